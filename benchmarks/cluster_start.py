@@ -32,11 +32,14 @@ def run(rounds: int) -> None:
     if not can_fork():
         print("fork is not safe on this system: every start is a cold one")
         return
-    with closing(ColdLauncher()) as launcher, LocalCluster(WORKERS, launcher=launcher) as cluster:
+    with (
+        closing(ColdLauncher()) as launcher,
+        LocalCluster(WORKERS, devices="cpu", launcher=launcher) as cluster,
+    ):
         cold = [time_run(cluster) for _ in range(max(2, rounds // 4))]
     with Stopwatch() as watch:
         launcher = WarmLauncher()
-    with closing(launcher), LocalCluster(WORKERS, launcher=launcher) as cluster:
+    with closing(launcher), LocalCluster(WORKERS, devices="cpu", launcher=launcher) as cluster:
         warm = [time_run(cluster) for _ in range(rounds)]
     ratio = statistics.median(cold) / statistics.median(warm)
     print(f"cold        {statistics.median(cold):>8.2f}")

@@ -6,6 +6,7 @@ logical CPU devices: that is how it is tested on a machine without a GPU.
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -199,7 +200,7 @@ def time_all_reduce(way: str, kind: str, number: int, mebibytes: list[int]) -> l
             for one in strategy.experimental_local_results(run()):
                 one[0].numpy()
 
-        found.append(time_calls(call, repeats=9).median)
+        found.append(statistics.median(time_calls(call, repeats=9).seconds))
     return found
 
 
@@ -267,7 +268,9 @@ def _train_compiled(strategy: Any, compiled: bool) -> np.ndarray:
     random = np.random.default_rng(0)
     images, labels = random.random([64, 32], np.float32), random.random([64, 8], np.float32)
     with strategy.scope():
-        kernel = tf.Variable(random.random([32, 8], np.float32), aggregation="MEAN")
+        kernel = tf.Variable(
+            random.random([32, 8], np.float32), aggregation=tf.VariableAggregation.MEAN
+        )
 
     @tf.function(jit_compile=compiled)
     def find_gradient(value: Any) -> Any:

@@ -8,7 +8,7 @@ the errors are that work's.
 
 import time
 
-from utils.calibrate import Choice, Profile, calibrate, check_locally, predict
+from utils.calibrate import Profile, Scenario, calibrate, check_locally, predict
 from utils.cluster import make_launcher
 from utils.simulate.collective import Link
 from utils.simulate.step import Network
@@ -44,11 +44,11 @@ def time_a_plan(rounds: int) -> None:
     """Print the seconds of a plan for 10,000 sizes; fail if the best takes 2 seconds or more."""
     profile = Profile(0.1, 0.2, 400e6, batch=256, straggler_sigma=0.05, checkpoint_seconds=30.0)
     network = Network(Link(1e-5, 50e9))
-    choice = Choice(tuple(range(1, SIZES + 1)), network=network, node_mtbf_hours=5000.0)
+    scenario = Scenario(tuple(range(1, SIZES + 1)), network=network, node_mtbf_hours=5000.0)
     seconds = []
     for _ in range(rounds):
         begun = time.perf_counter()
-        assert len(predict(profile, choice)) == SIZES
+        assert len(predict(profile, scenario)) == SIZES
         seconds.append(time.perf_counter() - begun)
     print(f"\nA plan for {SIZES:,} sizes: {min(seconds):.2f} s at best")
     assert min(seconds) < LIMIT_SECONDS, f"{min(seconds):.2f} s is not under {LIMIT_SECONDS} s"

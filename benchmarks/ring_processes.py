@@ -21,7 +21,7 @@ def run(rounds: int) -> None:
     print(f"{'workers':<10}{'payload':>12}{'ours':>12}{'TensorFlow':>12}   TensorFlow / ours")
     for workers in (2, 4):
         addresses = [f"127.0.0.1:{port}" for port in pick_free_ports(workers)]
-        with LocalCluster(workers) as cluster:
+        with LocalCluster(workers, devices="cpu") as cluster:
             results = cluster.run(time_both, addresses, SIZES, rounds, echo=False, timeout=600)
         for size in SIZES:
             ours, theirs = (find_median([r[way] for r in results], size) for way in (0, 1))

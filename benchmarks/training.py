@@ -27,7 +27,7 @@ from utils.placement import describe_strategy
 from utils.strategies import make_strategy
 from utils.training import TrainConfig
 from utils.training.input_feed import ImageFeed
-from utils.training.program import make_epoch_trainer
+from utils.training.loops import choose_loop
 from utils.training.progress import Run
 from utils.training.state import make_state
 
@@ -99,7 +99,17 @@ def make_our_epoch(replicas: int, data, loop: str) -> Callable[[], None]:
     state = make_state(make_strategy("mirrored", replicas), config)
     plan = BatchPlan(len(data.train), GLOBAL_BATCH_SIZE, replicas)
     run = Run(config, plan.steps_per_epoch, plan.examples)
-    return make_epoch_trainer(state, run, ImageFeed(data.train, plan, config))
+    feed = ImageFeed(data.train, plan, config)
+    train_on = choose_loop(state, run, feed)
+
+    def train_epoch() -> None:
+        batches = feed.batches(run.position.epoch)
+        run.begin_epoch()
+        state.reset_metrics()
+        train_on(batches)
+        run.end_epoch(state.read_metrics)
+
+    return train_epoch
 
 
 def make_tutorial_epoch(replicas: int, data) -> Callable[[], None]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from needs import HARDWARE
+from needs import EVERYTHING, HARDWARE
 
 REPORT_SECONDS = 20.0  # between two lines of progress
 ALL = "make test-all"
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.after is None:
         return
     before = json.loads(config.option.after.read_text())
-    again = [item for item in items if item.get_closest_marker("more_in_all")]
+    again = {item for item in items if does_more_now(item)}
     files = {item.path for item in items if before.get(item.nodeid) != "passed"}
     kept = [
         item
@@ -47,6 +47,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
+
+
+def does_more_now(item: pytest.Item) -> bool:
+    """Return whether a test does more than in the first run: with tools, or everything whole."""
+    more = item.get_closest_marker("more_in_all") is not None
+    return more and (EVERYTHING or item.path.suffix == ".ipynb")
 
 
 class Run:

@@ -97,7 +97,8 @@ LANGUAGE_INFO = {
     "nbconvert_exporter": "python",
     "pygments_lexer": "ipython3",
 }
-CHECK = "# Check {}: run this line"  # all that JupyterLab shows of a check cell, which is folded
+CHECK = "# Check {}: run this line{}"  # all that JupyterLab shows of a check cell, which is folded
+_LIMIT = re.compile(r"# (stops after \d+ s)$", re.MULTILINE)
 _EXERCISE = re.compile(r"^## (Exercise \d+):", re.MULTILINE)
 _NAME = re.compile(r"^(\d\d|lab\d\d)(_[a-z0-9]+)+$")
 _JUPYTEXT_KEYS = ("lines_to_next_cell", "lines_to_end_of_cell_marker", "cell_marker")
@@ -183,7 +184,9 @@ def read_source(target: Target) -> Any:
         if cell.cell_type == "markdown":
             exercise = (_EXERCISE.findall(cell.source) or [exercise])[-1]
         elif cell.metadata.get("nbgrader", {}).get("grade"):
-            cell.source = f"{CHECK.format(exercise.lower())}\n{cell.source}"
+            limit = _LIMIT.search(cell.source)
+            line = CHECK.format(exercise.lower(), f" ({limit[1]})" if limit else "")
+            cell.source = f"{line}\n{cell.source}"
         cell.id = _name_cell(target.slug, cell, used)
     notebook.metadata = {
         "distlab": {"code": digest_code(notebook), "source": where},

@@ -1,25 +1,133 @@
-"""`distlab simulate`: what training would cost on machines you name, one model a command."""
+"""`distlab simulate`: one command, made from the simulators' questions (`utils.simulate`)."""
 
-from distlab.cli import (
-    simulate_all_reduce,
-    simulate_failures,
-    simulate_memory,
-    simulate_parameter_server,
-    simulate_pipeline,
-    simulate_step,
-)
-from distlab.cli.parser import Commands
+import argparse
+import functools
+import json
+from dataclasses import MISSING, fields
+from typing import Any
+
+from distlab.cli.parser import Commands, add_command
+from distlab.cli.simulate_pictures import PICTURES, add_picture, write_picture
+from utils.errors import InputError
+from utils.measure import format_bytes
+from utils.simulate.questions import QUESTIONS
+from utils.simulate.units import format_seconds, parse_rate, parse_time, parse_whole
+
+RATIOS = ("efficiency", "fraction", "effective")
+
+
+def as_type(parse: Any) -> Any:
+    """Return `parse` as an argparse type, so that its own sentence reaches the user."""
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+TYPES = {
+    "number": float,
+    "text": str,
+    "whole": int,
+    "large": as_type(parse_whole),
+    "rate": as_type(parse_rate),
+    "time": as_type(parse_time),
+}
 
 
 def add_parser(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "simulate",
         help="predict steps, all-reduces, pipelines, parameter servers, failures, memory",
-        description="Predict a part of what distributed training costs, from its inputs.",
+        description="Predict one part of what distributed training costs, from its inputs.",
     )
     models = parser.add_subparsers(dest="model", metavar="MODEL", required=True)
-    for model in (
-        simulate_step, simulate_all_reduce, simulate_pipeline, simulate_parameter_server,
-        simulate_failures, simulate_memory,
-    ):  # fmt: skip
-        model.add_parser(models)
+    for name, question in QUESTIONS.items():
+        summary, _, more = question.__doc__.partition("\n\n")
+        summary = summary.removeprefix("Predict ").rstrip(".")
+        asked = add_command(
+            models, name, functools.partial(run, name), f"predict {summary}", " ".join(more.split())
+        )
+        add_fields(asked, question)
+        asked.add_json()
+        add_picture(asked, PICTURES[name].shows)
+
+
+def add_fields(parser: Any, question: type, only: tuple = (), but: tuple = ()) -> None:
+    """Declare an option for each field of a question: those in `only`, or all `but` some."""
+    for each in fields(question):
+        if "kind" not in each.metadata or each.name in but or (only and each.name not in only):
+            continue
+        kind, help, default = each.metadata["kind"], each.metadata["help"], each.default
+        option = "--" + each.name.replace("_", "-")
+        if kind == "flag":
+            parser.add_argument(option, action="store_true", help=help)
+            continue
+        shown = "" if default in (None, MISSING) else f" [{default}]"
+        choices = each.metadata["choices"] or None
+        parser.add_argument(
+            option,
+            type=TYPES[kind],
+            required=default is MISSING and not only,
+            help=help + shown,
+            metavar=None if choices else kind.upper(),
+            choices=choices,
+            default=None if default is MISSING else default,
+        )
+
+
+def run(name: str, arguments: argparse.Namespace) -> int:
+    question = QUESTIONS[name]
+    asked = question(**{each.name: getattr(arguments, each.name) for each in fields(question)})
+    answer = asked.answer()
+    if arguments.picture:
+        write_picture(arguments.picture, lambda: PICTURES[name].draw(asked))
+    print(json.dumps(answer) if arguments.json else tabulate(f"{name}: {describe(asked)}", answer))
+    return 0
+
+
+def describe(asked: Any) -> str:
+    """Return what was asked on one line: every field that isn't at its default."""
+    given = [(f, getattr(asked, f.name)) for f in fields(asked)]
+    return ", ".join(
+        f.name.replace("_", " ")
+        if value is True
+        else f"{f.name.replace('_', ' ')} {format_value(f.metadata['kind'], value)}"
+        for f, value in given
+        if value != f.default
+    )
+
+
+def tabulate(head: str, answer: dict[str, Any]) -> str:
+    """Return a line of what was asked, and below it one for each part of the answer."""
+    rows = []
+    for name, value in answer.items():
+        if isinstance(value, dict) and name.endswith("histogram"):
+            value = f"{list(value)[0]} to {list(value)[-1]}"
+        parts = value if isinstance(value, dict) else {"": value}
+        rows += [
+            (f"{name} {part}".replace("_", " ").strip(), format_value(name, each))
+            for part, each in parts.items()
+        ]
+    wide = max(len(name) for name, _ in rows) + 2
+    return "\n".join([head, *(f"  {name:<{wide}}{value}" for name, value in rows)])
+
+
+def format_value(name: str, value: Any) -> str:
+    """Return a value for people; `name` says what it is."""
+    if isinstance(value, list):
+        return ", ".join(format_value(name, each) for each in value)
+    if isinstance(value, str):
+        return value
+    if "bandwidth" in name or name == "rate":
+        return f"{value / 1e9:,.4g} GB/s"
+    if name.endswith("seconds") or name == "time":
+        return format_seconds(value)
+    if "bytes" in name:
+        return f"{value:,.0f} ({format_bytes(value)})"
+    if any(word in name for word in RATIOS):
+        return f"{value:.2%}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"

@@ -76,7 +76,7 @@ def _place(lane: str, values: Any, kind: str) -> list[Row]:
 
 
 def _draw_mean(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
-    parts, mean = cases[0][0], observed[0]
+    parts, mean = cases[0][0], observed[0]["mean"]
     rows = [row for k, part in enumerate(parts) for row in _place(f"replica {k}", part, "held")]
     rows += _place("your mean", mean, "your answer")
     title = f"What the replicas hold, and your mean, {mean:.4g}"
@@ -86,14 +86,12 @@ def _draw_mean(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
 def _draw_rows(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
     rows = np.atleast_2d(observed[0])
     names = [f"row {k}" for k in range(len(rows))]
-    return matrix(rows, names, [str(k) for k in range(rows.shape[1])], title="The rows you return")
-
-
-def _draw_hands(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
-    rows = [row for k, ids in enumerate(observed[0]["ids"])
-            for row in _place(f"replica {k}", ids, f"replica {k}")]  # fmt: skip
-    title = f"The ids you deal to {cases[0][0]} replicas"
-    return timeline(rows, title=title, axis="", unit="ids")
+    return matrix(
+        rows,
+        names,
+        [str(k) for k in range(rows.shape[1])],
+        title="The predictions you return, row by row",
+    )
 
 
 def _draw_arrows(cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]) -> Picture:
@@ -210,10 +208,9 @@ def _draw_runs(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
 _PICTURES: Mapping[tuple[str, str], Callable[..., Picture]] = {
     ("lab01", "epoch"): _cut_epochs,
     ("lab01", "batches"): _cut_batches,
-    ("lab02", "mean"): _draw_mean,
-    ("lab02", "collect"): _draw_rows,
-    ("lab02", "deal"): _draw_hands,
-    **{("lab05", name): _draw_arrows for name in ("plain", "weighted", "penalized", "uneven")},
+    ("lab02", "moments"): _draw_mean,
+    ("lab02", "predict"): _draw_rows,
+    **{("lab05", name): _draw_arrows for name in ("plain", "weighted", "clipped", "uneven")},
     ("lab06", "scatter"): _draw_sent,
     ("lab06", "gather"): _draw_vectors,
     ("lab06", "all-reduce"): _draw_vectors,

@@ -186,11 +186,23 @@ class Exercise:
         k = find_wrong(got, right, self.tolerance)
         if k is None:
             return None
-        names = (n for n in self.mistakes if find_wrong(got, expect(n), self.tolerance) is None)
-        name = next(names, "")
+        name = self._find_mistake(got, right, expect)
         why = self.mistakes.get(name) or self._explain_slip(got[k], right, k) or self.hint
         shown = f"({', '.join(show(a) for a in cases[k])})" if self.shows_case else ""
         return Fault(f"{self.function}{shown} {self.contrast(got[k], right[k])}", name, why)
+
+    def _find_mistake(
+        self, got: Sequence[Any], right: Sequence[Any], expect: Callable[[str], Sequence[Any]]
+    ) -> str:
+        """Return the mistake that gives these answers, or else those among them that are wrong."""
+        agree = partial(same, tolerance=self.tolerance)
+        wrong = [k for k, one in enumerate(got) if not agree(one, right[k])]
+        for cases in (range(len(got)), wrong):
+            for name in self.mistakes:
+                given = expect(name)
+                if all(agree(got[k], given[k]) for k in cases):
+                    return name
+        return ""
 
     def _explain_slip(self, given: Any, right: Sequence[Any], k: int) -> str:
         """Return what is wrong with the form of answer `k`; None is none where it may be right."""

@@ -9,12 +9,33 @@ class ModelMaker:
     """What a learner's loop gets to make its model with: one dense layer of the weights `kernel`.
 
     Counts the calls of the model that run op by op, and notes whether it was traced, and whether
-    a gradient was taken through it. `dtype` is a Keras dtype policy.
+    a gradient was taken through it. `dtype` is a Keras dtype policy. Features are `louder` times as
+    much larger on replica 1, and so on, so that weights show who trained on what. The run is
+    `cut_after` so many gradients: the next one raises an error that says CUT.
     """
 
-    def __init__(self, kernel: np.ndarray, dtype: str) -> None:
+    CUT = "the run is cut off here"
+
+    def __init__(
+        self, kernel: np.ndarray, dtype: str, louder: float = 0.0, cut_after: int | None = None
+    ) -> None:
         self.kernel, self.dtype, self.eager_calls, self.traced = kernel, dtype, 0, False
-        self.differentiated = False
+        self.differentiated, self.louder, self.left = False, louder, cut_after
+
+    def _pass_on(self, slopes: Any) -> Any:
+        """Return a gradient as it came, or cut the run off."""
+        import tensorflow as tf
+
+        if self.left is None:
+            return slopes
+        with tf.control_dependencies([tf.numpy_function(self._count_down, [], tf.int64)]):
+            return tf.identity(slopes)
+
+    def _count_down(self) -> np.int64:
+        self.left -= 1
+        if self.left < 0:
+            raise RuntimeError(self.CUT)
+        return np.int64(self.left)
 
     def was_compiled(self, steps: int) -> bool:
         """Return whether the model ran in a tf.function, and op by op in hardly any step."""
@@ -30,7 +51,7 @@ class ModelMaker:
         def watch(outputs: Any) -> Any:
             def note(slopes: Any) -> Any:
                 maker.differentiated = True
-                return slopes
+                return maker._pass_on(slopes)
 
             return tf.identity(outputs), note
 
@@ -38,7 +59,10 @@ class ModelMaker:
             def call(self, inputs: Any) -> Any:
                 maker.eager_calls += not tf.inside_function()
                 maker.traced |= tf.inside_function()
-                return watch(super().call(inputs))
+                context = tf.distribute.get_replica_context()
+                replica = context.replica_id_in_sync_group if context else 0
+                louder = 1 + maker.louder * tf.cast(replica, inputs.dtype)
+                return watch(super().call(inputs * louder if maker.louder else inputs))
 
         features, units = self.kernel.shape
         inputs = keras.Input((features,), dtype="float64" if self.dtype == "float64" else None)

@@ -74,28 +74,28 @@ EXPLANATIONS = {
     r"RemoteValue": "schedule returns a promise of a number, not the number: coordinator.fetch, "
     "after join, gives what the promises hold",
     r"merge_call. called while defining a new graph|merge_call called while": "an all-reduce "
-    "(or an optimizer's step) stands in a tf.function that a single replica runs: put "
-    "@tf.function round the call of strategy.run instead",
+    "(or an optimizer's step) is inside something that only one replica traces: a tf.function that "
+    "a replica calls, or an `if` or `while` on a tensor. Put @tf.function around the call of "
+    "strategy.run, and keep the all-reduce out of such branches",
     r"AddN.*(same size and shape|!=)|operation AddN": "the replicas hold tensors of different "
-    "lengths, which cannot be added element by element: make one number (or one sum) of each "
+    "lengths, which can't be added element by element: make one number (or one sum) of each "
     "first, then reduce",
     r"NoneType' object has no attribute '(all_reduce|all_gather|replica_id)": "there is no replica "
     "here: tf.distribute.get_replica_context() is None outside a function that strategy.run calls",
     r"No gradients provided for any variable|None for variable|None values not supported": "no "
     "gradient reached the variables: compute the outputs and the loss inside the tape, from the "
-    "model that is trained",
+    "model you train",
     r"convert a value \(PerReplica|PerReplica.*(convert|unsupported)|unsupported.*PerReplica|"
-    r"PerReplica object while not inside": "a "
-    "value with one part for each replica was used as one tensor: strategy.run, reduce, gather or "
-    "experimental_local_results take it",
+    r"PerReplica object while not inside": "a value with one part for each replica was used as one "
+    "tensor: strategy.run, reduce, gather or experimental_local_results take it",
     r"expected to be a (double|float) tensor but is a|incompatible with the one expected|"
     r"must have the same type|(float32|float64) but.*(float32|float64)": "float32 and float64 are "
     "mixed: tf.cast brings them to one type",
-    r"_distributed_tf_update_step.*AssertionError": "the variables do not belong to this strategy: "
+    r"_distributed_tf_update_step.*AssertionError": "the variables don't belong to this strategy: "
     "make the model and its optimizer in strategy.scope()",
-    r"real number, not '(Mirrored|Distributed|Sync)": "a variable with a copy on each replica is "
-    "no number by itself: float(variable.numpy()) is one",
-    r"dtype='?string'? is not a valid dtype": "words stand where numbers belong: the third "
+    r"real number, not '(Mirrored|Distributed|Sync)": "a variable with a copy on each replica "
+    "isn't a number: float(variable.numpy()) is one",
+    r"dtype='?string'? is not a valid dtype": "there are words where numbers belong: the third "
     "argument of model.compile is loss_weights, so give the metrics by name: metrics=['accuracy']",
     r"feed a value for placeholder": "the optimizer makes its variables too late, inside a "
     "compiled step: call optimizer.build(model.trainable_variables) in the scope first",
@@ -103,6 +103,11 @@ EXPLANATIONS = {
     "Pieces of an array may differ in size",
     r"Incompatible shapes|must be equal, but are|Dimensions must be equal|Matrix size-incompat": ""
     "the shapes don't fit together: print the shapes of both, on one replica",
+    r"not enough values to unpack|too many values to unpack": "a line takes another number of "
+    "values apart than there are: print what stands on the right of its =",
+    r"'NoneType' object is not (subscriptable|iterable|callable)|unsupported operand.*NoneType": ""
+    "None was used as if it were a value. Often a function that you call has no return, or prints "
+    "its result instead of returning it",
 }
 
 
@@ -137,7 +142,8 @@ def own_frames() -> Iterator[None]:
         show_lines = partial(_show_error, error, error.__traceback__)  # without the cell's frame
         if why := explain_error(error):
             line = _find_words(str(error))
-            whose = "NumPy" if re.search(_UNFIT, line) else "TensorFlow"
+            whose = "Python" if re.search(r"NoneType|unpack|float\(\)", line) else "TensorFlow"
+            whose = "NumPy" if re.search(_UNFIT, line) else whose
             said = f"{why}. ({whose}'s own words: {line})"
             raise refuse(said, "\n".join(show_lines())) from None
         error._render_traceback_ = show_lines  # type: ignore[attr-defined] # IPython asks for it

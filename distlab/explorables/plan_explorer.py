@@ -7,9 +7,8 @@ from distlab.explorables.controls import Choice, Slider
 from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import Picture, lines
 from distlab.figures.canvas import say_number
-from utils.calibrate import Choice as Wanted
-from utils.calibrate import Prediction, Profile, find_machine, predict
-from utils.calibrate.machines import USUAL_MFU
+from utils.calibrate import Prediction, Profile, Scenario, find_machine, predict
+from utils.simulate.machines import USUAL_MFU
 
 NETWORKS = ("10GbE", "25GbE", "100GbE", "HDR", "NDR")
 LARGEST = 14  # devices as a power of two
@@ -20,8 +19,8 @@ def plan_explorer(
 ) -> Explorer:
     """Show what a run of `profile` on H100s comes to, for the sizes and the network chosen.
 
-    The profile has to know its operations per example. The line is efficiency over all
-    sizes; the words below it are of the chosen one.
+    The profile has to know its FLOPs per example. The line is efficiency over all sizes; the
+    words below it are of the chosen one.
     """
 
     def show(size: int, network: str, batch: int, mtbf_days: int, price: float) -> Picture:
@@ -33,10 +32,16 @@ def plan_explorer(
         own = replace(profile, batch=batch)
         machine = find_machine(f"H100 on {network}")
         sizes = tuple(2**power for power in range(LARGEST + 1))
-        return predict(own, Wanted(
-            sizes, examples=examples, epochs=epochs, machine=machine,
-            node_mtbf_hours=24.0 * mtbf_days, price_per_device_hour=price, mfu=mfu,
-        ))  # fmt: skip
+        scenario = Scenario(
+            sizes,
+            examples=examples,
+            epochs=epochs,
+            machine=machine,
+            price=price,
+            mfu=mfu,
+            node_mtbf_hours=24.0 * mtbf_days,
+        )
+        return predict(own, scenario)
 
     return explore(
         show,
@@ -48,22 +53,26 @@ def plan_explorer(
     )
 
 
-def draw(rows, chosen) -> Picture:
+def draw(rows: list[Prediction], chosen: Prediction) -> Picture:
     """Return efficiency over the sizes; the chosen one marked, and said in words below."""
-    percent = [100 * row.efficiency * row.effective_time for row in rows]
+    percent = [100 * row.efficiency * row.effective_time if row.fits else 0.0 for row in rows]
     picture = lines(
         {"efficiency": ([row.devices for row in rows], percent)},
-        x_label="devices", y_label="% of one device's throughput", log_x=True,
+        x_label="devices",
+        y_label="% of one device's throughput",
+        log_x=True,
         title="What is left of each device",
-        marks={"chosen": (chosen.devices, 100 * chosen.efficiency * chosen.effective_time)},
-    )  # fmt: skip
+        marks={"chosen": (chosen.devices, percent[rows.index(chosen)])},
+    )
     return replace(picture, caption=say_plan(chosen))
 
 
-def say_plan(row) -> str:
-    """Return efficiency, time, money and limit of one size in words."""
+def say_plan(row: Prediction) -> str:
+    """Return efficiency, time, money and bottleneck of one size in words."""
+    if not row.fits:
+        return f"{row.devices:,} devices: it {row.advice}"
     return (
         f"{row.devices:,} devices: {100 * row.efficiency * row.effective_time:.0f} % efficiency, "
         f"{say_number(row.hours)} hours, {say_number(row.cost)} to pay. "
-        f"The limit is {row.limit}."
+        f"The bottleneck is {row.bottleneck}."
     )

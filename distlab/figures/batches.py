@@ -14,8 +14,9 @@ BATCH_Y, WORKER_Y, REPLICA_Y = 62, 150, 222
 
 
 def split_evenly(examples: int, parts: int) -> list[int]:
-    """Cut `examples` into `parts` as tf.distribute cuts a batch: the first parts get one more.
+    """Cut `examples` into `parts` as tf.distribute does with policy OFF: the first get one more.
 
+    Data in memory and policy DATA follow `utils.data.split_batch`.
     `split_evenly(66, 4)` is [17, 17, 16, 16]; `split_evenly(2, 4)` is [1, 1, 0, 0].
     Raises InputError for fewer than 0 examples or fewer than 1 part.
     """

@@ -62,7 +62,7 @@ def write_report(
     last = run.steps[-1]
     error = predicted_seconds / run.step_seconds - 1
     rows = [
-        f"| {name} | {row.step_seconds:.3g} | {row.efficiency:.0%} | {row.limit} | "
+        f"| {name} | {row.step_seconds:.3g} | {row.efficiency:.0%} | {row.bottleneck} | "
         f"{row.hours:,.2f} | {row.cost:,.2f} |"
         for name, row in bills.items()
     ]
@@ -82,7 +82,7 @@ scenes a second; predicted were {predicted_seconds:.2f} s a step ({error:+.0%}).
 
 **What larger runs would take** (predicted):
 
-| run | seconds a step | efficiency | limit | hours | cost |
+| run | seconds a step | efficiency | bottleneck | hours | cost |
 |---|---|---|---|---|---|
 {chr(10).join(rows)}
 

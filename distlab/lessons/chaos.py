@@ -131,7 +131,7 @@ def run_faults(faults: Sequence[Fault], settings: RecoverySettings) -> Iterator[
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="distlab-chaos-"))
         launcher = make_launcher()
         stack.callback(launcher.close)
-        clusters = {n: LocalCluster(n, launcher=launcher) for n in WORKER_COUNTS}
+        clusters = {n: LocalCluster(n, devices="cpu", launcher=launcher) for n in WORKER_COUNTS}
         for cluster in clusters.values():
             stack.enter_context(cluster)
         alone = replace(settings, folder=f"{folder}/undisturbed")

@@ -12,12 +12,15 @@ UNITS = {
     "zero_bubble_2023: samples a second": "x",
     "gpipe_table3_2019": "x",
     "tf_benchmarks_2017": "x",
+    "tf_benchmarks_2017: two machines": " images/s",
     "lamb_bert_weak_scaling": " min",
     "nccl_allreduce_p4de": " µs",
+    "nccl_allreduce_p4de: as a table": " µs",
     "h200_ring_busbw_gbps": " GB/s",
     "megatron_2021_table1: parameters": " billion",
     "zero_memory": " GB",
     "llama3_2024": "",
+    "llm_foundry_2024": " % MFU",
 }
 
 
@@ -75,5 +78,6 @@ def say_title(name: str) -> str:
              "h200_ring_busbw_gbps": "H200 ring, bus bandwidth",
              "megatron_2021_table1": "Megatron-LM",
              "zero_memory": "ZeRO, memory of a device",
-             "llama3_2024": "Llama 3, share of time that trains"}  # fmt: skip
+             "llama3_2024": "Llama 3, share of time that trains",
+             "llm_foundry_2024": "MPT models on A100s and H100s, MFU"}  # fmt: skip
     return words[table] + (f": {part}" if part else "")

@@ -565,4 +565,4 @@ print(textwrap.fill(", ".join(left_open), 96))
 #
 # ## The lab
 #
-# You practice this in [lab 02, the strategy API](../labs/lab02-strategy-api.ipynb): place a variable, run and reduce, gather, values from a function.
+# You practice this in [lab 02, the strategy API](../labs/lab02-strategy-api.ipynb): a variable on every replica, the spread of unequal shares, predictions in order, a meter.

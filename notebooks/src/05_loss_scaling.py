@@ -609,4 +609,4 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 #
 # ## The lab
 #
-# You practice this in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb): four losses to fix, plain, weighted, penalized and uneven, graded by the same ratio, and bugs to name from a ratio and a residual.
+# You practice this in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb): three losses and a clipping rule to fix, graded by the same ratio, and bugs to name from a ratio and a residual.

@@ -459,4 +459,4 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 #
 # ## The lab
 #
-# In [lab 07, cluster doctor](../labs/lab07-cluster-doctor.ipynb), you write and fix TF_CONFIGs and diagnose eight failing clusters from their logs. Lesson 09 trains on such a cluster, and lesson 10 makes its runs survive a crash.
+# In [lab 07, cluster doctor](../labs/lab07-cluster-doctor.ipynb), you write and fix TF_CONFIGs, and find in the logs of three workers which machine broke a cluster, and how. Lesson 09 trains on such a cluster, and lesson 10 makes its runs survive a crash.

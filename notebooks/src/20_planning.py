@@ -9,7 +9,7 @@
 #
 # - Measure what a step costs on one device, in seconds and bytes.
 # - Predict the step of several workers, and compare it with a measurement.
-# - Compute efficiency, hours and cost of a run on many devices, and name its limit.
+# - Compute efficiency, hours and cost of a run on many devices, and name its bottleneck.
 # - Find out from the batch per device, and from a roofline, what holds a step up.
 # - Compare such predictions with published runs, and see where they fail.
 
@@ -34,7 +34,7 @@ from distlab.exercises.predict import show_guess
 from distlab.explorables import guess_number, step_time_line
 from distlab.lessons.published_runs import show_published
 from distlab.explorables.plan_explorer import plan_explorer
-from utils.calibrate import Choice, Profile, calibrate, check_locally, find_machine, predict
+from utils.calibrate import Profile, Scenario, calibrate, check_locally, find_machine, predict
 from utils.cluster import make_launcher
 from utils.data import load
 from utils.measure import array_bytes, time_calls
@@ -128,12 +128,13 @@ assert all(check.low < check.predicted < check.high for check in checks)
 #
 # A real cluster has a device for each worker. Then each worker's compute stays the same, and three things grow: the all-reduce, the wait for the slowest worker (the *straggler*), and the number of nodes that can fail. `predict` simulates all three.
 #
-# Take ResNet-50 on H100s: 25.6 million parameters, about 24.5 billion operations an example for forward and backward, 256 examples on each device.
+# Take ResNet-50 on H100s: 25.6 million parameters, about 24.5 billion FLOPs an example for forward and backward, 256 examples on each device. The outputs of its layers take 74 MB an image in 16 bits, and a traced step with momentum runs 2,988 operations on tensors, each of which has to be launched.
 
 # %%
+known = {"flops_per_example": 24.5e9, "operations": 2988}
 resnet = Profile(
-    1.0, 2.0, 4 * 25.6e6, "ResNet-50", 256, operations_per_example=24.5e9,
-    straggler_sigma=0.03, checkpoint_seconds=5, restart_seconds=300,
+    1.0, 2.0, 4 * 25.6e6, "ResNet-50", 256, activation_bytes=256 * 74e6,
+    straggler_sigma=0.03, checkpoint_seconds=5, restart_seconds=300, **known,
 )  # fmt: skip
 machine = find_machine("64 H100 on 100 Gb/s")
 MFU = 0.1
@@ -149,20 +150,20 @@ my_guess = guess_number("Throughput of 64 GPUs, of 64 times one", 0, 100, "%")
 my_guess
 
 # %%
-job = {"examples": 1_281_167, "epochs": 90, "price_per_device_hour": PRICE, "mfu": MFU}
-(row,) = predict(resnet, Choice((64,), machine=machine, **job))
+job = {"examples": 1_281_167, "epochs": 90, "price": PRICE, "mfu": MFU}
+(row,) = predict(resnet, Scenario((64,), machine=machine, **job))
 show_guess(my_guess, 100 * row.efficiency, unit="%", how="predicted")
 print(f"{1e3 * row.step_seconds:.1f} ms a step, {row.hours:.2f} hours, {row.cost:,.0f} to pay")
 print({name: f"{1e3 * seconds:.2f} ms" for name, seconds in row.parts.items()})
 
 # %% [markdown]
-# The last line splits the step into its parts; the largest is its limit. A faster network saves only the second. Here is the table for a budget meeting: for each network, efficiency and limit on 1, 8, 64 and 512 devices.
+# The last line splits the step into its parts; the largest is its bottleneck. A faster network saves only what is called network. Here is the table for a budget meeting: for each network, efficiency and bottleneck on 1, 8, 64 and 512 devices.
 
 # %%
 sizes, links = (1, 8, 64, 512), ("10GbE", "100GbE", "NDR")
 for name in links:
-    plan = predict(resnet, Choice(sizes, machine=find_machine(f"H100 on {name}"), **job))
-    cells = [f"{r.devices:,}: {r.efficiency:.0%} ({r.limit})" for r in plan]
+    plan = predict(resnet, Scenario(sizes, machine=find_machine(f"H100 on {name}"), **job))
+    cells = [f"{r.devices:,}: {r.efficiency:.0%} ({r.bottleneck})" for r in plan]
     print(f"{name + ':':<7}", ", ".join(cells))
     assert plan[-1].efficiency < plan[0].efficiency < 1.001
 
@@ -171,15 +172,17 @@ for name in links:
 #
 # ## The mistake: strong scaling by division
 #
-# In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People often plan the second with the efficiency of the first. They forget that the gradients stay as large as ever, however few examples they come from. The picture has both: 4,096 examples on each device (weak), and 4,096 on all devices together (strong).
+# In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People often plan the second with the efficiency of the first. They forget that the gradients stay as large as ever, however few examples they come from, and that a step launches as many operations. The picture has both: 256 examples on each device (weak), and 256 on all devices together (strong). Why not 4,096 on each? They'd need 304 GB, nearly all of it for activations, and an H100 has 80. `predict` then says so and predicts nothing.
 
 # %%
-many = Profile(1.0, 2.0, 4 * 25.6e6, batch=4096, operations_per_example=24.5e9)
 ndr = find_machine("H100 on NDR")
-sizes = tuple(2**k for k in range(11))
+many = Profile(1.0, 2.0, 4 * 25.6e6, batch=4096, activation_bytes=4096 * 74e6, **known)
+print(predict(many, Scenario((64,), machine=ndr, mfu=MFU))[0].advice)
+many = Profile(1.0, 2.0, 4 * 25.6e6, batch=256, activation_bytes=256 * 74e6, **known)
+sizes = tuple(2**k for k in range(9))
 curves = {}
-for scaling, name in {"weak": "weak: 4,096 each", "strong": "strong: 4,096 in all"}.items():
-    plan = predict(many, Choice(sizes, scaling, machine=ndr, mfu=MFU))
+for scaling, name in {"weak": "weak: 256 each", "strong": "strong: 256 in all"}.items():
+    plan = predict(many, Scenario(sizes, scaling, machine=ndr, mfu=MFU))
     curves[name] = (sizes, [100 * row.efficiency for row in plan])
 title = "Efficiency of ResNet-50 under weak and under strong scaling"
 words = {"x_label": "devices", "y_label": "% efficiency", "title": title, "log_x": True}
@@ -188,17 +191,17 @@ weak, strong = (values for _, values in curves.values())
 assert strong[-1] < weak[-1]
 
 # %% [markdown]
-# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on each network there is a batch below which you wait for the network, and above it for the devices:
+# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on each network there is a batch below which you wait for the network, and above it for the devices. At the far left the lines are flat: below about 48 images a step takes as long as its 2,988 launches, whatever the batch. XLA (`jit_compile=True`) leaves 390 of them, those that it can't fuse into others.
 
 
 # %%
 def find_efficiency(batch, link):
-    own = Profile(1.0, 2.0, 4 * 25.6e6, batch=batch, operations_per_example=24.5e9)
-    choice = Choice((64,), machine=find_machine(f"H100 on {link}"), mfu=MFU)
-    return predict(own, choice)[0].efficiency
+    own = Profile(1.0, 2.0, 4 * 25.6e6, batch=batch, activation_bytes=batch * 74e6, **known)
+    scenario = Scenario((64,), machine=find_machine(f"H100 on {link}"), mfu=MFU)
+    return predict(own, scenario)[0].efficiency
 
 
-batches = [2**k for k in range(1, 12)]
+batches = [2**k for k in range(1, 11)]
 curves = {name: (batches, [100 * find_efficiency(b, name) for b in batches]) for name in links}
 words = {"x_label": "examples on each of 64 devices", "y_label": "% efficiency", "log_x": True}
 figures.show(figures.lines(curves, title="Communication-bound left, compute-bound right", **words))
@@ -314,15 +317,17 @@ assert len(mine) == 3
 #
 # ## What it costs: your own plan
 #
-# Move the controls (devices, network, batch, failures, price), and watch efficiency, hours, cost and limit. Look for the size at which twice the devices hardly shorten the run any more, and so cost nearly twice as much. The cell after it prints four sizes, with a node that fails every 5,000 hours.
+# Move the controls (devices, network, batch, failures, price), and watch efficiency, hours, cost and bottleneck. Look for the size at which twice the devices hardly shorten the run any more, and so cost nearly twice as much. The cell after it prints four sizes, with a node that fails every 5,000 hours.
 
 # %%
 plan_explorer(resnet, examples=1_281_167, epochs=90, mfu=MFU)
 
 # %%
-plan = predict(resnet, Choice((8, 64, 512, 4096), machine=ndr, node_mtbf_hours=5000, **job))
+plan = predict(resnet, Scenario((8, 64, 512, 4096), machine=ndr, node_mtbf_hours=5000, **job))
 for row in plan:
-    print(f"{row.devices:>5} devices: {row.hours:7.3f} h, {row.cost:6,.0f} to pay, {row.limit}")
+    print(
+        f"{row.devices:>5} devices: {row.hours:7.3f} h, {row.cost:6,.0f} to pay, {row.bottleneck}"
+    )
 assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 
 # %% [markdown]
@@ -332,22 +337,22 @@ assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 #
 # - A step's seconds and bytes, measured on one device.
 # - Two and four local workers predicted, run, and compared.
-# - Efficiency, hours, cost and limit of 64 GPUs, from a data sheet and a batch.
-# - A small batch per device makes communication the limit; few operations per byte make memory the limit.
+# - Efficiency, hours, cost and bottleneck of 64 GPUs, from a data sheet and a batch.
+# - A small batch per device makes communication or launches the bottleneck; few operations per byte make memory the bottleneck.
 # - Predictions by counting (bubbles, bytes) came close to the papers, and so did speed-ups. All-reduces of medium size didn't, and Llama 3 can't be checked without its save and restart times.
 #
 # ## Take-away card
 #
 # ```python
-# from utils.calibrate import Choice, Profile, find_machine, predict
+# from utils.calibrate import Profile, Scenario, find_machine, predict
 #
 # profile = Profile(forward_seconds=0.1, backward_seconds=0.2, gradient_bytes=4 * 25.6e6,
-#                   batch=256, operations_per_example=24.5e9)   # or calibrate("cnn", batch=64)
+#                   batch=256, flops_per_example=24.5e9)   # or calibrate("cnn", batch=64)
 # machine = find_machine("64 H100 on 100 Gb/s")
-# choice = Choice((8, 64, 512), examples=1_281_167, epochs=90, machine=machine,
-#                 node_mtbf_hours=5000, price_per_device_hour=2.5, mfu=0.1)
-# for row in predict(profile, choice):
-#     print(row.devices, row.step_seconds, row.efficiency, row.limit, row.hours, row.cost)
+# scenario = Scenario((8, 64, 512), examples=1_281_167, epochs=90, machine=machine,
+#                     node_mtbf_hours=5000, price=2.5, mfu=0.1)
+# for row in predict(profile, scenario):
+#     print(row.devices, row.step_seconds, row.efficiency, row.bottleneck, row.hours, row.cost)
 # ```
 #
 # In a shell: `distlab plan --measure cnn --devices 1,8,64 --machine "H100 on 100 Gb/s"`.

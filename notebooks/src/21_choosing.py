@@ -184,7 +184,7 @@ for name, sent in each.items():
 assert each["parameter-server"] == 2 * each["multi-worker"]
 
 # %% [markdown]
-# A ring of two workers sends half as much as the parameter servers do. There, each worker fetches all parameters for its step and sends all gradients back. (With more workers, each still moves twice the model per step on parameter servers; in a ring it sends nearly that much too.) Strategies that stay in one process send nothing over the network. All of them differ more in what a failure means:
+# A ring of two workers sends half as much as the parameter servers do. There, each worker fetches all parameters for its step and sends all gradients back. (With more workers, each still moves twice the model per step on parameter servers; in a ring it sends nearly that much too. What limits parameter servers is the servers' own links: if 64 workers share four servers, each of the four sends and receives 16 times the model per round.) Strategies that stay in one process send nothing over the network. All of them differ more in what a failure means:
 #
 # | strategy | a worker dies | what you need |
 # |---|---|---|
@@ -236,7 +236,7 @@ assert stale["256 workers, sigma 1"] > 200 and backup > 1.5
 #
 # ## Ask, and get a plan
 #
-# The explorer asks what matters: how large the model is, how much data, which devices, how often they fail. It answers with a strategy, the reasons, and a plan for A100s as in lesson 20. Sometimes the answer is "one device", and sometimes it isn't TensorFlow. Five jobs follow below it (parameters, examples, devices, and where those are). Hours and efficiency are for *all* the devices of the job, even if the advice is to use one. That shows the reason: the small classifier would keep eight A100s only 2 % busy.
+# The explorer asks what matters: how large the model is, how much data, which devices, how often they fail. It answers with a strategy, the reasons, and a plan for A100s as in lesson 20. Sometimes the answer is "one device", and sometimes it isn't TensorFlow. Five jobs follow below it (parameters, examples, devices, and where those are). Hours and efficiency are for *all* the devices of the job, even if the advice is to use one. That shows the reason: the small classifier would keep eight A100s only 2 % busy. On spare machines, look at the reasons before you expect parameter servers: their links are simulated too.
 
 # %%
 choosing_explorer()
@@ -251,6 +251,9 @@ jobs = {
 }
 for name, job in jobs.items():
     advice = advise(*job, "files on disk", 200)
+    if advice.row is None:
+        print(f"{name}: {advice.strategy}; no plan, because no single device holds it")
+        continue
     hours = f"{advice.row.hours:,.0f} hours" if advice.row.hours >= 1 else "less than an hour"
     print(f"{name}: {advice.strategy}; {hours}, each device {advice.row.efficiency:.0%} busy")
 assert advice.strategy == "not TensorFlow"

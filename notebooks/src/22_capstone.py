@@ -42,7 +42,7 @@ from distlab.lessons.capstone_gallery import save_pictures
 from distlab.lessons.killed_run import run_and_kill
 from distlab.lessons.logbook import Logbook
 from distlab.lessons.mask_pictures import draw_scenes, draw_key, draw_predictions, score_one
-from utils.calibrate import Choice, calibrate, find_machine, predict, predict_local
+from utils.calibrate import Scenario, calibrate, find_machine, predict, predict_local
 from utils.cluster import LocalCluster, make_launcher
 from utils.data import load_scenes
 from utils.data.scenes import MASK_CLASS_NAMES, MAX_NOISE
@@ -440,20 +440,20 @@ assert np.isclose(wrong / right, 64 * 64, rtol=1e-3)
 
 # %% tags=["nbval-ignore-output"]
 PRICE = 2.5  # a device-hour, in your currency
-small = {"examples": sizes.train, "epochs": sizes.epochs, "price_per_device_hour": PRICE}
-large = {"examples": 10_000_000, "epochs": 30, "price_per_device_hour": PRICE, "mfu": 0.1}
+small = {"examples": sizes.train, "epochs": sizes.epochs, "price": PRICE}
+large = {"examples": 10_000_000, "epochs": 30, "price": PRICE, "mfu": 0.1}
 one_gpu, many = find_machine("A100"), find_machine("64 A100 on 100 Gb/s")
 bills = {
-    "this job, two devices like this machine": predict(profile, Choice((2,), **small))[0],
-    "10 million scenes, one A100": predict(profile, Choice((1,), machine=one_gpu, **large))[0],
-    "10 million scenes, 64 A100": predict(profile, Choice((64,), machine=many, **large))[0],
+    "this job, two devices like this machine": predict(profile, Scenario((2,), **small))[0],
+    "10 million scenes, one A100": predict(profile, Scenario((1,), machine=one_gpu, **large))[0],
+    "10 million scenes, 64 A100": predict(profile, Scenario((64,), machine=many, **large))[0],
 }
 for name, row in bills.items():
-    print(f"{name:<40}{row.hours:8.2f} h {row.cost:10,.2f}  limit: {row.limit}")
+    print(f"{name:<40}{row.hours:8.2f} h {row.cost:10,.2f}  predicted; {row.bottleneck}")
 assert bills["10 million scenes, 64 A100"].hours < bills["10 million scenes, one A100"].hours
 
 # %% [markdown]
-# Where the limit is the network, give each GPU more scenes. And here is the page to hand in, written from what this notebook measured.
+# The last word is the bottleneck. An A100 computes a step of this small network sooner than TensorFlow can launch its operations one by one, so launches set the pace. XLA (`jit_compile=True`) fuses many of them, and more scenes per GPU give each launch more to do. And here is the page to hand in, written from what this notebook measured.
 
 # %% tags=["nbval-ignore-output"]
 page = write_report(home / "report.md", book, run, predicted, score, bills)

@@ -20,7 +20,7 @@
 # Each exercise has a cell for your code and a check cell below it, which tries your function on
 # worked numbers and tells you what went wrong. When you hand in, other numbers are tried, drawn
 # from another `SEED` (that is what `INPUTS` in the check cells is for; leave it as it is). A
-# function that computes its answer passes, one that remembers it does not.
+# function that computes its answer passes, one that remembers it doesn't.
 
 # %%
 import numpy as np
@@ -171,13 +171,13 @@ judges.BATCHES.judge(batch_cases, got_batches)
 #
 # **Contract.** `choose_parallelism(parameters, activation_gib, device_gib, copy_hours,
 # allowed_hours)` takes a count, two sizes in GiB, and two times in hours. `copy_hours` is how long
-# training takes with a single copy of the model, on one device or, if it does not fit there, on
+# training takes with a single copy of the model, on one device or, if it doesn't fit there, on
 # just as many as hold it. `allowed_hours` is how long it may take. The function returns a word:
 #
 # | one copy | is done in time | takes too long |
 # |---|---|---|
 # | fits on one device | `"one device"` | `"data"` |
-# | does not fit | `"model"` or `"sharded data"` | `"both"` or `"sharded data"` |
+# | doesn't fit | `"model"` or `"sharded data"` | `"both"` or `"sharded data"` |
 #
 # Memory that is just enough fits; a time that is just allowed is in time. `"data"` means whole
 # copies, as in `MirroredStrategy`. `"sharded data"` means ZeRO or FSDP: several devices store one

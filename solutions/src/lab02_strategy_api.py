@@ -1,14 +1,14 @@
-# %% [markdown] shows="Place a variable, run and reduce, gather, values from a function"
+# %% [markdown] shows="A variable on every replica, moments from unequal shares, predictions in order, a meter"
 # # Lab 02 · What a strategy does
 #
-# A variable made in the wrong place, or a mean of means, gives wrong numbers and often no error.
-# Here you do it right: make a variable on every replica, run a function there and bring back one
-# number, collect rows, and give each replica its own examples.
+# A variable made in the wrong place, a mean of means or predictions in another order give wrong
+# numbers and often no error. Here you do it right: make variables on every replica, bring numbers
+# from unequal shares together, and predict many rows on all replicas without mixing them up.
 #
-# **Time:** 35 minutes · **Points:** 10 · **Hardware:** two CPU cores
+# **Time:** 50 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
 # Every function that you write takes a `strategy` as its first argument: a MirroredStrategy with
-# two, three or four replicas on logical devices. Use what it offers; do not make one of your own.
+# two, three or four replicas on logical devices. Use what it offers; don't make your own.
 # Lesson 02 has the ideas.
 
 # %%
@@ -29,7 +29,7 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: a variable on every replica
 #
-# **2 points · easy · 7 minutes**
+# **1 point · easy · 6 minutes**
 #
 # **Contract.** `make_variable(strategy, start)` takes a strategy and a number. It returns a
 # `tf.Variable`, a scalar of float64 that begins at `start`, with one copy for each replica. When
@@ -51,8 +51,8 @@ SEED = 2026
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# This makes a variable that keeps only what replica 0 writes, for example a seed: `with
-# strategy.scope(): tf.Variable(7, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)`.
+# A seed that only replica 0 may change would be made in the same place, with the aggregation that
+# keeps the first replica's value. Which aggregation makes 3 of the additions 1, 2 and 6?
 #
 # </details>
 
@@ -60,12 +60,14 @@ SEED = 2026
 # %% nbgrader={"grade_id": "variable", "solution": true}
 def make_variable(strategy, start):
     ### BEGIN SOLUTION
+    # The scope makes the copies, and the aggregation says what becomes of different additions.
+    # Made outside, there is one variable for all, and nothing warns.
     with strategy.scope():
         return tf.Variable(start, dtype=tf.float64, aggregation=tf.VariableAggregation.MEAN)
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "variable-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "variable-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 variable_cases = [
@@ -73,7 +75,7 @@ variable_cases = [
 ]
 ### END INPUTS
 got_copies = lab02.VARIABLE.observe(make_variable, variable_cases)
-lab02.VARIABLE.check(make_variable)
+lab02.VARIABLE.check(make_variable)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab02 import judge as judges
 
@@ -81,172 +83,224 @@ judges.VARIABLE.judge(variable_cases, got_copies)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Exercise 2: one mean from unequal shares
+# ## Exercise 2: mean and spread of unequal shares
 #
-# **3 points · medium · 10 minutes**
+# **3 points · medium · 14 minutes**
 #
-# **Contract.** `global_mean(strategy, values)` takes a strategy and per-replica values: each
-# replica holds a tensor `[share]` of float64, and the shares have different lengths, 1 or more.
-# It returns one number, the mean over *all* numbers of all replicas, as a Python number or a
-# scalar tensor.
+# **Contract.** `global_moments(strategy, values)` takes a strategy and per-replica values: each
+# replica holds a tensor `[share]` of float64, and the shares have different lengths, 1 or more. It
+# returns two numbers over *all* numbers of all replicas: their mean, and their standard deviation
+# (the square root of the mean squared distance from the mean). Python numbers, scalar tensors or an
+# array of two will do.
 #
-# **Example.** Replica 0 holds 1, 2 and 3, replica 1 holds 10: the mean is 16 / 4 = 4.
+# **Example.** Replica 0 holds 1, 2 and 3, replica 1 holds 10: the mean is 16 / 4 = 4, and the
+# deviation is the root of (9 + 4 + 1 + 36) / 4, which is 3.54.
 #
 # <details><summary>Hint 1</summary>
 #
-# `strategy.run(function, args=(values,))` calls the function on every replica, with that
-# replica's own tensor.
+# `strategy.run(function, args=(values,))` calls the function on every replica, with that replica's
+# own tensor. What can a replica compute from its share alone, that is of use to all?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `strategy.reduce(tf.distribute.ReduceOp.SUM, result, axis=None)` adds up one value from each
-# replica, and these must have the same shape. Which two sums do you need?
+# `strategy.reduce` makes one number of a number from each replica. Distances count from the mean of
+# all, which the replicas don't know at first: either tell them in a second run, or find a formula
+# that doesn't need it.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Shares (2, 4) and (6,): the sums are 6 and 6, the counts 2 and 1. 12 / 3 = 4. The mean of the
-# means would be (3 + 6) / 2 = 4.5: the single number would count double.
+# Shares (2, 4) and (6,): the sums are 6 and 6, the counts 2 and 1, and 12 / 3 = 4. The mean of the
+# means would be (3 + 6) / 2 = 4.5: the single number would count double. The squared distances from
+# 4 are 4, 0 and 4. From the replicas' own means they are 1, 1 and 0, and miss how far apart those are.
 #
 # </details>
 
 
-# %% nbgrader={"grade_id": "mean", "solution": true}
-def global_mean(strategy, values):
+# %% nbgrader={"grade_id": "moments", "solution": true}
+def global_moments(strategy, values):
     ### BEGIN SOLUTION
-    def sum_and_count(share):
-        return tf.reduce_sum(share), tf.size(share, out_type=tf.int64)
+    # Sums, squares and counts of a share add up, whatever its length; means and deviations don't.
+    # Averaging the replicas' deviations leaves out the distance between their means.
+    def sum_up(share):
+        count = tf.cast(tf.size(share), share.dtype)
+        return tf.stack([tf.reduce_sum(share), tf.reduce_sum(share**2), count])
 
-    sums, counts = strategy.run(sum_and_count, args=(values,))
-    total = strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
-    count = strategy.reduce(tf.distribute.ReduceOp.SUM, counts, axis=None)
-    return total / tf.cast(count, total.dtype)
+    parts = strategy.run(sum_up, args=(values,))
+    total, squares, count = strategy.reduce(tf.distribute.ReduceOp.SUM, parts, axis=None).numpy()
+    mean = total / count
+    return mean, np.sqrt(squares / count - mean**2)
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "mean-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "moments-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
-mean_cases = [
+moments_cases = [
     ([rng.uniform(0, 100, size=share).tolist() for share in shares],)
     for shares in ((5, 1), (2, 7, 3), (1, 2, 3, 9))
 ]
 ### END INPUTS
-got_means = lab02.MEAN.observe(global_mean, mean_cases)
-lab02.MEAN.check(global_mean)
+got_moments = lab02.MOMENTS.observe(global_moments, moments_cases)
+lab02.MOMENTS.check(global_moments)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab02 import judge as judges
 
-judges.MEAN.judge(mean_cases, got_means)
+judges.MOMENTS.judge(moments_cases, got_moments)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Exercise 3: all rows in one place
+# ## Exercise 3: predict on all replicas, in order
 #
-# **2 points · easy · 6 minutes**
+# **4 points · hard · 18 minutes**
 #
-# **Contract.** `collect(strategy, rows)` takes a strategy and per-replica values: each replica
-# holds a tensor `[share, 2]` of float64, for instance predictions. It returns one tensor or array
-# `[all rows, 2]`: the rows of replica 0, then those of replica 1, and so on.
+# You have many rows and a model on every replica. Each replica predicts a part of the rows. What
+# comes back has to be in the order of the rows, or predictions end up at the wrong row.
 #
-# **Example.** Replica 0 holds the rows (1, 2), (3, 4), replica 1 (5, 6), (7, 8): four rows, in
-# this order.
+# **Contract.** `predict_in_order(strategy, predict, rows)` takes a strategy, a function for one
+# replica, and a NumPy array `[n, 2]` of float64 with at least as many rows as replicas. Rows are
+# dealt out like cards: with R replicas, replica k gets the rows k, k + R, k + 2 R and so on.
+# `predict(share)` takes a tensor `[share, 2]` and returns one of the same shape. It returns an array
+# or tensor `[n, 2]`: the prediction for each row, in the order of `rows`.
+#
+# **Example.** In the check, `predict` makes (a + 2 b, k) of a row (a, b), where k is the replica that
+# it runs on. The rows (1, 2), (3, 4), (5, 6), (7, 8), (9, 0) on two replicas become (5, 0), (11, 1),
+# (17, 0), (23, 1), (9, 0).
 #
 # <details><summary>Hint 1</summary>
 #
-# `reduce` makes one value out of many. Which call puts values one after the other?
+# `strategy.experimental_distribute_values_from_function(function)` calls the function once for each
+# replica, with a context that knows the replica's number, and makes per-replica values of what comes
+# back. `strategy.experimental_local_results(value)` is a tuple with each replica's own.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Examples lie along axis 0.
+# A slice with a step picks every R-th row. It can stand on either side of an assignment.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# `strategy.experimental_local_results(value)` is a tuple with one tensor for each replica of this
-# process, in the order of the replicas. With that and `tf.concat` you can do by hand what the
-# strategy has a method for.
+# With 2 replicas and 5 rows, replica 0 gets the rows 0, 2, 4 and replica 1 the rows 1, 3. If replica
+# 0's predictions are A, C, E and replica 1's B, D, the result is A, B, C, D, E. Put one after the other
+# they would be A, C, E, B, D: four of five predictions for the wrong row.
 #
 # </details>
 
 
-# %% nbgrader={"grade_id": "collect", "solution": true}
-def collect(strategy, rows):
+# %% nbgrader={"grade_id": "predict", "solution": true}
+def predict_in_order(strategy, predict, rows):
     ### BEGIN SOLUTION
-    return strategy.gather(rows, axis=0)
+    # The slice that deals the rows out also puts the predictions back, so the two can't disagree.
+    # gather() would put replica 1's predictions behind all of replica 0's.
+    replicas = strategy.num_replicas_in_sync
+
+    def take_own(context):
+        return tf.constant(rows[context.replica_id_in_sync_group :: replicas])
+
+    shares = strategy.experimental_distribute_values_from_function(take_own)
+    found = strategy.run(predict, args=(shares,))
+    merged = np.empty_like(rows)
+    for replica, part in enumerate(strategy.experimental_local_results(found)):
+        merged[replica::replicas] = part
+    return merged
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "collect-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "predict-test", "points": 4}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
-collect_cases = [
-    (rng.uniform(0, 100, size=(replicas, share, 2)).tolist(),)
-    for replicas, share in ((2, 3), (4, 2))
+predict_cases = [
+    (replicas, rng.integers(0, 50, size=(int(n), 2)).astype(float).tolist())
+    for replicas, n in ((2, rng.integers(4, 9) * 2 + 1), (3, rng.integers(3, 6) * 3 + 2), (4, 10))
 ]
 ### END INPUTS
-got_rows = lab02.COLLECT.observe(collect, collect_cases)
-lab02.COLLECT.check(collect)
+got_predictions = lab02.PREDICT.observe(predict_in_order, predict_cases)
+lab02.PREDICT.check(predict_in_order)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab02 import judge as judges
 
-judges.COLLECT.judge(collect_cases, got_rows)
+judges.PREDICT.judge(predict_cases, got_predictions)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Exercise 4: to each its own
+# ## Exercise 4: a meter that every replica feeds
 #
-# **3 points · medium · 10 minutes**
+# **2 points · medium · 12 minutes**
 #
-# **Contract.** `deal_out(strategy, examples)` takes a strategy and a number of examples, at least
-# as many as replicas. It returns per-replica values: the ids 0, 1, … `examples - 1`, dealt out like
-# cards, as integer tensors. With R replicas, replica k holds k, k + R, k + 2 R and so on.
+# A metric is fed on every replica, batch after batch, and read once in a while. You write a small one.
 #
-# **Example.** 8 examples over 3 replicas: (0, 3, 6), (1, 4, 7) and (2, 5).
+# **Contract.** `make_meter(strategy)` returns two functions. `add(values)` is called on every replica,
+# inside `strategy.run`, with this replica's own tensor `[share]` of float64, as often as there are
+# batches. It returns nothing. `read()` is called outside, and returns two numbers over everything that
+# all replicas have added so far: how many numbers, and their mean. Before anything is added both are 0.
+#
+# **Example.** Replica 0 adds 1, 2, 3 and replica 1 adds 10: `read()` returns 4 and 4. They add 5 and
+# 7, 9: it returns 7 and 37 / 7.
 #
 # <details><summary>Hint 1</summary>
 #
-# `strategy.experimental_distribute_values_from_function(function)` calls the function once for
-# each replica.
+# What has to be remembered between two calls of `add`, so that a mean can be made of it at any time?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The function gets a context with `replica_id_in_sync_group` and `num_replicas_in_sync`. `tf.range`
-# takes a start, an end and a step.
+# Exercise 1 has a variable whose copies come together at every assignment, as a mean. Here they should
+# add up. It's enough if they do so on reading: `tf.VariableSynchronization` has a value for that. What
+# happens if `add` uses an all-reduce as well?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# With 2 replicas and 5 examples, replica 0 holds 0, 2, 4 and replica 1 holds 1, 3: two ranges
-# with the same step and different starts.
+# The sums are 6 and 10 and the counts 3 and 1 after the first batch, 11 and 26, 4 and 3 after the
+# second. Only on reading they meet: 37 and 7.
 #
 # </details>
 
 
-# %% nbgrader={"grade_id": "deal", "solution": true}
-def deal_out(strategy, examples):
+# %% nbgrader={"grade_id": "meter", "solution": true}
+def make_meter(strategy):
     ### BEGIN SOLUTION
-    def take_own(context):
-        return tf.range(context.replica_id_in_sync_group, examples, context.num_replicas_in_sync)
+    # A sum and a count can be added to batch after batch; the division waits until someone reads.
+    # Keeping a mean of the batches' means would forget how many numbers each had.
+    def make_total():
+        return tf.Variable(
+            0.0,
+            dtype=tf.float64,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+        )
 
-    return strategy.experimental_distribute_values_from_function(take_own)
+    with strategy.scope():
+        total, count = make_total(), make_total()
+
+    def add(values):
+        total.assign_add(tf.reduce_sum(values))
+        count.assign_add(tf.cast(tf.size(values), tf.float64))
+
+    def read():
+        numbers = count.numpy()
+        return numbers, total.numpy() / max(numbers, 1)
+
+    return add, read
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "deal-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "meter-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
-deal_cases = [(replicas, int(rng.integers(9, 40))) for replicas in (2, 3, 4)]
+meter_cases = [
+    tuple([rng.uniform(0, 9, size=n).tolist() for n in shares] for shares in calls)
+    for calls in (((2, 1), (1, 3), (4, 4)), ((1, 2, 5), (3, 1, 1)), ((2, 2, 2, 1), (1, 1, 1, 3)))
+]
 ### END INPUTS
-got_ids = lab02.DEAL.observe(deal_out, deal_cases)
-lab02.DEAL.check(deal_out)
+got_meters = lab02.METER.observe(make_meter, meter_cases)
+lab02.METER.check(make_meter)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab02 import judge as judges
 
-judges.DEAL.judge(deal_cases, got_ids)
+judges.METER.judge(meter_cases, got_meters)
 ### END HIDDEN TESTS
 
 # %% [markdown]

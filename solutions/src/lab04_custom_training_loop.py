@@ -3,7 +3,7 @@
 #
 # A hand-written loop goes wrong quietly: a mean of means, an accuracy that forgets the small batch, a checkpoint without the momentum. In this lab you write the four parts for several replicas, the step, the epoch, the metric, and the checkpoint that a run resumes from, and then the whole program.
 #
-# **Time:** 65 minutes · **Points:** 10 · **Hardware:** two CPU cores
+# **Time:** 70 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
 # The check cells run your functions on two or four replicas and compare the result with one device, computed in NumPy. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 04 has the ideas.
 
@@ -52,6 +52,8 @@ SEED = 2026
 # %% nbgrader={"grade_id": "step", "solution": true}
 def train_step(model, optimizer, images, labels, global_batch_size):
     ### BEGIN SOLUTION
+    # Divided by the whole batch, the replicas' losses and gradients add up to those of one device.
+    # reduce_mean would divide by the share: four times too far, and more for a smaller share.
     with tf.GradientTape() as tape:
         logits = model(images, training=True)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)  # [share]
@@ -68,7 +70,7 @@ rng = np.random.default_rng([SEED, 1])
 step_cases = [(int(rng.integers(2**31)), examples) for examples in (40, 27)]
 ### END INPUTS
 got_steps = lab04.STEP.observe(train_step, step_cases)
-lab04.STEP.check(train_step)
+lab04.STEP.check(train_step)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab04 import judge as judges
 
@@ -104,6 +106,8 @@ judges.STEP.judge(step_cases, got_steps)
 # %% nbgrader={"grade_id": "epoch", "solution": true}
 def run_epoch(strategy, dataset, step):
     ### BEGIN SOLUTION
+    # Two sums are carried through the epoch, and divided once, so every example counts the same.
+    # A mean of the batches' means gives the two examples of a last batch the weight of a full one.
     total, examples = 0.0, 0
     for share in dataset:
         sums, counts = strategy.run(step, args=(share,))
@@ -122,7 +126,7 @@ epoch_cases = [
 ]
 ### END INPUTS
 got_epochs = lab04.EPOCH.observe(run_epoch, epoch_cases)
-lab04.EPOCH.check(run_epoch)
+lab04.EPOCH.check(run_epoch)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab04 import judge as judges
 
@@ -158,6 +162,8 @@ judges.EPOCH.judge(epoch_cases, got_epochs)
 # %% nbgrader={"grade_id": "accuracy", "solution": true}
 def evaluate(strategy, model, dataset):
     ### BEGIN SOLUTION
+    # An accuracy is a mean of zeros and ones, so exercise 2 has the loop for it already.
+    # Averaging the replicas' accuracies is the mean of means again.
     def count(share):
         images, labels = share
         answers = tf.argmax(model(images, training=False), axis=1)  # [share]
@@ -177,7 +183,7 @@ accuracy_cases = [
 ]
 ### END INPUTS
 got_accuracies = lab04.ACCURACY.observe(evaluate, accuracy_cases)
-lab04.ACCURACY.check(evaluate)
+lab04.ACCURACY.check(evaluate)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab04 import judge as judges
 
@@ -187,7 +193,7 @@ judges.ACCURACY.judge(accuracy_cases, got_accuracies)
 # %% [markdown]
 # ## Exercise 4: the checkpoint
 #
-# **2 points · hard · 13 minutes**
+# **1 point · hard · 13 minutes**
 #
 # A run on two replicas is cut off. It is resumed with a fresh model and no strategy, and must end with the weights that it would have had without the interruption. The optimizer is SGD with momentum.
 #
@@ -202,7 +208,7 @@ judges.ACCURACY.judge(accuracy_cases, got_accuracies)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `tf.train.Checkpoint(model=..., optimizer=..., epochs=tf.Variable(...))` and a `tf.train.CheckpointManager`, which knows its `latest_checkpoint`.
+# A `tf.train.Checkpoint` takes objects under names of your choice: models, optimizers, variables. A plain number is none of these. A `tf.train.CheckpointManager` keeps the latest few, and `tf.train.latest_checkpoint(folder)` finds the last one, or None.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -215,6 +221,8 @@ judges.ACCURACY.judge(accuracy_cases, got_accuracies)
 # %% nbgrader={"grade_id": "resume", "solution": true}
 def save_state(folder, model, optimizer, epochs):
     ### BEGIN SOLUTION
+    # Three things make the next step what it would have been: weights, momentum, and where we are.
+    # Without the optimizer everything loads, and training is off from the first step on.
     state = tf.train.Checkpoint(model=model, optimizer=optimizer, epochs=tf.Variable(epochs))
     tf.train.CheckpointManager(state, folder, max_to_keep=2).save(checkpoint_number=epochs)
     ### END SOLUTION
@@ -222,6 +230,8 @@ def save_state(folder, model, optimizer, epochs):
 
 def load_state(folder, model, optimizer):
     ### BEGIN SOLUTION
+    # restore(None) does nothing, so an empty folder leaves 0 epochs and needs no case of its own.
+    # Restoring before the optimizer is built would leave its momentum out without a word.
     epochs = tf.Variable(0)
     state = tf.train.Checkpoint(model=model, optimizer=optimizer, epochs=epochs)
     state.restore(tf.train.latest_checkpoint(folder))
@@ -229,7 +239,7 @@ def load_state(folder, model, optimizer):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "resume-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "resume-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
 resume_cases = [
@@ -237,7 +247,7 @@ resume_cases = [
 ]
 ### END INPUTS
 got_resumed = lab04.RESUME.observe((save_state, load_state), resume_cases)
-lab04.RESUME.check((save_state, load_state))
+lab04.RESUME.check((save_state, load_state))  # stops after 60 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab04 import judge as judges
 
@@ -247,7 +257,7 @@ judges.RESUME.judge(resume_cases, got_resumed)
 # %% [markdown]
 # ## Exercise 5: the whole loop
 #
-# **4 points · hard · 20 minutes**
+# **5 points · hard · 25 minutes**
 #
 # Now the program, as you would write it in a file of your own: scope, data, compiled step, loop, metric, checkpoint.
 #
@@ -256,15 +266,15 @@ judges.RESUME.judge(resume_cases, got_resumed)
 # | what it gets | what that is |
 # |---|---|
 # | `strategy` | with several replicas |
-# | `make_model` | a function without arguments that makes a Keras model of logits; its weights get their copies where it is called |
+# | `make_model` | a function without arguments that makes a Keras model of logits; its weights get their copies where it is called. In the check the model hears its features louder on replica 1, so the weights show who trained on what |
 # | `images`, `labels` | arrays `[n, features]` in float64, and `[n]` |
 # | `batch_size` | the size of the global batch |
 # | `epochs` | the number of epochs to be done in all |
 # | `folder` | the path of a folder as a string, empty at first |
 #
-# It trains with SGD at learning rate 0.5 and momentum 0.875. The batches come in their order, never shuffled, the smaller last one included. Each step takes the gradient of the mean loss of the examples that its batch really holds, and is compiled with `tf.function`. After every epoch it saves what it takes to resume. Called again with the same folder, it goes on after the last epoch that was saved. It returns two things: the model, and a list with one number for each epoch that *this call* trained, the mean loss over all its examples, each measured in the step that trained on it.
+# It trains with SGD at learning rate 0.5 and momentum 0.875. The batches come in their order, never shuffled, the smaller last one included. Each step takes the gradient of the mean loss of the examples that its batch really holds. After every epoch it saves what it takes to resume: a run can be cut off at any time, in the middle of an epoch, by an error that you don't catch. Called again with the same folder, it continues after the last epoch that was saved. It returns two things: the kernel after the last epoch, an array `[features, classes]`, and a list with one number for each epoch that *this call* trained, the mean loss over all its examples, each measured in the step that trained on it. Compile the step with `tf.function`; op by op it takes several times as long.
 #
-# **Example.** 21 examples in batches of 8 are steps of 8, 8 and 5. A call with 1 epoch returns one loss; the next call, with 3 epochs and the same folder, restores, trains epochs 2 and 3, and returns two. The weights are those of one device that was never interrupted.
+# **Example.** 21 examples in batches of 8 are steps of 8, 8 and 5. A call with 1 epoch returns one loss. The next, with 4 epochs and the same folder, is cut off in epoch 3. The third restores, trains epochs 3 and 4, and returns two losses. The weights are those of a run that was never interrupted.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -286,6 +296,8 @@ judges.RESUME.judge(resume_cases, got_resumed)
 # %% nbgrader={"grade_id": "program", "solution": true}
 def train(strategy, make_model, images, labels, batch_size, epochs, folder):
     ### BEGIN SOLUTION
+    # What is made in the scope is restored before the loop, and saved at the end of each epoch in it.
+    # Saving once behind the loop gives the same numbers, until a run is cut off.
     data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch_size)
     data = strategy.experimental_distribute_dataset(data)
     with strategy.scope():
@@ -308,17 +320,17 @@ def train(strategy, make_model, images, labels, batch_size, epochs, folder):
         total = sum(float(loss) * int(held) for loss, held in steps)
         means.append(total / sum(int(held) for _, held in steps))
         save_state(folder, model, optimizer, epoch + 1)
-    return model, means
+    return model.get_weights()[0], means
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "program-test", "points": 4}
+# %% nbgrader={"grade": true, "grade_id": "program-test", "points": 5}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 5])
 program_cases = [(int(rng.integers(2**31)),)]
 ### END INPUTS
 got_programs = lab04.PROGRAM.observe(train, program_cases)
-lab04.PROGRAM.check(train)
+lab04.PROGRAM.check(train)  # stops after 120 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab04 import judge as judges
 

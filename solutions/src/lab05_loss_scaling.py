@@ -1,11 +1,11 @@
-# %% [markdown] shows="Four losses to fix, each measured on four real replicas; bugs to name from what was measured"
+# %% [markdown] shows="Losses and a clipping rule to fix, each measured on four real replicas; bugs to name from what was measured"
 # # Lab 05 · Loss scaling
 #
-# Four losses that people really write: none of them raises an error, and on four replicas all of them are wrong. Fix each one, so that four replicas take exactly the step of one device. Then turn round: from two measured numbers, name the bug.
+# Three losses and a clipping rule that people really write: none of them raises an error, and on four replicas all of them are wrong. Fix each one, so that four replicas take exactly the step of one device. Then turn it around: from two measured numbers, name the bug.
 #
-# **Time:** 50 minutes · **Points:** 10 · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
-# In exercises 1 to 4 you write what one replica computes. The check cell runs it under MirroredStrategy on four replicas, takes one step of plain gradient descent at learning rate 1, and compares the update with the gradient of one device. It reports the ratio: ×1 is right, ×4 is four times too large. *Turned* means that the direction is off as well, which no learning rate fixes; the *residual* says how far, in lengths of the right update. The check uses batches of its own. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
+# In exercises 1 to 4 you write what one replica computes. The check cell runs it under MirroredStrategy on four replicas, takes one step of plain gradient descent at learning rate 1, and compares the update with that of one device (in exercise 3, with the clipped gradient). It reports the ratio: ×1 is right, ×4 is four times too large. *Turned* means that the direction is off as well, which no learning rate fixes; the *residual* says how far, as a fraction of the right update's norm. The check uses its own batches. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
 #
 # In every exercise TensorFlow **adds up** the replicas' gradients. Lesson 05 has the ideas.
 
@@ -25,36 +25,39 @@ print(use_logical_devices(4))
 SEED = 2026
 
 # %% [markdown]
-# ## Exercise 1: one replica's loss
+# ## Exercise 1: ten errors for each example
 #
-# **1 point · easy · 6 minutes**
+# **1 point · medium · 8 minutes**
 #
-# A loop for one device has `loss = tf.reduce_mean(losses)`. On four replicas of 16 examples its steps are four times too long. Fix it.
+# A model that paints a picture has an error for every pixel, and the loss of an example is the mean of its errors. On one device the line for that is `tf.reduce_mean(errors)`. On four replicas of 16 examples each, the steps of this line are four times too long. `tf.nn.compute_average_loss(errors, global_batch_size=64)` doesn't fix it: then they are ten times too long. Write one that is right.
 #
-# **Contract.** `replica_loss(losses, global_batch_size)` takes this replica's per-example losses, a tensor `[share]` of float64, and the number of examples in the whole batch, an int. It returns a scalar tensor. Added up, the replicas' gradients of it are the gradient of the mean loss. Shares may differ in size.
+# **Contract.** `replica_loss(errors, global_batch_size)` takes this replica's errors, a tensor `[share, 10]` of float64 with ten for each example, and the number of examples in the whole batch, an int. It returns a scalar tensor. Added up, the replicas' gradients of it are the gradient of the mean over all examples. Shares may differ in size.
 #
-# **Example.** On a replica that holds the losses 1, 2 and 3 of a batch of 12 it returns 0.5.
+# **Example.** On a replica that holds two examples of a batch of 8, one with ten errors of 1 and one with ten errors of 3, it returns 0.5.
 #
 # <details><summary>Hint 1</summary>
 #
-# Write down the mean of all 64 losses as four sums. What does each replica contribute?
+# Write down the mean of the whole batch as four sums. What does each replica contribute?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# A replica's number need not be a mean of anything. It is its part of one mean.
+# There are two kinds of mean here. Which of the two can a replica take on its own, and for which does it need to know about the others?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# The mean of 1, 2, 3 and 6 is 12 / 4 = 3. Two replicas hold (1, 2) and (3, 6). If each divides its sum by 4, they have 0.75 and 2.25, which add up to 3. If each takes its own mean, they have 1.5 and 4.5, which add up to 6: twice too much.
+# Three examples with two errors each: (1, 3), (2, 2) and (6, 4). Their losses are 2, 2 and 5, and the mean is 9 / 3 = 3. If one replica holds the first two examples and another the third, they contribute 4 / 3 and 5 / 3. With means of their own they would have 2 and 5, which add up to 7.
 #
 # </details>
 
 
 # %% nbgrader={"grade_id": "plain", "solution": true}
-def replica_loss(losses, global_batch_size):
+def replica_loss(errors, global_batch_size):
     ### BEGIN SOLUTION
+    # The ten errors lie on this replica, so their mean is its own business; the examples don't, so
+    # they are divided by the whole batch. A mean over both at once divides by the share, too.
+    losses = tf.reduce_mean(errors, axis=1)  # [share]
     return tf.reduce_sum(losses) / global_batch_size
     ### END SOLUTION
 
@@ -65,7 +68,7 @@ rng = np.random.default_rng([SEED, 1])
 plain_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 46)]
 ### END INPUTS
 got_plain = lab05.PLAIN.observe(replica_loss, plain_cases)
-lab05.PLAIN.check(replica_loss)
+lab05.PLAIN.check(replica_loss)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab05 import judge as judges
 
@@ -75,7 +78,7 @@ judges.PLAIN.judge(plain_cases, got_plain)
 # %% [markdown]
 # ## Exercise 2: a weighted mean
 #
-# **3 points · hard · 12 minutes**
+# **2 points · hard · 12 minutes**
 #
 # Examples can have weights, for instance because one class is rare. A weighted mean is the sum of weight × loss, divided by the sum of the weights. People write `tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)`, and each replica then divides by the weights it happens to hold. Fix it.
 #
@@ -103,19 +106,21 @@ judges.PLAIN.judge(plain_cases, got_plain)
 # %% nbgrader={"grade_id": "weighted", "solution": true}
 def weighted_loss(losses, weights, global_batch_size):
     ### BEGIN SOLUTION
+    # The weights of the others are known to nobody here, so they are added up over the replicas.
+    # All-reducing the losses as well counts them four times: TensorFlow adds up the gradients anyway.
     everyone = tf.distribute.get_replica_context()
     total = everyone.all_reduce("sum", tf.reduce_sum(weights))
     return tf.reduce_sum(losses * weights) / total
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "weighted-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "weighted-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 weighted_cases = [(int(rng.integers(2**31)), examples) for examples in (64, 50)]
 ### END INPUTS
 got_weighted = lab05.WEIGHTED.observe(weighted_loss, weighted_cases)
-lab05.WEIGHTED.check(weighted_loss)
+lab05.WEIGHTED.check(weighted_loss)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab05 import judge as judges
 
@@ -123,60 +128,63 @@ judges.WEIGHTED.judge(weighted_cases, got_weighted)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Exercise 3: a penalty on the weights
+# ## Exercise 3: clip what was added up
 #
-# **1 point · medium · 6 minutes**
+# **3 points · hard · 15 minutes**
 #
-# `loss = tf.nn.compute_average_loss(losses, global_batch_size=64) + penalty` is right for the data. But the penalty depends on the weights alone, and every replica has the same weights. Fix it.
+# Long gradients are clipped: if their norm, over all variables together, is larger than `max_norm`, all are scaled down so that it is exactly `max_norm`. On one device `tf.clip_by_global_norm` does that. Keras 3 calls it on every replica, before the gradients are added up, and then each replica clips a part of the gradient as if it were the whole. Write what a replica has to return instead.
 #
-# **Contract.** `penalized_loss(losses, penalty, global_batch_size, replicas)` takes a tensor `[share]`, a scalar tensor, the number of examples in the whole batch and the number of replicas. It returns a scalar tensor. Added up, the replicas' gradients are the gradient of the mean loss plus *one* penalty.
+# **Contract.** `clip_gradients(gradients, max_norm)` runs on every replica. It takes this replica's gradients, a list with one float64 tensor for each variable, and a number. The gradients are scaled already: added up over the replicas they are the gradient of the whole batch. It returns a list of tensors of the same shapes. Added up over the replicas, they must be the gradient of the whole batch, clipped to `max_norm`.
 #
-# **Example.** Losses 1 and 3 in a batch of 8, penalty 0.4, 4 replicas: 0.5 + 0.1 = 0.6.
+# **Example.** One variable, two replicas with the gradients (3, 0) and (0, 4), `max_norm` 1. Their sum is (3, 4), of norm 5, so that the update has to be (0.6, 0.8).
 #
 # <details><summary>Hint 1</summary>
 #
-# Four replicas add up four times what each of them adds.
+# What one replica holds doesn't tell how long the sum is. Which numbers does a replica need from the others, and how did exercise 2 get one?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Do the two parts of the loss need the same divisor?
+# All replicas have to come to the same factor, at most 1. Multiply what by it, so that the sum comes out right? And what is the factor of a gradient that is short enough?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Two replicas, penalty 6. If both add 6, the sum of the gradients holds 12. If each adds 3, it holds 6, as on one device. `tf.nn.scale_regularization_loss` does this.
+# In the example, the first replica can return (0.6, 0) and the second (0, 0.8). Both can return (0.3, 0.4) as well. If each clips its own, they return (1, 0) and (0, 1): the update (1, 1) is too long and turned. If both return (0.6, 0.8), it's twice too long.
 #
 # </details>
 
 
-# %% nbgrader={"grade_id": "penalized", "solution": true}
-def penalized_loss(losses, penalty, global_batch_size, replicas):
+# %% nbgrader={"grade_id": "clipped", "solution": true}
+def clip_gradients(gradients, max_norm):
     ### BEGIN SOLUTION
-    return tf.reduce_sum(losses) / global_batch_size + penalty / replicas
+    # The norm is that of the sum, so the sum is needed first; one factor then fits all replicas' parts.
+    # Returning the clipped sum itself adds it up once more, four times too long.
+    everyone = tf.distribute.get_replica_context()
+    whole = everyone.all_reduce("sum", gradients)
+    factor = tf.minimum(1.0, max_norm / tf.linalg.global_norm(whole))
+    return [factor * gradient for gradient in gradients]
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "penalized-test", "points": 1}
+# %% nbgrader={"grade": true, "grade_id": "clipped-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
-penalized_cases = [
-    (int(rng.integers(2**31)), examples, examples, float(rng.uniform(0.05, 0.2)))
-    for examples in (64, 46)
-]
+clipped_cases = [(int(rng.integers(2**31)), float(rng.uniform(2, 12))) for _ in range(2)]
+clipped_cases.append((int(rng.integers(2**31)), 1e3))
 ### END INPUTS
-got_penalized = lab05.PENALIZED.observe(penalized_loss, penalized_cases)
-lab05.PENALIZED.check(penalized_loss)
+got_clipped = lab05.CLIPPED.observe(clip_gradients, clipped_cases)
+lab05.CLIPPED.check(clip_gradients)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab05 import judge as judges
 
-judges.PENALIZED.judge(penalized_cases, got_penalized)
+judges.CLIPPED.judge(clipped_cases, got_clipped)
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## Exercise 4: the last, uneven batch
 #
-# **2 points · hard · 10 minutes**
+# **1 point · medium · 8 minutes**
 #
 # 66 examples in batches of 32 leave 2 for the last step. Four replicas hold 1, 1, 0 and 0 of them. `tf.nn.compute_average_loss(losses)` divides by own count × replicas, which is 0 on the empty ones. Fix it.
 #
@@ -204,17 +212,19 @@ judges.PENALIZED.judge(penalized_cases, got_penalized)
 # %% nbgrader={"grade_id": "uneven", "solution": true}
 def uneven_loss(losses, batch_examples, global_batch_size):
     ### BEGIN SOLUTION
+    # A sum of nothing is 0, so an empty share needs no case of its own.
+    # A mean of nothing is nan, and one nan is enough to ruin all weights.
     return tf.reduce_sum(losses) / batch_examples
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "uneven-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "uneven-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
 uneven_cases = [(int(rng.integers(2**31)), examples, 64) for examples in (3, 21, 64)]
 ### END INPUTS
 got_uneven = lab05.UNEVEN.observe(uneven_loss, uneven_cases)
-lab05.UNEVEN.check(uneven_loss)
+lab05.UNEVEN.check(uneven_loss)  # stops after 60 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab05 import judge as judges
 
@@ -224,15 +234,15 @@ judges.UNEVEN.judge(uneven_cases, got_uneven)
 # %% [markdown]
 # ## Exercise 5: name the bug
 #
-# **3 points · hard · 14 minutes**
+# **3 points · hard · 17 minutes**
 #
-# A training loop on four replicas behaves oddly. Somebody measured one step as the checks above do, and knows the setting, but not the code. At most one thing is wrong with the loss:
+# A training loop on four replicas behaves oddly. A colleague measured one step as the checks above do, and knows the setting, but not the code. At most one thing is wrong with the loss:
 #
 # | word | what the loss does |
 # |---|---|
 # | `right` | nothing is wrong |
 # | `own-mean` | each replica takes the mean over its own examples |
-# | `not-divided` | each replica adds up its losses, and nobody divides |
+# | `not-divided` | each replica adds up its losses, and nothing divides the sum |
 # | `divided-twice` | the whole loss, penalty included, is right, and then divided by the number of replicas once more |
 # | `full-batch` | a smaller batch is divided by the size of a full one |
 # | `own-weights` | each replica divides by the sum of the sample weights that it holds itself |
@@ -262,6 +272,8 @@ judges.UNEVEN.judge(uneven_cases, got_uneven)
 # %% nbgrader={"grade_id": "diagnosis", "solution": true}
 def name_bug(ratio, residual, shares, full_batch, weighted, penalized):
     ### BEGIN SOLUTION
+    # The residual is looked at first, because it leaves one cause for each setting; the ratio then
+    # tells the rest apart. Going by the ratio alone takes a turned update for a scaled one.
     examples, replicas = sum(shares), len(shares)
     if residual > 0.001:
         return "own-weights" if weighted else "penalty-on-each" if penalized else "own-mean"
@@ -292,7 +304,7 @@ for _k in rng.permutation(len(_steps)).tolist():
     bug_cases.append((_bug, int(rng.integers(2**31)), _shares, _kind))
 ### END INPUTS
 got_bugs = lab05.DIAGNOSIS.observe(name_bug, bug_cases)
-lab05.DIAGNOSIS.check(name_bug)
+lab05.DIAGNOSIS.check(name_bug)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab05 import judge as judges
 

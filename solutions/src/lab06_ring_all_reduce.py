@@ -3,7 +3,7 @@
 #
 # Every library that trains on many devices has this algorithm inside. You write both halves of it, put them together, and predict what it costs.
 #
-# **Time:** 45 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
+# **Time:** 50 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
 # All ranks live in this process, and every message goes through a network that counts it. The ranks stand in a ring: rank r sits between r - 1 and r + 1, and the last one's neighbor is rank 0. With P ranks, each rank's vector is cut into P chunks. `chunks[r][k]` is chunk k as rank r holds it, a NumPy array.
 #
@@ -27,9 +27,11 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: reduce-scatter
 #
-# **3 points · medium · 15 minutes**
+# **4 points · medium · 17 minutes**
 #
 # **Contract.** `reduce_scatter(chunks, network)` takes P - 1 steps. In each step, every rank sends one of its chunks to the next rank, r + 1, which adds it to its own. Afterwards rank r holds the complete sum of chunk (r + 1) mod P; what it holds of the other chunks doesn't matter. With one rank it sends nothing. It changes `chunks` in place, or returns the changed ones.
+#
+# What counts is what arrives. In some trials the network adds 1 to every value on its way, so the sums show whether a rank used its messages, or looked into its neighbor's memory. In a cluster that is another machine.
 #
 # **Example.** Two ranks hold the chunks (1), (2) and (10), (20). Rank 0 sends 1 and rank 1 sends 20. Afterwards rank 0 holds (1), (22) and rank 1 (11), (20).
 #
@@ -53,6 +55,8 @@ SEED = 2026
 # %% nbgrader={"grade_id": "scatter", "solution": true}
 def reduce_scatter(chunks, network):
     ### BEGIN SOLUTION
+    # A rank sends on what it has just added to, which is chunk rank - step. Sending rank + step, or
+    # always the same chunk, moves as many bytes, but no chunk ever meets all ranks.
     ranks = len(chunks)
     for step in range(ranks - 1):
         sends = []
@@ -64,15 +68,16 @@ def reduce_scatter(chunks, network):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "scatter-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "scatter-test", "points": 4}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 scatter_cases = [
-    (int(rng.integers(2**31)), ranks, int(rng.integers(ranks, 40))) for ranks in (2, 3, 5, 8, 1)
+    (int(rng.integers(2**31)), ranks, int(rng.integers(ranks, 40)), float(mark))
+    for ranks, mark in ((2, 0), (3, 1), (5, 0), (8, 1), (1, 0))
 ]
 ### END INPUTS
 got_scattered = lab06.SCATTER.observe(reduce_scatter, scatter_cases)
-lab06.SCATTER.check(reduce_scatter)
+lab06.SCATTER.check(reduce_scatter)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab06 import judge as judges
 
@@ -108,6 +113,8 @@ judges.SCATTER.judge(scatter_cases, got_scattered)
 # %% nbgrader={"grade_id": "gather", "solution": true}
 def all_gather(chunks, network):
     ### BEGIN SOLUTION
+    # The same walk, one chunk further, because that is where the first half ended. Sums are whole
+    # now, so they replace: with += every chunk would be counted several times.
     ranks = len(chunks)
     for step in range(ranks - 1):
         sends = []
@@ -127,7 +134,7 @@ gather_cases = [
 ]
 ### END INPUTS
 got_gathered = lab06.GATHER.observe(all_gather, gather_cases)
-lab06.GATHER.check(all_gather)
+lab06.GATHER.check(all_gather)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab06 import judge as judges
 
@@ -150,7 +157,7 @@ judges.GATHER.judge(gather_cases, got_gathered)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `np.array_split(vector, ranks)` and `np.concatenate(row)`.
+# NumPy has a function that cuts an array into nearly equal pieces (the contract names it), and one that joins pieces. Which of the two belongs before the two halves, and what does each rank's row of chunks need at the end?
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -163,6 +170,8 @@ judges.GATHER.judge(gather_cases, got_gathered)
 # %% nbgrader={"grade_id": "all-reduce", "solution": true}
 def all_reduce(vectors, network):
     ### BEGIN SOLUTION
+    # array_split copes with every length, so uneven and empty chunks need no case of their own.
+    # Cutting length // ranks elements each loses the rest, or leaves it to the last rank.
     chunks = [np.array_split(vector, len(vectors)) for vector in vectors]
     reduce_scatter(chunks, network)
     all_gather(chunks, network)
@@ -180,7 +189,7 @@ all_reduce_cases = [
 all_reduce_cases += [(int(rng.integers(2**31)), 1, 5), (int(rng.integers(2**31)), 5, 3)]
 ### END INPUTS
 got_reduced = lab06.ALL_REDUCE.observe(all_reduce, all_reduce_cases)
-lab06.ALL_REDUCE.check(all_reduce)
+lab06.ALL_REDUCE.check(all_reduce)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab06 import judge as judges
 
@@ -190,7 +199,7 @@ judges.ALL_REDUCE.judge(all_reduce_cases, got_reduced)
 # %% [markdown]
 # ## Exercise 4: what it costs
 #
-# **2 points · easy · 7 minutes**
+# **1 point · easy · 7 minutes**
 #
 # In the alpha-beta model, a message takes one latency plus its bytes divided by the bandwidth. Messages of one step travel at the same time.
 #
@@ -218,12 +227,14 @@ judges.ALL_REDUCE.judge(all_reduce_cases, got_reduced)
 # %% nbgrader={"grade_id": "seconds", "solution": true}
 def ring_seconds(ranks, payload_bytes, latency_seconds, bandwidth):
     ### BEGIN SOLUTION
+    # Each step costs one latency and one chunk, and both halves take ranks - 1 steps. Forgetting
+    # that a chunk is 1/P of the vector makes the ring look worse with every rank.
     steps = 2 * (ranks - 1)
     return steps * (latency_seconds + payload_bytes / ranks / bandwidth)
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "seconds-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "seconds-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
 seconds_cases = [
@@ -232,7 +243,7 @@ seconds_cases = [
 ]
 ### END INPUTS
 got_seconds = lab06.SECONDS.observe(ring_seconds, seconds_cases)
-lab06.SECONDS.check(ring_seconds)
+lab06.SECONDS.check(ring_seconds)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab06 import judge as judges
 

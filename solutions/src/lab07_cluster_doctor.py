@@ -1,14 +1,15 @@
-# %% [markdown] shows="Write and repair TF_CONFIGs; read the logs of eight failed clusters"
+# %% [markdown] shows="Write and repair TF_CONFIGs; find the machine and the cause in three workers' logs"
 # # Lab 07 · Cluster doctor
 #
-# A cluster that won't start is quiet or cryptic, and rarely both helpful and polite. Here you write TF_CONFIG for every task of a cluster, repair a set of them that disagree, and tell from a log why a cluster failed.
+# A cluster that won't start is quiet or cryptic, and rarely both helpful and polite. Here you write TF_CONFIG for every task of a cluster, repair a set of them that disagree, and tell from three logs which machine broke a cluster, and how.
 #
-# **Time:** 45 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
+# **Time:** 50 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
 # Lesson 08 has the ideas. Elsewhere `distlab tf-config lint` and `utils.tf_config` do this work for you. Here you do it yourself, with Python's `json`: calling `utils.tf_config` in an answer isn't allowed, and the check notices it. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
 
 # %%
 import json
+import re
 
 import numpy as np
 
@@ -20,7 +21,7 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: one worker's TF_CONFIG
 #
-# **2 points · easy · 8 minutes**
+# **1 point · easy · 6 minutes**
 #
 # **Contract.** `write_config(hosts, index)` takes a list with the addresses of all workers in order, each "host:port", and the index of one of them, from 0. It returns the text for that worker's TF_CONFIG: JSON with `cluster` and `task`.
 #
@@ -47,12 +48,14 @@ SEED = 2026
 # %% nbgrader={"grade_id": "worker", "solution": true}
 def write_config(hosts, index):
     ### BEGIN SOLUTION
+    # The cluster is the same text on every machine, so only the task is made from the index.
+    # str() of the same dictionary looks alike, but has single quotes, which isn't JSON.
     task = {"type": "worker", "index": index}
     return json.dumps({"cluster": {"worker": list(hosts)}, "task": task})
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "worker-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "worker-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 worker_cases = []
@@ -61,7 +64,7 @@ for _workers in (2, 5):
     worker_cases.append((_hosts, int(rng.integers(1, _workers))))
 ### END INPUTS
 got_configs = lab07.WORKER.observe(write_config, worker_cases)
-lab07.WORKER.check(write_config)
+lab07.WORKER.check(write_config)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab07 import judge as judges
 
@@ -97,6 +100,8 @@ judges.WORKER.judge(worker_cases, got_configs)
 # %% nbgrader={"grade_id": "role", "solution": true}
 def write_role(machines, job, index):
     ### BEGIN SOLUTION
+    # Naming the three jobs leaves the evaluator out of every cluster, its own included.
+    # Deleting its key from `machines` works too, but changes the caller's dictionary.
     cluster = {name: machines[name] for name in ("chief", "worker", "ps")}
     return json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
     ### END SOLUTION
@@ -114,7 +119,7 @@ _machines = {
 role_cases = [(dict(_machines), name, count - 1) for name, count in _counts.items()]
 ### END INPUTS
 got_roles = lab07.ROLE.observe(write_role, role_cases)
-lab07.ROLE.check(write_role)
+lab07.ROLE.check(write_role)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab07 import judge as judges
 
@@ -124,7 +129,7 @@ judges.ROLE.judge(role_cases, got_roles)
 # %% [markdown]
 # ## Exercise 3: repair a cluster
 #
-# **3 points · medium · 12 minutes**
+# **2 points · medium · 10 minutes**
 #
 # The TF_CONFIGs of a cluster were copied from machine to machine and edited by hand. Now they disagree, so the cluster waits forever or stops.
 #
@@ -152,13 +157,15 @@ judges.ROLE.judge(role_cases, got_roles)
 # %% nbgrader={"grade_id": "repair", "solution": true}
 def repair(configs):
     ### BEGIN SOLUTION
+    # Nothing but worker 0's cluster is trusted: the index is the place in the list.
+    # Correcting only what looks wrong misses a list of machines in another order.
     cluster = json.loads(configs[0])["cluster"]
     tasks = [{"type": "worker", "index": index} for index in range(len(configs))]
     return [json.dumps({"cluster": cluster, "task": task}) for task in tasks]
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "repair-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "repair-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 repair_cases = []
@@ -168,7 +175,7 @@ for _workers in (4, 6):
     repair_cases.append((_hosts, *(int(n) for n in 1 + rng.permutation(_workers - 1)[:3])))
 ### END INPUTS
 got_repaired = lab07.REPAIR.observe(repair, repair_cases)
-lab07.REPAIR.check(repair)
+lab07.REPAIR.check(repair)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab07 import judge as judges
 
@@ -176,77 +183,100 @@ judges.REPAIR.judge(repair_cases, got_repaired)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Exercise 4: eight logs
+# ## Exercise 4: which machine, and why
 #
-# **3 points · hard · 15 minutes**
+# **5 points · hard · 24 minutes**
 #
-# Eight clusters failed for real. The last two causes are new; the other six you met in lesson 08. Print their logs and read them:
+# Clusters of three workers failed. You have the logs of all three, and want to know two things: what
+# happened, and at which worker you have to look. Most of what you read is said by workers that are
+# fine: they wait, or report what another one did. The logs are real, shortened and renumbered.
 #
-# | word | what had happened |
+# | word | what happened |
 # |---|---|
-# | `missing-peer` | a worker was never started, and the others wait for it |
+# | `missing-peer` | a worker was never started, so its log is empty, and the others wait for it |
 # | `taken-port` | another program had this worker's port |
-# | `wrong-index` | the index is beyond the end of the list of machines |
-# | `not-json` | TF_CONFIG is not JSON |
-# | `alone` | TF_CONFIG was set after the strategy was made: it trains, alone |
-# | `late-strategy` | the strategy was made after TensorFlow's first operation |
-# | `dead-peer` | a worker died in the middle of training |
-# | `mismatched-sizes` | two workers have clusters of different sizes |
+# | `wrong-index` | the worker's index is beyond the end of the list of machines |
+# | `not-json` | the worker's TF_CONFIG is not JSON |
+# | `alone` | the worker set TF_CONFIG after making its strategy: it trains, alone |
+# | `late-strategy` | the worker made its strategy after TensorFlow's first operation |
+# | `dead-peer` | the worker died in the middle of training |
+# | `mismatched-sizes` | the worker's TF_CONFIG lists another number of machines than those of the two others |
 #
-# **Contract.** `name_cause(log)` takes a log as one string and returns one of the eight words. Addresses, ports and numbers differ each time, and lines that don't matter may be missing.
+# **Contract.** `diagnose(logs)` takes a list of three strings, the logs of workers 0, 1 and 2. It
+# returns one of the eight words, and the index of the worker that it happened to. Addresses, ports
+# and numbers differ each time, and lines that don't matter may be missing.
 #
-# **Example.** The cell below prints one log; its cause is `wrong-index`.
+# **Example.** The cell below prints three logs; `diagnose` returns `("wrong-index", 1)` for them.
 
 # %%
-print(lab07.make_log("wrong-index", seed=1))
+for worker, log in enumerate(lab07.make_logs("wrong-index", blamed=1, seed=1)):
+    print(f"----- worker {worker}\n{log}")
 
 # %% [markdown]
-# Print the others in the same way: `lab07.CAUSES` has their words.
+# Print the others in the same way: `lab07.CAUSES` has their words, and `lab07.list_blamed(word)` the
+# workers that each can happen to.
 #
 # <details><summary>Hint 1</summary>
 #
-# For each of them, find a few words that appear in no other log. The last line isn't always enough.
+# Begin with the five causes whose worker says itself what is wrong, in words that no other log has.
+# What do the other two logs look like meanwhile?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Two of the eight contain no error at all. One names the task it's waiting for. In the other, which number gives it away?
+# Three causes are left. A worker that lost another one names it, and may quote a third one that lost
+# it too: in which order? When a group has two sizes, which of them is right, if there are three logs?
+# And what is the log of a worker that was never started?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# `exceeds the maximum id` appears only in the log of the wrong index. So `if "exceeds the maximum id" in log: return "wrong-index"`, and seven more like it.
+# Worker 0 waits for worker 2, and worker 2's log ends with `Could not start gRPC server`. So worker 2
+# is there, but another program has its port: `taken-port`, 2. Had you read worker 0's log alone, you
+# would have said that worker 2 was never started.
 #
 # </details>
 
 
 # %% nbgrader={"grade_id": "cause", "solution": true}
-def name_cause(log):
+def diagnose(logs):
     ### BEGIN SOLUTION
-    signs = {
+    # A worker that names its own mistake is found first, because the others only wait for it.
+    # Reading worker 0's log alone turns five of the eight causes into a missing peer.
+    own_words = {
         "exceeds the maximum id": "wrong-index",
         "JSONDecodeError": "not-json",
         "must be configured at program startup": "late-strategy",
         "Could not start gRPC server": "taken-port",
-        "but that group has size": "mismatched-sizes",
-        "stopped sending heartbeats": "dead-peer",
         "of 1 replicas": "alone",
-        "tasks to connect": "missing-peer",
     }
-    return next(word for sign, word in signs.items() if sign in log)
+    for worker, log in enumerate(logs):
+        for sign, word in own_words.items():
+            if sign in log:
+                return word, worker
+    together = "\n".join(logs)
+    joined = re.search(r"task:(\d)\S* is joining a group with size(\d)", together)
+    if joined:  # the right size is 3: if the joining worker has it, worker 0's group hasn't
+        task, size = map(int, joined.groups())
+        return "mismatched-sizes", task if size != len(logs) else 0
+    lost = re.search(r"reset by peer\nAdd.* target \S*task:(\d)", together)
+    if lost:
+        return "dead-peer", int(lost[1])
+    return "missing-peer", [log.strip() for log in logs].index("")
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "cause-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "cause-test", "points": 5}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
-_words = ["missing-peer", "taken-port", "wrong-index", "not-json", "alone", "late-strategy"]
-_words += ["dead-peer", "mismatched-sizes"]
-cause_cases = [(_words[k], int(rng.integers(2**31))) for k in rng.integers(0, 8, 8).tolist()]
-cause_cases += [(_words[k], int(rng.integers(2**31))) for k in rng.permutation(8).tolist()]
+_blamed = {"missing-peer": 3, "taken-port": 3, "not-json": 3, "alone": 3, "late-strategy": 3}
+_pairs = [(word, k) for word, count in _blamed.items() for k in range(count)]
+_pairs += [("wrong-index", 1), ("wrong-index", 2), ("dead-peer", 1), ("dead-peer", 2)]
+_pairs += [("mismatched-sizes", 0), ("mismatched-sizes", 1)]
+cause_cases = [(*_pairs[k], int(rng.integers(2**31))) for k in rng.permutation(len(_pairs))]
 ### END INPUTS
-got_causes = lab07.CAUSE.observe(name_cause, cause_cases)
-lab07.CAUSE.check(name_cause)
+got_causes = lab07.CAUSE.observe(diagnose, cause_cases)
+lab07.CAUSE.check(diagnose)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab07 import judge as judges
 

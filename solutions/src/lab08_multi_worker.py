@@ -5,7 +5,7 @@
 # both copies write into the same checkpoint. Yours won't: you give each worker its own examples,
 # write the function that every worker runs, and save so that exactly one checkpoint is left.
 #
-# **Time:** 50 minutes · **Points:** 10 · **Hardware:** two CPU cores
+# **Time:** 55 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
 # Your functions run in real worker processes, each with its own TF_CONFIG, started by
 # `utils.cluster.LocalCluster`, so a check takes some seconds. An error in a worker is reported here
@@ -32,7 +32,7 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: a shard for each worker
 #
-# **3 points · medium · 12 minutes**
+# **2 points · medium · 12 minutes**
 #
 # **Contract.** `make_worker_dataset(ids, global_batch_size, context)` runs on every worker. It takes
 # an array of example ids, the size of the global batch (a multiple of the number of workers) and a
@@ -51,14 +51,14 @@ SEED = 2026
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `dataset.shard(parts, index)` keeps every `parts`-th element.
-# `context.get_per_replica_batch_size(n)` divides.
+# A data set has a method that keeps every n-th element. Does it matter whether you call it before or
+# after you make batches?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# For 3 workers and ids 0 to 8: worker 2 keeps `dataset.shard(3, 2)`, which is 2, 5, 8. With a global
-# batch of 3 it reads them one at a time.
+# For 3 workers and ids 0 to 8, worker 2 keeps 2, 5 and 8. With a global batch of 3 it reads them one
+# at a time. Had the ids been batched first, it would keep the whole batch (6, 7, 8).
 #
 # </details>
 
@@ -66,13 +66,15 @@ SEED = 2026
 # %% nbgrader={"grade_id": "shards", "solution": true}
 def make_worker_dataset(ids, global_batch_size, context):
     ### BEGIN SOLUTION
+    # Sharded first, ids are dealt out one by one, and every worker has its part of each step.
+    # Batched first, each worker would read every other whole batch, of the wrong size.
     data = tf.data.Dataset.from_tensor_slices(ids)
     data = data.shard(context.num_input_pipelines, context.input_pipeline_id)
     return data.batch(context.get_per_replica_batch_size(global_batch_size))
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "shards-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "shards-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 _share = int(rng.integers(3, 7))  # more than in the example, so that no seed draws that
@@ -89,7 +91,7 @@ judges.SHARDS.judge(shard_cases, got_shards)
 # %% [markdown]
 # ## Exercise 2: the function that every worker runs
 #
-# **4 points · hard · 20 minutes**
+# **5 points · hard · 22 minutes**
 #
 # The model is one matrix: logits = images · weights, from `[784, 10]` weights in float64.
 #
@@ -111,9 +113,9 @@ judges.SHARDS.judge(shard_cases, got_shards)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Compute the gradient of the sum of your losses, divided by the *global* batch, inside a function
-# that `strategy.run` calls. There,
-# `tf.distribute.get_replica_context().all_reduce("sum", gradient)` adds up all workers' gradients.
+# Inside a function that `strategy.run` calls, `tf.distribute.get_replica_context()` has a method that
+# adds up the workers' tensors. What has to be done to each worker's gradient, so that the sum is the
+# gradient of the mean over the whole batch?
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -130,6 +132,8 @@ def train_worker(seed, steps, batch):
     from distlab.exercises import softmax
 
     ### BEGIN SOLUTION
+    # Each worker divides its own sum by the whole batch, so that adding up is all that is left.
+    # A mean over its own rows, added up, takes steps that are as many times too long as there are workers.
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     own = slice(strategy.cluster_resolver.task_id, None, strategy.num_replicas_in_sync)
     weights = tf.constant(softmax.draw_weights(seed))
@@ -151,7 +155,7 @@ def train_worker(seed, steps, batch):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "training-test", "points": 4}
+# %% nbgrader={"grade": true, "grade_id": "training-test", "points": 5}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 training_cases = [(2, int(rng.integers(2**31)), 3, 2 * int(rng.integers(8, 20)))]
@@ -165,51 +169,70 @@ judges.TRAINING.judge(training_cases, got_trained)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Exercise 3: one checkpoint, not three
+# ## Exercise 3: one checkpoint, and everyone takes part
 #
-# **3 points · medium · 15 minutes**
+# **3 points · hard · 18 minutes**
 #
-# Every worker must take part in saving: some variables are read with an all-reduce, and if one
-# worker does not save, the others wait for it. But only the chief, worker 0, may write into the
-# shared folder. In the check the workers write one after the other, each a different value.
+# Every worker counts the examples that it has seen. Sending a message for each step would be a
+# waste, so the counter adds up only when someone reads it, and saving reads it. If only worker 0
+# saves, nobody waits for the others: its all-reduce meets their next one, whatever that is, and both
+# get a wrong sum, without an error. So all workers have to save. But only the chief, worker 0, may
+# write into the shared folder.
 #
-# **Contract.** `choose_folder(shared, index)` takes the path of the shared folder, a string, and the
-# worker's index. It returns the path of the folder that this worker writes its checkpoint into: the
-# shared one for worker 0, and for each other worker a folder of its own next to it (in the same
-# parent folder), which need not exist yet. `clean_up(shared, folder, index)` is called when all have
-# written; `folder` is what `choose_folder` returned. It removes what this worker wrote outside the
-# shared folder.
+# **Contract.** `make_counter(strategy)` returns a `tf.Variable`, a scalar of float32 that begins at
+# 0. Inside `strategy.run` each worker adds its own counts to it. Read outside, it is the sum of all
+# workers' counts. `save_run(strategy, checkpoint, shared)` is called on every worker. It gets a
+# `tf.train.Checkpoint` of the counter, and the path of the shared folder, a string. Afterwards
+# worker 0 has written the checkpoint into the shared folder, under the name `ckpt`, and no other
+# worker has written anything there. What others wrote elsewhere (in a folder next to the shared one,
+# in the same parent) is gone.
 #
-# **Example.** For 3 workers and `/runs/shared`: `/runs/shared`, `/runs/worker-1`,
-# `/runs/worker-2`; afterwards only the first is there.
+# **Example.** Worker 0 has counted 10 and 20, worker 1 has counted 5 and 7. The shared folder holds
+# one checkpoint, with 42 in it, and the all-reduces that come next give the right sums.
 #
 # <details><summary>Hint 1</summary>
 #
-# `Path(shared).parent / name` is a folder next to the shared one.
+# `strategy.cluster_resolver.task_id` is the index of this worker. Which lines are for all workers,
+# which only for some?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `shutil.rmtree(folder)` removes a folder with all that is in it. Which folder must it never get?
+# A variable in a strategy's scope has a `synchronization`, which says when its copies come together
+# (`tf.VariableSynchronization`), and an `aggregation`, which says how. `checkpoint.write(prefix)`
+# makes the folder that it needs. `shutil.rmtree(folder)` removes one with all that is in it. Which
+# folder must it never get?
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
 # For log files you would do the same: worker 0 logs to `/runs/log`, worker k to `/runs/log-k`. The
-# index in the names keeps them apart.
+# index in the names keeps them apart, and worker k can remove its own as soon as it's written.
 #
 # </details>
 
 
 # %% nbgrader={"grade_id": "saving", "solution": true}
-def choose_folder(shared, index):
+def make_counter(strategy):
     ### BEGIN SOLUTION
-    return shared if index == 0 else str(Path(shared).parent / f"worker-{index}")
+    # ON_READ lets each worker add to its own copy without a message; SUM says what reading makes of
+    # the copies. The default, ON_WRITE, sends a message with every addition.
+    with strategy.scope():
+        return tf.Variable(
+            0.0,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+        )
     ### END SOLUTION
 
 
-def clean_up(shared, folder, index):
+def save_run(strategy, checkpoint, shared):
     ### BEGIN SOLUTION
+    # All workers write, since writing reads the counter together; only the place differs.
+    # An `if index == 0` around the write looks like a saving, and gives two wrong sums.
+    index = strategy.cluster_resolver.task_id
+    folder = shared if index == 0 else str(Path(shared).parent / f"worker-{index}")
+    checkpoint.write(f"{folder}/ckpt")
     if index != 0:
         shutil.rmtree(folder)
     ### END SOLUTION
@@ -218,10 +241,10 @@ def clean_up(shared, folder, index):
 # %% nbgrader={"grade": true, "grade_id": "saving-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
-saving_cases = [(3, float(rng.integers(2, 1000)))]
+saving_cases = [tuple(rng.integers(8, 100, size=k).astype(float).tolist() for k in (2, 3))]
 ### END INPUTS
-got_saved = lab08.SAVING.observe((choose_folder, clean_up), saving_cases)
-lab08.SAVING.check((choose_folder, clean_up))
+got_saved = lab08.SAVING.observe((make_counter, save_run), saving_cases)
+lab08.SAVING.check((make_counter, save_run))
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab08 import judge as judges
 

@@ -230,7 +230,7 @@ event_cases = [
 ]
 ### END INPUTS
 got_staleness = lab10.STALENESS.observe(measure_staleness, event_cases)
-lab10.STALENESS.check(measure_staleness)
+lab10.STALENESS.check(measure_staleness)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab10 import judge as judges
 
@@ -309,7 +309,7 @@ bound_cases = [
 ]
 ### END INPUTS
 got_bounds = lab10.BOUND.observe(run_bounded, bound_cases)
-lab10.BOUND.check(run_bounded)
+lab10.BOUND.check(run_bounded)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab10 import judge as judges
 

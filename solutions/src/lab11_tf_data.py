@@ -165,7 +165,7 @@ rate_cases = [
 ]
 ### END INPUTS
 got_rates = lab11.RATE.observe(predict_rate, rate_cases)
-lab11.RATE.check(predict_rate)
+lab11.RATE.check(predict_rate)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab11 import judge as judges
 
@@ -222,7 +222,7 @@ call_cases = [
 ]
 ### END INPUTS
 got_calls = lab11.CALLS.observe(count_calls, call_cases)
-lab11.CALLS.check(count_calls)
+lab11.CALLS.check(count_calls)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab11 import judge as judges
 

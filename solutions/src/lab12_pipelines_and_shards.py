@@ -79,7 +79,7 @@ column_cases = [
 ]
 ### END INPUTS
 got_columns = lab12.COLUMNS.observe(column_layer, column_cases)
-lab12.COLUMNS.check(column_layer)
+lab12.COLUMNS.check(column_layer)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab12 import judge as judges
 
@@ -139,7 +139,7 @@ row_cases = [
 ]
 ### END INPUTS
 got_rows = lab12.ROWS.observe(row_layer, row_cases)
-lab12.ROWS.check(row_layer)
+lab12.ROWS.check(row_layer)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab12 import judge as judges
 
@@ -208,7 +208,7 @@ schedule_cases = [(stages, stages + int(rng.integers(2, 12))) for stages in (3, 
 schedule_cases += [(5, 3), (3, 1)]
 ### END INPUTS
 got_schedules = lab12.SCHEDULE.observe(make_1f1b, schedule_cases)
-lab12.SCHEDULE.check(make_1f1b)
+lab12.SCHEDULE.check(make_1f1b)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab12 import judge as judges
 
@@ -288,7 +288,7 @@ sharded_cases = [
 ]  # fmt: skip
 ### END INPUTS
 got_sharded = lab12.SHARDED.observe(sharded_step, sharded_cases)
-lab12.SHARDED.check(sharded_step)
+lab12.SHARDED.check(sharded_step)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab12 import judge as judges
 

@@ -93,7 +93,7 @@ _places = [
 overflow_cases = [(int(rng.integers(2**31)), *_places[k]) for k in rng.permutation(10)]
 ### END INPUTS
 got_places = lab13.OVERFLOW.observe(find_overflow, overflow_cases)
-lab13.OVERFLOW.check(find_overflow)
+lab13.OVERFLOW.check(find_overflow)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab13 import judge as judges
 
@@ -157,7 +157,7 @@ scale_cases = [
 ]
 ### END INPUTS
 got_scales = lab13.SCALE.observe(choose_scale, scale_cases)
-lab13.SCALE.check(choose_scale)
+lab13.SCALE.check(choose_scale)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab13 import judge as judges
 
@@ -343,7 +343,7 @@ for _parameters, _drawn, _budget, _launch in _measured:
     plan_cases.append((_unit * _parameters, _scaled, 24, _unit * _budget, _launch))
 ### END INPUTS
 got_plans = lab13.PLAN.observe(choose_plan, plan_cases)
-lab13.PLAN.check(choose_plan)
+lab13.PLAN.check(choose_plan)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab13 import judge as judges
 

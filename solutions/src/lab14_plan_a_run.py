@@ -94,7 +94,7 @@ batch_cases = [
 batch_cases = [(*case, case[-1] * int(rng.integers(2000, 9000))) for case in batch_cases]
 ### END INPUTS
 got_batches = lab14.BATCH.observe(plan_batch, batch_cases)
-lab14.BATCH.check(plan_batch)
+lab14.BATCH.check(plan_batch)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab14 import judge as judges
 
@@ -161,7 +161,7 @@ step_cases = [
 ]  # fmt: skip
 ### END INPUTS
 got_steps = lab14.STEP.observe(predict_step, step_cases)
-lab14.STEP.check(predict_step)
+lab14.STEP.check(predict_step)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab14 import judge as judges
 
@@ -241,7 +241,7 @@ for _limit in rng.permutation(
     limit_cases.append((_compute, _compute * _exposed, _slowest, _compute * _step * _input))
 ### END INPUTS
 got_limits = lab14.LIMIT.observe(judge_step, limit_cases)
-lab14.LIMIT.check(judge_step)
+lab14.LIMIT.check(judge_step)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab14 import judge as judges
 
@@ -319,7 +319,7 @@ saves_cases = [
 ]  # fmt: skip
 ### END INPUTS
 got_saves = lab14.SAVES.observe(plan_saves, saves_cases)
-lab14.SAVES.check(plan_saves)
+lab14.SAVES.check(plan_saves)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab14 import judge as judges
 
@@ -392,7 +392,7 @@ _parameters = 1000 * int(rng.integers(2_000, 6_000))  # a small model on many GP
 measured_cases.append((float(rng.uniform(2000, 8000)), 64, _parameters, 64))
 ### END INPUTS
 got_speed_ups = lab14.MEASURED.observe(predict_speed_up, measured_cases)
-lab14.MEASURED.check(predict_speed_up)
+lab14.MEASURED.check(predict_speed_up)  # stops after 20 s
 ### BEGIN HIDDEN TESTS
 from distlab.labs.lab14 import judge as judges
 

@@ -16,11 +16,10 @@ def choose_parallelism(parameters, activation_gib, device_gib, copy_hours, allow
     return "model" if copy_hours <= allowed_hours else "{late_split}"
 """
 SCALE = """
-import math
 def choose_replicas(replicas, step_seconds, images, images_per_replica, allowed_hours):
     k = {k}
     ups = [{up} for n, t in zip(replicas, step_seconds)]
-    best, lowest = None, math.inf
+    best, lowest = None, float("inf")
     for n, t in zip(replicas, step_seconds):
         hours = {steps} * t / 3600
         if {late}:
@@ -41,7 +40,7 @@ def scale(
     up="n * step_seconds[k] / t",
     efficiency="u / n",
     form="list",
-    steps="math.ceil(images / (n * images_per_replica))",
+    steps="-(-images // (n * images_per_replica))",
     late="hours > allowed_hours",
     rank="n * hours",
 ):
@@ -289,9 +288,18 @@ WRONG = {
             "    if best is None: best = min(zip(step_seconds, replicas), key=lambda p: p[0] / p[1])[1]\n"
             "    efficiencies =",
         ),
-        "same-steps": scale(steps="math.ceil(images / images_per_replica)"),
+        "same-steps": scale(steps="-(-images // images_per_replica)"),
         "one-per-step": scale(steps="images / (n * images_per_replica)"),
         "(maps)": scale(form="iter").replace("iter(", "map(float, "),
         "one-per-step (rounded down)": scale(steps="images // (n * images_per_replica)"),
+    },
+}
+REFUSED = {
+    "batches": {
+        "calls utils.data.shares": """
+from utils.data import split_batch
+def replica_batch_sizes(batch_size, workers, replicas_per_worker):
+    return split_batch(batch_size, workers * replicas_per_worker)
+"""
     },
 }

@@ -4,11 +4,12 @@
 TF = "import tensorflow as tf\nimport numpy as np\nimport keras\n"
 
 
-def make_input(expression, images="images[..., np.newaxis] / np.float32(255)"):
+def make_input(expression, images="images[..., np.newaxis] / np.float32(255)", shuffle="data.shuffle(len(labels), seed=seed)"):  # fmt: skip
     return f"""{TF}
-def make_input(images, labels, batch_size):
+def make_input(images, labels, batch_size, seed):
     x = {images}
     data = tf.data.Dataset.from_tensor_slices((x, labels))
+    data = {shuffle}
     return {expression}
 """
 
@@ -81,56 +82,62 @@ def make_callbacks(boundaries, rates, noted):
 def program(
     scale=" / np.float32(255)", scope="strategy.scope()", rate="rates[epoch]",
     epochs="len(rates)", train="batches(*training)", after="model.load_weights(best)",
+    monitor="val_loss", optimizer="'sgd'", valid="batches(*validation)",
 ):  # fmt: skip
     return f"""{TF}import contextlib
-def train_digits(strategy, training, validation, batch_size, rates, folder):
+def train_digits(strategy, loss, training, validation, batch_size, rates, folder):
     def batches(images, labels):
         data = tf.data.Dataset.from_tensor_slices((images[..., None]{scale}, labels))
         return data.batch(batch_size).prefetch(1)
     with {scope}:
         model = keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(10, kernel_initializer="zeros")])
-        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+        model.compile({optimizer}, loss, metrics=["accuracy"])
     best = folder + "/best.weights.h5"
-    keep = keras.callbacks.ModelCheckpoint(best, monitor="val_loss", save_best_only=True, save_weights_only=True)
+    keep = keras.callbacks.ModelCheckpoint(best, monitor="{monitor}", save_best_only=True, save_weights_only=True)
     schedule = keras.callbacks.LearningRateScheduler(lambda epoch: {rate})
-    model.fit({train}, validation_data=batches(*validation), epochs={epochs}, callbacks=[keep, schedule], verbose=0, shuffle=False)
+    model.fit({train}, validation_data={valid}, epochs={epochs}, callbacks=[keep, schedule], verbose=0, shuffle=False)
     {after}
-    return model
+    return model.get_weights()
 """
 
 
-# the lab's own make_input, make_model and make_callbacks stand above an answer
+# the lab's own make_callbacks stands above an answer
 FROM_PARTS = (
     TF
     + """
-def train_digits(strategy, training, validation, batch_size, rates, folder):
-    model = make_model(strategy)
-    model.set_weights([np.zeros((784, 10)), np.zeros(10)])
-    callbacks = make_callbacks(range(1, len(rates)), rates, [])
-    every = folder + "/{epoch:02d}.keras"
-    callbacks.append(keras.callbacks.ModelCheckpoint(every))
-    done = model.fit(make_input(*training, batch_size), validation_data=make_input(*validation, batch_size), epochs=len(rates), callbacks=callbacks, verbose=0, shuffle=False)
-    best = int(np.argmin(done.history["val_loss"])) + 1
+def read(pair, size):
+    return tf.data.Dataset.from_tensor_slices((pair[0][..., None] / np.float32(255), pair[1])).batch(size)
+def make(strategy, loss):
     with strategy.scope():
-        return keras.models.load_model(every.format(epoch=best))
+        model = keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(10)])
+        model.compile(keras.optimizers.SGD(0.1), loss, metrics=["accuracy"])
+    model.set_weights([np.zeros((784, 10)), np.zeros(10)])
+    return model
+def train_digits(strategy, loss, training, validation, batch_size, rates, folder):
+    model = make(strategy, loss)
+    callbacks = make_callbacks(range(1, len(rates)), rates, [])
+    every = folder + "/{epoch:02d}.weights.h5"
+    callbacks.append(keras.callbacks.ModelCheckpoint(every, save_weights_only=True))
+    done = model.fit(read(training, batch_size), validation_data=read(validation, batch_size), epochs=len(rates), callbacks=callbacks, verbose=0, shuffle=False)
+    best = int(np.argmin(done.history["val_loss"])) + 1
+    model.load_weights(every.format(epoch=best))
+    return tuple(model.get_weights())
 """
 )
 EPOCH_BY_EPOCH = (
-    TF
+    FROM_PARTS[: FROM_PARTS.index("def train_digits")]
     + """
-def train_digits(strategy, training, validation, batch_size, rates, folder):
-    model = make_model(strategy)
-    model.set_weights([np.zeros_like(w) for w in model.get_weights()])
-    train, held_out = make_input(*training, batch_size), make_input(*validation, batch_size)
+def train_digits(strategy, loss, training, validation, batch_size, rates, folder):
+    model = make(strategy, loss)
+    train, held_out = read(training, batch_size), read(validation, batch_size)
     lowest = float("inf")
     for rate in rates:
         model.optimizer.learning_rate.assign(rate)
         model.fit(train, verbose=0, shuffle=False)
-        loss = model.evaluate(held_out, verbose=0)[0]
-        if loss < lowest:
-            lowest, kept = loss, model.get_weights()
-    model.set_weights(kept)
-    return model
+        found = model.evaluate(held_out, verbose=0)[0]
+        if found < lowest:
+            lowest, kept = found, model.get_weights()
+    return kept
 """
 )
 EARLY_STOPPING = program(after="pass").replace(
@@ -149,16 +156,15 @@ class Keeper(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if logs["val_loss"] < self.kept[0]:
             self.kept = logs["val_loss"], [w.copy() for w in self.model.get_weights()]
-def train_digits(strategy, training, validation, batch_size, rates, folder):
+def train_digits(strategy, loss, training, validation, batch_size, rates, folder):
     scaled = lambda pair: (pair[0].reshape(-1, 28, 28, 1).astype(np.float32) / 255, pair[1])
     with strategy.scope():
         inputs = keras.Input((28, 28, 1))
         model = keras.Model(inputs, keras.layers.Dense(10, kernel_initializer=keras.initializers.Zeros())(keras.layers.Flatten()(inputs)))
-        model.compile(keras.optimizers.SGD(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.compile(keras.optimizers.SGD(), loss)
     keeper = Keeper(rates)
     model.fit(*scaled(training), batch_size=batch_size, validation_data=scaled(validation), epochs=len(rates), callbacks=[keeper], shuffle=False, verbose=0)
-    model.set_weights(keeper.kept[1])
-    return model
+    return keeper.kept[1]
 """
 )
 PIECEWISE = (
@@ -168,7 +174,7 @@ PIECEWISE = (
         "schedule = keras.callbacks.Callback()",
     )
     .replace(
-        'model.compile("sgd",',
+        "model.compile('sgd',",
         """steps = len(training[0]) // batch_size
         decay = keras.optimizers.schedules.PiecewiseConstantDecay([steps * e - 1 for e in range(1, len(rates))], rates)
         model.compile(keras.optimizers.SGD(decay),""",
@@ -177,26 +183,34 @@ PIECEWISE = (
 TENSOR_LOOP = (
     TF
     + """
-def train_digits(strategy, training, validation, batch_size, rates, folder):
-    model = make_model(strategy)
-    model.set_weights([np.zeros((784, 10)), np.zeros(10)])
-    data = strategy.experimental_distribute_dataset(make_input(*training, batch_size))
-    images, labels = next(iter(make_input(*validation, len(validation[0]))))
-    def step(x, y):
-        with tf.GradientTape() as tape:
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x))
-            loss = tf.nn.compute_average_loss(losses, global_batch_size=batch_size)
-        model.optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
-    best, saved = None, tf.train.Checkpoint(model=model)
+def train_digits(strategy, loss, training, validation, batch_size, rates, folder):
+    with strategy.scope():
+        kernel = tf.Variable(tf.zeros([784, 10]), aggregation=tf.VariableAggregation.SUM)
+        bias = tf.Variable(tf.zeros([10]), aggregation=tf.VariableAggregation.SUM)
+    def distribute(pair):
+        pixels = pair[0].reshape(-1, 784) / np.float32(255)
+        data = tf.data.Dataset.from_tensor_slices((pixels, pair[1])).batch(batch_size)
+        return strategy.experimental_distribute_dataset(data)
+    data, held_out = distribute(training), distribute(validation)
+    @tf.function
+    def step(x, y, rate):
+        def replica(x, y, rate):
+            with tf.GradientTape() as tape:
+                total = tf.reduce_sum(loss(y, x @ kernel + bias)) / batch_size
+            a, b = tape.gradient(total, [kernel, bias])
+            kernel.assign_sub(rate * a); bias.assign_sub(rate * b)
+        strategy.run(replica, args=(x, y, rate))
+    @tf.function
+    def look(x, y):
+        return strategy.reduce("SUM", strategy.run(lambda x, y: tf.reduce_sum(loss(y, x @ kernel + bias)), args=(x, y)), axis=None)
+    best, kept = None, None
     for rate in rates:
-        model.optimizer.learning_rate = rate
         for x, y in data:
-            strategy.run(step, args=(x, y))
-        loss = float(tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model(images))))
-        if best is None or loss < best:
-            best, path = loss, saved.write(folder + "/best")
-    saved.restore(path)
-    return model
+            step(x, y, tf.constant(rate, tf.float32))
+        found = sum(float(look(x, y)) for x, y in held_out)
+        if best is None or found < best:
+            best, kept = found, [kernel.numpy(), bias.numpy()]
+    return kept
 """
 )
 ON_BATCH_FILES = (
@@ -206,8 +220,8 @@ ON_BATCH_FILES = (
         "keep = keras.callbacks.ModelCheckpoint(folder + '/{val_loss:.6f}.weights.h5', save_weights_only=True)",
     )
     .replace(
-        "    pass\n    return model",
-        "    import os\n    model.load_weights(os.path.join(folder, min(os.listdir(folder), key=lambda name: float(name.removesuffix('.weights.h5')))))\n    return model",
+        "    pass\n    return model.get_weights()",
+        "    import os\n    model.load_weights(os.path.join(folder, min(os.listdir(folder), key=lambda name: float(name.removesuffix('.weights.h5')))))\n    return model.get_weights()",
     )
 )
 
@@ -222,7 +236,10 @@ LOAD = "return keras.models.load_model(path)"
 RIGHT = {
     "input": [
         make_input("data.batch(batch_size)"),
-        make_input("data.cache().shuffle(1000).batch(batch_size).prefetch(tf.data.AUTOTUNE)"),
+        make_input(
+            "data.batch(batch_size).prefetch(tf.data.AUTOTUNE)",
+            shuffle="data.cache().shuffle(1000, seed=seed, reshuffle_each_iteration=True)",
+        ),
         make_input(
             "data.map(lambda i, l: (tf.cast(i, tf.float32)[..., None] / 255, l)).batch(batch_size)",
             "images",
@@ -236,20 +253,24 @@ RIGHT = {
             "np.multiply(images, 1 / 255, dtype=np.float32).reshape(-1, 28, 28, 1)",
         ),
         make_input(
-            "tf.data.Dataset.zip((tf.data.Dataset.from_tensor_slices(x), tf.data.Dataset.from_tensor_slices(labels))).batch(batch_size)"
+            "tf.data.Dataset.zip((tf.data.Dataset.from_tensor_slices(x), tf.data.Dataset.from_tensor_slices(labels))).shuffle(10 ** 4, seed).batch(batch_size)",
+            shuffle="None",
         ),
         make_input("data.padded_batch(batch_size)"),
         TF
         + """
-def make_input(images, labels, batch_size):
+def make_input(images, labels, batch_size, seed):
+    rng = np.random.default_rng(seed)
     def batches():
+        order = rng.permutation(len(labels))
         for k in range(0, len(labels), batch_size):
-            yield images[k:k + batch_size, ..., None] / np.float32(255), labels[k:k + batch_size]
+            ids = order[k:k + batch_size]
+            yield images[ids, ..., None] / np.float32(255), labels[ids]
     kinds = tf.TensorSpec([None, 28, 28, 1], tf.float32), tf.TensorSpec([None], tf.int64)
     return tf.data.Dataset.from_generator(batches, output_signature=kinds)
 """,
         make_input(
-            "data.shuffle(len(labels)).batch(batch_size).map(lambda i, l: (keras.layers.Rescaling(1 / 255)(tf.cast(i, tf.float32)), l))",
+            "data.batch(batch_size).map(lambda i, l: (keras.layers.Rescaling(1 / 255)(tf.cast(i, tf.float32)), l))",
             "images.reshape(len(images), 28, 28, 1)",
         ),
     ],
@@ -373,6 +394,20 @@ WRONG = {
         "endless (before batching)": make_input("data.repeat().batch(batch_size)"),
         "double-precision": make_input("data.batch(batch_size)", "images[..., None] / 255"),
         "": make_input(TORN),
+        "not-shuffled": make_input("data.batch(batch_size)", shuffle="data"),
+        "small-buffer": make_input("data.batch(batch_size)", shuffle="data.shuffle(8, seed=seed)"),
+        "same-each-epoch": make_input("data.cache().batch(batch_size)"),
+        "same-each-epoch (on purpose)": make_input(
+            "data.batch(batch_size)",
+            shuffle="data.shuffle(999, seed=seed, reshuffle_each_iteration=False)",
+        ),
+        "seed-ignored": make_input("data.batch(batch_size)", shuffle="data.shuffle(len(labels))"),
+        "not-one-label": make_input(
+            "data.batch(batch_size).map(lambda i, l: (i, tf.one_hot(l, 10)))"
+        ),
+        "not-one-label (three of them)": make_input(
+            "data.batch(batch_size).map(lambda i, l: (i, tf.stack([l, l, l], 1)))"
+        ),
     },
     "model": {
         "outside-scope": make_model("contextlib.nullcontext()"),
@@ -386,6 +421,9 @@ WRONG = {
         "other-rate": make_model(optimizer="'sgd'"),
         "softmax-layer": make_model(options=", activation='softmax'", loss=""),
         "adam": make_model(optimizer="keras.optimizers.Adam(0.1)"),
+        "step-of-another": make_model(optimizer="SGD(0.1)").replace(
+            "def make_model", "class SGD(keras.optimizers.Adam):\n    pass\ndef make_model"
+        ),
     },
     "callbacks": {
         "late-by-one": make_callbacks("sum(b < epoch for b in boundaries)"),
@@ -411,7 +449,24 @@ WRONG = {
         "last-epoch": program(after="pass"),
         "first-rate-kept": program(rate="rates[0]"),
         "not-scaled": program(scale=".astype('float32')"),
-        "outside-scope": program(scope="contextlib.nullcontext()"),
+        "not-distributed": program(scope="contextlib.nullcontext()"),
+        "not-distributed (another loss)": program().replace(
+            ", loss, metrics",
+            ", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics",
+        ),
+        "best-by-training": program(monitor="loss"),
+        "best-by-training (validated on training images)": program(valid="batches(*training)"),
+        "best-by-accuracy": program(monitor="val_accuracy"),
+        "last-epoch (the highest)": program().replace(
+            "save_best_only", "mode='max', save_best_only"
+        ),
+        "with-momentum": program(optimizer="keras.optimizers.SGD(0.1, momentum=0.9)"),
+        "another-batch": program().replace(
+            "rates, folder):", "rates, folder):\n    batch_size //= strategy.num_replicas_in_sync"
+        ),
+        "another-batch (doubled)": program().replace(
+            "rates, folder):", "rates, folder):\n    batch_size *= strategy.num_replicas_in_sync"
+        ),
         "one-epoch": program(epochs="1"),
         "validation-trained": program(
             train="batches(*map(np.concatenate, zip(training, validation)))"
@@ -425,9 +480,6 @@ WRONG = {
         "start-not-zero": program().replace(', kernel_initializer="zeros"', ""),
         "start-not-zero (shuffled too)": OWN_KEEPER.replace("shuffle=False, ", "").replace(
             ", kernel_initializer=keras.initializers.Zeros()", ""
-        ),
-        "(smaller batches)": program().replace(
-            "batch_size, rates, folder):", "batch_size, rates, folder):\n    batch_size //= 2"
         ),
         "(one class of images twice)": program(
             train="batches(*(np.concatenate([a, a[:batch_size]]) for a in training))"
@@ -479,7 +531,7 @@ REFUSED = {
         .replace("compile(optimizer=", "compile(")
         .replace("loss=loss, metrics=", "loss, "),
         "was not compiled": make_model().replace("model.compile(", "dict("),
-        "a keras.Model is wanted": "class Fake:\n    compiled = True\n    weights = [1]\n"
+        "not a keras.Model": "class Fake:\n    compiled = True\n    weights = [1]\n"
         "def make_model(strategy):\n    return Fake()\n",
     },
     "callbacks": {
@@ -497,10 +549,10 @@ REFUSED = {
     },
     "input": {
         "should be a pair": make_input("data.map(lambda i, l: i).batch(batch_size)"),
-        "a tf.data.Dataset is wanted": make_input("[(x, labels)]"),
+        "not a tf.data.Dataset": make_input("[(x, labels)]"),
     },
     "reload": {
-        "a keras.Model is wanted": """
+        "not a keras.Model": """
 class Fake:
     def __init__(self, model):
         self.weights, self.optimizer, self.kernel = model.weights, model.optimizer, model
@@ -512,7 +564,10 @@ def save_and_reload(model, path, strategy):
 """,
     },
     "program": {
-        "train_digits returned None": program().replace("return model", "return None"),
+        "train_digits returned None": program().replace(
+            "return model.get_weights()", "print(model.get_weights())"
+        ),
+        "a model, not its weights": program().replace("return model.get_weights()", "return model"),
         "float(variable.numpy()) is one": program(
             after="print(float(model.optimizer.learning_rate))"
         ),

@@ -222,7 +222,7 @@ def train(strategy, make_model, images, labels, batch_size, epochs, folder):
         losses.append({mean})
         done.assign(epoch + 1)
         manager.save()
-    return model, losses
+    return model.get_weights()[0], losses
 """
 
 
@@ -250,7 +250,7 @@ def train(strategy, make_model, images, labels, batch_size, epochs, folder):
     for epoch in range(load_state(folder, model, optimizer), epochs):
         losses.append(float(run_all(data)))
         save_state(folder, model, optimizer, epoch + 1)
-    return model, losses
+    return model.get_weights()[0], losses
 """
 )
 BY_VALUES = (
@@ -279,7 +279,7 @@ def train(strategy, make_model, images, labels, batch_size, epochs, folder):
             step(share(x), share(y), len(y))
         means.append(float(total.numpy()) / len(labels))
         save_state(folder, model, optimizer, epoch + 1)
-    return [model, means]
+    return [model.weights[0].numpy(), means]
 """
 )
 METRIC_PROGRAM = (
@@ -441,6 +441,7 @@ def evaluate(strategy, model, dataset):
     "program": [
         program(),
         program(function="@tf.function(reduce_retracing=True)"),
+        program(function="pass"),
         WHOLE_EPOCH,
         BY_VALUES,
         METRIC_PROGRAM,
@@ -473,6 +474,9 @@ WRONG = {
     "step": {
         "own-mean": step(loss="tf.reduce_mean(losses)"),
         "not-applied": step(apply="pass"),
+        "one-variable": step().replace(
+            "variables = model.trainable_variables", "variables = model.trainable_variables[:1]"
+        ),
         "uphill": step(
             apply="optimizer.apply_gradients([(-g, v) for g, v in zip(gradients, variables)])"
         ),
@@ -525,7 +529,21 @@ WRONG = {
         "own-mean": program(divisor="tf.size(losses)"),
         "full-batch": program(divisor="batch_size"),
         "mean-of-batches": program(mean="sum(l for l, _ in seen) / len(seen)"),
-        "not-compiled": program(function="pass"),
+        "saved-at-the-end": program().replace("        manager.save()", "    manager.save()"),
+        "epochs-more": program().replace(
+            "range(int(done), epochs)", "range(int(done), int(done) + epochs)"
+        ),
+        "rest-dropped": program().replace(
+            ".batch(batch_size)", ".batch(batch_size, drop_remainder=True)"
+        ),
+        "not-distributed": program().replace(
+            "images, labels, batch_size, epochs, folder):",
+            "images, labels, batch_size, epochs, folder):\n    strategy = tf.distribute.OneDeviceStrategy('CPU:0')",
+            1,
+        ),
+        "(shuffled)": program().replace(
+            ".batch(batch_size)", ".shuffle(99, seed=3).batch(batch_size)"
+        ),
     },
     "resume": {
         "no-optimizer": resume(
@@ -558,7 +576,12 @@ REFUSED = {
         ),
     },
     "program": {
-        "do not belong to this strategy": program(scope="contextlib.nullcontext()"),
-        "train returns two things": program().replace("return model, losses", "return model"),
+        "don't belong to this strategy": program(scope="contextlib.nullcontext()"),
+        "not an array of weights": program().replace(
+            "return model.get_weights()[0]", "return model"
+        ),
+        "not two things": program().replace(
+            "return model.get_weights()[0], losses", "return losses"
+        ),
     },
 }

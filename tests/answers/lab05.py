@@ -5,7 +5,7 @@ TF = "import tensorflow as tf\n"
 
 
 def plain(expression, before=""):
-    return f"{TF}{before}def replica_loss(losses, global_batch_size):\n    return {expression}\n"
+    return f"{TF}{before}def replica_loss(errors, global_batch_size):\n    losses = tf.reduce_mean(errors, axis=1)\n    return {expression}\n"
 
 
 def weighted(expression, before=""):
@@ -13,9 +13,9 @@ def weighted(expression, before=""):
     return f"{TF}{before}{head}    return {expression}\n"
 
 
-def penalized(expression):
-    head = "def penalized_loss(losses, penalty, global_batch_size, replicas):\n"
-    return f"{TF}{head}    return {expression}\n"
+def clipped(*lines):
+    body = "\n".join("    " + line for line in lines)
+    return f"{TF}def clip_gradients(gradients, max_norm):\n    context = tf.distribute.get_replica_context()\n{body}\n"
 
 
 def uneven(expression):
@@ -41,12 +41,58 @@ def name_bug(ratio, residual, shares, full_batch, weighted, penalized):
 
 TABLE = '[("right", 1), ("divided-twice", 1 / replicas), ("full-batch", n / full_batch), ("own-mean", replicas), ("not-divided", n)]'
 LOOP = """
-def replica_loss(losses, global_batch_size):
-    total = tf.zeros([], losses.dtype)
-    for loss in tf.unstack(losses):
-        total += loss
+def replica_loss(errors, global_batch_size):
+    total = tf.zeros([], errors.dtype)
+    for example in tf.unstack(errors):
+        total += tf.add_n(tf.unstack(example)) / len(example)
     return total / global_batch_size
 """
+WHOLE = "whole = context.all_reduce('sum', gradients)"
+FACTOR = "factor = tf.minimum(1.0, max_norm / tf.linalg.global_norm(whole))"
+SCALE = "return [factor * g for g in gradients]"
+SQUARES = [
+    "totals = [context.all_reduce(tf.distribute.ReduceOp.SUM, g) for g in gradients]",
+    "norm = tf.sqrt(sum(tf.reduce_sum(t * t) for t in totals))",
+    "if norm <= max_norm:",
+    "    return gradients",
+    "return [g * max_norm / norm for g in gradients]",
+]
+IN_ONE = [
+    "flat = tf.concat([tf.reshape(g, [-1]) for g in gradients], 0)",
+    "norm = tf.norm(context.all_reduce('SUM', flat))",
+    "scale = max_norm / tf.math.maximum(norm, max_norm)",
+    "return tuple(tf.multiply(scale, g) for g in gradients)",
+]
+BY_MERGE = [
+    "def add(strategy, *parts):",
+    "    return [strategy.reduce('SUM', part, axis=None) for part in parts]",
+    "whole = context.merge_call(add, args=tuple(gradients))",
+    "clipped, _ = tf.clip_by_global_norm(whole, max_norm)",
+    "return [c / context.num_replicas_in_sync for c in clipped]",
+]
+BY_REPLICA_0 = [
+    WHOLE,
+    "clipped, _ = tf.clip_by_global_norm(whole, max_norm)",
+    "first = context.replica_id_in_sync_group == 0",
+    "return [c if first else tf.zeros_like(c) for c in clipped]",
+]
+WITH_MEAN = [
+    "means = context.all_reduce('mean', gradients)",
+    "clipped, norm = tf.clip_by_global_norm(means, max_norm / context.num_replicas_in_sync)",
+    "return clipped",
+]
+GATHERED_PARTS = [
+    "norm2 = 0.0",
+    "for g in gradients:",
+    "    everyones = context.all_gather(g[tf.newaxis], axis=0)",
+    "    norm2 += tf.reduce_sum(tf.square(tf.reduce_sum(everyones, axis=0)))",
+    "return [g * tf.minimum(tf.constant(1.0, g.dtype), max_norm * tf.math.rsqrt(norm2)) for g in gradients]",
+]
+IN_NUMPY_WORDS = [
+    "summed = [context.all_reduce('sum', g) for g in gradients]",
+    "factor = min(1.0, max_norm / float(tf.linalg.global_norm(summed)))",
+    "return list(map(lambda g: g * factor, gradients))",
+]
 TRACED = "@tf.function\n"
 AVERAGE = "tf.nn.compute_average_loss"
 CONTEXT = "tf.distribute.get_replica_context()"
@@ -181,9 +227,9 @@ def name_bug(ratio, residual, shares, full_batch, weighted, penalized):
     return ["own-mean", "own-weights", "penalty-on-each"][weighted + 2 * penalized]
 """
 SEGMENTS = """
-def replica_loss(losses, global_batch_size):
-    ones = tf.ones_like(losses)
-    return tf.linalg.matvec(losses[tf.newaxis, :], ones)[0] / global_batch_size
+def replica_loss(errors, global_batch_size):
+    ones = tf.ones_like(errors[:, 0])
+    return tf.reduce_mean(tf.linalg.matvec(tf.transpose(errors), ones)) / global_batch_size
 """
 SHARE_OF_MEAN = (
     "tf.reduce_mean(losses) * tf.cast(tf.size(losses), losses.dtype) / global_batch_size"
@@ -198,6 +244,8 @@ RIGHT = {
         plain(SHARE_OF_MEAN),
         TF + SEGMENTS,
         plain("tf.add_n([loss / global_batch_size for loss in losses])"),
+        plain("tf.reduce_sum(errors) / (10 * global_batch_size)"),
+        plain(f"{AVERAGE}(errors, global_batch_size=10 * global_batch_size)"),
     ],
     "weighted": [
         weighted(f"tf.reduce_sum(losses * weights) / {REDUCE_SUM}"),
@@ -211,24 +259,15 @@ RIGHT = {
         weighted_lines(*MEANS_OF_SUMS),
         weighted_lines(*VECTOR),
     ],
-    "penalized": [
-        penalized("tf.reduce_sum(losses) / global_batch_size + penalty / replicas"),
-        penalized(
-            f"{AVERAGE}(losses, global_batch_size=global_batch_size)"
-            " + tf.nn.scale_regularization_loss(penalty)"
-        ),
-        penalized("tf.add_n([tf.reduce_sum(losses / global_batch_size), penalty * 1 / replicas])"),
-        penalized(
-            "(replicas * tf.reduce_sum(losses) + global_batch_size * penalty) / (replicas * global_batch_size)"
-        ),
-        penalized("replica_loss(losses, global_batch_size) + tf.math.divide(penalty, replicas)"),
-        penalized(
-            "tf.reduce_sum(losses) / global_batch_size + (penalty if tf.distribute.get_replica_context().replica_id_in_sync_group == 0 else 0.0)"
-        ),
-        penalized(
-            "sum(loss / global_batch_size for loss in tf.unstack(losses)) + penalty / tf.distribute.get_strategy().num_replicas_in_sync"
-        ),
-        penalized("tf.einsum('i->', losses) * (1 / global_batch_size) + 0.25 * penalty"),
+    "clipped": [
+        clipped(WHOLE, FACTOR, SCALE),
+        clipped(*SQUARES),
+        clipped(*IN_ONE),
+        clipped(*BY_MERGE),
+        clipped(*BY_REPLICA_0),
+        clipped(*WITH_MEAN),
+        clipped(*GATHERED_PARTS),
+        clipped(*IN_NUMPY_WORDS),
     ],
     "uneven": [
         uneven(
@@ -261,12 +300,15 @@ RIGHT = {
 WRONG = {
     "plain": {
         "own-mean": plain("tf.reduce_mean(losses)"),
-        "only-summed": plain("tf.reduce_sum(losses)"),
+        "only-summed": plain("tf.reduce_sum(errors)"),
+        "errors-summed": plain(f"{AVERAGE}(errors, global_batch_size=global_batch_size)"),
+        "errors-summed (by hand)": plain("tf.reduce_sum(errors) / global_batch_size"),
+        "own-mean (of all)": plain("tf.reduce_mean(errors)"),
         "divided-twice": plain(
             "tf.reduce_sum(losses) / global_batch_size"
             " / tf.distribute.get_strategy().num_replicas_in_sync"
         ),
-        "only-replicas": plain("tf.reduce_sum(losses) / 4"),
+        "only-replicas": plain("tf.reduce_sum(errors) / 4"),
         "mean-of-four": plain("tf.reduce_mean(losses) / 4"),
     },
     "weighted": {
@@ -285,14 +327,27 @@ WRONG = {
             "tf.reduce_sum(losses) / global_batch_size * tf.reduce_mean(weights)"
         ),
     },
-    "penalized": {
-        "on-every-replica": penalized("tf.reduce_sum(losses) / global_batch_size + penalty"),
-        "penalty-by-batch": penalized("(tf.reduce_sum(losses) + penalty) / global_batch_size"),
-        "all-by-replicas": penalized(
-            "(tf.reduce_sum(losses) / global_batch_size + penalty) / replicas"
+    "clipped": {
+        "not-clipped": clipped("return gradients"),
+        "clipped-before": clipped("return tf.clip_by_global_norm(gradients, max_norm)[0]"),
+        "to-its-share": clipped(
+            "return tf.clip_by_global_norm(gradients, max_norm / context.num_replicas_in_sync)[0]"
         ),
-        "penalty-forgotten": penalized("tf.reduce_sum(losses) / global_batch_size"),
-        "own-mean": penalized("tf.reduce_mean(losses) + penalty / replicas"),
+        "summed-again": clipped(WHOLE, "return tf.clip_by_global_norm(whole, max_norm)[0]"),
+        "each-variable": clipped(
+            WHOLE,
+            "return [g * tf.minimum(1.0, max_norm / tf.norm(w)) for g, w in zip(gradients, whole)]",
+        ),
+        "always-scaled": clipped(WHOLE, FACTOR.replace("tf.minimum(1.0, ", "("), SCALE),
+        "norms-added": clipped(
+            "norm = context.all_reduce('sum', tf.linalg.global_norm(gradients))",
+            "return [g * tf.minimum(1.0, max_norm / norm) for g in gradients]",
+        ),
+        "norms-added (squares)": clipped(
+            "norm = tf.sqrt(context.all_reduce('sum', tf.linalg.global_norm(gradients) ** 2))",
+            "return [g * tf.minimum(1.0, max_norm / norm) for g in gradients]",
+        ),
+        "norm-not-summed": clipped(WHOLE.replace("sum", "mean"), FACTOR, SCALE),
     },
     "uneven": {
         "own-mean": uneven("tf.reduce_mean(losses)"),
@@ -321,15 +376,34 @@ WRONG = {
             TABLE,
             '"own-weights" if weighted else "penalty-on-each" if penalized else "not-divided"',
         ),
-        "(always right)": "def name_bug(*report):\n    return 'right'\n",
+        "called-right": "def name_bug(*report):\n    return 'right'\n",
+        "called-right (where the ratio is near 1)": name_bug(TABLE).replace(
+            "    for word", "    if 0.3 < ratio < 1.7: return 'right'\n    for word"
+        ),
+        "below-one (all are full-batch)": name_bug(
+            TABLE.replace('("divided-twice", 1 / replicas), ', "").replace(
+                "n / full_batch", "ratio if ratio < 1 else 2"
+            )
+        ),
+        "above-one (all are not-divided)": name_bug(
+            TABLE.replace('("own-mean", replicas), ("not-divided", n)', '("not-divided", ratio)')
+        ),
+        "residual-ignored (a little)": name_bug(
+            TABLE,
+            'min(("own-mean", replicas), ("not-divided", n), key=lambda p: abs(ratio - p[1]))[0]',
+        ),
     },
 }
 REFUSED = {
     "weighted": {
-        "put @tf.function round the call of strategy.run": weighted(
+        "Put @tf.function around the call of strategy.run": weighted(
             f"tf.reduce_sum(losses * weights) / {REDUCE_SUM}", TRACED
         ),
-        "a scalar tensor is wanted": weighted(f"losses * weights / {REDUCE_SUM}"),
+        "not a scalar tensor": weighted(f"losses * weights / {REDUCE_SUM}"),
+    },
+    "clipped": {
+        "return a list with one for": clipped("return tf.linalg.global_norm(gradients)"),
+        "clip_gradients returned None": clipped("tf.clip_by_global_norm(gradients, max_norm)"),
     },
     "plain": {
         "the losses do not reach": plain("tf.constant(1.0, tf.float64)"),

@@ -336,6 +336,14 @@ RIGHT = {
 WRONG = {
     "scatter": {
         "replaced": scatter("="),
+        "read-elsewhere": scatter().replace("m.values", "chunks[m.source][m.chunk]"),
+        "(it never ends)": scatter().replace(
+            "for step in range(ranks - 1):", "for step in iter(int, 1):"
+        ),
+        "(a tuple sent)": scatter().replace(
+            "Send(rank, (rank + 1) % ranks, chunks[rank][k], k)",
+            "(rank, (rank + 1) % ranks, chunks[rank][k], k)",
+        ),
         "one-step-short": scatter(steps="ranks - 2"),
         "one-step-too-many": scatter(steps="ranks"),
         "always-the-same": scatter(turn="0"),
@@ -414,7 +422,7 @@ REFUSED = {
     },
     "all-reduce": {
         "calls utils.collectives.ring": LIBRARY,
-        "np.concatenate joins chunks": all_reduce().replace(
+        "join its chunks": all_reduce().replace(
             "return [np.concatenate(row) for row in chunks]", "return chunks"
         ),
     },

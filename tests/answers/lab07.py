@@ -28,22 +28,27 @@ def one(cluster="{'worker': hosts}", index="k"):
     return f"json.dumps({{'cluster': {cluster}, 'task': {{'type': 'worker', 'index': {index}}}}})"
 
 
-SIGNS = """[
-    ("exceeds the maximum id", "wrong-index"), ("Expecting property name", "not-json"),
-    ("program startup", "late-strategy"), ("Could not start gRPC", "taken-port"),
-    ("joining a group", "{size}"), ("unhealthy", "dead-peer"),
-    ("1 replicas", "{alone}"), ("Waiting for", "{waiting}"),
-]"""
-
-
-def cause(size="mismatched-sizes", alone="alone", waiting="missing-peer", first=""):
-    signs = SIGNS.format(size=size, alone=alone, waiting=waiting)
+def diagnose(own="", logs="logs", dead="re.findall(r'reset by peer\\nAdd.*?task:(\\d)', text)[0]",
+             joined="task if size != 3 else 0", missing="'missing-peer'", alone="alone", sizes="mismatched-sizes"):  # fmt: skip
     return f"""
-def name_cause(log):
-    {first or "pass"}
-    for sign, word in {signs}:
-        if sign in log:
-            return word
+import re
+SIGNS = [("exceeds the maximum id", "wrong-index"), ("Expecting property name", "not-json"),
+         ("program startup", "late-strategy"), ("Could not start gRPC", "taken-port"), ("of 1 replicas", "{alone}")]
+def diagnose(logs):
+    text = "\\n".join(logs)
+    {own or "pass"}
+    for worker, log in enumerate({logs}):
+        for sign, word in SIGNS:
+            if sign in log:
+                return word, worker
+    found = re.search(r"task:(\\d)/device:CPU:0 is joining a group with size(\\d)", text)
+    if found:
+        task, size = map(int, found.groups())
+        return "{sizes}", {joined}
+    if "reset by peer" in text:
+        return "dead-peer", int({dead})
+    waited = re.findall(r"Example stragglers:\\n((?:/job.*\\n?)+)", logs[0])
+    return {missing}, int(re.search(r"task:(\\d)", waited[-1])[1]) if waited else 0
 """
 
 
@@ -87,18 +92,57 @@ def repair(configs):
     return configs
 """
 )
-WITH_RE = """
+ONE_BY_ONE = """
+def diagnose(logs):
+    def look(log):
+        if not log.strip(): return "missing-peer"
+        for word, sign in {"not-json": "JSONDecodeError", "wrong-index": "exceeds", "late-strategy": "at program startup",
+                           "taken-port": "UnknownError", "alone": "Single-worker"}.items():
+            if sign in log: return word
+    said = [look(log) for log in logs]
+    for worker, word in enumerate(said):
+        if word: return word, worker
+    failed = ["errors_impl" in log for log in logs]
+    if not all(failed):
+        return "dead-peer", failed.index(False)
+    return "mismatched-sizes", 1 if "size2, but" in logs[0] else 0
+"""
+TABLE = """
 import re
-def name_cause(log):
-    last = log.strip().splitlines()[-1]
-    if re.search(r"JSONDecodeError", last): return "not-json"
-    if re.search(r"exceeds the maximum id", last): return "wrong-index"
-    if last.startswith("RuntimeError"): return "late-strategy"
-    if re.search(r"step \\d+ of 1 replicas", last): return "alone"
-    if "UnknownError" in last: return "taken-port"
-    if re.search("group with size", log): return "mismatched-sizes"
-    if "heartbeats" in log: return "dead-peer"
-    return "missing-peer"
+ERRORS = {"RuntimeError": "late-strategy", "JSONDecodeError": "not-json", "ValueError": "wrong-index", "UnknownError": "taken-port"}
+def diagnose(logs):
+    last = [re.match(r"[\\w.]*?(\\w+Error)", (log.splitlines() or [""])[-1]) for log in logs]
+    for worker, found in enumerate(last):
+        if found and found[1] in ERRORS:
+            return [ERRORS[found[1]], worker]
+    for worker, log in enumerate(logs):
+        if log == "":
+            return ["missing-peer", worker]
+        if "1 replicas" in log:
+            return ["alone", worker]
+        if "Unexpected task registered" in log:
+            return ["mismatched-sizes", int(re.search(r"target /job:worker/replica:0/task:(.)", log)[1])]
+        if "joining a group" in log:
+            return ["mismatched-sizes", int(re.search(r"Device /job:worker/replica:0/task:(.)", log)[1])] if "Unexpected" not in logs[2] else ["mismatched-sizes", 0]
+    (alive,) = [worker for worker, log in enumerate(logs) if "Error" not in log and "target /job" not in log]
+    return ["dead-peer", alive]
+"""
+VOTES = """
+import re
+from collections import Counter
+def diagnose(logs):
+    alone = [("JSON", "not-json"), ("maximum id", "wrong-index"), ("startup", "late-strategy"), ("Could not start", "taken-port"), ("step 0 of 1 ", "alone")]
+    for sign, word in alone:
+        for worker in range(len(logs)):
+            if sign in logs[worker]:
+                return word.upper(), worker
+    if "" in logs:
+        return "MISSING-PEER", logs.index("")
+    sizes = Counter(re.findall(r"joining a group with size(.)", "".join(logs)))
+    if sizes:
+        return "MISMATCHED-SIZES", 0 if "3" in sizes else 1
+    blamed = Counter(re.findall(r"target \\S+task:(\\d)", "".join(logs)))
+    return "DEAD-PEER", int(blamed.most_common(1)[0][0])
 """
 DUMPED_PARTS = """
 import json
@@ -189,71 +233,6 @@ def repair(configs):
     right = json.loads(configs[0])
     return list(map(lambda k, _: json.dumps(right | {"task": right["task"] | {"index": k}}), count(), configs))
 """
-IF_CHAIN = """
-def name_cause(log):
-    if "JSON" in log:
-        return "not-json"
-    if "maximum id" in log:
-        return "wrong-index"
-    if "program startup" in log:
-        return "late-strategy"
-    if "Could not start" in log:
-        return "taken-port"
-    if "that group has size" in log:
-        return "mismatched-sizes"
-    if "heartbeat" in log or "unhealthy" in log:
-        return "dead-peer"
-    if "Waiting for" in log:
-        return "missing-peer"
-    return "alone"
-"""
-SCORES = """
-import re
-SIGNS = {"missing-peer": r"Waiting for \\d+/\\d+ tasks", "taken-port": r"start gRPC server", "wrong-index": r"exceeds",
-         "not-json": r"JSONDecode", "alone": r"of 1 replicas", "late-strategy": r"configured at program",
-         "dead-peer": r"heartbeats", "mismatched-sizes": r"group has size"}
-ORDER = ["wrong-index", "not-json", "late-strategy", "taken-port", "mismatched-sizes", "dead-peer", "alone", "missing-peer"]
-def name_cause(log):
-    found = [word for word in ORDER if re.search(SIGNS[word], log)]
-    return found[0]
-"""
-LINES = """
-def name_cause(log):
-    lines = [line.lower() for line in log.splitlines()]
-    def says(*words):
-        return any(all(word in line for word in words) for line in lines)
-    if says("jsondecodeerror"): return "not-json"
-    if says("exceeds", "id"): return "wrong-index"
-    if says("collective ops", "startup"): return "late-strategy"
-    if says("grpc server", "could not"): return "taken-port"
-    if says("group", "size"): return "mismatched-sizes"
-    if says("heartbeats"): return "dead-peer"
-    return "missing-peer" if says("waiting for", "tasks") else "alone"
-"""
-MATCH = """
-def name_cause(log):
-    text = " ".join(log.split())
-    for word, signs in {
-        "not-json": ["JSONDecodeError"],
-        "wrong-index": ["exceeds the maximum"],
-        "late-strategy": ["at program startup"],
-        "taken-port": ["Could not start gRPC server"],
-        "mismatched-sizes": ["joining a group with size"],
-        "dead-peer": ["stopped sending heartbeats"],
-        "missing-peer": ["Example stragglers"],
-    }.items():
-        if all(sign in text for sign in signs):
-            return word
-    return "alone"
-"""
-WITH_COUNTS = """
-def name_cause(log):
-    table = [("not-json", "JSONDecodeError"), ("wrong-index", "exceeds the maximum id"), ("late-strategy", "must be configured"),
-             ("taken-port", "Could not start"), ("mismatched-sizes", "but that group"), ("dead-peer", "unhealthy"),
-             ("missing-peer", "stragglers"), ("alone", "1 replicas")]
-    counted = [(log.count(sign) > 0) for _, sign in table]
-    return table[counted.index(True)][0]
-"""
 RIGHT = {
     "worker": [
         'from string import Template\nTEXT = Template(\'{"cluster": {"worker": $w}, "task": {"type": "worker", "index": $i}}\')\n'
@@ -298,14 +277,14 @@ RIGHT = {
         WITH_MAP,
     ],
     "cause": [
-        cause(),
-        WITH_RE,
-        cause().replace("return word", "return word.upper()"),
-        IF_CHAIN,
-        SCORES,
-        LINES,
-        MATCH,
-        WITH_COUNTS,
+        diagnose(),
+        ONE_BY_ONE,
+        TABLE,
+        VOTES,
+        diagnose(missing="'Missing-peer '"),
+        diagnose(own="if '' in logs: return ['missing-peer', [len(log) for log in logs].index(0)]"),
+        diagnose(dead="[k for k in range(3) if 'errors_impl' not in logs[k]][0]"),
+        diagnose(dead="re.search(r'target [^ ]*task:([0-9])', text)[1]"),
     ],
 }
 WRONG = {
@@ -324,6 +303,12 @@ WRONG = {
         ),
         "index-as-text": worker(
             "json.dumps({'cluster': {'worker': hosts}, 'task': {'type': 'worker', 'index': str(index)}})"
+        ),
+        "(an index of 1.0005)": worker(
+            "json.dumps({'cluster': {'worker': hosts}, 'task': {'type': 'worker', 'index': index * 1.0005}})"
+        ),
+        "(a job in capitals)": worker(
+            "json.dumps({'cluster': {'worker': hosts}, 'task': {'type': 'WORKER ', 'index': index}})"
         ),
         "chief-and-workers": worker(
             "json.dumps({'cluster': {'chief': hosts[:1], 'worker': hosts[1:]}, 'task': {'type': 'worker', 'index': index - 1} if index else {'type': 'chief', 'index': 0}})"
@@ -359,12 +344,27 @@ WRONG = {
         "all-the-first": repair(one(index="0")),
     },
     "cause": {
-        "waits-or-died": cause(waiting="dead-peer"),
-        "alone-unseen": cause(alone="late-strategy"),
-        "port-for-all": cause(
-            first="if any(s in log for s in ('Waiting for', 'unhealthy', 'joining a group')): return 'taken-port'"
+        "first-log-only": diagnose(logs="logs[:1]"),
+        "everyone-waited-for": diagnose()
+        .replace(
+            "    for worker, log",
+            "    named = re.search(r'stragglers:\\n\\S*task:(\\d)', logs[0])\n    for worker, log",
+            1,
+        )
+        .replace("return word, worker", "return word, int(named[1]) if named else worker")
+        .replace("waited[-1]", "waited[0]"),
+        "who-complains": diagnose(dead="[k for k in range(3) if 'errors_impl' in logs[k]][0]"),
+        "named-last": diagnose(
+            dead="re.findall(r'target [^ ]*task:([0-9])', next(log for log in logs if 'errors_impl' in log))[-1]"
         ),
-        "size-is-death": cause(size="dead-peer"),
+        "who-joins": diagnose(joined="task"),
+        "waits-or-died": diagnose(missing="'dead-peer'"),
+        "alone-unseen": diagnose(alone="late-strategy"),
+        "size-is-death": diagnose(sizes="dead-peer"),
+        "word-only": diagnose().replace("def diagnose(", "def look(")
+        + "def diagnose(logs):\n    return look(logs)[0], 0\n",
+        "(the word alone)": diagnose().replace("def diagnose(", "def look(")
+        + "def diagnose(logs):\n    return look(logs)[0]\n",
     },
 }
 
@@ -378,9 +378,9 @@ def write_config(hosts, index):
     },
     "cause": {
         "does not allow that": """
-from utils.tf_config import diagnose
-def name_cause(log):
-    return getattr(diagnose(log), 'cause', 'alone')
+from utils.tf_config import diagnose as look
+def diagnose(logs):
+    return getattr(look(logs[0]), 'cause', 'alone'), 0
 """
     },
 }

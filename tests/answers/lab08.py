@@ -96,15 +96,25 @@ def train_worker(seed, steps, batch):
 )
 
 
-def saving(choose="shared if index == 0 else os.path.join(os.path.dirname(shared), f'temporary-{index}')",
-           clean="if folder != shared: shutil.rmtree(folder)"):  # fmt: skip
+ON_READ = (
+    "synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM"
+)
+
+
+def saving(folder="shared if index == 0 else os.path.join(os.path.dirname(shared), f'temporary-{index}')",
+           clean="if folder != shared: shutil.rmtree(folder)", options=ON_READ, write="checkpoint.write(f'{folder}/ckpt')"):  # fmt: skip
     return f"""
 import os, shutil, tempfile
 from pathlib import Path
-def choose_folder(shared, index):
-    return {choose}
+import tensorflow as tf
+def make_counter(strategy):
+    with strategy.scope():
+        return tf.Variable(0.0, {options})
 
-def clean_up(shared, folder, index):
+def save_run(strategy, checkpoint, shared):
+    index = strategy.cluster_resolver.task_id
+    folder = {folder}
+    {write}
     {clean}
 """
 
@@ -175,31 +185,27 @@ RIGHT = {
         saving(),
         saving(
             "Path(shared) if not index else Path(shared).with_name(f'w{index}')",
-            "if folder != Path(shared): [p.unlink() for p in folder.iterdir()]; folder.rmdir()",
+            "if index: [p.unlink() for p in folder.iterdir()]; folder.rmdir()",
+            write="checkpoint.write(folder / 'ckpt')",
         ),
         saving(
             "os.path.join(os.path.dirname(shared), 'mine', str(index)) if index else shared",
-            "if index: shutil.rmtree(folder)",
+            "if index: shutil.rmtree(os.path.dirname(folder))",
         ),
         saving(
             "shared + (f'-of-worker-{index}' if index else '')",
             "folder == shared or shutil.rmtree(folder)",
         ),
+        saving(options="aggregation=tf.VariableAggregation.SUM"),
+        saving(options="trainable=False, dtype='float32', shape=[], " + ON_READ),
         saving(
-            "[shared, *(str(Path(shared).parent / f'{k}') for k in range(1, 9))][index]",
-            "index and shutil.rmtree(Path(folder))",
-        ),
-        saving(
-            "str(Path(shared).parent.joinpath('temporary', f'task_{index}')) if index != 0 else shared",
-            "if Path(folder) != Path(shared): shutil.rmtree(folder, ignore_errors=True)",
-        ),
-        saving(
-            "shared if index == 0 else str(Path(shared) / '..' / f'w{index}')",
-            "if index: shutil.rmtree(os.path.normpath(folder))",
-        ),
-        saving(
-            "shared if index == 0 else tempfile.mkdtemp(dir=os.path.dirname(shared))",
+            "shared if index == 0 else tempfile.mkdtemp()",
             "shutil.rmtree(folder) if index else None",
+        ),
+        saving(
+            "None",
+            "pass",
+            write="with tempfile.TemporaryDirectory() as own: checkpoint.write(f'{own if index else shared}/ckpt')",
         ),
     ],
 }
@@ -242,22 +248,21 @@ WRONG = {
         ),
     },
     "saving": {
+        "chief-alone": saving(
+            write="if index == 0: checkpoint.write(f'{folder}/ckpt')", clean="pass"
+        ),
+        "own-count": saving(options=ON_READ.replace("SUM", "ONLY_FIRST_REPLICA")),
+        "averaged": saving(options=ON_READ.replace("SUM", "MEAN")),
+        "counted-twice": saving(
+            write="checkpoint.seen.assign(strategy.reduce('SUM', checkpoint.seen, axis=None) * 2); checkpoint.write(f'{folder}/ckpt')"
+        ),
         "all-in-one-place": saving("shared"),
         "chief-elsewhere": saving(
-            "os.path.join(os.path.dirname(shared), f'temporary-{index}')", "shutil.rmtree(folder)"
-        ),
-        "others-share": saving(
-            "shared if index == 0 else os.path.join(os.path.dirname(shared), 'temporary')",
-            "shutil.rmtree(folder, ignore_errors=True) if index else None",
+            "os.path.join(os.path.dirname(shared), f'temporary-{index}')", "pass"
         ),
         "left-behind": saving(clean="pass"),
-        "left-behind (worker 0 removes all)": saving(
-            clean="[shutil.rmtree(f.path) for f in os.scandir(os.path.dirname(shared)) "
-            "if f.path != shared] if index == 0 else None"
+        "left-behind (worker 0 removes its own)": saving(
+            clean="if index == 0: shutil.rmtree(shared + '-old', ignore_errors=True)"
         ),
-        "inside-shared": saving(
-            "shared if index == 0 else os.path.join(shared, f'temporary-{index}')"
-        ),
-        "shared-removed": saving(clean="shutil.rmtree(folder)"),
     },
 }

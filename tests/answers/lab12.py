@@ -501,10 +501,10 @@ REFUSED = {
     "schedule": {"make_1f1b calls utils.schedules": LIBRARY},
     "columns": {
         "returns four things": "def column_layer(*case):\n    return case[0]\n",
-        "the parts may have different sizes": columns().replace(
+        "Pieces of an array may differ in size": columns().replace(
             "return output", "gs = np.array_split(upstream, len(kernels), axis=1); return output"
         ),
-        "cut at the sizes that they have": columns().replace(
+        "shapes of two arrays don't fit together": columns().replace(
             "return output", "gs = np.split(upstream, len(kernels), axis=1); return output"
         ),
         "NumPy's own words: matmul": columns(output="x[:, :1] @ w + b"),

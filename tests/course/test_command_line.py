@@ -16,8 +16,8 @@ from distlab.cli.long_command import Progress, say_waiting
 
 ROOT = Path(__file__).resolve().parents[2]
 HUGE = "9" * 400
-ALL_REDUCE = "simulate all-reduce --algorithm ring --ranks 4 --bytes 8 --latency-us 1".split()
-ALL_REDUCE += ["--bandwidth-gbps", "1"]
+ALL_REDUCE = "simulate all-reduce --algorithm ring --ranks 4 --bytes 8 --latency 1us".split()
+ALL_REDUCE += ["--bandwidth", "1GB/s"]
 PIPELINE = "simulate pipeline --schedule 1f1b --stages 2 --micro-batches 4 --forward 1".split()
 PIPELINE += "--backward-input 1 --backward-weight 1".split()
 BAD_WORDS = ["", "-1", "0", HUGE, "-" + HUGE, "1e400", "nan", "inf", "1.5", "x", "é", "\udce9",

@@ -30,6 +30,7 @@ from distlab.exercises.exercise import RIGHT, Exercise, each, list_exercises
 from distlab.grading.encoding import Opaque
 from distlab.grading.judging import list_judges
 from distlab.grading.worked import work_out_examples
+from distlab.labs.lab07 import exercise as lab07
 from utils.collectives import ring_all_reduce
 
 ROOT = Path(__file__).parents[2]
@@ -185,6 +186,23 @@ def test_none_is_a_slip_only_where_it_is_never_right() -> None:
     assert "returned nothing (None)" in fault.why
     fault = exercise.find_fault([(1,), (2,)], [None, 4], {"right": [3, None]}.__getitem__)
     assert fault.why == "count"
+
+
+def test_a_mistake_made_in_some_cases_only_is_named_too() -> None:
+    exercise = Exercise("l", "e", "f", (), {"doubled": "twice", "negated": "minus"}, "count")
+    ways = {"right": [1, 2, 3], "doubled": [2, 4, 6], "negated": [-1, -2, -3]}
+    for got, name in (([1, 4, 3], "doubled"), ([1, -2, -3], "negated"), ([2, -2, 3], "")):
+        fault = exercise.find_fault([(1,), (2,), (3,)], got, ways.__getitem__)
+        assert fault.mistake == name, got
+
+
+def test_logs_of_a_cluster_tell_who_is_to_blame_and_hide_nothing() -> None:
+    for name in lab07.CAUSES:
+        for blamed in lab07.list_blamed(name):
+            logs = lab07.make_logs(name, blamed, seed=3)
+            assert len(logs) == 3 and "<" not in re.sub(r"<(module|lambda)>", "", "".join(logs))
+            assert (logs[blamed] == "") == (name == "missing-peer"), (name, blamed)
+            assert all(log for worker, log in enumerate(logs) if worker != blamed)
 
 
 def test_a_fault_in_words_is_said_in_words() -> None:

@@ -176,9 +176,8 @@ def refuse(exercise, answer):
 
 HOSTS = {"worker": ["a:1", "b:2"], "ps": ["c:3"]}
 WORDS = {  # what an answer gave, right or wrong, and what its picture says of it
-    "lab02 mean": ([6.0, 5.5], "your mean, 6."),
-    "lab02 collect": ([[[1, 2], [3, 4]]], "row 1: 0 3, 1 4"),
-    "lab02 deal": ([{"ids": [[0, 3, 6], [1, 4, 7], [2, 5]]}], "replica 2: 2 spans"),
+    "lab02 moments": ([{"mean": 6.0, "standard deviation": 1}] * 2, "your mean, 6."),
+    "lab02 predict": ([[[1, 2], [3, 4]]], "row 1: 0 3, 1 4"),
     "lab05 plain": (None, "(seed 1): ×4;"),
     "lab06 scatter": ([{"bytes of each rank": [24, 8]}], "rank 0: 24"),
     "lab06 all-reduce": ([{"vectors": [[1, 2], [3, 4]]}], "rank 1: 0 3.00, 1 4.00"),

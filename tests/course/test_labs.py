@@ -19,7 +19,7 @@ from distlab.labs.lab01 import exercise as lab01
 
 NONSENSE = ["None", "'?'", "7", "[]", "{}", "[[1], [2, 3]]", "float('nan')", "np.zeros((2, 2))"]
 FUNCTIONS = {"epoch": "plan_epoch", "batches": "replica_batch_sizes",
-             "parallelism": "choose_parallelism", "scaling": "measure_scaling"}  # fmt: skip
+             "parallelism": "choose_parallelism", "scaling": "choose_replicas"}  # fmt: skip
 
 
 @pytest.mark.parametrize("exercise", FUNCTIONS)

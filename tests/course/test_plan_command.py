@@ -7,16 +7,27 @@ import pytest
 from distlab import cli
 from distlab.cli.user_model import build_user_model
 from utils.errors import DistributedError
+from utils.simulate.published import FOLDER
 
-NETWORK = "--latency-us 10 --bandwidth-gbps 100Gb/s"
-PREDICTED = {"devices", "step_seconds", "low", "high", "efficiency", "limit", "hours", "cost"}
+NETWORK = "--network 100Gb/s"
+PREDICTED = {
+    "devices",
+    "step_seconds",
+    "low",
+    "high",
+    "efficiency",
+    "bottleneck",
+    "hours",
+    "cost",
+    "advice",
+}
 
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     profile = {"forward_seconds": 0.1, "backward_seconds": 0.2, "gradient_bytes": 1e8,
-               "batch": 256, "operations_per_example": 24e9}  # fmt: skip
+               "batch": 256, "flops_per_example": 24e9}  # fmt: skip
     (tmp_path / "profile.json").write_text(json.dumps(profile))
 
     def call(*words):
@@ -43,9 +54,10 @@ def test_a_profile_from_a_file(plan, tmp_path):
         json.loads(plan("--profile again.json --devices 1", NETWORK, "--json")[1])["profile"]
         == (found["profile"])
     )
-    status, table, _ = plan(*line, "--examples 1e6 --epochs 2 --price-per-device-hour 3",
+    status, table, _ = plan(*line, "--examples 1e6 --epochs 2 --price 3",
                             "--picture a.svg")  # fmt: skip
-    assert status == 0 and "efficiency" in table and len(table.splitlines()) == 8
+    assert status == 0 and "efficiency" in table and len(table.splitlines()) == 10
+    assert "two numbers" in table.splitlines()[-1]
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
 
 
@@ -55,7 +67,7 @@ def test_waiting_for_input_is_explained(plan, tmp_path):
     slow = json.loads((tmp_path / "profile.json").read_text()) | {"input_seconds": 3.0}
     (tmp_path / "profile.json").write_text(json.dumps(slow))
     _, table, _ = plan(line)
-    assert "10.0%" in table and "waits for its input" in table.splitlines()[-1]
+    assert "10.0%" in table and "waits for its input" in table
 
 
 def test_a_machine_brings_its_number_and_its_network(tmp_path, monkeypatch, plan):
@@ -65,29 +77,75 @@ def test_a_machine_brings_its_number_and_its_network(tmp_path, monkeypatch, plan
 
 
 @pytest.mark.parametrize("words, says", [
-    ("", "one of the arguments --measure --profile --model is required"),
-    ("--profile no.json", "no.json: cannot be read"),
-    ("--profile profile.json", "give a latency and a bandwidth"),
-    ("--profile profile.json --latency-us 5", "give both, or none"),
-    ("--profile profile.json --ranks-per-node 5", "nodes also need"),
+    ("", "one of the arguments --measure --profile --model --parameters is required"),
+    ("--profile no.json", "no.json: can't be read"),
+    ("--profile profile.json", "network must be stated"),
+    ("--profile profile.json --network 50", "Write 50Gb/s for gigabits"),
+    ("--profile profile.json --network profile.json", "isn't nccl-tests' all-reduce output"),
     (f"--profile profile.json {NETWORK} --devices 0", "devices 0"),
-    (f"--profile profile.json {NETWORK} --devices two", "give whole numbers"),
+    (f"--profile profile.json {NETWORK} --devices two", "must be whole numbers"),
     (f"--profile profile.json {NETWORK} --devices 1-99999", "at most 10,000 sizes"),
     (f"--profile profile.json {NETWORK} --devices 512 --scaling strong", "strong scaling leaves"),
-    (f"--profile profile.json {NETWORK} --tensor-parallel 3", "no multiple"),
+    (f"--profile profile.json {NETWORK} --zero-stage 5", "must be a whole number from 0 to 3"),
     (f"--profile profile.json {NETWORK} --epochs 0", "epochs 0"),
     (f"--profile profile.json {NETWORK} --node-mtbf-hours -1", "node mtbf hours -1"),
-    ("--profile profile.json --machine Z80", "devices: P100, V100"),
+    ("--profile profile.json --machine Z80", "P100, V100"),
     ("--measure cnn --machine H100 --devices 64", "what joins the nodes"),
     (f"--profile profile.json {NETWORK} --machine=", "--machine: is empty"),
     ("--measure cnn --batch 0", "batch 0"),
     ("--measure lstm", "invalid choice: 'lstm'"),
     (f"--profile profile.json {NETWORK} --devices 4 --picture a.svg", "one size makes no line"),
+    ("--parameters 7e9", "--parameters also needs --machine"),
+    ("--parameters 7e9 --machine 64H100", "isn't in the catalog"),
+    ("--parameters 7e9 --machine H100 --layout data=2", "Make the product 1"),
+    ("--parameters 7e9 --machine H100 --layout spam", "'spam' is unknown"),
+    ("--parameters 7e9 --machine H100", "fit nowhere on 1 H100"),
 ])  # fmt: skip
 def test_bad_input_is_one_line_and_status_2(plan, words, says):
     status, output, errors = plan(words)
     assert (status, output) == (2, "") and says in errors, errors
     assert len(errors.strip().splitlines()) == 1
+
+
+SEVEN = [
+    "plan",
+    "--parameters",
+    "7e9",
+    "--layers",
+    "32",
+    "--hidden",
+    "4096",
+    "--sequence",
+    "4096",
+    "--vocabulary",
+    "50e3",
+    "--tokens",
+    "1e12",
+    "--machine",
+    "64 H100, 8 a node, 400Gb/s",
+]
+
+
+def test_a_model_by_its_shape(capsys, tmp_path):
+    assert cli.main([*SEVEN, "--price", "3", "--explain"]) == 0
+    text = capsys.readouterr().out
+    assert "4.2e+10 (6 N) + 6.442e+09 (attention)" in text and "400 Gb/s for each node" in text
+    assert "the planner's choice" in text and "MFU" in text and "two numbers" in text
+    words = ["--json", "--devices", "64,128", "--picture", f"{tmp_path}/a.svg"]
+    assert cli.main([*SEVEN, *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["devices"] for row in found["plans"]] == [64, 128]
+    best = found["plans"][0]["best"]
+    assert len(best) == 5 and all(row["memory_gb"] <= 80 and row["cost"] is None for row in best)
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+
+
+def test_a_measured_network_and_a_layout_of_ones_own(capsys):
+    table = str(FOLDER / "nccl_allreduce_p4de.csv")
+    assert cli.main([*SEVEN, "--network", table, "--layout", "data=8,tensor=8,zero=1"]) == 0
+    text = capsys.readouterr().out
+    assert "data 8 x tensor 8, ZeRO 1" in text and "two numbers" not in text
+    assert "No cost without --price" in text
 
 
 MODEL = """

@@ -7,7 +7,7 @@ from distlab.lessons.published_runs import UNITS, describe_errors, draw_bars, dr
 from utils.calibrate import Profile
 from utils.simulate.comparisons import COMPARISONS, Compared
 
-RESNET = Profile(1.0, 2.0, 1e8, batch=256, operations_per_example=24.5e9, checkpoint_seconds=5)
+RESNET = Profile(1.0, 2.0, 1e8, batch=256, flops_per_example=24.5e9, checkpoint_seconds=5)
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
@@ -28,7 +28,7 @@ def test_errors_that_are_promised_and_shown_are_told_apart():
 
 def test_the_explorer_answers_at_every_end():
     explorer = plan_explorer(RESNET, examples=1_281_167, epochs=90, mfu=0.1)
-    assert "64 devices" in explorer.result and "The limit is computation" in explorer.result
+    assert "64 devices" in explorer.result and "The bottleneck is computation" in explorer.result
     for size, network, batch, days, price in (
         (0, NETWORKS[0], 8, 1, 0), (LARGEST, NETWORKS[0], 8, 1, 10),
         (LARGEST, NETWORKS[-1], 512, 1000, 5), (10, "10GbE", 8, 1000, 5),
@@ -36,4 +36,4 @@ def test_the_explorer_answers_at_every_end():
         explorer.move(size=size, network=network, batch=batch, mtbf_days=days, price=price)
         assert f"{2**size:,} devices:" in explorer.result, explorer.result[-300:]
         assert "hours" in explorer.result and "Error" not in explorer.result
-    assert "limit is network" in explorer.result
+    assert "bottleneck is network" in explorer.result

@@ -12,7 +12,7 @@ FAILURES = ("failures --nodes 1024 --node-mtbf-hours 50000 --checkpoint-seconds 
             "--restart-seconds 300")  # fmt: skip
 MEMORY = "memory --parameters 7.5e9 --data-parallel 64 --zero-stage 1"
 STEP = ("step --forward-seconds 0.1 --backward-seconds 0.2 --gradient-bytes 1e8 --devices 8 "
-        "--latency-us 10 --bandwidth-gbps 10")  # fmt: skip
+        "--latency 10us --bandwidth 10GB/s")  # fmt: skip
 ALL = (PS, FAILURES, MEMORY, STEP)
 
 
@@ -71,6 +71,14 @@ def test_a_slow_worker_holds_up_rounds_unless_it_is_not_waited_for(read):
     assert backup["synchronous_updates_per_second"] == pytest.approx(7 / 0.1)
 
 
+def test_servers_send_and_receive_the_model_for_every_gradient(read):
+    """64 workers, 4 GB, four servers at 10 Gb/s: the servers need 51.2 s for a round's pulls."""
+    line = ("parameter-server --workers 64 --step-seconds 1 --distribution constant --updates 640 "
+            "--servers 4 --parameter-bytes 4e9 --bandwidth 10Gb/s")  # fmt: skip
+    assert read(line)["synchronous_updates_per_second"] == pytest.approx(64 / (1 + 6.4 + 51.2))
+    assert read(line)["updates_per_second"] == pytest.approx(1 / 0.8, rel=0.02)
+
+
 def test_failures_are_dalys_exact_cost_and_its_minimum(read):
     found, mtbf = read(FAILURES), 50000 * 3600 / 1024
     best = found["optimal_interval_seconds"]
@@ -106,9 +114,9 @@ def test_step(read):
     assert found["step_seconds"] == pytest.approx(0.3 + ring)
     assert found["exposed_communication_seconds"] == pytest.approx(ring)
     assert found["efficiency"] == pytest.approx(0.3 / (0.3 + ring))
-    with_unit = STEP.replace("--bandwidth-gbps 10", "--bandwidth-gbps 80Gb/s")
-    assert read(f"{with_unit} --latency-us 0.01ms") == read(STEP)
-    nodes = "--ranks-per-node 4 --node-latency-us 1 --node-bandwidth-gbps 100"
+    with_unit = STEP.replace("--bandwidth 10GB/s", "--bandwidth 80Gb/s")
+    assert read(f"{with_unit} --latency 0.01ms") == read(STEP)
+    nodes = "--ranks-per-node 4 --node-latency 1us --node-bandwidth 100GB/s"
     assert read(f"{STEP} {nodes}")["step_seconds"] == read(STEP)["step_seconds"]
 
 
@@ -131,13 +139,16 @@ def test_each_prints_a_table_and_draws_a_picture(simulate, line, tmp_path):
     (FAILURES.replace("1024", "0"), "nodes 0"),
     (FAILURES.replace("-seconds 60", "-seconds 0"), "checkpoint seconds 0"),
     (f"{FAILURES} --interval-seconds nan", "interval seconds nan"),
-    (MEMORY.replace("7.5e9", "7.5"), "'7.5' is no whole number"),
+    (MEMORY.replace("7.5e9", "7.5"), "must be a whole number, got '7.5'"),
     (MEMORY.replace("stage 1", "stage 4"), "invalid choice: 4"),
     (f"{MEMORY} --tensor-parallel 0", "tensor parallel 0"),
     (MEMORY.replace("parallel 64", "parallel 0"), "data parallel 0"),
-    (STEP.replace("gbps 10", "gbps 10Gx"), "bandwidth '10Gx'"),
-    (STEP.replace("gbps 10", "gbps 0"), "give more than 0 gigabytes"),
-    (f"{STEP} --ranks-per-node 4", "also needs --node-latency-us, --node-bandwidth-gbps"),
+    (STEP.replace("10GB/s", "10Gx"), "rate must have a unit, got '10Gx'"),
+    (STEP.replace("10GB/s", "10"), "Write 10Gb/s for gigabits per second"),
+    (STEP.replace("10GB/s", "0GB/s"), "greater than 0"),
+    (STEP.replace("10us", "10"), "Write 10us for microseconds"),
+    (f"{STEP} --ranks-per-node 4", "nodes also need node-latency and node-bandwidth"),
+    (f"{PS} --servers 2", "servers also need bandwidth and parameter-bytes"),
     (f"{STEP} --straggler-sigma -1", "straggler sigma -1"),
 ])  # fmt: skip
 def test_bad_input_is_one_line_and_status_2(simulate, line, says):

@@ -7,20 +7,20 @@ import pytest
 
 from utils.calibrate import (
     MACHINES,
-    Choice,
     LocalCosts,
     Profile,
+    Scenario,
     find_machine,
     predict,
     predict_local,
     read_profile,
 )
 from utils.calibrate.local import CROWDED, make_profile
-from utils.calibrate.machines import NETWORKS
 from utils.cluster import make_launcher
 from utils.errors import DistributedError
 from utils.simulate.collective import Link
 from utils.simulate.failures import best_interval_seconds, effective_time_fraction
+from utils.simulate.machines import NETWORKS
 from utils.simulate.step import Network, StepWork, simulate_step
 
 PROFILE = Profile(0.1, 0.2, 400e6, batch=256)
@@ -29,7 +29,7 @@ LOCAL = LocalCosts(2, 0.020, 0.019, 0.026, 0.024, 0.001, 0.0008, 0.0015, 0.0012,
 
 
 def one(profile=PROFILE, **settings):
-    (row,) = predict(profile, Choice(**{"network": NETWORK, "devices": (64,), **settings}))
+    (row,) = predict(profile, Scenario(**{"network": NETWORK, "devices": (64,), **settings}))
     return row
 
 
@@ -40,7 +40,7 @@ def test_a_prediction_is_the_simulated_step():
     assert row.efficiency == pytest.approx(step.efficiency)
     assert row.parts["network"] == pytest.approx(step.exposed_communication_seconds)
     assert row.low < row.step_seconds < row.high <= 1.3 * row.step_seconds
-    assert (row.hours, row.cost, row.limit) == (None, None, "computation")
+    assert (row.hours, row.cost, row.bottleneck) == (None, None, "computation")
 
 
 def test_strong_scaling_divides_the_batch_and_fixed_time_stays():
@@ -52,7 +52,7 @@ def test_strong_scaling_divides_the_batch_and_fixed_time_stays():
 
 
 def test_hours_and_cost():
-    row = one(examples=1_000_000, epochs=90, price_per_device_hour=2.0)
+    row = one(examples=1_000_000, epochs=90, price=2.0)
     hours = 90e6 / (64 * 256 / row.step_seconds) / 3600
     assert row.hours == pytest.approx(hours) and row.cost == pytest.approx(hours * 64 * 2)
     profile = Profile(0.1, 0.2, 400e6, batch=256, checkpoint_seconds=30, restart_seconds=300)
@@ -64,16 +64,60 @@ def test_hours_and_cost():
 
 
 def test_what_becomes_the_limit():
-    assert one(network=Network(Link(1e-5, 1e8))).limit == "network"
-    assert one(Profile(0.1, 0.2, 1, straggler_sigma=2.0)).limit == "stragglers"
-    assert one(Profile(0.1, 0.2, 1, input_seconds=1.0)).limit == "input"
+    assert one(network=Network(Link(1e-5, 1e8))).bottleneck == "network"
+    assert one(Profile(0.1, 0.2, 1, straggler_sigma=2.0)).bottleneck == "stragglers"
+    assert one(Profile(0.1, 0.2, 1, input_seconds=1.0)).bottleneck == "input"
     stopping = Profile(0.1, 0.2, 1, checkpoint_seconds=600, restart_seconds=3600)
-    assert one(stopping, node_mtbf_hours=20).limit == "failures"
-    large = Profile(0.1, 0.2, 400e6, parameters=70e9, operations_per_example=1e12)
+    assert one(stopping, node_mtbf_hours=20).bottleneck == "failures"
+    slow = one(
+        Profile(0.1, 0.2, 1, flops_per_example=1e9, operations=1000),
+        machine=find_machine("A100 on HDR"),
+        network=None,
+    )
+    assert slow.bottleneck == "launches"
+    assert slow.parts["launches"] == pytest.approx(0.004, rel=0.01)
+
+
+def test_nothing_is_predicted_for_a_run_that_cannot_exist():
     machine = find_machine("H100 on 400 Gb/s")
-    assert one(large, machine=machine, network=None).limit == "memory"
-    assert one(large, machine=machine, network=None, tensor_parallel=8, pipeline_parallel=8,
-               devices=(4096,)).limit != "memory"  # fmt: skip
+    large = Profile(0.1, 0.2, 400e6, parameters=70e9, flops_per_example=1e12)
+    row = one(large, machine=machine, network=None)
+    assert (row.bottleneck, row.fits, row.step_seconds, row.hours) == ("memory", False, None, None)
+    assert "1,120 GB" in row.advice and "Use ZeRO stage 3" in row.advice
+    resnet = Profile(1, 2, 1e8, batch=4096, flops_per_example=24e9, activation_bytes=4096 * 74e6)
+    (row,) = predict(resnet, Scenario((8,), machine=machine))
+    assert not row.fits and "activations overflow. Use at most 1,0" in row.advice
+    assert predict(resnet, Scenario((8,), "strong", machine=machine))[0].fits
+
+
+def test_launches_are_fewer_with_xla_and_calls_with_more_steps_at_once():
+    small = Profile(
+        0.1,
+        0.2,
+        1,
+        flops_per_example=1e6,
+        operations=1000,
+        compiled_operations=100,
+        call_seconds=0.001,
+    )
+    machine = find_machine("A100 on HDR")
+
+    def step(**settings):
+        return predict(small, Scenario((1,), machine=machine, **settings))[0].step_seconds
+
+    assert step() == pytest.approx(0.005) and step(jit_compile=True) == pytest.approx(0.0014)
+    assert step(steps_per_execution=100) == pytest.approx(0.00401)
+    assert predict(small, Scenario((1,), network=NETWORK))[0].parts["launches"] == 0
+
+
+def test_parameter_servers_are_their_links():
+    """64 workers, 4 GB, four servers at 10 Gb/s: pulls take 51.2 s, pushes what backward leaves."""
+    network = Network(Link(0, 1.25e9))
+    row = one(Profile(0.1, 0.2, 4e9), network=network, servers=4)
+    assert row.step_seconds == pytest.approx(0.3 + 51.2 + 51.2 - 0.2)
+    assert row.bottleneck == "network"
+    many = one(Profile(0.1, 0.2, 4e9), network=network, servers=64)
+    assert many.step_seconds == pytest.approx(0.3 + 3.2 + 3.2 - 0.2)
 
 
 def test_input_is_hidden_until_it_is_longer_than_the_step():
@@ -82,41 +126,51 @@ def test_input_is_hidden_until_it_is_longer_than_the_step():
     assert one(Profile(0.1, 0.2, 1, input_seconds=0.5)).step_seconds == pytest.approx(0.5)
 
 
-def test_a_model_in_pieces():
-    row = one(tensor_parallel=2, pipeline_parallel=4, network=Network(Link(0, 1e15)))
-    assert row.step_seconds == pytest.approx(0.3 / 8 * (1 + 3 / 16), rel=1e-6)
-    with pytest.raises(DistributedError, match="no multiple of tensor parallel"):
-        one(tensor_parallel=3)
-
-
 def test_known_machines_have_a_source_and_a_date():
     for machine in MACHINES.values():
         assert machine.source and machine.date and machine.peak_tflops > 1
+        assert 0 < machine.attention < machine.efficiency < 1
     found = find_machine("64 H100 on 400 Gb/s")
-    assert (found.count, found.name, found.network_gbps) == (64, "H100", 50.0)
-    assert find_machine("a100 on hdr").network_gbps == NETWORKS["HDR"][0] == 25
-    assert find_machine("8x V100").count == 8
-    for text in ("", "Z80", "H100 on", "H100 on fog", "0 H100"):
+    assert (found.count, found.name, found.network_bytes_per_second) == (64, "H100", 50e9)
+    assert find_machine("64 H100, 8 a node, 8x400Gb/s").network_bytes_per_second == 400e9
+    assert find_machine("a100 on hdr").network_bytes_per_second == NETWORKS["HDR"][0] == 25e9
+    assert find_machine("8x V100").count == 8 and find_machine("H100, 4 a node").ranks_per_node == 4
+    own = find_machine("16 B300, 2500TFLOP/s, 288GB, 8TB/s memory, 900GB/s inside, 8 a node")
+    assert (own.peak_tflops, own.memory_gb, own.memory_bytes_per_second) == (2500, 288, 8e12)
+    assert own.node_bytes_per_second == 900e9
+    for text in ("", "H100 on", "H100 on fog", "0 H100", "H100, 400", "H100, 0GB"):
         with pytest.raises(DistributedError):
             find_machine(text)
+    with pytest.raises(DistributedError, match="isn't in the catalog.*Give its three numbers"):
+        find_machine("64 B300, 288GB")
+
+
+def test_rings_that_leave_a_node_share_its_network():
+    machine = find_machine("64 H100, 8x400Gb/s")
+    assert machine.find_link(8).bandwidth_bytes_per_second == 450e9
+    assert machine.find_link(64).bandwidth_bytes_per_second == 400e9
+    assert machine.find_link(8, 8).bandwidth_bytes_per_second == 50e9
+    assert machine.find_link(16, 2).bandwidth_bytes_per_second == 200e9
+    with pytest.raises(DistributedError, match="Say what joins the nodes"):
+        find_machine("64 H100").find_link(64)
 
 
 def test_a_machine_computes_at_a_part_of_its_peak():
-    profile = Profile(0.1, 0.2, 1, batch=100, operations_per_example=1e12)
+    profile = Profile(0.1, 0.2, 1, batch=100, flops_per_example=1e12)
     row = one(profile, machine=find_machine("A100 on HDR"), network=None, devices=(1,))
     assert row.step_seconds == pytest.approx(100e12 / (312e12 * 0.4))
     with pytest.raises(DistributedError, match="what joins the nodes"):
         one(profile, machine=find_machine("A100"), network=None)
-    with pytest.raises(DistributedError, match="operations_per_example"):
+    with pytest.raises(DistributedError, match="flops_per_example"):
         one(machine=find_machine("A100 on HDR"))
 
 
 def test_profiles_travel_as_json(tmp_path):
     path = tmp_path / "profile.json"
-    profile = Profile(0.1, 0.2, 5.0, "mine", 32, local=LOCAL, latency_us=5.0)
+    profile = Profile(0.1, 0.2, 5.0, "mine", 32, local=LOCAL, latency_seconds=5e-6)
     path.write_text(json.dumps({"profile": profile.to_dict(), "predictions": []}))
     assert read_profile(path) == profile
-    for text, says in (("[1]", "one JSON object"), ("{", "no JSON"), ("{}", "has no forward"),
+    for text, says in (("[1]", "one JSON object"), ("{", "isn't JSON"), ("{}", "has no forward"),
                        ('{"speed": 1}', "unknown 'speed'")):  # fmt: skip
         path.write_text(text)
         with pytest.raises(DistributedError, match=says):
@@ -144,8 +198,9 @@ def test_two_local_workers_are_the_pair_and_more_share_the_cores():
 def test_a_step_that_only_costs_fixed_time_is_a_profile(forward_share):
     """A model so small that a quarter of its batch takes as long as the whole."""
     pair = {key: (1e-3, 1e-3) for key in ("both", "pair", "launch", "short", "reduce")}
-    rest = dict.fromkeys(("input_seconds", "checkpoint_seconds", "operations", "activation_bytes",
-                          "spread"), 0.1)  # fmt: skip
+    names = "input_seconds checkpoint_seconds flops activation_bytes spread call_seconds"
+    rest = dict.fromkeys(names.split(), 0.1)
+    rest |= {"operations": 50, "compiled_operations": 9}
     for step in (0.0031, 0.00057, 0.0083, 0.00119, 0.0027, 0.00703):
         found = {**pair, **rest, "alone": (step, step), "forward_share": forward_share,
                  "fixed_share": 1.0, "parameters": 10}  # fmt: skip
@@ -164,10 +219,13 @@ def test_a_real_calibration_knows_the_model_and_predicts_its_workers():
     finally:
         launcher.close()
     assert profile.gradient_bytes == 4 * 101_770 and profile.parameters == 101_770
-    assert profile.operations_per_example == pytest.approx(6 * 101_770, rel=0.02)
+    assert profile.flops_per_example == pytest.approx(6 * 101_770, rel=0.02)
     assert profile.activation_bytes >= 32 * (784 + 128 + 10) * 4
     assert 0 < profile.forward_seconds < profile.compute_seconds
-    assert min(profile.checkpoint_seconds, profile.input_seconds, profile.bandwidth_gbps) > 0
+    assert min(profile.checkpoint_seconds, profile.input_seconds) > 0
+    assert profile.bandwidth_bytes_per_second > 0
+    assert 0 < profile.compiled_operations < profile.operations < 500
+    assert 0 < profile.call_seconds < 0.1
     assert read_profile(profile.to_dict()) == profile
     assert check.low < check.predicted < check.high and check.measured > 0
-    assert predict(profile, Choice(devices=(1, 8)))[1].efficiency < 1
+    assert predict(profile, Scenario(devices=(1, 8)))[1].efficiency < 1

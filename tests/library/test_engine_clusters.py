@@ -14,13 +14,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import test_launchers as launchers
 from engine_host import EngineHost
 from needs import need_engine
 from process_watch import lives, wait_for
-from test_launchers import Tried
-from test_launchers import (
-    test_lines_and_events_come_in_order_then_the_result_then_the_end as check_lines,
-)
 
 from utils.cluster import LocalCluster
 from utils.engines import RunSettings
@@ -50,12 +47,24 @@ def host(engine):
 
 
 def test_lines_and_events_come_in_order_then_the_result_then_the_end(host, tmp_path):
-    host.run(check_both, tmp_path)
+    host.run(check_lines, tmp_path)
 
 
-def check_both(launcher, folder):
-    check_lines(Tried(launcher))
-    check_lines(Tried(launcher, folder))
+def check_lines(launcher, folder):
+    for tried in (launchers.Tried(launcher), launchers.Tried(launcher, folder)):
+        launchers.test_lines_and_events_come_in_order_then_the_result_then_the_end(tried)
+
+
+def test_programs_fail_leave_listen_and_are_killed_as_with_every_launcher(host, tmp_path):
+    host.run(check_programs, tmp_path)
+
+
+def check_programs(launcher, folder):
+    tried = launchers.Tried(launcher, folder)
+    launchers.test_an_error_is_a_result_and_a_status_that_is_not_zero(tried)
+    launchers.test_a_task_that_leaves_has_its_last_words_its_status_and_no_result(tried)
+    launchers.test_a_task_is_seen_to_listen_at_its_own_address(tried)
+    launchers.test_a_killed_task_ends_with_what_it_started_and_the_other_goes_on(tried)
 
 
 # ---- a worker is killed

@@ -399,8 +399,10 @@ def test_bad_input_is_one_line_and_status_2(program, tmp_path, monkeypatch):
 def test_workers_see_their_own_gpus_only(program, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     name = program("""
-        print(task["type"], repr(os.environ["CUDA_VISIBLE_DEVICES"]))
-        time.sleep(1)
+        print(task["type"], repr(os.environ["CUDA_VISIBLE_DEVICES"]), flush=True)
+        open(f"said-{task['type']}-{index}", "w").close()
+        while sum(n.startswith("said") for n in os.listdir()) < sum(map(len, cluster.values())):
+            time.sleep(0.05)  # or the coordinator ends them before their first line
     """)
     output = run("--ps", 1, name)[0]
     assert "[worker 0] worker '4,5'\n" in output and "[worker 1] worker '6,7'\n" in output

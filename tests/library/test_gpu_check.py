@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from needs import EVERYTHING
 
 from benchmarks import gpu_check, gpu_checks
 
-pytestmark = pytest.mark.slow(200)
+pytestmark = [pytest.mark.slow(90), pytest.mark.more_in_all]
 ROOT = Path(__file__).resolve().parents[2]
-REHEARSED = sorted({*gpu_checks.CHECKS} - {"benchmark", "marked-tests"})
+QUICK = ["all-reduces", "half-precision", "jit-compile", "two-workers"]
+WHOLE = sorted({*gpu_checks.CHECKS} - {"benchmark", "marked-tests"})
+REHEARSED = WHOLE if EVERYTHING else QUICK
 
 
 @pytest.mark.parametrize("name", REHEARSED)

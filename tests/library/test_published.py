@@ -1,22 +1,30 @@
 """What the simulators say of published runs, each within its tolerance or shown beside it."""
 
+from itertools import pairwise
+
 import pytest
 
 from utils.simulate.comparisons import (
     COMPARISONS,
+    compare_foundry,
     compare_llama,
+    find_bucket_error,
     fit_resnet_link,
     llama_mtbf_hours,
     transformer_flops,
 )
+from utils.simulate.llm_foundry import find_fitted_row, fit_efficiency
+from utils.simulate.machines import MACHINES
 from utils.simulate.published import FOLDER, read_source, read_table
 
 MEASURED_BESIDE = {"goyal_2017_table", "tf_data_2021"}  # of accuracy and of input pipelines
 PROMISED = {"zero_bubble_2023: bubbles": 24, "zero_bubble_2023: samples a second": 12,
-            "gpipe_table3_2019": 2, "tf_benchmarks_2017": 16, "lamb_bert_weak_scaling": 2,
-            "nccl_allreduce_p4de": 15, "h200_ring_busbw_gbps": 4,
+            "gpipe_table3_2019": 2, "tf_benchmarks_2017": 16,
+            "tf_benchmarks_2017: two machines": 3, "lamb_bert_weak_scaling": 2,
+            "nccl_allreduce_p4de": 15, "nccl_allreduce_p4de: as a table": 29,
+            "h200_ring_busbw_gbps": 4,
             "megatron_2021_table1: parameters": 6,
-            "zero_memory": 3, "llama3_2024": 0}  # fmt: skip
+            "zero_memory": 3, "llama3_2024": 0, "llm_foundry_2024": 49}  # fmt: skip
 
 
 def test_every_table_is_compared_or_measured_beside():
@@ -32,6 +40,59 @@ def test_published_runs_come_out_within_what_is_promised(name):
     assert len(held) == PROMISED[name] and rows
     for row in held:
         assert abs(row.error) <= row.tolerance, row
+
+
+@pytest.mark.parametrize("gpu", ["A100", "H100"])
+def test_an_efficiency_is_fitted_on_one_row_and_written_in_the_catalog(gpu):
+    assert MACHINES[gpu].efficiency == pytest.approx(fit_efficiency(gpu), abs=0.0015)
+
+
+def test_49_runs_of_llm_foundry_from_one_efficiency_for_each_gpu():
+    """Beside it: every row has the fitted row's MFU. Both ways to state a relative error."""
+    rows, table = compare_foundry(), read_table("llm_foundry_2024")
+    plain = [
+        find_fitted_row(row["system"][:4])["mfu_percent"] / row["mfu_percent"] - 1 for row in table
+    ]
+    errors = [row.error for row in rows]
+    assert all(row.predicted > 0 for row in rows), "every row fits in memory, because it ran"
+    assert sum(map(abs, errors)) <= 0.5 * sum(map(abs, plain))
+    assert sum(abs(error) <= 0.15 for error in errors) >= 0.8 * len(rows)
+    assert max(map(abs, errors)) <= 0.3
+
+    def turn(errors):  # relative to the prediction: then the plain one has 39 rows within 15 %
+        return [abs(1 / (1 + error) - 1) for error in errors]
+
+    assert sum(error <= 0.15 for error in turn(plain)) == 39
+    assert sum(turn(errors)) <= 0.65 * sum(turn(plain))
+
+
+# Published 51.4 to 39.4 with a micro-batch of 1. 73 of its 80 GB are full, which isn't modeled;
+# the micro-batch has twice the tokens, for which ours rises.
+ANOTHER_REASON = "A100-80G 30b 8192 x8"
+
+
+# Published 51.4 to 39.4 with a micro-batch of 1. 73 of its 80 GB are full, which isn't modeled;
+# the micro-batch has twice the tokens, for which ours rises.
+ANOTHER_REASON = "A100-80G 30b 8192 x8"
+
+
+def test_utilization_falls_with_the_sequence_as_published():
+    """Where the published MFU falls by more than 1 %, so does ours, but for one named row."""
+    found, falls = {}, 0
+    for row, compared in zip(read_table("llm_foundry_2024"), compare_foundry(), strict=True):
+        key = (row["system"], row["model"], row["recompute"], row["gpus"])
+        found.setdefault(key, []).append((row["sequence"], compared))
+    for rows in found.values():
+        for (_, before), (_, after) in pairwise(sorted(rows, key=lambda each: each[0])):
+            fell = after.published < 0.99 * before.published
+            if fell and after.label != ANOTHER_REASON:
+                assert after.predicted < before.predicted, after
+                falls += 1
+    assert falls >= 15
+
+
+def test_two_numbers_are_half_of_what_medium_all_reduces_take():
+    assert -0.53 < find_bucket_error() < -0.5
 
 
 def test_the_link_of_2017_is_one_that_could_have_been():

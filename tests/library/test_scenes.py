@@ -247,7 +247,7 @@ def test_a_model_that_does_not_fit_the_data_is_refused(settings, words):
 
 
 def test_other_settings_that_cannot_be(tf):
-    with pytest.raises(InputError, match="read_log: knows single garments"):
+    with pytest.raises(InputError, match="read_log knows only the bundled single images"):
         train(**JOB, read_log=ReadLog())
     for widths in ((16,), (2, 0), (1,) * 7):
         with pytest.raises(InputError, match="widths"):

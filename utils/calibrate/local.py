@@ -42,7 +42,7 @@ Builder = Callable[[], Any]
 
 
 @dataclass(frozen=True)
-class Check:
+class LocalCheck:
     """A step of so many local workers: predicted seconds with their range, and measured ones."""
 
     workers: int
@@ -91,13 +91,16 @@ def calibrate(
 ) -> Profile:
     """Measure a model with two processes of this machine and return its profile.
 
+    They compute on its cores, also on a machine with GPUs: what is found is how processes share
+    cores.
+
     `model` is a name of `utils.models` or a function that returns a built `keras.Model`; it
     must be importable in another process. Raises InputError for what cannot be built.
     """
     check_count("batch", batch)
     from ..cluster import LocalCluster
 
-    with LocalCluster(2, launcher=launcher) as cluster:
+    with LocalCluster(2, devices="cpu", launcher=launcher) as cluster:
         first, second = cluster.run(
             _measure, "measure_costs", model, batch, echo=False, timeout=RUN_SECONDS
         )
@@ -125,8 +128,9 @@ def make_profile(name: str, batch: int, first: dict[str, Any], second: dict[str,
     return Profile(
         forward, backward, gradient_bytes, name, batch, first["parameters"],
         min(step * first["fixed_share"], forward + backward), first["input_seconds"],
-        first["checkpoint_seconds"], 0.0, first["operations"], first["activation_bytes"],
-        spread=spread, latency_us=latency * 1e6, bandwidth_gbps=bandwidth / 1e9, local=local,
+        first["checkpoint_seconds"], 0.0, first["flops"], first["activation_bytes"],
+        first["operations"], first["compiled_operations"], first["call_seconds"],
+        spread=spread, latency_seconds=latency, bandwidth_bytes_per_second=bandwidth, local=local,
         measured=f"{datetime.date.today()}, {platform.machine()}, {count_cores()} cores",
     )  # fmt: skip
 
@@ -144,20 +148,20 @@ def check_locally(
     workers: Iterable[int] = (2, 4),
     *,
     launcher: Launcher | None = None,
-) -> Iterator[Check]:
+) -> Iterator[LocalCheck]:
     """Run `workers` workers of this machine for each number; yield predictions beside them."""
     from ..cluster import LocalCluster
 
     for number in workers:
         predicted = predict_local(profile.local, number)
-        with LocalCluster(number, launcher=launcher) as cluster:
+        with LocalCluster(number, devices="cpu", launcher=launcher) as cluster:
             times = cluster.run(
                 _measure, "measure_training", model, profile.batch, echo=False,
                 timeout=RUN_SECONDS,
             )  # fmt: skip
         measured = max(seconds for seconds, _ in times)
         low, high = predicted * (1 - MAX_SPREAD), predicted * (1 + MAX_SPREAD)
-        yield Check(number, predicted, low, high, measured)
+        yield LocalCheck(number, predicted, low, high, measured)
 
 
 def count_cores() -> int:

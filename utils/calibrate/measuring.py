@@ -29,6 +29,33 @@ ROUNDS, ROUND_SECONDS = 15, 0.12
 MAX_STEPS = 200
 STORED_BATCHES = 4
 SHORT_NUMBERS = 4096  # of float32: 16 KiB
+IDLE_OPERATIONS = {
+    "Const",
+    "Identity",
+    "IdentityN",
+    "NoOp",
+    "Placeholder",
+    "ReadVariableOp",
+    "Reshape",
+    "Shape",
+    "StridedSlice",
+    "Pack",
+    "ExpandDims",
+    "Squeeze",
+    "StopGradient",
+}
+HEAVY_OPERATIONS = (
+    "MatMul",
+    "Conv",
+    "Pool",
+    "Sum",
+    "Mean",
+    "Max",
+    "Softmax",
+    "Gather",
+    "Scatter",
+    "Einsum",
+)
 Builder = Callable[[], Any]
 Seconds = tuple[float, float]  # of the clock, of this process's processors
 
@@ -105,7 +132,7 @@ class _Local:
         return sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
 
     def measure_alone(self) -> dict[str, float]:
-        """Return forward, fixed, input and checkpoint seconds, and operations, of one process."""
+        """Return forward, fixed, input, checkpoint and call seconds, FLOPs and operations."""
         batch = next(self._iterator)
         quarter = tf.nest.map_structure(lambda t: t[: max(1, self.batch // 4)], batch)
         forward = tf.function(lambda b: self.model(b[0], training=True))
@@ -118,7 +145,9 @@ class _Local:
             "fixed_share": min(1.0, max(0.0, 1 - slope / full)),
             "input_seconds": time_calls(lambda: next(self._iterator)),
             "checkpoint_seconds": self._time_checkpoint(),
-            "operations": 3.0 * count_operations(forward, batch) / self.batch,
+            "flops": 3.0 * count_flops(forward, batch) / self.batch,
+            **count_operations(one_step.get_concrete_function(*batch).graph),
+            "call_seconds": time_calls(tf.function(lambda: None)),
             "activation_bytes": float(self._count_activations()),
         }
 
@@ -283,7 +312,25 @@ def find_rank() -> int:
     return json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 
 
-def count_operations(forward: Callable, batch: Any) -> float:
+def count_operations(graph: tf.Graph) -> dict[str, int]:
+    """Return how many operations on tensors a traced step runs, and how many XLA can't fuse away.
+
+    Constants, reads, shapes and operations whose results are all scalars aren't counted: they
+    launch nothing on a device. XLA fuses what is elementwise; products, convolutions, poolings,
+    reductions and their gradients stay launches of their own.
+    """
+    counts = {"operations": 0, "compiled_operations": 0}
+    for operation in graph.get_operations():
+        runs = operation.type not in IDLE_OPERATIONS and not operation.type.startswith("_")
+        sized = [out for out in operation.outputs if out.shape.rank is None or out.shape.rank > 0]
+        if runs and sized:
+            counts["operations"] += 1
+            heavy = any(word in operation.type for word in HEAVY_OPERATIONS)
+            counts["compiled_operations"] += heavy
+    return counts
+
+
+def count_flops(forward: Callable, batch: Any) -> float:
     """Return the floating-point operations of one call, as TensorFlow's profiler counts them."""
     from tensorflow.python.framework.convert_to_constants import (
         convert_variables_to_constants_v2,

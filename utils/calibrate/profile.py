@@ -1,4 +1,4 @@
-"""What is known of a model on one device: seconds, bytes and operations. NumPy at most."""
+"""What is known of a model on one device: seconds, bytes, FLOPs, operations. NumPy at most."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -44,10 +44,12 @@ class Profile:
 
     `batch` examples are one step of one device. `fixed_seconds` is the part of forward and
     backward that does not grow with the batch. `input_seconds` is what the input pipeline
-    takes for a batch, which overlaps with the step. `operations_per_example` are
-    floating-point operations of forward and backward. `spread` is the relative range of
-    its predictions. `latency_us` and `bandwidth_gbps` are those between two processes
-    here. Raises InputError for numbers that cannot be.
+    takes for a batch, which overlaps with the step. `flops_per_example` are those of forward
+    and backward. `operations` is how many operations on tensors the traced step runs,
+    `compiled_operations` how many of them XLA can't fuse into others; `call_seconds` is what
+    calling a compiled function from Python takes. `spread` is the relative range of its
+    predictions. Latency and bandwidth are those between two processes here. Raises InputError
+    for numbers that can't be.
     """
 
     forward_seconds: float
@@ -60,12 +62,15 @@ class Profile:
     input_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
     restart_seconds: float = 0.0
-    operations_per_example: float = 0.0
+    flops_per_example: float = 0.0
     activation_bytes: float = 0.0
+    operations: int = 0
+    compiled_operations: int = 0
+    call_seconds: float = 0.0
     straggler_sigma: float = 0.0
     spread: float = 0.2
-    latency_us: float | None = None
-    bandwidth_gbps: float | None = None
+    latency_seconds: float | None = None
+    bandwidth_bytes_per_second: float | None = None
     local: LocalCosts | None = None
     measured: str = ""
 
@@ -100,7 +105,7 @@ class Profile:
 def read_profile(source: str | Path | dict[str, Any]) -> Profile:
     """Return the profile in a JSON file, or in what `distlab plan --json` prints.
 
-    Raises InputError, in one line, for a file that cannot be read, for names that a
+    Raises InputError, in one line, for a file that can't be read, for names that a
     profile does not have, and for numbers that cannot be.
     """
     record = source if isinstance(source, dict) else _read_json(Path(source))
@@ -125,9 +130,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"profile {path}: cannot be read ({error.strerror})") from None
+        raise InputError(f"profile {path}: can't be read ({error.strerror})") from None
     except ValueError as error:
-        raise InputError(f"profile {path}: is no JSON ({error})") from None
+        raise InputError(f"profile {path}: isn't JSON ({error})") from None
     if not isinstance(record, dict):
         raise InputError(f"profile {path}: must be one JSON object")
     return record

@@ -18,7 +18,7 @@ GRACE_SECONDS = 1.0  # for the peers of a failed task to say what they saw
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
 SERVERS_SECONDS = 0.2  # for the servers of a coordinator that has succeeded
 SETTLE_SECONDS = 0.05  # what is told first need not have happened first
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.2
 
 
 class Supervisor:
@@ -149,18 +149,19 @@ class Supervisor:
         group.let_end(seconds, signal.SIGTERM, self._hurries)
         error, is_accident = explain_failure(group.tasks, group.first_failed)
         group.end()
-        if self._accidents_left and is_accident:
-            self._accidents_left -= 1
-            words = "an accident that is nobody's fault, such as a lost port: all start again"
-        elif self.restarts_left:
-            self._count_restart()
-            words = f"restart {self.restarts} of {self.restarts + self.restarts_left}"
-            words = f"{error.task} {_end_of(group)}; all tasks start again, {words}"
-        else:
+        is_free = is_accident and self._accidents_left > 0
+        if not (is_free or self.restarts_left):
             self.error = error
             return False
         if self.stopped_by():
             return False
+        if is_free:
+            self._accidents_left -= 1
+            words = "an accident that is nobody's fault, such as a lost port: all start again"
+        else:
+            self._count_restart()
+            words = f"restart {self.restarts} of {self.restarts + self.restarts_left}"
+            words = f"{error.task} {_end_of(group)}; all tasks start again, {words}"
         self._record.say(words)
         self._record.note_restart(error.task, error.cause, self.attempt + 1)
         return True

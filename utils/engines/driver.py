@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ..errors import RunError
-from ..processes.keeper import Keeper
+from ..processes.keeper import keep_marked
 from ..processes.module_command import make_module_command
-from ..processes.registry import MARK_VARIABLE, end_cluster, make_mark, remove_folder
+from ..processes.registry import MARK_VARIABLE
 
 AGENT_VARIABLE = "DISTLAB_AGENT"
 STOP_SECONDS, REACH_SECONDS, JOIN_SECONDS = 20.0, 10.0, 60.0
@@ -72,8 +72,9 @@ class Driver:
     def __init__(
         self, module: str, count: int, address: str | None, call: Call, gpus: int = 0
     ) -> None:
-        self.count, self._mark, self._is_local = count, make_mark(), address is None
-        self._keeper = Keeper(self._mark.identity)
+        self.count, self._is_local = count, address is None
+        self._kept = contextlib.ExitStack()
+        self._mark = self._kept.enter_context(keep_marked())
         self._log = Path(self._mark.folder, "driver.log")
         agent = make_module_command(f"{__package__}.agent")
         environment = {AGENT_VARIABLE: call.to_text()}
@@ -113,10 +114,8 @@ class Driver:
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0.0 if self._is_local else STOP_SECONDS)
-        end_cluster(self._mark.identity)
+        self._kept.close()
         self._process.wait()
-        remove_folder(self._mark.folder)
-        self._keeper.close()
 
 
 # ---- in the driver's own process

@@ -95,8 +95,7 @@ class EngineLauncher:
             found = [line.find_address(ADDRESS_SECONDS) for line in self.lines]
             if all(found):
                 return found
-            silent = [line for line, one in zip(self.lines, found) if not one]
-            self.hub.dismiss(silent)  # those that died a moment ago, or do not answer
+            self.hub.dismiss()  # one died a moment ago, or does not answer
 
     def gather(self, count: int, stop: Stop = lambda: 0) -> list[AgentLine]:
         """Return the agents of so many tasks, in the order of their ranks."""
@@ -190,7 +189,7 @@ class EngineTasks:
         self._wait(END_SECONDS)
         silent = [self._lines[name] for name in self.left]
         if failed or silent:
-            self._launcher.hub.dismiss(list(self._lines.values()))
+            self._launcher.hub.dismiss()
         for name in list(self.left):
             self._lines[name].ended.wait(5)
 

@@ -158,10 +158,14 @@ class Hub:
                 names = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
                 say(f"{words}: waiting for the engine to start {names}")
 
-    def dismiss(self, lines: list[AgentLine]) -> None:
-        """Send agents away so that their engine starts them again; they are forgotten at once."""
+    def dismiss(self, status: int = 1) -> None:
+        """Send all agents away, and forget them; with status 1 their engine starts them again.
+
+        All, as Spark and Slurm start all again when one has gone.
+        """
+        lines = list(self._lines.values())
         for line in lines:
-            line.send("leave", status=1)
+            line.send("leave", status=status)
         self._drop(lines)
 
     def _drop(self, lines: list[AgentLine]) -> None:
@@ -178,7 +182,5 @@ class Hub:
             return
         self._closed = True
         self._door.close()
-        for line in list(self._lines.values()):
-            line.send("leave", status=0)
-        self._drop(list(self._lines.values()))
+        self.dismiss(0)
         self.streams.close()

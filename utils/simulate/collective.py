@@ -86,16 +86,16 @@ class AllReduceCost:
 
     `messages_per_rank` and `bytes_per_rank` are the largest over the ranks; the
     bytes are a fraction where the vector does not divide by the ranks.
-    `bus_bandwidth_gbps` is that of nccl-tests, in gigabytes (1e9 bytes) a second:
-    algorithm bandwidth (bytes / seconds) times 2(P-1)/P, which shows a perfect
-    ring its links' bandwidth whatever P is. It is 0 where nothing is sent.
+    `bus_bandwidth_bytes_per_second` is nccl-tests' bus bandwidth: algorithm bandwidth
+    (bytes / seconds) times 2(P-1)/P, which shows a perfect ring its links' bandwidth
+    whatever P is. It is 0 if nothing is sent.
     See https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md.
     """
 
     seconds: float
     messages_per_rank: int
     bytes_per_rank: float
-    bus_bandwidth_gbps: float
+    bus_bandwidth_bytes_per_second: float
 
 
 def simulate_all_reduce(
@@ -114,13 +114,13 @@ def simulate_all_reduce(
     seconds, messages, sent = _COSTS[algorithm](place)
     whole = int(sent) if float(sent).is_integer() else sent
     return AllReduceCost(
-        seconds, messages, whole, compute_bus_bandwidth_gbps(ranks, payload_bytes, seconds)
+        seconds, messages, whole, compute_bus_bandwidth(ranks, payload_bytes, seconds)
     )
 
 
-def compute_bus_bandwidth_gbps(ranks: int, payload_bytes: float, seconds: float) -> float:
-    """Return payload_bytes / seconds * 2(ranks-1)/ranks / 1e9; 0 where no time passes."""
-    return payload_bytes / seconds * 2 * (ranks - 1) / ranks / 1e9 if seconds > 0 else 0.0
+def compute_bus_bandwidth(ranks: int, payload_bytes: float, seconds: float) -> float:
+    """Return bytes per second: payload_bytes / seconds * 2(ranks-1)/ranks; 0 if no time passes."""
+    return payload_bytes / seconds * 2 * (ranks - 1) / ranks if seconds > 0 else 0.0
 
 
 def fit_link(

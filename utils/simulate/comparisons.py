@@ -15,7 +15,10 @@ import numpy as np
 from ..schedules import make_schedule
 from .collective import Link, fit_link, simulate_all_reduce
 from .failures import best_interval_seconds, effective_time_fraction, group_mtbf_seconds
+from .llm_foundry import predict_foundry
+from .measured import MeasuredAllReduce
 from .memory import find_zero_memory
+from .parameter_server import find_round_transfer
 from .pipeline import StageTimes, simulate_pipeline
 from .published import read_table
 
@@ -162,6 +165,43 @@ def compare_benchmarks() -> list[Compared]:
     return found
 
 
+def compare_several_machines() -> list[Compared]:
+    """Return images/s of 16 GPUs in two machines; inputs: the rate of one machine's 8, and bytes.
+
+    Nothing is fitted. Every machine (AWS p2.8xlarge, 10 Gb/s) is a worker and a parameter
+    server, as in the benchmark's `distributed_replicated`: before a step it pulls what the other
+    machines hold, and its pushes leave during the backward pass.
+    """
+    rows = {
+        int(r["gpus"]): r
+        for r in read_table("tf_benchmarks_2017")
+        if r["platform"] == "EC2-K80-distributed"
+    }
+    found = []
+    for model in ("inception_v3", "resnet_50", "resnet_152"):
+        batch, one = 8 * list_batches("EC2-K80-distributed")[model], rows[8][model]
+        for gpus in sorted(set(rows) - {1, 8}):
+            rate = predict_machines(batch, one, GRADIENT_BYTES[model], gpus // 8)
+            found.append(Compared(f"{model} {gpus} GPUs", rows[gpus][model], rate, 0.10))
+    return found
+
+
+def predict_machines(
+    batch: int,
+    rate: float,
+    payload_bytes: float,
+    machines: int,
+    bandwidth_bytes_per_second: float = 1.25e9,
+) -> float:
+    """Return examples/s of `machines` machines from the `rate` of one with a batch of `batch`."""
+    step = batch / rate
+    elsewhere = payload_bytes * (machines - 1) / machines
+    moved = find_round_transfer(
+        elsewhere, machines, machines, bandwidth_bytes_per_second, 2 / 3 * step
+    )
+    return machines * batch / (step + moved)
+
+
 def compare_lamb() -> list[Compared]:
     """Return LAMB's minutes on 64 and 128 TPU chips; inputs: minutes on 16 and 32.
 
@@ -193,6 +233,23 @@ def compare_nccl() -> list[Compared]:
     return found
 
 
+def compare_measured_table() -> list[Compared]:
+    """Return nccl-tests' microseconds; inputs: the table without that size and its neighbors."""
+    rows = read_table("nccl_allreduce_p4de")
+    sizes, times = ([row[key] for row in rows] for key in ("bytes", "time_us_out_of_place"))
+    found = []
+    for at, (size, published) in enumerate(zip(sizes, times, strict=True)):
+        rest = [k for k in range(len(rows)) if abs(k - at) > 1]
+        table = MeasuredAllReduce(tuple(sizes[k] for k in rest), tuple(times[k] for k in rest))
+        found.append(Compared(f"{size:g} B", published, table.find_seconds(size), 0.15))
+    return found
+
+
+def find_bucket_error() -> float:
+    """Return how far two numbers are off nccl-tests' all-reduces of 1 to 64 MiB, at worst."""
+    return min(row.error for row in compare_nccl() if 2**20 <= float(row.label) <= 2**26)
+
+
 def compare_bus_bandwidth() -> list[Compared]:
     """Return bus bandwidth by H200s of a node; inputs: that of four, and 5 us a message."""
     rows = read_table("h200_ring_busbw_gbps")
@@ -200,10 +257,28 @@ def compare_bus_bandwidth() -> list[Compared]:
     return [
         Compared(
             f"{row['ranks']:g} ranks", row["h200_ring"],
-            simulate_all_reduce("ring", int(row["ranks"]), 2**34, link).bus_bandwidth_gbps, 0.02,
+            simulate_all_reduce("ring", int(row["ranks"]), 2**34, link)
+            .bus_bandwidth_bytes_per_second / 1e9, 0.02,
         )
         for row in rows[1:]
     ]  # fmt: skip
+
+
+def compare_foundry() -> list[Compared]:
+    """Return MFU in percent of 49 runs of llm-foundry; inputs: model, GPUs, micro-batch, sharding.
+
+    One efficiency for each GPU type, fitted on one row (`find_fitted_row`). 30 % for each row;
+    the test asks for more of all together.
+    """
+    return [
+        Compared(
+            f"{row['system']} {row['model']} {row['sequence']:g} x{row['gpus']:g}",
+            row["mfu_percent"],
+            predict_foundry(row),
+            0.30,
+        )
+        for row in read_table("llm_foundry_2024")
+    ]
 
 
 def transformer_parameters(layers: float, hidden: float) -> float:
@@ -264,10 +339,13 @@ COMPARISONS: dict[str, Callable[[], list[Compared]]] = {
     "zero_bubble_2023: samples a second": compare_schedules,
     "gpipe_table3_2019": compare_gpipe,
     "tf_benchmarks_2017": compare_benchmarks,
+    "tf_benchmarks_2017: two machines": compare_several_machines,
     "lamb_bert_weak_scaling": compare_lamb,
     "nccl_allreduce_p4de": compare_nccl,
+    "nccl_allreduce_p4de: as a table": compare_measured_table,
     "h200_ring_busbw_gbps": compare_bus_bandwidth,
     "megatron_2021_table1: parameters": compare_megatron_sizes,
     "zero_memory": compare_zero_memory,
     "llama3_2024": compare_llama,
+    "llm_foundry_2024": compare_foundry,
 }

@@ -31,7 +31,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -108,6 +108,43 @@ def make_cluster(
     times = [step_seconds * slow_factor] + [step_seconds] * (workers - 1)
     kind = "lognormal" if distribution == "lognormal" else "gamma"
     return Cluster(times, jitter=spreads[distribution], distribution=kind)
+
+
+def share_servers(
+    cluster: Cluster, payload_bytes: float, servers: int, bandwidth_bytes_per_second: float
+) -> Cluster:
+    """Return `cluster` with the time that its parameters take over the servers' links.
+
+    The model's bytes are split evenly over `servers` machines (Li et al. 2014, "Scaling
+    Distributed Machine Learning with the Parameter Server", section 3). A worker pulls all of
+    them over its own link before a step and pushes as many after it. For each gradient, every
+    server sends and receives its share, both at once: that is the servers' time for one gradient.
+    """
+    check_number("parameter bytes", payload_bytes, above=0)
+    check_count("servers", servers)
+    own = payload_bytes / check_number("bandwidth", bandwidth_bytes_per_second, above=0)
+    steps = tuple(step + 2 * own for step in cluster.step_seconds)
+    return replace(
+        cluster, step_seconds=steps, server_seconds=cluster.server_seconds + own / servers
+    )
+
+
+def find_round_transfer(
+    payload_bytes: float,
+    workers: int,
+    servers: int,
+    bandwidth_bytes_per_second: float,
+    backward_seconds: float = 0.0,
+) -> float:
+    """Return what pulls and pushes add to a round in which `workers` step together, in seconds.
+
+    All of them pull at once, so the busier of a worker's link and a server's link decides:
+    payload / B * max(1, workers / servers). Pushes take as long; they leave while the backward
+    pass runs, so only what outlasts `backward_seconds` counts.
+    """
+    check_count("servers", servers)
+    one_way = payload_bytes / bandwidth_bytes_per_second * max(1.0, workers / servers)
+    return one_way + max(0.0, one_way - backward_seconds)
 
 
 @dataclass

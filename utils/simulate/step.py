@@ -20,6 +20,7 @@ import numpy as np
 from ..checks import check_count, check_number
 from ..errors import InputError
 from .collective import Link, Nodes, simulate_all_reduce
+from .measured import MeasuredAllReduce
 from .stragglers import expect_slowest
 
 BUCKET_BYTES = 25 * 2**20  # PyTorch's usual size
@@ -54,14 +55,21 @@ class StepWork:
 
 @dataclass(frozen=True)
 class Network:
-    """The link between any two devices, or between nodes where `nodes` joins those of one."""
+    """The link between any two devices, or between nodes if `nodes` joins those of one.
+
+    With a `measured` table, all-reduces take what it says instead.
+    """
 
     link: Link
     nodes: Nodes | None = None
+    measured: MeasuredAllReduce | None = None
 
     def ring_seconds(self, devices: int, payload_bytes: float) -> float:
-        """Return a ring all-reduce over `devices`; fewer than a node holds are one node."""
+        """Return an all-reduce over `devices`; fewer than a node holds are one node."""
         nodes = self.nodes
+        is_inside = nodes is not None and devices <= nodes.ranks_per_node
+        if self.measured is not None and devices > 1 and not is_inside:
+            return self.measured.find_seconds(payload_bytes, devices)
         if nodes is not None and nodes.ranks_per_node > devices:
             nodes = Nodes(devices, nodes.link)
         return simulate_all_reduce("ring", devices, payload_bytes, self.link, nodes).seconds

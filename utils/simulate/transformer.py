@@ -1,17 +1,30 @@
-"""A Transformer in numbers: its shape, and the activations that it keeps.
+"""A Transformer in numbers: its shape, FLOPs, memory traffic, and the activations that it keeps.
 
-The shape is that of a model 128 times as wide as it has layers, with heads of 128, as in
-GPT-3 (Brown et al. 2020: 96 layers of width 12,288); both are fractions for sizes between.
-Activations follow Korthikanti et al. 2022, "Reducing Activation Recomputation in Large
-Transformer Models", equations 1 and 2, for numbers of 2 bytes or 4. NumPy at most.
+A shape that isn't given is that of a model 128 times as wide as it has layers, with heads of
+128, as in GPT-3 (Brown et al. 2020: 96 layers of width 12,288). Activations follow Korthikanti
+et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", equations 1, 2 and
+4. FLOPs follow Kaplan et al. 2020, "Scaling Laws for Neural Language Models" (6 per parameter
+and token), and Chowdhery et al. 2022, "PaLM", appendix B (attention's 12 * layers * hidden *
+sequence per token). NumPy at most.
 """
 
 from dataclasses import dataclass
 
-from ..checks import check_count
+from ..checks import check_count, check_number
 from ..errors import InputError
 
 WIDTH_PER_LAYER = HEAD_WIDTH = 128
+# Bytes that the operations of a layer read and write, per token and unit of width, in 16 bits.
+# Each operation reads what goes in and writes what comes out. Norms run in 32 bits with a cast
+# before and after, as mixed precision does (PyTorch autocast, Keras): 2 * 20 forward, 2 * 24
+# backward. Residual sums: 12, 12. GELU over 4 units: 16, 24. The matrix products' operands: 32,
+# 64. Attention in one kernel: 8, 20.
+FORWARD_BYTES, BACKWARD_BYTES = 108, 168
+LOGIT_BYTES, LOGIT_TRAFFIC = 4, 10  # logits and gradient in 16 bits: kept; read and written
+KEPT_BYTES = 32  # of a layer, per token and unit of width
+SCORE_BYTES = 4  # scores and their softmax, 16 bits, where no fused kernel avoids them
+LAYER_OPERATIONS = 14  # kernels of a layer's forward pass: those counted above, casts included
+MIN_FIT, MAX_FIT = 0.5, 2.0  # stated parameters over those of the shape
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,113 @@ def find_shape(parameters: float) -> TransformerShape:
     return TransformerShape(layers, WIDTH_PER_LAYER * layers)
 
 
+@dataclass(frozen=True)
+class Transformer:
+    """A decoder by its shape, trained on sequences of `sequence` tokens.
+
+    With `experts` above 1, each layer's MLP exists that often and a token goes through
+    `active_experts` of them; `parameters` counts all. `guessed` names what wasn't stated.
+    Raises InputError for numbers that can't be, or that don't fit each other.
+    """
+
+    parameters: float
+    layers: int
+    hidden: int
+    sequence: int = 2048
+    vocabulary: int = 50_000
+    experts: int = 1
+    active_experts: int = 1
+    guessed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_number("parameters", self.parameters, above=0)
+        for name in ("layers", "hidden", "sequence", "vocabulary", "experts"):
+            check_count(name, getattr(self, name))
+        check_count("active_experts", self.active_experts, 1, self.experts)
+        of_shape = self.expert_parameters + self.layers * 4 * self.hidden**2
+        of_shape += self.vocabulary * self.hidden
+        if not MIN_FIT <= self.parameters / of_shape <= MAX_FIT:
+            raise InputError(
+                f"layers={self.layers} of hidden={self.hidden} make about {of_shape:.2g} "
+                f"parameters, got parameters={self.parameters:.2g}. Leave one of them out."
+            )
+
+    @property
+    def heads(self) -> int:
+        return max(1, self.hidden // HEAD_WIDTH)
+
+    @property
+    def expert_parameters(self) -> float:
+        """Parameters of all MLPs: 8 hidden^2 for each layer and expert."""
+        return 8.0 * self.layers * self.hidden**2 * self.experts
+
+    @property
+    def active_parameters(self) -> float:
+        """Parameters that one token meets."""
+        return self.parameters - self.expert_parameters * (1 - self.active_experts / self.experts)
+
+    @property
+    def recomputed_flops(self) -> float:
+        """FLOPs per token of one more forward pass through the layers, attention left out."""
+        mlp = self.expert_parameters * self.active_experts / self.experts
+        return 2 * (mlp + 4 * self.layers * self.hidden**2)
+
+    @property
+    def flops_per_token(self) -> float:
+        """6 N: a multiplication and an addition for each parameter, forward and twice backward."""
+        return 6 * self.active_parameters
+
+    @property
+    def attention_flops_per_token(self) -> float:
+        """12 * layers * hidden * sequence, the causal half not left out (the convention of MFU)."""
+        return 12.0 * self.layers * self.hidden * self.sequence
+
+
+def make_transformer(
+    parameters: float,
+    layers: int | None = None,
+    hidden: int | None = None,
+    sequence: int | None = None,
+    vocabulary: int | None = None,
+    **experts: int,
+) -> Transformer:
+    """Return the model of so many parameters; a shape that is left out is taken from them.
+
+    What was taken is in `guessed`. Raises InputError as Transformer does.
+    """
+    check_number("parameters", parameters, above=0)
+    stated = {"layers": layers, "hidden": hidden, "sequence": sequence, "vocabulary": vocabulary}
+    vocabulary, per_layer = vocabulary or 50_000, 4 + 8 * experts.get("experts", 1)
+    if layers is None and hidden is None:
+        layers = max(1, round(find_shape(parameters * 12 / per_layer).layers))
+    if hidden is None:  # per_layer * layers * h^2 + vocabulary * h = parameters
+        a = per_layer * check_count("layers", layers)
+        width = ((vocabulary**2 + 4 * a * parameters) ** 0.5 - vocabulary) / (2 * a)
+        step = HEAD_WIDTH * (4 if width > 16 * HEAD_WIDTH else 1)  # so that heads can be split
+        hidden = max(1, round(width / step)) * step
+    if layers is None:
+        rest = parameters - vocabulary * check_count("hidden", hidden)
+        layers = max(1, round(rest / (per_layer * hidden**2)))
+    guessed = tuple(name for name, value in stated.items() if value is None)
+    return Transformer(
+        parameters, layers, hidden, sequence or 2048, vocabulary, guessed=guessed, **experts
+    )
+
+
+def find_kept_bytes(
+    model: Transformer, tokens: float, *, tensor: int = 1, scores: bool = False
+) -> float:
+    """Return the bytes of activations that one layer keeps of `tokens` tokens on a device.
+
+    Korthikanti et al., equation 4, without dropout: 32 bytes per token and unit of width for
+    numbers of 2 bytes, all of it split over `tensor` (sequence parallelism splits the norms).
+    FlashAttention (Dao et al. 2022, arXiv:2205.14135) keeps no scores; `scores` adds them:
+    4 bytes * heads * sequence.
+    """
+    each = KEPT_BYTES * model.hidden + SCORE_BYTES * model.heads * model.sequence * scores
+    return tokens * each / tensor
+
+
 def find_activation_bytes(
     shape: TransformerShape,
     sequence: int,
@@ -47,9 +167,9 @@ def find_activation_bytes(
 ) -> float:
     """Return the bytes of activations that all layers keep of one micro-batch, on one device.
 
-    `sequence` tokens for each of `micro_batch` examples. Tensor parallelism divides what is
-    inside attention and MLP; layer norms and dropout stay whole. Raises InputError for counts
-    below 1.
+    `sequence` tokens for each of `micro_batch` examples, with dropout and attention's scores.
+    Tensor parallelism divides what is inside attention and MLP; layer norms and dropout stay
+    whole. Raises InputError for counts below 1.
     """
     for what, number in (("sequence", sequence), ("micro-batch", micro_batch),
                          ("tensor parallel", tensor_parallel)):  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import InputError
+from ..strategies import find_strategy
 from .config import TrainConfig
 from .input_feed import InputFeed, set_auto_shard
 from .state import SPARSE, batch_dtype, find_loss
@@ -22,17 +23,26 @@ from .worker_group import WorkerGroup
 INFINITE = tf.data.INFINITE_CARDINALITY
 
 
-def make_own_feed(name: str, given: Any, config: TrainConfig, group: WorkerGroup,
-                  coordinated: bool = False) -> "DatasetFeed":  # fmt: skip
-    """Return the feed of the setting `name` ("train_data" or "test_data"), which is `given`.
+def make_own_feed(name: str, config: TrainConfig, group: WorkerGroup) -> "DatasetFeed | None":
+    """Return the feed of the setting `name`, "train_data" or "test_data"; None if it is None.
 
-    Collective: every worker must call it. Raises InputError for data that cannot be used.
+    Collective: every worker must call it. Raises InputError for data that cannot be used, and
+    RunError if the workers' data differ.
     """
+    given = getattr(config, name)
+    if given is None:
+        return None
+    feed = _choose_feed(name, given, config, group)
+    group.compare(feed.facts)
+    return feed
+
+
+def _choose_feed(name: str, given: Any, config: TrainConfig, group: WorkerGroup) -> "DatasetFeed":
     if isinstance(given, tf.data.Dataset) or not callable(given):
         return DatasetFeed(name, given, config, group)
     if not _takes_context(given):
         return DatasetFeed(name, given(), config, group)
-    if coordinated:  # one pipeline, the coordinator's, with whole global batches
+    if find_strategy(config.strategy).is_coordinated:  # one pipeline, with whole global batches
         return DatasetFeed(name, given(tf.distribute.InputContext()), config, group)
     return FunctionFeed(name, given, config, group)
 

@@ -4,44 +4,34 @@ A training run, top to bottom: config -> data -> strategy -> feed -> state -> lo
 checkpoint -> report. How a step works stands in `step`, the three loops in `loops`.
 """
 
+import contextlib
 import hashlib
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..data import ImageData, SceneData, open_data
-from ..data.masks import MaskScore
 from ..environment import quiet_tensorflow, versions
 from ..errors import InputError
 from ..events import Listener
 from ..files import make_folder
 from ..placement import Devices, describe_strategy
-from ..strategies import find_strategy, make_strategy
+from ..strategies import make_strategy
 from .config import TrainConfig, make_config
 from .report import DEVICE_FIELDS, OWN, TrainReport, weights_checksum
 
 if TYPE_CHECKING:
     from .input_feed import InputFeed, ReadLog
     from .progress import Run
-    from .state import Means, TrainState
+    from .state import TrainState
     from .worker_group import WorkerGroup
 
 BundledData = ImageData | SceneData
 OTHER_BACKENDS = ("jax", "torch", "openvino")
-
-
-@dataclass(frozen=True)
-class Watch:
-    """What the caller wants to hear and to say while a run goes on."""
-
-    on_event: Listener | None = None
-    should_stop: Callable[[], bool] | None = None
-    read_log: "ReadLog | None" = None
 
 
 def train(
@@ -76,6 +66,9 @@ def train(
     images = None if config.has_own_data else _load_images(config)
     _import_keras()  # after the data, so that a wrong folder is known at once
 
+    from .loops import choose_loop
+    from .progress import Run
+    from .state import make_state, set_own_seed
     from .worker_group import WorkerGroup
 
     strategy = make_strategy(
@@ -85,157 +78,144 @@ def train(
     group.compare({**config.facts(), **_versions(), **_image_facts(images)})
     if config.export is not None and group.is_chief:
         make_folder("export", Path(config.export))
-    training = TrainingRun(config, group, images, Watch(on_event, should_stop, read_log))
-    try:
-        return training.run(begun)
-    finally:
-        training.close()
-
-
-class TrainingRun:
-    """One run of `train`: what it is fed, what it trains, where it stands."""
-
-    def __init__(
-        self, config: TrainConfig, group: "WorkerGroup", images: BundledData | None, watch: Watch
-    ) -> None:
-        from .progress import Run
-        from .state import make_state, set_own_seed
-
-        self.config, self.group, self.images = config, group, images
-        self.devices = gather_devices(group)
-        self.score: MaskScore | None = None
+    devices = gather_devices(group)
+    with contextlib.ExitStack() as to_close:
         if config.has_own_data:  # shuffles without a seed have the same order on every worker
             set_own_seed(config)
-        self.feed = self._make_feed("train_data", watch.read_log)
-        self.test_feed = self._make_feed("test_data")
-        self.state = make_state(group.strategy, config, self.feed.spec)
-        self.progress = Run(
-            config,
-            self.feed.steps_per_epoch,
-            self.feed.examples,
-            watch.on_event,
-            watch.should_stop,
-            group=group,
-            devices=str(self.devices),
-        )
-
-    def _make_feed(self, name: str, read_log: "ReadLog | None" = None) -> "InputFeed | None":
-        from .input_feed import TestFeed, make_image_feed
-        from .own_data import make_own_feed
-
-        config, strategy = self.config, self.group.strategy
-        if config.has_own_data:
-            given = getattr(config, name)
-            if read_log is not None:
-                raise InputError("read_log: knows the bundled images only; leave it out")
-            if given is None:
-                return None
-            coordinated = find_strategy(config.strategy).is_coordinated
-            feed = make_own_feed(name, given, config, self.group, coordinated)
-            self.group.compare(feed.facts)
-            return feed
-        if config.has_scenes:
-            return self._make_scene_feed(name, read_log)
-        if name == "test_data":
-            return TestFeed(self.images.test, config, strategy.num_replicas_in_sync)
-        return make_image_feed(self.images.train, config, strategy, self.group.workers, read_log)
-
-    def _make_scene_feed(self, name: str, read_log: "ReadLog | None") -> "InputFeed":
-        from .scene_feed import SceneTestFeed, make_scene_feed
-
-        if read_log is not None:
-            raise InputError("read_log: knows single garments, not scenes; leave it out")
-        if name == "test_data":
-            replicas = self.group.strategy.num_replicas_in_sync
-            return SceneTestFeed(self.images.test, self.config, replicas)
-        group = self.group
-        return make_scene_feed(self.images.train, self.config, group.strategy, group.workers)
-
-    def run(self, begun: float) -> TrainReport:
-        """Resume, train, test, export and report; `begun` is when the job began."""
-        config, run = self.config, self.progress
-        run.resume(self.state)
+        feed, test_feed = make_feeds(config, group, images, read_log)
+        for each in filter(None, (feed, test_feed)):
+            to_close.callback(each.close)
+        state = make_state(strategy, config, feed.spec)
+        counted = feed.steps_per_epoch, feed.examples
+        run = Run(config, *counted, on_event, should_stop, group=group, devices=str(devices))
+        to_close.callback(run.close)  # lets other runs use the checkpoint folder
+        run.resume(state)
         run.report(
             "start",
             strategy=config.strategy,
-            replicas=self.group.replicas_per_worker,
-            workers=self.group.workers,
-            **self._describe_devices(),
+            replicas=group.replicas_per_worker,
+            workers=group.workers,
+            **describe_devices(devices),
             global_batch_size=config.global_batch_size,
             steps_per_epoch=run.steps_per_epoch,
             epochs=config.epochs,
             first_step=run.steps_taken,
         )
-        train_epochs(self.state, run, self.feed)
-        means = self._test()
-        weights = tuple(np.asarray(v) for v in self.state.model.trainable_variables)
-        if config.export is not None and self.group.is_chief:
-            export_model(self.state, config, self.feed.spec)
-        self.group.barrier()
-        return self._report(means, weights, begun)
+        train_on = choose_loop(state, run, feed)
+        with explain_ends(run):
+            while run.position.epoch < config.epochs:
+                batches = feed.batches(run.position.epoch, first_step=run.position.step)
+                run.begin_epoch()
+                state.reset_metrics()
+                train_on(batches)
+                run.end_epoch(state.read_metrics)
+        tested = test(state, run, test_feed)
+        if config.export is not None and group.is_chief:
+            export_model(state, config, feed.spec)
+        group.barrier()
+        found = {**describe_devices(devices), **describe_data(run, images), **tested}
+        return make_report(state, run, found, begun)
 
-    def _test(self) -> "Means | None":
-        from .loops import evaluate
 
-        if self.test_feed is None:
-            self.progress.report("end", step=self.progress.steps_taken)
-            return None
-        means = evaluate(self.state, self.progress, self.test_feed)
-        found = {} if means.accuracy is None else {"test_accuracy": means.accuracy}
-        if self.state.mask_counts is not None:
-            self.score = self.state.mask_counts.score()
-            found |= describe_score(self.score)
-        self.progress.report("end", step=self.progress.steps_taken, test_loss=means.loss, **found)
-        return means
+def make_feeds(
+    config: TrainConfig,
+    group: "WorkerGroup",
+    images: BundledData | None,
+    read_log: "ReadLog | None",
+) -> tuple["InputFeed", "InputFeed | None"]:
+    """Return what feeds the training and the test; own data may have no test."""
+    if read_log is not None and (config.has_own_data or config.has_scenes):
+        raise InputError("read_log knows only the bundled single images. Leave it out.")
+    strategy = group.strategy
+    if config.has_own_data:
+        from .own_data import make_own_feed
 
-    def _report(self, means: "Means | None", weights: tuple[Any, ...], begun: float) -> TrainReport:
-        config, run, position = self.config, self.progress, self.progress.position
-        return TrainReport(
-            strategy=config.strategy,
-            replicas=self.group.replicas_per_worker,
-            workers=self.group.workers,
-            **self._describe_devices(),
-            dataset=OWN if self.images is None else config.dataset,
-            source="caller" if self.images is None else self.images.source,
-            examples=len(self.images.train) if self.images else position.epoch_examples,
-            loop=config.loop,
-            global_batch_size=config.global_batch_size,
-            epochs=position.epoch,
-            resumed_from=run.restored.path,
-            skipped_checkpoints=run.restored.skipped_checkpoints,
-            loss=position.loss,
-            accuracy=position.accuracy if self.state.accuracy_metric else None,
-            test_loss=means and means.loss,
-            test_accuracy=means and means.accuracy,
-            images_per_second=run.images_per_second(),
-            seconds=time.perf_counter() - begun,
-            weights_checksum=weights_checksum(weights),
-            **describe_score(self.score),
-            **self._describe_loss_scale(),
-            weights=weights,
-        )
+        feeds = [make_own_feed(name, config, group) for name in ("train_data", "test_data")]
+        return feeds[0], feeds[1]
+    if config.has_scenes:
+        from .scene_feed import SceneTestFeed, make_scene_feed
 
-    def _describe_devices(self) -> dict[str, Any]:
-        found = self.devices
-        values = list(found.names), list(found.kinds), found.all_reduce, found.unused_gpus
-        return dict(zip(DEVICE_FIELDS, (*values, found.note), strict=True))
+        test_feed = SceneTestFeed(images.test, config, strategy.num_replicas_in_sync)
+        return make_scene_feed(images.train, config, strategy, group.workers), test_feed
+    from .input_feed import TestFeed, make_image_feed
 
-    def _describe_loss_scale(self) -> dict[str, Any]:
-        from .loss_scale import read_loss_scale
+    feed = make_image_feed(images.train, config, strategy, group.workers, read_log)
+    return feed, TestFeed(images.test, config, strategy.num_replicas_in_sync)
 
-        optimizer, run = self.state.optimizer, self.progress
-        scale = read_loss_scale(optimizer)
-        if scale is None or run.record.is_coordinated:  # their `iterations` lose counts
-            return {"loss_scale": scale}
-        updates = int(optimizer.iterations.numpy())
-        return {"loss_scale": scale, "skipped_steps": run.steps_taken - updates}
 
-    def close(self) -> None:
-        """Let other runs use the checkpoint folder, and remove what was written for this one."""
-        self.progress.close()
-        self.feed.close()
-        if self.test_feed is not None:
-            self.test_feed.close()
+def test(state: "TrainState", run: "Run", test_feed: "InputFeed | None") -> dict[str, Any]:
+    """Return what the trained model reaches on the test data, by the report's names."""
+    from .loops import evaluate
+
+    if test_feed is None:
+        run.report("end", step=run.steps_taken)
+        return {"test_loss": None, "test_accuracy": None}
+    means = evaluate(state, run, test_feed)
+    found = {"test_loss": means.loss}
+    if means.accuracy is not None:
+        found["test_accuracy"] = means.accuracy
+    if state.mask_counts is not None:
+        score = state.mask_counts.score()
+        found |= {"test_foreground_iou": score.foreground, "test_garments_iou": score.garments}
+    run.report("end", step=run.steps_taken, **found)
+    return {"test_accuracy": None, **found}
+
+
+def describe_devices(devices: Devices) -> dict[str, Any]:
+    """Return what the report and the first event say of the devices, by their names there."""
+    values = list(devices.names), list(devices.kinds), devices.all_reduce, devices.unused_gpus
+    return dict(zip(DEVICE_FIELDS, (*values, devices.note), strict=True))
+
+
+def describe_data(run: "Run", images: BundledData | None) -> dict[str, Any]:
+    """Return what the report says of the data: its name, where it is from, its examples."""
+    if images is None:
+        examples = run.position.epoch_examples
+        return {"dataset": OWN, "source": "caller", "examples": examples}
+    return {
+        "dataset": run.config.dataset,
+        "source": images.source,
+        "examples": len(images.train),
+    }
+
+
+def make_report(
+    state: "TrainState", run: "Run", found: dict[str, Any], begun: float
+) -> TrainReport:
+    """Return the report of a run that began at `begun`; `found` are fields that are known."""
+    config, position = run.config, run.position
+    weights = tuple(np.asarray(v) for v in state.model.trainable_variables)
+    return TrainReport(
+        strategy=config.strategy,
+        replicas=run.group.replicas_per_worker,
+        workers=run.group.workers,
+        loop=config.loop,
+        global_batch_size=config.global_batch_size,
+        epochs=position.epoch,
+        resumed_from=run.restored.path,
+        skipped_checkpoints=run.restored.skipped_checkpoints,
+        loss=position.loss,
+        accuracy=position.accuracy if state.accuracy_metric else None,
+        images_per_second=run.images_per_second(),
+        seconds=time.perf_counter() - begun,
+        weights_checksum=weights_checksum(weights),
+        weights=weights,
+        **describe_loss_scale(state, run),
+        **found,
+    )
+
+
+def describe_loss_scale(state: "TrainState", run: "Run") -> dict[str, Any]:
+    """Return what the report says of float16's loss scale."""
+    from .loss_scale import read_loss_scale
+
+    scale = read_loss_scale(state.optimizer)
+    if scale is None or run.record.is_coordinated:  # their `iterations` lose counts
+        return {"loss_scale": scale}
+    return {
+        "loss_scale": scale,
+        "skipped_steps": run.steps_taken - int(state.optimizer.iterations.numpy()),
+    }
 
 
 def gather_devices(group: "WorkerGroup") -> Devices:
@@ -251,24 +231,13 @@ def gather_devices(group: "WorkerGroup") -> Devices:
     return Devices(tuple(names), tuple(kinds), own.all_reduce, unused, "; ".join(notes))
 
 
-def describe_score(score: MaskScore | None) -> dict[str, float]:
-    """Return the scores of test masks under their names in reports; nothing without masks."""
-    if score is None:
-        return {}
-    return {"test_foreground_iou": score.foreground, "test_garments_iou": score.garments}
-
-
-def train_epochs(state: "TrainState", run: "Run", feed: "InputFeed") -> None:
-    """Train from where `run` stands to the configured number of epochs.
-
-    Raises InputError where own data ends early or gives a batch that is too large.
-    """
+@contextlib.contextmanager
+def explain_ends(run: "Run") -> Iterator[None]:
+    """Raise InputError if own data ends early or gives a batch that is too large."""
     import tensorflow as tf
 
-    train_epoch = make_epoch_trainer(state, run, feed)
     try:
-        while run.position.epoch < run.config.epochs:
-            train_epoch()
+        yield
     except tf.errors.OutOfRangeError:
         raise _name_end(run) from None
     except tf.errors.InvalidArgumentError as error:
@@ -285,22 +254,6 @@ def _name_end(run: "Run") -> InputError:
         f"train_data: has not the {run.steps_per_epoch} batches that were counted; it must give "
         "as many in every epoch"
     )
-
-
-def make_epoch_trainer(state: "TrainState", run: "Run", feed: "InputFeed") -> Callable[[], None]:
-    """Return a function that trains one epoch, or what is left of the one `run` stands in."""
-    from .loops import choose_loop
-
-    position, train_on = run.position, choose_loop(state, run, feed)
-
-    def train_epoch() -> None:
-        batches = feed.batches(position.epoch, first_step=position.step)
-        run.begin_epoch()
-        state.reset_metrics()
-        train_on(batches)
-        run.end_epoch(state.read_metrics)
-
-    return train_epoch
 
 
 def export_model(state: "TrainState", config: TrainConfig, spec: Any = None) -> tuple[Path, Path]:

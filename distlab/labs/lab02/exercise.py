@@ -6,15 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import (
     own_frames,
     read_array,
-    read_number,
     refuse,
     require_kind,
     require_value,
 )
+
+# of the library: what holds an answer to one of these exercises; answers do not have it
+ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training",)
 
 Parts = Sequence[Sequence[float]]
 
@@ -57,7 +60,7 @@ def try_variable(make_variable: Callable[..., Any], start: float, numbers: Seque
     kind, shape = tf.as_dtype(variable.dtype).name, list(variable.shape)
     if kind != "float64" or shape:
         made = f"{kind}, shape {shape}"
-        raise refuse(f"make_variable made a variable of {made}: a float64 scalar is wanted")
+        raise refuse(f"make_variable made a variable of {made}, not a float64 scalar")
     addends = spread(strategy, [[x] for x in numbers])
     with own_frames():
         strategy.run(lambda addend: variable.assign_add(addend[0]), args=(addends,))
@@ -80,91 +83,152 @@ VARIABLE = Exercise(
     hint="one copy for each replica, made in the scope, with an aggregation",
     tolerance=1e-6,
     run=each(try_variable),
+    seconds=60,
 )
 
 
-def try_mean(global_mean: Callable[..., Any], parts: Parts) -> float:
-    """Return `global_mean` of per-replica values `parts` as a number."""
+def read_pair(found: Any, function: str, wanted: str) -> list[float]:
+    """Return the two numbers that `function` returned: tensors, variables, an array or plain ones."""
+    import tensorflow as tf
+
+    require_value(found, function, wanted)
+    parts = list(found) if isinstance(found, list | tuple) else [found]
+    plain = [x.read_value() if isinstance(x, tf.Variable) else x for x in parts]
+    arrays = [read_array(x, function, wanted).ravel() for x in plain]
+    numbers = np.concatenate(arrays) if arrays else np.zeros(0)
+    if len(numbers) != 2:
+        raise refuse(f"{function} returned {show(found)}, not {wanted}")
+    return numbers.tolist()
+
+
+def try_moments(global_moments: Callable[..., Any], parts: Parts) -> dict[str, float]:
+    """Return `global_moments` of per-replica values `parts`: mean and standard deviation."""
     strategy = make_mirrored(len(parts))
     with own_frames():
-        return read_number(global_mean(strategy, spread(strategy, parts)), "global_mean")
+        found = global_moments(strategy, spread(strategy, parts))
+        mean, deviation = read_pair(found, "global_moments", "two numbers, mean and deviation")
+    return {"mean": mean, "standard deviation": deviation}
 
 
-MEAN = Exercise(
+MOMENTS = Exercise(
     lab="lab02",
-    name="mean",
-    function="global_mean",
+    name="moments",
+    function="global_moments",
     examples=((((1.0, 2.0, 3.0), (10.0,)),), (((2.0, 4.0), (6.0, 8.0, 10.0), (0.0,)),)),
     mistakes={
-        "mean-of-means": "a mean of the replicas' means: the replica with one example counts as "
-        "much as the one with three",
+        "mean-of-means": "that mean is a mean of the replicas' means: the replica with one number "
+        "counts as much as the one with three",
         "sum-of-means": "the replicas' means are added up: reduce sums and counts, and divide once",
-        "first-only": "this is replica 0's own mean: nothing was reduced",
-        "divided-by-replicas": "the sum is divided by the number of replicas, not of examples",
+        "first-only": "these are replica 0's own numbers: nothing was reduced",
+        "divided-by-replicas": "the sum is divided by the number of replicas, not of numbers",
+        "mean-of-deviations": "the mean is right, the deviation is a mean of the replicas' own: it "
+        "misses how far their means are apart",
+        "around-own-mean": "the mean is right, but each replica took its distances from its own "
+        "mean. They count from the mean of all",
+        "variance": "the mean is right, and that is the variance: the deviation is its square root",
+        "one-less": "that is the deviation of a sample, divided by one less than the count. The "
+        "contract divides by the count",
     },
-    hint="which two numbers do you need of every replica, so that one division gives the mean?",
+    hint="which sums do you need of every replica, so that a few divisions at the end give both?",
     tolerance=1e-6,
-    run=each(try_mean),
+    run=each(try_moments),
+    evidence="result",
+    seconds=60,
 )
 
 
-def try_collect(collect: Callable[..., Any], parts: Sequence[Parts]) -> np.ndarray:
-    """Return `collect` of per-replica rows as an array; part k is [rows of replica k, 2]."""
-    strategy = make_mirrored(len(parts))
-    with own_frames():
-        rows = collect(strategy, spread(strategy, parts))
-        return read_array(rows, "collect", "one tensor or array")
+def try_predict(predict_in_order: Callable[..., Any], replicas: int, rows: Any) -> np.ndarray:
+    """Return what `predict_in_order` makes of rows [n, 2], with a model that says where it ran.
 
-
-COLLECT = Exercise(
-    lab="lab02",
-    name="collect",
-    function="collect",
-    examples=(((((1.0, 2.0), (3.0, 4.0)), ((5.0, 6.0), (7.0, 8.0))),),),
-    mistakes={
-        "summed": "reduce adds the replicas' rows up: gather puts them one after the other",
-        "first-only": "only replica 0's rows are here",
-        "wrong-axis": "rows are put side by side: examples lie along axis 0",
-        "stacked": "a new axis was made, one entry a replica: the rows belong one after the other",
-    },
-    hint="all rows of replica 0, then all of replica 1, and so on: [rows, 2]",
-    tolerance=1e-6,
-    run=each(try_collect),
-)
-
-
-def try_deal(deal_out: Callable[..., Any], replicas: int, examples: int) -> dict[str, Any]:
-    """Return the ids that `deal_out` gives each replica, as a function there sees them."""
+    For a row (a, b) it gives (a + 2 b, the number of the replica).
+    """
     import tensorflow as tf
 
     strategy = make_mirrored(replicas)
+
+    def predict(given: Any) -> Any:
+        given = tf.convert_to_tensor(given, tf.float64)
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        where = tf.fill([tf.shape(given)[0]], tf.cast(replica, tf.float64))
+        return tf.stack([given[:, 0] + 2 * given[:, 1], where], axis=1)
+
     with own_frames():
-        ids = require_value(deal_out(strategy, examples), "deal_out", "a per-replica value")
-    if isinstance(ids, list | tuple):
-        raise refuse(
-            "deal_out returned a list: every replica would get all of it. A per-replica value is "
-            "wanted, which experimental_distribute_values_from_function makes"
-        )
-    seen = strategy.run(tf.identity, args=(ids,))
-    kinds = {copy.dtype.is_integer for copy in strategy.experimental_local_results(seen)}
-    return {"whole numbers": kinds == {True}, "ids": read_copies(strategy, seen)}
+        found = predict_in_order(strategy, predict, np.asarray(rows))
+        return read_array(found, "predict_in_order", "one array or tensor")
 
 
-DEAL = Exercise(
+PREDICT = Exercise(
     lab="lab02",
-    name="deal",
-    function="deal_out",
-    examples=((3, 8), (2, 4)),
+    name="predict",
+    function="predict_in_order",
+    examples=(
+        (2, ((1.0, 2.0), (3.0, 4.0), (5.0, 6.0), (7.0, 8.0), (9.0, 0.0))),
+        (3, ((1.0, 0.0), (2.0, 0.0), (3.0, 0.0), (4.0, 0.0), (5.0, 0.0), (6.0, 0.0), (7.0, 0.0))),
+    ),
     mistakes={
-        "in-blocks": "each replica got a block of neighbors: deal them out one by one, like cards",
-        "all-to-all": "every replica got all the ids: use the replica's own number",
-        "counted-from-one": "replica numbers begin at 0, and so do ids",
-        "floats": "the right ids, but as floating-point numbers: return integers",
-        "all-the-first": "every replica got replica 0's ids: the function's context tells which "
-        "one it is",
-        "rest-dropped": "the ids left over are dealt out too: the first replicas get one more",
+        "replica-by-replica": "these are all of replica 0's predictions, then all of replica 1's: "
+        "put them back in the order of the rows",
+        "in-blocks": "each replica got a block of neighbors: deal the rows out one by one",
+        "on-one-replica": "every prediction was made on replica 0: let each replica work on its "
+        "own rows, with strategy.run",
+        "all-to-all": "every replica got all the rows, so each row was predicted several times",
+        "rest-dropped": "the last rows are missing: when they don't divide evenly, the first "
+        "replicas get one more",
+        "summed": "reduce adds the replicas' predictions up: experimental_local_results gives each "
+        "replica's own",
+        "counted-from-one": "replicas count from 0: replica 0 gets row 0",
     },
-    hint="write down what each of 3 replicas gets of the ids 0 to 7, and compare with the example",
+    hint="write down which rows each of 3 replicas gets of 7, and where each of its predictions "
+    "belongs in the result",
     tolerance=1e-6,
-    run=each(try_deal),
+    shows_case=False,
+    run=each(try_predict),
+    evidence="result",
+    seconds=60,
+)
+
+
+def try_meter(make_meter: Callable[..., Any], *calls: Parts) -> list[list[float]]:
+    """Return what `read` says before any call of `add` on all replicas, and after each."""
+    strategy = make_mirrored(len(calls[0]))
+    with own_frames():
+        made = require_value(make_meter(strategy), "make_meter", "two functions")
+    if not isinstance(made, list | tuple) or len(made) != 2 or not all(map(callable, made)):
+        raise refuse(f"make_meter returned {show(made)}, not two functions, add and read")
+    add, read = made
+    found = []
+    for parts in (None, *calls):
+        with own_frames():
+            if parts is not None:
+                strategy.run(add, args=(spread(strategy, parts),))
+            found.append(read_pair(read(), "read", "two numbers, count and mean"))
+    return found
+
+
+METER = Exercise(
+    lab="lab02",
+    name="meter",
+    function="make_meter",
+    examples=(
+        (((1.0, 2.0, 3.0), (10.0,)), ((5.0,), (7.0, 9.0))),
+        (((2.0,), (4.0,), (6.0, 8.0, 10.0)), ((1.0,), (1.0,), (1.0,))),
+    ),
+    mistakes={
+        "empty": "before anything was added, count and mean are 0: that division by 0 gives nan",
+        "first-only": "these are replica 0's own count and mean: the other replicas' copies have "
+        "to be added up on reading",
+        "averaged": "the count is a mean over the replicas: both variables need aggregation SUM",
+        "reduced-twice": "everything is counted once for each replica: either all-reduce in add, "
+        "or let the variables add up, not both",
+        "mean-of-means": "that mean averages means: keep a sum and a count, and divide on reading",
+        "last-only": "these are count and mean of the last call: add to what was there, and don't "
+        "set the meter back on reading",
+    },
+    hint="two variables that every replica adds to, a sum and a count: who adds the copies up, and "
+    "when?",
+    tolerance=1e-6,
+    shows_case=False,
+    run=each(try_meter),
+    evidence="result",
+    seconds=60,
 )

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from distlab.labs.lab02 import exercise as lab02
+from distlab.exercises.comparing import Anything
 from distlab.labs.lab02.exercise import Parts
 from distlab.grading.judging import Judge, LabRules
 
@@ -23,42 +24,65 @@ def expect_variable(start: float, numbers: Sequence[float], way: str = "right") 
     }[way]
 
 
-def expect_mean(parts: Parts, way: str = "right") -> float:
-    numbers, means = np.concatenate(parts), [np.mean(part) for part in parts]
-    return {
-        "right": np.mean(numbers),
+def expect_moments(parts: Parts, way: str = "right") -> dict[str, float]:
+    numbers = np.concatenate(parts)
+    own = [(np.mean(part), np.std(part), len(part)) for part in parts]
+    means, deviations, counts = (np.array(column) for column in zip(*own, strict=True))
+    mean = {
         "mean-of-means": np.mean(means),
         "sum-of-means": np.sum(means),
         "first-only": means[0],
         "divided-by-replicas": np.sum(numbers) / len(parts),
-    }[way]
+    }.get(way, np.mean(numbers))
+    deviation: Any = {
+        "mean-of-deviations": np.mean(deviations),
+        "around-own-mean": np.sqrt(np.sum(deviations**2 * counts) / len(numbers)),
+        "variance": np.var(numbers),
+        "one-less": np.std(numbers, ddof=1),
+    }.get(way, np.std(numbers))
+    loose = way in ("mean-of-means", "sum-of-means", "first-only", "divided-by-replicas")
+    return {"mean": float(mean), "standard deviation": Anything() if loose else float(deviation)}
 
 
-def expect_collect(parts: Sequence[Parts], way: str = "right") -> Any:
-    return {
-        "right": np.concatenate(parts),
-        "summed": np.sum(parts, axis=0),
-        "first-only": np.asarray(parts[0]),
-        "wrong-axis": np.concatenate(parts, axis=1),
-        "stacked": np.stack(parts),
-    }[way]
+def expect_predict(replicas: int, rows: Any, way: str = "right") -> np.ndarray:
+    rows = np.asarray(rows, float)  # [row, 2]
+    n = len(rows)
+    made = np.stack([rows[:, 0] + 2 * rows[:, 1], np.arange(n) % replicas], axis=1)
+    if way == "in-blocks":
+        made[:, 1] = np.repeat(
+            np.arange(replicas), [len(b) for b in np.array_split(rows, replicas)]
+        )
+    if way == "on-one-replica":
+        made[:, 1] = 0
+    if way == "counted-from-one":
+        made[:, 1] = (np.arange(n) + 1) % replicas
+    hands = [np.arange(k, n, replicas) for k in range(replicas)]
+    if way == "replica-by-replica":
+        return made[np.concatenate(hands)]
+    if way == "all-to-all":
+        return np.concatenate(
+            [np.stack([made[:, 0], np.full(n, k)], axis=1) for k in range(replicas)]
+        )
+    if way == "summed":  # of shares cut to the same length
+        return np.sum([made[hand[: n // replicas]] for hand in hands], axis=0)
+    return made[: n - n % replicas] if way == "rest-dropped" else made
 
 
-def expect_deal(replicas: int, examples: int, way: str = "right") -> dict[str, Any]:
-    dealt = [list(range(k, examples, replicas)) for k in range(replicas)]
-    ids = {
-        "right": dealt,
-        "floats": dealt,
-        "in-blocks": [part.tolist() for part in np.array_split(np.arange(examples), replicas)],
-        "all-to-all": [list(range(examples))] * replicas,
-        "counted-from-one": [list(range(k + 1, examples, replicas)) for k in range(replicas)],
-        "all-the-first": dealt[:1] * replicas,
-        "rest-dropped": [hand[: examples // replicas] for hand in dealt],
-    }[way]
-    return {"whole numbers": way != "floats", "ids": ids}
+def expect_meter(*calls: Parts, way: str = "right") -> Any:
+    found: list[Any] = [[0.0, np.nan if way == "empty" else 0.0]]
+    parts_before: list[Any] = []
+    for parts in calls:
+        parts_before = [*(parts_before if way != "last-only" else []), parts]
+        held = [p[:1] for p in parts_before] if way == "first-only" else parts_before
+        numbers = np.concatenate([part for parts in held for part in parts])
+        times = {"averaged": 1 / len(parts), "reduced-twice": len(parts)}.get(way, 1)
+        means = [np.mean(part) for parts in held for part in parts]
+        mean = np.mean(means) if way == "mean-of-means" else np.mean(numbers)
+        found.append([len(numbers) * times, mean])
+    return found
 
 
 VARIABLE = Judge(lab02.VARIABLE, expect_variable)
-MEAN = Judge(lab02.MEAN, expect_mean)
-COLLECT = Judge(lab02.COLLECT, expect_collect)
-DEAL = Judge(lab02.DEAL, expect_deal)
+MOMENTS = Judge(lab02.MOMENTS, expect_moments)
+PREDICT = Judge(lab02.PREDICT, expect_predict)
+METER = Judge(lab02.METER, expect_meter)

@@ -8,62 +8,65 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import softmax
-from distlab.exercises.comparing import as_numbers, show
+from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.labs.lab02.exercise import make_mirrored
+from distlab.labs.lab03.digits import BATCH, describe_pairs, draw_digits, draw_run, read_run, weigh_loss
 from distlab.exercises.refusing import own_frames, refuse, require_kind, require_value
 
-TRAINING, VALIDATION, BATCH = 64, 32, 16  # of exercise 5
+# of the library: what holds an answer to one of these exercises; answers do not have it
+ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.models",)
+
 STEPS_DONE = 12  # by the model that exercise 4 saves
-
-
-def draw_digits(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return so many training examples of MNIST: uint8 [examples, 28, 28], int64 [examples]."""
-    from utils.data import load
-
-    picks = np.random.default_rng(seed).choice(10_000, size=examples, replace=False)
-    train = load("mnist").train
-    return train.images[picks], train.labels[picks]
 
 
 # ---- exercise 1: the input
 
 
 def try_input(make_input: Callable[..., Any], seed: int, examples: int, batch: int) -> Any:
-    """Return what the data set of `make_input` holds, in a few numbers."""
+    """Return what the data set of `make_input` holds, in a few numbers, and how it is shuffled."""
     images, labels = draw_digits(seed, examples)
-    dataset = require_kind(make_input(images, labels, batch), "make_input", "tf.data.Dataset")
+
+    def make(mix: int) -> Any:
+        dataset = make_input(images, labels, batch, mix)
+        return require_kind(dataset, "make_input", "tf.data.Dataset")
+
+    dataset = make(7)
+    passes = [_read_pass(data, examples) for data in (dataset, dataset, make(7), make(8))]
+    if None in passes:
+        return {"ends": False}
+    one, following, same_seed, other_seed = (_find_order(pairs, images) for pairs in passes)
+    return describe_pairs(passes[0]) | {
+        "mixed throughout": abs(_correlate(one)) < 0.5,
+        "another order in the next epoch": one != following,
+        "the same order for the same seed": one == same_seed,
+        "another order for another seed": one != other_seed,
+    }
+
+
+def _read_pass(dataset: Any, examples: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+    """Return the pairs of one pass over a data set, None if it doesn't end."""
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for pair in dataset:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise refuse("make_input: each element should be a pair, (images, labels)")
         pairs.append((np.asarray(pair[0]), np.asarray(pair[1])))
-        if sum(y.size for _, y in pairs) > 2 * examples:
-            return {"ends": False}
-    return describe_pairs(pairs)
+        if sum(len(np.atleast_1d(y)) for _, y in pairs) > 2 * examples:
+            return None
+    return pairs
 
 
-def describe_pairs(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:
-    """Return what a data set holds: batch sizes, shape, type and range of pixels, labels.
+def _find_order(pairs: Sequence[tuple[np.ndarray, np.ndarray]], images: np.ndarray) -> list[int]:
+    """Return the places among `images` of the images of a pass, told by the sums of pixels."""
+    sums = images.reshape(len(images), -1).sum(axis=1)
+    seen = np.array([np.sum(image, dtype=float) for x, _ in pairs for image in np.atleast_1d(x)])
+    scaled = seen * (sums.max() / seen.max() if len(seen) and seen.max() else 1)
+    return [int(np.argmin(np.abs(sums - one))) for one in scaled]
 
-    The sum of all pixels is there for each label, which tells images that have got
-    another one's label.
-    """
-    if not pairs:
-        return {"ends": True, "batch sizes": []}
-    labels = np.concatenate([np.ravel(y) for _, y in pairs]).astype(int)
-    sums = [np.sum(image, dtype=float) for x, _ in pairs for image in x]
-    seen = len(sums) == len(labels)
-    ends = [(float(x.min()), float(x.max())) for x, _ in pairs]
-    return {
-        "ends": True,
-        "batch sizes": [len(x) for x, _ in pairs],
-        "image shape": list(pairs[0][0].shape[1:]),
-        "pixel type": str(pairs[0][0].dtype),
-        "pixel range": [float(np.min(ends)), float(np.max(ends))],
-        "examples of each label": np.bincount(labels, minlength=10).tolist(),
-        "pixels of each label": np.bincount(labels, sums, minlength=10).tolist() if seen else [],
-    }
+
+def _correlate(order: Sequence[int]) -> float:
+    """Return how much an order is still the one in which the images came, 1 for all."""
+    return float(np.corrcoef(np.arange(len(order)), order)[0, 1]) if len(order) > 2 else 1.0
 
 
 INPUT = Exercise(
@@ -78,11 +81,21 @@ INPUT = Exercise(
         "one-batch": "only the first batch is there: an epoch goes over all examples",
         "endless": "one pass over it does not end after all examples: repeat() starts again, and "
         "fit does its own repeating, epoch by epoch",
+        "not-one-label": "labels are numbers from 0 to 9, one for each image: one-hot rows, or any "
+        "other shape, need another loss",
+        "not-shuffled": "the images come in the order in which they were given: shuffle them",
+        "small-buffer": "the images are mixed with their neighbors only: the shuffle buffer has to "
+        "hold all of them",
+        "same-each-epoch": "every epoch has the same order: shuffle anew in each, so not before a "
+        "cache() and not without reshuffling",
+        "seed-ignored": "two data sets made with one seed have different orders, so no run can be "
+        "repeated: pass the seed on",
         "double-precision": "pixels are float64: NumPy divides integers into that. Convert to "
         "float32, half the bytes",
     },
     hint="pairs (images, labels) in batches: float32 [28, 28, 1] in [0, 1], every example once, "
-    "each image with its own label",
+    "each image with its own label, in a new order each epoch",
+    seconds=60,
     shows_case=False,
     run=each(try_input),
 )
@@ -92,7 +105,7 @@ INPUT = Exercise(
 
 
 def try_model(make_model: Callable[..., Any], replicas: int, seed: int) -> dict[str, Any]:
-    """Make the model, put known weights in, and evaluate it on 24 images of MNIST."""
+    """Make the model, put known weights in, evaluate it on 24 images, and take one step."""
     import tensorflow as tf
 
     strategy = make_mirrored(replicas)
@@ -112,6 +125,8 @@ def try_model(make_model: Callable[..., Any], replicas: int, seed: int) -> dict[
     batch = tf.data.Dataset.from_tensors((pixels, labels))
     with own_frames():
         found = model.evaluate(batch, verbose=0, return_dict=True)
+        output = float(np.max(model(pixels, training=False)))
+        model.fit(batch, verbose=0, shuffle=False)
     names = [name for name in found if "acc" in name]
     optimizer = model.optimizer
     return {
@@ -120,9 +135,10 @@ def try_model(make_model: Callable[..., Any], replicas: int, seed: int) -> dict[
         "optimizer": type(optimizer).__name__,
         "learning rate": float(np.asarray(optimizer.learning_rate)),
         "momentum": float(getattr(optimizer, "momentum", 0.0) or 0.0),
-        "largest output": float(np.max(model(pixels, training=False))),
+        "largest output": output,
         "loss": float(found["loss"]),
         "accuracy": float(found[names[0]]) if names else None,
+        "kernel after one step": np.asarray(model.get_weights()[0], dtype=float),
     }
 
 
@@ -155,9 +171,12 @@ MODEL = Exercise(
         "other-rate": "SGD's own learning rate was left: set 0.1",
         "softmax-layer": "the outputs are probabilities: return logits, without an activation",
         "adam": "the optimizer is Adam: use SGD",
+        "step-of-another": "what is called SGD takes another step than learning rate times the mean "
+        "gradient",
     },
     hint="one Dense layer of 10 logits, SGD at 0.1, cross-entropy from logits, accuracy",
     shows_case=False,
+    seconds=60,
     run=each(try_model),
 )
 
@@ -219,6 +238,7 @@ CALLBACKS = Exercise(
     },
     hint="a LearningRateScheduler, and a callback that appends the optimizer's learning rate",
     shows_case=False,
+    seconds=60,
     run=each(try_callbacks),
 )
 
@@ -294,6 +314,7 @@ RELOAD = Exercise(
     },
     hint="save the model to the path, then load it in the scope of the strategy",
     shows_case=False,
+    seconds=60,
     run=each(try_reload),
 )
 
@@ -301,68 +322,23 @@ RELOAD = Exercise(
 # ---- exercise 5: the whole program
 
 
-def draw_run(seed: int) -> dict[str, Any]:
-    """Return a run's data: training and validation images and labels, and a rate an epoch.
-
-    The third rate is high: with some images the second epoch stays the best, with others the
-    fourth is better again, and nothing but the validation loss tells. The last ruins the model.
-    """
-    images, labels = draw_digits(seed, TRAINING + VALIDATION)
-    rng = np.random.default_rng(seed)
-    rates = [*rng.uniform(0.1, 0.3, size=2), rng.uniform(0.65, 0.9), rng.uniform(0.1, 0.3), 3.0]
-    return {
-        "training": (images[:TRAINING], labels[:TRAINING]),
-        "validation": (images[TRAINING:], labels[TRAINING:]),
-        "rates": [float(rate) for rate in rates],
-    }
-
-
 def try_program(train_digits: Callable[..., Any], seed: int) -> dict[str, Any]:
-    """Return the weights and copies of the model that a whole training program returns."""
+    """Return the weights that a whole training program returns."""
+    import keras
+
     strategy = make_mirrored(2)
     with tempfile.TemporaryDirectory() as folder, own_frames():
-        model = train_digits(strategy, **draw_run(seed), batch_size=BATCH, folder=folder)
-    require_kind(model, "train_digits", "keras.Model")
-    shapes = [list(weights.shape) for weights in model.weights]
+        run = draw_run(seed)
+        found = train_digits(strategy, weigh_loss, **run, batch_size=BATCH, folder=folder)
+    require_value(found, "train_digits", "a list with kernel and bias")
+    if isinstance(found, keras.Model):
+        raise refuse("train_digits returned a model, not its weights: model.get_weights()")
+    parts = list(found) if isinstance(found, list | tuple) else [found]
+    shapes = [list(np.shape(part)) for part in parts]
     if shapes != [[784, 10], [10]]:
-        raise refuse(f"train_digits: weights of shapes {shapes}, not [784, 10] and [10]")
-    kernel, bias = model.get_weights()
-    return {
-        "copies of each weight": _count_copies(strategy, model.weights[0]),
-        "biases": np.asarray(bias, dtype=float),
-        "kernel": np.asarray(kernel, dtype=float),
-    }
-
-
-def read_run(found: Any, seed: int) -> Any:
-    """Add what a kernel [784, 10] shows of how it came about, beside whether it is right.
-
-    The weights of a pixel that is black everywhere stay what they were at the start. All
-    others are sums over the images of image times slope (one row of 10 for each image).
-    """
-    kernel = as_numbers(found.get("kernel")) if isinstance(found, dict) else None
-    if kernel is None or kernel.shape != (784, 10):
-        return found
-    run = draw_run(seed)
-    images, held_out = (run[part][0].reshape(-1, 784) / 255 for part in ("training", "validation"))
-    black = ~(images.any(axis=0) | held_out.any(axis=0))
-    return found | {
-        "began at zero": bool(np.all(np.abs(kernel[black]) < 1e-6)),
-        "each image once an epoch": _count_images(kernel, images, run["training"][1], run["rates"]),
-    }
-
-
-def _count_images(kernel: np.ndarray, images: np.ndarray, labels: np.ndarray, rates: Any) -> bool:
-    """Return whether each image had its part in some epochs of batches of the right size.
-
-    An image's part in its own label's weights is at most what it has where the model is quite
-    wrong in all of them, and for some image nearly that.
-    """
-    parts, *_ = np.linalg.lstsq(images.T, kernel, rcond=None)  # [image, class]
-    own = parts[np.arange(len(labels)), labels] * BATCH
-    spanned = np.allclose(images.T @ parts, kernel, atol=1e-3 * np.abs(kernel).max())
-    fits = any(0.8 < own.max() / most < 1 for most in np.cumsum(rates)[[1, 3]])  # 2 or 4 epochs
-    return bool(spanned and own.min() > 0 and fits)
+        raise refuse(f"train_digits returned arrays of shapes {shapes}, not [784, 10] and [10]")
+    kernel, bias = (np.asarray(part, dtype=float) for part in parts)
+    return {"biases": bias, "kernel": kernel}
 
 
 PROGRAM = Exercise(
@@ -372,15 +348,24 @@ PROGRAM = Exercise(
     examples=((22,),),
     read=read_run,
     mistakes={
-        "last-epoch": "these are the last epoch's weights: load those of the epoch with the lowest "
-        "validation loss",
+        "last-epoch": "these are the last epoch's weights, and its validation loss is the highest: "
+        "load those of the epoch where it's lowest (a checkpoint's mode is 'min')",
         "first-rate-kept": "every epoch was trained with the first rate: a LearningRateScheduler "
         "sets it before each epoch",
         "not-scaled": "the pixels were not scaled: divide by 255",
-        "outside-scope": "one copy of each weight: make and compile the model in strategy.scope()",
+        "not-distributed": "these are the weights of one device, or of losses other than `loss`: make "
+        "and compile the model in strategy.scope(), with the loss that was passed",
         "one-epoch": "these are the first epoch's weights: train one epoch for each rate",
+        "best-by-training": "these are the weights of the epoch with the lowest training loss: "
+        "monitor val_loss, and give fit the validation images for it. Training images can't tell "
+        "when a model learns wrong labels by heart",
+        "best-by-accuracy": "these are the weights of the epoch with the highest accuracy: the "
+        "contract asks for the lowest validation loss",
         "stopped-early": "training stopped where the validation loss first rose, and a later "
         "epoch is better: train one epoch for each rate",
+        "with-momentum": "this SGD has momentum: use it without",
+        "another-batch": "the batches are too small or too large: batch_size is the global batch, "
+        "and the strategy splits it over the replicas",
         "validation-trained": "the model was trained on the validation images too",
         "start-not-zero": "the weights did not begin at zero: a Dense layer draws its kernel at "
         "random, unless it gets kernel_initializer='zeros'",
@@ -390,5 +375,8 @@ PROGRAM = Exercise(
     hint="one device that goes through the batches in order, each epoch with its rate, has other "
     "weights: is anything dropped, repeated or in batches of another size?",
     shows_case=False,
+    seconds=120,
     run=each(try_program),
+    tolerance=1e-2,  # float32 against float64, over 24 steps
+    evidence="result",
 )

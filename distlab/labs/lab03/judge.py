@@ -7,24 +7,24 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.labs.lab03 import exercise as lab03
 from distlab.exercises.comparing import AnyOf, Anything
-from distlab.labs.lab03.exercise import (
-    BATCH,
-    STEPS_DONE,
-    describe_pairs,
-    draw_digits,
-    draw_layer,
-    draw_run,
-)
+from distlab.labs.lab03.digits import BATCH, HEAVIER, describe_pairs, draw_digits, draw_run
+from distlab.labs.lab03.exercise import STEPS_DONE, draw_layer
 from distlab.grading import regression
 from distlab.grading.judging import Judge, LabRules
+from utils.data import split_batch
 
-RULES = LabRules(cell_seconds=60, submission_seconds=180, data=("mnist",))
+RULES = LabRules(own_seconds=60, cell_seconds=60, submission_seconds=180, data=("mnist",))
 EPSILON = 1e-7  # Keras keeps probabilities this far from 0 and 1
 
 
 def expect_input(seed: int, examples: int, batch: int, way: str = "right") -> dict[str, Any]:
     if way == "endless":
         return {"ends": False}
+    if way == "not-one-label":
+        mixed = ("mixed throughout", "another order in the next epoch")
+        mixed += ("the same order for the same seed", "another order for another seed")
+        shape = {"shape of a batch of labels": "not [batch]"}
+        return {"ends": True} | shape | dict.fromkeys(mixed, Anything())
     images, labels = draw_digits(seed, examples)
     kind = "float64" if way == "double-precision" else "float32"
     pixels = images.astype(kind) / np.dtype(kind).type(1 if way == "not-scaled" else 255)
@@ -35,7 +35,15 @@ def expect_input(seed: int, examples: int, batch: int, way: str = "right") -> di
     if way == "one-batch":
         stops = stops[:1]
     starts = [0, *stops[:-1]]
-    return describe_pairs([(pixels[a:b], labels[a:b]) for a, b in zip(starts, stops, strict=True)])
+    found = describe_pairs([(pixels[a:b], labels[a:b]) for a, b in zip(starts, stops, strict=True)])
+    if way in ("rest-dropped", "one-batch"):  # which examples are missing depends on the order
+        found |= dict.fromkeys(("examples of each label", "pixels of each label", "pixel range"), Anything())
+    return found | {
+        "mixed throughout": way not in ("not-shuffled", "small-buffer"),
+        "another order in the next epoch": way not in ("not-shuffled", "same-each-epoch"),
+        "the same order for the same seed": way != "seed-ignored",
+        "another order for another seed": Anything() if way == "seed-ignored" else way != "not-shuffled",
+    }
 
 
 def expect_model(replicas: int, seed: int, way: str = "right") -> dict[str, Any]:
@@ -45,7 +53,11 @@ def expect_model(replicas: int, seed: int, way: str = "right") -> dict[str, Any]
     outputs = softmax.probabilities(logits) if way == "softmax-layer" else logits
     if way == "not-from-logits":
         seen = np.log(np.clip(logits, EPSILON, 1 - EPSILON))
+    step = 0.1 * images.reshape(24, -1).T @ softmax.slopes(logits, labels) / 255 / 24
+    changed = ("compiled-outside", "not-from-logits", "softmax-layer", "adam", "step-of-another")
+    after = softmax.draw_weights(seed) - step * (0.1 if way == "other-rate" else 1)
     return {
+        "kernel after one step": Anything() if way in changed else after,
         "copies of each weight": 1 if way == "outside-scope" else replicas,
         "copies of the step counter": 1 if "outside" in way else replicas,
         "momentum": {"with-momentum": AnyOf((0.5, 0.9, 0.99)), "adam": Anything()}.get(way, 0.0),
@@ -73,35 +85,77 @@ def expect_callbacks(boundaries: Any, rates: Any, way: str = "right") -> dict[st
 def expect_program(seed: int, way: str = "right") -> dict[str, Any]:
     """Return what gradient descent with NumPy gives: the weights of the best epoch."""
     if way in ("start-not-zero", "shuffled"):  # drawn at random: other weights each time
-        free = {"kernel": Anything(), "biases": Anything(), "copies of each weight": 2}
         once = True if way == "shuffled" else Anything()
-        return free | {"began at zero": way == "shuffled", "each image once an epoch": once}
+        free = {"kernel": Anything(), "biases": Anything(), "each image once an epoch": once}
+        return free | {"began at zero": way == "shuffled"}
+    if way == "best-by-training":
+        return AnyOf(tuple(_choose_epoch(seed, key, BATCH) for key in ("training", "on training")))
+    if way == "another-batch":
+        return AnyOf(tuple(_choose_epoch(seed, "right", batch) for batch in (BATCH // 2, 2 * BATCH)))
+    return _choose_epoch(seed, way, BATCH)
+
+
+def _choose_epoch(seed: int, way: str, batch: int) -> dict[str, Any]:
+    """Train with NumPy; return the weights of the epoch that the answer or mistake chooses."""
     run = draw_run(seed)
     scale = 1 if way == "not-scaled" else 255
     pairs = [(x.reshape(len(x), -1) / scale, y) for x, y in (run["training"], run["validation"])]
     (images, labels), held_out = pairs
     if way == "validation-trained":
         images, labels = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
-    kernel, bias = np.zeros((784, 10)), np.zeros(10)
-    epochs = []
+    heavier = 0.0 if way == "not-distributed" else HEAVIER
+    weights, velocity, epochs = np.zeros((785, 10)), np.zeros((785, 10)), []
     for rate in run["rates"]:
-        rate = run["rates"][0] if way == "first-rate-kept" else rate
-        for first in range(0, len(labels), BATCH):
-            x, y = images[first : first + BATCH], labels[first : first + BATCH]
-            slopes = softmax.slopes(x @ kernel + bias, y) / len(y)
-            kernel, bias = kernel - rate * x.T @ slopes, bias - rate * slopes.sum(axis=0)
-        loss = regression.losses(held_out[0] @ kernel + bias, held_out[1]).mean()
-        epochs.append((float(loss), bias, kernel))
-    best = min(epochs, key=lambda epoch: epoch[0])
-    rises = [k for k in range(1, len(epochs)) if epochs[k][0] > epochs[k - 1][0]] or [1]
-    chosen = {
-        "last-epoch": epochs[-1],
-        "one-epoch": epochs[0],
-        "stopped-early": epochs[rises[0] - 1],
-    }.get(way, best)
-    copies = 1 if way == "outside-scope" else 2
-    found = {"copies of each weight": copies, "biases": chosen[1], "kernel": chosen[2]}
-    return found | {"began at zero": Anything(), "each image once an epoch": Anything()}
+        rate, seen = run["rates"][0] if way == "first-rate-kept" else rate, []
+        for first in range(0, len(labels), batch):
+            x, y = _add_ones(images[first : first + batch]), labels[first : first + batch]
+            factors = _weigh(len(y), heavier)
+            seen.append(factors * regression.losses(x @ weights, y))
+            slopes = softmax.slopes(x @ weights, y) * factors[:, None] / len(y)
+            velocity = (0.9 if way == "with-momentum" else 0.0) * velocity - rate * x.T @ slopes
+            weights = weights + velocity
+        epochs.append(_describe_epoch(weights, held_out, pairs[0], batch, heavier, np.concatenate(seen)))
+    best = _pick(epochs, way)
+    return {"kernel": best["weights"][:-1], "biases": best["weights"][-1]} | {
+        "began at zero": Anything(), "each image once an epoch": Anything()}
+
+
+def _add_ones(images: np.ndarray) -> np.ndarray:
+    """Return images [n, 784] with a column of ones, whose weights are the biases."""
+    return np.concatenate([images, np.ones((len(images), 1))], axis=1)
+
+
+def _weigh(examples: int, heavier: float) -> np.ndarray:
+    """Return the factor of each example's loss in a batch over two replicas."""
+    on_first = split_batch(examples, 2)[0]
+    return 1 + heavier * (np.arange(examples) >= on_first)
+
+
+def _describe_epoch(
+    weights: np.ndarray, held_out: Any, training: Any, batch: int, heavier: float, seen: np.ndarray
+) -> dict[str, Any]:
+    def average(images: np.ndarray, labels: np.ndarray) -> float:
+        losses = regression.losses(_add_ones(images) @ weights, labels)
+        starts = range(0, len(labels), batch)
+        factors = [_weigh(len(labels[k : k + batch]), heavier) for k in starts]
+        return float(np.mean(losses * np.concatenate(factors)))
+
+    right = (_add_ones(held_out[0]) @ weights).argmax(axis=1) == held_out[1]
+    return {"weights": weights, "validation": average(*held_out), "accuracy": float(right.mean()),
+            "on training": average(*training), "training": float(seen.mean())}  # fmt: skip
+
+
+def _pick(epochs: list[dict[str, Any]], way: str) -> dict[str, Any]:
+    """Return the epoch with the lowest validation loss, or the one that a mistake takes."""
+    losses = [epoch["validation"] for epoch in epochs]
+    rises = [k for k in range(1, len(losses)) if losses[k] > losses[k - 1]] or [1]
+    fixed = {"last-epoch": -1, "one-epoch": 0, "stopped-early": rises[0] - 1}
+    if way in fixed:
+        return epochs[fixed[way]]
+    if way == "best-by-accuracy":
+        return max(epochs, key=lambda epoch: epoch["accuracy"])
+    key = way if way in ("training", "on training") else "validation"
+    return min(epochs, key=lambda epoch: epoch[key])
 
 
 def expect_reload(replicas: int, seed: int, way: str = "right") -> dict[str, Any]:

@@ -2,42 +2,50 @@
 
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from distlab.exercises import softmax
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Exercise, contrast, each
 from distlab.labs.lab04.folders import make_folder, move_folder
 from distlab.labs.lab02.exercise import make_mirrored
+from distlab.labs.lab04.draws import REPLICAS, cut_column, draw_batch, draw_gradients, draw_run, draw_test
 from distlab.exercises.model_maker import ModelMaker
-from distlab.exercises.refusing import own_frames, read_number, refuse, require_kind
+from distlab.exercises.refusing import own_frames, read_array, read_number, refuse
 
-REPLICAS = 4  # of exercise 1
+# of the library: what holds an answer to one of these exercises; answers do not have it
+ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.models",)
+
 RATE = 0.5  # learning rate of every trial
 MOMENTUM = 0.875  # exact in float32, in which Keras keeps it
 
 
-def _make_model(strategy: Any, kernel: np.ndarray) -> Any:
+LOUDER = 0.5  # by how much the features of exercise 5 are larger on replica 1
+
+
+def _make_model(strategy: Any, kernel: np.ndarray, bias: bool = False) -> Any:
     import keras
 
     with strategy.scope():
         model = keras.Sequential(
             [
                 keras.Input((kernel.shape[0],), dtype="float64"),
-                keras.layers.Dense(kernel.shape[1], use_bias=False, dtype="float64"),
+                keras.layers.Dense(kernel.shape[1], use_bias=bias, dtype="float64"),
             ]
         )
-    model.set_weights([kernel])
+    model.set_weights([kernel, np.zeros(kernel.shape[1])][: 1 + bias])
     return model
 
 
-def _make_state(strategy: Any, kernel: np.ndarray, momentum: float = 0.0) -> tuple[Any, Any]:
+def _make_state(
+    strategy: Any, kernel: np.ndarray, momentum: float = 0.0, bias: bool = False
+) -> tuple[Any, Any]:
     """Return a model with these weights, and its optimizer."""
     import keras
 
-    model = _make_model(strategy, kernel)
+    model = _make_model(strategy, kernel, bias)
     with strategy.scope():
         optimizer = keras.optimizers.SGD(RATE, momentum=momentum)
         optimizer.build(model.trainable_variables)
@@ -48,15 +56,18 @@ def _make_state(strategy: Any, kernel: np.ndarray, momentum: float = 0.0) -> tup
 
 
 def try_step(train_step: Callable[..., Any], seed: int, examples: int) -> dict[str, Any]:
-    """Run one step on four replicas; return the weights after it and the sum of the losses."""
+    """Run one step on four replicas; return the weights after it and the sum of the losses.
+
+    The weights are [785, 10], the biases below the kernel.
+    """
     import tensorflow as tf
 
     images, labels, kernel = draw_batch(seed, examples)
     strategy = make_mirrored(REPLICAS)
-    model, optimizer = _make_state(strategy, kernel)
+    model, optimizer = _make_state(strategy, kernel, bias=True)
 
     def split(column: np.ndarray) -> Any:
-        parts = np.array_split(column, REPLICAS)
+        parts = cut_column(column)
         return strategy.experimental_distribute_values_from_function(
             lambda context: tf.constant(parts[context.replica_id_in_sync_group])
         )
@@ -65,13 +76,7 @@ def try_step(train_step: Callable[..., Any], seed: int, examples: int) -> dict[s
     with own_frames():
         found = strategy.run(train_step, args=arguments)
     parts = [read_number(x, "train_step") for x in strategy.experimental_local_results(found)]
-    return {"weights": np.asarray(model.get_weights()[0]), "sum of losses": sum(parts)}
-
-
-def draw_batch(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return images [examples, 784], labels [examples] and first weights [784, 10]."""
-    picks = np.random.default_rng(seed).choice(10_000, size=examples, replace=False)
-    return *softmax.read_examples(picks), softmax.draw_weights(seed)
+    return {"weights": np.vstack(model.get_weights()), "sum of losses": sum(parts)}
 
 
 def contrast_steps(got: Any, right: Any) -> str:
@@ -97,6 +102,8 @@ STEP = Exercise(
     examples=((1, 32), (2, 30)),
     mistakes={
         "own-mean": "each replica averaged over its own examples: divide by the global batch",
+        "one-variable": "only the kernel was trained: the biases are among "
+        "model.trainable_variables, too",
         "not-applied": "the weights did not change: the gradients were never applied",
         "uphill": "the weights went up the gradient: apply_gradients subtracts by itself",
         "applied-twice": "the gradients were applied twice",
@@ -113,6 +120,7 @@ STEP = Exercise(
     shows_case=False,
     contrast=contrast_steps,
     run=each(try_step),
+    seconds=60,
 )
 
 
@@ -172,6 +180,7 @@ EPOCH = Exercise(
     hint="the sum of all losses of the epoch, divided by the number of its examples",
     shows_case=False,
     run=each(try_epoch),
+    seconds=60,
 )
 
 
@@ -191,19 +200,6 @@ def try_accuracy(evaluate: Callable[..., Any], seed: int, examples: int, batch: 
     return read_number(found, "evaluate")
 
 
-def draw_test(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return test images and labels, and weights that get about half of them right.
-
-    The last, smaller batch is all right, so that it weighs differently from the rest.
-    """
-    rng = np.random.default_rng(seed)
-    images, labels = softmax.read_examples(rng.choice(2000, examples, replace=False), test=True)
-    wanted = np.where(rng.random(examples) < 0.5, labels, (labels + 1) % 10)
-    wanted[-examples // 4 :] = labels[-examples // 4 :]
-    kernel, *_ = np.linalg.lstsq(images, np.eye(10)[wanted], rcond=None)
-    return images, labels, kernel
-
-
 ACCURACY = Exercise(
     lab="lab04",
     name="accuracy",
@@ -220,6 +216,8 @@ ACCURACY = Exercise(
     hint="the number of right answers, divided by the number of images",
     shows_case=False,
     run=each(try_accuracy),
+    evidence="result",
+    seconds=60,
 )
 
 
@@ -281,12 +279,6 @@ def _apply(strategy: Any, optimizer: Any, model: Any, gradient: np.ndarray) -> N
     strategy.run(lambda share: optimizer.apply_gradients([(share, variable)]), args=(shares,))
 
 
-def draw_gradients(seed: int, epochs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the gradients of each epoch's two steps, [epochs, 2, 4, 3], and weights [4, 3]."""
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(epochs, 2, 4, 3)), rng.normal(size=(4, 3))
-
-
 RESUME = Exercise(
     lab="lab04",
     name="resume",
@@ -308,43 +300,52 @@ RESUME = Exercise(
     tolerance=1e-5,
     shows_case=False,
     run=each(try_resume),
+    seconds=60,
 )
 
 
 # ---- exercise 5: the whole loop
 
 
-def draw_run(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return images [21, 6], labels [21] of 3 classes, and the first weights [6, 3]."""
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(21, 6)), rng.integers(0, 3, size=21), rng.normal(size=(6, 3))
-
-
 def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:
-    """Run a whole loop for one epoch, then call it again in the same folder for three.
+    """Run a whole loop for one epoch, cut the next run off in epoch 3, and finish the fourth.
 
-    Returns the weights, how many copies there are, both calls' losses, whether most steps were
-    compiled.
+    All three calls have the same folder. Returns the last weights, and the losses of the first and
+    of the last call.
     """
     images, labels, kernel = draw_run(seed)
-    strategy, make = make_mirrored(2), ModelMaker(kernel, "float64")
-    with tempfile.TemporaryDirectory() as root, own_frames():
+    strategy, found = make_mirrored(2), []
+    with tempfile.TemporaryDirectory() as root:
         folder = make_folder(root)
-        make_model = lambda: make()  # noqa: E731 - its notes are not the answer's to write
-        found = [train(strategy, make_model, images, labels, 8, 1, folder)]
-        found += [train(strategy, make_model, images, labels, 8, 3, move_folder(folder))]
-    if any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in found):
-        raise refuse("train returns two things: the model, and a list with each epoch's mean loss")
-    (_, first), (model, second) = found
-    require_kind(model, "train", "keras.Model")
-    copies = strategy.experimental_local_results(model.weights[0].value)
+        for epochs, cut_after in ((1, None), (4, 8), (4, None)):  # an epoch has 3 steps of 2 replicas
+            maker = ModelMaker(kernel, "float64", LOUDER, cut_after)
+            call = partial(train, strategy, lambda: maker(), images, labels, 8, epochs, folder)
+            found.append(_call_once(call))
+            folder = move_folder(folder)
+    (_, first), (weights, last) = found[0], found[2]
     return {
-        "losses of one epoch": [float(x) for x in first],
-        "losses after resuming": [float(x) for x in second],
-        "weights": np.asarray(model.get_weights()[0]),
-        "copies of each weight": len(copies),
-        "compiled": make.was_compiled(12),  # of 2 replicas x 3 steps x 3 epochs = 18
+        "losses of one epoch": first,
+        "losses after the run was cut off": last,
+        "weights": weights,
     }
+
+
+def _call_once(call: Callable[[], Any]) -> tuple[Any, Any]:
+    """Return the weights and losses of one call, None for both if it was cut off."""
+    try:
+        with own_frames():
+            found = call()
+    except Exception as error:
+        if ModelMaker.CUT in str(error):
+            return None, None
+        raise
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        raise refuse(
+            f"train returned {show(found)}, not two things: the weights, and a list with each "
+            "epoch's mean loss"
+        )
+    weights = read_array(found[0], "train", "an array of weights first: model.get_weights()[0]")
+    return weights, [read_number(x, "train, in its list of losses,") for x in found[1]]
 
 
 PROGRAM = Exercise(
@@ -353,18 +354,25 @@ PROGRAM = Exercise(
     function="train",
     examples=((31,),),
     mistakes={
-        "began-again": "the second call trained all three epochs: restore the latest checkpoint "
+        "saved-at-the-end": "the run that was cut off had trained epoch 2, and nothing of it was "
+        "left: save after every epoch, not when all are done",
+        "began-again": "the last call trained all four epochs: restore the latest checkpoint "
         "before the loop, and begin at its epoch",
+        "epochs-more": "epochs says how many there are in all, not how many more: with 4 of them and "
+        "2 saved, 2 are left",
         "no-optimizer": "the optimizer's state was not restored: its momentum begins at 0 again",
         "own-mean": "each replica averaged over its own examples: divide by the size of this batch",
         "full-batch": "the last batch holds 5 examples, not 8: divide by what it holds",
+        "rest-dropped": "the last, smaller batch was left out: train on all examples",
         "mean-of-batches": "the weights are right, the losses are means of batch means: the last, "
         "smaller batch counts too much",
-        "outside-scope": "one copy of each weight: call make_model in the strategy's scope",
-        "not-compiled": "all is right, and runs op by op: put @tf.function round the step",
+        "not-distributed": "these are the weights of one device: call make_model in the strategy's "
+        "scope, distribute the data, and step with strategy.run",
     },
-    hint="which of it is right: the first call's loss, the second call's losses, the weights?",
+    hint="which of it is right: the first call's loss, the last call's losses, the weights?",
     tolerance=1e-5,
     shows_case=False,
     run=each(try_program),
+    evidence="result",
+    seconds=120,
 )

@@ -1,156 +1,24 @@
-"""Lab 05, loss scaling: one step on four real replicas, and what each loss makes of it.
+"""Lab 05, loss scaling: what four replicas make of a loss, and what is said of the update.
 
-Each exercise is a loss function. `run` takes one step of plain gradient descent at
-learning rate 1 with it and returns weights before - after: the update that was applied.
+Exercises 1, 2 and 4 are losses: `step.measure` takes a step with each, and returns weights before
+- after, the update that was applied. Exercise 3 returns what each replica applies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from distlab.errors import CourseError
-from distlab.exercises import softmax
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Answer, Cases, Exercise, contrast, each
-from distlab.exercises.refusing import own_frames, read_number, refuse
+from distlab.exercises.refusing import own_frames, read_number, refuse, require_value
+from distlab.labs.lab05.step import REPLICAS, get_strategy, measure
 
-REPLICAS = 4
+# of the library: what holds an answer to one of these exercises; answers do not have it
+ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training",)
+
 FULL_BATCH = 64  # of the steps that exercise 5 reports
-Step = Mapping[str, Any]
-Batch = tuple[np.ndarray, np.ndarray]  # images [examples, inputs], labels [examples]
-
-
-def make_step(
-    seed: int, examples: int = 64, global_batch_size: int | None = None, strength: float = 0.0
-) -> dict[str, Any]:
-    """Return one step's inputs as plain data, drawn from `seed`.
-
-    `picks` are the places of `examples` training images of Fashion-MNIST, `weights`
-    one sample weight for each, `model` the seed of the model's first weights,
-    `strength` the factor of its penalty.
-    """
-    rng = np.random.default_rng(seed)
-    return {
-        "picks": rng.integers(0, 10_000, size=examples).tolist(),
-        "weights": rng.uniform(0.25, 4.0, size=examples).tolist(),
-        "model": int(rng.integers(2**31)),
-        "global_batch_size": examples if global_batch_size is None else global_batch_size,
-        "strength": strength,
-    }
-
-
-def read_batch(step: Step) -> Batch:
-    """Return the step's images, scaled to [0, 1], and labels."""
-    return softmax.read_examples(step["picks"])
-
-
-def draw_start(step: Step) -> np.ndarray:
-    """Return the model's weights before the step, [784, 10]."""
-    return softmax.draw_weights(step["model"])
-
-
-# ---- the step that is measured, on real replicas
-
-
-def measure(kind: str) -> Callable[[Answer, Cases], list[Any]]:
-    """Return the way to run a loss of this kind: cases are arguments of `make_step`.
-
-    `kind` says what the loss is called with: "plain" (losses, global_batch_size),
-    "weighted" (losses, weights, global_batch_size), "penalized" (losses, penalty,
-    global_batch_size, replicas), "uneven" (losses, batch_examples, global_batch_size).
-    """
-    return lambda loss, cases: measure_updates(loss, [make_step(*case) for case in cases], kind)
-
-
-def measure_updates(loss: Callable[..., Any], steps: Sequence[Step], kind: str) -> list[np.ndarray]:
-    """Take each step on four replicas; return the updates, [inputs, outputs] each.
-
-    Each step has a model of its own; all are taken in one call of the replicas.
-    Raises AssertionError if the loss returns anything but one number.
-    """
-    import tensorflow as tf
-
-    batches = [read_batch(step) for step in steps]
-    starts = [draw_start(step) for step in steps]
-    strategy = _get_strategy()
-    with strategy.scope():
-        models = [tf.Variable(w, aggregation=tf.VariableAggregation.SUM) for w in starts]
-
-    def cut_shares(context: Any) -> list[tuple[Any, ...]]:
-        replica = context.replica_id_in_sync_group
-        return [_cut_share(step, batch, replica, kind) for step, batch in zip(steps, batches)]
-
-    def take_steps(shares: Sequence[tuple[Any, ...]]) -> None:
-        found = [_differentiate(loss, *each, kind) for each in zip(shares, models, steps)]
-        tf.distribute.get_replica_context().merge_call(_subtract, args=(models, found))
-
-    shares = strategy.experimental_distribute_values_from_function(cut_shares)
-    with own_frames():
-        strategy.run(take_steps, args=(shares,))
-    return [start - weights.numpy() for start, weights in zip(starts, models)]
-
-
-@cache
-def _get_strategy() -> Any:
-    from utils.devices import use_logical_devices
-    from utils.strategies import make_strategy
-
-    use_logical_devices(REPLICAS)
-    return make_strategy("mirrored", REPLICAS)
-
-
-def _cut_share(step: Step, batch: Batch, replica: int, kind: str) -> tuple[Any, ...]:
-    """Return a replica's images, labels and, where the loss gets them, sample weights."""
-    import tensorflow as tf
-
-    columns = (*batch, np.asarray(step["weights"])) if kind == "weighted" else batch
-    return tuple(tf.constant(np.array_split(column, REPLICAS)[replica]) for column in columns)
-
-
-def _differentiate(loss: Any, share: tuple[Any, ...], weights: Any, step: Step, kind: str) -> Any:
-    import tensorflow as tf
-
-    with tf.GradientTape() as tape:
-        value = _call_loss(loss, share, weights, step, kind)
-    gradient = tape.gradient(value, weights)
-    if gradient is None and not len(share[1]):
-        return tf.zeros_like(weights)  # nothing of it depends on the weights
-    if gradient is None:
-        raise refuse(f"{_name(loss)} returned a number that the losses do not reach")
-    return gradient
-
-
-def _subtract(strategy: Any, models: Sequence[Any], found: Sequence[Any]) -> None:
-    """Sum the replicas' gradients and subtract them: one all-reduce for all models."""
-    totals = strategy.extended.batch_reduce_to("SUM", list(zip(found, models)))
-    for weights, total in zip(models, totals):
-        strategy.extended.update(weights, lambda w, g: w.assign_sub(g), (total,), group=False)
-
-
-def _call_loss(loss: Any, share: tuple[Any, ...], weights: Any, step: Step, kind: str) -> Any:
-    import tensorflow as tf
-
-    images, labels, *sample_weights = share
-    outputs = tf.matmul(images, weights)
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, outputs)  # [share]
-    more = [*sample_weights, step["global_batch_size"]]
-    if kind == "penalized":
-        more = [step["strength"] * tf.reduce_sum(tf.square(weights)), *more, REPLICAS]
-    elif kind == "uneven":
-        more = [len(step["picks"]), *more]
-    value = loss(losses, *more)
-    if isinstance(value, int | float) and value == 0 and not len(images):
-        value = tf.zeros([], losses.dtype)
-    if not tf.is_tensor(value) or value.shape.rank != 0:
-        shown = f"shape {list(value.shape)}" if tf.is_tensor(value) else repr(value)[:60]
-        raise refuse(f"{_name(loss)} returned {shown}: a scalar tensor is wanted")
-    return value
-
-
-def _name(loss: Any) -> str:
-    return getattr(loss, "__name__", "the loss")
 
 
 # ---- what is said of an update
@@ -177,20 +45,21 @@ def contrast_updates(got: Any, right: Any) -> str:
         raise CourseError("the right update is zero: choose another case")
     ratio, off = compare_updates(given, wanted)
     turned = f" and turned, residual {off:.2g}" if off > 1e-4 else ""
-    return f"gave an update of ×{ratio:.4g} the single-device gradient{turned}, should give ×1"
+    return f"gave an update of ×{ratio:.4g} the single-device update{turned}, should give ×1"
 
 
 def make_exercise(
     name: str, function: str, examples: Cases, mistakes: Mapping[str, str], hint: str, **more: Any
 ) -> Exercise:
     """Return one exercise of this lab, whose loss is called as `measure(name)` says."""
-    sizes = " and ".join(str(case[1]) for case in examples)
+    sizes = " and ".join(f"{case[1]:g}" for case in examples)
     fields = {
         "run": measure(name),
         "tolerance": 1e-4,
         "shows_case": False,
+        "seconds": 60,
         "contrast": contrast_updates,
-        "success": f"{function}: ×1 the single-device gradient, for batches of {sizes} examples",
+        "success": f"{function}: ×1 the single-device update, for batches of {sizes} examples",
     }
     return Exercise("lab05", name, function, examples, mistakes, hint, **(fields | more))
 
@@ -201,15 +70,18 @@ PLAIN = make_exercise(
     "replica_loss",
     ((1, 64), (2, 50)),
     {
+        "errors-summed": "ten times too large: the ten errors of an example were added up, and "
+        "nothing divides by their number. compute_average_loss divides by the batch only",
         "own-mean": OWN_MEAN,
-        "mean-of-four": "a mean over the replica's own examples, divided by 4: right only as long "
-        "as all shares are equal",
-        "only-summed": "the losses are added up and never divided",
-        "divided-twice": "divided by the number of replicas once more: the global batch counts "
-        "them already",
-        "only-replicas": "divided by the number of replicas, not of examples",
+        "mean-of-four": "that is a mean over the replica's own examples, divided by 4: correct "
+        "only as long as all shares are equal",
+        "only-summed": "the errors are added up and never divided",
+        "divided-twice": "it's divided by the number of replicas once more: the global batch "
+        "counts them already",
+        "only-replicas": "it's divided by the number of replicas, not of examples",
     },
-    "a replica's loss is its part of one mean over all examples of the batch",
+    "an example's loss is the mean of its ten errors, and a replica's loss is its part of one mean "
+    "over all examples of the batch",
 )
 WEIGHTED = make_exercise(
     "weighted",
@@ -229,21 +101,70 @@ WEIGHTED = make_exercise(
     },
     "a replica's part is its sum of weight x loss; the divisor is one number, the same everywhere",
 )
-PENALIZED = make_exercise(
-    "penalized",
-    "penalized_loss",
-    ((5, 64, 64, 0.05), (6, 50, 50, 0.1)),
+def draw_gradients(seed: int) -> list[list[np.ndarray]]:
+    """Return each replica's gradients: one [20, 6] and one [6], of which some is common to all."""
+    rng = np.random.default_rng(seed)
+    common = [rng.normal(size=shape) for shape in ((20, 6), (6,))]
+    return [[g + rng.normal(size=g.shape) for g in common] for _ in range(REPLICAS)]
+
+
+def try_clipped(clip_gradients: Callable[..., Any], seed: int, max_norm: float) -> np.ndarray:
+    """Return the sum of what the replicas apply, kernel and bias one after the other."""
+    import tensorflow as tf
+
+    parts = draw_gradients(seed)
+    strategy = get_strategy()
+    held = strategy.experimental_distribute_values_from_function(
+        lambda c: [tf.constant(g) for g in parts[c.replica_id_in_sync_group]]
+    )
+    with own_frames():
+        found = strategy.run(lambda given: _check_list(clip_gradients(given, max_norm)), args=(held,))
+    own = [strategy.experimental_local_results(one) for one in found]
+    return np.concatenate([np.sum([np.asarray(x) for x in one], axis=0).ravel() for one in own])
+
+
+def _check_list(found: Any) -> list[Any]:
+    """Return what an answer gave on one replica, if it's a list of two gradients."""
+    import tensorflow as tf
+
+    require_value(found, "clip_gradients", "a list of two gradients")
+    found = list(found) if isinstance(found, list | tuple) else [found]
+    if [list(np.shape(one)) for one in found] != [[20, 6], [6]]:
+        shapes = ", ".join(str(list(np.shape(one))) for one in found)
+        raise refuse(
+            f"clip_gradients returned tensors of the shapes {shapes}: return a list with one for "
+            "each variable, of the shape of its gradient"
+        )
+    return [tf.convert_to_tensor(one) for one in found]
+
+
+CLIPPED = make_exercise(
+    "clipped",
+    "clip_gradients",
+    ((5, 10.0), (6, 4.0), (7, 1e3)),
     {
-        "on-every-replica": "the penalty was added in full on every replica, so it counts four "
-        "times",
-        "penalty-by-batch": "the penalty belongs to the weights, not to examples: not divided by "
-        "the batch",
-        "all-by-replicas": "only the penalty is divided by the replicas: the data part has its "
-        "divisor already",
-        "penalty-forgotten": "the penalty is missing",
-        "own-mean": OWN_MEAN,
+        "not-clipped": "the gradients came back as they were: the whole batch's gradient is longer "
+        "than max_norm",
+        "clipped-before": "each replica clipped its own part, which is shorter than the sum. What "
+        "has to be clipped is the gradient of the whole batch: ask the other replicas first",
+        "to-its-share": "each replica clipped its own part to a share of max_norm. The parts point "
+        "in different directions, so their sum is shorter than that, and turned",
+        "summed-again": "four times too large: that is the clipped gradient of the whole batch, on "
+        "every replica, and TensorFlow adds the four up once more",
+        "each-variable": "each variable's gradient was clipped by itself, which turns the update: "
+        "the norm is taken over all of them together",
+        "always-scaled": "a gradient that is shorter than max_norm stays as it is: clipping never "
+        "makes it longer",
+        "norms-added": "the norm of a sum isn't the sum of the norms, nor the root of the sum of "
+        "their squares: add up the gradients first, then take the norm",
+        "norm-not-summed": "that is the norm of a mean of the replicas' gradients: their sum is "
+        "four times as long",
     },
-    "ask of each of the two parts how often it is added up, and how often it should be",
+    "the replicas' gradients add up to the one that has to be clipped: what do you need to know of "
+    "it, and what is your part of the result?",
+    run=each(try_clipped),
+    evidence="result",
+    success="clip_gradients: ×1 the clipped gradient, for two that are too long and one that isn't",
 )
 
 
@@ -258,7 +179,7 @@ def try_empty(uneven_loss: Callable[..., Any], batch_examples: int) -> float:
     """Return `uneven_loss` of a replica without examples, next to one with `batch_examples`."""
     import tensorflow as tf
 
-    strategy = _get_strategy()
+    strategy = get_strategy()
     shares = strategy.experimental_distribute_values_from_function(
         lambda c: tf.ones([0 if c.replica_id_in_sync_group else batch_examples], tf.float64)
     )
@@ -297,6 +218,7 @@ UNEVEN = make_exercise(
 # ---- exercise 5: which bug gives such an update
 
 
+BUGS = ("own-mean", "not-divided", "divided-twice", "full-batch", "own-weights", "penalty-on-each")
 Shares = Sequence[int]  # examples on each replica
 
 
@@ -348,8 +270,8 @@ DIAGNOSIS = Exercise(
         ("right", 12, _UNEVEN, "weighted"),
     ),
     mistakes={
-        "below-one": "a ratio below 1 has two causes: divided by the replicas once more gives "
-        "exactly a quarter, a full batch's size gives examples / full batch",
+        "below-one": "a ratio below 1 has two causes: dividing by the replicas once more gives "
+        "1 / replicas, a full batch's size gives examples / full batch",
         "above-one": "a ratio above 1 has several causes: the replicas' own means give their "
         "number, a sum that was never divided gives the number of examples",
         "residual-ignored": "these updates are turned: look at the residual as well as the ratio",
@@ -359,6 +281,8 @@ DIAGNOSIS = Exercise(
         "that each replica divides by on its own",
         "turned-is-penalty": "an update can turn without a penalty: uneven shares or weights do "
         "it too",
+        "called-right": "that update isn't right: a right one has ratio 1 and residual 0, whatever "
+        "the setting",
         "equal-shares": "with uneven shares the replicas' own means give no exact 4, and turn the "
         "update",
     },
@@ -367,4 +291,5 @@ DIAGNOSIS = Exercise(
     shows_case=False,
     run=each(try_diagnosis),
     plain=True,
+    seconds=20,
 )

@@ -1,7 +1,7 @@
 """Lab 05, loss scaling: the update that each way to scale a loss applies, with NumPy alone.
 
-A way to scale multiplies each example's gradient with a factor, the penalty's with
-another, and may put something in the place of the sample weights.
+A way to scale multiplies each example's gradient with a factor, and may put something in the
+place of the sample weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,12 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.labs.lab05 import exercise as lab05
 from distlab.exercises.comparing import AnyOf, Anything
-from distlab.labs.lab05.exercise import REPLICAS, Step, draw_start, make_step, read_batch
+from distlab.labs.lab05.exercise import draw_gradients
+from distlab.labs.lab05.step import REPLICAS, Step, cut_column, draw_start, make_step, read_batch
 from distlab.grading.judging import Judge, LabRules
 
-RULES = LabRules(cell_seconds=30, submission_seconds=90, visible_checks=False, onednn=False,
-                 one_fork=True)  # fmt: skip
+RULES = LabRules(cell_seconds=30, submission_seconds=90, onednn=False)
+OUTPUTS = softmax.CLASSES
 Factor = Callable[[int, Step], float]  # (examples on this replica, step) -> factor of each
 
 
@@ -30,29 +31,24 @@ def per_share(own: int, step: Step) -> float:
     return 1 / own if own else np.nan
 
 
-def one_share(own: int, step: Step) -> float:
-    return 1 / REPLICAS
-
-
 def scaled(factor: Factor, by: float) -> Factor:
     return lambda own, step: by * factor(own, step)
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """What the gradients of one replica are multiplied with: each example's, the penalty's.
+    """What the gradient of each example on one replica is multiplied with.
 
     `weigh` gives what stands in for the sample weights, [examples], the step's own if None.
     """
 
     factor: Factor
-    penalty: Factor = one_share
     weigh: Callable[[Step], np.ndarray] | None = None
 
 
 def by_share(step: Step, combine: Callable[[np.ndarray], Any]) -> np.ndarray:
     """Return `combine` of each replica's sample weights, put in the place of each of them."""
-    parts = np.array_split(np.asarray(step["weights"]), REPLICAS)
+    parts = cut_column(np.asarray(step["weights"]))
     return np.concatenate([np.broadcast_to(combine(part), part.shape) for part in parts])
 
 
@@ -61,9 +57,10 @@ WAYS: dict[str, dict[str, Scaling]] = {
         "right": Scaling(per_batch),
         "own-mean": Scaling(per_share),
         "mean-of-four": Scaling(scaled(per_share, 1 / REPLICAS)),
-        "only-summed": Scaling(lambda own, step: 1.0),
+        "only-summed": Scaling(lambda own, step: OUTPUTS),
+        "errors-summed": Scaling(scaled(per_batch, OUTPUTS)),
         "divided-twice": Scaling(scaled(per_batch, 1 / REPLICAS)),
-        "only-replicas": Scaling(one_share),
+        "only-replicas": Scaling(lambda own, step: OUTPUTS / REPLICAS),
     },
     "weighted": {
         "right": Scaling(lambda own, step: 1 / np.sum(step["weights"])),
@@ -76,14 +73,6 @@ WAYS: dict[str, dict[str, Scaling]] = {
         "by-examples": Scaling(per_batch),
         "times-replicas": Scaling(lambda own, step: REPLICAS / np.sum(step["weights"])),
         "mean-weight": Scaling(per_batch, weigh=lambda step: by_share(step, np.mean)),
-    },
-    "penalized": {
-        "right": Scaling(per_batch),
-        "on-every-replica": Scaling(per_batch, penalty=lambda own, step: 1.0),
-        "penalty-by-batch": Scaling(per_batch, penalty=per_batch),
-        "all-by-replicas": Scaling(scaled(per_batch, 1 / REPLICAS)),
-        "penalty-forgotten": Scaling(per_batch, penalty=lambda own, step: 0.0),
-        "own-mean": Scaling(per_share),
     },
     "uneven": {
         "right": Scaling(lambda own, step: 1 / len(step["picks"])),
@@ -98,19 +87,43 @@ def expect_update(kind: str, *case: Any, way: str = "right") -> np.ndarray:
     """Return the update [inputs, outputs] that the scaling `way` applies."""
     scaling, step = WAYS[kind][way], make_step(*case)
     images, labels = read_batch(step)
-    start = draw_start(step)
-    shares = [len(share) for share in np.array_split(labels, REPLICAS)]
-    factors = np.concatenate([np.full(own, scaling.factor(own, step)) for own in shares])
-    outputs = images @ start  # [examples, outputs]
+    outputs = images @ draw_start(step)  # [examples, outputs]
     slope = softmax.slopes(outputs, labels)
+    if kind == "plain":
+        slope = 2 * (outputs - np.eye(OUTPUTS)[labels]) / OUTPUTS
     if kind == "weighted":
         weights = scaling.weigh(step) if scaling.weigh else np.asarray(step["weights"])
         slope = slope * weights[:, None]
-    update = images.T @ (slope * factors[:, None])
-    if kind == "penalized":
-        times = sum(scaling.penalty(own, step) for own in shares)
-        update += times * 2 * step["strength"] * start
-    return update
+    shares = [len(share) for share in cut_column(labels)]
+    factors = np.concatenate([np.full(own, scaling.factor(own, step)) for own in shares])
+    return images.T @ (slope * factors[:, None])
+
+
+def expect_clipped(seed: int, most: float, way: str = "right") -> Any:
+    """Return the update of gradients clipped to a norm, or clipped in a mistaken way."""
+    parts = [np.concatenate([g.ravel() for g in pair]) for pair in draw_gradients(seed)]
+    whole = sum(parts)
+    norms = [float(np.linalg.norm(part)) for part in parts]
+    if way == "norms-added":
+        added = (sum(norms), float(np.linalg.norm(norms)))
+        return AnyOf(tuple(_shorten(whole, most, norm) for norm in added))
+    if way == "each-variable":
+        return np.concatenate([_shorten(half, most) for half in np.split(whole, [120])])
+    return {
+        "right": lambda: _shorten(whole, most),
+        "not-clipped": lambda: whole,
+        "clipped-before": lambda: sum(_shorten(part, most) for part in parts),
+        "to-its-share": lambda: sum(_shorten(part, most / REPLICAS) for part in parts),
+        "summed-again": lambda: REPLICAS * _shorten(whole, most),
+        "always-scaled": lambda: whole * most / np.linalg.norm(whole),
+        "norm-not-summed": lambda: _shorten(whole, most, np.linalg.norm(whole) / REPLICAS),
+    }[way]()
+
+
+def _shorten(gradient: np.ndarray, most: float, norm: float | None = None) -> np.ndarray:
+    """Return `gradient` scaled down as if its norm were `norm`, to `most`."""
+    norm = float(np.linalg.norm(gradient)) if norm is None else norm
+    return gradient * min(1.0, most / norm)
 
 
 def expect_uneven(*case: Any, way: str = "right") -> dict[str, Any]:
@@ -123,10 +136,10 @@ def expect_uneven(*case: Any, way: str = "right") -> dict[str, Any]:
 
 
 CONFUSIONS = {
-    "below-one": {"full-batch": "divided-twice"},
-    "above-one": {"not-divided": "own-mean"},
+    "below-one": {"full-batch": "divided-twice", "divided-twice": "full-batch"},
     "residual-ignored": {"penalty-on-each": "own-mean", "own-weights": "own-mean"},
     "weights-not-seen": {"own-weights": "own-mean"},
+    "called-right": dict.fromkeys(lab05.BUGS, "right"),
 }
 
 
@@ -137,6 +150,8 @@ def expect_bug(bug: str, seed: int, shares: Sequence[int], kind: str, way: str =
     )
     if way == "not-measured" and kind != "plain":
         return "own-weights" if kind == "weighted" else "penalty-on-each"
+    if way == "above-one" and not turned:
+        return {"not-divided": "own-mean", "own-mean": "not-divided"}.get(bug, bug)
     if way == "turned-is-penalty" and turned:
         return "penalty-on-each"
     if way == "equal-shares" and bug == "own-mean" and turned:
@@ -146,6 +161,6 @@ def expect_bug(bug: str, seed: int, shares: Sequence[int], kind: str, way: str =
 
 PLAIN = Judge(lab05.PLAIN, partial(expect_update, "plain"))
 WEIGHTED = Judge(lab05.WEIGHTED, partial(expect_update, "weighted"))
-PENALIZED = Judge(lab05.PENALIZED, partial(expect_update, "penalized"))
+CLIPPED = Judge(lab05.CLIPPED, expect_clipped)
 UNEVEN = Judge(lab05.UNEVEN, expect_uneven)
 DIAGNOSIS = Judge(lab05.DIAGNOSIS, expect_bug)

@@ -1,6 +1,7 @@
 """Lab 06, ring all-reduce: answers send their messages through a network that counts them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -13,9 +14,11 @@ from utils.collectives import (
     Send,
     count_bytes,
     count_messages,
-    split_into_chunks,
 )
-from utils.errors import DistributedError
+from utils.errors import DistributedError, InputError
+
+# of the library: what holds an answer to one of these exercises; answers do not have it
+ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.collectives.buckets", "utils.collectives.choice", "utils.collectives.fit", "utils.collectives.hierarchical", "utils.collectives.naive", "utils.collectives.processes", "utils.collectives.recursive_doubling", "utils.collectives.replica_values", "utils.collectives.ring", "utils.collectives.tree",)
 
 __all__ = ["Network", "Send"]
 Chunks = list[list[np.ndarray]]
@@ -40,6 +43,31 @@ BY_HAND = tuple(
 _SIZES = ((1, 3, 7), (2, 4, 8), (3, 1, 4))
 
 
+class LabNetwork(Network):
+    """The network of an answer: it names slips, ends, and can add a mark to what it carries."""
+
+    def __init__(self, ranks: int, mark: float = 0.0) -> None:
+        super().__init__(ranks, keep_values=True)
+        self._mark = mark
+
+    def exchange(self, sends: Iterable[Send], phase: str = "") -> list[Send]:
+        """Do one step, as `Network` does; each value arrives as what was sent plus the mark."""
+        sends = list(sends)
+        others = [type(send).__name__ for send in sends if not isinstance(send, Send)]
+        if others:
+            raise InputError(
+                "exchange takes a list of Send(source, destination, values, chunk), got a "
+                f"{others[0]}"
+            )
+        if self.steps > 4 * self.ranks + 4:
+            raise InputError(
+                f"{self.steps} steps, and the answer goes on sending. Does its loop end? The whole "
+                f"all-reduce of {self.ranks} ranks takes {2 * self.ranks - 2}"
+            )
+        arrived = super().exchange(sends, phase)
+        return [replace(send, values=send.values + self._mark) for send in arrived]
+
+
 def draw_vectors(seed: int, ranks: int, length: int) -> list[np.ndarray]:
     """Return one gradient, [length] of float64, for each rank."""
     rng = np.random.default_rng(seed)
@@ -59,6 +87,8 @@ def describe_traffic(network: Network) -> dict[str, Any]:
 
 
 def _make_chunks(seed: int, ranks: int, length: int) -> Chunks:
+    from utils.collectives import split_into_chunks
+
     return [split_into_chunks(vector, ranks) for vector in draw_vectors(seed, ranks, length)]
 
 
@@ -70,7 +100,7 @@ def _note_refusals(run: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return run(*case)
         except DistributedError as error:
-            return {"the network refused a step": str(error)}
+            return {"fault": f"the network refused a step: {error}"}
 
     return noting
 
@@ -81,9 +111,11 @@ def _run(part: Callable[..., Any], chunks: Chunks, network: Network) -> Chunks:
 
 
 @_note_refusals
-def try_scatter(reduce_scatter: Callable[..., Any], seed: int, ranks: int, length: int) -> Any:
+def try_scatter(
+    reduce_scatter: Callable[..., Any], seed: int, ranks: int, length: int, mark: float
+) -> Any:
     """Return the finished chunks in order, as rank k - 1 holds chunk k, and the traffic."""
-    network = Network(ranks, keep_values=True)
+    network = LabNetwork(ranks, mark)
     chunks = _run(reduce_scatter, _make_chunks(seed, ranks, length), network)
     finished = [_read_chunk(chunks, (k - 1) % ranks, k) for k in range(ranks)]
     return {"finished chunks": np.concatenate(finished)} | describe_traffic(network)
@@ -94,15 +126,18 @@ def _read_chunk(chunks: Any, rank: int, k: int) -> np.ndarray:
         chunk = chunks[rank][k]
     except (TypeError, IndexError, KeyError):
         raise refuse(f"chunks[{rank}][{k}] is not there any more: one array per chunk") from None
-    return np.ravel(read_array(chunk, f"chunks[{rank}][{k}] is not an array: the function"))
+    return np.ravel(read_array(chunk, f"chunks[{rank}][{k}]: the function"))
 
 
 SCATTER = Exercise(
+    seconds=20,
     lab="lab06",
     name="scatter",
     function="reduce_scatter",
-    examples=_SIZES,
+    examples=tuple((*sizes, mark) for sizes, mark in zip(_SIZES, (0.0, 1.0, 0.0), strict=True)),
     mistakes={
+        "read-elsewhere": "the sums lack what the network added on the way: a rank can't look into "
+        "its neighbor's memory, which is on another machine. Add message.values, which arrived",
         "replaced": "the receiver threw its own values away: it adds what arrives",
         "one-step-short": "one step too few: P ranks need P - 1",
         "one-step-too-many": "one step too many: after P - 1 the sums are whole, and then counted "
@@ -131,13 +166,14 @@ def try_gather(all_gather: Callable[..., Any], seed: int, ranks: int, length: in
     sums = [np.sum(column, axis=0) for column in zip(*chunks, strict=True)]
     for rank in range(ranks):
         chunks[rank][(rank + 1) % ranks] = sums[(rank + 1) % ranks]
-    network = Network(ranks, keep_values=True)
+    network = LabNetwork(ranks)
     chunks = _run(all_gather, chunks, network)
     rows = [[_read_chunk(chunks, rank, k) for k in range(ranks)] for rank in range(ranks)]
     return {"vectors": [np.concatenate(row) for row in rows]} | describe_traffic(network)
 
 
 GATHER = Exercise(
+    seconds=20,
     lab="lab06",
     name="gather",
     function="all_gather",
@@ -162,16 +198,17 @@ GATHER = Exercise(
 @_note_refusals
 def try_all_reduce(all_reduce: Callable[..., Any], seed: int, ranks: int, length: int) -> Any:
     """Return every rank's result, [ranks, length], and the traffic."""
-    network = Network(ranks, keep_values=True)
+    network = LabNetwork(ranks)
     vectors = draw_vectors(seed, ranks, length)
     found = all_reduce([vector.copy() for vector in vectors], network)
     results = list(require_value(found, "all_reduce", "a list with each rank's sum"))
-    wanted = "one array with a rank's whole sum (np.concatenate joins chunks)"
+    wanted = "one array with a rank's whole sum: join its chunks"
     vectors = [read_array(result, "all_reduce", wanted) for result in results]
     return {"vectors": vectors} | describe_traffic(network)
 
 
 ALL_REDUCE = Exercise(
+    seconds=20,
     lab="lab06",
     name="all-reduce",
     function="all_reduce",
@@ -197,6 +234,7 @@ ALL_REDUCE = Exercise(
     plain=True,
 )
 SECONDS = Exercise(
+    seconds=20,
     lab="lab06",
     name="seconds",
     function="ring_seconds",

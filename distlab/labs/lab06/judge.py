@@ -14,7 +14,7 @@ from utils.collectives import (
     split_into_chunks,
 )
 
-RULES = LabRules(cell_seconds=10, submission_seconds=30)
+RULES = LabRules(cell_seconds=10, submission_seconds=30, data=())
 
 
 def _go_round(
@@ -33,17 +33,21 @@ def _go_round(
             sends = [send for send in sends if len(send.values)]
         groups = [[send] for send in sends] if way == "one-by-one" else [sends]
         for sent in (message for group in groups for message in network.exchange(group)):
-            mine = chunks[sent.destination]
-            mine[sent.chunk] = mine[sent.chunk] + sent.values if add else sent.values
+            mine, values = chunks[sent.destination], sent.values
+            if way == "read-elsewhere":
+                values = chunks[sent.source][sent.chunk]
+            mine[sent.chunk] = mine[sent.chunk] + values if add else values
 
 
-def expect_scatter(seed: int, ranks: int, length: int, way: str = "right") -> dict[str, Any]:
+def expect_scatter(
+    seed: int, ranks: int, length: int, mark: float, way: str = "right"
+) -> dict[str, Any]:
     steps = ranks - 1 + {"one-step-short": -1, "one-step-too-many": 1}.get(way, 0)
 
     def part(chunks: Chunks, network: Network) -> None:
         _go_round(chunks, network, 0, steps, way != "replaced", way)
 
-    return try_scatter(part, seed, ranks, length)
+    return try_scatter(part, seed, ranks, length, mark)
 
 
 def expect_gather(seed: int, ranks: int, length: int, way: str = "right") -> dict[str, Any]:

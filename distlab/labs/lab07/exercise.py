@@ -5,8 +5,12 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
+from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
-from distlab.labs.lab07.failing_logs import LOGS, fill_in
+from distlab.labs.lab07.failing_logs import LOGS, list_blamed, make_logs
+
+# of the library: what holds an answer to one of these exercises; answers do not have it
+ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.tf_config",)
 
 CAUSES = tuple(LOGS)
 HOSTS = ["10.0.0.4:2222", "10.0.0.9:2222", "10.0.0.5:3333"]
@@ -29,12 +33,30 @@ def describe_config(given: Any, *case: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
         return {"kind": "not a JSON object"}
     extra = sorted(set(found) - {"cluster", "task", "environment", "rpc_layer"})
-    return {"kind": "JSON", "cluster": found.get("cluster"), "task": found.get("task")} | (
+    cluster, task = (_mark_inexact(found.get(part)) for part in ("cluster", "task"))
+    return {"kind": "JSON", "cluster": cluster, "task": task} | (
         {"unknown keys": ", ".join(extra)} if extra else {}
     )
 
 
+def _mark_inexact(part: Any) -> Any:
+    """Return a part of a TF_CONFIG in which words and indexes that TensorFlow can't read show.
+
+    Answers are compared with some tolerance, TF_CONFIGs are not: "WORKER " names no job, and 1.0005
+    no task.
+    """
+    if isinstance(part, dict):
+        return {key: _mark_inexact(value) for key, value in part.items()}
+    if isinstance(part, list):
+        return [_mark_inexact(value) for value in part]
+    if isinstance(part, float | bool):
+        return f"{part}, not a whole number"
+    exact = not isinstance(part, str) or part == part.strip().lower()
+    return part if exact else f"{part!r}, with capitals or spaces"
+
+
 WORKER = Exercise(
+    seconds=20,
     lab="lab07",
     name="worker",
     function="write_config",
@@ -55,6 +77,7 @@ WORKER = Exercise(
     read=describe_config,
 )
 ROLE = Exercise(
+    seconds=20,
     lab="lab07",
     name="role",
     function="write_role",
@@ -107,6 +130,7 @@ def describe_configs(given: Any, *case: Any) -> Any:
 
 
 REPAIR = Exercise(
+    seconds=20,
     lab="lab07",
     name="repair",
     function="repair",
@@ -126,32 +150,47 @@ REPAIR = Exercise(
 )
 
 
-def make_log(name: str, seed: int) -> str:
-    """Return the log of the failing cluster `name` of CAUSES, with addresses drawn from `seed`."""
-    return fill_in(LOGS[name], seed)
+def try_cause(diagnose: Callable[..., Any], name: str, blamed: int, seed: int) -> Any:
+    """Return what `diagnose` says of the logs of a cluster that failed: a word and a worker."""
+    found = diagnose(make_logs(name, blamed, seed))
+    if isinstance(found, str | int) or len(_list(found)) != 2:
+        return {"fault": f"returned {show(found)}, not two things: a word and a worker's index"}
+    return _list(found)
 
 
-def try_cause(name_cause: Callable[..., Any], name: str, seed: int) -> Any:
-    """Return the cause that `name_cause` gives for a log of the failing cluster `name`."""
-    return name_cause(make_log(name, seed))
+def _list(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, list | tuple) else []
 
 
 CAUSE = Exercise(
+    seconds=20,
     lab="lab07",
     name="cause",
-    function="name_cause",
-    examples=tuple((name, 100 + k) for k, name in enumerate(CAUSES)),
+    function="diagnose",
+    examples=tuple(
+        (name, blamed, 100 + k) for k, name in enumerate(CAUSES) for blamed in list_blamed(name)
+    ),
     mistakes={
-        "waits-or-died": "a peer that has not come yet is waited for (missing-peer); one that was "
-        "there and stopped answering is dead-peer",
-        "alone-unseen": "no error at all, and 1 replica: it trains alone. A strategy that is made "
-        "too late raises an error",
-        "port-for-all": "gRPC appears in many logs: a port is taken only where the server could "
-        "not start",
+        "first-log-only": "worker 0 waits for that machine, but it's running: read its own log for "
+        "what it says there. Only a worker without a log was never started",
+        "everyone-waited-for": "worker 0 lists all workers that aren't there yet, and a shorter "
+        "list as they come: the last list counts",
+        "who-complains": "the worker that reports a lost connection is alive. Its error names the "
+        "one it lost",
+        "named-last": "an error can quote another worker's error: the machine that was named first "
+        "was lost, the other one only passed that on",
+        "who-joins": "the machine that joins isn't always the wrong one: compare the size that it "
+        "joins with, and the group's size, with the number of logs",
+        "waits-or-died": "a worker that isn't there yet is waited for (missing-peer). One that "
+        "took part and stopped answering is dead-peer",
+        "alone-unseen": "there is no error at all, and 1 replica: it trains alone",
         "size-is-death": "a group of another size means that tasks disagree about the cluster, not "
         "that one died",
+        "word-only": "the causes are right: which worker's machine would you look at?",
     },
-    hint="find words that stand in this log and in no other; the last line is not always enough",
+    tolerance=1e-6,
+    hint="read all three logs, and ask of each worker: did it start, does it wait, did it fail, or "
+    "does it only report what another one did?",
     shows_case=False,
     by_hand=BY_HAND,
     run=each(try_cause),

@@ -3,6 +3,7 @@
 
 `tests/cluster_mistakes.py` makes the failures. `<host K>` stands for the address of
 worker K, `<port K>` for its port, `<number>` for any number: `fill_in` puts some there.
+`make_logs` has those of all three workers of a cluster, one of which is to blame.
 """
 
 import re
@@ -134,8 +135,93 @@ The error could be from a previous operation. Restart your program to reset.
 }
 
 
-def fill_in(log: str, seed: int) -> str:
+CLUSTER = 3  # workers of `make_logs`
+_TRACE = """  …
+    main()
+  File "…/train.py", line 9, in main
+    step()
+  File "…/tensorflow/python/util/traceback_utils.py", line 167, in error_handler
+    raise e.with_traceback(filtered_tb) from None
+tensorflow.python.framework.errors_impl."""
+_RESTART = """The error could be from a previous operation. Restart your program to reset.
+     [[{{node CollectiveReduceV2}}]] [Op:__inference_<lambda>_58]
+"""
+_STARTED = "I grpc_server_lib.cc:467] Started server with target: grpc://<host ME>\n"
+_CONNECTED = "I coordination_service_agent.cc:245] Coordination agent has successfully connected.\n"
+_LEADS = f"""I coordination_service.cc:221] Initializing CoordinationService
+{_STARTED}I coordination_service.h:529] /job:worker/replica:0/task:0 has connected to coordination service. Incarnation: <number>
+"""
+_WAITS = f"""{_LEADS}I coordination_service.cc:502] Waiting for 2/3 tasks to connect.
+I coordination_service.cc:505] Example stragglers:
+/job:worker/replica:0/task:1
+/job:worker/replica:0/task:2
+{_CONNECTED}I coordination_service.h:529] /job:worker/replica:0/task:<other> has connected to coordination service. Incarnation: <number>
+I coordination_service.cc:502] Waiting for 1/3 tasks to connect.
+I coordination_service.cc:505] Example stragglers:
+/job:worker/replica:0/task:<blamed>
+"""
+_TRAINS = f"""{_STARTED}{_CONNECTED}INFO:tensorflow:Using MirroredStrategy with devices ('/job:worker/task:<me>/device:CPU:0',)
+step 0 of 3 replicas
+"""
+_RESET = """Additional GRPC error information from remote target /job:worker/replica:0/task:<blamed> while calling /tensorflow.WorkerService/RecvBuf:
+:UNKNOWN:Error received from peer  {grpc_status:14, grpc_message:"recvmsg:Connection reset by peer"}
+"""
+_DIED_NEXT = f"""{_TRAINS}{_TRACE}UnavailableError: {{{{function_node __inference_<lambda>_58}}}} Collective ops is aborted by: recvmsg:Connection reset by peer
+{_RESET}{_RESTART}"""
+_DIED_FAR = f"""{_TRAINS}{_TRACE}UnavailableError: {{{{function_node __inference_<lambda>_58}}}} Collective ops is aborted by: Collective ops is aborted by: recvmsg:Connection reset by peer
+{_RESET}The error could be from a previous operation. Restart your program to reset.
+Additional GRPC error information from remote target /job:worker/replica:0/task:<next> while calling /tensorflow.WorkerService/RecvBuf:
+:UNKNOWN:Error received from peer  {{grpc_message:"Collective ops is aborted by: recvmsg:Connection reset by peer", grpc_status:14}}
+{_RESTART}"""
+_SIZES = f"""{_STARTED}{_CONNECTED}{_TRACE}InternalError: {{{{function_node __inference_<lambda>_31}}}} Collective ops is aborted by: Device /job:worker/replica:0/task:1/device:CPU:0 is joining a group with size<joins>, but that group has size <has> (group_key=1)
+{_RESTART}"""
+_UNEXPECTED = f"""{_STARTED}{_TRACE}InvalidArgumentError: Unexpected task registered with task_name=/job:worker/replica:0/task:2
+Additional GRPC error information from remote target /job:worker/replica:0/task:0 while calling /tensorflow.CoordinationService/RegisterTask:
+:UNKNOWN:Error received from peer  {{grpc_message:"Unexpected task registered with task_name=/job:worker/replica:0/task:2", grpc_status:3}}
+"""
+
+
+def list_blamed(name: str) -> tuple[int, ...]:
+    """Return which of three workers may be to blame for a failure of LOGS."""
+    return {"wrong-index": (1, 2), "dead-peer": (1, 2), "mismatched-sizes": (0, 1)}.get(
+        name, (0, 1, 2)
+    )
+
+
+def make_logs(name: str, blamed: int, seed: int) -> list[str]:
+    """Return the logs of a cluster's three workers, where worker `blamed` failed as in LOGS.
+
+    Addresses and numbers are drawn from `seed`, and so are the idle lines that are missing.
+    """
+    rng = np.random.default_rng(seed)
+    logs = [_write_log(name, blamed, worker) for worker in range(CLUSTER)]
+    return [fill_in(log, int(rng.integers(2**31)), worker) for worker, log in enumerate(logs)]
+
+
+def _write_log(name: str, blamed: int, me: int) -> str:
+    """Return the log of worker `me`, with places to fill in."""
+    others = {"next": (blamed + 1) % CLUSTER, "blamed": blamed, "me": me}
+    others["other"] = 3 - blamed  # of workers 1 and 2
+    if name == "mismatched-sizes":
+        log = _UNEXPECTED if (blamed, me) == (0, 2) else _SIZES
+        others |= {"joins": 3, "has": 2} if blamed == 0 else {"joins": 2, "has": 3}
+    elif name == "dead-peer":
+        died = _DIED_NEXT if me == others["next"] else _DIED_FAR
+        log = _TRAINS if me == blamed else died
+    elif me == blamed:
+        log = "" if name == "missing-peer" else LOGS[name].replace("`task_id` 2", "`task_id` 3")
+    elif blamed == 0:
+        log = _STARTED
+    else:
+        log = _WAITS if me == 0 else _STARTED + _CONNECTED
+    for word, number in others.items():
+        log = log.replace(f"<{word}>", str(number))
+    return log
+
+
+def fill_in(log: str, seed: int, worker: int = 0) -> str:
     """Return `log` with addresses and numbers drawn from `seed`, and without some idle lines."""
+    log = re.sub(r"<(host|port) (?:0|ME)>", rf"<\1 {worker}>", log)
     rng = np.random.default_rng(seed)
     network = f"10.{rng.integers(256)}.{rng.integers(256)}."
     hosts = [network + str(n) for n in rng.choice(np.arange(2, 250), size=8, replace=False)]
@@ -147,5 +233,6 @@ def fill_in(log: str, seed: int) -> str:
     idle = [
         k for k, line in enumerate(lines) if line.startswith(("I grpc_server", "    self._init"))
     ]
+    idle = idle if len(lines) > 1 else []  # a log of one line says that it started
     dropped = {k for k in idle if rng.random() < 0.5}
     return "\n".join(line for k, line in enumerate(lines) if k not in dropped)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from distlab.labs.lab07 import exercise as lab07
+from distlab.exercises.comparing import Anything
 from distlab.labs.lab07.exercise import break_configs
 from distlab.grading.judging import Judge, LabRules
 
-RULES = LabRules(cell_seconds=10, submission_seconds=30)
+RULES = LabRules(cell_seconds=10, submission_seconds=30, data=())
 Machines = dict[str, list[str]]
 
 
@@ -66,18 +67,29 @@ def expect_repair(*case: Any, way: str = "right") -> list[dict[str, Any]]:
     return repaired
 
 
+def expect_cause(name: str, blamed: int, seed: int, way: str = "right") -> Any:
+    """Return the word for what failed in a cluster and the worker to look at, or confused ones."""
+    waited = name not in ("dead-peer", "mismatched-sizes")
+    worker: Any = blamed
+    if waited and way == "first-log-only" and blamed:
+        name = "missing-peer"
+    elif waited and way == "everyone-waited-for":
+        worker = min(blamed, 1)
+    elif name == "dead-peer" and way in ("who-complains", "named-last"):
+        worker = 0 if way == "who-complains" else 2  # the first log with an error; its last name
+    elif name == "mismatched-sizes" and way == "who-joins":
+        worker = 1
+    elif way == "word-only":
+        worker = Anything()
+    name = _CONFUSIONS.get(way, {}).get(name, name)
+    return [name, worker]
+
+
 _CONFUSIONS = {
     "waits-or-died": {"missing-peer": "dead-peer"},
     "alone-unseen": {"alone": "late-strategy"},
-    "port-for-all": dict.fromkeys(("missing-peer", "dead-peer", "mismatched-sizes"), "taken-port"),
     "size-is-death": {"mismatched-sizes": "dead-peer"},
 }
-
-
-def expect_cause(name: str, seed: int, way: str = "right") -> str:
-    """Return the word for the cause of the log of `name`, or a confused one."""
-    return _CONFUSIONS.get(way, {}).get(name, name)
-
 
 WORKER = Judge(lab07.WORKER, expect_worker)
 ROLE = Judge(lab07.ROLE, expect_role)

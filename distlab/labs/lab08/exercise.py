@@ -13,10 +13,14 @@ import numpy as np
 
 from distlab.exercises import softmax
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import read_array, refuse_task, require_value
+from distlab.exercises.refusing import read_array, refuse_task, require_kind, require_value
+
+# of the library: what holds an answer to one of these exercises; answers do not have it
+ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training",)
 
 RATE = 0.5
 RUN_SECONDS = 80.0
+NEXT_SUM = 3.0  # of the all-reduces after saving
 
 
 @cache
@@ -162,88 +166,90 @@ TRAINING = Exercise(
 
 
 def try_saving(
-    functions: tuple[Callable[..., Any], Callable[..., Any]], workers: int, value: float
+    functions: tuple[Callable[..., Any], Callable[..., Any]], *counts: Sequence[float]
 ) -> dict[str, Any]:
-    """Let all workers save a checkpoint; return where each wrote and what was left."""
+    """Let each worker count and save; return what was left, and the sums of later all-reduces.
+
+    Worker k adds `counts[k]`. Each has a parent folder to itself, as if every machine had the
+    shared disk in another place, so that what it leaves is told from what others leave.
+    """
     root = Path(tempfile.mkdtemp())
     try:
-        (root / "shared").mkdir()
-        chosen, left = zip(*run_on(workers, _save, functions, str(root), value))
-        return _describe_saving(root, chosen, left[0])
+        sums = run_on(len(counts), _save, functions, str(root), counts)
+        return _describe_saving(root, len(counts)) | {"sums of the next all-reduces": sums}
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _save(functions: Any, root: str, value: float) -> tuple[str, int]:
-    """Return this worker's folder, and how many checkpoints of others it found at its turn.
+def _save(functions: Any, root: str, counts: Sequence[Sequence[float]]) -> list[float]:
+    """Count and save on this worker; return the sums of the all-reduces that come next."""
+    import tensorflow as tf
 
-    Worker 0 cleans up last: what the others left is seen before it could remove it.
+    make_counter, save_run = functions
+    strategy = _make_strategy()
+    index = strategy.cluster_resolver.task_id
+    seen = require_kind(make_counter(strategy), "make_counter", "tf.Variable")
+    for count in counts[index]:
+        strategy.run(lambda number: seen.assign_add(number), args=(tf.constant(count),))
+    shared = Path(root, f"machine-{index}", "shared")
+    shared.mkdir(parents=True)
+    save_run(strategy, tf.train.Checkpoint(seen=seen), str(shared))
+    return _reduce_on(strategy, index)
+
+
+def _reduce_on(strategy: Any, index: int) -> list[float]:
+    """All-reduce a few numbers, as training goes on; return the sums.
+
+    An all-reduce that one worker has done alone meets another's first one here: that gets a
+    wrong sum, and does one more so that no worker is left waiting at the end.
     """
     import tensorflow as tf
 
-    choose_folder, clean_up = functions
-    strategy = _make_strategy()
-    index = strategy.cluster_resolver.task_id
-    total = tf.Variable(value + index)
-    shared = str(Path(root) / "shared")
-    chosen = require_value(choose_folder(shared, index), "choose_folder", "a folder's path")
-    folder = str(chosen)
-    _stay_inside(root, folder)
-    order = range(strategy.num_replicas_in_sync)
-    for turn in order:  # one after the other: no torn files
-        if turn == index:
-            tf.train.Checkpoint(total=total).write(str(Path(folder) / "ckpt"))
-        strategy.reduce("SUM", tf.constant(1.0), axis=None)
-    left = 0
-    for turn in reversed(order):
-        if turn == index:
-            mine = (Path(shared).resolve(), Path(folder).resolve())
-            left = sum(p.parent not in mine for p in Path(root).resolve().rglob("ckpt.index"))
-            clean_up(shared, chosen, index)
-        strategy.reduce("SUM", tf.constant(1.0), axis=None)
-    return folder, left
+    workers = strategy.num_replicas_in_sync
+    sums: list[float] = []
+    while len(sums) < min(3 + sum(x != NEXT_SUM for x in sums), 9):
+        addend = tf.constant(NEXT_SUM / workers + index - (workers - 1) / 2)
+        sums.append(float(strategy.reduce("SUM", addend, axis=None)))
+    return sums
 
 
-def _stay_inside(root: str, folder: str) -> None:
-    place = Path(folder).resolve()
-    if not place.is_relative_to(Path(root).resolve()):
-        raise ValueError(f"{folder} is not inside the parent folder of the shared one")
-
-
-def _describe_saving(root: Path, chosen: Sequence[str], left: int) -> dict[str, Any]:
-    """`left`: how many checkpoints of others worker 0 found before it cleaned up."""
+def _describe_saving(root: Path, workers: int) -> dict[str, Any]:
     import tensorflow as tf
 
-    shared = root.resolve() / "shared"
-    places = [Path(folder).resolve() for folder in chosen]
-    others = places[1:]
-    prefix = str(shared / "ckpt")
-    found = tf.train.list_variables(prefix) if (shared / "ckpt.index").exists() else []
-    value = [tf.train.load_variable(prefix, name) for name, _ in found if "total" in name]
+    machines = [root / f"machine-{index}" for index in range(workers)]
+    prefix = str(machines[0] / "shared" / "ckpt")
+    found = tf.train.list_variables(prefix) if Path(f"{prefix}.index").exists() else []
+    value = [tf.train.load_variable(prefix, name) for name, _ in found if "seen" in name]
+    left = [len(list(machine.iterdir())) - (machine / "shared").exists() for machine in machines]
+    inside = [p for p in (machines[0] / "shared").rglob("*") if p.is_dir()]
     return {
-        "worker 0 wrote into the shared folder": places[0] == shared,
-        "workers that wrote there": sum(place == shared for place in places),
-        "folders of the others": len(set(others)),
-        "folders inside the shared one": sum(shared in place.parents for place in places),
-        "folders left over": max(left, sum(place.exists() for place in set(others) - {shared})),
-        "value in the shared checkpoint": float(value[0]) if value else None,
+        "count in the shared checkpoint": float(value[0]) if value else None,
+        "others that wrote into the shared folder": sum(
+            any((machine / "shared").glob("**/*.index")) for machine in machines[1:]
+        ),
+        "folders or files left next to it": sum(left) + len(inside),
     }
 
 
 SAVING = Exercise(
     lab="lab08",
     name="saving",
-    function="choose_folder and clean_up",
-    examples=((3, 7.0),),
+    function="make_counter and save_run",
+    examples=(((10.0, 20.0), (5.0, 7.0)),),
     mistakes={
-        "all-in-one-place": "all workers wrote to the same files: one overwrites the other",
-        "chief-elsewhere": "worker 0 is the chief: its checkpoint belongs in the shared folder",
-        "others-share": "the other workers wrote to the same files: each needs a folder of its own",
-        "inside-shared": "the others wrote into folders inside the shared one: put them next to it",
-        "shared-removed": "the shared checkpoint is gone: worker 0 has nothing to clean up",
-        "left-behind": "the others' folders are still there: remove them when all have written",
+        "chief-alone": "only worker 0 saved. Reading the counter is an all-reduce, and it met the "
+        "next all-reduce of the others: both got a wrong sum. All workers have to save",
+        "own-count": "the checkpoint holds worker 0's own count: what the variable adds up on "
+        "reading is its aggregation",
+        "averaged": "the checkpoint holds the mean of the workers' counts, not their sum",
+        "counted-twice": "the counts were added up on the way and once more on reading",
+        "all-in-one-place": "all workers wrote into the shared folder, where one overwrites the "
+        "other: only worker 0 may",
+        "chief-elsewhere": "worker 0's checkpoint isn't in the shared folder, as ckpt",
+        "left-behind": "worker 1's files are still there: remove them once they are written",
     },
-    hint="who may write into the shared folder, and which folders must be gone at the end?",
+    hint="who has to call write, who may write into the shared folder, and what must be gone at "
+    "the end?",
     shows_case=False,
     run=each(try_saving),
 )

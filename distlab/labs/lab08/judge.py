@@ -1,13 +1,14 @@
 """Lab 08, multi-worker training: what real workers should read, end with, and leave behind."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from distlab.exercises import softmax
 from distlab.labs.lab08 import exercise as lab08
-from distlab.labs.lab08.exercise import RATE, read_step
+from distlab.exercises.comparing import Anything
+from distlab.labs.lab08.exercise import NEXT_SUM, RATE, read_step
 from distlab.grading.regression import mean_gradient
 from distlab.grading.judging import Judge, LabRules
 
@@ -19,8 +20,9 @@ def bound_training(inputs: Mapping[str, Any]) -> tuple[float, float]:
     return STEP_BYTES * sum(case[2] for case in inputs["training_cases"]), 2e7
 
 
-RULES = LabRules(cell_seconds=90, submission_seconds=240, processes=True, visible_checks=False,
-                 one_fork=True, traffic={"training": bound_training})  # fmt: skip
+RULES = LabRules(
+    own_seconds=60, cell_seconds=90, submission_seconds=240, processes=True, traffic={"training": bound_training}
+)
 
 
 def expect_shards(
@@ -67,17 +69,25 @@ def _train(workers: int, rank: int, seed: int, steps: int, batch: int, way: str)
     return weights
 
 
-def expect_saving(workers: int, value: float, way: str = "right") -> dict[str, Any]:
-    everyone, nobody = way == "all-in-one-place", way == "chief-elsewhere"
-    lost = nobody or way == "shared-removed"
-    one = way == "others-share"
+def expect_saving(*counts: Sequence[float], way: str = "right") -> dict[str, Any]:
+    workers, own = len(counts), float(np.sum(counts[0]))
+    total = float(sum(np.sum(count) for count in counts))
+    saved: float | None = {
+        "own-count": own,
+        "averaged": total / workers,
+        "counted-twice": workers * total,
+        "chief-elsewhere": None,
+    }.get(way, total)
+    sums: Any = [[NEXT_SUM] * 3 for _ in counts]
+    if way == "chief-alone":  # of two workers: worker 1's next addend is half of NEXT_SUM, plus 0.5
+        saved, sums = own + NEXT_SUM / 2 + 0.5, Anything()
     return {
-        "worker 0 wrote into the shared folder": not nobody,
-        "workers that wrote there": workers if everyone else int(not nobody),
-        "folders of the others": 1 if everyone or one else workers - 1,
-        "folders inside the shared one": (workers - 1) * (way == "inside-shared"),
-        "folders left over": {"left-behind": workers - 1}.get(way, 0),
-        "value in the shared checkpoint": None if lost else value + everyone * (workers - 1),
+        "count in the shared checkpoint": saved,
+        "others that wrote into the shared folder": (workers - 1) * (way == "all-in-one-place"),
+        "folders or files left next to it": (
+            Anything() if way == "chief-elsewhere" else (workers - 1) * (way == "left-behind")
+        ),
+        "sums of the next all-reduces": sums,
     }
 
 

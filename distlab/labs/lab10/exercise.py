@@ -15,6 +15,9 @@ from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import read_array, refuse, refuse_task
 from distlab.exercises.saves import Saves
 
+# of the library: what holds an answer to one of these exercises; answers do not have it
+ABSENT = ("utils.simulate", "utils.calibrate", "utils.parallel", "utils.training.loops", "utils.training.step",)
+
 WORKERS, SERVERS = 2, 3
 RUN_SECONDS = 90.0
 
@@ -181,6 +184,11 @@ def _count_pieces(partitioner: Any, rows: int) -> int:
 
     if partitioner is None:
         return 1
+    if not callable(partitioner) or isinstance(partitioner, type):
+        raise refuse(
+            "make_partitioner returns something that is called with a shape and a dtype: a "
+            f"partitioner made for that many servers, not {show(partitioner)}"
+        )
     cuts = partitioner(shape=tf.TensorShape([rows, 4]), dtype=tf.float32)
     if not isinstance(cuts, list | tuple) or len(cuts) != 2:
         raise refuse(

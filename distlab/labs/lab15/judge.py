@@ -8,7 +8,7 @@ from distlab.exercises.comparing import AnyOf, Anything
 from distlab.grading.judging import Judge, LabRules
 from distlab.labs.lab15 import exercise as lab15
 
-RULES = LabRules(cell_seconds=240, submission_seconds=400, processes=True, visible_checks=False)
+RULES = LabRules(own_seconds=60, cell_seconds=240, submission_seconds=400, processes=True)
 
 
 PUBLISHED = {  # (images a second of one GPU, its batch, GPUs): images a second of all of them
@@ -64,6 +64,7 @@ def _divide(one: np.ndarray, other: np.ndarray) -> float:
 def expect_program(program_kind: str, seed: int, way: str = "right") -> dict[str, Any]:
     """Return what a right program, or one with a known mistake, is seen to do."""
     steps, either = "steps in report.json", AnyOf((True, False))
+    unlike = AnyOf(("the same", "another"))
     found: dict[str, dict[str, Any]] = {
         "alone": {
             steps: lab15.STEPS,
@@ -78,14 +79,14 @@ def expect_program(program_kind: str, seed: int, way: str = "right") -> dict[str
             steps: lab15.STEPS,
             "gradients crossed": True,
             "weights as with one worker": True,
-            "loss as with one worker": True,
+            "loss next to one worker's": "the same",
         },
         "killed": {
             steps: lab15.STEPS,
             "checkpoints written before the kill": [10],
             "checkpoints written after it": [20],
             "weights as without a kill": True,
-            "loss as without a kill": True,
+            "loss next to a run's without a kill": "the same",
         },
     }
     changes: dict[str, tuple[str, dict[str, Any]]] = {
@@ -106,11 +107,11 @@ def expect_program(program_kind: str, seed: int, way: str = "right") -> dict[str
         "each-alone": ("together", _make_any(found["together"]) | {"gradients crossed": False}),
         "own-mean": (
             "together",
-            {"loss as with one worker": False, "weights as with one worker": either},
+            {"loss next to one worker's": "twice", "weights as with one worker": either},
         ),
         "other-examples": (
             "together",
-            {"weights as with one worker": False, "loss as with one worker": either},
+            {"weights as with one worker": False, "loss next to one worker's": unlike},
         ),
         "began-anew": (
             "killed",
@@ -122,9 +123,9 @@ def expect_program(program_kind: str, seed: int, way: str = "right") -> dict[str
         ),
         "position-lost": (
             "killed",
-            {"weights as without a kill": False, "loss as without a kill": either},
+            {"weights as without a kill": False, "loss next to a run's without a kill": unlike},
         ),
-        "mean-of-steps": ("killed", {"loss as without a kill": False}),
+        "mean-of-steps": ("killed", {"loss next to a run's without a kill": "another"}),
     }
     if way != "right" and changes[way][0] == program_kind:
         return found[program_kind] | changes[way][1]

@@ -1,0 +1,326 @@
+"""The simulators as questions: what each one needs to know, and what it answers.
+
+    from utils.simulate.questions import Failures
+
+    Failures(nodes=64, node_mtbf_hours=5000, checkpoint_seconds=60, restart_seconds=300).answer()
+
+A field's metadata says how it is read from a command line (`kind`), which values it takes
+(`choices`), and what it means (`help`): `distlab simulate` is made from these classes. An
+answer is plain data, ready for JSON. NumPy at most.
+"""
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..checks import check_count, check_number
+from ..collectives import ALGORITHMS
+from ..errors import InputError
+from ..schedules import SCHEDULES, make_schedule
+from . import failures
+from .collective import AllReduceCost, Link, Nodes, simulate_all_reduce
+from .memory import STAGES, DeviceMemory, ParameterBytes, find_device_memory
+from .parameter_server import (
+    DISTRIBUTIONS,
+    MAX_UPDATES,
+    Cluster,
+    Simulation,
+    make_cluster,
+    share_servers,
+    simulate_parameter_server,
+    synchronous_rate,
+)
+from .pipeline import PipelineRun, StageTimes, simulate_pipeline, summarize
+from .step import BUCKET_BYTES, Network, StepRun, StepWork, simulate_step
+from .units import ask
+
+LEVELS = tuple(STAGES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wires:
+    """The links between ranks. With nodes, `latency` and `bandwidth` join ranks of different nodes.
+
+    Latencies are seconds per message, bandwidths bytes per second.
+    """
+
+    latency: float = ask("time", "time of a message without its bytes, such as 10us")
+    bandwidth: float = ask("rate", "100Gb/s (bits) or 50GB/s (bytes)")
+    ranks_per_node: int | None = ask("whole", "the last node may have fewer", None)
+    node_latency: float | None = ask("time", "inside a node", None)
+    node_bandwidth: float | None = ask("rate", "inside a node", None)
+
+    @property
+    def network(self) -> Network:
+        """The links as a Network. Raises InputError if the three node fields are incomplete."""
+        inside = {
+            "ranks_per_node": self.ranks_per_node,
+            "node_latency": self.node_latency,
+            "node_bandwidth": self.node_bandwidth,
+        }
+        missing = [name.replace("_", "-") for name, value in inside.items() if value is None]
+        link = Link(self.latency, self.bandwidth)
+        if len(missing) == len(inside):
+            return Network(link)
+        if missing:
+            raise InputError(f"nodes also need {' and '.join(missing)}")
+        nodes = Nodes(self.ranks_per_node, Link(self.node_latency, self.node_bandwidth))
+        return Network(link, nodes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Wires):
+    """Predict a data-parallel step: compute, all-reduce in buckets, overlap, stragglers.
+
+    Gradients become ready evenly over the backward pass. A ring all-reduces them bucket by
+    bucket. The step ends with compute or with the last bucket, whichever is later. With
+    stragglers it waits for the expected slowest device.
+    """
+
+    forward_seconds: float = ask("number")
+    backward_seconds: float = ask("number")
+    gradient_bytes: int = ask("large")
+    devices: int = ask("whole")
+    bucket_bytes: int = ask("large", "the last bucket is smaller", BUCKET_BYTES)
+    no_overlap: bool = ask("flag", "reduce only after the whole backward pass", False)
+    straggler_sigma: float = ask("number", "of each device's lognormal slowdown (mean 1)", 0.0)
+
+    def simulate(self) -> StepRun:
+        """Return the step as it ran."""
+        work = StepWork(self.forward_seconds, self.backward_seconds, self.gradient_bytes)
+        return simulate_step(
+            work,
+            self.devices,
+            self.network,
+            bucket_bytes=self.bucket_bytes,
+            overlap=not self.no_overlap,
+            straggler_sigma=self.straggler_sigma,
+        )
+
+    def answer(self) -> dict[str, Any]:
+        """Return the step's seconds, by what they go to, and its efficiency."""
+        run = self.simulate()
+        names = (
+            "step_seconds",
+            "compute_seconds",
+            "straggler_seconds",
+            "communication_seconds",
+            "exposed_communication_seconds",
+            "efficiency",
+        )
+        return {name: getattr(run, name) for name in names} | {"buckets": len(run.ends)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllReduce(Wires):
+    """Predict an all-reduce: seconds, messages, bytes and bus bandwidth.
+
+    A message takes its latency, plus its bytes over the bandwidth. Messages and bytes are those
+    sent by the busiest rank. The algorithm "hierarchical" needs nodes.
+    """
+
+    algorithm: str = ask("text", "how the ranks add up", choices=ALGORITHMS)
+    ranks: int = ask("whole")
+    bytes: int = ask("large", "bytes that each rank holds")
+
+    def simulate(self, algorithm: str = "", payload_bytes: float | None = None) -> AllReduceCost:
+        """Return the cost of this all-reduce, or with another algorithm or size."""
+        network, size = self.network, self.bytes if payload_bytes is None else payload_bytes
+        return simulate_all_reduce(
+            algorithm or self.algorithm, self.ranks, size, network.link, network.nodes
+        )
+
+    def answer(self) -> dict[str, Any]:
+        """Return the fields of AllReduceCost."""
+        return asdict(self.simulate())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """Predict a pipeline schedule: bubble, makespan and peak activations.
+
+    Times are in any one unit, for one stage and one micro-batch; with V chunks each chunk takes
+    1/V of them. The bubble is 1 - M(F+B+W) / the longest span of a stage, from its first start to
+    its last end. Peak activations are the most micro-batches that a stage keeps at once.
+    """
+
+    schedule: str = ask("text", choices=tuple(SCHEDULES))
+    stages: int = ask("whole")
+    micro_batches: int = ask("whole", "micro-batches in a step")
+    forward: float = ask("number", "time of the forward pass (F)")
+    backward_input: float = ask("number", "time of the backward pass for the inputs (B)")
+    backward_weight: float = ask("number", "time of the backward pass for the weights (W)")
+    communication: float = ask("number", "delay of a hop between stages; occupies no stage", 0.0)
+    chunks: int | None = ask("whole", "parts per stage (interleaved-1f1b: 2, others: 1)", None)
+
+    def simulate(self) -> PipelineRun:
+        """Return the schedule as it ran."""
+        schedule = make_schedule(self.schedule, self.stages, self.micro_batches, self.chunks)
+        times = StageTimes(
+            self.forward, self.backward_input, self.backward_weight, self.communication
+        )
+        return simulate_pipeline(schedule, times)
+
+    def answer(self) -> dict[str, Any]:
+        """Return bubble, makespan, longest span, and peaks by stage."""
+        return summarize(self.simulate())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterServer:
+    """Predict asynchronous training: staleness and speed, next to synchronous rounds.
+
+    A worker writes each gradient as soon as it has it. An update's staleness is the number of
+    other updates between its read and its write. A synchronous round waits for all workers
+    except the backup workers. With servers, every step also pulls the parameters and pushes the
+    gradients over the servers' links.
+    """
+
+    workers: int = ask("whole")
+    step_seconds: float = ask("number", "mean step of a worker")
+    distribution: str = ask("text", choices=("constant", "exponential", DISTRIBUTIONS[1]))
+    updates: int = ask("whole")
+    sigma: float = ask("number", "lognormal: standard deviation of the logarithm", 0.5)
+    backup_workers: int = ask("whole", "workers that a round doesn't wait for", 0)
+    slow_worker: float = ask("number", "factor by which worker 0 is slower", 1.0)
+    servers: int | None = ask("whole", "servers that share the parameters", None)
+    parameter_bytes: int = ask("large", "bytes of the model, with --servers", 0)
+    bandwidth: float | None = ask("rate", "link of each machine, with --servers", None)
+    seed: int = ask("whole", "", 0)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The workers, slowed down by the servers' links if there are servers."""
+        cluster = make_cluster(
+            self.workers,
+            self.step_seconds,
+            self.distribution,
+            sigma=self.sigma,
+            slow_factor=self.slow_worker,
+        )
+        if self.servers is None:
+            return cluster
+        if self.bandwidth is None:
+            raise InputError("servers also need bandwidth and parameter-bytes")
+        return share_servers(cluster, self.parameter_bytes, self.servers, self.bandwidth)
+
+    def simulate(self) -> Simulation:
+        """Return the asynchronous run."""
+        check_count("updates", self.updates, 1, MAX_UPDATES)
+        seed = check_count("seed", self.seed, 0)
+        return simulate_parameter_server("asynchronous", self.cluster, self.updates, seed=seed)
+
+    def answer(self) -> dict[str, Any]:
+        """Return staleness, and updates per second of both ways."""
+        run = self.simulate()
+        counts = Counter(run.staleness)
+        rate = synchronous_rate(
+            self.cluster, self.updates, backup=self.backup_workers, seed=self.seed
+        )
+        return {
+            "mean_staleness": run.mean_staleness,
+            "staleness_histogram": {str(stale): counts[stale] for stale in sorted(counts)},
+            "updates_per_second": run.updates_per_second,
+            "synchronous_updates_per_second": rate,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failures:
+    """Predict the best checkpoint interval, and the share of time that trains.
+
+    A failure of any node stops the run; failures are exponential. An interval T costs Daly's
+    exact M e^(R/M) (e^((T+D)/M) - 1) / T, with M the time between failures of all nodes together.
+    """
+
+    nodes: int = ask("whole")
+    node_mtbf_hours: float = ask("number", "mean time between failures of one node")
+    checkpoint_seconds: float = ask("number", "to save once (D)")
+    restart_seconds: float = ask("number", "to restart after a failure (R)")
+    interval_seconds: float | None = ask("number", "of work between checkpoints (the best)", None)
+
+    @property
+    def mtbf_seconds(self) -> float:
+        """The time between failures of all nodes together."""
+        check_count("nodes", self.nodes)
+        hours = check_number("node MTBF in hours", self.node_mtbf_hours, above=0)
+        return failures.group_mtbf_seconds(hours * 3600, self.nodes)
+
+    def find_effective(self, interval_seconds: float) -> float:
+        """Return the share of time that trains with a checkpoint every `interval_seconds`."""
+        return failures.effective_time_fraction(
+            interval_seconds, self.checkpoint_seconds, self.mtbf_seconds, self.restart_seconds
+        )
+
+    def answer(self) -> dict[str, Any]:
+        """Return the best interval, Young's and Daly's, and the share of time that trains."""
+        save, mtbf = self.checkpoint_seconds, self.mtbf_seconds
+        check_number("checkpoint seconds", save, above=0)
+        check_number("restart seconds", self.restart_seconds, least=0)
+        best = failures.best_interval_seconds(save, mtbf)
+        interval = best if self.interval_seconds is None else self.interval_seconds
+        return {
+            "optimal_interval_seconds": best,
+            "young_seconds": failures.young_interval_seconds(save, mtbf),
+            "daly_seconds": failures.daly_interval_seconds(save, mtbf),
+            "effective_training_time": self.find_effective(interval),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Predict the bytes on each device under ZeRO, tensor and pipeline parallelism, recomputation.
+
+    N data-parallel copies, each split over T x S devices. By default a parameter takes 2 bytes,
+    its gradient 2 and Adam's state 12 (mixed precision).
+    """
+
+    parameters: int = ask("large", "of the model, such as 7.5e9")
+    data_parallel: int = ask("whole")
+    zero_stage: int = ask(
+        "whole", "; ".join(f"{k}: {v}" for k, v in STAGES.items()), choices=LEVELS
+    )
+    tensor_parallel: int = ask("whole", "", 1)
+    pipeline_parallel: int = ask("whole", "", 1)
+    activation_bytes: int = ask("large", "on each device", 0)
+    recompute: bool = ask("flag", "keep 2 / sqrt(layers) of the activations", False)
+    layers: int = ask("whole", "with --recompute: equal layers on each device", 24)
+    weights_bytes: float = ask("number", "per parameter", ParameterBytes.weights)
+    gradients_bytes: float = ask("number", "per parameter", ParameterBytes.gradients)
+    optimizer_bytes: float = ask("number", "per parameter", ParameterBytes.optimizer)
+
+    def simulate(self, stage: int | None = None) -> DeviceMemory:
+        """Return what one device holds, at this or another ZeRO stage."""
+        check_count("data parallel", self.data_parallel)
+        each = ParameterBytes(self.weights_bytes, self.gradients_bytes, self.optimizer_bytes)
+        return find_device_memory(
+            self.parameters,
+            self.data_parallel,
+            self.zero_stage if stage is None else stage,
+            each,
+            tensor_parallel=self.tensor_parallel,
+            pipeline_parallel=self.pipeline_parallel,
+            activation_bytes=self.activation_bytes,
+            recomputed_layers=self.layers if self.recompute else None,
+        )
+
+    def answer(self, stage: int | None = None) -> dict[str, Any]:
+        """Return the bytes by what they are for, and their total."""
+        held = self.simulate(stage)
+        parts = {
+            "parameters": held.weights,
+            "gradients": held.gradients,
+            "optimizer": held.optimizer,
+            "activations": held.activations,
+        }
+        return {"bytes_per_device": {**parts, "total": held.total}}
+
+
+QUESTIONS = {
+    "step": Step,
+    "all-reduce": AllReduce,
+    "pipeline": Pipeline,
+    "parameter-server": ParameterServer,
+    "failures": Failures,
+    "memory": Memory,
+}
