@@ -94,7 +94,7 @@ wanted = "expect_" + "epoch"
 for thing in gc.get_objects():
     if type(thing) is dict:
         for value in list(thing.values()):
-            if type(value) is str and wanted in value and "wanted" not in value:
+            if type(value) is str and value != wanted in value and "wanted" not in value:
                 print("FOUND-A-JUDGE", value[:300])
 print([name for name in sys.modules if "judges" in name])
 """,

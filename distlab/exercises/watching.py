@@ -43,6 +43,8 @@ def watch_calls(modules: Sequence[str], answer: Any = None) -> Iterator[set[str]
 
 def _note_calls(prefixes: tuple[str, ...], called: set[str]) -> Callable[..., None]:
     def note(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_name == "<module>":
+            return  # imported, by the course perhaps: not yet called
         if event == "call" and f"{_module_of(frame)}.".startswith(prefixes):
             if _module_of(frame.f_back).split(".")[0] not in COURSE:
                 called.add(f"{_module_of(frame)}.{frame.f_code.co_name}")

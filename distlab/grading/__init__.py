@@ -6,18 +6,16 @@ The way of a hand-in:
     `roster` reads the teacher's lists: students, times, marks by hand.
  3. `executor` observe starts two processes at once: the `sandbox` and a `reader_process`.
  4. The reader's server (`reader_server`) forks for each notebook, as it is hostile: it reads
-    the file (`notebook_file`), aligns it with the lab (`alignment`), finds the statements that
-    each answer needs (`answer_code`) and what no answer needs (`answer_reader`, with
-    `answer_names`, `answer_syntax` and `own_names`): a plan.
+    the file (`notebook_file`), tells the learner's own cells from the course's (`alignment`,
+    with `cell_text`), and notes facts about them (`facts`): a plan.
  5. `running` keeps one submission: its pipes, its time limit, what was seen of each cell.
  6. The sandbox, bubblewrap around `submission_server` in a `budget` of memory, forks a harness
-    (`harness`) and, sealed (`sealing`), the process of each answer (`answer_process`).
+    (`harness`) and, sealed (`sealing`), the process of its answers (`answer_process`).
  7. The harness makes the inputs and calls the answer over a pipe (`answer_calls`); `encoding`
-    makes plain data of what it gives, `tripwire` compares what is around it, `clocks` its
-    seconds with the kernel's.
+    makes plain data of what it gives. What holds an answer is not there (`absent`).
  8. `frames` reads what comes out, with limits, and `text` cleans it: nothing of it is trusted.
  9. What was seen is an `observation`; it is judged outside, while others run
-    (`judging_queue`), by a second reader (`judge_process`): `cell_verdict`, the lab's `judges`.
+    (`judging_queue`), by a second reader (`judge_process`): `cell_verdict`, the lab's `judge`.
 10. `verdict` has the marks of exercises, `results` what a policy makes of them, `gradebook`
     keeps them in nbgrader's database, `report` writes the pages.
 """

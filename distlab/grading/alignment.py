@@ -1,58 +1,51 @@
-"""Which cell of a hand-in is which, and what is run: damage is mended, and said.
+"""What of a hand-in is run, in which order: the learner's own cells, and the lab's questions.
 
-The graded cells are the course's: what stands in their place is only a place. Of the
-learner's cells only what an answer needs is run (`answer_code`), in its own order. Runs in a
-process of its own (`reader_server`), since it parses what learners wrote.
+Cells that the course gave, graded cells and visible checks are recognized by id or by text and
+don't run: their calls are the harness's. Damage is mended, and said. Runs in a process of its
+own (`reader_server`), since it parses what learners wrote.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from distlab.grading import cell_text
-from distlab.grading.answer_code import Code, Part
-from distlab.grading.answer_reader import AnswerReader
-from distlab.grading.labs import ExerciseSpec, GivenCell, GradedCell, LabSpec
+from distlab.grading.facts import find_facts
+from distlab.grading.labs import ExerciseSpec, GradedCell, LabSpec
 from distlab.grading.notebook_file import Cell, Notebook
 from distlab.grading.program_cell import is_program
-from distlab.submission import ATTACHED
-
-MAX_REMARKS = 5
 
 
 @dataclass(frozen=True)
-class PlannedCell:
-    """One graded cell to run: its id, its exercise, the course's `source`, its `got` names.
+class Step:
+    """A learner's cell to run, called `label`, or the id of the graded cell to `check`.
 
-    `parts` are the statements of the learner that its `functions` need. `needs` names earlier
-    exercises whose answers are among them, `remarks` what a human should look at, `failed`
-    why there is nothing to run. `answered` is False where no cell of the exercise was found.
+    A cell that is a `program` writes a file, and nothing of it runs.
     """
 
-    id: str
-    exercise: str
-    source: str
-    got: tuple[str, ...]
-    functions: tuple[str, ...]
-    parts: tuple[Part, ...] = ()
-    needs: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-    failed: str = ""
-    answered: bool = True
-
-    @classmethod
-    def from_data(cls, data: dict[str, Any]) -> "PlannedCell":
-        """Return it from plain data, in which tuples are lists."""
-        told = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-        parts = (Part(p["label"], p["text"], tuple(p["chosen"])) for p in data["parts"])
-        return cls(**{**told, "parts": tuple(parts)})
+    label: str = ""
+    text: str = ""
+    check: str = ""
+    program: bool = False
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run for one submission, in order, and what was mended."""
+    """What is done for one submission, in order; what was mended; `facts` without a verdict.
 
-    cells: tuple[PlannedCell, ...]
-    notes: tuple[str, ...]
+    `unanswered` has, for graded cells that need not run, why not.
+    """
+
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    unanswered: Mapping[str, str] | None = None
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> "Plan":
+        """Return it from plain data, in which tuples are lists."""
+        steps = tuple(Step(**step) for step in data["steps"])
+        return cls(steps, tuple(data["notes"]), tuple(data["facts"]), dict(data["unanswered"]))
 
 
 @dataclass(frozen=True)
@@ -71,22 +64,30 @@ class Aligner:
     def __init__(self, lab: LabSpec, notebook: Notebook) -> None:
         self.lab, self.notebook = lab, notebook
         self.notes = list(notebook.notes)
+        self.stubs = {g.id: cell_text.drop_comments(g.text) for g in lab.given
+                      if g.kind == "solution"}  # fmt: skip
 
     def align(self) -> Plan:
         """Return what to run."""
         pieces = [p for cell in self._find_code() for p in self._cut_checks(cell)]
-        pieces = self._drop_stubs(self._join_split(pieces))
-        pieces = self._add_given(pieces)
-        places = {g.id: self._find_place(e, g, pieces) for e in self.lab.exercises for g in e.cells}
-        return self._make_plan(pieces, places)
+        pieces = self._join_split(pieces)
+        pieces, empty = self._drop_given(pieces)
+        unanswered = {
+            graded.id: why
+            for exercise in self.lab.exercises
+            if (why := self._find_unanswered(exercise, pieces, empty))
+            for graded in exercise.cells
+        }
+        steps = self._order(pieces, unanswered)
+        own = [(p.label, p.text) for p in pieces if not p.check]
+        facts = find_facts(own, self.lab.imported)
+        return Plan(steps, tuple(dict.fromkeys(self.notes)), facts, unanswered)
 
     def _find_code(self) -> list[Cell]:
         """Return the code cells, and those of other kinds that hold what is missing."""
         cells = self.notebook.cells
         defined = {n for c in cells if c.kind == "code" for n in cell_text.find_defined(c.text)}
-        wanted = {n for e in self.lab.exercises for n in e.functions}
-        wanted |= {n for g in self.lab.given if g.kind == "given" for n in g.names}
-        missing = wanted - defined
+        missing = {n for e in self.lab.exercises for n in e.functions} - defined
         found = []
         for cell in cells:
             if cell.kind == "code":
@@ -141,43 +142,49 @@ class Aligner:
                 found.append(first)
         return found
 
-    def _drop_stubs(self, pieces: list[Piece]) -> list[Piece]:
-        """Leave out copies of an empty answer cell beside an answer."""
-        stubs = {e.id: cell_text.drop_comments(self._get_stub(e)) for e in self.lab.exercises}
-        dropped = []
+    def _drop_given(self, pieces: list[Piece]) -> tuple[list[Piece], set[str]]:
+        """Leave out what the course gave; return the rest, and whose empty answer cell is there."""
+        given = {cell_text.drop_comments(g.text) for g in self.lab.given if g.kind == "given"}
+        own, empty = [], set()
+        for piece in pieces:
+            text = cell_text.drop_comments(piece.text)
+            stub = next((e for e, stub in self.stubs.items() if text == stub), "")
+            if stub and not piece.check:
+                empty.add(stub)
+            elif piece.check or text and text not in given:
+                own.append(piece)
+        return own, empty
+
+    def _find_unanswered(self, exercise: ExerciseSpec, pieces: list[Piece], empty: set[str]) -> str:
+        """Return why an exercise need not be run; its function may yet be made some other way."""
+        if exercise.attached or any(is_answer(p, exercise) for p in pieces):
+            return ""
+        if exercise.id in empty:
+            return "NotImplementedError"
+        names = " and ".join(exercise.functions)
+        if any(name in piece.text for name in exercise.functions for piece in pieces):
+            return ""
+        self.notes.append(f"no answer cell of {exercise.id!r} was found")
+        return f"NameError: no cell of the notebook defines {names}"
+
+    def _order(self, pieces: list[Piece], unanswered: Mapping[str, str]) -> tuple[Step, ...]:
+        """Return the learner's cells with each graded cell at its place among them."""
+        after: dict[int, list[str]] = {}
         for exercise in self.lab.exercises:
-            answers = [p for p in pieces if is_answer(p, exercise)]
-            empty = [p for p in answers if cell_text.drop_comments(p.text) == stubs[exercise.id]]
-            if empty and len(empty) < len(answers):
-                dropped += empty
-                self.notes += [f"{p.label} is the empty answer cell of {exercise.id!r}, "
-                               "which is answered elsewhere: left out" for p in empty]  # fmt: skip
-            elif len({p.text for p in answers}) < len(answers):
-                self.notes.append(f"the answer cell of {exercise.id!r} is there more than once")
-        return [p for p in pieces if not any(p is d for d in dropped)]
-
-    def _get_stub(self, exercise: ExerciseSpec) -> str:
-        return next(g.text for g in self.lab.given if g.id == exercise.id)
-
-    def _add_given(self, pieces: list[Piece]) -> list[Piece]:
-        """Put the lab's own cells back that are not there: imports and the like."""
-        defined = {n for p in pieces for n in cell_text.find_defined(p.text)}
-        texts = {cell_text.drop_comments(p.text) for p in pieces}
-        found = list(pieces)
-        for k, given in enumerate(self.lab.given):
-            there = cell_text.drop_comments(given.text) in texts
-            if given.kind != "given" or there or (given.names and set(given.names) <= defined):
-                continue
-            followers = self.lab.given[k + 1 :]
-            at = next((i for i, p in enumerate(found) if any(stands_for(p, f) for f in followers)),
-                      len(found))  # fmt: skip
-            first = given.text.strip().split("\n")[0][:60]
-            self.notes.append(f"a cell of the lab was missing: put back ({first})")
-            found.insert(at, Piece("a cell of the lab", given.text))
-        return found
+            for graded in exercise.cells:
+                if graded.id not in unanswered:
+                    place = self._find_place(exercise, graded, pieces)
+                    after.setdefault(place, []).append(graded.id)
+        steps = [Step(check=check) for check in after.get(-1, [])]
+        for k, piece in enumerate(pieces):
+            if not piece.check:
+                program = is_program(piece.text)
+                steps.append(Step(piece.label, cell_text.to_python(piece.text), program=program))
+            steps += [Step(check=check) for check in after.get(k, [])]
+        return tuple(steps)
 
     def _find_place(self, exercise: ExerciseSpec, graded: GradedCell, pieces: list[Piece]) -> int:
-        """Return after which piece the graded cell runs (-1 for before all)."""
+        """Return after which piece the graded cell runs."""
         answers = [k for k, p in enumerate(pieces) if is_answer(p, exercise)]
         own = [k for k, p in enumerate(pieces) if p.check == graded.id]
         if not answers:
@@ -191,67 +198,6 @@ class Aligner:
             return answers[-1]
         return max(own)
 
-    def _make_plan(self, pieces: list[Piece], places: dict[str, int]) -> Plan:
-        code = Code.read((piece.label, piece.text) for piece in pieces)
-        exercises = {e.id: e for e in self.lab.exercises}
-        order = sorted(self.lab.graded.values(), key=lambda g: places[g.id])
-        cells = [
-            self._plan_graded(graded, exercises[graded.exercise], pieces, code, places[graded.id])
-            for graded in order
-        ]
-        return Plan(tuple(cells), tuple(dict.fromkeys(self.notes)))
-
-    def _plan_graded(
-        self,
-        graded: GradedCell,
-        exercise: ExerciseSpec,
-        pieces: list[Piece],
-        code: Code,
-        place: int,
-    ) -> PlannedCell:
-        answers = [k for k, p in enumerate(pieces) if is_answer(p, exercise)]
-        if not answers:
-            self.notes.append(f"no answer cell of {exercise.id!r} was found")
-        visible = graded.visible if self.lab.rules.visible_checks else graded.asking
-        needed = code.find_needed(exercise.functions, place)
-        bound = {name for statement in needed for name in statement.binds}
-        failed = self._find_failure(exercise, pieces, code, answers, bound)
-        attached = ATTACHED.get(self.lab.name, {}).get(exercise.id)
-        remarks = [] if attached else AnswerReader(self.lab, needed).read()
-        parts = code.cut(needed)
-        if attached:  # a file is judged: nothing of the learner's runs
-            (name,) = exercise.functions
-            parts = (Part("the file that was handed in", f"{name} = {attached!r}", (0,)),)
-        return PlannedCell(
-            id=graded.id,
-            exercise=exercise.id,
-            source=f"{graded.imports}\n{graded.inputs}\n{visible}",
-            got=graded.got,
-            functions=exercise.functions,
-            parts=() if failed else parts,
-            needs=tuple(
-                e.id for e in self.lab.exercises if e.id != exercise.id and bound & set(e.functions)
-            ),  # fmt: skip
-            remarks=tuple(f"{code.labels[k]}, {said}" for k, said in remarks[:MAX_REMARKS]),
-            failed=failed,
-            answered=bool(answers),
-        )
-
-    def _find_failure(
-        self, exercise: ExerciseSpec, pieces: list[Piece], code: Code, answers: list[int],
-        bound: set[str],
-    ) -> str:  # fmt: skip
-        """Return why an exercise cannot be run: not written, or not to be parsed."""
-        stub = cell_text.drop_comments(self._get_stub(exercise))
-        if answers and all(cell_text.drop_comments(pieces[k].text) == stub for k in answers):
-            return "NotImplementedError"
-        missing = [name for name in exercise.functions if name not in bound]
-        if not missing:
-            return ""
-        broken = [f"{code.labels[k]} raised {code.broken[k]}" for k in answers if k in code.broken]
-        said = f" ({broken[-1]})" if broken else ""
-        return f"NameError: name {missing[0]!r} is not defined{said}"
-
 
 def is_answer(piece: Piece, exercise: ExerciseSpec) -> bool:
     """Return whether `piece` holds the answer to `exercise`: by its id, or by what it defines."""
@@ -261,12 +207,3 @@ def is_answer(piece: Piece, exercise: ExerciseSpec) -> bool:
     if exercise.program:
         return named or is_program(piece.text)
     return named or bool(set(cell_text.find_defined(piece.text)) & set(exercise.functions))
-
-
-def stands_for(piece: Piece, given: GivenCell) -> bool:
-    if given.kind == "graded":
-        return piece.check == given.id
-    if piece.check:
-        return False
-    names = set(cell_text.find_defined(piece.text)) & set(given.names)
-    return piece.grade_id == given.id or bool(names) or piece.text == given.text

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.exercise import Exercise
-from distlab.grading.clocks import find_forged, read_kernels
 from distlab.grading.encoding import decode, encode
 from utils.collectives import Network, Send
 from utils.errors import InputError
@@ -42,16 +41,12 @@ class AnswerLate(Exception):
 
 
 class Channel:
-    """One end of the socket between harness and answer; messages are JSON, of limited size.
+    """One end of the socket between harness and answer; messages are JSON, of limited size."""
 
-    `process` is whose it is at the other end, 0 if that is not known.
-    """
-
-    def __init__(self, end: socket.socket, process: int = 0) -> None:
-        self._end, self._buffer, self.process = end, bytearray(), process
+    def __init__(self, end: socket.socket) -> None:
+        self._end, self._buffer = end, bytearray()
         self.deadline = float("inf")
         self.failed: list[str] = []  # statements of the answer that failed
-        self.changed: list[str] = []  # what the tripwire found
 
     def send(self, **message: Any) -> None:
         """Send one message; AnswerGone if nobody takes it, AnswerLate if not in time."""
@@ -77,10 +72,9 @@ class Channel:
             raise AnswerGone from None
         if not isinstance(message, dict):
             raise AnswerGone
-        for kept, name in ((self.failed, "failed"), (self.changed, "changed_course")):
-            said = message.get(name)
-            new = [str(s)[:300] for s in said[:8]] if isinstance(said, list) else []
-            kept += [s for s in new if s not in kept][: 8 - len(kept)]
+        said = message.get("failed")
+        new = [str(s)[:300] for s in said[:8]] if isinstance(said, list) else []
+        self.failed += [s for s in new if s not in self.failed][: 8 - len(self.failed)]
         return message
 
     def _read(self, size: int) -> bytes:
@@ -128,14 +122,9 @@ class RemoteAnswer:
 
     def observe_there(self, exercise: Exercise, names: Sequence[str], cases: Any) -> Any:
         """Let the answer's process run the exercise itself; return what was seen there."""
-        channel, before = self._channel, read_kernels(self._channel.process)
-        channel.send(do="observe", lab=exercise.lab, exercise=exercise.name,
-                     names=list(names), cases=encode(cases))  # fmt: skip
-        told = ask_until_answered(channel, [])
-        if channel.process:
-            after = read_kernels(channel.process)
-            channel.changed += find_forged(told.get("spent"), before, after)
-        return read_value(told.get("result"))
+        self._channel.send(do="observe", lab=exercise.lab, exercise=exercise.name,
+                           names=list(names), cases=encode(cases))  # fmt: skip
+        return read_value(ask_until_answered(self._channel, []).get("result"))
 
 
 def ask_until_answered(channel: Channel, networks: Sequence[Network]) -> dict[str, Any]:

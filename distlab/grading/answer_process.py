@@ -1,8 +1,7 @@
-"""The process of an answer, inside the sandbox: it has the learner's statements and nothing else.
+"""The process of an answer, inside the sandbox: it has the learner's own cells and nothing else.
 
-It gets parts of cells, runs them, and then calls what they define, or runs an exercise with
-it, as often as the harness asks. Nothing that it says is trusted; no seed, no other exercise
-and no pipe of the grader are in it.
+It runs them, and then calls what they define, or runs an exercise with it, as often as the
+harness asks. Nothing that it says is trusted; no seed and no pipe of the grader are in it.
 """
 
 import ast
@@ -14,65 +13,110 @@ import inspect
 import linecache
 import os
 import random
+import signal
 import socket
 import sys
 import tempfile
 import traceback
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from distlab.exercises.exercise import list_exercises
+from distlab.grading.absent import AbsentFinder
 from distlab.grading.answer_calls import AnswerGone, Channel, pack_changed, unpack
-from distlab.grading.clocks import read_own
 from distlab.grading.encoding import decode, encode
 from distlab.grading.program_cell import FUNCTION, write_program
-from distlab.grading.tripwire import Tripwire
 
 MAX_TEXT = 4000
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+
+
+class CutOff(BaseException):
+    """What stops a cell that takes too long: no `except Exception` catches it."""
+
+
+class Shell:
+    """What a cell finds of IPython: a magic does nothing, and the cell goes on."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *given, **named: [] if name == "getoutput" else None
 
 
 class Answer:
-    """What the statements of a learner have defined: `space` is their namespace."""
+    """What the cells of a learner have defined: `space` is their namespace."""
 
-    def __init__(self, parts: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self) -> None:
         module = types.ModuleType("__main__")
         sys.modules["__main__"] = module  # as in a kernel: cloudpickle sends what is in it
         self.space, self.labels = vars(module), dict[str, str]()
-        self.space["display"] = print
-        self.space[FUNCTION] = write_program
+        self.space |= {"display": print, FUNCTION: write_program, "get_ipython": Shell}
+        self.space["input"] = lambda *prompt: ""
         self.failed: list[str] = []
-        for number, part in enumerate(parts):
-            self._run_part(f"<answer {number}>", part)
 
-    def _run_part(self, name: str, part: Mapping[str, Any]) -> None:
-        """Run the chosen statements of a cell; one that fails does not stop the others."""
-        text = part["text"]
-        self.labels[name] = part["label"]
+    def run_cell(self, label: str, text: str, seconds: float) -> None:
+        """Run a cell; a statement that fails stops no other, one that is cut off all but `def`."""
+        name = f"<answer {len(self.labels)}>"
+        self.labels[name] = label
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-        body = ast.parse(text).body
-        for index in part["chosen"]:
-            module = ast.Module([body[index]], [])
-            try:
-                flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-                code = compile(module, name, "exec", flags=flags, dont_inherit=True)
-                found = eval(code, self.space)  # noqa: S307 - the sandbox is here for this
-                if inspect.iscoroutine(found):
-                    asyncio.run(found)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                said = describe(error, self.labels)["error"]
-                self.failed.append(f"{part['label']} raised {said}")
+        late = False
+        try:
+            body = ast.parse(text).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            self._note(label, error)
+            return
+        with stop_after(seconds):
+            for statement in body:
+                if late and not isinstance(statement, DEFINITIONS):
+                    continue
+                try:
+                    self._run(statement, name)
+                except KeyboardInterrupt:
+                    raise
+                except CutOff:
+                    self.failed.append(f"{label} was cut off after {seconds:g} s")
+                    late = True
+                except BaseException as error:
+                    self._note(label, error)
+
+    def _run(self, statement: ast.stmt, name: str) -> None:
+        module = ast.Module([statement], [])
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(module, name, "exec", flags=flags, dont_inherit=True)
+        found = eval(code, self.space)  # noqa: S307 - the sandbox is here for this
+        if inspect.iscoroutine(found):
+            asyncio.run(found)
+
+    def _note(self, label: str, error: BaseException) -> None:
+        self.failed.append(f"{label} raised {describe(error, self.labels)['error']}")
 
     def find(self, name: str) -> Any:
         """Return what is called `name`; NameError with what failed before."""
         if name in self.space:
             return self.space[name]
-        said = f" ({self.failed[-1]})" if self.failed else ""
+        said = f" ({'; '.join(self.failed[-2:])})" if self.failed else ""
         raise NameError(f"name {name!r} is not defined{said}")
+
+
+@contextlib.contextmanager
+def stop_after(seconds: float) -> Iterator[None]:
+    """Raise CutOff within after so many seconds of the processor, or three times as many."""
+
+    def stop(number: int, frame: object) -> None:
+        raise CutOff
+
+    clocks = {signal.SIGPROF: (signal.ITIMER_PROF, seconds),
+              signal.SIGALRM: (signal.ITIMER_REAL, 3 * seconds)}  # fmt: skip
+    for number, (timer, limit) in clocks.items():
+        signal.signal(number, stop)
+        signal.setitimer(timer, limit, limit)  # again, if a bare except caught it
+    try:
+        yield
+    finally:
+        for timer, _ in clocks.values():
+            signal.setitimer(timer, 0)
 
 
 def describe(error: BaseException, labels: Mapping[str, str]) -> dict[str, str]:
@@ -89,32 +133,19 @@ def describe(error: BaseException, labels: Mapping[str, str]) -> dict[str, str]:
     return {"error": said[:MAX_TEXT], "trace": "\n".join(lines[-6:])[:MAX_TEXT]}
 
 
-def serve(channel: Channel, tripwire: Tripwire) -> None:
+def serve(channel: Channel) -> None:
     """Answer the harness until it hangs up."""
-    process, answer, calls = os.getpid(), Answer(()), 0
+    process, answer = os.getpid(), Answer()
     while True:
         try:
             asked = channel.receive()
         except AnswerGone:
             return
-        labels, begun = answer.labels, read_own()
         try:
-            calls += 1
-            if asked["do"] == "load":
-                answer, calls = Answer(asked["parts"]), 0
-                told = {"failed": answer.failed[:8]}
-            elif asked["do"] == "files":
-                told = write_files(asked["files"])
-            elif asked["do"] == "call":
-                told = call(channel, answer, asked)
-            else:
-                told = {"result": observe(answer, asked)}
-            if calls & (calls - 1) == 0 or asked["do"] != "call":  # calls 1, 2, 4, 8, …
-                told["changed_course"] = tripwire.find_changed()
-            told["spent"] = [now - then for now, then in zip(read_own(), begun)]
+            told = do(channel, answer, asked)
         except BaseException as error:
-            told = describe(error, labels)
-            told |= {"failed": answer.failed[:8], "changed_course": tripwire.find_changed()}
+            told = describe(error, answer.labels)
+        told["failed"] = answer.failed[-8:]
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         if os.getpid() != process:
@@ -122,12 +153,30 @@ def serve(channel: Channel, tripwire: Tripwire) -> None:
         channel.send(**told)
 
 
-def write_files(files: Mapping[str, str]) -> dict[str, Any]:
+def do(channel: Channel, answer: Answer, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what is asked; return what to say."""
+    if asked["do"] == "call":
+        return call(channel, answer, asked)
+    if asked["do"] == "observe":
+        return {"result": observe(answer, asked)}
+    if asked["do"] == "cell":
+        answer.run_cell(asked["label"], asked["text"], asked["seconds"])
+    elif asked["do"] == "begin":
+        write_files(asked["files"])
+        for statement in ast.parse(asked["prelude"]).body:
+            with contextlib.suppress(ImportError):  # of what only a picture of the lab needs
+                code = compile(ast.Module([statement], []), "<the lab>", "exec")
+                exec(code, answer.space)  # noqa: S102 - ours
+    else:
+        answer.space |= asked["names"]
+    return {}
+
+
+def write_files(files: Mapping[str, str]) -> None:
     """Put the files that were handed in with the notebook into the working folder."""
     for name, body in files.items():
         with open(os.path.basename(name), "wb") as file:
             file.write(base64.b64decode(body))
-    return {}
 
 
 def call(channel: Channel, answer: Answer, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,8 +194,9 @@ def observe(answer: Answer, asked: Mapping[str, Any]) -> Any:
     return encode(exercise.observe(found[0] if len(found) == 1 else found, cases))
 
 
-def be_answer(end: int, tripwire: Tripwire) -> None:
-    """Be the process of an answer: `end` is the descriptor of its channel."""
+def be_answer(end: int, absent: Sequence[str]) -> None:
+    """Be the process of an answer without `absent`: `end` is the descriptor of its channel."""
+    sys.meta_path.insert(0, AbsentFinder(absent))
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = open(number, "w", buffering=1, encoding="utf-8", errors="backslashreplace",
                       closefd=False)  # fmt: skip
@@ -163,4 +213,4 @@ def be_answer(end: int, tripwire: Tripwire) -> None:
     tempfile.tempdir = None  # looked up again in TMPDIR
     random.seed(0)
     np.random.seed(0)
-    serve(Channel(socket.socket(fileno=end)), tripwire)
+    serve(Channel(socket.socket(fileno=end)))

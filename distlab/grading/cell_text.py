@@ -10,7 +10,7 @@ from distlab.grading.labs import find_names
 from distlab.grading.program_cell import to_statement
 
 MAX_LINES, MAX_PARSED = 2000, 30_000
-TOO_LONG = f"a cell of more than {MAX_PARSED} characters"
+_TIMED = ("%%time", "%%capture", "%%prun")
 _DEFINED = re.compile(r"^(?:async[ \t]+def|def|class)[ \t]+(\w+)|^(\w+)[ \t]*=[^=]", re.MULTILINE)
 _STRONG = re.compile(r"^### (BEGIN|END) |^got_\w+ *=|default_rng\(\[SEED")
 BAD = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
@@ -85,6 +85,17 @@ def are_split(texts: list[str]) -> bool:
 def _is_indented(text: str) -> bool:
     line = next((line for line in text.split("\n") if line.strip()), "")
     return line[:1] in (" ", "\t")
+
+
+def to_python(text: str) -> str:
+    """Return a cell as Python: magics as calls, without one that only times or hides."""
+    if text.startswith(_TIMED):
+        text = "\n" + text.partition("\n")[2]
+    lines = text.split("\n")
+    for k, line in enumerate(lines):
+        if line.startswith("%time "):
+            lines[k] = line.removeprefix("%time ").lstrip()
+    return transform("\n".join(lines))
 
 
 def drop_comments(text: str) -> str:

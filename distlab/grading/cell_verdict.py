@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.refusing import explain_words
-from distlab.grading.cell_text import TOO_LONG
 from distlab.grading.encoding import decode
 from distlab.grading.judging import Traffic, WrongAnswer
 from distlab.grading.labs import GradedCell
@@ -20,7 +19,7 @@ from distlab.grading.observation import CellObservation
 from distlab.grading.text import clean
 
 MAX_MESSAGE = 2000
-MISSING = ("ModuleNotFoundError", "FileNotFoundError")
+MISSING = "ModuleNotFoundError"
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,8 @@ def compile_hidden(name: str, inputs: str, hidden: str) -> tuple[CodeType, CodeT
 
 def judge_unanswered(cell: CellObservation) -> CellVerdict:
     """Judge a cell that did not get to its answers: what is said of it."""
-    if not cell.answered:
-        return CellVerdict("for a human", "", "no answer to this exercise was found")
     if cell.status == "raised" and cell.error.startswith("NotImplementedError"):
         return CellVerdict("wrong", "", "this exercise is not written yet")
-    if cell.status == "raised" and TOO_LONG in cell.error:
-        return CellVerdict("for a human", "", f"{TOO_LONG} is not run: a human should look at it")
     if cell.status == "raised" and (missing := find_missing(cell)):
         said = f"the answer needs what is not here ({missing}): a human should look at it"
         return CellVerdict("for a human", "", said[:MAX_MESSAGE])
@@ -109,23 +104,17 @@ def judge_unanswered(cell: CellObservation) -> CellVerdict:
 
 
 def find_missing(cell: CellObservation) -> str:
-    """Return what raised for want of a package or a file that the learner had, "" if nothing."""
-    said = [*cell.failed, cell.error]
-    return next((s for s in said if any(kind in s for kind in MISSING)), "")
+    """Return what raised for want of a package that the learner had, "" if nothing."""
+    return next((said for said in (*cell.failed, cell.error) if MISSING in said), "")
 
 
 def judge_right(cell: CellObservation, traffic: tuple[float, float] | None = None) -> CellVerdict:
-    """Judge a cell whose answers to the judge's inputs are right: is anything odd about it?"""
-    odd = [*cell.remarks, *(f"{name} was changed while it ran" for name in cell.changed)]
+    """Judge a cell whose answers to the judge's inputs are right: did it send what it has to?"""
     if traffic is not None and not traffic[0] <= cell.traffic_bytes <= traffic[1]:
-        odd.append(f"the kernel counted {cell.traffic_bytes:,} bytes between its processes, "
-                   f"expected {traffic[0]:,.0f} to {traffic[1]:,.0f}")  # fmt: skip
-    if odd:
-        said = "its results are right; a human should look at how it got them: " + "; ".join(odd)
-        return CellVerdict("for a human", "", clean(said, MAX_MESSAGE))
-    if cell.status == "ok":
-        return CellVerdict("right")
-    if cell.status == "raised" and not cell.error.startswith("AssertionError"):
-        return CellVerdict("right", "", f"right, although its visible check raised {cell.error}")
-    said = f"right for the judge's inputs, but its visible check said: {cell.error}"
-    return CellVerdict("for a human", "", said[:MAX_MESSAGE])
+        least, most = traffic
+        said = (
+            f"its results are right, but the kernel counted {cell.traffic_bytes:,} bytes between "
+            f"its processes: this exercise sends {least:,.0f} to {most:,.0f}"
+        )
+        return CellVerdict("wrong", "", said)
+    return CellVerdict("right")

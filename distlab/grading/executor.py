@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from distlab.grading.alignment import Plan, PlannedCell
+from distlab.grading.alignment import Plan
 from distlab.grading.handed_in import hash_together
 from distlab.grading.labs import LabSpec
 from distlab.grading.observation import Observation, Submission
@@ -42,9 +42,8 @@ def prepare(submission: Submission, seed: int, told: Read) -> Prepared:
     """Return what the reader's process has told of one notebook."""
     if isinstance(told, Refused):
         problem = f"the notebook could not be read ({told}): a human should look at it"
-        return Prepared(submission, seed, "", Plan((), ()), problem)
-    cells = tuple(PlannedCell.from_data(cell) for cell in told["cells"])
-    plan = Plan(cells, tuple(told["notes"]))
+        return Prepared(submission, seed, "", Plan((), unanswered={}), problem)
+    plan = Plan.from_data(told)
     sha256 = hash_together(told["sha256"], submission.files)
     return Prepared(submission, seed, sha256, plan, told["problem"])
 
@@ -147,8 +146,7 @@ class Executor:
             self.finish(prepared)
             return
         files = prepared.submission.files
-        prepared.running = Running(prepared.plan, prepared.seed, self.lab.rules, self.sandbox,
-                                   files)  # fmt: skip
+        prepared.running = Running(prepared.plan, prepared.seed, self.lab, self.sandbox, files)
         if prepared.running.find_unseen():
             self.fork(prepared)
         else:
@@ -209,6 +207,7 @@ class Executor:
                 seed=prepared.seed,
                 cells=tuple(running.get_cells()) if running else (),
                 notes=notes,
+                facts=prepared.plan.facts,
                 problem=prepared.problem,
                 sealed=self.sandbox.sealed,
                 seconds=round(time.monotonic() - running.begun, 3) if running else 0.0,

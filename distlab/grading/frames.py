@@ -29,7 +29,6 @@ class Frame:
     error: str = ""
     trace: str = ""
     failed: str = ""
-    changed: str = ""
     seconds: float = 0.0
     traffic: int = 0
     got: str = "{}"
@@ -76,7 +75,7 @@ def read_head(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise BadFrame("a line that is no JSON") from None
     kinds = {"at": str, "cell": int, "status": str, "error": str, "trace": str, "failed": str,
-             "changed": str, "seconds": float, "traffic": int, "size": int}  # fmt: skip
+             "seconds": float, "traffic": int, "size": int}  # fmt: skip
     if not isinstance(head, dict) or any(type(v) is not kinds.get(k) for k, v in head.items()):
         raise BadFrame("a line that is no frame")
     if not 0 <= head.get("size", 0) <= MAX_BODY:
@@ -90,7 +89,7 @@ def make_frame(head: dict[str, Any], body: str) -> Frame:
         raise BadFrame("a frame of another kind")
     if parts["at"] == "end" and parts.get("status") not in STATUSES:
         raise BadFrame("an end of another kind")
-    for name in ("error", "trace", "failed", "changed"):
+    for name in ("error", "trace", "failed"):
         parts[name] = clean(parts.get(name, ""), MAX_KEPT)
     seconds = parts.get("seconds", 0.0)
     parts["seconds"] = round(min(max(seconds, 0.0), 1e6), 4) if seconds == seconds else 0.0

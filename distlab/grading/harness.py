@@ -28,6 +28,8 @@ from distlab.grading.answer_calls import (
 from distlab.grading.encoding import encode
 
 MAX_TEXT, ENDING_SECONDS = 4000, 10.0
+BY_CLOCK, SPARE, LEAST = 3.0, 3.0, 0.5  # of a cell: seconds by the clock for each of the processor
+NO_CHECK = 999_999  # whose output is nobody's
 
 
 class Answers:
@@ -41,14 +43,14 @@ class Answers:
         self._control, self._channel = control, None
         self._control.settimeout(ENDING_SECONDS)
 
-    def open(self, fresh: bool) -> Channel:
-        """Return the channel to the process that is there, or to a fresh one."""
-        if fresh or self._channel is None:
-            self.close()
-            ours, theirs = socket.socketpair()
-            with theirs:
-                socket.send_fds(self._control, [b"S"], [theirs.fileno()])
-            self._channel = Channel(ours, self._hear("process").get("process", 0))
+    def start(self) -> Channel:
+        """Return the channel to a fresh process; the one that was there is ended."""
+        self.close()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [b"S"], [theirs.fileno()])
+        self._hear("process")
+        self._channel = Channel(ours)
         return self._channel
 
     def _hear(self, key: str) -> dict[str, Any]:
@@ -74,50 +76,121 @@ class Answers:
 
 
 class Harness:
-    """Runs the cells of one order; `pipe` is where its frames go, `traffic` is /proc/net/dev."""
+    """Does the steps of one order; `pipe` is where its frames go, `traffic` is /proc/net/dev.
+
+    The learner's cells run once, in the process of the answer. Where that is lost, a fresh one
+    gets those that ran before, without the one that it was lost in.
+    """
 
     def __init__(
         self, order: Mapping[str, Any], answers: Answers, pipe: int, traffic: TextIO
     ) -> None:
         self.order, self.answers, self.pipe, self.traffic = order, answers, pipe, traffic
         self.end = time.monotonic() + order["submission_seconds"]
-        self.has_files: Channel | None = None  # the answer's process that has the files
+        self.own_left = order["own_together_seconds"]
+        self.channel: Channel | None = None  # to the process that has run `cells`
+        self.cells: list[Mapping[str, Any]] = []
+        self.cut: list[str] = []  # of the learner's cells: what was cut off, or ended the process
 
     def run(self) -> None:
-        for k, cell in enumerate(self.order["cells"]):
-            self.say({"at": "begin", "cell": k})
-            for descriptor in (1, 2):  # a mark, to tell what each cell writes
-                os.write(descriptor, b"\0" + f"{self.order['token']}:{k:06}".encode())
-            begun, before = time.monotonic(), read_traffic_bytes(self.traffic)
-            told, got = self.run_cell(cell)
-            body = json.dumps(got).encode()
-            if len(body) > MAX_MESSAGE_BYTES:  # of all cases together
-                told["status"], told["error"], body = (
-                    "raised",
-                    "ValueError: it gives too much",
-                    b"{}",
-                )
-            frame = {"at": "end", "cell": k, "seconds": time.monotonic() - begun,
-                     "traffic": read_traffic_bytes(self.traffic) - before, **told}  # fmt: skip
-            self.say(frame, body)
-            if cell["last"]:
-                self.answers.close()
+        for step in self.order["steps"]:
+            if "check" in step:
+                self.check(step["check"], self.order["checks"][step["check"]])
+            else:
+                self.mark(NO_CHECK)
+                self.cells.append(step)
+                if self.channel is not None:
+                    self.run_cell(step)
         self.answers.close()
         self.say({"at": "done"})
 
-    def run_cell(self, cell: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    def mark(self, number: int) -> None:
+        """Write to both streams whose output comes next."""
+        for descriptor in (1, 2):
+            os.write(descriptor, b"\0" + f"{self.order['token']}:{number:06}".encode())
+
+    def check(self, k: int, check: Mapping[str, Any]) -> None:
+        """Ask for one graded cell, and say what came."""
+        alone = check["program"] or check["attached"]
+        self.mark(NO_CHECK)
+        channel = self.start(check) if alone else self.get_channel()
+        self.say({"at": "begin", "cell": k})
+        self.mark(k)
+        begun, before = time.monotonic(), read_traffic_bytes(self.traffic)
+        told, got = self.ask(check, channel)
+        if alone or told["status"] in ("timed out", "killed"):
+            self.lose()
+        body = json.dumps(got).encode()
+        if len(body) > MAX_MESSAGE_BYTES:  # of all cases together
+            told |= {"status": "raised", "error": "ValueError: it gives too much"}
+            body = b"{}"
+        frame = {"at": "end", "cell": k, "seconds": time.monotonic() - begun,
+                 "traffic": read_traffic_bytes(self.traffic) - before, **told}  # fmt: skip
+        self.say(frame, body)
+
+    def get_channel(self) -> Channel:
+        """Return the channel to a process in which the cells up to here have run."""
+        while self.channel is None:
+            self.channel = self.start()
+            for cell in list(self.cells):
+                if not self.run_cell(cell):
+                    break
+        return self.channel
+
+    def start(self, check: Mapping[str, Any] | None = None) -> Channel:
+        """Start a process; for a program or a file, with that alone and nothing of the cells."""
+        channel = self.answers.start()
+        channel.deadline = self.end
+        prelude = self.order["prelude"]
+        with contextlib.suppress(AnswerGone, AnswerLate, AnswerRaised):
+            ask(channel, do="begin", prelude=prelude, files=self.order["files"])
+        if check is not None:
+            self.channel = None
+            programs = [cell for cell in self.cells if cell["program"]]
+            for cell in programs if check["program"] else ():
+                with contextlib.suppress(AnswerGone, AnswerLate, AnswerRaised):
+                    ask(channel, do="cell", seconds=self.order["own_seconds"], **cell)
+            if check["attached"]:
+                names = dict.fromkeys(check["functions"], check["attached"])
+                with contextlib.suppress(AnswerGone, AnswerLate, AnswerRaised):
+                    ask(channel, do="name", names=names)
+        return channel
+
+    def run_cell(self, cell: Mapping[str, Any]) -> bool:
+        """Run a cell of the learner's; return False if the process is lost by it."""
+        assert self.channel is not None
+        seconds = max(LEAST, min(self.order["own_seconds"], self.own_left / BY_CLOCK))
+        begun = time.monotonic()
+        self.channel.deadline = begun + BY_CLOCK * seconds + SPARE
+        try:
+            ask(self.channel, do="cell", seconds=seconds, **cell)
+            return True
+        except AnswerLate:
+            self.cut.append(f"{cell['label']} was cut off after {BY_CLOCK * seconds:g} s")
+        except (AnswerGone, AnswerRaised):
+            self.cut.append(f"{cell['label']}: {self.answers.close() or 'the process ended'}")
+        finally:
+            spent = time.monotonic() - begun
+            self.own_left, self.end = self.own_left - spent, self.end + spent
+        self.cells = [other for other in self.cells if other is not cell]
+        self.lose()
+        return False
+
+    def lose(self) -> None:
+        self.answers.close()
+        self.channel = None
+
+    def ask(
+        self, check: Mapping[str, Any], channel: Channel
+    ) -> tuple[dict[str, str], dict[str, Any]]:
         """Return how it went, and the encoded `got_` values."""
         seconds = self.order["cell_seconds"]
-        deadline = min(self.end, time.monotonic() + seconds)
+        channel.deadline = min(self.end, time.monotonic() + seconds)
         space: dict[str, Any] = {"np": np, "SEED": self.order["seed"], "__name__": "harness"}
+        space |= {name: RemoteAnswer(channel, name) for name in check["functions"]}
         told = {"status": "ok"}
-        channel = self.answers.open(cell["fresh"])
-        channel.deadline, channel.failed, channel.changed = deadline, [], []
         try:
-            self.give_files(channel)
-            load(channel, cell["parts"])
-            space |= {name: RemoteAnswer(channel, name) for name in cell["functions"]}
-            exec(compile(cell["source"], f"<{cell['id']}>", "exec"), space)  # noqa: S102 - ours
+            exec(compile(check["source"], f"<{check['id']}>", "exec"), space)  # noqa: S102 - ours
         except AnswerRaised as error:
             told = {"status": "raised", "error": error.error, "trace": error.trace}
         except AnswerLate:
@@ -131,18 +204,9 @@ class Harness:
             said = str(error).strip()
             text = f"{type(error).__name__}: {said}" if said else type(error).__name__
             told = {"status": "raised", "error": text[:MAX_TEXT]}
-        if told["status"] in ("timed out", "killed") or channel.changed:
-            self.answers.close()
-        told |= {"failed": "\n".join(channel.failed), "changed": "\n".join(channel.changed)}
-        got = {n: encode(v) for n, v in space.items() if n in cell["got"]}
+        told["failed"] = "\n".join([*channel.failed, *self.cut][:8])
+        got = {n: encode(v) for n, v in space.items() if n in check["got"]}
         return told, got
-
-    def give_files(self, channel: Channel) -> None:
-        """Let a process that is new have what was handed in with the notebook."""
-        if self.order["files"] and channel is not self.has_files:
-            channel.send(do="files", files=self.order["files"])
-            ask_until_answered(channel, [])
-        self.has_files = channel
 
     def say(self, frame: dict[str, Any], body: bytes | None = None) -> None:
         if body is not None:
@@ -159,9 +223,9 @@ def read_traffic_bytes(devices: TextIO) -> int:
     return next((int(line.split(":")[1].split()[0]) for line in lines if line[:3] == "lo:"), 0)
 
 
-def load(channel: Channel, parts: Any) -> None:
-    """Have the answer's process run the statements that its answer needs."""
-    channel.send(do="load", parts=parts)
+def ask(channel: Channel, **request: Any) -> None:
+    """Have the answer's process do something, and wait until it has."""
+    channel.send(**request)
     ask_until_answered(channel, [])
 
 

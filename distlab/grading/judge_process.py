@@ -12,7 +12,7 @@ from distlab.grading.labs import LabSpec
 from distlab.grading.observation import CellObservation, Observation
 from distlab.grading.reader_process import ReaderProcess, Refused
 from distlab.grading.text import clean
-from distlab.grading.verdict import Verdict, judge_exercise, mark_built_on
+from distlab.grading.verdict import Verdict, judge_exercise
 
 
 class JudgeProcess:
@@ -28,16 +28,13 @@ class JudgeProcess:
 
     def judge(self, observation: Observation) -> Verdict:
         """Return the marks of one observation. Never raises for what a learner handed in."""
-        notes = list(observation.notes)
+        notes = [*observation.notes, *observation.facts]
         if not observation.sealed:
             notes.append("graded without the sandbox (--no-sandbox)")
         if observation.problem:
             notes.insert(0, observation.problem)
         cells = {} if observation.problem else self._judge_cells(observation)
         marks = tuple(judge_exercise(e, cells, observation.problem) for e in self.lab.exercises)
-        needs = {self.lab.graded[c.id].exercise: c.needs for c in observation.cells
-                 if c.id in self.lab.graded}  # fmt: skip
-        marks = mark_built_on(self.lab, marks, needs)
         notes += [f"{m.id}: {m.message}" for m in marks
                   if m.status == "for a human" and not observation.problem]  # fmt: skip
         return Verdict(observation.student, self.lab.name, marks, tuple(notes))

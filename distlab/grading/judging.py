@@ -84,29 +84,35 @@ class WrongAnswer(AssertionError):
 class LabRules:
     """How a lab is run when it is graded: time limits in seconds, memory in MiB.
 
-    `exclusive` labs measure time: they run one submission at a time. `processes`
-    labs start worker processes of their own and need loopback. `data` names the data
-    sets that are read once, before anything is forked. The `visible_checks` run too,
-    and a disagreement with the judge is for a human; False where the judge's inputs are
-    of every kind that the checks try, and a check takes as long as all of them. Without
-    `onednn` the first of each operation is faster, and training is up to four times slower:
-    for labs that run a few small operations. In a lab of `one_fork` the answers that the reader
-    lets pass share a process, one after the other: there, starting one costs more than running
-    it; every other answer has a fork of its own. `traffic` has, for exercises whose answers have
-    to send messages, what works out of the judge's inputs (their names and values) the least
-    and the most bytes that the kernel may count.
+    `cell_seconds` is for the calls of one graded cell, `own_seconds` for each cell of the
+    learner's own: seconds of the processor, and three times as many by the clock. `exclusive`
+    labs measure time: they run one submission at a time. `processes` labs start worker processes
+    of their own and need loopback. `data` names the data sets that are read once, before
+    anything is forked. Without `onednn` the first of each operation is faster, and training is up
+    to four times slower: for labs that run a few small operations. `traffic` has, for exercises
+    whose answers have to send messages, what works out of the judge's inputs (their names and
+    values) the least and the most bytes that the kernel may count.
     """
 
     cell_seconds: float = 30.0
+    own_seconds: float = 10.0
     submission_seconds: float = 120.0
     memory_mib: int = 3072
     exclusive: bool = False
     processes: bool = False
     data: tuple[str, ...] = ("fashion_mnist",)
-    visible_checks: bool = True
     onednn: bool = True
-    one_fork: bool = False
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
+
+    @property
+    def own_together_seconds(self) -> float:
+        """How long the learner's own cells may take together, by the clock."""
+        return 12 * self.own_seconds
+
+    @property
+    def all_seconds(self) -> float:
+        """How long a submission may take, by the clock."""
+        return self.submission_seconds + 2 * self.own_together_seconds
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ of a graded cell come from here and never from what was handed in.
 
 import ast
 import importlib
-import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from distlab.authoring import sources
 from distlab.errors import CourseError
 from distlab.grading.judging import LabRules
 from distlab.grading.program_cell import is_program, to_statement
+from distlab.submission import ATTACHED
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class GradedCell:
         names = [[n.id for n in ast.walk(s) if isinstance(n, ast.Name)] for s in body]
         last = max(k for k, found in enumerate(names) if any(n in self.got for n in found))
         return "\n".join(self.visible.split("\n")[: body[last].end_lineno])
+
+    @property
+    def source(self) -> str:
+        """What the harness runs: it draws the inputs and asks the answer."""
+        return f"{self.imports}\n{self.inputs}\n{self.asking}"
 
     @cached_property
     def got(self) -> tuple[str, ...]:
@@ -71,6 +76,7 @@ class ExerciseSpec:
     cells: tuple[GradedCell, ...]
     functions: tuple[str, ...]  # what its stub defines
     program: bool = False
+    attached: str = ""  # the file that is judged, which was handed in beside the notebook
 
     @property
     def points(self) -> float:
@@ -81,7 +87,7 @@ class ExerciseSpec:
 class LabSpec:
     """One lab: `name` is "lab01", `slug` the stem of its notebooks.
 
-    `offered` is what of the course's code its text shows to learners, as full names.
+    `imported` are the modules that its source imports, solution and all, as full names.
     """
 
     name: str
@@ -91,13 +97,14 @@ class LabSpec:
     given: tuple[GivenCell, ...]
     rules: LabRules
     source: Path
-    offered: frozenset[str] = frozenset()
+    imported: frozenset[str] = frozenset()
 
     @cached_property
-    def given_statements(self) -> frozenset[str]:
-        """The statements that the lab gives, as `ast.unparse` writes them."""
+    def prelude(self) -> str:
+        """What the lab's own cells do but try answers out: an answer's process begins with it."""
         texts = [cell.text for cell in self.given if cell.kind == "given"]
-        return frozenset(ast.unparse(s) for text in texts for s in _parse(text))
+        kept = [s for text in texts for s in _parse(text) if not isinstance(s, ast.Try)]
+        return "\n".join(ast.unparse(statement) for statement in kept)
 
     @property
     def points(self) -> float:
@@ -144,30 +151,33 @@ def _read_target(target: sources.Target) -> LabSpec:
         if role.get("solution"):
             title, number = heading
             names = find_names(seen.source)
-            program = is_program(seen.source)
-            exercises.append(ExerciseSpec(role["grade_id"], number, title, (), names, program))
+            program, id = is_program(seen.source), role["grade_id"]
+            attached = ATTACHED.get(name, {}).get(id, "")
+            exercises.append(ExerciseSpec(id, number, title, (), names, program, attached))
         elif role.get("grade"):
             exercises[-1] = _add_graded(exercises[-1], cell, seen, imports)
     title = notebook.cells[0].source.split("\n")[0].lstrip("# ")
-    return LabSpec(name, target.slug, title, tuple(exercises), given, _read_rules(name),
-                   target.source, _find_offered(name, [c.source for c in shown.cells]))  # fmt: skip
+    imported = _find_imported([c.source for c in notebook.cells if c.cell_type == "code"])
+    return LabSpec(
+        name,
+        target.slug,
+        title,
+        tuple(exercises),
+        given,
+        _read_rules(name),
+        target.source,
+        imported,
+    )
 
 
-def _find_offered(lab: str, texts: list[str]) -> frozenset[str]:
-    """Return what of distlab and utils the lab's text imports or names, but its exercises."""
+def _find_imported(texts: list[str]) -> frozenset[str]:
+    """Return the modules that the cells of a lab import, as full names."""
     found = set()
-    for text in texts:
-        found |= {
-            f"distlab.labs.{lab}.exercise.{n}" for n in re.findall(rf"\b{lab}\.([a-z_]\w*)", text)
-        }
-        for package, names in re.findall(r"from ((?:distlab|utils)[\w.]*) import ([\w, ]+)", text):
-            found |= {f"{package}.{n.split(' as ')[0].strip()}" for n in names.split(",")}
-    module = importlib.import_module(f"distlab.labs.{lab}.exercise")
-    constants = {n for text in texts for n in re.findall(rf"\b{lab}\.([A-Z]\w*)", text)}
-    data = {n for n in constants if isinstance(getattr(module, n, None), int | float | str | tuple)}
-    found |= {f"distlab.labs.{lab}.exercise.{n}" for n in data}
-    for path in [p for p in found if re.fullmatch(r"distlab\.labs\.lab\d\d\.exercise", p)]:
-        found |= {f"{path}.{n}" for n in getattr(importlib.import_module(path), "__all__", ())}
+    for node in (n for text in texts for s in _parse(text) for n in ast.walk(s)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return frozenset(found)
 
 

@@ -35,11 +35,8 @@ class CellObservation:
     not reached). `got` is the JSON text of a dictionary of `encode`d values, as it came out of
     the sandbox: not parsed, not trusted. `error` is one line, `trace` the learner's own frames,
     `output` and `errors` what was written to stdout and stderr, cut and without control
-    characters. `answered` says whether the cells of the exercise were found in what was handed
-    in, `needs` which other exercises' answers it calls, `failed` which statements that it needs
-    raised. `traffic_bytes` is what the kernel carried on loopback meanwhile. `remarks` are what
-    the reader of answers found in its text, `changed` what was another after it than before:
-    with either, a right answer waits for a human.
+    characters. `failed` says which of the learner's cells raised or were cut off before it.
+    `traffic_bytes` is what the kernel carried on loopback meanwhile.
     """
 
     id: str
@@ -51,11 +48,7 @@ class CellObservation:
     errors: str = ""
     seconds: float = 0.0
     traffic_bytes: int = 0
-    answered: bool = True
-    needs: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> "CellObservation":
@@ -67,8 +60,8 @@ class CellObservation:
 class Observation:
     """What was seen of one submission. `problem` is "" unless it could not be run at all.
 
-    `notes` say what was mended and what a human should look at. `sealed` is False
-    where it ran outside the sandbox.
+    `notes` say what was mended and what a human should look at, `facts` what a teacher may want
+    to know of its text. `sealed` is False where it ran outside the sandbox.
     """
 
     student: str
@@ -77,6 +70,7 @@ class Observation:
     seed: int
     cells: tuple[CellObservation, ...] = ()
     notes: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
     problem: str = ""
     sealed: bool = True
     seconds: float = 0.0
@@ -96,8 +90,8 @@ class Observation:
         try:
             data: dict[str, Any] = json.loads(text)
             cells = tuple(CellObservation.from_data(cell) for cell in data.pop("cells"))
-            notes = tuple(str(note) for note in data.pop("notes"))
-            found = cls(**data, cells=cells, notes=notes)
+            notes, facts = (tuple(map(str, data.pop(name))) for name in ("notes", "facts"))
+            found = cls(**data, cells=cells, notes=notes, facts=facts)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise CourseError(f"not a kept observation ({error}): grade it again") from None
         if any(cell.status not in STATUSES for cell in found.cells):

@@ -5,7 +5,6 @@
 has read the lab already.
 """
 
-import contextlib
 import gc
 import importlib
 import json
@@ -18,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from distlab.grading import alignment, answer_code, cell_text, cell_verdict, notebook_file
+from distlab.grading import alignment, cell_text, cell_verdict, notebook_file
 from distlab.grading.labs import LabSpec
 from distlab.grading.observation import CellObservation
 from utils.data import load
@@ -63,7 +62,8 @@ class ReaderLoop(ForkLoop):
 
 def align(lab: LabSpec, request: dict[str, Any]) -> dict[str, Any]:
     """Read and align the notebook at `path`; `problem` says why there is nothing to run."""
-    found: dict[str, Any] = {"sha256": "", "problem": "", "cells": [], "notes": []}
+    empty = alignment.Plan((), unanswered={})
+    found: dict[str, Any] = {"sha256": "", "problem": "", **asdict(empty)}
     try:
         data = notebook_file.read_bytes(Path(request["path"]))
         found["sha256"] = notebook_file.hash_bytes(data)
@@ -91,10 +91,7 @@ def warm_up(lab: LabSpec, data: Sequence[str]) -> None:
     for graded in lab.graded.values():
         graded.asking  # noqa: B018 - a cached property
         cell_verdict.compile_hidden(graded.id, graded.inputs, graded.hidden)
-    lab.given_statements  # noqa: B018
     for cell in lab.given:
-        with contextlib.suppress(*cell_text.BAD):
-            answer_code.read_statements(answer_code.to_python(cell.text))
         cell_text.compiles(cell.text)
         cell_text.find_defined(cell.text)
     for name in data:

@@ -8,12 +8,11 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from distlab.grading.alignment import Plan, PlannedCell
+from distlab.grading.alignment import Plan
 from distlab.grading.frames import MAX_WRITTEN, BadFrame, Frame, FrameReader, OutputReader
 from distlab.grading.handed_in import Files, open_plain
-from distlab.grading.judging import LabRules
+from distlab.grading.labs import LabSpec
 from distlab.grading.observation import CellObservation
 from distlab.grading.process_tree import SHORTAGE
 from distlab.grading.sandbox import Sandbox
@@ -25,15 +24,15 @@ MAX_PROCESSES = {False: 16, True: 96}  # by whether the lab starts processes
 
 @dataclass
 class Attempt:
-    """One run of cells: `indexes` of those that it was given, `current` the one that runs."""
+    """One run: the graded cells (`checks`) that it was given, `current` the one that runs."""
 
     number: int
-    indexes: list[int]
+    checks: list[str]
     pipes: dict[int, str]  # descriptor: "frames", "output", "errors"
     streams: dict[str, OutputReader]
     deadline: float
     frames: FrameReader = field(default_factory=FrameReader)
-    current: int | None = None
+    current: str = ""
     ended: bool = False  # whether the answer that runs was ended for what it wrote
     done: bool = False
     why: str = ""
@@ -45,41 +44,41 @@ class Attempt:
 
 
 class Running:
-    """Runs the cells of `plan` behind one harness; what cannot be run is seen at once."""
+    """Runs the steps of `plan` behind one harness; what cannot be run is seen at once."""
 
     def __init__(
-        self, plan: Plan, seed: int, rules: LabRules, sandbox: Sandbox, files: Files = ()
+        self, plan: Plan, seed: int, lab: LabSpec, sandbox: Sandbox, files: Files = ()
     ) -> None:
-        self.plan, self.seed, self.rules, self.sandbox = plan, seed, rules, sandbox
-        self.files = files
-        self.seen = {k: _see(cell, "raised", cell.failed) for k, cell in enumerate(plan.cells)
-                     if cell.failed}  # fmt: skip
+        self.plan, self.seed, self.lab, self.sandbox = plan, seed, lab, sandbox
+        self.files, self.rules = files, lab.rules
+        self.seen = {check: CellObservation(check, "raised", error=why)
+                     for check, why in (plan.unanswered or {}).items()}  # fmt: skip
         self.notes: list[str] = []
         self.starts, self.token = 0, secrets.token_hex(8)
         self.begun, self.attempt = time.monotonic(), Attempt(0, [], {}, {}, 0.0)
 
-    def find_unseen(self) -> list[int]:
-        """Return the cells that are still to run."""
-        return [k for k in range(len(self.plan.cells)) if k not in self.seen]
+    def find_unseen(self) -> list[str]:
+        """Return the graded cells that are still to run, in the order of the hand-in."""
+        return [s.check for s in self.plan.steps if s.check and s.check not in self.seen]
 
-    def find_late(self) -> list[int]:
+    def find_late(self) -> list[str]:
         """Return the cells that ran out of what others may have taken: time, or memory."""
-        return [k for k, cell in self.seen.items()
+        return [check for check, cell in self.seen.items()
                 if cell.status == "timed out" or cell.error == SHORTAGE]  # fmt: skip
 
-    def forget(self, cells: Collection[int]) -> None:
+    def forget(self, cells: Collection[str]) -> None:
         """Let `cells` be run once more."""
-        self.seen = {k: cell for k, cell in self.seen.items() if k not in cells}
+        self.seen = {check: cell for check, cell in self.seen.items() if check not in cells}
 
     def start(self) -> Attempt:
         """Start what is still to run."""
-        indexes = self.find_unseen()
-        order = self._write_order(indexes)
+        checks = self.find_unseen()
+        order = self._write_order(checks)
         frames, output, errors = (os.pipe() for _ in range(3))
         theirs = (order, frames[1], output[1], errors[1])
         rules, cores = self.rules, os.cpu_count() or 1
         limits = {"memory_mib": rules.memory_mib, "processes": MAX_PROCESSES[rules.processes],
-                  "processor_seconds": rules.submission_seconds * max(1.0, cores / 2),
+                  "processor_seconds": rules.all_seconds * max(1.0, cores / 2),
                   "output_mib": MAX_WRITTEN // 2**20}  # fmt: skip
         try:
             number = self.sandbox.fork(theirs, limits)
@@ -90,32 +89,37 @@ class Running:
         for descriptor in pipes:
             os.set_blocking(descriptor, False)
         streams = {kind: OutputReader(self.token) for kind in ("output", "errors")}
-        deadline = time.monotonic() + self.rules.submission_seconds + SPARE_SECONDS
-        self.attempt = Attempt(number, indexes, pipes, streams, deadline)
+        deadline = time.monotonic() + self.rules.all_seconds + SPARE_SECONDS
+        self.attempt = Attempt(number, checks, pipes, streams, deadline)
         self.starts += 1
         return self.attempt
 
-    def _write_order(self, indexes: list[int]) -> int:
-        cells: list[dict[str, Any]] = []
-        before = None
-        for cell in (self.plan.cells[k] for k in indexes):
-            parts = [{"label": p.label, "text": p.text, "chosen": p.chosen} for p in cell.parts]
-            alone = not self.rules.one_fork or bool(cell.remarks)
-            again = before is not None and before.exercise == cell.exercise
-            if alone and again:  # cells of one exercise share a process
-                cells[-1]["last"] = False
-            cells.append({"id": cell.id, "source": cell.source, "got": cell.got, "parts": parts,
-                          "functions": cell.functions, "fresh": alone and not again,
-                          "last": alone})  # fmt: skip
-            before = cell
+    def _write_order(self, checks: list[str]) -> int:
+        exercises = {e.id: e for e in self.lab.exercises}
+        graded = [self.lab.graded[check] for check in checks]
         told = {
-            "cells": cells,
+            "prelude": self.lab.prelude,
+            "steps": [
+                {"check": checks.index(s.check)} if s.check
+                else {"label": s.label, "text": s.text, "program": s.program}
+                for s in self.plan.steps
+                if not s.check or s.check in checks
+            ],
+            "checks": [
+                {"id": cell.id, "source": cell.source, "got": cell.got, "exercise": cell.exercise,
+                 "functions": exercises[cell.exercise].functions,
+                 "program": exercises[cell.exercise].program,
+                 "attached": exercises[cell.exercise].attached}
+                for cell in graded
+            ],
             "seed": self.seed,
             "token": self.token,
             "cell_seconds": self.rules.cell_seconds,
+            "own_seconds": self.rules.own_seconds,
+            "own_together_seconds": self.rules.own_together_seconds,
             "submission_seconds": self.rules.submission_seconds,
             "files": {name: self._read_file(path) for name, path in self.files},
-        }
+        }  # fmt: skip
         order = os.memfd_create("order")
         data = json.dumps(told).encode()
         while data:
@@ -153,25 +157,23 @@ class Running:
         attempt = self.attempt
         if frame.at == "done":
             attempt.done = True
-        elif not 0 <= frame.cell < len(attempt.indexes):
+        elif not 0 <= frame.cell < len(attempt.checks):
             raise BadFrame("a cell that is not there")
         elif frame.at == "begin":
-            attempt.current, attempt.ended = attempt.indexes[frame.cell], False
-        elif attempt.indexes[frame.cell] != attempt.current:
+            attempt.current, attempt.ended = attempt.checks[frame.cell], False
+        elif attempt.checks[frame.cell] != attempt.current:
             raise BadFrame("the end of a cell that had not begun")
         else:
-            k = attempt.current
-            seen = _see(self.plan.cells[k], frame.status, frame.error)
-            changed = tuple(frame.changed.split("\n")) if frame.changed else ()
-            failed = tuple(frame.failed.split("\n")) if frame.failed else ()
-            self.seen[k] = replace(seen, got=frame.got, trace=frame.trace, seconds=frame.seconds,
-                                   traffic_bytes=frame.traffic, changed=changed,
-                                   failed=failed)  # fmt: skip
+            self.seen[attempt.current] = CellObservation(
+                attempt.current, frame.status, got=frame.got, error=frame.error,
+                trace=frame.trace, seconds=frame.seconds, traffic_bytes=frame.traffic,
+                failed=tuple(frame.failed.split("\n")) if frame.failed else (),
+            )  # fmt: skip
 
     def check_time(self, now: float) -> None:
         """Kill what the harness has not ended in time."""
         if now >= self.attempt.deadline:
-            limit = self.rules.submission_seconds
+            limit = self.rules.all_seconds
             self.kill(f"all cells together did not end within {limit:g} s")
 
     def kill(self, why: str) -> None:
@@ -188,10 +190,10 @@ class Running:
                 pass
         attempt.close()
         output, errors = (stream.finish() for stream in attempt.streams.values())
-        for place, k in enumerate(attempt.indexes):
-            if k in self.seen:
+        for place, check in enumerate(attempt.checks):
+            if check in self.seen:
                 said = {"output": output.get(place, ""), "errors": errors.get(place, "")}
-                self.seen[k] = replace(self.seen[k], **said)
+                self.seen[check] = replace(self.seen[check], **said)
         if not attempt.frames.began and not attempt.why and not why:
             if self.starts < MAX_STARTS:  # for want of processes perhaps
                 return True
@@ -203,14 +205,9 @@ class Running:
         return False
 
     def _mark_unseen(self, why: str, status: str) -> None:
-        for k in self.find_unseen():
-            self.seen[k] = _see(self.plan.cells[k], status, why)
+        for check in self.find_unseen():
+            self.seen[check] = CellObservation(check, status, error=why)
 
     def get_cells(self) -> list[CellObservation]:
-        """Return what was seen of every graded cell."""
-        return [cell for _, cell in sorted(self.seen.items())]
-
-
-def _see(cell: PlannedCell, status: str, error: str) -> CellObservation:
-    return CellObservation(cell.id, status, error=error, answered=cell.answered, needs=cell.needs,
-                           remarks=cell.remarks)  # fmt: skip
+        """Return what was seen of every graded cell, in the order of the lab."""
+        return [self.seen[check] for check in self.lab.graded if check in self.seen]

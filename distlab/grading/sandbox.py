@@ -27,8 +27,8 @@ from utils.processes.fork_server import ForkServer, NotStarted
 COURSE = "/course"
 ENVIRONMENT = Path("/environment")  # where an environment below /tmp is shown: /tmp is private
 # what of distlab.grading the sandbox needs; everything else of it is not there
-INSIDE = ("__init__.py", "encoding.py", "sealing.py", "process_tree.py", "submission_server.py",
-          "harness.py", "answer_calls.py", "answer_process.py", "tripwire.py", "clocks.py",
+INSIDE = ("__init__.py", "absent.py", "encoding.py", "sealing.py", "process_tree.py",
+          "submission_server.py", "harness.py", "answer_calls.py", "answer_process.py",
           "program_cell.py")  # fmt: skip
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/ld.so.cache",
           "/etc/alternatives", "/etc/fonts", "/etc/localtime", "/etc/ssl/openssl.cnf")  # fmt: skip

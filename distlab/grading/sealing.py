@@ -12,12 +12,15 @@ import os
 import resource
 import socket
 import struct
+from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 NEW_NAMESPACES = 0x10000000 | 0x20000 | 0x20000000 | 0x40000000 | 0x08000000 | 0x04000000
 # user, mount, pid, network, ipc, host name
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_REC, MS_PRIVATE = (
-    1, 2, 4, 8, 32, 16384, 1 << 18,
+NEW_MOUNTS = 0x20000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
+    1, 2, 4, 8, 32, 4096, 16384, 1 << 18,
 )  # fmt: skip
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
 PR_SET_CHILD_SUBREAPER = 36
@@ -87,9 +90,15 @@ def enter_namespaces() -> None:
             file.write(text)
 
 
-def seal(most_threads: int) -> None:
-    """As process 1 of the new namespaces: private mounts, loopback, then no way back."""
+def seal(most_threads: int, hidden: Sequence[Path] = ()) -> None:
+    """As process 1 of the new namespaces: private mounts, loopback, then no way back.
+
+    What is `hidden`, files or folders, is empty from here on; the parent sees its mounts as before.
+    """
+    call("unshare", NEW_MOUNTS)
     _mount_private()
+    for place in hidden:
+        _hide(place)
     _bring_up_loopback()
     socket.sethostname("lab")
     with open("/proc/self/oom_score_adj", "w") as file:
@@ -111,6 +120,15 @@ def _mount_private() -> None:
         options = f"size={mib}m,mode=1777,nr_inodes=65536".encode()
         call("mount", b"tmpfs", place, b"tmpfs", MS_NOSUID | MS_NODEV, options)
     call("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
+
+
+def _hide(place: Path) -> None:
+    target = str(place).encode()
+    if place.is_dir():
+        flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
+        call("mount", b"none", target, b"tmpfs", flags, b"size=4k,mode=0555")
+    else:
+        call("mount", b"/dev/null", target, None, MS_BIND, None)
 
 
 def _forbid_user_namespaces() -> None:

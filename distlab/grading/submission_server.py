@@ -19,15 +19,15 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
+import utils
 from distlab.grading import process_tree, sealing
+from distlab.grading.absent import find_absent, find_places, list_imported
 from utils.processes.fork_server import Child, ForkLoop, serve
 from utils.processes.lifetime import die_with_parent
 from utils.processes.preload import import_modules, import_tensorflow
-
-if TYPE_CHECKING:
-    from distlab.grading.tripwire import Tripwire
 
 WATCH_SECONDS, NICER = 0.1, 5
 PATIENCE = 30  # rounds of watching until process 1 is killed where it does not end an answer
@@ -61,10 +61,12 @@ class SubmissionLoop(ForkLoop):
     def prepare(self) -> Mapping[str, Any]:
         os.environ["TF_ENABLE_ONEDNN_OPTS"] = self.onednn
         import_everything(self.lab, self.data)
-        from distlab.grading.tripwire import Tripwire
+        self.absent = find_absent(self.lab)
+        if there := list_imported(self.absent):
+            raise RuntimeError(f"{there[0]} is imported, and answers of {self.lab} may not have it")
+        self.hidden = find_places(self.absent, Path(utils.__file__).parents[1])
         from utils.environment import versions
 
-        self.tripwire = Tripwire()
         if self.sealed:
             sealing.make_filter()
         return {"versions": versions()}
@@ -93,7 +95,7 @@ class SubmissionLoop(ForkLoop):
         status = 1
         try:
             die_with_parent()
-            status = First(self.sealed, control, request, self.tripwire).serve()
+            status = First(self.sealed, control, request, self.absent, self.hidden).serve()
         except Exception as error:
             os.write(2, f"{error}\n".encode())
         finally:
@@ -141,10 +143,15 @@ class First:
     """Process 1 of a submission: it forks the process of each answer, reaps, ends, clears up."""
 
     def __init__(
-        self, sealed: bool, control: socket.socket, request: Any, tripwire: "Tripwire"
+        self,
+        sealed: bool,
+        control: socket.socket,
+        request: Any,
+        absent: Sequence[str],
+        hidden: Sequence[Path],
     ) -> None:
         self.sealed, self.control, self.request = sealed, control, request
-        self.tripwire = tripwire
+        self.absent = absent
         self.answer, self.why = 0, ""
         os.setsid()
         os.nice(NICER)
@@ -154,7 +161,7 @@ class First:
             end.setblocking(False)
         self._waker = waker
         if sealed:
-            sealing.seal(count_threads(request["processes"]))
+            sealing.seal(count_threads(request["processes"]), hidden)
         else:
             sealing.call("prctl", sealing.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.set_wakeup_fd(waker.fileno())
@@ -193,7 +200,7 @@ class First:
             try:
                 from distlab.grading.answer_process import be_answer
 
-                be_answer(3, self.tripwire)
+                be_answer(3, self.absent)
             finally:
                 os._exit(0)
         os.close(channel)
@@ -270,13 +277,14 @@ def _wait_for(wanted: int) -> int:
 def import_everything(lab: str, data: Sequence[str]) -> None:
     """Import what submissions of `lab` need, also what is imported late; read the sets `data`."""
     import_tensorflow()
-    import_modules()
+    import_modules((".devices", ".strategies"))
     for name in ("matplotlib.pyplot", "numpy.random"):  # late, in cells; MPLBACKEND is Agg
         importlib.import_module(name)
     from distlab.grading import answer_process, harness  # noqa: F401
-    from utils.data import load
 
     for name in data:
+        from utils.data import load
+
         load(name)
     importlib.import_module(f"distlab.labs.{lab}.exercise")
 

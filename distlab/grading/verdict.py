@@ -1,11 +1,11 @@
 """Marks: what each exercise of a submission earned, and what is said of it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from distlab.grading.cell_verdict import CellVerdict
-from distlab.grading.labs import ExerciseSpec, LabSpec
+from distlab.grading.labs import ExerciseSpec
 
 
 @dataclass(frozen=True)
@@ -68,23 +68,3 @@ def judge_exercise(
     human = any(v.status == "for a human" for _, v in found)
     return ExerciseVerdict(exercise.id, points, exercise.points, worst.misconception,
                            worst.message, "for a human" if human else worst.status)  # fmt: skip
-
-
-def mark_built_on(
-    lab: LabSpec, marks: tuple[ExerciseVerdict, ...], needs: Mapping[str, tuple[str, ...]]
-) -> tuple[ExerciseVerdict, ...]:
-    """Let a wrong answer that calls another one, which is not right either, wait for a human.
-
-    `needs` has the exercises whose answers each exercise calls. It may be right by itself.
-    """
-    bad = {mark.id for mark in marks if mark.status != "right"}
-    numbers = {exercise.id: exercise.number for exercise in lab.exercises}
-    found = []
-    for mark in marks:
-        below = [name for name in needs.get(mark.id, ()) if name in bad]
-        if mark.status == "wrong" and below:
-            on = " and ".join(str(numbers[name]) for name in below)
-            said = f"built on exercise {on}, which is not right: {mark.message}"
-            mark = replace(mark, status="for a human", message=said)
-        found.append(mark)
-    return tuple(found)

@@ -21,7 +21,7 @@ from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.judging import LabRules
 from distlab.grading.observation import Observation, Submission
 
-RULES = LabRules(cell_seconds=3, submission_seconds=10, memory_mib=700)
+RULES = LabRules(data=(), cell_seconds=3, own_seconds=0.5, submission_seconds=10, memory_mib=700)
 QUICK = dataclasses.replace(LAB, rules=RULES)
 HONEST = ["honest 1", "honest 2", "honest 3", "honest 4"]
 SECRET, OTHER = "SECRET-OF-THE-TEACHER", "ANSWER-OF-ANOTHER"

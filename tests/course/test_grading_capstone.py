@@ -13,6 +13,7 @@ from lab_runner import load_answers
 from needs import EVERYTHING
 
 from distlab.cli.lab_work import pack
+from distlab.grading import cell_text
 from distlab.grading.alignment import Aligner
 from distlab.grading.collect import collect
 from distlab.grading.executor import observe
@@ -126,45 +127,6 @@ def test_a_bias_that_begins_where_most_pixels_are_background_has_not_learned():
     assert have_moved([*start[:2], start[2] + np.linspace(0, 1e-3, 11)])
 
 
-# ---- what a program must not hold: a human looks at it, and nothing has to run for that
-
-REACHING = {
-    "the course's loop": "from utils.training import train",
-    "the course's lesson": "import distlab.labs.lab15.exercise",
-    "the judge": "from distlab.labs.lab15 import judge",
-    "a daemon": "import os\nif os.fork() == 0:\n    os.setsid()",
-    "a program": "import subprocess\nsubprocess.Popen(['sleep', '1000'])",
-    "a socket of its own": "import socket\nsocket.create_server(('', 5000))",
-    "a thread": "import threading\nthreading.Thread(target=print, daemon=True).start()",
-    "other processes": "from pathlib import Path\nPath('/proc/1/mem').read_bytes()",
-    "the caller": "import sys\nsys._getframe(1)",
-    "C": "import ctypes\nctypes.CDLL(None)",
-    "a hidden import": "__import__('os').kill(1, 9)",
-    "text that is run": "exec('x = 1')",
-    "a kill": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
-}
-
-
-@pytest.mark.parametrize("what", REACHING)
-def test_a_program_that_reaches_further_waits_for_a_human(what):
-    text = f"%%writefile capstone.py\n{REACHING[what]}\n" + PROGRAM.partition("\n")[2]
-    assert read_remarks(text), what
-
-
-@pytest.mark.parametrize("number", range(len(ANSWERS.RIGHT["program"])))
-def test_a_right_program_is_not_flagged(number):
-    assert read_remarks(ANSWERS.RIGHT["program"][number]) == ()
-
-
-@pytest.mark.parametrize("start", [
-    "import os, sys\nos.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\nprint(sys.argv[0])\n",
-    "import argparse, json, os\n", "from argparse import ArgumentParser, Namespace\n",
-])  # fmt: skip
-def test_what_any_program_does_at_its_start_is_not_flagged(start):
-    text = f"%%writefile ./capstone.py\n{start}" + PROGRAM.partition("\n")[2]
-    assert read_remarks(text) == ()
-
-
 def make_plan(book: dict, before: tuple = ()):
     data = write_text(fill(book, before=before, stub=read_lab_stub()))
     return Aligner(LAB, read_notebook(data)).align()
@@ -176,18 +138,28 @@ def write_text(notebook: dict) -> bytes:
     return json.dumps(notebook).encode()
 
 
-def read_remarks(program: str) -> tuple[str, ...]:
-    cells = make_plan({"program": program}).cells
-    return next(c.remarks for c in cells if c.id == "program-test")
+def test_what_a_program_imports_and_runs_as_text_is_noted_without_a_verdict():
+    more = "import socket\nexec('x = 1')\n"
+    text = f"%%writefile capstone.py\n{more}" + PROGRAM.partition("\n")[2]
+    facts = make_plan({"program": text}).facts
+    assert [fact.partition(" ")[2].partition(" ")[2] for fact in facts] == [
+        "imports socket",
+        "gives text to exec",
+    ]
+    for right in ANSWERS.RIGHT["program"]:
+        assert make_plan({"program": right}).facts == ()
 
 
 def test_nothing_of_the_learner_runs_where_a_file_or_a_program_is_judged():
-    patch = "from distlab.labs.lab15 import exercise as e\ne.try_model = e.try_program = print\n"
-    hidden = {**RIGHT, "model": patch + "def trained_model():\n    return '/etc/passwd'\n"}
-    cells = {c.id: c for c in make_plan(hidden, before=(patch,)).cells}
-    assert [p.text for p in cells["model-test"].parts] == [f"trained_model = '{MODEL_FILE}'"]
-    ran = "\n".join(p.text for p in cells["program-test"].parts)
-    assert "write_program('capstone.py'" in ran and "try_model" not in ran
+    """The harness starts a process with the program's file alone, or with the one handed in."""
+    book = {**RIGHT, "model": "def trained_model():\n    return '/etc/passwd'\n"}
+    patch = "capstone_py = write_program('capstone.py', 'print()')\n"
+    plan = make_plan(book, before=(patch,))
+    programs = [step for step in plan.steps if step.program]
+    assert len(programs) == 1 and programs[0].text.startswith("capstone_py = write_program(")
+    assert len(cell_text.parse(programs[0].text).body) == 1
+    exercises = {e.id: e for e in LAB.exercises}
+    assert exercises["program"].program and exercises["model"].attached == MODEL_FILE
 
 
 def test_a_program_in_a_cell_without_its_id_is_found():
@@ -196,9 +168,8 @@ def test_a_program_in_a_cell_without_its_id_is_found():
     for cell in notebook["cells"]:
         if cell["metadata"].get("nbgrader", {}).get("grade_id") == "program":
             cell.update(make_code(PROGRAM))
-    cells = Aligner(LAB, read_notebook(write_text(notebook))).align().cells
-    found = next(c for c in cells if c.id == "program-killed-test")
-    assert found.answered and not found.failed and found.parts
+    plan = Aligner(LAB, read_notebook(write_text(notebook))).align()
+    assert any(step.program for step in plan.steps) and "program-killed-test" not in plan.unanswered
 
 
 # ---- handing in

@@ -11,7 +11,6 @@ from grading_notebooks import LAB, RIGHT, ROOT, WRONG, fill, read_stub, write
 from lab_runner import get_lab, load_answers
 from needs import EVERYTHING
 
-from distlab.grading import clocks
 from distlab.grading.cell_verdict import judge_right
 from distlab.grading.executor import observe
 from distlab.grading.judge_process import JudgeProcess
@@ -52,9 +51,9 @@ def test_a_cell_that_runs_as_it_stands_and_the_harness_give_the_same_marks(name,
             judged = get_lab(name).try_answer(mark.id, book[mark.id], SEED).judged
             where = (k, mark, [c for c in observation.cells if c.id.startswith(mark.id)])
             assert (mark.points == mark.max) == (judged is None), where
-            if isinstance(judged, WrongAnswer) and "built on" not in mark.message:
+            if isinstance(judged, WrongAnswer):
                 assert mark.misconception == judged.misconception, where
-            assert (mark.status != "for a human") or "built on" in mark.message, where
+            assert mark.status != "for a human", where
 
 
 CALLS = """
@@ -90,36 +89,15 @@ def test_an_answer_may_call_an_earlier_one(built):
 
 
 @pytest.mark.parametrize("name", ["wrong", "empty"])
-def test_what_is_built_on_a_wrong_answer_waits_for_a_human_and_nothing_else(built, name):
+def test_what_is_built_on_a_wrong_answer_is_wrong_and_nothing_else(built, name):
     marks = built[name]
-    assert marks["all-reduce"].status == "for a human"
-    assert marks["all-reduce"].message.startswith("built on exercise 1")
-    assert marks["scatter"].status == "wrong"
+    assert marks["all-reduce"].status == marks["scatter"].status == "wrong"
     assert marks["gather"].status == marks["seconds"].status == "right"
 
 
-SHOWN = """import sys
-def plan_epoch(n, b):
-    sys._getframe(1)
-    return -(-n // b), (n - 1) % b + 1
-"""
-TRIPPED = """
-import numpy as np
-def patch(place):
-    place.norm = max
-def plan_epoch(n, b):
-    patch(np.linalg)
-    return -(-n // b), (n - 1) % b + 1
-"""
 MISSING = "import a_package_of_mine\ndef plan_epoch(n, b):\n    return a_package_of_mine.plan(n, b)"
 UNUSED = "import a_package_of_mine\n" + RIGHT["epoch"]
-LEFT = """import pathlib
-def plan_epoch(n, b):
-    pathlib.Path("left").write_text("x")
-    return 1, 1
-"""
 WIDE = "def plan_epoch(n, b):\n    return ['\\U0001f600' * 500_000]"  # 6 MB, of each case
-FINDS = "import os\ndef replica_batch_sizes(*a):\n    return [os.path.exists('left')]"
 
 
 @pytest.fixture(scope="module")
@@ -128,43 +106,32 @@ def odd(tmp_path_factory):
     books = {
         n: {**RIGHT, "epoch": text}
         for n, text in {
-            "shown": SHOWN,
-            "tripped": TRIPPED,
             "missing": MISSING,
             "unused": UNUSED,
             "wide": WIDE,
         }.items()
     }
-    books["left"] = {**RIGHT, "epoch": LEFT, "batches": FINDS}
     handed = [Submission(n, write(fill(b), folder / f"{n}.ipynb")) for n, b in books.items()]
     return grade(LAB, handed, lambda s: random.randrange(2**31))
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    ("shown", "cell 5, line 3"), ("tripped", "numpy.linalg.norm was changed"),
-    ("missing", "ModuleNotFoundError"),
-])  # fmt: skip
-def test_what_is_odd_waits_for_a_human_with_its_reason(odd, name, said):
-    _, verdict = odd[name]
+def test_a_package_that_is_not_here_waits_for_a_human_with_its_reason(odd):
+    _, verdict = odd["missing"]
     marks = {e.id: e for e in verdict.exercises}
-    assert marks["epoch"].status == "for a human" and said in marks["epoch"].message
-    assert marks["epoch"].points == 0
+    assert marks["epoch"].status == "for a human" and marks["epoch"].points == 0
+    assert "ModuleNotFoundError" in marks["epoch"].message
     assert all(mark.status == "right" for name, mark in marks.items() if name != "epoch")
 
 
 def test_a_package_that_is_not_here_costs_nothing_where_the_answer_does_not_use_it(odd):
-    assert odd["unused"][1].mark == LAB.points and not odd["unused"][1].notes
+    assert odd["unused"][1].mark == LAB.points
+    assert odd["unused"][0].facts == ("cell 5 imports a_package_of_mine",)
 
 
 def test_an_answer_that_is_too_large_costs_only_itself(odd):
     observation, verdict = odd["wide"]
     assert verdict.mark == LAB.points - 2 and not verdict.notes
     assert "gives too much" in verdict.exercises[0].message, observation.cells[0]
-
-
-def test_an_answer_leaves_nothing_to_the_next(odd):
-    message = {e.id: e.message for e in odd["left"][1].exercises}["batches"]
-    assert "gave [0]" in message
 
 
 BUSY = """import os, time
@@ -192,7 +159,7 @@ def test_what_ran_out_of_time_beside_others_is_run_once_more_alone(tmp_path, mon
     """One of them keeps all processors busy with processes of its own, each in a session."""
     forks, fork = [], Sandbox.fork
     monkeypatch.setattr(Sandbox, "fork", lambda self, *a: forks.append(1) or fork(self, *a))
-    rules = LabRules(cell_seconds=4, submission_seconds=20, processes=True)
+    rules = LabRules(data=(), cell_seconds=4, submission_seconds=20, processes=True)
     lab = dataclasses.replace(LAB, rules=rules)
     books = {
         "busy": {**WRONG, "epoch": BUSY},
@@ -238,26 +205,12 @@ SENT = {  # lab, exercise, inputs: what the kernel counted of a right answer, of
 
 
 @pytest.mark.parametrize("what", SENT, ids=str)
-def test_a_right_result_without_the_bytes_of_its_messages_waits_for_a_human(what):
+def test_a_right_result_without_the_bytes_of_its_messages_is_wrong(what):
     lab, exercise, cases = what
     right, idle = SENT[what]
     rules = pickle.loads(pickle.dumps(read_lab(lab, ROOT))).rules  # as it goes to the judge
     bounds = rules.traffic[exercise]({f"{exercise.removesuffix('s')}_cases": cases})
     for sent in (right, idle, 0, 10**9):
         verdict = judge_right(CellObservation("", "ok", traffic_bytes=sent), bounds)
-        assert verdict.status == ("right" if sent == right else "for a human"), sent
+        assert verdict.status == ("right" if sent == right else "wrong"), sent
         assert ("the kernel counted" in verdict.message) == (sent != right)
-
-
-def test_a_clock_that_ran_otherwise_than_the_kernels_is_named():
-    before, begun = clocks.read_kernels(os.getpid()), clocks.read_own()
-    while clocks.read_own()[1] < begun[1] + clocks.SLACK_SECONDS + 0.5:
-        pass
-    after, spent = clocks.read_kernels(os.getpid()), [
-        b - a for a, b in zip(begun, clocks.read_own(), strict=True)]  # fmt: skip
-    assert clocks.find_forged(spent, before, after) == []
-    for forged, named in (([spent[0], 0.1], 1), ([0.1, spent[1]], 0), ([spent[0], 9e9], 1)):
-        (said,) = clocks.find_forged(forged, before, after)
-        assert said.startswith(f"{clocks.KINDS[named]} (")
-    for nothing in (None, [], [1], ["x", None], [float("nan")] * 2):
-        assert len(clocks.find_forged(nothing, before, after)) == 2

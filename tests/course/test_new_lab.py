@@ -34,7 +34,7 @@ def test_template_works_as_it_stands(tmp_path: Path) -> None:
     (tmp_path / "utils").symlink_to(ROOT / "utils")
     for folder in ("notebooks/src", "solutions/src", "labs", "tests/answers"):
         (tmp_path / folder).mkdir(parents=True)
-    for name in ("lab_runner.py", "course/test_lab_answers.py"):
+    for name in ("lab_runner.py", "needs.py", "course/test_lab_answers.py"):
         shutil.copyfile(ROOT / "tests" / name, tmp_path / "tests" / Path(name).name)
     before = tmp_path / "solutions/src/lab97_before.py"
     before.touch()

@@ -64,7 +64,7 @@ def run_program(
 
 def refuse_range(settings: RunSettings) -> None:
     """Raise InputError for settings that let the number of workers change."""
-    if settings.workers_text != str(settings.workers):
+    if settings.min_workers not in (None, settings.workers):
         raise InputError(f"workers {settings.workers_text}: fewer and more need a rendezvous")
 
 

@@ -10,7 +10,7 @@ from distlab.exercises.comparing import AnyOf
 from distlab.grading.judging import Judge, LabRules
 from utils.data import split_batch
 
-RULES = LabRules(cell_seconds=10, submission_seconds=30)
+RULES = LabRules(cell_seconds=10, submission_seconds=30, data=())
 
 
 def expect_epoch(examples: int, batch: int, way: str = "right") -> tuple[int, int]:

@@ -13,7 +13,7 @@ from distlab.grading import regression
 from distlab.grading.judging import Judge, LabRules
 from utils.data import split_batch
 
-RULES = LabRules(cell_seconds=60, submission_seconds=180, data=("mnist",))
+RULES = LabRules(own_seconds=60, cell_seconds=60, submission_seconds=180, data=("mnist",))
 EPSILON = 1e-7  # Keras keeps probabilities this far from 0 and 1
 
 

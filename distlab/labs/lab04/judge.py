@@ -13,7 +13,7 @@ from distlab.labs.lab04.exercise import LOUDER, MOMENTUM, RATE
 from distlab.grading import regression
 from distlab.grading.judging import Judge, LabRules
 
-RULES = LabRules(cell_seconds=60, submission_seconds=120)
+RULES = LabRules(own_seconds=60, cell_seconds=60, submission_seconds=120)
 
 
 def expect_step(seed: int, examples: int, way: str = "right") -> dict[str, Any]:

@@ -18,8 +18,7 @@ from distlab.labs.lab05.exercise import draw_gradients
 from distlab.labs.lab05.step import REPLICAS, Step, cut_column, draw_start, make_step, read_batch
 from distlab.grading.judging import Judge, LabRules
 
-RULES = LabRules(cell_seconds=30, submission_seconds=90, visible_checks=False, onednn=False,
-                 one_fork=True)  # fmt: skip
+RULES = LabRules(cell_seconds=30, submission_seconds=90, onednn=False)
 OUTPUTS = softmax.CLASSES
 Factor = Callable[[int, Step], float]  # (examples on this replica, step) -> factor of each
 

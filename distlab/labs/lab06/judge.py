@@ -14,7 +14,7 @@ from utils.collectives import (
     split_into_chunks,
 )
 
-RULES = LabRules(cell_seconds=10, submission_seconds=30)
+RULES = LabRules(cell_seconds=10, submission_seconds=30, data=())
 
 
 def _go_round(

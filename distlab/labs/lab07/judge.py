@@ -9,7 +9,7 @@ from distlab.exercises.comparing import Anything
 from distlab.labs.lab07.exercise import break_configs
 from distlab.grading.judging import Judge, LabRules
 
-RULES = LabRules(cell_seconds=10, submission_seconds=30)
+RULES = LabRules(cell_seconds=10, submission_seconds=30, data=())
 Machines = dict[str, list[str]]
 
 

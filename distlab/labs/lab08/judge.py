@@ -20,8 +20,9 @@ def bound_training(inputs: Mapping[str, Any]) -> tuple[float, float]:
     return STEP_BYTES * sum(case[2] for case in inputs["training_cases"]), 2e7
 
 
-RULES = LabRules(cell_seconds=90, submission_seconds=240, processes=True, visible_checks=False,
-                 one_fork=True, traffic={"training": bound_training})  # fmt: skip
+RULES = LabRules(
+    own_seconds=60, cell_seconds=90, submission_seconds=240, processes=True, traffic={"training": bound_training}
+)
 
 
 def expect_shards(

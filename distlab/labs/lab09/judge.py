@@ -21,8 +21,9 @@ def bound_killed(inputs: Mapping[str, Any]) -> tuple[float, float]:
     return STEP_BYTES * steps, 2e7
 
 
-RULES = LabRules(cell_seconds=120, submission_seconds=300, processes=True, visible_checks=False,
-                 one_fork=True, traffic={"killed": bound_killed})  # fmt: skip
+RULES = LabRules(
+    own_seconds=60, cell_seconds=120, submission_seconds=300, processes=True, traffic={"killed": bound_killed}
+)
 
 
 def expect_killed_run(

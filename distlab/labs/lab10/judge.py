@@ -10,8 +10,7 @@ from distlab.grading.judging import Judge, LabRules
 from distlab.labs.lab10 import exercise as lab10
 from distlab.labs.lab10.exercise import FEATURES, SERVERS, draw_events, draw_truth
 
-RULES = LabRules(cell_seconds=200, submission_seconds=400, processes=True, visible_checks=False,
-                 one_fork=True)  # fmt: skip
+RULES = LabRules(own_seconds=60, cell_seconds=200, submission_seconds=400, processes=True)
 
 
 def expect_train(seed: int, every: int, way: str = "right") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from distlab.labs.lab11 import exercise as lab11
 from distlab.exercises.comparing import Anything
 from distlab.grading.judging import Judge, LabRules
 
-RULES = LabRules(cell_seconds=120, submission_seconds=240, exclusive=True, visible_checks=False)
+RULES = LabRules(own_seconds=60, cell_seconds=120, submission_seconds=240, exclusive=True)
 
 
 def expect_pipeline(seed: int, batch_size: int, way: str = "right") -> dict[str, Any]:

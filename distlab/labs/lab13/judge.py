@@ -13,7 +13,7 @@ from distlab.labs.lab13.exercise import BATCH, DIM, FLOAT16_MAX, RATE
 from distlab.labs.lab13.failing_networks import draw_network, find_overflow
 from distlab.labs.lab13.metered_blocks import BLOCKS, EXAMPLES, draw_blocks
 
-RULES = LabRules(cell_seconds=60, submission_seconds=120, visible_checks=False, onednn=False)
+RULES = LabRules(own_seconds=60, cell_seconds=60, submission_seconds=120, onednn=False)
 
 
 def expect_overflow(seed: int, where: str, layer: int, trap: str, way: str = "right") -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 from distlab.grading.judging import Judge, LabRules
 from distlab.labs.lab14 import exercise as lab14
 
-RULES = LabRules(cell_seconds=60, submission_seconds=120)
+RULES = LabRules(cell_seconds=60, submission_seconds=120, data=())
 PUBLISHED = {  # (rate of one GPU, parameters, GPUs): speed-up; TensorFlow's benchmarks, May 2017
     (219.0, 25_600_000, 8): 1734 / 219, (91.8, 60_200_000, 8): 716 / 91.8,
     (2987.0, 61_000_000, 8): 17822 / 2987, (154.0, 138_400_000, 8): 1081 / 154,

@@ -8,7 +8,7 @@ from distlab.exercises.comparing import AnyOf, Anything
 from distlab.grading.judging import Judge, LabRules
 from distlab.labs.lab15 import exercise as lab15
 
-RULES = LabRules(cell_seconds=240, submission_seconds=400, processes=True, visible_checks=False)
+RULES = LabRules(own_seconds=60, cell_seconds=240, submission_seconds=400, processes=True)
 
 
 PUBLISHED = {  # (images a second of one GPU, its batch, GPUs): images a second of all of them
