@@ -14,6 +14,7 @@ from distlab.modernize.names import MULTI_WORKER, PARAMETER_SERVER, Names, get_d
 Places = Iterator[tuple[ast.AST, ...]]
 OF_REPLICA = re.compile(r"per_?(replica|worker|gpu|device|core)|local_batch|replica_batch", re.I)
 OF_CHIEF = re.compile(r"chief|task_(id|type|index)|rank\b|is_main|is_master|worker_index", re.I)
+MIRRORED = re.compile(r"\.MirroredStrategy$")
 SLOTTED = re.compile(r"keras\.optimizers\.(?:legacy\.)?(?:Ada\w+|Nadam|RMSprop|Lion)")
 MEANS = ("tf.reduce_mean", "tf.math.reduce_mean", "keras.backend.mean", "keras.ops.mean")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -95,17 +96,13 @@ def reduce_without_axis(names: Names) -> Places:
             yield (call,)
 
 
-def fit_across_workers(names: Names) -> Places:
-    return _find_fits(names, MULTI_WORKER)
-
-
-def fit_on_parameter_servers(names: Names) -> Places:
-    return _find_fits(names, PARAMETER_SERVER)
-
-
 def _find_fits(names: Names, strategy: re.Pattern[str]) -> Places:
     if names.trains_under(strategy) and "patch_keras_fit" not in names.paths:
         yield from ((call,) for call in find_methods(names, "model", "fit"))
+
+
+fit_across_workers = partial(_find_fits, strategy=MULTI_WORKER)
+fit_on_parameter_servers = partial(_find_fits, strategy=PARAMETER_SERVER)
 
 
 # ---- Keras
@@ -215,6 +212,13 @@ def _has_no_mean(names: Names, made: ast.Call) -> bool:
     return (get_dotted(reduction) or "").endswith((".NONE", ".SUM")) if reduction else False
 
 
+def steps_per_execution(names: Names) -> Places:
+    for call in find_methods(names, "model", "compile"):
+        steps = get_argument(call, 8, "steps_per_execution")
+        if isinstance(steps, ast.Constant) and steps.value != 1 and names.trains_under(MIRRORED):
+            yield (call,)
+
+
 # ---- losses in what replicas run
 
 
@@ -272,14 +276,14 @@ def _find_replica_losses(names: Names) -> Iterator[ast.expr]:
 def unbuilt_optimizer(names: Names) -> Places:
     methods = [call for call in names.of_type(ast.Call) if isinstance(call.func, ast.Attribute)]
     built = {get_dotted(call.func.value) for call in methods if call.func.attr == "build"}
-    on_servers = names.trains_under(PARAMETER_SERVER)  # one replica on each worker
-    for function in () if on_servers else _find_replica_functions(names):
+    for function in _find_replica_functions(names) if names.trains_under(MIRRORED) else ():
         for call in ast.walk(function):
             if call in methods and call.func.attr == "apply_gradients":
                 name = get_dotted(call.func.value)
                 made = None if name in built else names.constants.get(name or "")
                 forms = names.forms(made.func) if isinstance(made, ast.Call) else ()
-                if any(SLOTTED.fullmatch(form) for form in forms):
+                momentum = any(word.arg == "momentum" for word in made.keywords) if forms else False
+                if momentum or any(SLOTTED.fullmatch(form) for form in forms):
                     yield (made,)
 
 

@@ -34,6 +34,13 @@ PRELUDE = textwrap.dedent("""\
     dataset = tf.data.Dataset.range(8)
     x, y = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
     """)
+TWO_REPLICAS = textwrap.dedent("""\
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, two)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    x, y = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
+    """)
 ELSEWHERE = {  # entries of several processes: the test that makes the old form fail
     "keras-fit-multi-worker": "tests/library/test_old_programs.py, test_fit_across_workers",
     "keras-fit-parameter-server": "tests/library/test_cluster_diagnose.py, the mistake of its name",
@@ -144,6 +151,8 @@ def test_the_new_form_runs(tf, entry, tmp_path, monkeypatch):
 def test_a_form_that_needs_its_own_process(name):
     entry = find_entry(name)
     setting = f"free_port = {pick_free_ports(1)[0]}\n"
+    if "strategy.scope" in entry.old:
+        setting += TWO_REPLICAS
     ends = []
     for form in (entry.old, entry.new):
         last = f"\nassert {entry.holds or True}, 'does not hold'\n"

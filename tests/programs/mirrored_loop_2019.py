@@ -35,7 +35,7 @@ with strategy.scope():
     loss_object = tf.keras.losses.SparseCategoricalCrossentropy(
         from_logits=True,
         reduction=tf.keras.losses.Reduction.NONE)  #! reduction-enum
-    optimizer = tf.keras.optimizers.SGD(lr=0.05, momentum=0.9)  #! lr-argument
+    optimizer = tf.keras.optimizers.SGD(lr=0.05, momentum=0.9)  #! lr-argument unbuilt-optimizer
     test_loss = tf.keras.metrics.Mean(name="test_loss")
     test_accuracy = tf.keras.metrics.SparseCategoricalAccuracy(name="test_accuracy")
 

@@ -30,7 +30,7 @@ def main(_):
              tf.train.StopAtStepHook(last_step=20)]  #! hooks
     inputs = np.random.RandomState(0).normal(size=(32, 4)).astype(np.float32)
     with tf.train.MonitoredTrainingSession(  #! session
-            master=server.target, is_chief=True, hooks=hooks,
+            master=server.target, is_chief=True, hooks=hooks, stop_grace_period_secs=1,
             config=tf.ConfigProto(allow_soft_placement=True)) as sess:  #! config-proto
         for step in xrange(1000):
             if sess.should_stop():

@@ -16,7 +16,6 @@ KERAS_3 = (  # the error's own words in Keras 3, where Keras 2 would have gone o
     r"Invalid value for argument `reduction`",
     r"has no attribute '(?:fit_generator|evaluate_generator|predict_generator|predict_classes)'",
     r"'(?:SGD|RMSprop|Ada\w+|\w*Optimizer)' object has no attribute '\w+'",
-    r"You must feed a value for placeholder",
     r"`save_format` argument is deprecated in Keras 3",
     r"\b(?:TensorBoard|ModelCheckpoint|L[12])\.__init__\(\) got an unexpected keyword argument",
     r"module 'keras[\w.]*' has no attribute '\w+'",
