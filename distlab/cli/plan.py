@@ -22,13 +22,13 @@ from utils.simulate.units import parse_sizes
 
 MEASURED = {"mlp": 64, "cnn": 64, "transformer": 64, "unet": 8}  # with the usual batch
 DESCRIPTION = (
-    "Predict step, bottleneck, hours and cost of training on many devices. --measure and --model "
-    "calibrate on this machine with two processes, predict 2 and 4 local workers, and run them. "
-    "--profile reads an earlier measurement (the profile that --json prints). --parameters "
-    "describes a Transformer by its shape and finds the quickest layouts that fit."
+    "Predict step, bottleneck, hours and cost of training on many devices. --builtin-model "
+    "and --model calibrate on this machine with two processes, predict 2 and 4 local workers, and "
+    "run them. --profile reads an earlier measurement (the profile that --json prints). "
+    "--parameters describes a Transformer by its shape and finds the quickest layouts that fit."
 )
 EXAMPLES = (
-    'Examples: distlab plan --measure cnn --devices 1,8,64 --machine "H100 on 400Gb/s"; '
+    'Examples: distlab plan --builtin-model cnn --devices 1,8,64 --machine "H100 on 400Gb/s"; '
     "distlab plan --parameters 7e9 --layers 32 --hidden 4096 --sequence 4096 --tokens 1e12 "
     '--machine "64 H100, 8 a node, 400Gb/s" --price 3 --explain. '
     f"Machines: {', '.join(MACHINES)}; networks: a rate, or {', '.join(NETWORKS)}."
@@ -39,7 +39,9 @@ def add_parser(subparsers: Commands) -> None:
     summary = "predict a run on one device or thousands: time, bottleneck, cost"
     parser = add_command(subparsers, "plan", run, summary, DESCRIPTION, EXAMPLES)
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--measure", choices=MEASURED, help="calibrate on a model of the course")
+    source.add_argument(
+        "--builtin-model", choices=MEASURED, help="calibrate on a model of the course"
+    )
     source.add_argument("--profile", metavar="FILE", help="JSON: the profile of an earlier plan")
     source.add_argument("--model", metavar="MODULE:FUNCTION", help="calibrate on your keras.Model")
     add_fields(source, Run, only=("parameters",))
@@ -47,7 +49,7 @@ def add_parser(subparsers: Commands) -> None:
     add("--machine", metavar="NAME", help='such as "64 H100, 8 a node, 400Gb/s"')
     add("--network", metavar="RATE|FILE", help='400Gb/s, "10us 400Gb/s", or a measured all-reduce')
     add("--devices", type=as_type(parse_sizes), metavar="LIST", help="such as 1,8,64 or 1-16")
-    add("--batch", type=int, metavar="N", help="with --measure and --model: examples a step")
+    add("--batch", type=int, metavar="N", help="with --builtin-model and --model: examples a step")
     add_fields(parser.add_argument_group("measured models"), Scenario)
     shaped = parser.add_argument_group("models by their shape")
     add_fields(shaped, Run, but=("parameters", "price", "node_mtbf_hours"))
@@ -79,12 +81,12 @@ def run(arguments: argparse.Namespace) -> int:
         profile, checks = read_profile(arguments.profile), []
     else:
         if arguments.batch is None:
-            arguments.batch = MEASURED.get(arguments.measure, 64)
+            arguments.batch = MEASURED.get(arguments.builtin_model, 64)
         predict(replace(STAND_IN, batch=arguments.batch), made)  # fails now, if it will
         profile, checks = measure(arguments)
     rows = predict(profile, made)
-    if arguments.picture:
-        write_picture(arguments.picture, lambda: report.draw(rows))
+    if arguments.plot:
+        write_picture(arguments.plot, lambda: report.draw(rows))
     told = report.summarize(profile, rows, checks)
     print(json.dumps(told) if arguments.json else report.tabulate(profile, rows, checks, made))
     return 0
@@ -112,8 +114,8 @@ def run_shape(arguments: argparse.Namespace, machine: Machine | None, sizes: tup
         raise CourseError('--parameters also needs --machine, such as "64 H100, 400Gb/s".')
     asked = make(Run, arguments)
     plans = [asked.plan(machine, size, arguments.layout) for size in sizes]
-    if arguments.picture:
-        write_picture(arguments.picture, lambda: report.draw_plans(plans))
+    if arguments.plot:
+        write_picture(arguments.plot, lambda: report.draw_plans(plans))
     told = report.summarize_plans(plans, arguments.explain)
     print(json.dumps(told) if arguments.json else report.tabulate_plans(plans, arguments.explain))
     return 0
@@ -123,8 +125,10 @@ def measure(arguments: argparse.Namespace) -> tuple[Profile, list]:
     """Calibrate on this machine, then run 2 and 4 workers; return profile and checks."""
     from utils.cluster import ClusterError, make_launcher
 
-    name = arguments.measure or arguments.model
-    model = arguments.measure or functools.partial(build_user_model, arguments.model, os.getcwd())
+    name = arguments.builtin_model or arguments.model
+    model = arguments.builtin_model or functools.partial(
+        build_user_model, arguments.model, os.getcwd()
+    )
     if not arguments.json:
         print(f"distlab plan: measuring {name} with two processes", file=sys.stderr)
     launcher = make_launcher()

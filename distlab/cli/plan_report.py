@@ -96,7 +96,7 @@ def draw_plans(plans: list[RunPlan]) -> Picture:
 
 def draw_line(known: dict[int, float], label: str, title: str) -> Picture:
     if len(known) < 2:
-        raise CourseError("--picture: one size makes no line. Give --devices two or more that fit.")
+        raise CourseError("--plot: one size makes no line. Give --devices two or more that fit.")
     sizes, words = sorted(known), {"x_label": "devices", "y_label": label, "title": title}
     return figures.lines({title: (sizes, [known[n] for n in sizes])}, log_x=True, **words)
 

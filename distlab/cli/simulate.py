@@ -83,8 +83,8 @@ def run(name: str, arguments: argparse.Namespace) -> int:
     question = QUESTIONS[name]
     asked = question(**{each.name: getattr(arguments, each.name) for each in fields(question)})
     answer = asked.answer()
-    if arguments.picture:
-        write_picture(arguments.picture, lambda: PICTURES[name].draw(asked))
+    if arguments.plot:
+        write_picture(arguments.plot, lambda: PICTURES[name].draw(asked))
     print(json.dumps(answer) if arguments.json else tabulate(f"{name}: {describe(asked)}", answer))
     return 0
 

@@ -1,4 +1,4 @@
-"""What `--picture` draws for each question of `distlab simulate`, and how it is written."""
+"""What `--plot` draws for each question of `distlab simulate`, and how it is written."""
 
 import sys
 from collections import Counter
@@ -22,18 +22,18 @@ MAX_OPERATIONS, MAX_BUCKETS = 6_000, 400
 
 
 def add_picture(parser: OneLineParser, shows: str) -> None:
-    parser.add_argument("--picture", type=Path, metavar="FILE.svg", help=f"draw {shows}")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help=f"draw {shows}")
 
 
 def write_picture(path: Path, make: Callable[[], Picture]) -> None:
     """Write the picture that `make` draws to `path` as SVG. Raises CourseError if that fails."""
     if path.suffix.lower() != ".svg":
-        raise CourseError(f"--picture {path}: pictures are SVG. Choose a name that ends in .svg.")
+        raise CourseError(f"--plot {path}: pictures are SVG. Choose a name that ends in .svg.")
     picture = make()
     try:
         path.write_text(picture.svg + "\n", encoding="utf-8")
     except OSError as error:
-        raise CourseError(f"--picture {path}: can't be written ({error.strerror}).") from None
+        raise CourseError(f"--plot {path}: can't be written ({error.strerror}).") from None
     print(f"picture: {path}", file=sys.stderr)
 
 
@@ -42,7 +42,7 @@ def draw_step(asked: Step) -> Picture:
     step = asked.simulate()
     if len(step.ends) > MAX_BUCKETS:
         raise CourseError(
-            f"--picture: {len(step.ends):,} buckets are too many to draw. Choose larger buckets "
+            f"--plot: {len(step.ends):,} buckets are too many to draw. Choose larger buckets "
             f"(at most {MAX_BUCKETS} of them)."
         )
     longest = step.step_seconds
@@ -55,7 +55,7 @@ def draw_step(asked: Step) -> Picture:
 def draw_all_reduce(asked: AllReduce) -> Picture:
     """Return time against bytes for every algorithm that the links allow."""
     if asked.ranks == 1:
-        raise CourseError("--picture: one rank sends nothing, so there is nothing to draw.")
+        raise CourseError("--plot: one rank sends nothing, so there is nothing to draw.")
     marked = [asked.bytes] if asked.bytes else []
     sizes = sorted({*marked, *PICTURE_SIZES})
     names = [name for name in ALGORITHMS if asked.ranks_per_node or name != "hierarchical"]
@@ -79,7 +79,7 @@ def draw_pipeline(asked: Pipeline) -> Picture:
     run = asked.simulate()
     if len(run.starts) > MAX_OPERATIONS:
         raise CourseError(
-            f"--picture: {len(run.starts):,} operations are too many to draw. Choose fewer stages "
+            f"--plot: {len(run.starts):,} operations are too many to draw. Choose fewer stages "
             f"or micro-batches (at most {MAX_OPERATIONS:,} operations)."
         )
     title = f"{asked.schedule}, {asked.stages} stages, {asked.micro_batches} micro-batches"

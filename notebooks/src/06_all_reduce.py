@@ -439,8 +439,8 @@ for name, seconds in best.items():
     links[name], _ = fit_link("ring", 2, sizes[::2], seconds[::2], relative=True)
     drawn[f"{name}, measured"] = measured[name]
     drawn[f"{name}, predicted"] = predict_seconds("ring", 2, sizes, links[name])
-    gbps = links[name].bandwidth_bytes_per_second / 1e9
-    print(f"{name:<11}{1e6 * links[name].latency_seconds:7.1f} µs a message, {gbps:.2f} GB/s")
+    rate = links[name].bandwidth_bytes_per_second / 1e9
+    print(f"{name:<11}{1e6 * links[name].latency_seconds:7.1f} µs a message, {rate:.2f} GB/s")
 figures.show(draw_times(drawn, "Measured, and predicted from every other size"))
 assert all(link.bandwidth_bytes_per_second > 0 for link in links.values())
 
@@ -471,7 +471,7 @@ figures.show(draw_times(both, "NCCL on 2 x 8 A100, and a ring fitted at 8 B and 
 low = max(1 - seconds / published[size] for size, seconds in zip(*model))
 print(f"the model is at most {100 * low:.0f} % too low")
 
-rows = read_table("h200_ring_busbw_gbps")
+rows = read_table("h200_ring_busbw")
 wire = Link(5e-6, rows[0]["h200_ring"] * 1e9)  # bandwidth as measured with 4 ranks
 runs = [simulate_all_reduce("ring", int(r["ranks"]), 2**34, wire) for r in rows]
 busy = [run.bus_bandwidth_bytes_per_second / 1e9 for run in runs]

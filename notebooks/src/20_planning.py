@@ -235,7 +235,7 @@ figures.show(
 
 # %%
 counted = "zero_bubble_2023: bubbles", "zero_memory", "megatron_2021_table1: parameters"
-for name in (*counted, "h200_ring_busbw_gbps"):
+for name in (*counted, "h200_ring_busbw"):
     rows = show_published(name)
     assert all(abs(row.error) <= row.tolerance for row in rows)
 
@@ -355,7 +355,7 @@ assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 #     print(row.devices, row.step_seconds, row.efficiency, row.bottleneck, row.hours, row.cost)
 # ```
 #
-# In a shell: `distlab plan --measure cnn --devices 1,8,64 --machine "H100 on 100 Gb/s"`.
+# In a shell: `distlab plan --builtin-model cnn --devices 1,8,64 --machine "H100 on 100 Gb/s"`.
 #
 # ## Where it is described
 #

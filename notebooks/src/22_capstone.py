@@ -292,7 +292,7 @@ assert profile.gradient_bytes == 4 * mine.count_params()
 # %% [markdown]
 # The prediction stands in the book. Now we can't adjust it any more.
 #
-# `predict_local` knows that all workers share this machine's cores. `distlab plan` takes the same profile to machines that don't. (With `--measure unet` it calibrates by itself.) This is what it says of two devices like ours that share one batch of that size:
+# `predict_local` knows that all workers share this machine's cores. `distlab plan` takes the same profile to machines that don't. (With `--builtin-model unet` it calibrates by itself.) This is what it says of two devices like ours that share one batch of that size:
 
 # %% tags=["nbval-ignore-output"]
 (home / "profile.json").write_text(json.dumps(profile.to_dict()))
@@ -474,7 +474,7 @@ Markdown(page)
 #
 # ```python
 # # 1 decide, then measure: input, precision, replicas
-# # 2 distlab plan --measure unet --devices 2,64        write the prediction down
+# # 2 distlab plan --builtin-model unet --devices 2,64        write the prediction down
 # each = tf.nn.sparse_softmax_cross_entropy_with_logits(masks, logits)  # [batch, 64, 64]
 # losses = tf.reduce_mean(each, axis=[1, 2])  # first over the pixels ...
 # loss = tf.nn.compute_average_loss(losses, global_batch_size=32)  # ... then over all replicas

@@ -55,7 +55,7 @@ def test_a_profile_from_a_file(plan, tmp_path):
         == (found["profile"])
     )
     status, table, _ = plan(*line, "--examples 1e6 --epochs 2 --price 3",
-                            "--picture a.svg")  # fmt: skip
+                            "--plot a.svg")  # fmt: skip
     assert status == 0 and "efficiency" in table and len(table.splitlines()) == 10
     assert "two numbers" in table.splitlines()[-1]
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
@@ -77,7 +77,7 @@ def test_a_machine_brings_its_number_and_its_network(tmp_path, monkeypatch, plan
 
 
 @pytest.mark.parametrize("words, says", [
-    ("", "one of the arguments --measure --profile --model --parameters is required"),
+    ("", "one of the arguments --builtin-model --profile --model --parameters is required"),
     ("--profile no.json", "no.json: can't be read"),
     ("--profile profile.json", "network must be stated"),
     ("--profile profile.json --network 50", "Write 50Gb/s for gigabits"),
@@ -90,11 +90,11 @@ def test_a_machine_brings_its_number_and_its_network(tmp_path, monkeypatch, plan
     (f"--profile profile.json {NETWORK} --epochs 0", "epochs 0"),
     (f"--profile profile.json {NETWORK} --node-mtbf-hours -1", "node mtbf hours -1"),
     ("--profile profile.json --machine Z80", "P100, V100"),
-    ("--measure cnn --machine H100 --devices 64", "what joins the nodes"),
+    ("--builtin-model cnn --machine H100 --devices 64", "what joins the nodes"),
     (f"--profile profile.json {NETWORK} --machine=", "--machine: is empty"),
-    ("--measure cnn --batch 0", "batch 0"),
-    ("--measure lstm", "invalid choice: 'lstm'"),
-    (f"--profile profile.json {NETWORK} --devices 4 --picture a.svg", "one size makes no line"),
+    ("--builtin-model cnn --batch 0", "batch 0"),
+    ("--builtin-model lstm", "invalid choice: 'lstm'"),
+    (f"--profile profile.json {NETWORK} --devices 4 --plot a.svg", "one size makes no line"),
     ("--parameters 7e9", "--parameters also needs --machine"),
     ("--parameters 7e9 --machine 64H100", "isn't in the catalog"),
     ("--parameters 7e9 --machine H100 --layout data=2", "Make the product 1"),
@@ -131,7 +131,7 @@ def test_a_model_by_its_shape(capsys, tmp_path):
     text = capsys.readouterr().out
     assert "4.2e+10 (6 N) + 6.442e+09 (attention)" in text and "400 Gb/s for each node" in text
     assert "the planner's choice" in text and "MFU" in text and "two numbers" in text
-    words = ["--json", "--devices", "64,128", "--picture", f"{tmp_path}/a.svg"]
+    words = ["--json", "--devices", "64,128", "--plot", f"{tmp_path}/a.svg"]
     assert cli.main([*SEVEN, *words]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["devices"] for row in found["plans"]] == [64, 128]

@@ -122,11 +122,11 @@ def test_step(read):
 
 @pytest.mark.parametrize("line", ALL)
 def test_each_prints_a_table_and_draws_a_picture(simulate, line, tmp_path):
-    status, output, _ = simulate(f"{line} --picture {tmp_path}/a.svg")
+    status, output, _ = simulate(f"{line} --plot {tmp_path}/a.svg")
     assert status == 0 and len(output.splitlines()) >= 4
     drawn = (tmp_path / "a.svg").read_text()
     assert drawn.startswith("<svg") and 'role="img"' in drawn
-    status, _, errors = simulate(f"{line} --picture {tmp_path}/a.png")
+    status, _, errors = simulate(f"{line} --plot {tmp_path}/a.png")
     assert status == 2 and "ends in .svg" in errors
 
 

@@ -22,7 +22,7 @@ PROMISED = {"zero_bubble_2023: bubbles": 24, "zero_bubble_2023: samples a second
             "gpipe_table3_2019": 2, "tf_benchmarks_2017": 16,
             "tf_benchmarks_2017: two machines": 3, "lamb_bert_weak_scaling": 2,
             "nccl_allreduce_p4de": 15, "nccl_allreduce_p4de: as a table": 29,
-            "h200_ring_busbw_gbps": 4,
+            "h200_ring_busbw": 4,
             "megatron_2021_table1: parameters": 6,
             "zero_memory": 3, "llama3_2024": 0, "llm_foundry_2024": 49}  # fmt: skip
 

@@ -172,7 +172,7 @@ def test_two_points_of_nccl_predict_the_ends_of_its_range():
 
 
 def test_bus_bandwidth_of_a_ring_is_flat_in_ranks():
-    rows = published.read_table("h200_ring_busbw_gbps")
+    rows = published.read_table("h200_ring_busbw")
     link = Link(5e-6, rows[0]["h200_ring"] * 1e9)
     for row in rows:
         cost = simulate_all_reduce("ring", int(row["ranks"]), 16 * 2**30, link)
@@ -266,7 +266,7 @@ def test_command_takes_nodes(capsys):
 
 def test_command_prints_a_table_and_draws_a_picture(capsys, tmp_path):
     picture = tmp_path / "cost.svg"
-    asked = f"--algorithm {DOUBLING} --ranks 16 --bytes 1000000 {LINKS} {NODES} --picture {picture}"
+    asked = f"--algorithm {DOUBLING} --ranks 16 --bytes 1000000 {LINKS} {NODES} --plot {picture}"
     assert run_command(asked) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("all-reduce: latency 5 us, bandwidth 77 GB/s, ranks per node 8")
@@ -298,9 +298,9 @@ def test_command_prints_a_table_and_draws_a_picture(capsys, tmp_path):
             f"--algorithm ring --ranks 8 --bytes 8 {LINKS} {NODES} --node-latency -1us",
             "--node-latency",
         ),
-        (f"--algorithm ring --ranks 1 --bytes 8 {LINKS} --picture a.svg", "nothing to draw"),
-        (f"--algorithm ring --ranks 2 --bytes 8 {LINKS} --picture a.png", "ends in .svg"),
-        (f"--algorithm ring --ranks 2 --bytes 8 {LINKS} --picture none/a.svg", "No such file"),
+        (f"--algorithm ring --ranks 1 --bytes 8 {LINKS} --plot a.svg", "nothing to draw"),
+        (f"--algorithm ring --ranks 2 --bytes 8 {LINKS} --plot a.png", "ends in .svg"),
+        (f"--algorithm ring --ranks 2 --bytes 8 {LINKS} --plot none/a.svg", "No such file"),
     ],
 )
 def test_command_refuses_in_one_line(asked, words, capsys, tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ How near it comes: with latency and bandwidth taken from two points (8 B and
 1 GiB) of nccl-tests on 2 x 8 A100 (`published/nccl_allreduce_p4de.csv`) it is
 within 8 % at 8 KiB and less, within 8 % at 256 MiB and more, and up to
 52 % too low in between: one latency and one bandwidth say no more. Bus bandwidth
-over 5 to 8 H200s, from the bandwidth of 4 (`published/h200_ring_busbw_gbps.csv`),
+over 5 to 8 H200s, from the bandwidth of 4 (`published/h200_ring_busbw.csv`),
 is within 0.8 % for vectors so long that latency does not count (tried with 16 GiB
 and 5 us a message: the published figures give neither).
 """

@@ -252,7 +252,7 @@ def find_bucket_error() -> float:
 
 def compare_bus_bandwidth() -> list[Compared]:
     """Return bus bandwidth by H200s of a node; inputs: that of four, and 5 us a message."""
-    rows = read_table("h200_ring_busbw_gbps")
+    rows = read_table("h200_ring_busbw")
     link = Link(5e-6, rows[0]["h200_ring"] * 1e9)
     return [
         Compared(
@@ -343,7 +343,7 @@ COMPARISONS: dict[str, Callable[[], list[Compared]]] = {
     "lamb_bert_weak_scaling": compare_lamb,
     "nccl_allreduce_p4de": compare_nccl,
     "nccl_allreduce_p4de: as a table": compare_measured_table,
-    "h200_ring_busbw_gbps": compare_bus_bandwidth,
+    "h200_ring_busbw": compare_bus_bandwidth,
     "megatron_2021_table1: parameters": compare_megatron_sizes,
     "zero_memory": compare_zero_memory,
     "llama3_2024": compare_llama,
