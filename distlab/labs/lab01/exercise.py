@@ -3,7 +3,15 @@
 from distlab.exercises.exercise import Exercise
 
 # of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.data.shares", "utils.data.batches",)
+ABSENT = (
+    "distlab.lessons",
+    "utils.simulate",
+    "utils.calibrate",
+    "utils.parallel",
+    "utils.training",
+    "utils.data.shares",
+    "utils.data.batches",
+)
 
 EPOCH = Exercise(
     seconds=20,

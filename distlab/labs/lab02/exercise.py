@@ -17,7 +17,13 @@ from distlab.exercises.refusing import (
 )
 
 # of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training",)
+ABSENT = (
+    "distlab.lessons",
+    "utils.simulate",
+    "utils.calibrate",
+    "utils.parallel",
+    "utils.training",
+)
 
 Parts = Sequence[Sequence[float]]
 
@@ -88,7 +94,7 @@ VARIABLE = Exercise(
 
 
 def read_pair(found: Any, function: str, wanted: str) -> list[float]:
-    """Return the two numbers that `function` returned: tensors, variables, an array or plain ones."""
+    """Return the two numbers that `function` returned: tensors, variables, an array or floats."""
     import tensorflow as tf
 
     require_value(found, function, wanted)

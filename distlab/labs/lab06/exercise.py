@@ -18,7 +18,23 @@ from utils.collectives import (
 from utils.errors import DistributedError, InputError
 
 # of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.collectives.buckets", "utils.collectives.choice", "utils.collectives.fit", "utils.collectives.hierarchical", "utils.collectives.naive", "utils.collectives.processes", "utils.collectives.recursive_doubling", "utils.collectives.replica_values", "utils.collectives.ring", "utils.collectives.tree",)
+ABSENT = (
+    "distlab.lessons",
+    "utils.simulate",
+    "utils.calibrate",
+    "utils.parallel",
+    "utils.training",
+    "utils.collectives.buckets",
+    "utils.collectives.choice",
+    "utils.collectives.fit",
+    "utils.collectives.hierarchical",
+    "utils.collectives.naive",
+    "utils.collectives.processes",
+    "utils.collectives.recursive_doubling",
+    "utils.collectives.replica_values",
+    "utils.collectives.ring",
+    "utils.collectives.tree",
+)
 
 __all__ = ["Network", "Send"]
 Chunks = list[list[np.ndarray]]

@@ -10,7 +10,14 @@ from distlab.exercises.exercise import Exercise, each
 from distlab.labs.lab07.failing_logs import LOGS, list_blamed, make_logs
 
 # of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.tf_config",)
+ABSENT = (
+    "distlab.lessons",
+    "utils.simulate",
+    "utils.calibrate",
+    "utils.parallel",
+    "utils.training",
+    "utils.tf_config",
+)
 
 CAUSES = tuple(LOGS)
 HOSTS = ["10.0.0.4:2222", "10.0.0.9:2222", "10.0.0.5:3333"]

@@ -17,7 +17,13 @@ from distlab.labs.lab08.exercise import RATE, RUN_SECONDS, get_cluster, read_ste
 from utils.events import Event, report
 
 # of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training",)
+ABSENT = (
+    "distlab.lessons",
+    "utils.simulate",
+    "utils.calibrate",
+    "utils.parallel",
+    "utils.training",
+)
 
 BATCH = 16
 WORKERS = 2

@@ -17,7 +17,13 @@ from utils.input_pipeline import parsing
 from utils.input_pipeline.parsing import MAX_SHIFT, fingerprint
 
 # of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training",)
+ABSENT = (
+    "distlab.lessons",
+    "utils.simulate",
+    "utils.calibrate",
+    "utils.parallel",
+    "utils.training",
+)
 
 EXAMPLES, SHARDS, ROUNDS = 2000, 8, 5
 READY = re.compile(r"(parse|augment)_batch$|input_pipeline\.(?!parsing)")  # not to be called

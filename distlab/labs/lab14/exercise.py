@@ -8,7 +8,13 @@ import numpy as np
 from distlab.exercises.exercise import Exercise, each
 
 # of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training",)
+ABSENT = (
+    "distlab.lessons",
+    "utils.simulate",
+    "utils.calibrate",
+    "utils.parallel",
+    "utils.training",
+)
 
 LATENCY_SECONDS, BANDWIDTH = 1e-4, 11.3e9  # of every link in exercise 5
 PARAMETERS, STEPS = 40, 25  # of the gradients that exercise 1 gets

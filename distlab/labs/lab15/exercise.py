@@ -18,7 +18,14 @@ from utils.data import load
 from utils.data.scenes import SceneSplit, draw_scene
 
 # of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.data.masks",)
+ABSENT = (
+    "distlab.lessons",
+    "utils.simulate",
+    "utils.calibrate",
+    "utils.parallel",
+    "utils.training",
+    "utils.data.masks",
+)
 
 __all__ = ["make_scenes", "pack_model", "predict_masks", "write_shards"]
 STEPS, SAVE_EVERY, GLOBAL_BATCH, CLASSES = 20, 10, 32, 11
