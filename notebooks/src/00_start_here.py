@@ -14,7 +14,7 @@
 # - Find out how many devices a strategy really has.
 # - Restart a kernel when, and only when, it must be restarted.
 #
-# **To begin:** click the next cell and press `Shift`+`Enter`. That runs it and moves on to the one below. Run the cells in order, from here to the end. Every lesson starts with the same kind of set-up and import cells; what the four devices are comes [below](#What-a-logical-device-is).
+# **To begin:** click the next cell and press `Shift`+`Enter`. That runs it and moves on to the one below. Run the cells in order, from here to the end. Every lesson starts with the same kind of set-up and import cells. You'll read [below](#What-a-logical-device-is) what the four devices are.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -42,7 +42,7 @@ from distlab.explorables import guess_number, guess_word
 from distlab.lessons.live_loss import LiveLoss
 from distlab.explorables.watched_replicas import watch_replicas
 from distlab.explorables import Slider, explore
-from utils.data import load
+from utils.data import load, split_batch
 from utils.errors import DistributedError
 from utils.measure import Stopwatch, array_bytes, format_bytes, peak_memory_bytes, time_calls
 from utils.training import train
@@ -117,6 +117,8 @@ figures.show(figures.images(data.test.images[:10], words, title=title, columns=5
 # ## What each replica did
 #
 # Each step took 64 images, the **global batch**, and gave each replica its part. Each replica computed gradients on its own part. Then the gradients were added up over the replicas, which is called an **all-reduce**, and every copy of the weights made the same update.
+#
+# Is that a sum or a mean? Both, and it's worth a second look. Keras divides each replica's mean loss by the number of replicas, so each gradient is already a *part* of the mean over all 64 images. The parts are added up, and their sum is that mean. The picture at the top and the program below take each replica's own mean instead, and then the mean of those means. With equal shares it's the same number. [Lesson 05](05-loss-scaling.ipynb) shows what happens if you mix up the two.
 
 # %%
 figures.show(figures.mirrored_devices(2, device="CPU"))
@@ -124,7 +126,7 @@ figures.show(figures.mirrored_devices(2, device="CPU"))
 # %% [markdown]
 # ## Watch it happen
 #
-# The picture at the top of this page was a recording. Here is the real thing, training in your kernel while you look at it. To make it hard for the replicas, each device sees images of its own classes only. On its own it could never learn the others.
+# The picture at the top of this page was a recording. Here the same program trains in your kernel while you look at it. (It's a short loop written for this picture, with own variables on each device and no `MirroredStrategy`, so that the all-reduce can be broken.) To make it hard for the replicas, each device sees images of its own classes only. On its own it could never learn the others.
 #
 # The colored strip is a device's gradient for the 16 filters of its first layer (orange: make this pixel's weight smaller, blue: larger). Below the all-reduce are the filters themselves, as each copy has them.
 #
@@ -140,12 +142,12 @@ assert last.apart == 0  # the copies are equal, to the last bit
 watched
 
 # %% [markdown]
-# Back to your own training: how is a global batch cut? Run the cell and move its slider: which of the first 20 images does each replica get? (Where 20 cannot be cut into equal shares, as for eight replicas, TensorFlow may split them a little differently: [lesson 13](13-distributed-input.ipynb) has the rules.)
+# Back to your own training: how is a global batch cut? Run the cell and move its slider: which of the first 20 images does each replica get? TensorFlow divides 20 by the number of replicas, rounds up, and hands out shares of that size until the images run out. Try eight replicas: six get 3 images, one gets 2, and the last stands idle. (That's for data in memory. [Lesson 13](13-distributed-input.ipynb) has the rules for files.)
 
 
 # %%
 def show_shares(replicas):
-    sizes = figures.split_evenly(20, replicas)  # examples of each replica
+    sizes = split_batch(20, replicas)  # examples of each replica
     owners = [f"replica {r}" for r, size in enumerate(sizes) for _ in range(size)]
     title = f"A global batch of 20 images for {replicas} replicas: {sizes}"
     return figures.images(data.train.images[:20], owners, title=title)
@@ -169,7 +171,7 @@ show_guess(my_difference, max(gaps))
 assert max(gaps) < 1e-9
 
 # %% [markdown]
-# Only rounding is left. The two replicas did not train two models: together they computed what one device computes. That holds for this model; lesson 05 shows what breaks it, batch normalization for one.
+# Only rounding is left. The two replicas didn't train two models: together they computed what one device computes. (`train` is the course's own training function. Lesson 03 compares it with Keras's `fit`, and lesson 04 with a loop that you write.) That holds for this model; lesson 05 shows what breaks it, batch normalization for one.
 #
 # ## What a logical device is
 #
@@ -225,7 +227,7 @@ places = Counter(copy.device[-5:] for copy in strategy.experimental_local_result
 print(strategy.num_replicas_in_sync, "replicas, and their copies lie on:", dict(places))
 
 # %% [markdown]
-# There is no error. The strategy counts six replicas, and two of the copies have moved in with the one that belongs on `CPU:0`, because TensorFlow puts what it cannot place on a device that exists (*soft placement*). Names of GPUs that you don't have are worse: the variables are made, but with the default reduction the first compiled all-reduce hung when we tried it, with no message at all. So count the devices, not the replicas.
+# There is no error. The strategy counts six replicas, but `CPU:4` and `CPU:5` don't exist. TensorFlow put their copies on `CPU:0`, next to the copy that belongs there: it uses an existing device if it can't find the one you named (*soft placement*). Names of GPUs that you don't have are worse: the variables are made, but with the default reduction the first compiled all-reduce hung when we tried it, with no message at all. So count the devices, not the replicas.
 #
 # Let's split again, into six: first with TensorFlow's function, then with the course's.
 

@@ -69,7 +69,7 @@ figures.show(figures.bars(ways, unit="", title="Sums of four numbers", reference
 # %% [markdown]
 # Only one way gives the mean: it divides by the number of *all* examples, 64.
 #
-# Now the same with gradients, on a map. A model of two weights is being trained: the rings are lines of equal loss, and the lowest point is in the middle. One arrow has no color, black on a light page and white on a dark one: the step of one device. The thin colored ones are what four replicas contribute, laid end to end. The red one is their sum, the step that the replicas make. Press Play.
+# Now the same with gradients, on a map. A model of two weights is being trained: the rings are lines of equal loss, and the lowest point is in the middle. The black arrow (white on a dark page) is the step of one device. The thin colored ones are what four replicas contribute, laid end to end. The red one is their sum, the step that the replicas make. Press Play.
 
 # %%
 update_arrow()
@@ -78,7 +78,7 @@ update_arrow()
 # That was `tf.reduce_mean`: four arrows, each about as long as the whole step should be. Three things to try:
 #
 # 1. Choose each of the other ways to write the loss. Which of them bring the replicas exactly onto the path of one device?
-# 2. Take 10 examples and 4 replicas, so that the replicas hold 3, 3, 2 and 2. Which ways are now *turned*, pointing in another direction?
+# 2. Take 10 examples and 4 replicas, so that the replicas hold 3, 3, 3 and 1. Which ways are now *turned*, pointing in another direction?
 # 3. Go from 4 replicas to 8 with `tf.reduce_mean`. What happens to the path?
 #
 # The rest of the lesson does this with a real network's gradients.
@@ -230,6 +230,8 @@ figures.show(draw_updates(arrows, title="The update (thick) and the gradient (th
 #
 # Keras's object averages over the replica's 16, just as `tf.reduce_mean` does, yet it gives ×1 and not ×4. Inside a strategy, Keras 3 divides by the number of replicas once more, without being asked. If you then divide by 4 yourself, your step is four times too short.
 #
+# It does so in the scope even outside `run`, where there's nothing to add up. That bites when you evaluate by hand: for a batch with a mean loss of 2.597, the same object returned 0.649 in the scope, a quarter.
+#
 # ### Does the length matter?
 #
 # With SGD, a loss four times too large is the same as a learning rate four times too large. So each row below multiplies the loss by 4 and divides the rate by 4, and compares the update with that of the correct loss. Adam, which divides by the size of its gradients, keeps its rate.
@@ -239,7 +241,8 @@ figures.show(draw_updates(arrows, title="The update (thick) and the gradient (th
 optimizers = {
     "SGD, rate / 4": (keras.optimizers.SGD, 1.0, 0.25),
     "SGD, weight decay, rate / 4": (decayed, 1.0, 0.25),
-    "Adam, same rate": (keras.optimizers.Adam, 0.001, 0.001)}  # fmt: skip
+    "Adam, same rate": (keras.optimizers.Adam, 0.001, 0.001),
+}
 for way, (make, rate, rate_for_four) in optimizers.items():
     right = apply_step(model, batch, share_of_mean, functools.partial(make, rate))
     wrong = apply_step(model, batch, times_four, functools.partial(make, rate_for_four))
@@ -486,7 +489,7 @@ except ValueError as error:
 #
 # ## Every mistake in one picture
 #
-# The table has everything that we measured; ✓ marks an update that is what it should be. The picture has the others, each as a thick arrow over the thin one that it should be. Blue arrows have a wrong length, which another learning rate would undo. Orange ones are turned, and no rate undoes that.
+# The table has everything that we measured; ✓ marks an update that is what it should be. The picture has the others, each as a thick arrow over the thin one that it should be. Orange arrows are turned, and no learning rate undoes that. Blue ones have the correct direction and a wrong length. Another rate undoes it if the arrow is the whole update, and the same in every step. Two kinds of blue arrows aren't. The penalty's is the penalty alone: the whole update with a fourfold penalty has the ratio 1.03 and the residual 0.27, so it's turned. And after the last batch come full ones, which need no correction: no single rate fits both.
 #
 # Below the picture is an explorer; run its cell. Scaling a loss multiplies each example's gradient by a factor, so every update can be put together from the 64 single gradients. Try:
 #

@@ -418,8 +418,10 @@ print("train reports the same loss under both strategies")
 # Then the memory: how large a model fits on an accelerator of 16 GiB with Adam, if we leave out the activations (the outputs of the layers, kept for the backward pass)? During a step a mirrored replica holds weights, two slots and gradients, 4 V. Under central storage it holds the weights it was sent and its gradients, 2 V.
 
 # %% tags=["nbval-ignore-output"]
-batch_of = lambda s: next(iter(s.experimental_distribute_dataset(batches)))  # noqa: E731
-one_batch = {name: batch_of(strategy) for name, strategy in strategies.items()}
+one_batch = {
+    name: next(iter(strategy.experimental_distribute_dataset(batches)))
+    for name, strategy in strategies.items()
+}
 times = {name: [] for name in strategies}
 for _ in range(33):  # alternating, so that other programs slow both alike
     for name in strategies:
