@@ -505,13 +505,9 @@ for words, call in {
     except (ValueError, ImportError) as error:
         print(f"{words}: {type(error).__name__}: {str(error)[:56]}…")
 print("run:", type(mirrored.run(tf.constant, args=(1.0,))).__name__)
-
-
-def each_replica(context):
-    return tf.data.Dataset.range(8).batch(2)
-
-
-from_function = mirrored.distribute_datasets_from_function(each_replica)
+from_function = mirrored.distribute_datasets_from_function(
+    lambda context: tf.data.Dataset.range(8).batch(2)
+)
 print("a batch:", [part.numpy().tolist() for part in next(iter(from_function)).values])
 ring = tf.distribute.experimental.CommunicationImplementation.RING
 print(tf.distribute.experimental.CommunicationOptions(implementation=ring).implementation.name)

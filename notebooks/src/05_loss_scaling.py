@@ -238,12 +238,11 @@ figures.show(draw_updates(arrows, title="The update (thick) and the gradient (th
 
 
 # %%
-optimizers = {
+for way, (make, rate, rate_for_four) in {
     "SGD, rate / 4": (keras.optimizers.SGD, 1.0, 0.25),
     "SGD, weight decay, rate / 4": (decayed, 1.0, 0.25),
     "Adam, same rate": (keras.optimizers.Adam, 0.001, 0.001),
-}
-for way, (make, rate, rate_for_four) in optimizers.items():
+}.items():
     right = apply_step(model, batch, share_of_mean, functools.partial(make, rate))
     wrong = apply_step(model, batch, times_four, functools.partial(make, rate_for_four))
     compare("loss × 4", way, wrong, right)

@@ -406,10 +406,7 @@ assert [sums for _, sums in outcomes.values()] == 3 * [[2.0, 4.0]]
 # So far our ring ran inside one process. `ProcessRing` in `utils` is the same ring between real processes: each holds one socket to the next rank and one from the previous. (On ports of their own: those in TF_CONFIG belong to TensorFlow.) We compare it with TensorFlow's ring twice. First, `reduce_both` passes the same gradients through both: do they give the same sums? Then `time_both` lets the two take turns on vectors of several sizes. A barrier before each call makes both workers start together, and we keep the best of seven rounds. TensorFlow's ring comes from `make_strategy("multi-worker", all_reduce="ring")`, which makes the strategy as you did above, and refuses `"nccl"` without GPUs.
 
 # %%
-def through_utils(name):
-    return make_strategy("multi-worker", all_reduce=name)
-
-
+through_utils = lambda name: make_strategy("multi-worker", all_reduce=name)  # noqa: E731
 assert cluster.run(reduce_with, through_utils, "ring", timeout=60)[0] == outcomes["RING"]
 addresses = [f"127.0.0.1:{port}" for port in pick_free_ports(2)]
 for ours, theirs in cluster.run(reduce_both, addresses, vectors[:2], timeout=60):
