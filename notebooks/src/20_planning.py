@@ -175,7 +175,7 @@ for name in links:
 # You can check most of this by hand, and you should:
 #
 # - **Compute** of a step: FLOPs per example × examples per device / (peak × MFU). Here that's 24.5 × 10⁹ × 256 / (989 × 10¹² × 0.1) = 63.4 ms, as above.
-# - **Network**: in a ring of N devices each sends 2 (N − 1) / N times the gradients' bytes. Divide by the bandwidth, and add 2 (N − 1) times the latency. What the backward pass hides comes off: exposed = all-reduce − backward, or 0. (`predict` refines this. It sends in buckets, and first inside each node.)
+# - **Network**: in a ring of N devices each sends 2 (N − 1) / N times the gradients' bytes. Divide by the bandwidth, and add 2 (N − 1) times the latency for each bucket of gradients. In the bill above that's 63 ms for the bytes and 20 ms for the latency of 16 buckets. What the backward pass hides comes off; at best, only what's longer than the backward pass is left. (`predict` is more careful about that, and it sends inside each node first.)
 # - **A language model's FLOPs**: 6 N D, for N parameters and D tokens. Each parameter costs 2 FLOPs per token forward, one product and one sum, and 4 backward. For 175 billion parameters and 300 billion tokens that's 3.15 × 10²³. At 140 TFLOP/s on each of 1,024 GPUs it takes 25 days. If the forward pass is computed twice to save memory, it's 8 N D, or 34 days.
 #
 # ## The mistake: strong scaling by division
@@ -339,7 +339,7 @@ for row in plan:
 assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 
 # %% [markdown]
-# The run gets shorter and the bill larger. But the last line can't be right, and the planner doesn't notice. 4,096 devices with 256 images each make a batch of 1,048,576, and ImageNet has 1,281,167 images. That's 1.2 steps an epoch, 110 in the whole run. At 16,384 devices, where the slider ends, a single step would take 3.3 epochs' worth of images. No network learns ImageNet in 110 steps. Goyal's batch of 8,192 is 32 of these devices, and the paper's error grew beyond it. So weak scaling has a hard limit: steps = epochs × examples / (batch per device × devices). Work that out before you read efficiency, and stop when too few are left for your learning-rate schedule ([lesson 17](17-large-batch-training.ipynb)). Below that limit, it depends on what an hour of waiting costs you.
+# The run gets shorter and the bill larger. But don't order what the last line promises. Its hours and its bill follow from the speed, and nothing in the planner asks whether the network still learns. 4,096 devices with 256 images each make a batch of 1,048,576, and ImageNet has 1,281,167 images. That's 1.2 steps an epoch, 110 in the whole run. At 16,384 devices, where the slider ends, a single step would take 3.3 epochs' worth of images. Goyal's largest batch without a loss of accuracy, 8,192, takes 32 of these devices and 14,075 steps. So weak scaling has a limit that efficiency doesn't show: steps = epochs × examples / (batch per device × devices). Work that out first, and stop when too few are left to learn in ([lesson 17](17-large-batch-training.ipynb)). Below that limit, it depends on what an hour of waiting costs you.
 #
 # ## What you saw
 #

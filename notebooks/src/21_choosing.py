@@ -154,13 +154,13 @@ assert (outside.numpy(), inside.numpy()) == (2.0, 1.0)
 #
 # | outside the scope | what happens |
 # |---|---|
-# | the weights, in a custom loop | an `AssertionError` at the first update: you can't miss it |
+# | the weights, in a custom loop | an `AssertionError`, in one variant a `ValueError`: you can't miss it |
 # | metrics | nothing: total and count are the same as inside |
 # | the optimizer, with the model inside, in a custom loop | **silent**: `iterations` is 4 after two steps of two replicas, and with momentum the weights differ, 0.2706 instead of 0.2184 |
 # | `compile`, with the model inside | SGD is **silent**, and counts 16 steps instead of 4 on four replicas; Adam, RMSprop and momentum raise "Mixing different tf.distribute.Strategy objects" |
 # | model and `compile`, then `fit` | **silent**, and not distributed at all |
 #
-# The last one is easy to write: you make a strategy, and forget the `with`. The loss looks fine, because it's the loss of one device. Print `model.distribute_strategy` once, and compare `optimizer.iterations` with the steps that you took. The fix: create model, optimizer and metrics inside `with strategy.scope():`, call `compile` there too, and do so whichever strategy you choose.
+# The last one is easy to write: you make a strategy, and forget the `with`. The loss looks fine, because it's the loss of one device. So print `model.distribute_strategy` once, and compare `optimizer.iterations` with the steps that you took. The fix: create model, optimizer and metrics inside `with strategy.scope():`, call `compile` there too, and do so whichever strategy you choose.
 #
 # ## Side by side on one job
 #
@@ -290,7 +290,8 @@ assert advice.strategy == "not TensorFlow"
 # # fits one device, and one device is quick enough?       tf.distribute.OneDeviceStrategy, or none
 # # several GPUs in one machine                            tf.distribute.MirroredStrategy()
 # # several steady machines                                tf.distribute.MultiWorkerMirroredStrategy()
-# # many machines that come and go, huge sparse tables     tf.distribute.ParameterServerStrategy(r)
+# # huge sparse tables; workers that come and go, if the   tf.distribute.ParameterServerStrategy(r)
+# # plan says that the servers' links can take it
 # # a model larger than a device                           PyTorch FSDP, Megatron-LM, JAX; DTensor
 # from distlab.explorables.choosing import advise, describe
 #
