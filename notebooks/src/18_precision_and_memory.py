@@ -276,7 +276,7 @@ report(keras_3)
 show_guess(my_guess, int(np.isfinite(keras_3[2][1]).sum()))
 
 # %% [markdown]
-# All gone, and they stay gone. The run goes on, skips every further step and halves the scale, with no error. Why? Keras 3.15 checks the gradients *before* they are summed, and lets the first replica decide for all. Its gradients were fine. The sum that both replicas then applied held an infinity.
+# All gone, and they stay gone. The run continues, skips every further step and halves the scale, with no error. Why? Keras 3.15 checks the gradients *before* they are summed, and lets the first replica decide for all. Its gradients were fine. The sum that both replicas then applied held an infinity.
 #
 # tf_keras (Keras 2) sums first, and checks the sum:
 
@@ -286,7 +286,7 @@ report(old)
 assert np.array_equal(old[2][1], old[1][1]) and old[2][0] == old[1][0] / 2
 
 # %% [markdown]
-# Step 3 is skipped on both replicas, the scale is halved in the same step, and training goes on. The fix for Keras 3 is the same idea: sum first, then check. If any replica's gradient isn't finite, neither is the sum, and every replica has the same sum. So they all decide alike, without another message. Keras calls `_tf_apply` on every replica; we add up the gradients there, and stop the inner optimizer from adding them a second time.
+# Step 3 is skipped on both replicas, the scale is halved in the same step, and training continues. The fix for Keras 3 is the same idea: sum first, then check. If any replica's gradient isn't finite, neither is the sum, and every replica has the same sum. So they all decide alike, without another message. Keras calls `_tf_apply` on every replica; we add up the gradients there, and stop the inner optimizer from adding them a second time.
 
 
 # %%

@@ -101,7 +101,7 @@ book.measure("storage", f"{format_bytes(shards.bytes)} on disk, {format_bytes(un
 assert shards.bytes < unpacked
 
 # %% [markdown]
-# The naive pipeline of [lesson 12](12-input-pipelines.ipynb) reads one shard after another and parses one record after another. Below it stands the other one: batch first, then parse whole batches, two at a time, and keep two batches ready. It shuffles the records while they're still small.
+# The naive pipeline of [lesson 12](12-input-pipelines.ipynb) reads one shard after another and parses one record after another. Below it is the other one: batch first, then parse whole batches, two at a time, and keep two batches ready. It shuffles the records while they're still small.
 
 
 # %%
@@ -290,7 +290,7 @@ book.decide("checkpoints", f"every {sizes.every} steps", f"{best}; we lose littl
 assert profile.gradient_bytes == 4 * mine.count_params()
 
 # %% [markdown]
-# The prediction stands in the book. Now we can't adjust it any more.
+# The prediction is in the book. Now we can't adjust it any more.
 #
 # `predict_local` knows that all workers share this machine's cores. `distlab plan` takes the same profile to machines that don't. (With `--builtin-model unet` it calibrates by itself.) This is what it says of two devices like ours that share one batch of that size:
 
