@@ -281,7 +281,6 @@ def best_images_per_second(replicas):  # the fastest of four epochs, 64 images f
 
 own_rates = {n: best_images_per_second(n) for n in (1, 2, 4)}  # by number of replicas
 print({n: f"{rate:,.0f} images/s" for n, rate in own_rates.items()})
-assert min(own_rates.values()) > 0
 
 # %% tags=["nbval-ignore-output"]
 print(read_source("tf_benchmarks_2017"))

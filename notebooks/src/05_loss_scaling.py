@@ -507,7 +507,6 @@ wrong = {
     if "right" not in judge(*measured[topic, way])
 }
 figures.show(draw_updates(wrong, title="Update (thick) and what it should be (thin)"))
-assert 10 < len(wrong) < len(measured)
 
 # %% tags=["nbval-ignore-output"]
 rows = [gradient_of(one_device, images[i : i + 1], labels[i : i + 1]) for i in range(64)]

@@ -419,10 +419,9 @@ timed = cluster.run(time_both, addresses, sizes, rounds=7, timeout=90)[0]  # wor
 best = {n: [min(s[size]) for size in sizes] for n, s in zip(("ours", "TensorFlow"), timed)}
 measured = {name: (sizes, seconds) for name, seconds in best.items()}
 figures.show(draw_times(measured, "All-reduce of two processes"))
-assert all(seconds[-1] > 0 for seconds in best.values())
 
 # %% [markdown]
-# The sums are equal to the bit, but with two ranks that's no surprise: a + b is b + a. With more, an algorithm decides in which order the numbers are added, and rounding depends on the order. Over four ranks, our naive and our ring sum of 1,000 float32 numbers agreed to the bit in 674. So compare algorithms with a tolerance.
+# The sums are equal to the bit, but with two ranks that's no surprise: a + b is b + a. With more, an algorithm decides in which order the numbers are added, and rounding depends on the order. Over four ranks, naive and ring sums of 1,000 random float32 numbers agreed to the bit in 674. So compare algorithms with a tolerance.
 #
 # On the left both lines are flat: the time goes into waiting, hardly into bytes. They wait for different things. Our ring sends at once and does nothing else. TensorFlow's passes through its runtime's threads and through gRPC, its network layer, and there the receiver has to *ask* for each chunk before it is sent.
 #
@@ -444,7 +443,6 @@ for name, seconds in best.items():
     rate = links[name].bandwidth_bytes_per_second / 1e9
     print(f"{name:<11}{1e6 * links[name].latency_seconds:7.1f} µs a message, {rate:.2f} GB/s")
 figures.show(draw_times(drawn, "Measured, and predicted from every other size"))
-assert all(link.bandwidth_bytes_per_second > 0 for link in links.values())
 
 # %% tags=["nbval-ignore-output"]
 payloads = [2.0**power for power in range(10, 28, 2)]
@@ -543,7 +541,7 @@ assert step.step_seconds < 0.035
 step_time_line(work, 8, link, bucket_bytes=100e6)
 
 # %% [markdown]
-# The backward pass computes the last layers' gradients first, and a bucket leaves as soon as it is full. A single bucket is only full when the backward pass is over: 44 ms. (Two cautions. The simulation uses the two-number model, which was 30 to 50 % too low at such sizes on the A100s above. And it assumes that a full bucket leaves at once; we haven't measured when TensorFlow starts a pack.) With four buckets, three are reduced while the backward pass is still running, and the step takes 34 ms. Very small buckets lose again, because each one pays the latencies of a whole ring.
+# The backward pass computes the last layers' gradients first, and a bucket leaves as soon as it is full. A single bucket is only full when the backward pass is over: 44 ms. (Two cautions. The simulation uses the two-number model, which was a third to a half too low from 16 to 64 MiB on the A100s above. And it assumes that a full bucket leaves at once; we haven't measured when TensorFlow starts a pack.) With four buckets, three are reduced while the backward pass is still running, and the step takes 34 ms. Very small buckets lose again, because each one pays the latencies of a whole ring.
 #
 # ## The same through utils
 #

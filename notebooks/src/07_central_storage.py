@@ -430,7 +430,6 @@ for _ in range(33):  # alternating, so that other programs slow both alike
         times[name].append(watch.seconds)
 milliseconds = {name: 1e3 * np.median(seconds[3:]) for name, seconds in times.items()}
 figures.show(figures.bars(milliseconds, unit="ms", title="One step on two shared cores"))
-assert min(milliseconds.values()) > 0
 
 # %%
 for name, total in counts.items():
