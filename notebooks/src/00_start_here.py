@@ -3,7 +3,7 @@
 #
 # Sooner or later one device is too slow or too small, and training has to run on several. Done right, they work on one model; done wrong, they train something else and never complain. In the next few minutes you will train one model on two replicas, on this computer, and see how the lessons and labs work.
 #
-# ![Two devices train copies of one network. Each sees images of its own classes, clothes on the left, shoes and bags on the right, and finds its own gradient. In the all-reduce the two gradients become one, and both copies are updated with it: they stay equal and learn all ten classes. Then the all-reduce is broken: the copies drift apart, and both forget the classes that they do not see.](../distlab/lessons/two_replicas.svg)
+# ![Two devices train copies of one network. Each sees images of its own classes, clothes on the left, shoes and bags on the right, and finds its own gradient. In the all-reduce the two gradients become one, and both copies are updated with it: they stay equal and learn all ten classes. Then the all-reduce is broken: the copies drift apart, and both forget the classes that they don't see.](../distlab/lessons/two_replicas.svg)
 #
 # **Time:** 20 minutes · **Builds on:** a little Keras; nothing about distribution · **Hardware:** any computer with two CPU cores; no GPU, no network
 #
@@ -104,7 +104,7 @@ print(f"{int(model.optimizer.iterations.numpy())} steps")
 print(f"{gradient_bytes:,} bytes of gradients from each of them, at every step")
 
 # %% [markdown]
-# And this is what the model makes of ten images that it has not seen:
+# And this is what the model makes of ten images that it hasn't seen:
 
 # %% tags=["nbval-ignore-output"]
 said = np.argmax(model(unseen[:10]), axis=-1)
@@ -126,7 +126,7 @@ figures.show(figures.mirrored_devices(2, device="CPU"))
 # %% [markdown]
 # ## Watch it happen
 #
-# The picture at the top of this page was a recording. Here the same program trains in your kernel while you look at it. (It's a short loop written for this picture, with own variables on each device and no `MirroredStrategy`, so that the all-reduce can be broken.) To make it hard for the replicas, each device sees images of its own classes only. On its own it could never learn the others.
+# The picture at the top of this page was a recording. Here the same program trains in your kernel while you look at it. (It's a short loop written for this picture, with its own variables on each device and no `MirroredStrategy`, so that you can break the all-reduce.) To make it hard for the replicas, each device sees images of its own classes only. On its own it could never learn the others.
 #
 # The colored strip is a device's gradient for the 16 filters of its first layer (orange: make this pixel's weight smaller, blue: larger). Below the all-reduce are the filters themselves, as each copy has them.
 #
@@ -212,7 +212,7 @@ print(f"cores: {os.cpu_count()}, logical devices: {len(devices)}")
 assert min(one) / min(four) < 3  # four devices, but not four times the speed
 
 # %% [markdown]
-# The split made four devices but no new cores, so four devices are not four times as fast. Logical devices are for **learning**: where variables live, what is copied and what is added up is as on several GPUs. They are not for **speed**. Where a lesson talks about speed, it says what was measured here and what differs on real devices.
+# The split made four devices but no new cores, so four devices aren't four times as fast. Logical devices are for **learning**: where variables live, what is copied and what is added up is as on several GPUs. They are not for **speed**. Where a lesson talks about speed, it says what was measured here and what differs on real devices.
 #
 # ## The mistake: more devices than there are
 #
@@ -244,7 +244,7 @@ except DistributedError as error:
 print(use_logical_devices(4), "are still there")
 
 # %% [markdown]
-# TensorFlow fixes its devices before its first operation and keeps them as long as the process lives. Running a set-up cell again is fine, as the last line shows; asking for more devices is not.
+# TensorFlow fixes its devices before its first operation and keeps them as long as the process lives. Running a set-up cell again is fine, as the last line shows; asking for more devices isn't.
 #
 # The fix is a new process that splits first. In JupyterLab that is *Kernel → Restart Kernel…*, then a set-up cell with 6 in place of 4. Here a second Python process does it, so you keep your variables:
 

@@ -261,11 +261,11 @@ print(format_bytes(array_bytes(outputs)), "of activations for each image")
 memory_explorer(kept, array_bytes(outputs), replicas=4, global_batch_size=64)
 
 # %% [markdown]
-# The upper bars are mirrored, the lower ones sharded. For a given global batch, more mirrored replicas shrink the activations and nothing else. If weights, gradients and moments alone do not fit on one device, more *mirrored* replicas don't help. Sharding does (ZeRO, FSDP): move *Replicas* and watch each added one free memory on the others. (The sharded bar leaves out a peak. While a layer computes, its weights are gathered and complete on every device. One Dense layer here has 102,464 of the 121,930 weights, 0.39 MiB, however many replicas there are.) So does model parallelism.
+# The upper bars are mirrored, the lower ones sharded. For a given global batch, more mirrored replicas shrink the activations and nothing else. If weights, gradients and moments alone don't fit on one device, more *mirrored* replicas don't help. Sharding does (ZeRO, FSDP): move *Replicas* and watch each added one free memory on the others. (The sharded bar leaves out a peak. While a layer computes, its weights are gathered and complete on every device. One Dense layer here has 102,464 of the 121,930 weights, 0.39 MiB, however many replicas there are.) So does model parallelism.
 #
 # **Time.** Is training on n devices n times as fast? Your logical devices share the cores of one CPU, so they can't tell. The picture has them anyway, next to figures published for real GPUs in 2017. In both, each device keeps its batch, so the global batch grows with the devices. (`train`, the course's training function, reports its images/s after each epoch; the cell collects these events.)
 #
-# **Predict.** ResNet-50 on eight P100 GPUs of one machine: how many times the images a second of one?
+# **Predict.** ResNet-50 on eight P100 GPUs of one machine: how many times the images/s of one?
 
 # %%
 my_speed_up = guess_number("Eight GPUs over one", 1, 12, "x", step=0.1)
@@ -296,9 +296,9 @@ show_guess(my_speed_up, curves["published: resnet_50"][1][-1], unit="×", how="p
 assert curves["published: resnet_50"][1][-1] > 7 > curves["published: alexnet"][1][-1]
 
 # %% [markdown]
-# On eight GPUs ResNet-50 came close to 8 (7.9). AlexNet did not (6.0): its gradients are larger and its step shorter, so the exchange weighs more. Two things limit the gain. You can measure both.
+# On eight GPUs ResNet-50 came close to 8 (7.9). AlexNet didn't (6.0): its gradients are larger and its step shorter, so the exchange weighs more. Two things limit the gain. You can measure both.
 #
-# **What does not spread over the devices**, the *serial* part, is the first. More devices speed up the step. They do not speed up the preparation of the batch, if the program does that image by image in Python:
+# **What doesn't spread over the devices**, the *serial* part, is the first. More devices speed up the step. They don't speed up the preparation of the batch, if the program does that image by image in Python:
 
 
 # %% tags=["nbval-ignore-output"]

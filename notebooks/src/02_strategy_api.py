@@ -105,7 +105,7 @@ print("inside run:  ", *mirrored.run(where))
 #
 # ## Computation: run
 #
-# `run(function)` calls the function once for each replica, with that replica's device as the default. What comes back is a `PerReplica`: one tensor for each replica, each still on its own device. (There are two exceptions. With one replica you get its plain tensor. And if all replicas return the same Python object, as `where` did with its strings, you get that object once.) (The small cells run eagerly. A real step goes into a `tf.function`, as in the test bed.)
+# `run(function)` calls the function once for each replica, with that replica's device as the default. What comes back is a `PerReplica`: one tensor for each replica, each still on its own device. There are two exceptions. With one replica you get its plain tensor. And if all replicas return the same Python object, as `where` did with its strings, you get that object once. (The small cells run eagerly. A real step goes into a `tf.function`, as in the test bed.)
 #
 # An argument that is a `PerReplica` is taken apart again, so each replica sees its own part. `experimental_distribute_values_from_function` makes one: below, a row of `table` for each replica.
 
@@ -274,7 +274,7 @@ assert reduction.payload_bytes == 4 * array_bytes(model.trainable_variables)
 #
 # ## The test bed: one step, three strategies
 #
-# A step written for a strategy also runs under the default strategy and under `OneDeviceStrategy`, unchanged. Debug it there first, where there is one replica and nothing to reduce. Then compare.
+# A step written for a strategy also runs under the default strategy and under `OneDeviceStrategy`, unchanged. Debug it there first: there is one replica, and nothing to reduce. Then compare.
 #
 # Below, every replica divides its losses by the *global* batch size, and the optimizer adds up the gradients. `utils.training.train` is the same step with metrics, checkpoints and reports around it: from the same seed it must give the same weights.
 
@@ -328,7 +328,7 @@ for name, theirs in others.items():
     print(f"{name}: the weights of the default strategy, to 1e-9")
 
 # %% [markdown]
-# On one device, equal weights prove that the step runs. On four, they also prove that it divides the loss and adds up the gradients correctly. The first does not imply the second.
+# On one device, equal weights prove that the step runs. On four, they also prove that it divides the loss and adds up the gradients correctly. The first doesn't imply the second.
 #
 # ## The mistakes that people really make
 #
@@ -347,7 +347,7 @@ except AssertionError as error:
 print(mirrored.extended.variable_created_in_scope(plain_model.weights[0].value))
 
 # %% [markdown]
-# The error from `fit` has no message: the optimizer asked `strategy.extended.update` to write to a variable that the strategy did not make. `variable_created_in_scope` tells you which ones it made. The fix is to make the model in the scope.
+# The error from `fit` has no message: the optimizer asked `strategy.extended.update` to write to a variable that the strategy didn't make. `variable_created_in_scope` tells you which ones it made. The fix is to make the model in the scope.
 #
 # ### `compile` outside the scope
 #

@@ -77,7 +77,7 @@ print(strategy.num_replicas_in_sync, "replicas, global batch", global_batch_size
 # %% [markdown]
 # ## Cache, shuffle, scale, batch
 #
-# The order matters: `cache` stores whatever stands before it.
+# The order matters: `cache` stores whatever comes before it.
 #
 # **Predict.** If `shuffle` stood before `cache`, how many different orders would three epochs see?
 
@@ -301,7 +301,7 @@ show_guess(my_guess, len(strategy.experimental_local_results(loaded["keras, no s
 # %% [markdown]
 # Train on four devices, serve on one, and convert nothing. What you load inside the scope has four copies again.
 #
-# ## The mistake: a last batch that does not divide
+# ## The mistake: a last batch that doesn't divide
 #
 # Now leave out `drop_remainder`. 168 examples make one batch of 128 and a last one of 40, which divides by four. Let the strategy split it, once from TFDS's files and once from arrays in memory.
 
@@ -324,7 +324,7 @@ assert show_pieces(from_files) == [32, 8, 0, 0]
 assert show_pieces(in_memory(168, global_batch_size)) == [10, 10, 10, 10]
 
 # %% [markdown]
-# For data that comes from files, the default sharding policy `AUTO` becomes `FILE`. Replica 0 is then filled up to its usual 32 first, and replica 1 gets what is left. Two replicas get *no* example at all. What a convolution of nothing does depends on the processor. Where TensorFlow computes with oneDNN (Intel and AMD processors with AVX-512 VNNI), `fit` fails. On others it continues, and two replicas sit the step out without a word.
+# For data that comes from files, the default sharding policy `AUTO` becomes `FILE`. Replica 0 is then filled up to its usual 32 first, and replica 1 gets what is left. Two replicas get *no* example at all. What a convolution of nothing does depends on the processor. If TensorFlow computes with oneDNN (Intel and AMD processors with AVX-512 VNNI), `fit` fails. On others it continues, and two replicas sit the step out without a word.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -340,7 +340,7 @@ except tf.errors.InvalidArgumentError as error:
 # | fix | what it costs |
 # |---|---|
 # | `batch(…, drop_remainder=True)` | up to one batch of examples an epoch; different ones each time, thanks to `shuffle` |
-# | sharding policy `DATA` | nothing on one machine, if the last batch divides by the replicas. If it doesn't, `DATA` can leave a replica empty as well: 6 examples over four are split 2, 2, 2 and 0, and `fit` fails in the same way. Across workers, each reads all the data and discards the others' part |
+# | sharding policy `DATA` | nothing on one machine, if the last batch divides by the replicas. If it doesn't, `DATA` can leave a replica empty as well: 6 examples over four are split 2, 2, 2 and 0, and with oneDNN `fit` fails in the same way. Across workers, each reads all the data and discards the others' part |
 # | padding with examples of weight 0 | a little wasted computation, and one more factor: `fit` divides by *all* examples, padding included. With 6 real examples and 2 for padding on four replicas, `fit` applied 0.75 of the gradient. Give the real ones the weight 8 / 6, and it's exact, unless a layer looks across the batch as BatchNormalization does. `utils.training.train` pads and sets such weights |
 
 # %%

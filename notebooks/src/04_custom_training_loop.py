@@ -46,7 +46,7 @@ from utils.training import train
 # %% [markdown]
 # ## One step, as a picture
 #
-# Five things happen in a step, and you will write each of them once: the batch is split, each replica computes, gradients are added up, every replica makes the same update to its own copy, and each counts into its own metrics.
+# Five things happen in a step, and you'll write each of them once: the batch is split, each replica computes, gradients are added up, every replica makes the same update to its own copy, and each counts into its own metrics.
 
 # %%
 figures.show(draw_training_step(replicas=4, global_batch_size=128))

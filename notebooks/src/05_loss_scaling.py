@@ -288,7 +288,7 @@ average_weight = measured["weighted sum / weights", "compute_average_loss(64)"][
 assert np.isclose(average_weight, weights.mean(), rtol=1e-12)
 
 # %% [markdown]
-# `compute_average_loss` and Keras's object divide by 64, whatever the weights are. They are exact for the first mean, and ×3.109 for the second, which is just the mean weight. With the first, doubling all weights doubles the step; with the second, only their ratios matter. Where the weights average to 1, the two roughly agree. The mistake is to want one and get the other.
+# `compute_average_loss` and Keras's object divide by 64, whatever the weights are. They are exact for the first mean, and ×3.109 for the second, which is just the mean weight. With the first, doubling all weights doubles the step; with the second, only their ratios matter. If the weights average to 1, the two roughly agree. The mistake is to want one and get the other.
 #
 # `"mean_with_sample_weight"` gives neither. It divides by the sum of each replica's own weights, so an example on a replica with small weights counts for more, and the update is turned. The last way adds up the weights of all replicas first, and is exact for the second mean.
 #
@@ -372,11 +372,11 @@ ways = {
 measure("pixels", ways, segmenter, distribute(images[:64], masks)[0], pixel_gradient)
 
 # %% [markdown]
-# 784 is 28 · 28: every image counts as often as it has pixels. Average over the pixels first. Keras's object does so by itself.
+# 784 is 28 · 28: every image counts as often as it has pixels. Average over the pixels first. Keras's object does so automatically.
 #
 # ## Batch normalization
 #
-# The right scale is not enough if a layer looks across the batch. `BatchNormalization` uses the mean and variance of *its replica's* 16 examples, and no factor fixes that. `synchronized=True` adds up the sums over the replicas first (SyncBatchNorm).
+# The correct scale isn't enough if a layer looks across the batch. `BatchNormalization` uses the mean and variance of *its replica's* 16 examples, and no factor fixes that. `synchronized=True` adds up the sums over the replicas first (SyncBatchNorm).
 
 
 # %%
@@ -492,7 +492,7 @@ except ValueError as error:
 #
 # Below the picture is an explorer; run its cell. Scaling a loss multiplies each example's gradient by a factor, so every update can be put together from the 64 single gradients. Try:
 #
-# 1. More replicas: which ways change, and which do not?
+# 1. More replicas: which ways change, and which don't?
 # 2. The last batch from above: 2 examples, a written size of 32.
 # 3. 63 examples with Keras's loss object: it is a little turned, since an example on the smallest part counts for more.
 
@@ -572,12 +572,12 @@ assert costs["sum of weights"] == costs["constant 64"] + 8
 assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 
 # %% [markdown]
-# The sum of the weights, like the real count, is one number next to all the gradients. Clipping by the sum reduces every gradient twice. Synchronized normalization adds few bytes but several small reductions, and each must end before the layer can go on. On a network that waiting is the cost.
+# The sum of the weights, like the real count, is one number next to all the gradients. Clipping by the sum reduces every gradient twice. Synchronized normalization adds few bytes but several small reductions, and each must end before the layer can continue. On a network that waiting is the cost.
 #
 # ## What you saw
 #
 # - Dividing by the global batch gave ×1; each replica's own mean gave ×4.
-# - The residual told turned updates from those that were only too long or too short.
+# - The residual separated wrong directions from wrong lengths.
 # - Weights, uneven batches, pixels and a penalty each have their own divisor.
 # - Clipping each part before the sum turned the update; one common factor didn't.
 # - `fit` with `reduction="none"` applied 64 times the gradient; its default applied it once.

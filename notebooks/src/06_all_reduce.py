@@ -149,7 +149,7 @@ costs = run(naive, vectors, Post())
 print("steps, most messages, most bytes:", costs, "of", N)
 
 # %% [markdown]
-# One vector is 407,080 bytes. Rank 0 sends it three times, after receiving three. With P ranks, 2(P - 1) whole vectors pass through its one port while the others wait. With a hundred ranks that is 198 vectors.
+# One vector is 407,080 bytes. Rank 0 sends it three times, after receiving three. With P ranks, 2(P - 1) whole vectors pass through its one port while the others wait. With a hundred ranks that's 198 vectors.
 #
 # ## The ring
 #
@@ -209,7 +209,7 @@ ring_of(biases)
 #
 # A ring of P ranks needs 2(P - 1) steps. Every step costs a *latency*, the time that even an empty message takes. So for short vectors, fewer steps are better. In **recursive doubling**, each rank swaps its sum with a partner at distance 1, then 2, then 4, and so on. That takes log2 P steps, each with the whole vector. (The number of ranks must be a power of two here. `rank ^ distance` flips one bit of the rank, which gives the partner.) NCCL's *trees*, if you have read of them, are something else: *double binary trees*. They take about 2 log2 P steps, and no rank sends more than two vectors in all.
 #
-# **Hierarchical** is for machines that hold several ranks each, where the network between machines is the slow part. Add up inside every machine, run a ring over one leader per machine, and pass the sum back. Here each machine has two ranks: 0 and 1, 2 and 3. (Where every GPU has its own network card, one leader would leave most cards idle. Libraries then reduce-scatter inside each machine, all-reduce each chunk between the GPUs that hold it, one per machine, and all-gather inside.)
+# **Hierarchical** is for machines that hold several ranks each, where the network between machines is the slow part. Add up inside every machine, run a ring over one leader per machine, and pass the sum back. Here each machine has two ranks: 0 and 1, 2 and 3. (If every GPU has its own network card, one leader would leave most cards idle. Libraries then reduce-scatter inside each machine, all-reduce each chunk between the GPUs that hold it, one per machine, and all-gather inside.)
 
 
 # %%
@@ -316,7 +316,7 @@ for result in [*to_one(), *by_groups()]:
 # %% [markdown]
 # `ReductionToOneDevice` is the naive way: one device adds and sends the sum back. `HierarchicalCopyAllReduce` adds in two groups, 0 with 1 and 2 with 3, and then adds the two sums. (It was made for GPUs that are wired in two groups, as in NVIDIA's DGX-1.)
 #
-# Leave the argument out, and it depends on the hardware. NVIDIA GPUs get NCCL, NVIDIA's own library of collectives, which knows the machine's wiring and picks its algorithm by itself. CPUs get the collective that TensorFlow also uses between processes.
+# Leave the argument out, and it depends on the hardware. NVIDIA GPUs get NCCL, NVIDIA's own library of collectives, which knows the machine's wiring and picks its algorithm automatically. CPUs get the collective that TensorFlow also uses between processes.
 #
 # ## The mistake: NCCL where there is no GPU
 #
@@ -403,7 +403,7 @@ assert [sums for _, sums in outcomes.values()] == 3 * [[2.0, 4.0]]
 #
 # ## TensorFlow's RING compared with ours
 #
-# So far our ring ran inside one process. `ProcessRing` in `utils` is the same ring between real processes: each holds one socket to the next rank and one from the previous. (On ports of their own: those in TF_CONFIG belong to TensorFlow.) We compare it with TensorFlow's ring twice. First, `reduce_both` passes the same gradients through both: do they give the same sums? Then `time_both` lets the two take turns on vectors of several sizes. A barrier before each call makes both workers start together, and we keep the best of seven rounds. TensorFlow's ring comes from `make_strategy("multi-worker", all_reduce="ring")`, which makes the strategy as you did above, and refuses `"nccl"` without GPUs.
+# So far our ring ran inside one process. `ProcessRing` in `utils` is the same ring between real processes: each holds one socket to the next rank and one from the previous. (They use other ports than TF_CONFIG's, which belong to TensorFlow.) We compare it with TensorFlow's ring twice. First, `reduce_both` passes the same gradients through both: do they give the same sums? Then `time_both` lets the two take turns on vectors of several sizes. A barrier before each call makes both workers start together, and we keep the best of seven rounds. TensorFlow's ring comes from `make_strategy("multi-worker", all_reduce="ring")`, which makes the strategy as you did above, and refuses `"nccl"` without GPUs.
 
 # %%
 through_utils = lambda name: make_strategy("multi-worker", all_reduce=name)  # noqa: E731

@@ -350,7 +350,7 @@ for name, strategy in strategies.items():
 show_guess(my_guess, seen["central-storage"][4, 0])
 
 # %% [markdown]
-# A mean of 1.479 instead of 3, and no error. Under central storage the new total is `3 × (old total) + 3 × step`. Each replica runs `total.assign(total + value)`, and the strategy adds up what the three replicas assign, old total and all. Under mirroring the same variable has `synchronization=ON_READ`: each replica has a total of its own, and they're added up only when someone reads it. So nothing goes wrong.
+# A mean of 1.479 instead of 3, and no error. Under central storage the new total is `3 × (old total) + 3 × step`. Each replica runs `total.assign(total + value)`, and the strategy adds up what the three replicas assign, old total and all. Under mirroring the same variable has `synchronization=ON_READ`: each replica has its own total, and they're added up only when someone reads it. So nothing goes wrong.
 
 # %%
 totals = seen["central-storage"][:10, 1]
