@@ -26,9 +26,6 @@ devices = use_logical_devices(4)
 print(devices)
 
 # %%
-import functools
-import inspect
-import tempfile
 import textwrap
 import traceback
 
@@ -460,7 +457,7 @@ assert sum(array_bytes(part) for part in parts) == 4 * array_bytes(variables)
 # %% [markdown]
 # ## Old names, and today's
 #
-# Much of the code you find online was written for an older TensorFlow. *Stops* comes with the error's own words, and *old style* still works. `distlab modernize train.py` finds all of these and more than a hundred others in your own program; [docs/migrating.md](../docs/migrating.md) lists them. The cell below looks them up, and runs today's forms.
+# Much of the code you find online was written for an older TensorFlow. *Stops* comes with the error's own words, and *old style* still works. `distlab modernize train.py` finds all of these and more than a hundred others in your own program; [docs/migrating.md](../docs/migrating.md) lists them.
 #
 # | old | in TensorFlow 2.21, Keras 3 | today |
 # |---|---|---|
@@ -479,72 +476,6 @@ assert sum(array_bytes(part) for part in parts) == 4 * array_bytes(variables)
 # | `tf.estimator.RunConfig()` | stops: module 'tensorflow' has no attribute 'estimator' | `model.fit(x, y, verbose=0)` |
 # | `keras.callbacks.experimental.BackupAndRestore("backup")` | stops: has no attribute 'experimental' | `keras.callbacks.BackupAndRestore("backup")` |
 # | `model.save("folder")` | stops: Invalid filepath extension for saving | `model.save("model.keras")` |
-
-
-# %%
-def is_there(name):
-    try:
-        return bool(functools.reduce(getattr, name.split("."), tf))
-    except AttributeError:
-        return False
-
-
-names = """distribute.Strategy.experimental_run_v2 distribute.Strategy.experimental_make_numpy_dataset
-keras.metrics.Mean.reset_states estimator keras.callbacks.experimental"""
-print("gone:", not any(map(is_there, names.split())))
-names = "MultiWorkerMirroredStrategy ParameterServerStrategy TPUStrategy"
-print("today:", all(is_there(f"distribute.{name}") for name in names.split()))
-print("alias:", tf.distribute.experimental.CollectiveCommunication.__name__)
-for words, call in {
-    "save": lambda: model.save("folder"),
-    "reduction": lambda: keras.losses.MeanSquaredError(reduction="auto"),
-    "legacy": lambda: keras.optimizers.legacy.SGD(),
-}.items():
-    try:
-        call()
-    except (ValueError, ImportError) as error:
-        print(f"{words}: {type(error).__name__}: {str(error)[:56]}…")
-print("run:", type(mirrored.run(tf.constant, args=(1.0,))).__name__)
-from_function = mirrored.distribute_datasets_from_function(
-    lambda context: tf.data.Dataset.range(8).batch(2)
-)
-print("a batch:", [part.numpy().tolist() for part in next(iter(from_function)).values])
-ring = tf.distribute.experimental.CommunicationImplementation.RING
-print(tf.distribute.experimental.CommunicationOptions(implementation=ring).implementation.name)
-print(keras.losses.SparseCategoricalCrossentropy(reduction="none").reduction)
-metric = keras.metrics.Mean()
-metric.update_state(3.0)
-metric.reset_state()
-with tempfile.TemporaryDirectory() as folder:
-    keras.callbacks.BackupAndRestore(folder + "/backup")
-    model.save(folder + "/model.keras")
-    model.export(folder + "/exported", verbose=False)
-    kept = keras.models.load_model(folder + "/model.keras").get_weights()
-print("saved and loaded:", all(np.array_equal(a, b) for a, b in zip(kept, model.get_weights())))
-assert float(metric.result()) == 0
-
-# %% [markdown]
-# ## Appendix: where a strategy of your own would begin
-#
-# Skip this until you need it. A `tf.distribute.Strategy` is a thin shell: the work is done by its `extended`, a `tf.distribute.StrategyExtended`. Replacing the reduction is usually enough. For more, subclass `StrategyExtended` and implement what the base class leaves open: the methods below, found by reading its source.
-
-
-# %%
-def is_left_open(member):
-    """Say whether `member`, a method or a property, only raises NotImplementedError."""
-    function = getattr(member, "fget", member)  # a property's function
-    return inspect.isfunction(function) and "NotImplementedError" in inspect.getsource(function)
-
-
-members = vars(tf.distribute.StrategyExtended).items()
-left_open = [name for name, member in members if is_left_open(member)]
-for strategy in (mirrored, one):
-    given = [name for name in left_open if name in vars(type(strategy.extended))]
-    print(f"{type(strategy.extended).__name__} gives {len(given)} of {len(left_open)}")
-print(textwrap.fill(", ".join(left_open), 96))
-
-# %% [markdown]
-# They are the four jobs again: `_create_variable` and `_update` for variables, `worker_devices` and `_num_replicas_in_sync` for computation, `_reduce_to` and `_gather_to_implementation` for results, the dataset methods for data. Most begin with an underscore, which means that TensorFlow promises nothing about them: a strategy of your own is tied to one version.
 #
 # ## Take-away card
 #
@@ -574,7 +505,7 @@ print(textwrap.fill(", ".join(left_open), 96))
 # ## Where it is described
 #
 # - TensorFlow's guide, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training)
-# - The API pages [tf.distribute.Strategy](https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy), [ReplicaContext](https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext) and [StrategyExtended](https://www.tensorflow.org/api_docs/python/tf/distribute/StrategyExtended)
+# - The API pages [tf.distribute.Strategy](https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy), [ReplicaContext](https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext) and [StrategyExtended](https://www.tensorflow.org/api_docs/python/tf/distribute/StrategyExtended) (the class behind a strategy, and where your own would begin; replacing the reduction is usually enough)
 # - The API pages [tf.VariableAggregation](https://www.tensorflow.org/api_docs/python/tf/VariableAggregation) and [tf.VariableSynchronization](https://www.tensorflow.org/api_docs/python/tf/VariableSynchronization)
 #
 # ## The lab

@@ -62,19 +62,6 @@ def test_live_loss_draws_the_loss_of_the_last_steps():
     assert "epoch 2" in Screen.pictures[-1].svg
 
 
-def test_updates_are_judged_by_length_and_direction():
-    from distlab.lessons.update_table import judge, update_table
-
-    assert [judge(1, 0), judge(4, 0), judge(0.25, 0), judge(1, 0.1)] == [
-        "✓ right",
-        "too long",
-        "too short",
-        "turned",
-    ]
-    table = update_table({("weights", "mean"): (3.109375, 0.0)}).data.splitlines()
-    assert table[2:] == ["| weights | mean | ×3.109 | 0.00 | too long |"]
-
-
 def test_kept_bytes_are_what_the_backward_pass_reads():
     import tensorflow as tf
 
