@@ -5,7 +5,7 @@
 #
 # ![Two devices train copies of one network. Each sees images of its own classes, clothes on the left, shoes and bags on the right, and finds its own gradient. In the all-reduce the two gradients become one, and both copies are updated with it: they stay equal and learn all ten classes. Then the all-reduce is broken: the copies drift apart, and both forget the classes that they don't see.](../distlab/lessons/two_replicas.svg)
 #
-# **Time:** 20 minutes · **Builds on:** a little Keras; nothing about distribution · **Hardware:** any computer with two CPU cores; no GPU, no network
+# **Time:** 20 minutes · **Prerequisites:** a little Keras; nothing about distribution · **Hardware:** any computer with two CPU cores; no GPU, no network
 #
 # ## Objectives
 #
@@ -301,7 +301,7 @@ assert gradient_bytes == 4 * model.count_params()  # float32: 4 bytes a paramete
 assert watch.seconds < 120
 
 # %% [markdown]
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # strategy = tf.distribute.MirroredStrategy()  # all GPUs of this machine
@@ -315,14 +315,14 @@ assert watch.seconds < 120
 # assert len({copy.device for copy in copies}) == strategy.num_replicas_in_sync
 # ```
 #
-# What you saw:
+# **Recap**
 #
 # - Each replica took half of every batch; an all-reduce added up the gradients.
 # - Logical devices behave like several devices and share the same cores.
 # - Six replicas fitted on four devices without an error: look where the copies are.
 # - More devices needed a new process; stopping a cell doesn't.
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's guide, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training), and its page [Use a GPU](https://www.tensorflow.org/guide/gpu), which has logical devices and soft placement.
 # - API: [tf.config.set_logical_device_configuration](https://www.tensorflow.org/api_docs/python/tf/config/set_logical_device_configuration), [tf.distribute.MirroredStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/MirroredStrategy).

@@ -3,7 +3,7 @@
 #
 # Eight GPUs cost eight times as much as one, and may be no faster. Before you pay, you want to know what they share, what they send each other and what limits the gain. By the end of this lesson you can work that out for your own model; sometimes the answer is that one device is plenty.
 #
-# **Time:** 40 minutes · **Builds on:** [start here](00-start-here.ipynb) · **Hardware:** two CPU cores
+# **Time:** 40 minutes · **Prerequisites:** [start here](00-start-here.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -336,7 +336,7 @@ print(f"fast enough? ten epochs of all 60,000 images take {minutes:.1f} minutes 
 assert needed_bytes < 2**30 and minutes < 120
 
 # %% [markdown]
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # per_replica_batch_size = 64
@@ -353,7 +353,7 @@ assert needed_bytes < 2**30 and minutes < 120
 #
 # A whole program that trains on all devices of a machine, on one page: [mirrored_fit.py](../examples/mirrored_fit.py).
 #
-# What you saw:
+# **Recap**
 #
 # - A last batch of 2 left two of four replicas with nothing.
 # - One product, cut by examples and by weights; workers that wait, and workers that don't.
@@ -361,7 +361,7 @@ assert needed_bytes < 2**30 and minutes < 120
 # - Adam in float32: 16 bytes a parameter on every mirrored replica; only activations shrink.
 # - Your input time and your step time limit what more devices gain.
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's guides, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training) and [Distributed input](https://www.tensorflow.org/tutorials/distribute/input), and the API page of [tf.distribute.MultiWorkerMirroredStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/MultiWorkerMirroredStrategy).
 # - Parameter servers and staleness: Dean and others, [Large scale distributed deep networks](https://research.google/pubs/large-scale-distributed-deep-networks/), 2012; Chen and others, [Revisiting distributed synchronous SGD](https://arxiv.org/abs/1604.00981), 2016.

@@ -3,7 +3,7 @@
 #
 # Code under a strategy often runs and still trains the wrong thing: one variable in the wrong place, one mean of unequal parts, and no error. A strategy does four jobs: it places variables, assigns computation, combines results and splits the data. In this lesson you watch each one happen on four devices, so you can tell when one goes wrong.
 #
-# **Time:** 45 minutes · **Builds on:** [why distribute](01-why-distribute.ipynb) · **Hardware:** two CPU cores
+# **Time:** 45 minutes · **Prerequisites:** [why distribute](01-why-distribute.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -477,7 +477,7 @@ assert sum(array_bytes(part) for part in parts) == 4 * array_bytes(variables)
 # | `keras.callbacks.experimental.BackupAndRestore("backup")` | stops: has no attribute 'experimental' | `keras.callbacks.BackupAndRestore("backup")` |
 # | `model.save("folder")` | stops: Invalid filepath extension for saving | `model.save("model.keras")` |
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # strategy = tf.distribute.MirroredStrategy()          # or get_strategy(), OneDeviceStrategy("GPU:0")
@@ -494,7 +494,7 @@ assert sum(array_bytes(part) for part in parts) == 4 * array_bytes(variables)
 #
 # You bring `build_model`, `dataset` and `replica_step`. A whole program with scope, run and reduce in their places: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py).
 #
-# What you saw:
+# **Recap**
 #
 # - One variable in the scope is four, one on each device.
 # - `run` gives a result per replica; `reduce` adds them up, `gather` lines them up.
@@ -502,7 +502,7 @@ assert sum(array_bytes(part) for part in parts) == 4 * array_bytes(variables)
 # - A reduction of our own counted the bytes: one set from each replica.
 # - Default, one-device and mirrored gave equal weights, to 1e-9.
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's guide, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training)
 # - The API pages [tf.distribute.Strategy](https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy), [ReplicaContext](https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext) and [StrategyExtended](https://www.tensorflow.org/api_docs/python/tf/distribute/StrategyExtended) (the class behind a strategy, and where your own would begin; replacing the reduction is usually enough)

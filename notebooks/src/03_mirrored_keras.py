@@ -3,7 +3,7 @@
 #
 # Moving a `fit` call from one device to four changes about three lines. A model made in the wrong place, or a batch that doesn't divide, can still spoil the run. In this lesson you train a digit classifier on MNIST as a real job would, with callbacks, a checkpoint and an export, and check whether the four copies of every variable drift apart.
 #
-# **Time:** 45 minutes · **Builds on:** [what a strategy does](02-strategy-api.ipynb) · **Hardware:** two CPU cores
+# **Time:** 45 minutes · **Prerequisites:** [what a strategy does](02-strategy-api.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -442,7 +442,7 @@ assert [len(seconds) for seconds in step_seconds.values()] == [20, 20]
 # %% [markdown]
 # Every batch pays the price of a step once, so with larger batches it weighs less. That is why you scale the global batch with the replicas, where learning allows it: what a larger batch does to learning is the subject of lesson 17.
 #
-# ## What you saw
+# ## Recap
 #
 # - The global batch is the per-replica batch times the replicas: 32 × 4 = 128.
 # - With model and `compile` in the scope, `fit` used all four replicas, and callbacks still ran once.
@@ -450,7 +450,7 @@ assert [len(seconds) for seconds in step_seconds.values()] == [20, 20]
 # - The best checkpoint gave its accuracy again, and loaded as one copy or as four.
 # - A last batch of 40 was split `[32, 8, 0, 0]` from files; there are three fixes.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # strategy = tf.distribute.MirroredStrategy()  # all GPUs of this machine
@@ -467,7 +467,7 @@ assert [len(seconds) for seconds in step_seconds.values()] == [20, 20]
 #
 # You bring `build_model`, `loss`, `decay` and the two data sets. A whole program, on one page: [mirrored_fit.py](../examples/mirrored_fit.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's tutorial, [Distributed training with Keras](https://www.tensorflow.org/tutorials/distribute/keras), and the guide, [Save and load a model using a distribution strategy](https://www.tensorflow.org/tutorials/distribute/save_and_load)
 # - Keras's guide, [Multi-GPU distributed training with TensorFlow](https://keras.io/guides/distributed_training_with_tensorflow/)

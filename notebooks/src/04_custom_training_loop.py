@@ -3,7 +3,7 @@
 #
 # Sooner or later `fit` is in your way: two models that train each other, a penalty on the gradient, an update every fourth batch. If only the step is different, override `train_step` of your model: `fit` keeps its callbacks, and a strategy works with it (we tried a gradient penalty under `MirroredStrategy`). For the rest you write the loop yourself, and on four replicas one wrong divisor changes every step without an error. In this lesson you write that loop on Fashion-MNIST, with metrics and checkpoints, and get the weights of `fit` to twelve decimal places.
 #
-# **Time:** 50 minutes · **Builds on:** [Keras on four replicas](03-mirrored-keras.ipynb) · **Hardware:** two CPU cores
+# **Time:** 50 minutes · **Prerequisites:** [Keras on four replicas](03-mirrored-keras.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -467,7 +467,7 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 # %% [markdown]
 # In every step each replica contributes as many bytes of gradients as the model has weights, whatever the batch. How many of them cross a network depends on the all-reduce, the subject of [lesson 06](06-all-reduce.ipynb). A checkpoint is three times as large, since Adam keeps two moments of every weight.
 #
-# ## What you saw
+# ## Recap
 #
 # - One replica's step, run on all four, gave the loss of one device.
 # - A part of the loss needs `SUM`; a metric adds up its copies when you read it.
@@ -475,7 +475,7 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 # - A call per step and 20 steps per call gave the same weights, at different speeds.
 # - `reset_state`, and `optimizer.build` in the scope, fix the two errors.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # def replica_step(images, labels):
@@ -492,7 +492,7 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 #
 # You bring `model`, `optimizer`, `loss_object` and `global_batch_size`. A whole program, on one page: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's tutorial, [Custom training with tf.distribute.Strategy](https://www.tensorflow.org/tutorials/distribute/custom_training), and the guide, [Training checkpoints](https://www.tensorflow.org/guide/checkpoint)
 # - Keras's guides, [Writing a training loop from scratch in TensorFlow](https://keras.io/guides/writing_a_custom_training_loop_in_tensorflow/) and [Customizing what happens in fit() with TensorFlow](https://keras.io/guides/custom_train_step_in_tensorflow/), on `train_step`

@@ -3,7 +3,7 @@
 #
 # On four replicas, one wrong divisor makes every step four times too long. There is no error, and the loss may still go down; it just looks like a badly chosen learning rate. In an hour you will be able to scale a loss so that four replicas take exactly the step of one device. And you will recognize each usual mistake by what it does to that step.
 #
-# **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -571,7 +571,7 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 # %% [markdown]
 # The sum of the weights, like the real count, is one number next to all the gradients. Clipping by the sum reduces every gradient twice. Synchronized normalization adds few bytes but several small reductions, and each must end before the layer can continue. On a network that waiting is the cost.
 #
-# ## What you saw
+# ## Recap
 #
 # - Dividing by the global batch gave ×1; each replica's own mean gave ×4.
 # - The residual separated wrong directions from wrong lengths.
@@ -579,7 +579,7 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 # - Clipping each part before the sum turned the update; one common factor didn't.
 # - `fit` with `reduction="none"` applied 64 times the gradient; its default applied it once.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # def replica_loss(labels, logits):  # called through strategy.run; loss_object: reduction="none"
@@ -596,7 +596,7 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 #
 # A whole program with the division in its place: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py). With half precision, where the loss is scaled too: [mixed_precision.py](../examples/mixed_precision.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's tutorial [Custom training with tf.distribute.Strategy](https://www.tensorflow.org/tutorials/distribute/custom_training), the part on the loss function
 # - API page [tf.nn.compute_average_loss](https://www.tensorflow.org/api_docs/python/tf/nn/compute_average_loss)

@@ -3,7 +3,7 @@
 #
 # Every step of data-parallel training needs the same sum: each replica has a gradient, and all of them need the total. The obvious way is to send everything to one place. But then every replica you add makes the others wait longer. In an hour you'll have summed gradients in four ways, counted every message, and learned to predict what the sum costs before you rent the machines.
 #
-# **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -570,7 +570,7 @@ for ranks in (2, 4, 8, 64, 1024):
 # %% [markdown]
 # With a ring, each rank sends less than two copies of the gradients per step, for 8 ranks as for 1,024 (the 2.00 is rounded). What grows is the number of latencies. The last column is recursive doubling; NCCL's double trees would stay at two or below.
 #
-# What you have seen:
+# **Recap**
 #
 # - **Write:** a ring all-reduce is two similar loops around the ring, one that adds and one that copies.
 # - **Count:** each algorithm except the naive one is best at something.
@@ -578,7 +578,7 @@ for ranks in (2, 4, 8, 64, 1024):
 # - **Pack:** four arrays in one bucket need a quarter of the messages. In the simulated step, four buckets finished before one, because three of them travel during the backward pass.
 # - **Predict:** latency and bandwidth go a long way, until the library changes its algorithm.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # import tensorflow as tf
@@ -595,7 +595,7 @@ for ranks in (2, 4, 8, 64, 1024):
 #
 # A whole program for several workers that trains with this strategy: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, Journal of Parallel and Distributed Computing 69, 2009
 # - Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH, International Journal of High Performance Computing Applications 19, 2005

@@ -3,7 +3,7 @@
 #
 # Your model doesn't fit on one device. Adding more devices the usual way doesn't help: data parallelism puts a full copy on each. In an hour you will have split one network by layers, by columns, by rows and by heads. You will know what each split sends and stores, and have checked that each one gives the loss and the gradients of the whole model.
 #
-# **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) and [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) and [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -452,7 +452,7 @@ assert min(milliseconds.values()) > 0
 figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images, best of nine"))
 
 # %% [markdown]
-# ## What you saw
+# ## Recap
 #
 # - By layers, 5,120 bytes of activations and their gradients crossed, and the weights stayed.
 # - A layer split by columns needs an all-reduce backward, one split by rows forward.
@@ -460,7 +460,7 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images,
 # - One program ran on three meshes; "model 4" held the fewest weights, "batch 4" the fewest images.
 # - ZeRO's stage 3 took 120 GB down to 1.88 GB on each of 64 devices.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # import tensorflow as tf
@@ -482,7 +482,7 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images,
 #
 # The layers, the attention and the two processes are in [utils/parallel](../utils/parallel/__init__.py), to read and reuse. There is no program for this in `examples/`, since on CPUs and GPUs TensorFlow has no API that shards a Keras model's variables for you. How two processes find each other is in [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - Shoeybi and others, [Megatron-LM](https://arxiv.org/abs/1909.08053), 2019: columns, then rows, in dense layers and in attention
 # - Vaswani and others, [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017: heads, encoder and decoder

@@ -3,7 +3,7 @@
 #
 # Cut a model over four devices and train it the obvious way, and they spend most of their time waiting for each other. Cutting the batch into small pieces, *micro-batches*, fixes that. How well depends on the order of the work, the *schedule*, and so does the memory you need. In an hour you will have run four schedules, and you will know how much time each one wastes and how much memory it takes.
 #
-# **Time:** 60 minutes · **Builds on:** [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -470,7 +470,7 @@ assert all(each.longest_stage_span > 0.5 for each in ran.values())
 # %% [markdown]
 # Each run takes longer than its simulation, since threads, messages and other programs take time as well. Interleaving has the smallest bubble of the three, but twice as many operations and more than twice as many messages. Where each of them brings a delay, as on two busy cores, it can lose more than it gains. So measure a schedule where it will run.
 #
-# ## What you saw
+# ## Recap
 #
 # - Measured times decided where to cut; the most expensive stage sets the pace.
 # - Every schedule gave the unsplit model's gradients, to 1e-9, and so did two processes.
@@ -479,7 +479,7 @@ assert all(each.longest_stage_span > 0.5 for each in ran.values())
 # - Rematerialization kept only inputs, for a third more time (simulated).
 # - Weights that changed on the way silently gave wrong gradients; stashing the old ones corrected them.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # from utils.schedules import check_schedule, make_schedule
@@ -496,7 +496,7 @@ assert all(each.longest_stage_span > 0.5 for each in ran.values())
 #
 # In every micro-batch, divide the loss by the size of the *global* batch; then the gradients add up. The stage to copy is `be_stage` above. The whole runner, with rematerialization and stashing, is [utils/parallel/pipeline.py](../utils/parallel/pipeline.py); the one over sockets is [processes.py](../utils/parallel/processes.py). How two processes find each other: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - Huang and others, [GPipe](https://arxiv.org/abs/1811.06965), 2019
 # - Harlap, Narayanan and others, [PipeDream](https://arxiv.org/abs/1806.03377), 2018: 1F1B and weight stashing

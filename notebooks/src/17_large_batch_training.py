@@ -3,7 +3,7 @@
 #
 # You get eight times the GPUs, the batch grows eightfold, and the model that used to train well gets worse. Keep the old learning rate and it falls short; scale the rate up and it may diverge. In an hour you will know how to scale it, what a warm-up saves, and how to tell when no rate can save the run.
 #
-# **Time:** 60 minutes · **Builds on:** [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -530,7 +530,7 @@ assert watch.seconds > 0
 # %% [markdown]
 # In this small network the activations take less memory than one copy of the gradients, so accumulation costs more than it saves. In a large one they often take far more, and then memory decides (lesson 18 measures it). The times are single steps, so only large differences mean anything.
 #
-# ## What you saw
+# ## Recap
 #
 # - k times the rate won back most of the lost accuracy at 128 and much of it at 512. Then it broke.
 # - Warm-up rescued batch 1,024 on all three seeds, and didn't rescue 2,048.
@@ -538,7 +538,7 @@ assert watch.seconds > 0
 # - Micro-batches gave one large batch's update to 1e-9, on one device and on four replicas.
 # - Larger batches send fewer messages and hold more activations.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # import keras
@@ -556,7 +556,7 @@ assert watch.seconds > 0
 #
 # For a whole program to put such an optimizer into, see [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - Goyal and others, [Accurate, Large Minibatch SGD](https://arxiv.org/abs/1706.02677), 2017: the linear scaling rule and warm-up
 # - You, Gitman and Ginsburg, [Large Batch Training of Convolutional Networks](https://arxiv.org/abs/1708.03888), 2017: LARS

@@ -3,7 +3,7 @@
 #
 # Half precision promises half the bytes and, on a GPU, several times the speed. Then one image is too bright and one replica overflows. What becomes of the others depends on which Keras you use. In an hour you will see what 16 bits lose, keep a float16 run alive on several replicas, and know which bytes to attack when a model doesn't fit.
 #
-# **Time:** 60 minutes · **Builds on:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -448,7 +448,7 @@ title = "What each of 64 replicas holds of 7.5 billion parameters"
 figures.show(figures.stacked_bars(parts, unit="GB", title=title))
 
 # %% [markdown]
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # import keras
@@ -461,7 +461,7 @@ figures.show(figures.stacked_bars(parts, unit="GB", title=title))
 # # too many activations: accumulate, recompute; too much state: shard (ZeRO, FSDP)
 # ```
 #
-# What you saw:
+# **Recap**
 #
 # - float16 is short of range, bfloat16 of precision. The more replicas, the more gradients fell below float16's floor.
 # - Most of bfloat16's error wasn't the type's: a CPU kernel adds up bias gradients in 16 bits, and XLA doesn't.
@@ -472,7 +472,7 @@ figures.show(figures.stacked_bars(parts, unit="GB", title=title))
 #
 # For a whole program, see [mixed_precision.py](../examples/mixed_precision.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - Micikevicius and others, [Mixed Precision Training](https://arxiv.org/abs/1710.03740): loss scaling, and why weights stay in float32
 # - Kalamkar and others, [A Study of BFLOAT16 for Deep Learning Training](https://arxiv.org/abs/1905.12322)

@@ -3,7 +3,7 @@
 #
 # Your program trains on two machines, as long as you sit there and type a TF_CONFIG into each. Then someone asks for eight machines, overnight, with restarts. There are many answers (Ray, Spark, Slurm, Kubernetes, a cloud's job), each with a manual of a thousand pages. For `tf.distribute` they all do the same small thing. They start processes, and tell each one the addresses of all and which of them is its own, usually in TF_CONFIG. In an hour you'll have run one program under three of them, and in three simpler ways, killed a worker in five of the six, and know what you get for the trouble.
 #
-# **Time:** 60 minutes · **Builds on:** [TF_CONFIG](08-tf-config.ipynb), [many workers](09-multi-worker-mirrored.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [TF_CONFIG](08-tf-config.ipynb), [many workers](09-multi-worker-mirrored.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -540,7 +540,7 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 #
 # **Which one?** The one that your machines already run. If they run nothing, `distlab run` with a rendezvous is enough for a handful of them.
 #
-# ## What you saw
+# ## Recap
 #
 # - One program, started in six ways, ended with one loss, though a worker was killed in five of them.
 # - The launcher or the engine restarts the processes; the program's checkpoint lets them resume. Each way added seconds and memory of its own, and none makes a step faster.
@@ -548,7 +548,7 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 # - A search and predictions need no all-reduce, and are faster without.
 # - Training needs all its workers at once. Spark's plain stages don't promise that; its barrier stages do.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # # in your program: nothing but this, and a folder for checkpoints
@@ -564,7 +564,7 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 #
 # Any program of [examples/](../examples/) runs this way; [checkpoint_and_resume.py](../examples/checkpoint_and_resume.py) survives a kill.
 #
-# ## Where it is described
+# ## Further reading
 #
 # - Zaharia and others, [Resilient Distributed Datasets](https://www.usenix.org/conference/nsdi12/technical-sessions/presentation/zaharia), 2012: Spark's tasks and stages; the design of [barrier stages](https://issues.apache.org/jira/browse/SPARK-24374); [TorchDistributor](https://spark.apache.org/docs/latest/api/python/reference/api/pyspark.ml.torch.distributor.TorchDistributor.html)
 # - Moritz and others, [Ray](https://arxiv.org/abs/1712.05889), 2018; Ray's guide [Fault tolerance of actors](https://docs.ray.io/en/latest/ray-core/fault_tolerance/actors.html) and its page on [TensorFlow and Keras](https://docs.ray.io/en/latest/train/distributed-tensorflow-keras.html)

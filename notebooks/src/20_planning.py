@@ -3,7 +3,7 @@
 #
 # You book 64 GPUs because one GPU would take six weeks. A day should do it, you say. Four days later half the budget is gone, the GPUs sit waiting for the network, and nobody can say whether 32 would have been as fast. In an hour you can predict such a run before it starts: how long, how much, and what will hold it up.
 #
-# **Time:** 60 minutes · **Builds on:** [all-reduce](06-all-reduce.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [all-reduce](06-all-reduce.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -341,7 +341,7 @@ assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 # %% [markdown]
 # The run gets shorter and the bill larger. But don't order what the last line promises. Its hours and its bill follow from the speed, and nothing in the planner asks whether the network still learns. 4,096 devices with 256 images each make a batch of 1,048,576, and ImageNet has 1,281,167 images. That's 1.2 steps an epoch, 110 in the whole run. At 16,384 devices, where the slider ends, a single step would take 3.3 epochs' worth of images. Goyal's largest batch without a loss of accuracy, 8,192, takes 32 of these devices and 14,075 steps. So weak scaling has a limit that efficiency doesn't show: steps = epochs × examples / (batch per device × devices). Work that out first, and stop when too few are left to learn in ([lesson 17](17-large-batch-training.ipynb)). Below that limit, it depends on what an hour of waiting costs you.
 #
-# ## What you saw
+# ## Recap
 #
 # - A step's seconds and bytes, measured on one device.
 # - Two and four local workers predicted, run, and compared.
@@ -349,7 +349,7 @@ assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 # - A small batch per device makes communication or launches the bottleneck; few operations per byte make memory the bottleneck.
 # - Predictions by counting (bubbles, bytes) came close to the papers, and so did speed-ups. All-reduces of medium size didn't, and Llama 3 can't be checked without its save and restart times.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # from utils.calibrate import Profile, Scenario, find_machine, predict
@@ -365,7 +365,7 @@ assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 #
 # In a shell: `distlab plan --builtin-model cnn --devices 1,8,64 --machine "H100 on 100 Gb/s"`.
 #
-# ## Where it is described
+# ## Further reading
 #
 # - Williams, Waterman and Patterson, [Roofline](https://doi.org/10.1145/1498765.1498785), 2009
 # - Chowdhery and others, [PaLM](https://arxiv.org/abs/2204.02311), 2022, appendix B: model FLOPs utilization

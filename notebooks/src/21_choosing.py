@@ -3,7 +3,7 @@
 #
 # You read that multi-worker training needs a custom loop, another page says `fit` just works, and a third recommends parameter servers for anything large. Each was right for some version and some job. At the end of this lesson you will have tried every combination here yourself, and you will have a way to choose that ends with numbers instead of opinions.
 #
-# **Time:** 50 minutes · **Builds on:** [parameter servers](11-parameter-server.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
+# **Time:** 50 minutes · **Prerequisites:** [parameter servers](11-parameter-server.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -277,14 +277,14 @@ for name, job in jobs.items():
 assert advice.strategy == "not TensorFlow"
 
 # %% [markdown]
-# ## What you saw
+# ## Recap
 #
 # - Ten combinations of strategy and loop, tried on your own versions; one doesn't work.
 # - Equal losses from the synchronous strategies; what each strategy costs in memory, time and bytes, and what it needs after a failure.
 # - A rule of thumb that is right about speed, for another reason than it gives, and leaves out stale gradients.
 # - Five jobs with a strategy, reasons and a plan for each.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # # fits one device, and one device is quick enough?       tf.distribute.OneDeviceStrategy, or none
@@ -301,7 +301,7 @@ assert advice.strategy == "not TensorFlow"
 #
 # Whole programs to copy are in [examples](../examples).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training): the strategies
 # - Chen and others, [Revisiting Distributed Synchronous SGD](https://arxiv.org/abs/1604.00981), 2016: backup workers

@@ -3,7 +3,7 @@
 #
 # On Monday someone hands you pictures and asks which pixels show a shirt. Train it on our machines, they say; they go down now and then. What will it cost, and when will it be done? No single trick answers that. You need most of this course at once, in the right order. In an hour you take such a project from the first picture to a model that other programs can load. The run loses a worker on the way, and you end with a page to hand in.
 #
-# **Time:** 60 minutes · **Builds on:** [input pipelines](12-input-pipelines.ipynb), [fault tolerance](10-fault-tolerance.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [input pipelines](12-input-pipelines.ipynb), [fault tolerance](10-fault-tolerance.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -470,7 +470,7 @@ Markdown(page)
 # - You scored masks by IoU, looked at the worst, and predicted with two workers from the exported model.
 # - You wrote a page that says what was run, how fast, how good, and what a larger run would cost.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # # 1 decide, then measure: input, precision, replicas
@@ -484,7 +484,7 @@ Markdown(page)
 #
 # The whole program is [examples/capstone.py](../examples/capstone.py). The same model and data, under every strategy: `distlab train --dataset fashion-scenes --model unet`.
 #
-# ## Where it is described
+# ## Further reading
 #
 # - Ronneberger, Fischer and Brox, [U-Net: Convolutional Networks for Biomedical Image Segmentation](https://arxiv.org/abs/1505.04597), 2015
 # - TensorFlow, [Image segmentation](https://www.tensorflow.org/tutorials/images/segmentation): a U-Net on one device

@@ -150,7 +150,7 @@ def test_the_card_of_lesson_8_is_started_twice(tmp_path):
 
 def read_card(lesson):
     (path,) = (ROOT / "notebooks" / "src").glob(f"{lesson}_*.py")
-    card = path.read_text().split("# ## Take-away card")[1].split("# ```")[1]
+    card = path.read_text().split("# ## Cheat sheet")[1].split("# ```")[1]
     return "\n".join(line[2:] for line in card.splitlines()[1:])
 
 
