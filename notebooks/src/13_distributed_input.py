@@ -3,7 +3,7 @@
 #
 # Two workers train all night. In the morning a quarter of the examples have never been seen, and another quarter were seen twice. Nothing crashed; the loss even went down. Here you follow single examples through every way to split data over replicas and workers. In an hour you can tell which examples reach nobody, and which are trained on twice.
 #
-# **Time:** 50 minutes · **Builds on:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
+# **Time:** 50 minutes · **Prerequisites:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -458,7 +458,7 @@ single.close()
 # %% [markdown]
 # Under DATA two workers parse everything twice; eight would parse it eight times. FILE scales, as long as there are enough files.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # You bring `strategy`, `global_batch_size`, `parse`, the file names `names`, and a function that makes your dataset of single examples, `make_dataset`:
 #
@@ -475,7 +475,7 @@ single.close()
 #     return examples.batch(context.get_per_replica_batch_size(global_batch_size)).prefetch(2)
 # ```
 #
-# What you saw:
+# **Recap**
 #
 # - Every example counted, in one process and on two real workers.
 # - FILE needs enough equal files, DATA parses everything on every worker, OFF trains on everything once per worker.
@@ -485,7 +485,7 @@ single.close()
 #
 # A whole program that serves batches to trainers on other machines: [data_service.py](../examples/data_service.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's tutorial [Distributed Input](https://www.tensorflow.org/tutorials/distribute/input)
 # - API pages [tf.data.experimental.AutoShardPolicy](https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutoShardPolicy), [tf.distribute.InputOptions](https://www.tensorflow.org/api_docs/python/tf/distribute/InputOptions) and [tf.data.experimental.service](https://www.tensorflow.org/api_docs/python/tf/data/experimental/service)
