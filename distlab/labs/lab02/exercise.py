@@ -15,15 +15,9 @@ from distlab.exercises.refusing import (
     require_kind,
     require_value,
 )
+from distlab.labs import ANSWERS
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = (
-    "distlab.lessons",
-    "utils.simulate",
-    "utils.calibrate",
-    "utils.parallel",
-    "utils.training",
-)
+ABSENT = ANSWERS
 
 Parts = Sequence[Sequence[float]]
 

@@ -11,6 +11,7 @@ from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import own_frames, refuse, require_kind, require_value
+from distlab.labs import ANSWERS
 from distlab.labs.lab02.exercise import make_mirrored
 from distlab.labs.lab03.digits import (
     BATCH,
@@ -21,15 +22,7 @@ from distlab.labs.lab03.digits import (
     weigh_loss,
 )
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = (
-    "distlab.lessons",
-    "utils.simulate",
-    "utils.calibrate",
-    "utils.parallel",
-    "utils.training",
-    "utils.models",
-)
+ABSENT = (*ANSWERS, "utils.models")
 
 STEPS_DONE = 12  # by the model that exercise 4 saves
 

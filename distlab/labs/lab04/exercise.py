@@ -11,6 +11,7 @@ from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Exercise, contrast, each
 from distlab.exercises.model_maker import ModelMaker
 from distlab.exercises.refusing import own_frames, read_array, read_number, refuse
+from distlab.labs import ANSWERS
 from distlab.labs.lab02.exercise import make_mirrored
 from distlab.labs.lab04.draws import (
     REPLICAS,
@@ -22,15 +23,7 @@ from distlab.labs.lab04.draws import (
 )
 from distlab.labs.lab04.folders import make_folder, move_folder
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = (
-    "distlab.lessons",
-    "utils.simulate",
-    "utils.calibrate",
-    "utils.parallel",
-    "utils.training",
-    "utils.models",
-)
+ABSENT = (*ANSWERS, "utils.models")
 
 RATE = 0.5  # learning rate of every trial
 MOMENTUM = 0.875  # exact in float32, in which Keras keeps it

@@ -13,16 +13,10 @@ from distlab.errors import CourseError
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Answer, Cases, Exercise, contrast, each
 from distlab.exercises.refusing import own_frames, read_number, refuse, require_value
+from distlab.labs import ANSWERS
 from distlab.labs.lab05.step import REPLICAS, get_strategy, measure
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = (
-    "distlab.lessons",
-    "utils.simulate",
-    "utils.calibrate",
-    "utils.parallel",
-    "utils.training",
-)
+ABSENT = ANSWERS
 
 FULL_BATCH = 64  # of the steps that exercise 5 reports
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import read_array, refuse, require_value
+from distlab.labs import ANSWERS
 from utils.collectives import (
     Network,
     Send,
@@ -17,13 +18,8 @@ from utils.collectives import (
 )
 from utils.errors import DistributedError, InputError
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
 ABSENT = (
-    "distlab.lessons",
-    "utils.simulate",
-    "utils.calibrate",
-    "utils.parallel",
-    "utils.training",
+    *ANSWERS,
     "utils.collectives.buckets",
     "utils.collectives.choice",
     "utils.collectives.fit",

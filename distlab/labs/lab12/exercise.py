@@ -9,14 +9,10 @@ import numpy as np
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import own_frames, read_array, refuse
+from distlab.labs import ANSWERS
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
 ABSENT = (
-    "distlab.lessons",
-    "utils.simulate",
-    "utils.calibrate",
-    "utils.parallel",
-    "utils.training",
+    *ANSWERS,
     "utils.schedules",
     "utils.collectives.buckets",
     "utils.collectives.choice",

@@ -10,18 +10,12 @@ from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, call, each
 from distlab.exercises.model_maker import ModelMaker
 from distlab.exercises.refusing import own_frames, read_array, refuse
+from distlab.labs import ANSWERS
 from distlab.labs.lab02.exercise import make_mirrored
 from distlab.labs.lab13.failing_networks import draw_network
 from distlab.labs.lab13.metered_blocks import BLOCKS, Block, Meter, draw_blocks
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = (
-    "distlab.lessons",
-    "utils.simulate",
-    "utils.calibrate",
-    "utils.parallel",
-    "utils.training",
-)
+ABSENT = ANSWERS
 
 FLOAT16_MAX = 65504.0
 
