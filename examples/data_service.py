@@ -38,7 +38,7 @@ def make_train_batches(limit: int | None = None) -> tf.data.Dataset:
     """Return the pipeline. It runs on the service's workers, which get it as a graph.
 
     So it must be plain TensorFlow (py_function and Python generators stay behind), and arrays
-    travel inside it. Large data belong into files that the workers see: TFRecordDataset(paths).
+    travel inside it. Large data belongs in files that the workers see: TFRecordDataset(paths).
     """
     images, labels = load_images("train", limit)
     dataset = tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(len(images), seed=0)

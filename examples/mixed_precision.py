@@ -4,17 +4,24 @@
     python mixed_precision.py --policy mixed_float16    # with tf_keras, see below
     python mixed_precision.py --policy mixed_float16 --overflow   # break one replica's gradients
 
-bfloat16 has the range of float32: no loss scaling, nothing to go wrong. Take it where the
-hardware has it (NVIDIA from A100 on, TPU, recent CPUs). float16 is for older GPUs (T4, V100): its
-small gradients vanish and large ones overflow, so the loss is multiplied by a scale, a step whose
-gradients overflow is skipped, and the scale is halved.
+bfloat16 has the range of float32, so it needs no loss scaling. Use it on NVIDIA GPUs from the
+A100 on and on TPUs. float16 is for older GPUs (T4, V100): its small gradients vanish and large
+ones overflow, so the loss is multiplied by a scale, a step whose gradients overflow is skipped,
+and the scale is halved.
+
+ON A CPU bfloat16 goes wrong without an error: TensorFlow's kernel for the gradient of a bias
+(BiasAddGrad) adds up in bfloat16, and 300 ones make 256. Use float32 there or, on one replica,
+XLA (jit_compile=True), which adds up correctly. Without a GPU this program trains on the CPU to
+show that it runs; don't compare its bfloat16 with float32.
 
 THE TRAP: under MirroredStrategy, Keras 3.15's LossScaleOptimizer looks at the gradients of the
-first replica alone. Another replica overflows, all of them step, the sum holds inf: every weight
-is nan from then on. tf_keras sums first, looks at the sum, and skips the step on all of them.
+first replica alone. If another replica overflows, all of them step, and the sum holds inf: every
+weight is nan from then on. tf_keras sums first, looks at the sum, and skips the step on all of
+them. Across workers, Keras 3.15's optimizer hangs the first time that one worker overflows and
+another doesn't.
 
-TensorFlow 2.21, Keras 3.15, tf_keras 2.21. Data: FASHION_MNIST=/path/to/file.npz. The last line
-that is printed is JSON: loss and accuracy.
+TensorFlow 2.21, Keras 3.15, tf_keras 2.21. Data: FASHION_MNIST=/path/to/file.npz. The last
+printed line is JSON: loss and accuracy.
 """
 
 import argparse

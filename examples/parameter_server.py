@@ -44,7 +44,7 @@ def make_train_batches(limit: int | None = None) -> tf.data.Dataset:
     """Return endless batches: each worker reads its own copy, at its own pace.
 
     This runs on the chief, and its arrays travel to the workers inside the graph. Large data
-    belong into files that the workers read: TFRecordDataset(paths).
+    belongs in files that the workers read: TFRecordDataset(paths).
     """
     images, labels = load_images("train", limit)
     dataset = tf.data.Dataset.from_tensor_slices((images, labels))

@@ -28,14 +28,14 @@ SECTIONS = (
     "Objectives",
     "The mistake",
     "What it costs",
-    "Take-away card",
-    "Where it is described",
+    "Cheat sheet",
+    "Further reading",
     "The lab",
 )
 HEAD = {
     "a paragraph after the title that says why": r"^# .+\n\n+[A-Z][^\n#*|]*[.?!:]",
     "**Time:** NN minutes": r"\*\*Time:\*\* *\d+ minutes",
-    "**Builds on:** …": r"\*\*Builds on:\*\* *\S",
+    "**Prerequisites:** …": r"\*\*Prerequisites:\*\* *\S",
     "**Hardware:** …": r"\*\*Hardware:\*\* *\S",
 }
 FORBIDDEN_CODE = {
@@ -299,12 +299,12 @@ def check_sections(notebook: Notebook) -> Iterator[str]:
     goals = re.findall(r"^(?:[-*]|\d+\.) +[A-Z]", words["Objectives"], re.MULTILINE)
     if not 3 <= len(goals) <= 5:
         yield f"{len(goals)} objectives that begin with a capital letter: 3 to 5"
-    blocks = re.findall(r"(?ms)^```python\n(.*?)^```", words["Take-away card"])
+    blocks = re.findall(r"(?ms)^```python\n(.*?)^```", words["Cheat sheet"])
     if len(blocks) != 1 or len(blocks[0].strip().split("\n")) > 10:
-        yield "the take-away card is one ```python block of 10 lines or fewer"
-    named = [m[2] for m in _LINK.finditer(words["Where it is described"]) if not m[1]]
+        yield "the cheat sheet is one ```python block of 10 lines or fewer"
+    named = [m[2] for m in _LINK.finditer(words["Further reading"]) if not m[1]]
     if not named or any(re.match(r"https?:|www\.", name) for name in named):
-        yield "`## Where it is described` links to pages and papers by their names"
+        yield "`## Further reading` links to pages and papers by their names"
     if not re.search(r"\.\./labs/lab\d\d-|\blab \d\d\b", words["The lab"], re.IGNORECASE):
         yield '`## The lab` names its lab ("lab 05") or links to it'
 

@@ -145,9 +145,8 @@ def test_lessons_and_labs_are_those_of_the_sources():
 def test_a_row_says_what_its_source_says(tmp_path):
     for folder in ("notebooks/src", "solutions/src"):
         (tmp_path / folder).mkdir(parents=True)
-    head = (
-        '# %% [markdown] shows="A ring"\n# # All-reduce\n#\n# **Time:** 60 minutes · **Builds on:**'
-    )
+    head = '# %% [markdown] shows="A ring"\n# # All-reduce\n#\n'
+    head += "# **Time:** 60 minutes · **Prerequisites:**"
     source = tmp_path / "notebooks/src/06_all_reduce.py"
     source.write_text(head + " [x](05-x.ipynb) and\n# lesson 04 · **Hardware:** lesson 01\n")
     row = "| [06 All-reduce](06-all-reduce.ipynb) | A ring | 60 | 04, 05 |"

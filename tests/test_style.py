@@ -21,7 +21,7 @@ FIRST = """# Loss scaling
 
 What each way to scale a loss does to the weights.
 
-**Time:** 40 minutes · **Builds on:** nothing · **Hardware:** two CPU cores
+**Time:** 40 minutes · **Prerequisites:** nothing · **Hardware:** two CPU cores
 
 ## Objectives
 
@@ -34,13 +34,13 @@ with quiet_tensorflow():
 from utils.devices import use_logical_devices
 set_seeds(0)
 devices = use_logical_devices(4)"""
-LAST = """## Take-away card
+LAST = """## Cheat sheet
 
 ```python
 loss = 1
 ```
 
-## Where it is described
+## Further reading
 
 - [Custom training](https://example.org)
 
@@ -126,7 +126,7 @@ BROKEN = [
     (replace(0, "# Loss scaling", "Loss"), "begin with a markdown cell"),
     (replace(0, "What each way to scale a loss does to the weights.", ""), "that says why"),
     (replace(0, "**Time:** 40 minutes", "40 minutes"), "write **Time:**"),
-    (replace(0, "**Builds on:** ", ""), "write **Builds on:**"),
+    (replace(0, "**Prerequisites:** ", ""), "write **Prerequisites:**"),
     (replace(0, "two CPU cores", "needs a GPU"), "needs a GPU"),
     (replace(0, "- Repair a loop.", ""), "2 objectives"),
     (replace(0, "Repair", "`x`: repair"), "2 objectives"),
@@ -139,12 +139,12 @@ BROKEN = [
     (replace(21, "## The mistake", "## An error"), "no section `## The mistake`"),
     (delete(22), "`## The mistake` holds no code cell"),
     (delete(24), "`## What it costs` holds no code cell"),
-    (replace(25, "loss = 1", "loss = 1\n" * 11), "take-away card is one"),
+    (replace(25, "loss = 1", "loss = 1\n" * 11), "cheat sheet is one"),
     (replace(25, "[Custom training]", "[https://example.org]"), "by their names"),
     (replace(25, "lab 99", "a lab"), "names its lab"),
     (replace(25, "lab 99", "lab 01"), "link to ../labs/lab01-"),
     (replace(25, "https://example.org", "missing.ipynb"), "link to missing.ipynb"),
-    (replace(25, "## Take-away card", "#### Take-away card"), "skips a level"),
+    (replace(25, "## Cheat sheet", "#### Cheat sheet"), "skips a level"),
     (replace(9, "Text.", "# Again"), "a second h1"),
     (replace(9, "Text.", "![](../README.md)"), "a picture without alt text"),
     (replace(9, "Text.", "<img src='../LICENSE'>"), "has no alt text"),

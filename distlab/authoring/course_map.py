@@ -60,7 +60,7 @@ def read_entry(source: Path) -> Entry:
             if not found
         ]
         raise CourseError(f"{name}: the course map needs its {'; '.join(missing)}")
-    built_on = line[2].partition("**Builds on:**")[2].partition("**Hardware:**")[0]
+    built_on = line[2].partition("**Prerequisites:**")[2].partition("**Hardware:**")[0]
     after = tuple(sorted(a or b for a, b in _LESSON.findall(built_on)))
     number = int(re.search(r"\d\d", name)[0])
     return Entry(

@@ -1,4 +1,4 @@
-"""All take-away cards on one sheet: the section of that name of each lesson."""
+"""All cheat sheets on one page: the section of that name of each lesson."""
 
 import json
 import re
@@ -6,11 +6,11 @@ from pathlib import Path
 
 from distlab.book.notebooks import turn_links
 
-_CARD = re.compile(r"^## Take-away card\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_CARD = re.compile(r"^## Cheat sheet\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r"\A# (.+)$", re.MULTILINE)
-INTRO = """# Take-away cards
+INTRO = """# Cheat sheets
 
-The card of every lesson, to paste from or to print: two columns on paper, without menus.
+The cheat sheet of every lesson, to paste from or to print: two columns on paper, without menus.
 
 """
 

@@ -11,6 +11,7 @@ highlight_language = "none"
 
 nb_execution_mode = "off"
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # CommonMark, the default, has no tables
 nb_ipywidgets_js = {}  # or it names addresses on the network
 myst_enable_extensions = ["dollarmath", "attrs_inline", "colon_fence"]
 myst_heading_anchors = 3

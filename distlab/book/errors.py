@@ -14,7 +14,7 @@ from typing import Any
 from distlab.exercises.exercise import Exercise
 from distlab.exercises.refusing import EXPLANATIONS
 from distlab.labs.lab07.failing_logs import LOGS, fill_in
-from distlab.modernize.table import read_table
+from distlab.modernize.table import Entry, read_table
 from utils.tf_config import diagnose, lint
 from utils.tf_config.old_programs import OLD_PROGRAMS
 from utils.tf_config.symptoms import COLLATERAL, CONFIGURATION, PROGRAM, Symptom
@@ -34,7 +34,6 @@ the logs of all tasks together.
 KINDS = {
     "TF_CONFIG cannot be read": CONFIGURATION,
     "The program stops or hangs": PROGRAM,
-    "The program was written for other versions": OLD_PROGRAMS,
     "Another task has gone": COLLATERAL,
 }
 _TWO = '"cluster": {"worker": ["a:2222", "b:2222"]}'
@@ -70,9 +69,12 @@ def write_errors(course: Path) -> str:
                 {"text": to_javascript(symptom.pattern.pattern), "needs": symptom.needs}
             )
     blocks.append("## Programs of 2017 to 2024\n\n[All of them](../docs/migrating.md).\n")
-    for entry in [entry for entry in read_table() if entry.error and entry.old]:
-        blocks.append(_write_entry([entry.error], entry.why, f"`{entry.new.splitlines()[0]}`"))
-        patterns.append({"text": _escape(entry.error), "needs": ""})
+    old = [entry for entry in read_table() if entry.error and entry.old]
+    known = [to_javascript(symptom.pattern.pattern) for symptom in OLD_PROGRAMS]
+    known += [_escape(entry.error) for entry in old]
+    patterns += [{"text": text, "needs": ""} for text in known]
+    entries = [_write_entry(*_read_symptom(symptom)) for symptom in OLD_PROGRAMS]
+    blocks += _fold(f"{len(known)} messages", [*entries, *map(_write_old, old)])
     blocks += ["## No error, and still wrong\n", *_write_silent()]
     blocks += ["## What `distlab tf-config lint` finds\n", *_write_lint()]
     blocks.append("## What a lab's check says of TensorFlow's errors\n")
@@ -81,8 +83,8 @@ def write_errors(course: Path) -> str:
         blocks.append(_write_entry(list(say_pattern(pattern)), cause, cure))
         patterns.append({"text": to_javascript(pattern), "needs": ""})
     blocks += ["## What a lab's check says of an answer\n", *_write_mistakes(course)]
-    known = json.dumps(patterns).replace("<", "\\u003c")
-    script = f'<script type="application/json" id="book-patterns">{known}</script>'
+    listed = json.dumps(patterns).replace("<", "\\u003c")
+    script = f'<script type="application/json" id="book-patterns">{listed}</script>'
     return "\n".join([*blocks, "```{raw} html", script, "```", ""])
 
 
@@ -115,6 +117,10 @@ def _read_symptom(symptom: Symptom) -> tuple[list[str], str, str]:
     cause = fill.sub("…", symptom.cause.replace("{job}:{index}", "another task"))
     cure = fill.sub("…", symptom.cure)
     return list(say_pattern(symptom.pattern.pattern)), cause, cure
+
+
+def _write_old(entry: Entry) -> str:
+    return _write_entry([entry.error], entry.why, f"`{entry.new.splitlines()[0]}`")
 
 
 def _write_silent() -> Iterator[str]:

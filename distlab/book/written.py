@@ -10,11 +10,11 @@ from distlab.home.page import PARTS
 from distlab.home.pictures import read_picture
 
 LOOK_UP = (
-    "reference/glossary", "reference/errors", "docs/migrating", "reference/cards",
-    "examples/index", "api/index",
+    "reference/glossary", "reference/errors", "reference/cards", "examples/index", "api/index",
 )  # fmt: skip
 MORE = "More labs"
 HOME = Path(__file__).with_name("home.md")
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def write_home(items: Sequence[Item]) -> str:
@@ -72,7 +72,8 @@ def _write_contents(items: Sequence[Item]) -> Iterator[str]:
         heads = [one.head for item in chosen for one in (item, *item.labs)]
         if heads:
             yield from _write_list(title, [head.path.removesuffix(".ipynb") for head in heads], 1)
-    yield from _write_list("Look things up", LOOK_UP, 2)
+    docs = sorted(f"docs/{path.stem}" for path in DOCS.glob("*.md"))
+    yield from _write_list("Look things up", [*LOOK_UP, *docs], 2)
 
 
 def _find_part(item: Item) -> str:

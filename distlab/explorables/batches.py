@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from distlab.explorables.controls import Slider
 from distlab.explorables.explorer import Explorer, explore
-from distlab.figures import Picture, batch_split, split_evenly
+from distlab.figures import Picture, batch_split
+from utils.data import split_batch
 
 
 def batch_explorer(
@@ -33,7 +34,7 @@ def show_split(workers: int, replicas_per_worker: int, global_batch_size: int) -
 def explain_split(workers: int, replicas_per_worker: int, global_batch_size: int) -> str:
     """Return the arithmetic of a cut in words, with what its remainder means."""
     replicas = workers * replicas_per_worker
-    sizes = split_evenly(global_batch_size, replicas)
+    sizes = split_batch(global_batch_size, replicas)
     per_worker = sizes[0] * replicas_per_worker
     if len(set(sizes)) == 1:
         return (
@@ -41,11 +42,11 @@ def explain_split(workers: int, replicas_per_worker: int, global_batch_size: int
             f"{per_worker:,} / {replicas_per_worker} = {sizes[0]:,} for each replica."
         )
     says = (
-        f"{global_batch_size:,} examples do not divide by {replicas} replicas: "
-        f"a replica gets {max(sizes):,} or {min(sizes):,}. "
+        f"{global_batch_size:,} examples don't divide by {replicas} replicas. "
+        f"Shares are rounded up to {max(sizes):,}"
     )
-    if min(sizes) == 0:
-        return (
-            says + f"{sizes.count(0)} of the {replicas} replicas have nothing to do in this step."
-        )
+    last = min(size for size in sizes if size)
+    says += f", and {last:,} left for one replica. " if last < max(sizes) else ". "
+    if idle := sizes.count(0):
+        return says + f"{idle} of the {replicas} replicas have nothing to do in this step."
     return says + "Dividing each replica's loss by its own count would weigh examples unequally."

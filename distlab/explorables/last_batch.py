@@ -34,7 +34,7 @@ def cut_by_files(rest: int, full_sizes: list[int]) -> list[int]:
 
 def show_last_batch(examples: int, replicas: int, global_batch_size: int) -> Picture:
     """Return bars of the last batch's parts, by policy, and in words what plain `fit` does."""
-    sizes = split_evenly(global_batch_size, replicas)
+    sizes = split_evenly(global_batch_size, replicas)  # of a full batch, under FILE
     full, rest = divmod(examples, global_batch_size)
     cuts = {"FILE": cut_by_files(rest, sizes), "DATA": split_batch(rest, replicas)}
     groups = {
@@ -53,10 +53,13 @@ def show_last_batch(examples: int, replicas: int, global_batch_size: int) -> Pic
 def _say_what_fit_does(sizes: list[int], cuts: dict[str, list[int]], rest: int) -> str:
     even = [name for name, cut in cuts.items() if len(set(cut)) == 1]
     if len(set(sizes)) > 1:
-        return f"A full batch gives {sizes}: plain fit stops in its first step."
+        return "A full batch doesn't divide by the replicas: plain fit stops in its first step."
     if rest == 0:
         return "Plain fit is exact."
     if len(even) == 2:
         return "Plain fit is exact with either policy."
-    ends = "exact." if even else "not exact either: drop the remainder, or pad."
-    return f"With FILE plain fit fails or drifts; with DATA it is {ends}"
+    if even:
+        return "With FILE plain fit fails or drifts; with DATA it is exact."
+    idle = cuts["DATA"].count(0)
+    ends = f"leaves {idle} without examples too" if idle else "isn't exact either"
+    return f"With FILE plain fit fails or drifts, and DATA {ends}: drop the remainder, or pad."

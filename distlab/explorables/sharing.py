@@ -16,10 +16,10 @@ from distlab.figures import (
     diagram,
     grouped_bars,
     lines,
-    split_evenly,
     timeline,
 )
 from distlab.figures.canvas import WIDTH_PX, say_number
+from utils.data import split_batch
 from utils.measure import count
 
 MEBIBYTE = 2**20
@@ -204,7 +204,7 @@ def show_memory(
     Mirrored, and with what is kept sharded over the replicas, as ZeRO's third stage
     and FSDP do: each device keeps 1 / replicas of it.
     """
-    images = max(split_evenly(global_batch_size, replicas))
+    images = max(split_batch(global_batch_size, replicas))
     activations = images * activation_bytes_per_image
     kept = sum(kept_bytes.values())
     kept_share = 100 * kept / (kept + activations)

@@ -6,7 +6,7 @@ import numpy as np
 
 from distlab.explorables.controls import Choice, Slider
 from distlab.explorables.explorer import Explorer, explore
-from distlab.figures import Picture, split_evenly
+from distlab.figures import Picture
 from distlab.lessons.scaled_updates import (
     DIVISORS,
     Shares,
@@ -14,6 +14,7 @@ from distlab.lessons.scaled_updates import (
     inner_products,
     update_ratio,
 )
+from utils.data import split_batch
 
 
 def update_explorer(gradients: np.ndarray, replicas: int = 4) -> Explorer:
@@ -48,8 +49,8 @@ def show_ratios(products: np.ndarray, batch: Shares, way: str) -> Picture:
 
 
 def explain_ratio(batch: Shares, way: str, ratio: float, residual: float) -> str:
-    """Return in words how `batch` is shared out and what `way` applies."""
-    shares = ", ".join(str(own) for own in split_evenly(batch.examples, batch.replicas))
+    """Return in words how `batch` is split and what `way` applies."""
+    shares = ", ".join(str(own) for own in split_batch(batch.examples, batch.replicas))
     says = f"The replicas hold {shares}. With {way} they apply ×{ratio:.4g} the gradient"
     if residual > 1e-9:
         return (

@@ -6,17 +6,19 @@ from distlab.figures import canvas
 from distlab.figures.canvas import SMALL_PX, WIDTH_PX, Sheet, text_width_px
 from distlab.figures.picture import INK, Picture
 from utils.checks import check_count
+from utils.data.shares import split_batch
 from utils.measure import count
 
 MAX_WORKERS_DRAWN = 8
-UNEVEN = "A thick edge marks one example more than the others."
+UNEVEN = "A thick edge marks the larger shares."
 BATCH_Y, WORKER_Y, REPLICA_Y = 62, 150, 222
 
 
 def split_evenly(examples: int, parts: int) -> list[int]:
-    """Cut `examples` into `parts` as tf.distribute does with policy OFF: the first get one more.
+    """Cut `examples` into nearly equal `parts`: the first get one more.
 
-    Data in memory and policy DATA follow `utils.data.split_batch`.
+    tf.distribute cuts a full batch like this under the policies FILE and OFF. Data in memory and
+    policy DATA follow `utils.data.split_batch`, which gives [17, 17, 17, 15] for 66 over 4.
     `split_evenly(66, 4)` is [17, 17, 16, 16]; `split_evenly(2, 4)` is [1, 1, 0, 0].
     Raises InputError for fewer than 0 examples or fewer than 1 part.
     """
@@ -27,19 +29,17 @@ def split_evenly(examples: int, parts: int) -> list[int]:
 def batch_split(global_batch_size: int, workers: int, replicas_per_worker: int) -> Picture:
     """Draw one global batch cut into a piece for each worker, and those for each replica.
 
-    1,024 over 4 workers of 4 replicas is 256 and 64. What is left over goes to
-    the first replicas of all, as in TensorFlow's `batch_sizes_for_worker`: 34
-    over 2 workers of 2 replicas is [9, 9] and [8, 8]. Pieces with one example
-    more than the others have a thick edge, empty ones a dashed edge. Of more
-    than eight workers the first six and the last are drawn. Raises InputError
-    for sizes below 1.
+    1,024 over 4 workers of 4 replicas is 256 and 64. Shares are rounded up until the
+    examples run out (`split_batch`), and workers take turns, as in TensorFlow under
+    policy DATA: 10 over 2 workers of 4 replicas is [2, 2, 2, 0] and [2, 2, 0, 0]. Larger
+    shares have a thick edge, empty ones a dashed edge. Of more than eight workers the
+    first six and the last are drawn. Raises InputError for sizes below 1.
     """
     check_count("global batch size", global_batch_size)
     check_count("workers", workers)
     check_count("replicas per worker", replicas_per_worker)
-    sizes = split_evenly(global_batch_size, workers * replicas_per_worker)
-    starts = range(0, len(sizes), replicas_per_worker)
-    pieces = [sizes[start : start + replicas_per_worker] for start in starts]
+    sizes = split_batch(global_batch_size, workers * replicas_per_worker)
+    pieces = [sizes[worker::workers] for worker in range(workers)]
     uneven = len({size for replicas in pieces for size in replicas}) > 1
     title = "One step: the global batch, cut for workers and replicas"
 
@@ -115,7 +115,7 @@ def _fitting(texts: tuple[str, ...], room_px: float, size_px: float = canvas.TEX
 
 
 def _say_sizes(sizes: list[int]) -> str:
-    """Return the sizes of replicas in words: "64 each" or "17, 17, 16, 16"."""
+    """Return the sizes of replicas in words: "64 each" or "17, 17, 17, 15"."""
     if len(set(sizes)) == 1:
         return f"{sizes[0]:,} each" if len(sizes) > 1 else f"{sizes[0]:,}"
     if len(sizes) <= 8:

@@ -5,3 +5,12 @@ The other home of a lab is its text with the solution, `solutions/src/labNN_slug
 learners; `judge.py`, the references, which a release and the sandbox leave out; `worked.json`, what
 the visible checks compare with; and modules that only this lab uses.
 """
+
+# of the library: what holds an answer to an exercise of most labs; answers don't have it
+ANSWERS = (
+    "distlab.lessons",
+    "utils.simulate",
+    "utils.calibrate",
+    "utils.parallel",
+    "utils.training",
+)

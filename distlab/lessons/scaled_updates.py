@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from distlab.errors import CourseError
-from distlab.figures import Picture, split_evenly
+from distlab.figures import Picture
 from distlab.figures.canvas import BLUE, VERMILION, WIDTH_PX, Sheet, draw_sheet, text_width_px
 from distlab.figures.picture import INK
+from utils.data import split_batch
 
 MAX_UNIT_PX = 70.0  # the length of the gradient's arrow
 ROOM_FOR = 4.2  # times the gradient, in a row
@@ -62,7 +63,7 @@ def update_ratio(products: np.ndarray, batch: Shares, way: str) -> tuple[float, 
     factors = np.array(
         [
             1 / DIVISORS[way](own, batch)
-            for own in split_evenly(batch.examples, batch.replicas)
+            for own in split_batch(batch.examples, batch.replicas)
             for _ in range(own)
         ]
     )  # [examples]

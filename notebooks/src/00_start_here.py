@@ -3,9 +3,9 @@
 #
 # Sooner or later one device is too slow or too small, and training has to run on several. Done right, they work on one model; done wrong, they train something else and never complain. In the next few minutes you will train one model on two replicas, on this computer, and see how the lessons and labs work.
 #
-# ![Two devices train copies of one network. Each sees images of its own classes, clothes on the left, shoes and bags on the right, and finds its own gradient. In the all-reduce the two gradients become one, and both copies are updated with it: they stay equal and learn all ten classes. Then the all-reduce is broken: the copies drift apart, and both forget the classes that they do not see.](../distlab/lessons/two_replicas.svg)
+# ![Two devices train copies of one network. Each sees images of its own classes, clothes on the left, shoes and bags on the right, and finds its own gradient. In the all-reduce the two gradients become one, and both copies are updated with it: they stay equal and learn all ten classes. Then the all-reduce is broken: the copies drift apart, and both forget the classes that they don't see.](../distlab/lessons/two_replicas.svg)
 #
-# **Time:** 20 minutes · **Builds on:** a little Keras; nothing about distribution · **Hardware:** any computer with two CPU cores; no GPU, no network
+# **Time:** 20 minutes · **Prerequisites:** a little Keras; nothing about distribution · **Hardware:** any computer with two CPU cores; no GPU, no network
 #
 # ## Objectives
 #
@@ -14,7 +14,7 @@
 # - Find out how many devices a strategy really has.
 # - Restart a kernel when, and only when, it must be restarted.
 #
-# **To begin:** click the next cell and press `Shift`+`Enter`. That runs it and moves on to the one below. Run the cells in order, from here to the end. Every lesson starts with the same kind of set-up and import cells; what the four devices are comes [below](#What-a-logical-device-is).
+# **To begin:** click the next cell and press `Shift`+`Enter`. That runs it and moves on to the one below. Run the cells in order, from here to the end. Every lesson starts with the same kind of set-up and import cells. You'll read [below](#What-a-logical-device-is) what the four devices are.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -42,7 +42,7 @@ from distlab.explorables import guess_number, guess_word
 from distlab.lessons.live_loss import LiveLoss
 from distlab.explorables.watched_replicas import watch_replicas
 from distlab.explorables import Slider, explore
-from utils.data import load
+from utils.data import load, split_batch
 from utils.errors import DistributedError
 from utils.measure import Stopwatch, array_bytes, format_bytes, peak_memory_bytes, time_calls
 from utils.training import train
@@ -104,7 +104,7 @@ print(f"{int(model.optimizer.iterations.numpy())} steps")
 print(f"{gradient_bytes:,} bytes of gradients from each of them, at every step")
 
 # %% [markdown]
-# And this is what the model makes of ten images that it has not seen:
+# And this is what the model makes of ten images that it hasn't seen:
 
 # %% tags=["nbval-ignore-output"]
 said = np.argmax(model(unseen[:10]), axis=-1)
@@ -117,6 +117,8 @@ figures.show(figures.images(data.test.images[:10], words, title=title, columns=5
 # ## What each replica did
 #
 # Each step took 64 images, the **global batch**, and gave each replica its part. Each replica computed gradients on its own part. Then the gradients were added up over the replicas, which is called an **all-reduce**, and every copy of the weights made the same update.
+#
+# Is that a sum or a mean? Both, and it's worth a second look. Keras divides each replica's mean loss by the number of replicas, so each gradient is already a *part* of the mean over all 64 images. The parts are added up, and their sum is that mean. The picture at the top and the program below take each replica's own mean instead, and then the mean of those means. With equal shares it's the same number. [Lesson 05](05-loss-scaling.ipynb) shows what happens if you mix up the two.
 
 # %%
 figures.show(figures.mirrored_devices(2, device="CPU"))
@@ -124,7 +126,7 @@ figures.show(figures.mirrored_devices(2, device="CPU"))
 # %% [markdown]
 # ## Watch it happen
 #
-# The picture at the top of this page was a recording. Here is the real thing, training in your kernel while you look at it. To make it hard for the replicas, each device sees images of its own classes only. On its own it could never learn the others.
+# The picture at the top of this page was a recording. Here the same program trains in your kernel while you look at it. (It's a short loop written for this picture, with its own variables on each device and no `MirroredStrategy`, so that you can break the all-reduce.) To make it hard for the replicas, each device sees images of its own classes only. On its own it could never learn the others.
 #
 # The colored strip is a device's gradient for the 16 filters of its first layer (orange: make this pixel's weight smaller, blue: larger). Below the all-reduce are the filters themselves, as each copy has them.
 #
@@ -140,12 +142,12 @@ assert last.apart == 0  # the copies are equal, to the last bit
 watched
 
 # %% [markdown]
-# Back to your own training: how is a global batch cut? Run the cell and move its slider: which of the first 20 images does each replica get? (Where 20 cannot be cut into equal shares, as for eight replicas, TensorFlow may split them a little differently: [lesson 13](13-distributed-input.ipynb) has the rules.)
+# Back to your own training: how is a global batch cut? Run the cell and move its slider: which of the first 20 images does each replica get? TensorFlow divides 20 by the number of replicas, rounds up, and hands out shares of that size until the images run out. Try eight replicas: six get 3 images, one gets 2, and the last stands idle. (That's for data in memory. [Lesson 13](13-distributed-input.ipynb) has the rules for files.)
 
 
 # %%
 def show_shares(replicas):
-    sizes = figures.split_evenly(20, replicas)  # examples of each replica
+    sizes = split_batch(20, replicas)  # examples of each replica
     owners = [f"replica {r}" for r, size in enumerate(sizes) for _ in range(size)]
     title = f"A global batch of 20 images for {replicas} replicas: {sizes}"
     return figures.images(data.train.images[:20], owners, title=title)
@@ -169,7 +171,7 @@ show_guess(my_difference, max(gaps))
 assert max(gaps) < 1e-9
 
 # %% [markdown]
-# Only rounding is left. The two replicas did not train two models: together they computed what one device computes. That holds for this model; lesson 05 shows what breaks it, batch normalization for one.
+# Only rounding is left. The two replicas didn't train two models: together they computed what one device computes. (`train` is the course's own training function. Lesson 03 compares it with Keras's `fit`, and lesson 04 with a loop that you write.) That holds for this model; lesson 05 shows what breaks it, batch normalization for one.
 #
 # ## What a logical device is
 #
@@ -210,7 +212,7 @@ print(f"cores: {os.cpu_count()}, logical devices: {len(devices)}")
 assert min(one) / min(four) < 3  # four devices, but not four times the speed
 
 # %% [markdown]
-# The split made four devices but no new cores, so four devices are not four times as fast. Logical devices are for **learning**: where variables live, what is copied and what is added up is as on several GPUs. They are not for **speed**. Where a lesson talks about speed, it says what was measured here and what differs on real devices.
+# The split made four devices but no new cores, so four devices aren't four times as fast. Logical devices are for **learning**: where variables live, what is copied and what is added up is as on several GPUs. They are not for **speed**. Where a lesson talks about speed, it says what was measured here and what differs on real devices.
 #
 # ## The mistake: more devices than there are
 #
@@ -225,7 +227,7 @@ places = Counter(copy.device[-5:] for copy in strategy.experimental_local_result
 print(strategy.num_replicas_in_sync, "replicas, and their copies lie on:", dict(places))
 
 # %% [markdown]
-# There is no error. The strategy counts six replicas, and two of the copies have moved in with the one that belongs on `CPU:0`, because TensorFlow puts what it cannot place on a device that exists (*soft placement*). Names of GPUs that you don't have are worse: the variables are made, but with the default reduction the first compiled all-reduce hung when we tried it, with no message at all. So count the devices, not the replicas.
+# There is no error. The strategy counts six replicas, but `CPU:4` and `CPU:5` don't exist. TensorFlow put their copies on `CPU:0`, next to the copy that belongs there: it uses an existing device if it can't find the one you named (*soft placement*). Names of GPUs that you don't have are worse: the variables are made, but with the default reduction the first compiled all-reduce hung when we tried it, with no message at all. So count the devices, not the replicas.
 #
 # Let's split again, into six: first with TensorFlow's function, then with the course's.
 
@@ -242,7 +244,7 @@ except DistributedError as error:
 print(use_logical_devices(4), "are still there")
 
 # %% [markdown]
-# TensorFlow fixes its devices before its first operation and keeps them as long as the process lives. Running a set-up cell again is fine, as the last line shows; asking for more devices is not.
+# TensorFlow fixes its devices before its first operation and keeps them as long as the process lives. Running a set-up cell again is fine, as the last line shows; asking for more devices isn't.
 #
 # The fix is a new process that splits first. In JupyterLab that is *Kernel → Restart Kernel…*, then a set-up cell with 6 in place of 4. Here a second Python process does it, so you keep your variables:
 
@@ -299,7 +301,7 @@ assert gradient_bytes == 4 * model.count_params()  # float32: 4 bytes a paramete
 assert watch.seconds < 120
 
 # %% [markdown]
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # strategy = tf.distribute.MirroredStrategy()  # all GPUs of this machine
@@ -313,14 +315,14 @@ assert watch.seconds < 120
 # assert len({copy.device for copy in copies}) == strategy.num_replicas_in_sync
 # ```
 #
-# What you saw:
+# **Recap**
 #
 # - Each replica took half of every batch; an all-reduce added up the gradients.
 # - Logical devices behave like several devices and share the same cores.
 # - Six replicas fitted on four devices without an error: look where the copies are.
 # - More devices needed a new process; stopping a cell doesn't.
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's guide, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training), and its page [Use a GPU](https://www.tensorflow.org/guide/gpu), which has logical devices and soft placement.
 # - API: [tf.config.set_logical_device_configuration](https://www.tensorflow.org/api_docs/python/tf/config/set_logical_device_configuration), [tf.distribute.MirroredStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/MirroredStrategy).

@@ -3,7 +3,7 @@
 #
 # Eight GPUs cost eight times as much as one, and may be no faster. Before you pay, you want to know what they share, what they send each other and what limits the gain. By the end of this lesson you can work that out for your own model; sometimes the answer is that one device is plenty.
 #
-# **Time:** 40 minutes · **Builds on:** [start here](00-start-here.ipynb) · **Hardware:** two CPU cores
+# **Time:** 40 minutes · **Prerequisites:** [start here](00-start-here.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -40,7 +40,7 @@ from distlab.explorables.sharing import (
     memory_explorer,
     pace_explorer,
 )
-from utils.data import load
+from utils.data import load, split_batch
 from utils.measure import array_bytes, format_bytes, time_calls
 from utils.models import build_model
 from utils.simulate.published import read_source, read_table
@@ -91,7 +91,7 @@ figures.show(draw_two_ways(examples=64, inputs=784, units=128))
 #
 # ## One batch, three sizes
 #
-# The **global batch** holds the examples of one step. Each worker takes its **per-worker batch**, each replica its **per-replica batch**. This course writes `global_batch_size` or `per_replica_batch_size`. Where an API says just `batch_size`, as `fit` does, it means the global one.
+# The **global batch** holds the examples of one step. Each worker takes its **per-worker batch**, each replica its **per-replica batch**. This course writes `global_batch_size` or `per_replica_batch_size`. Where an API says just `batch_size`, as `fit` does, it means the global one. (If you come from PyTorch's DDP: there, each process has a `DataLoader`, and its `batch_size` is the replica's.)
 #
 # **Predict.** Four replicas, 66 examples in batches of 32: two full batches, and a third with the 2 that are left. How many examples of the third does the last replica get?
 
@@ -107,7 +107,7 @@ for batch in batches:
     shares.append([len(part) for part in strategy.experimental_local_results(batch)])
 print("each replica's share of each batch:", shares)
 show_guess(my_last, shares[2][3], unit=" examples")
-assert shares == [figures.split_evenly(n, 4) for n in (32, 32, 2)]
+assert shares == [split_batch(n, 4) for n in (32, 32, 2)]
 
 # %%
 workers, replicas_per_worker, global_batch_size = 4, 4, 1024
@@ -117,11 +117,11 @@ print(f"{per_worker_batch_size} for each worker, {per_replica_batch_size} for ea
 batch_explorer(global_batch_size, workers, replicas_per_worker)
 
 # %% [markdown]
-# TensorFlow's split and the course's `split_evenly`, which draws the explorer, agree here: left-over examples go to the first replicas, one each. (Not always: TensorFlow may cut 6 examples over four replicas into 2, 2, 2 and 0. [Lesson 13](13-distributed-input.ipynb) has the rules.) Set the global batch size to 1,030, then to 10. A replica without examples still takes part in the step; lesson 05 shows what that does to a mean.
+# TensorFlow's split and the course's `split_batch`, which draws the explorer, agree. A share is the batch divided by *all* replicas, rounded up, and shares are handed out until the examples run out. You might expect 6 examples over four replicas to be 2, 2, 1 and 1. They are 2, 2, 2 and 0. (That's for data in memory. Files may be split differently: [lesson 13](13-distributed-input.ipynb) has the rules.) Set the global batch size to 1,030, then to 10. A replica without examples still takes part in the step; lesson 05 shows what that does to a mean.
 #
 # ## What is reduced is gradients
 #
-# Do the replicas average their weights? Watch one step of four replicas instead. The step returns four things from each replica: a layer's weights before, the replica's own gradient, the gradient after the all-reduce, and the weights afterwards. The picture shows one of those weights, the one with the largest gradient.
+# Do the replicas average their weights? Watch one step of four replicas instead. The step returns four things from each replica: a layer's weights before, the replica's own gradient, the gradient after the all-reduce, and the weights afterwards. The picture shows one of those weights, the one with the largest gradient. (`strategy.run` calls a function once on each replica, and `all_reduce` in it adds up what the replicas hold; lesson 02 takes both apart. Each replica divides its losses by 64, the *global* batch size, so its gradient is a part of the mean; that's lesson 05.)
 
 # %%
 images, labels = data.train.images[:64, ..., None] / 255, data.train.labels[:64]
@@ -189,7 +189,9 @@ for kind in (keras.optimizers.SGD, keras.optimizers.Adam):
     print(kind.__name__, "gives the same weights:", np.allclose(averaged, reduced, rtol=1e-9))
 
 # %% [markdown]
-# With SGD the order does not matter, because its update is linear in the gradient. Adam divides each gradient by its size, which is not linear: each copy divides by the size of its own gradient. Averaging weights is an algorithm of its own (local SGD). No `tf.distribute` strategy trains that way.
+# With SGD it's the same, because its update is linear in the gradient and because we averaged after a single step. Adam divides each gradient by its size, which isn't linear: each copy divides by the size of its own gradient.
+#
+# With two steps between averages even SGD goes elsewhere. Take two workers with the losses ½(w − 1)² and 3 · ½(w − 3)², and start both at 0 with rate 0.1. After two steps with averaged gradients w is 0.90. If each worker takes two steps alone, they reach 0.19 and 1.53, and the average is 0.86. Averaging weights every few steps is another algorithm, *local SGD*. No `tf.distribute` strategy trains that way.
 #
 # ## Synchronous and asynchronous
 #
@@ -259,11 +261,11 @@ print(format_bytes(array_bytes(outputs)), "of activations for each image")
 memory_explorer(kept, array_bytes(outputs), replicas=4, global_batch_size=64)
 
 # %% [markdown]
-# The upper bars are mirrored, the lower ones sharded. For a given global batch, more mirrored replicas shrink the activations and nothing else. If weights, gradients and moments alone do not fit on one device, more *mirrored* replicas don't help. Sharding does (ZeRO, FSDP): move *Replicas* and watch each added one free memory on the others. So does model parallelism.
+# The upper bars are mirrored, the lower ones sharded. For a given global batch, more mirrored replicas shrink the activations and nothing else. If weights, gradients and moments alone don't fit on one device, more *mirrored* replicas don't help. Sharding does (ZeRO, FSDP): move *Replicas* and watch each added one free memory on the others. (The sharded bar leaves out a peak. While a layer computes, its weights are gathered and complete on every device. One Dense layer here has 102,464 of the 121,930 weights, 0.39 MiB, however many replicas there are.) So does model parallelism.
 #
-# **Time.** Is training on n devices n times as fast? Your logical devices share the cores of one CPU, so they can't tell. The picture has them anyway, next to figures published for real GPUs in 2017. In both, each device keeps its batch, so the global batch grows with the devices.
+# **Time.** Is training on n devices n times as fast? Your logical devices share the cores of one CPU, so they can't tell. The picture has them anyway, next to figures published for real GPUs in 2017. In both, each device keeps its batch, so the global batch grows with the devices. (`train`, the course's training function, reports its images/s after each epoch; the cell collects these events.)
 #
-# **Predict.** ResNet-50 on eight P100 GPUs of one machine: how many times the images a second of one?
+# **Predict.** ResNet-50 on eight P100 GPUs of one machine: how many times the images/s of one?
 
 # %%
 my_speed_up = guess_number("Eight GPUs over one", 1, 12, "x", step=0.1)
@@ -279,7 +281,6 @@ def best_images_per_second(replicas):  # the fastest of four epochs, 64 images f
 
 own_rates = {n: best_images_per_second(n) for n in (1, 2, 4)}  # by number of replicas
 print({n: f"{rate:,.0f} images/s" for n, rate in own_rates.items()})
-assert min(own_rates.values()) > 0
 
 # %% tags=["nbval-ignore-output"]
 print(read_source("tf_benchmarks_2017"))
@@ -295,9 +296,9 @@ show_guess(my_speed_up, curves["published: resnet_50"][1][-1], unit="×", how="p
 assert curves["published: resnet_50"][1][-1] > 7 > curves["published: alexnet"][1][-1]
 
 # %% [markdown]
-# On eight GPUs ResNet-50 came close to 8 (7.9). AlexNet did not (6.0): its gradients are larger and its step shorter, so the exchange weighs more. Two things limit the gain. You can measure both.
+# On eight GPUs ResNet-50 came close to 8 (7.9). AlexNet didn't (6.0): its gradients are larger and its step shorter, so the exchange weighs more. Two things limit the gain. You can measure both.
 #
-# **What does not spread over the devices**, the *serial* part, is the first. More devices speed up the step. They do not speed up the preparation of the batch, if the program does that image by image in Python:
+# **What doesn't spread over the devices**, the *serial* part, is the first. More devices speed up the step. They don't speed up the preparation of the batch, if the program does that image by image in Python:
 
 
 # %% tags=["nbval-ignore-output"]
@@ -335,7 +336,7 @@ print(f"fast enough? ten epochs of all 60,000 images take {minutes:.1f} minutes 
 assert needed_bytes < 2**30 and minutes < 120
 
 # %% [markdown]
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # per_replica_batch_size = 64
@@ -352,7 +353,7 @@ assert needed_bytes < 2**30 and minutes < 120
 #
 # A whole program that trains on all devices of a machine, on one page: [mirrored_fit.py](../examples/mirrored_fit.py).
 #
-# What you saw:
+# **Recap**
 #
 # - A last batch of 2 left two of four replicas with nothing.
 # - One product, cut by examples and by weights; workers that wait, and workers that don't.
@@ -360,7 +361,7 @@ assert needed_bytes < 2**30 and minutes < 120
 # - Adam in float32: 16 bytes a parameter on every mirrored replica; only activations shrink.
 # - Your input time and your step time limit what more devices gain.
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's guides, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training) and [Distributed input](https://www.tensorflow.org/tutorials/distribute/input), and the API page of [tf.distribute.MultiWorkerMirroredStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/MultiWorkerMirroredStrategy).
 # - Parameter servers and staleness: Dean and others, [Large scale distributed deep networks](https://research.google/pubs/large-scale-distributed-deep-networks/), 2012; Chen and others, [Revisiting distributed synchronous SGD](https://arxiv.org/abs/1604.00981), 2016.

@@ -3,7 +3,7 @@
 #
 # Code under a strategy often runs and still trains the wrong thing: one variable in the wrong place, one mean of unequal parts, and no error. A strategy does four jobs: it places variables, assigns computation, combines results and splits the data. In this lesson you watch each one happen on four devices, so you can tell when one goes wrong.
 #
-# **Time:** 45 minutes · **Builds on:** [why distribute](01-why-distribute.ipynb) · **Hardware:** two CPU cores
+# **Time:** 45 minutes · **Prerequisites:** [why distribute](01-why-distribute.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -26,9 +26,6 @@ devices = use_logical_devices(4)
 print(devices)
 
 # %%
-import functools
-import inspect
-import tempfile
 import textwrap
 import traceback
 
@@ -85,7 +82,7 @@ show_guess(my_guess, array_bytes(mirrored.experimental_local_results(inside)), u
 # %% [markdown]
 # A `MirroredVariable` is a handle on four ordinary variables, one per device, made with equal values. `experimental_local_results` returns them. The variable made outside is one plain variable, and no strategy knows about it.
 #
-# A scope makes its strategy the current one and changes how variables are made. For `MirroredStrategy` that is all; the multi-worker and parameter-server strategies also set the default device. Inside a scope your code speaks for all replicas at once: the *cross-replica context*. Inside `run`, which opens the scope for you, the code speaks for one replica: its *replica context*.
+# A scope makes its strategy the current one and changes how variables are made. For `MirroredStrategy` that is all; the multi-worker strategy also sets the default device. (`ParameterServerStrategy` doesn't in TensorFlow 2.21. There, connecting to the cluster makes the chief the default.) Inside a scope your code speaks for all replicas at once: the *cross-replica context*. Inside `run`, which opens the scope for you, the code speaks for one replica: its *replica context*.
 
 
 # %%
@@ -105,7 +102,7 @@ print("inside run:  ", *mirrored.run(where))
 #
 # ## Computation: run
 #
-# `run(function)` calls the function once for each replica, with that replica's device as the default. What comes back is a `PerReplica`: one tensor for each replica, each still on its own device. (The small cells run eagerly. A real step goes into a `tf.function`, as in the test bed.)
+# `run(function)` calls the function once for each replica, with that replica's device as the default. What comes back is a `PerReplica`: one tensor for each replica, each still on its own device. There are two exceptions. With one replica you get its plain tensor. And if all replicas return the same Python object, as `where` did with its strings, you get that object once. (The small cells run eagerly. A real step goes into a `tf.function`, as in the test bed.)
 #
 # An argument that is a `PerReplica` is taken apart again, so each replica sees its own part. `experimental_distribute_values_from_function` makes one: below, a row of `table` for each replica.
 
@@ -145,7 +142,7 @@ for axis, ending in {None: "", 0: "-all"}.items():
 print("gather        ", mirrored.gather(losses, axis=0).numpy())
 
 # %% [markdown]
-# `axis=None` combines the replicas, number by number, and keeps each one's shape: two numbers. `axis=0` folds the batch axis in as well: one number. `gather` adds nothing up; it puts the parts one after the other. All three belong to the cross-replica context: call them after `run`.
+# `axis=None` combines the replicas, number by number, and keeps each one's shape: two numbers. `axis=0` folds the batch axis in as well: one number. `gather` adds nothing up; it puts the parts one after the other. Both `reduce` and `gather` belong to the cross-replica context: call them after `run`.
 #
 # Below you can see where each number goes. Press **Play**, then choose another call and play again. What happens with seven values on four replicas? And who holds the answer after `all_reduce`, which comes next?
 
@@ -228,7 +225,7 @@ for examples in (8, 6):
     print(examples, "examples:", [part.numpy().tolist() for part in parts])
 
 # %% [markdown]
-# A batch of 6 leaves replica 3 with nothing. [Lesson 05](05-loss-scaling.ipynb) keeps the gradient exact all the same.
+# A batch of 6 leaves replica 3 with nothing: TensorFlow rounds 6 / 4 up, and hands out shares of 2 until none are left. [Lesson 05](05-loss-scaling.ipynb) keeps the gradient exact all the same.
 #
 # ## Gradients: replace the reduction and count it
 #
@@ -274,7 +271,7 @@ assert reduction.payload_bytes == 4 * array_bytes(model.trainable_variables)
 #
 # ## The test bed: one step, three strategies
 #
-# A step written for a strategy also runs under the default strategy and under `OneDeviceStrategy`, unchanged. Debug it there first, where there is one replica and nothing to reduce. Then compare.
+# A step written for a strategy also runs under the default strategy and under `OneDeviceStrategy`, unchanged. Debug it there first: there is one replica, and nothing to reduce. Then compare.
 #
 # Below, every replica divides its losses by the *global* batch size, and the optimizer adds up the gradients. `utils.training.train` is the same step with metrics, checkpoints and reports around it: from the same seed it must give the same weights.
 
@@ -328,7 +325,7 @@ for name, theirs in others.items():
     print(f"{name}: the weights of the default strategy, to 1e-9")
 
 # %% [markdown]
-# On one device, equal weights prove that the step runs. On four, they also prove that it divides the loss and adds up the gradients correctly. The first does not imply the second.
+# On one device, equal weights prove that the step runs. On four, they also prove that it divides the loss and adds up the gradients correctly. The first doesn't imply the second.
 #
 # ## The mistakes that people really make
 #
@@ -347,11 +344,11 @@ except AssertionError as error:
 print(mirrored.extended.variable_created_in_scope(plain_model.weights[0].value))
 
 # %% [markdown]
-# The error from `fit` has no message: the optimizer asked `strategy.extended.update` to write to a variable that the strategy did not make. `variable_created_in_scope` tells you which ones it made. The fix is to make the model in the scope.
+# The error from `fit` has no message: the optimizer asked `strategy.extended.update` to write to a variable that the strategy didn't make. `variable_created_in_scope` tells you which ones it made. The fix is to make the model in the scope.
 #
 # ### `compile` outside the scope
 #
-# This one is silent. Given the name `"sgd"`, `compile` *makes* an optimizer, and the optimizer has variables too. Here the model is made in the scope and trains four steps, compiled once outside and once inside. How many steps does the optimizer count?
+# With plain SGD this one is silent. Given the name `"sgd"`, `compile` *makes* an optimizer, and the optimizer has variables too. Here the model is made in the scope and trains four steps, compiled once outside and once inside. How many steps does the optimizer count?
 
 
 # %%
@@ -372,7 +369,18 @@ print("compiled inside: ", inside := count_steps(model))
 assert (outside, inside) == ([16], [4, 4, 4, 4])
 
 # %% [markdown]
-# Outside, there is one plain counter, and all four replicas add 1 to it in every step. Nothing fails, but every learning-rate schedule runs four times too fast. Everything that makes variables belongs inside: the model, the optimizer, the metrics, and so `compile`. Only `fit` may stand outside.
+# Outside, there is one plain counter, and all four replicas add 1 to it in every step. Nothing fails, but every learning-rate schedule runs four times too fast.
+#
+# Other optimizers are louder. They keep an array or two for each weight (*slots*), and the strategy notices that those were made elsewhere. Here is what `fit` did when we compiled outside the scope and made the model inside it (four replicas, TensorFlow 2.21, Keras 3.15):
+#
+# | optimizer | slots for each weight | `fit` |
+# |---|---|---|
+# | SGD | 0 | trains, and counts each step four times |
+# | SGD with momentum | 1 | `RuntimeError: Mixing different tf.distribute.Strategy objects` |
+# | RMSprop | 1 | the same error |
+# | Adam | 2 | the same error |
+#
+# So the optimizer without slots is the one that fools you. Everything that makes variables belongs inside: the model, the optimizer, the metrics, and so `compile`. Only `fit` can go outside.
 #
 # ### The right call in the wrong context
 #
@@ -400,11 +408,11 @@ for mistake in (add_up_outside, reduce_inside):
 #
 # ### MEAN over unequal counts
 #
-# Each replica returns the mean of its own examples, and `reduce("MEAN", …, axis=None)` averages the four means. With unequal counts, an example on a replica that has few of them counts for more. Here six examples with the losses 0, 1, 4, 9, 16 and 25 are on four replicas.
+# Each replica returns the mean of its own examples, and `reduce("MEAN", …, axis=None)` averages the four means. With unequal counts, an example on a replica that has few of them counts for more. Here six examples with the losses 0, 1, 4, 9, 16 and 25 are on four replicas, dealt as evenly as possible: 2, 2, 1 and 1.
 
 # %%
 squares = np.arange(16) ** 2.0  # example i has loss i squared
-parts = np.array_split(squares[:6], 4)  # the first replicas get one more
+parts = np.array_split(squares[:6], 4)  # 2, 2, 1 and 1
 own = mirrored.experimental_distribute_values_from_function(
     lambda context: tf.constant(parts[context.replica_id_in_sync_group])
 )
@@ -416,7 +424,9 @@ print("SUM, axis=0, / examples:", float(mirrored.reduce("SUM", own, axis=0)) / 6
 assert [wrong] == combine_values("mean-of-means", parts) and wrong != squares[:6].mean()
 
 # %% [markdown]
-# Play it, then move **Values**: the two means agree only where the examples divide by four. Move **First value** and compare how far the mean moves with how far this answer does.
+# The strategy's own split of six is worse. You saw it above: 2, 2, 2 and 0. The mean of nothing is nan, and so is the mean of the four means. Choose *replica by replica* under **Cut into pieces** to see it.
+#
+# Play it, then move **Values**: the two means agree only if the examples divide by four. Move **First value** and compare how far the mean moves with how far this answer does.
 
 # %%
 replica_values("mean-of-means", count=6, values=squares)
@@ -447,7 +457,7 @@ assert sum(array_bytes(part) for part in parts) == 4 * array_bytes(variables)
 # %% [markdown]
 # ## Old names, and today's
 #
-# Much of the code you find online was written for an older TensorFlow. *Stops* comes with the error's own words, and *old style* still works. `distlab modernize train.py` finds all of these and more than a hundred others in your own program; [docs/migrating.md](../docs/migrating.md) lists them. The cell below looks them up, and runs today's forms.
+# Much of the code you find online was written for an older TensorFlow. *Stops* comes with the error's own words, and *old style* still works. `distlab modernize train.py` finds all of these and more than a hundred others in your own program; [docs/migrating.md](../docs/migrating.md) lists them.
 #
 # | old | in TensorFlow 2.21, Keras 3 | today |
 # |---|---|---|
@@ -460,79 +470,14 @@ assert sum(array_bytes(part) for part in parts) == 4 * array_bytes(variables)
 # | `tf.distribute.experimental.TPUStrategy` | old style | `tf.distribute.TPUStrategy` |
 # | `tf.distribute.experimental.CollectiveCommunication.RING` | old style | `tf.distribute.experimental.CommunicationImplementation.RING` |
 # | `metric.reset_states()` | stops: object has no attribute 'reset_states' | `metric.reset_state()` |
-# | `keras.losses.MeanSquaredError(reduction=keras.losses.Reduction.NONE)` | old style | `keras.losses.MeanSquaredError(reduction="none")` |
-# | `keras.losses.MeanSquaredError(reduction=keras.losses.Reduction.AUTO)` | stops: Invalid value for argument `reduction` | `keras.losses.MeanSquaredError()` |
+# | `keras.losses.MeanSquaredError(reduction=tf.keras.losses.Reduction.NONE)` | old style | `keras.losses.MeanSquaredError(reduction="none")` |
+# | `keras.losses.MeanSquaredError(reduction=tf.keras.losses.Reduction.AUTO)` | stops: Invalid value for argument `reduction` | `keras.losses.MeanSquaredError()` |
 # | `keras.optimizers.legacy.SGD(0.1)` | stops: `keras.optimizers.legacy` is not supported in Keras 3 | `keras.optimizers.SGD(0.1)` |
 # | `tf.estimator.RunConfig()` | stops: module 'tensorflow' has no attribute 'estimator' | `model.fit(x, y, verbose=0)` |
 # | `keras.callbacks.experimental.BackupAndRestore("backup")` | stops: has no attribute 'experimental' | `keras.callbacks.BackupAndRestore("backup")` |
 # | `model.save("folder")` | stops: Invalid filepath extension for saving | `model.save("model.keras")` |
-
-
-# %%
-def is_there(name):
-    try:
-        return bool(functools.reduce(getattr, name.split("."), tf))
-    except AttributeError:
-        return False
-
-
-names = """distribute.Strategy.experimental_run_v2 distribute.Strategy.experimental_make_numpy_dataset
-keras.metrics.Mean.reset_states estimator keras.callbacks.experimental"""
-print("gone:", not any(map(is_there, names.split())))
-names = "MultiWorkerMirroredStrategy ParameterServerStrategy TPUStrategy"
-print("today:", all(is_there(f"distribute.{name}") for name in names.split()))
-print("alias:", tf.distribute.experimental.CollectiveCommunication.__name__)
-for words, call in {
-    "save": lambda: model.save("folder"),
-    "reduction": lambda: keras.losses.MeanSquaredError(reduction="auto"),
-    "legacy": lambda: keras.optimizers.legacy.SGD(),
-}.items():
-    try:
-        call()
-    except (ValueError, ImportError) as error:
-        print(f"{words}: {type(error).__name__}: {str(error)[:56]}…")
-print("run:", type(mirrored.run(tf.constant, args=(1.0,))).__name__)
-each_replica = lambda context: tf.data.Dataset.range(8).batch(2)  # noqa: E731
-from_function = mirrored.distribute_datasets_from_function(each_replica)
-print("a batch:", [part.numpy().tolist() for part in next(iter(from_function)).values])
-ring = tf.distribute.experimental.CommunicationImplementation.RING
-print(tf.distribute.experimental.CommunicationOptions(implementation=ring).implementation.name)
-print(keras.losses.SparseCategoricalCrossentropy(reduction="none").reduction)
-metric = keras.metrics.Mean()
-metric.update_state(3.0)
-metric.reset_state()
-with tempfile.TemporaryDirectory() as folder:
-    keras.callbacks.BackupAndRestore(folder + "/backup")
-    model.save(folder + "/model.keras")
-    model.export(folder + "/exported", verbose=False)
-    kept = keras.models.load_model(folder + "/model.keras").get_weights()
-print("saved and loaded:", all(np.array_equal(a, b) for a, b in zip(kept, model.get_weights())))
-assert float(metric.result()) == 0 and keras.optimizers.SGD().learning_rate > 0
-
-# %% [markdown]
-# ## Appendix: where a strategy of your own would begin
 #
-# Skip this until you need it. A `tf.distribute.Strategy` is a thin shell: the work is done by its `extended`, a `tf.distribute.StrategyExtended`. Replacing the reduction is usually enough. For more, subclass `StrategyExtended` and implement what the base class leaves open: the methods below, found by reading its source.
-
-
-# %%
-def is_left_open(member):
-    """Say whether `member`, a method or a property, only raises NotImplementedError."""
-    function = getattr(member, "fget", member)  # a property's function
-    return inspect.isfunction(function) and "NotImplementedError" in inspect.getsource(function)
-
-
-members = vars(tf.distribute.StrategyExtended).items()
-left_open = [name for name, member in members if is_left_open(member)]
-for strategy in (mirrored, one):
-    given = [name for name in left_open if name in vars(type(strategy.extended))]
-    print(f"{type(strategy.extended).__name__} gives {len(given)} of {len(left_open)}")
-print(textwrap.fill(", ".join(left_open), 96))
-
-# %% [markdown]
-# They are the four jobs again: `_create_variable` and `_update` for variables, `worker_devices` and `_num_replicas_in_sync` for computation, `_reduce_to` and `_gather_to_implementation` for results, the dataset methods for data. Most begin with an underscore, which means that TensorFlow promises nothing about them: a strategy of your own is tied to one version.
-#
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # strategy = tf.distribute.MirroredStrategy()          # or get_strategy(), OneDeviceStrategy("GPU:0")
@@ -549,7 +494,7 @@ print(textwrap.fill(", ".join(left_open), 96))
 #
 # You bring `build_model`, `dataset` and `replica_step`. A whole program with scope, run and reduce in their places: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py).
 #
-# What you saw:
+# **Recap**
 #
 # - One variable in the scope is four, one on each device.
 # - `run` gives a result per replica; `reduce` adds them up, `gather` lines them up.
@@ -557,10 +502,10 @@ print(textwrap.fill(", ".join(left_open), 96))
 # - A reduction of our own counted the bytes: one set from each replica.
 # - Default, one-device and mirrored gave equal weights, to 1e-9.
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's guide, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training)
-# - The API pages [tf.distribute.Strategy](https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy), [ReplicaContext](https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext) and [StrategyExtended](https://www.tensorflow.org/api_docs/python/tf/distribute/StrategyExtended)
+# - The API pages [tf.distribute.Strategy](https://www.tensorflow.org/api_docs/python/tf/distribute/Strategy), [ReplicaContext](https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext) and [StrategyExtended](https://www.tensorflow.org/api_docs/python/tf/distribute/StrategyExtended) (the class behind a strategy, and where your own would begin; replacing the reduction is usually enough)
 # - The API pages [tf.VariableAggregation](https://www.tensorflow.org/api_docs/python/tf/VariableAggregation) and [tf.VariableSynchronization](https://www.tensorflow.org/api_docs/python/tf/VariableSynchronization)
 #
 # ## The lab

@@ -3,7 +3,7 @@
 #
 # On four replicas, one wrong divisor makes every step four times too long. There is no error, and the loss may still go down; it just looks like a badly chosen learning rate. In an hour you will be able to scale a loss so that four replicas take exactly the step of one device. And you will recognize each usual mistake by what it does to that step.
 #
-# **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -34,7 +34,6 @@ import numpy as np
 from distlab import figures
 from distlab.explorables import guess_number, update_arrow
 from distlab.exercises.predict import show_guess
-from distlab.lessons.update_table import judge, update_table
 from distlab.lessons.scaled_updates import Shares, draw_updates, inner_products, update_ratio
 from distlab.explorables.update_scaling import update_explorer
 from utils.data import load
@@ -69,7 +68,7 @@ figures.show(figures.bars(ways, unit="", title="Sums of four numbers", reference
 # %% [markdown]
 # Only one way gives the mean: it divides by the number of *all* examples, 64.
 #
-# Now the same with gradients, on a map. A model of two weights is being trained: the rings are lines of equal loss, and the lowest point is in the middle. One arrow has no color, black on a light page and white on a dark one: the step of one device. The thin colored ones are what four replicas contribute, laid end to end. The red one is their sum, the step that the replicas make. Press Play.
+# Now the same with gradients, on a map. A model of two weights is being trained: the rings are lines of equal loss, and the lowest point is in the middle. The black arrow (white on a dark page) is the step of one device. The thin colored ones are what four replicas contribute, laid end to end. The red one is their sum, the step that the replicas make. Press Play.
 
 # %%
 update_arrow()
@@ -78,7 +77,7 @@ update_arrow()
 # That was `tf.reduce_mean`: four arrows, each about as long as the whole step should be. Three things to try:
 #
 # 1. Choose each of the other ways to write the loss. Which of them bring the replicas exactly onto the path of one device?
-# 2. Take 10 examples and 4 replicas, so that the replicas hold 3, 3, 2 and 2. Which ways are now *turned*, pointing in another direction?
+# 2. Take 10 examples and 4 replicas, so that the replicas hold 3, 3, 3 and 1. Which ways are now *turned*, pointing in another direction?
 # 3. Go from 4 replicas to 8 with `tf.reduce_mean`. What happens to the path?
 #
 # The rest of the lesson does this with a real network's gradients.
@@ -150,6 +149,7 @@ def take_step(model, batch, loss, make_optimizer=make_sgd, edit_gradients=None):
     return before - flatten(variables)
 
 
+# %%
 def apply_step(model, *arguments, **options):
     """Return the update of one step, and put the weights back."""
     kept = model.get_weights()
@@ -230,17 +230,19 @@ figures.show(draw_updates(arrows, title="The update (thick) and the gradient (th
 #
 # Keras's object averages over the replica's 16, just as `tf.reduce_mean` does, yet it gives ×1 and not ×4. Inside a strategy, Keras 3 divides by the number of replicas once more, without being asked. If you then divide by 4 yourself, your step is four times too short.
 #
+# It does so in the scope even outside `run`, where there's nothing to add up. That bites when you evaluate by hand: for a batch with a mean loss of 2.597, the same object returned 0.649 in the scope, a quarter.
+#
 # ### Does the length matter?
 #
 # With SGD, a loss four times too large is the same as a learning rate four times too large. So each row below multiplies the loss by 4 and divides the rate by 4, and compares the update with that of the correct loss. Adam, which divides by the size of its gradients, keeps its rate.
 
 
 # %%
-optimizers = {
+for way, (make, rate, rate_for_four) in {
     "SGD, rate / 4": (keras.optimizers.SGD, 1.0, 0.25),
     "SGD, weight decay, rate / 4": (decayed, 1.0, 0.25),
-    "Adam, same rate": (keras.optimizers.Adam, 0.001, 0.001)}  # fmt: skip
-for way, (make, rate, rate_for_four) in optimizers.items():
+    "Adam, same rate": (keras.optimizers.Adam, 0.001, 0.001),
+}.items():
     right = apply_step(model, batch, share_of_mean, functools.partial(make, rate))
     wrong = apply_step(model, batch, times_four, functools.partial(make, rate_for_four))
     compare("loss × 4", way, wrong, right)
@@ -286,7 +288,7 @@ average_weight = measured["weighted sum / weights", "compute_average_loss(64)"][
 assert np.isclose(average_weight, weights.mean(), rtol=1e-12)
 
 # %% [markdown]
-# `compute_average_loss` and Keras's object divide by 64, whatever the weights are. They are exact for the first mean, and ×3.109 for the second, which is just the mean weight. With the first, doubling all weights doubles the step; with the second, only their ratios matter. Where the weights average to 1, the two roughly agree. The mistake is to want one and get the other.
+# `compute_average_loss` and Keras's object divide by 64, whatever the weights are. They are exact for the first mean, and ×3.109 for the second, which is just the mean weight. With the first, doubling all weights doubles the step; with the second, only their ratios matter. If the weights average to 1, the two roughly agree. The mistake is to want one and get the other.
 #
 # `"mean_with_sample_weight"` gives neither. It divides by the sum of each replica's own weights, so an example on a replica with small weights counts for more, and the update is turned. The last way adds up the weights of all replicas first, and is exact for the second mean.
 #
@@ -370,11 +372,11 @@ ways = {
 measure("pixels", ways, segmenter, distribute(images[:64], masks)[0], pixel_gradient)
 
 # %% [markdown]
-# 784 is 28 · 28: every image counts as often as it has pixels. Average over the pixels first. Keras's object does so by itself.
+# 784 is 28 · 28: every image counts as often as it has pixels. Average over the pixels first. Keras's object does so automatically.
 #
 # ## Batch normalization
 #
-# The right scale is not enough if a layer looks across the batch. `BatchNormalization` uses the mean and variance of *its replica's* 16 examples, and no factor fixes that. `synchronized=True` adds up the sums over the replicas first (SyncBatchNorm).
+# The correct scale isn't enough if a layer looks across the batch. `BatchNormalization` uses the mean and variance of *its replica's* 16 examples, and no factor fixes that. `synchronized=True` adds up the sums over the replicas first (SyncBatchNorm).
 
 
 # %%
@@ -486,26 +488,22 @@ except ValueError as error:
 #
 # ## Every mistake in one picture
 #
-# The table has everything that we measured; ✓ marks an update that is what it should be. The picture has the others, each as a thick arrow over the thin one that it should be. Blue arrows have a wrong length, which another learning rate would undo. Orange ones are turned, and no rate undoes that.
+# The picture has every measured update that isn't what it should be, as a thick arrow over the thin one that it should be. Orange arrows are turned, and no learning rate undoes that. Blue ones have the correct direction and a wrong length. Another rate undoes it if the arrow is the whole update, and the same in every step. Two kinds of blue arrows aren't. The penalty's is the penalty alone: the whole update with a fourfold penalty has the ratio 1.03 and the residual 0.27, so it's turned. And after the last batch come full ones, which need no correction: no single rate fits both.
 #
 # Below the picture is an explorer; run its cell. Scaling a loss multiplies each example's gradient by a factor, so every update can be put together from the 64 single gradients. Try:
 #
-# 1. More replicas: which ways change, and which do not?
+# 1. More replicas: which ways change, and which don't?
 # 2. The last batch from above: 2 examples, a written size of 32.
 # 3. 63 examples with Keras's loss object: it is a little turned, since an example on the smallest part counts for more.
 
-
-# %%
-update_table(measured)
 
 # %% tags=["nbval-ignore-output"]
 wrong = {
     f"{topic}: {way}": measured[topic, way]
     for topic, way in sorted(measured, key=measured.get)  # the shortest step first
-    if "right" not in judge(*measured[topic, way])
+    if not np.allclose(measured[topic, way], (1, 0), rtol=0, atol=1e-9)
 }
 figures.show(draw_updates(wrong, title="Update (thick) and what it should be (thin)"))
-assert 10 < len(wrong) < len(measured)
 
 # %% tags=["nbval-ignore-output"]
 rows = [gradient_of(one_device, images[i : i + 1], labels[i : i + 1]) for i in range(64)]
@@ -571,17 +569,17 @@ assert costs["sum of weights"] == costs["constant 64"] + 8
 assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 
 # %% [markdown]
-# The sum of the weights, like the real count, is one number next to all the gradients. Clipping by the sum reduces every gradient twice. Synchronized normalization adds few bytes but several small reductions, and each must end before the layer can go on. On a network that waiting is the cost.
+# The sum of the weights, like the real count, is one number next to all the gradients. Clipping by the sum reduces every gradient twice. Synchronized normalization adds few bytes but several small reductions, and each must end before the layer can continue. On a network that waiting is the cost.
 #
-# ## What you saw
+# ## Recap
 #
 # - Dividing by the global batch gave ×1; each replica's own mean gave ×4.
-# - The residual told turned updates from those that were only too long or too short.
+# - The residual separated wrong directions from wrong lengths.
 # - Weights, uneven batches, pixels and a penalty each have their own divisor.
 # - Clipping each part before the sum turned the update; one common factor didn't.
 # - `fit` with `reduction="none"` applied 64 times the gradient; its default applied it once.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # def replica_loss(labels, logits):  # called through strategy.run; loss_object: reduction="none"
@@ -598,7 +596,7 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 #
 # A whole program with the division in its place: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py). With half precision, where the loss is scaled too: [mixed_precision.py](../examples/mixed_precision.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's tutorial [Custom training with tf.distribute.Strategy](https://www.tensorflow.org/tutorials/distribute/custom_training), the part on the loss function
 # - API page [tf.nn.compute_average_loss](https://www.tensorflow.org/api_docs/python/tf/nn/compute_average_loss)

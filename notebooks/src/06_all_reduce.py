@@ -3,7 +3,7 @@
 #
 # Every step of data-parallel training needs the same sum: each replica has a gradient, and all of them need the total. The obvious way is to send everything to one place. But then every replica you add makes the others wait longer. In an hour you'll have summed gradients in four ways, counted every message, and learned to predict what the sum costs before you rent the machines.
 #
-# **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -149,7 +149,7 @@ costs = run(naive, vectors, Post())
 print("steps, most messages, most bytes:", costs, "of", N)
 
 # %% [markdown]
-# One vector is 407,080 bytes. Rank 0 sends it three times, after receiving three. With P ranks, 2(P - 1) whole vectors pass through its one port while the others wait. With a hundred ranks that is 198 vectors.
+# One vector is 407,080 bytes. Rank 0 sends it three times, after receiving three. With P ranks, 2(P - 1) whole vectors pass through its one port while the others wait. With a hundred ranks that's 198 vectors.
 #
 # ## The ring
 #
@@ -199,7 +199,7 @@ print("steps, most messages, most bytes:", costs)
 # %% [markdown]
 # The ring takes as many steps as the naive way, but each message is a quarter of the size. In total a rank sends 2(P - 1)/P times the vector. That's less than two vectors *however many ranks there are*, and all ranks send the same. As long as the ranks do the adding, no all-reduce can get by with less.
 #
-# Now watch it with your ten numbers. Each rank is a circle in its own color, cut into four chunks. Press Step, and look at the bands in a chunk: they show whose numbers it has added up, and a chunk turns green when it holds the complete sum. On the right stands the addition that each message makes. Stop after step 3, when each rank has one green chunk: which rank holds which complete sum? Compare with the rule above: rank p should have chunk p + 1.
+# Now watch it with your ten numbers. Each rank is a circle in its own color, cut into four chunks. Press Step, and look at the bands in a chunk: they show whose numbers it has added up, and a chunk turns green, with stripes, when it holds the complete sum. On the right stands the addition that each message makes. Stop after step 3, when each rank has one striped chunk: which rank holds which complete sum? Compare with the rule above: rank p should have chunk p + 1.
 
 # %%
 ring_of(biases)
@@ -209,7 +209,7 @@ ring_of(biases)
 #
 # A ring of P ranks needs 2(P - 1) steps. Every step costs a *latency*, the time that even an empty message takes. So for short vectors, fewer steps are better. In **recursive doubling**, each rank swaps its sum with a partner at distance 1, then 2, then 4, and so on. That takes log2 P steps, each with the whole vector. (The number of ranks must be a power of two here. `rank ^ distance` flips one bit of the rank, which gives the partner.) NCCL's *trees*, if you have read of them, are something else: *double binary trees*. They take about 2 log2 P steps, and no rank sends more than two vectors in all.
 #
-# **Hierarchical** is for machines that hold several ranks each, where the network between machines is the slow part. Add up inside every machine, run a ring over one leader per machine, and pass the sum back. Here each machine has two ranks: 0 and 1, 2 and 3. (Where every GPU has its own network card, one leader would leave most cards idle. Libraries then reduce-scatter inside each machine, all-reduce each chunk between the GPUs that hold it, one per machine, and all-gather inside.)
+# **Hierarchical** is for machines that hold several ranks each, where the network between machines is the slow part. Add up inside every machine, run a ring over one leader per machine, and pass the sum back. Here each machine has two ranks: 0 and 1, 2 and 3. (If every GPU has its own network card, one leader would leave most cards idle. Libraries then reduce-scatter inside each machine, all-reduce each chunk between the GPUs that hold it, one per machine, and all-gather inside.)
 
 
 # %%
@@ -316,7 +316,7 @@ for result in [*to_one(), *by_groups()]:
 # %% [markdown]
 # `ReductionToOneDevice` is the naive way: one device adds and sends the sum back. `HierarchicalCopyAllReduce` adds in two groups, 0 with 1 and 2 with 3, and then adds the two sums. (It was made for GPUs that are wired in two groups, as in NVIDIA's DGX-1.)
 #
-# Leave the argument out, and it depends on the hardware. NVIDIA GPUs get NCCL, NVIDIA's own library of collectives, which knows the machine's wiring and picks its algorithm by itself. CPUs get the collective that TensorFlow also uses between processes.
+# Leave the argument out, and it depends on the hardware. NVIDIA GPUs get NCCL, NVIDIA's own library of collectives, which knows the machine's wiring and picks its algorithm automatically. CPUs get the collective that TensorFlow also uses between processes.
 #
 # ## The mistake: NCCL where there is no GPU
 #
@@ -403,7 +403,7 @@ assert [sums for _, sums in outcomes.values()] == 3 * [[2.0, 4.0]]
 #
 # ## TensorFlow's RING compared with ours
 #
-# So far our ring ran inside one process. `ProcessRing` in `utils` is the same ring between real processes: each holds one socket to the next rank and one from the previous. (On ports of their own: those in TF_CONFIG belong to TensorFlow.) We compare it with TensorFlow's ring twice. First, `reduce_both` passes the same gradients through both: do they give the same sums? Then `time_both` lets the two take turns on vectors of several sizes. A barrier before each call makes both workers start together, and we keep the best of seven rounds. TensorFlow's ring comes from `make_strategy("multi-worker", all_reduce="ring")`, which makes the strategy as you did above, and refuses `"nccl"` without GPUs.
+# So far our ring ran inside one process. `ProcessRing` in `utils` is the same ring between real processes: each holds one socket to the next rank and one from the previous. (They use other ports than TF_CONFIG's, which belong to TensorFlow.) We compare it with TensorFlow's ring twice. First, `reduce_both` passes the same gradients through both: do they give the same sums? Then `time_both` lets the two take turns on vectors of several sizes. A barrier before each call makes both workers start together, and we keep the best of seven rounds. TensorFlow's ring comes from `make_strategy("multi-worker", all_reduce="ring")`, which makes the strategy as you did above, and refuses `"nccl"` without GPUs.
 
 # %%
 through_utils = lambda name: make_strategy("multi-worker", all_reduce=name)  # noqa: E731
@@ -419,9 +419,10 @@ timed = cluster.run(time_both, addresses, sizes, rounds=7, timeout=90)[0]  # wor
 best = {n: [min(s[size]) for size in sizes] for n, s in zip(("ours", "TensorFlow"), timed)}
 measured = {name: (sizes, seconds) for name, seconds in best.items()}
 figures.show(draw_times(measured, "All-reduce of two processes"))
-assert all(seconds[-1] > 0 for seconds in best.values())
 
 # %% [markdown]
+# The sums are equal to the bit, but with two ranks that's no surprise: a + b is b + a. With more, an algorithm decides in which order the numbers are added, and rounding depends on the order. Over four ranks, naive and ring sums of 1,000 random float32 numbers agreed to the bit in 674. So compare algorithms with a tolerance.
+#
 # On the left both lines are flat: the time goes into waiting, hardly into bytes. They wait for different things. Our ring sends at once and does nothing else. TensorFlow's passes through its runtime's threads and through gRPC, its network layer, and there the receiver has to *ask* for each chunk before it is sent.
 #
 # ## Latency and bandwidth, from your own timings
@@ -442,7 +443,6 @@ for name, seconds in best.items():
     rate = links[name].bandwidth_bytes_per_second / 1e9
     print(f"{name:<11}{1e6 * links[name].latency_seconds:7.1f} µs a message, {rate:.2f} GB/s")
 figures.show(draw_times(drawn, "Measured, and predicted from every other size"))
-assert all(link.bandwidth_bytes_per_second > 0 for link in links.values())
 
 # %% tags=["nbval-ignore-output"]
 payloads = [2.0**power for power in range(10, 28, 2)]
@@ -460,7 +460,7 @@ assert max(asked[name][1][-1] for name in flat[1:]) < asked["naive"][1][-1]
 #
 # That was two processes on one computer. Does the model hold on real GPUs? NVIDIA's `nccl-tests` measures NCCL's all-reduce, and people publish the results. The picture below shows 29 sizes, published for two AWS p4de machines of eight A100s each; the model is fitted to two of these sizes, the smallest and 1 GiB.
 #
-# The table below it is from one machine of H200s and shows *bus bandwidth*: 2(P - 1)/P times the vector's bytes, divided by the time. That's how fast each rank would send in a ring, so for a ring it shouldn't depend on P. Here the model gets its bandwidth from the first row and a latency of 5 µs. (The files in `utils/simulate/published` name the machines and the tool, but not NCCL's version.)
+# The table below it is from one machine of H200s and shows *bus bandwidth*: 2(P - 1)/P times the vector's bytes, divided by the time. That's how fast each rank would send in a ring, so for a ring it shouldn't depend on P. Here the model gets its bandwidth from the first row and a latency of 5 µs. (The files in `utils/simulate/published` name the machines and the tool, but not NCCL's version, nor who published them. Take them as examples.)
 
 # %%
 published = {r["bytes"]: r["time_us_out_of_place"] / 1e6 for r in read_table("nccl_allreduce_p4de")}
@@ -483,9 +483,9 @@ figures.show(figures.matrix(table, names, columns, title=title, format="{:.1f}")
 assert np.allclose(table[:, 0], table[:, 1], rtol=0.008)
 
 # %% [markdown]
-# At its worst, in the middle of the curve, the model predicts about half of the published time. NCCL changes its algorithm and its protocol with the message size, and two numbers can't follow that. (The data don't say which ran at which size.)
+# At its worst, in the middle of the curve, the model predicts about half of the published time. That's where gradients live: it gives 48 to 50 % of the time from 2 to 16 MiB, 64 % at 32 MiB and 68 % at 64 MiB. NCCL changes its algorithm and its protocol with the message size, and two numbers can't follow that. (The data don't say which ran at which size.)
 #
-# In the table the published ring is flat within a percent, as the model says. From five ranks on, the last column is above what a ring can do on these links. There the switch that connects the GPUs does the adding (NVLink SHARP), so each rank sends its vector only once.
+# In the table the published ring is flat within a percent, as the model says. From five ranks on, the last column is above what the ring reached, 365 GB/s. From seven on it's even above what any ring could do on these links: NVLink 4 carries 450 GB/s each way. There the switch that connects the GPUs does the adding (NVLink SHARP), so each rank sends its vector only once.
 #
 # ## Buckets
 #
@@ -541,7 +541,7 @@ assert step.step_seconds < 0.035
 step_time_line(work, 8, link, bucket_bytes=100e6)
 
 # %% [markdown]
-# The backward pass computes the last layers' gradients first, and a bucket leaves as soon as it is full. A single bucket is only full when the backward pass is over: 44 ms. With four buckets, three are reduced while the backward pass is still running, and the step takes 34 ms. Very small buckets lose again, because each one pays the latencies of a whole ring.
+# The backward pass computes the last layers' gradients first, and a bucket leaves as soon as it is full. A single bucket is only full when the backward pass is over: 44 ms. (Two cautions. The simulation uses the two-number model, which was a third to a half too low from 16 to 64 MiB on the A100s above. And it assumes that a full bucket leaves at once; we haven't measured when TensorFlow starts a pack.) With four buckets, three are reduced while the backward pass is still running, and the step takes 34 ms. Very small buckets lose again, because each one pays the latencies of a whole ring.
 #
 # ## The same through utils
 #
@@ -570,7 +570,7 @@ for ranks in (2, 4, 8, 64, 1024):
 # %% [markdown]
 # With a ring, each rank sends less than two copies of the gradients per step, for 8 ranks as for 1,024 (the 2.00 is rounded). What grows is the number of latencies. The last column is recursive doubling; NCCL's double trees would stay at two or below.
 #
-# What you have seen:
+# **Recap**
 #
 # - **Write:** a ring all-reduce is two similar loops around the ring, one that adds and one that copies.
 # - **Count:** each algorithm except the naive one is best at something.
@@ -578,7 +578,7 @@ for ranks in (2, 4, 8, 64, 1024):
 # - **Pack:** four arrays in one bucket need a quarter of the messages. In the simulated step, four buckets finished before one, because three of them travel during the backward pass.
 # - **Predict:** latency and bandwidth go a long way, until the library changes its algorithm.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # import tensorflow as tf
@@ -595,7 +595,7 @@ for ranks in (2, 4, 8, 64, 1024):
 #
 # A whole program for several workers that trains with this strategy: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, Journal of Parallel and Distributed Computing 69, 2009
 # - Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH, International Journal of High Performance Computing Applications 19, 2005

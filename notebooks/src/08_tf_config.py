@@ -3,7 +3,7 @@
 #
 # You start the same program on two machines, and it hangs. Or it stops with an error from deep inside TensorFlow. Or, worst of all, it runs happily on both, and neither notices the other. Often the cause is one environment variable, TF_CONFIG. Here you'll write it, watch a worker die and come back, and make eight mistakes on purpose, so that you know them when you meet them by accident.
 #
-# **Time:** 50 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+# **Time:** 50 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -454,7 +454,7 @@ folder.cleanup()
 assert psutil.Process().children(recursive=True) == []  # nothing is left
 
 # %% [markdown]
-# What you have seen:
+# **Recap**
 #
 # - **Write and check:** `cluster` is the same for all, `task` differs; a linter that reads them together finds contradictions.
 # - **Roles:** worker 0 has the chief's duties where there's no chief; the evaluator isn't part of the cluster.
@@ -462,7 +462,7 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 # - **Restart:** a killed worker sent the whole group back to the last checkpoint; TensorFlow notices a death, but restarts nobody.
 # - **Diagnose:** seven mistakes show in the log or as an error, one only as `num_replicas_in_sync: 1`.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # import json, os, sys  # start it twice: python card.py 0, and in another shell python card.py 1
@@ -478,7 +478,7 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 #
 # A whole program that reads TF_CONFIG, with the lines to type on two machines: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). Run it only on a network you trust: TensorFlow listens on all of a machine's network interfaces, unencrypted and without a password.
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's guide, [Distributed training: setting up TF_CONFIG](https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable)
 # - TensorFlow's reference, [tf.distribute.cluster_resolver](https://www.tensorflow.org/api_docs/python/tf/distribute/cluster_resolver), with each resolver

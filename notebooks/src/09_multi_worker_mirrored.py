@@ -3,7 +3,7 @@
 #
 # One machine is too slow, so you rent a second, and now your program runs twice. What goes wrong then often goes wrong quietly: both copies train on the same examples, or add up numbers that never belonged together. By the end you'll have trained one model in two processes, with your own loop and with `fit`. And you'll have proved that a single process would have found the same weights, to nine decimal places.
 #
-# **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [TF_CONFIG](08-tf-config.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [TF_CONFIG](08-tf-config.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -552,7 +552,7 @@ folder.cleanup()  # the checkpoints and summaries of this lesson
 # %% [markdown]
 # With two workers, each sends about as many bytes per step as the model's weights have, however large the batch ([lesson 06](06-all-reduce.ipynb) counts them, for more workers too). Here both workers share this computer's cores, so expect no speed-up. On two machines, each computes half of the batch and pays for it with an all-reduce over a real network. Measure it there: here, the messages never leave the computer.
 #
-# ## What you saw
+# ## Recap
 #
 # - Two processes and one process ended with the same weights, to 1e-9.
 # - `fit` stopped at a `PerReplica`; with two places in Keras patched, it gave those weights too.
@@ -560,7 +560,7 @@ folder.cleanup()  # the checkpoints and summaries of this lesson
 # - All workers saved, and one process restored the chief's checkpoint.
 # - The chief saved alone: 32.5 went into the checkpoint and to worker 1 as a loss, nothing raised an error, and in the end the run hung.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # import keras, tempfile, tensorflow as tf
@@ -582,7 +582,7 @@ folder.cleanup()  # the checkpoints and summaries of this lesson
 #
 # Your own `train.py` is in `runs/lesson09`. A longer one, with metrics and evaluation, and with both TF_CONFIGs at its top: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). One with `fit`, using tf_keras: [multi_worker_fit.py](../examples/multi_worker_fit.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's tutorials, [Multi-worker training with Keras](https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras) and [with a custom training loop](https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl): neither runs unchanged on TensorFlow 2.21 and Keras 3
 # - TensorFlow's guide, [Distributed input](https://www.tensorflow.org/tutorials/distribute/input), on sharding; API: [AutoShardPolicy](https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutoShardPolicy), [MultiWorkerMirroredStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/MultiWorkerMirroredStrategy)

@@ -3,7 +3,7 @@
 #
 # Sooner or later one of your job's machines reboots or is taken away, and one lost worker stops them all. Without a checkpoint you train everything again; with an incomplete one you resume a slightly different run and never notice. Here you kill workers, freeze one, and send one a termination notice. Each time you compare what comes out with a run that was left alone.
 #
-# **Time:** 55 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb) and [many workers, one model](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
+# **Time:** 55 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb) and [many workers, one model](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -595,7 +595,7 @@ folder.cleanup()  # nothing of this lesson stays on the disk
 interval_explorer(timing.median_seconds, workers=1000)
 
 # %% [markdown]
-# ## What you saw
+# ## Recap
 #
 # - A run that was killed after step 11 was resumed, and ended with the uninterrupted run's weights, to 1e-9.
 # - When killed, each method lost at most the steps of one interval; with notice, the handler lost none.
@@ -603,7 +603,7 @@ interval_explorer(timing.median_seconds, workers=1000)
 # - Without momentum, or without the place in the data, a resumed run quietly ended with other weights.
 # - The time of a save and an MTBF gave the best interval, and 4,000 simulated runs agreed with the formula.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # You bring `model`, `optimizer`, `strategy`, `step` (an int64 variable that you add 1 to in every step), `checkpoint_every` (in steps), and from [lesson 09](09-multi-worker-mirrored.ipynb) `is_chief` and `shared`, the path of the shared folder:
 #
@@ -622,7 +622,7 @@ interval_explorer(timing.median_seconds, workers=1000)
 #
 # The fourth line matters when `latest_intact` skipped a damaged checkpoint. The file `checkpoint` still names that one, and the handler, as you saw, restores what the file names. So the chief first writes into it the checkpoint that was really restored. A whole program that survives both signals, on one machine or two: [checkpoint_and_resume.py](../examples/checkpoint_and_resume.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's guides, [Fault tolerance](https://www.tensorflow.org/guide/migrate/fault_tolerance) and [Training checkpoints](https://www.tensorflow.org/guide/checkpoint), and the tutorial [Custom training loop with several workers](https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl)
 # - API: [PreemptionCheckpointHandler](https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/PreemptionCheckpointHandler), [CheckpointManager](https://www.tensorflow.org/api_docs/python/tf/train/CheckpointManager), [BackupAndRestore](https://keras.io/api/callbacks/backup_and_restore/)

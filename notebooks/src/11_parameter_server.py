@@ -3,7 +3,7 @@
 #
 # In synchronous training one slow worker holds up all the others. And where do you put an embedding table that no single worker can hold? Parameter servers are one answer to both: the variables live in pieces on separate servers, and no worker waits for another. The price: gradients arrive late. Here you run a coordinator, two workers and two servers as real processes, and measure both sides of the bargain.
 #
-# **Time:** 60 minutes · **Builds on:** [the training loop by hand](04-custom-training-loop.ipynb), [central storage](07-central-storage.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [central storage](07-central-storage.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -96,7 +96,7 @@ for server in servers:
 assert fetched == 42 and "/job:ps" in device
 
 # %% [markdown]
-# `LocalCluster(workers=2, ps=2)` does this for you: it finds ports, sets `TF_CONFIG` in each process, starts the servers and stops them. On your own machines one program can play every role, as on the take-away card. The servers listen on every network interface, without a password, so use a network that you trust.
+# `LocalCluster(workers=2, ps=2)` does this for you: it finds ports, sets `TF_CONFIG` in each process, starts the servers and stops them. On your own machines one program can play every role, as on the cheat sheet. The servers listen on every network interface, without a password, so use a network that you trust.
 #
 # ## Schedule, join, fetch
 #
@@ -697,7 +697,7 @@ assert sum(held.values()) == table_bytes
 # %% [markdown]
 # With dense variables, every step of every worker moves the model twice, once each way, and all of it through the servers. So a server's network link is what runs out first. More servers divide the load. A synchronous ring has no such bottleneck.
 #
-# ## What you saw
+# ## Recap
 #
 # - 150 closures scheduled, joined, fetched; `assign_add` kept all of them, read-add-write can lose some.
 # - A table lay in two halves on two servers, and a step moved only the rows it touched; so did a synchronous step with IndexedSlices.
@@ -706,7 +706,7 @@ assert sum(held.values()) == table_bytes
 # - A killed worker cost no closure; a killed server cost the steps since the last checkpoint.
 # - One slow worker hurt synchronous training most; the ways around it cost staleness or wasted gradients.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # You bring `make_dataset`, `replica_step` (one training step on one batch) and the number of `steps`; make the model under `strategy.scope()`:
 #
@@ -726,7 +726,7 @@ assert sum(held.values()) == table_bytes
 #
 # Count steps with `variable.assign_add(1)`, since `optimizer.iterations` can lose some. A server's `join` never returns: stop those processes yourself. TensorFlow's tutorial sets `GRPC_FAIL_FAST=use_caller` in their environment, so that a lost process raises an error instead of being waited for. A whole program in every role, with the lines to type on two machines: [parameter_server.py](../examples/parameter_server.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's tutorial, [Parameter server training with ParameterServerStrategy](https://www.tensorflow.org/tutorials/distribute/parameter_server_training); API: [ClusterCoordinator](https://www.tensorflow.org/api_docs/python/tf/distribute/coordinator/ClusterCoordinator)
 # - [Dean et al., Large Scale Distributed Deep Networks](https://papers.nips.cc/paper/4687-large-scale-distributed-deep-networks), 2012: DistBelief and Downpour SGD

@@ -3,7 +3,7 @@
 #
 # Your training is slow, you rent a faster accelerator, and the training stays slow: the step was waiting for its input all along. Here you rebuild one pipeline a stage at a time, measure what each stage is worth, and watch on a time line who waits for whom. Afterwards you can find such a wait in your own job, and fix it in a few lines.
 #
-# **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -542,7 +542,7 @@ assert shards.bytes < 4 * pixels
 # %% [markdown]
 # The first epoch of the tuned pipeline still reads and parses everything: it fills the cache. If you pass over a large set only once, a cache is pure cost. Whole batches, parallel reading and prefetch are what's left then.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # You bring the file `names`, `parse` (one record to an example) and `augment_batch` (random changes to a whole batch):
 #
@@ -557,7 +557,7 @@ assert shards.bytes < 4 * pixels
 #
 # The seeds matter as soon as several workers run this pipeline: without one, each shuffles differently and cuts its part from another order. We ran this card on two workers with 64 examples, without seeds and under the policy DATA: 15 examples came twice, and 15 never. [Lesson 13](13-distributed-input.ipynb) shows how to count that.
 #
-# What you saw:
+# **Recap**
 #
 # - Every variant delivered each example once: counted, not assumed.
 # - Timing the chain up to each stage found the most expensive one.
@@ -565,7 +565,7 @@ assert shards.bytes < 4 * pixels
 # - A cache in the wrong place, or a global seed, froze the augmentation, and no error said so.
 # - Ready tensors are the limit; `tune` shows how far away you are.
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's guides [Better performance with the tf.data API](https://www.tensorflow.org/guide/data_performance) and [Analyze tf.data performance with the TF Profiler](https://www.tensorflow.org/guide/data_performance_analysis)
 # - TensorFlow's tutorial [TFRecord and tf.train.Example](https://www.tensorflow.org/tutorials/load_data/tfrecord)

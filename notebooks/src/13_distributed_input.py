@@ -3,7 +3,7 @@
 #
 # Two workers train all night. In the morning a quarter of the examples have never been seen, and another quarter were seen twice. Nothing crashed; the loss even went down. Here you follow single examples through every way to split data over replicas and workers. At the end you can tell which examples reach nobody, and which are trained on twice.
 #
-# **Time:** 50 minutes · **Builds on:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
+# **Time:** 50 minutes · **Prerequisites:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -471,7 +471,7 @@ single.close()
 # %% [markdown]
 # Under DATA two workers parse everything twice; eight would parse it eight times. FILE scales, as long as there are enough files.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # You bring `strategy`, `global_batch_size`, `parse`, the file names `names`, and a function that makes your dataset of single examples, `make_dataset`:
 #
@@ -493,7 +493,7 @@ single.close()
 #     count = lambda ids: strategy.reduce("SUM", strategy.run(tf.math.bincount, (ids,), {"minlength": n}), None)
 #     times = sum(count(ids) for ids in distributed).numpy(); print("seen twice:", sum(times > 1), "seen never:", sum(times == 0))
 #
-# What you saw:
+# **Recap**
 #
 # - Every example counted, in one process and on two real workers.
 # - FILE needs enough equal files, DATA parses everything on every worker, OFF trains on everything once per worker.
@@ -503,7 +503,7 @@ single.close()
 #
 # A whole program that serves batches to trainers on other machines: [data_service.py](../examples/data_service.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's tutorial [Distributed Input](https://www.tensorflow.org/tutorials/distribute/input)
 # - API pages [tf.data.experimental.AutoShardPolicy](https://www.tensorflow.org/api_docs/python/tf/data/experimental/AutoShardPolicy), [tf.distribute.InputOptions](https://www.tensorflow.org/api_docs/python/tf/distribute/InputOptions) and [tf.data.experimental.service](https://www.tensorflow.org/api_docs/python/tf/data/experimental/service)

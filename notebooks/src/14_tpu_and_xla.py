@@ -5,7 +5,7 @@
 #
 # One thing up front: this lesson has never run on a TPU. All results come from XLA on a CPU, and what we say about TPUs comes from their documentation.
 #
-# **Time:** 50 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) and [input pipelines](12-input-pipelines.ipynb) · **Hardware:** two CPU cores
+# **Time:** 50 minutes · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) and [input pipelines](12-input-pipelines.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -502,7 +502,7 @@ assert returns == {1: 256, 8: 32, 64: 4}
 # %% [markdown]
 # The weights are the same up to rounding, with fewer returns to Python. The picture shows what that saves per step. It varies from run to run here, where host and device are the same two cores. A TPU is a machine of its own: if the host steps in after every short step, the TPU sits idle. The price: callbacks see only every `n`-th step, and Ctrl-C or a checkpoint has to wait for all `n`. A good start is an `n` for which one execution takes about a second.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # import keras
@@ -519,7 +519,7 @@ assert returns == {1: 256, 8: 32, 64: 4}
 #
 # It needs a TPU. Feed it with `dataset.batch(global_batch_size, drop_remainder=True)`, and keep Python, `tf.print` and data-dependent shapes out of the step. Before you pay for the hour: `distlab tpu-ready my_model:make_model`.
 #
-# What you saw:
+# **Recap**
 #
 # - Op by op, as a graph or compiled by XLA, a step gave the same losses, to 1e-4.
 # - Four of the five things that don't belong in a step made XLA refuse, compile again or reserve extra space; the fifth, Python, stayed silent.
@@ -529,7 +529,7 @@ assert returns == {1: 256, 8: 32, 64: 4}
 #
 # A whole program for a TPU, whose step also compiles here: [tpu.py](../examples/tpu.py). Half precision on GPUs: [mixed_precision.py](../examples/mixed_precision.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow's guide [Use TPUs](https://www.tensorflow.org/guide/tpu), and API page [tf.distribute.TPUStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/TPUStrategy)
 # - XLA in TensorFlow: [tf.function](https://www.tensorflow.org/api_docs/python/tf/function), the argument `jit_compile`; [Better performance with tf.function](https://www.tensorflow.org/guide/function), on tracing and Python side effects

@@ -3,7 +3,7 @@
 #
 # Your model doesn't fit on one device. Adding more devices the usual way doesn't help: data parallelism puts a full copy on each. In an hour you will have split one network by layers, by columns, by rows and by heads. You will know what each split sends and stores, and have checked that each one gives the loss and the gradients of the whole model.
 #
-# **Time:** 60 minutes · **Builds on:** [custom training loop](04-custom-training-loop.ipynb) and [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) and [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -73,7 +73,7 @@ title = "A model of 7.5 billion parameters"
 figures.show(figures.bars(held, unit="GB", title=title, reference=("accelerator: 80 GB", 80.0)))
 
 # %% [markdown]
-# Data parallelism spreads the examples, not the model: 64 devices hold 64 copies, and the model fits on none of them. Split evenly, it would take 1.88 GB on each. There are three ways to get there. Cut *between* layers: each device has some of the layers. Cut *through* layers: each device has a part of every layer. Or stay data-parallel and shard only what is *stored*, as ZeRO and FSDP do. That comes [at the end](#What-it-costs), and in practice it is often the first thing to try.
+# (These numbers are arithmetic: 16 bytes times 7.5 billion. Nothing was measured.) Data parallelism spreads the examples, not the model: 64 devices hold 64 copies, and the model fits on none of them. Split evenly, it would take 1.88 GB on each. There are three ways to get there. Cut *between* layers: each device has some of the layers. Cut *through* layers: each device has a part of every layer. Or stay data-parallel and shard only what is *stored*, as ZeRO and FSDP do. That comes [at the end](#What-it-costs), and in practice it is often the first thing to try.
 #
 # Every split below has to give the same loss and gradients as the whole model. Most are compared with one reference: a network with ten hidden units, unsplit, in float64.
 
@@ -94,7 +94,7 @@ print([(v.path, tuple(v.shape)) for v in model.trainable_variables])
 # %% [markdown]
 # ## Layers on different devices
 #
-# The first layer goes to CPU:0, the second to CPU:1. Two things must cross: the hidden values on the way forward, and their gradient on the way back. Each device has a tape of its own; the backward pass comes in the cell after the prediction.
+# The first layer goes to CPU:0, the second to CPU:1. Two things must cross: the hidden values on the way forward, and their gradient on the way back. Each device has its own tape; the backward pass comes in the cell after the prediction.
 
 # %%
 boxes = {
@@ -150,7 +150,7 @@ print(f"{array_bytes(model.trainable_variables) / 1e3:.1f} kB of weights did not
 show_guess(my_guess, array_bytes([arrived, upstream]), unit=" bytes")
 
 # %% [markdown]
-# Weights stay where they are; activations and their gradients travel. That is the bargain of every cut between or through layers. Data parallelism is the reverse: gradients as large as all the weights travel, and activations stay.
+# That is 32 × 10 numbers of 8 bytes, twice. Weights stay where they are; activations and their gradients travel. That is the bargain of every cut between or through layers. Data parallelism is the reverse: gradients as large as all the weights travel, and activations stay.
 #
 # `run_placed` does this for any chain of layers. Here it runs a convolutional network, with the convolutions on two devices and the dense layers on two more. The matrix shows who sends how much to whom.
 
@@ -238,7 +238,7 @@ print([f"{call.phase}: {call.kind} of {call.payload_bytes:,} bytes" for call in 
 show_guess(my_guess, len(both.calls), unit=" collectives")
 
 # %% [markdown]
-# The hidden values are never put together, and needn't be. The five that device 0 computed are exactly the five that its rows of the second kernel need, and ReLU works on each value by itself. (The backward all-reduce is for the gradient of x, which earlier layers would need. Here there are none.)
+# The hidden values are never put together, and needn't be. The five that device 0 computed are exactly the five that its rows of the second kernel need, and ReLU works on each value separately. (The backward all-reduce is for the gradient of x, which earlier layers would need. Here there are none.)
 #
 # The ten units don't have to divide evenly: three devices get 4, 3 and 3. In the table below, *both* is columns, then rows, and every cell was compared with the unsplit model.
 
@@ -433,7 +433,11 @@ memory_machine()
 # 2. Choose the preset with 175 billion parameters, and make the sequence longer. Which part overflows? Then switch *Recompute activations* off: what was it buying?
 # 3. Without ZeRO, make 7.5 billion parameters fit with tensor parallelism or pipeline stages alone. Which of the two sends more?
 #
-# TensorFlow has no ZeRO or FSDP, and for tensor parallelism only experimental DTensor. For a model that needs 64 GPUs, people use PyTorch (FSDP, DeepSpeed, Megatron-LM) or JAX.
+# Be careful with what the second one tells you. The machine counts activations as Korthikanti and others did in 2022, with attention's scores: a number for each pair of tokens in each head. They are why the activations explode as the sequence grows. FlashAttention, from the same year, computes attention in tiles and never keeps the scores. By the machine's formula a model of 7.5 billion parameters keeps 421 GB of activations at 8,192 tokens with the scores. Without them it's 40 GB. So with a modern attention kernel, activations grow in proportion to the sequence. (`distlab plan --parameters` leaves the scores out unless you add `--scores`.)
+#
+# The machine also keeps the layer norms whole on every device. *Sequence parallelism*, from the same paper as the formula, splits those too. *Context parallelism* splits the tokens of attention itself, and *expert parallelism* spreads the experts of a layer, with an all-to-all as its collective. All three are in use today, and this lesson has none of them.
+#
+# TensorFlow has no ZeRO or FSDP. For tensor parallelism it has two APIs, both experimental. One is DTensor, on any device. The other is for TPUs: `tf.distribute.TPUStrategy` with an `experimental_device_assignment` and `experimental_spmd_xla_partitioning=True`, and inside it `strategy.experimental_split_to_logical_devices`, which hands the split to XLA's partitioner. We have no TPU, so we haven't run the second. For a model that needs 64 GPUs, people use PyTorch (FSDP, DeepSpeed, Megatron-LM) or JAX.
 #
 # Now time. Our logical devices share two cores, so a split can't gain anything here. Each pair of bars is the same code on one device and on two; any difference is the price of the split. Real devices do compute at the same time, and then it is the collectives that must be fast. That is why tensor parallelism (the cut through layers) usually stays within one machine with fast links.
 
@@ -448,7 +452,7 @@ assert min(milliseconds.values()) > 0
 figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images, best of nine"))
 
 # %% [markdown]
-# ## What you saw
+# ## Recap
 #
 # - By layers, 5,120 bytes of activations and their gradients crossed, and the weights stayed.
 # - A layer split by columns needs an all-reduce backward, one split by rows forward.
@@ -456,7 +460,7 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images,
 # - One program ran on three meshes; "model 4" held the fewest weights, "batch 4" the fewest images.
 # - ZeRO's stage 3 took 120 GB down to 1.88 GB on each of 64 devices.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # import tensorflow as tf
@@ -476,15 +480,17 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images,
 # - Columns, then rows (dense layers, or heads): one all-reduce each way.
 # - By layers: each device has its own tape, and calls `tape.gradient(…, output_gradients=received)` inside its own `with tf.device(…)`.
 #
-# The layers, the attention and the two processes are in [utils/parallel](../utils/parallel/__init__.py), to read and reuse. There is no program for this in `examples/`, since TensorFlow has no API that shards a Keras model. How two processes find each other is in [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
+# The layers, the attention and the two processes are in [utils/parallel](../utils/parallel/__init__.py), to read and reuse. There is no program for this in `examples/`, since on CPUs and GPUs TensorFlow has no API that shards a Keras model's variables for you. How two processes find each other is in [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - Shoeybi and others, [Megatron-LM](https://arxiv.org/abs/1909.08053), 2019: columns, then rows, in dense layers and in attention
 # - Vaswani and others, [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017: heads, encoder and decoder
 # - Shazeer and others, [Mesh-TensorFlow](https://arxiv.org/abs/1811.02084), 2018
 # - Xu and others, [GSPMD](https://arxiv.org/abs/2105.04663), 2021
-# - TensorFlow's guide, [DTensor concepts](https://www.tensorflow.org/guide/dtensor_overview)
+# - Korthikanti and others, [Reducing Activation Recomputation in Large Transformer Models](https://arxiv.org/abs/2205.05198), 2022: the activations counted above, and sequence parallelism
+# - Dao and others, [FlashAttention](https://arxiv.org/abs/2205.14135), 2022: attention without stored scores
+# - TensorFlow's guide, [DTensor concepts](https://www.tensorflow.org/guide/dtensor_overview); API page [tf.distribute.TPUStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/TPUStrategy)
 # - Rajbhandari and others, [ZeRO](https://arxiv.org/abs/1910.02054), 2020
 #
 # ## The lab

@@ -3,7 +3,7 @@
 #
 # Cut a model over four devices and train it the obvious way, and they spend most of their time waiting for each other. Cutting the batch into small pieces, *micro-batches*, fixes that. How well depends on the order of the work, the *schedule*, and so does the memory you need. In an hour you will have run four schedules, and you will know how much time each one wastes and how much memory it takes.
 #
-# **Time:** 60 minutes · **Builds on:** [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -227,7 +227,7 @@ figures.show(figures.matrix(np.array(table), names, columns, title=title, format
 assert all(abs(simulated / published - 1) < 0.2 for published, simulated in table)
 
 # %% [markdown]
-# Four times the devices, 3.3 times the speed.
+# Four times the devices, 3.3 times the speed. And these were P100s on PCIe, without fast links between them. That is the point of the table: a pipeline only sends activations across its cuts, so it puts up with slow links. (The Transformer's stages are equal. The paper's other model, AmoebaNet, has unequal stages and gained less: [lesson 20](20-planning.ipynb) compares both.)
 #
 # ## 1F1B
 #
@@ -259,7 +259,9 @@ print("kept at most under 1F1B:", early.peak_activations_per_stage)
 assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
 
 # %% [markdown]
-# The bubble is the same, 3/11. The memory isn't: stage s of P keeps at most P - s micro-batches, no matter how many there are. So you can make M large, and with it the bubble small. (Stage 0 keeps most bytes here because its inputs are whole images.)
+# The bubble is the same, 3/11. The memory isn't: stage s of P keeps at most P - s micro-batches, no matter how many there are. So memory no longer stops you from making M large, and with it the bubble small. (Stage 0 keeps most bytes here because its inputs are whole images.)
+#
+# Something else does, and it's the real trade-off of pipelines. If the global batch stays the same, more micro-batches are smaller micro-batches. A small matrix product leaves most of a GPU idle ([lesson 20](20-planning.ipynb) draws its roofline), so each operation gets less efficient while the bubble shrinks. If the micro-batches stay the same size, the global batch grows with M, and a larger batch leaves fewer steps ([lesson 17](17-large-batch-training.ipynb)). Our simulator can't show this: it assumes a micro-batch takes the same time at any size. On real devices, time several sizes.
 #
 # ## Interleaved 1F1B
 #
@@ -319,7 +321,9 @@ for name in ("zb-h1", "zb-h2"):
     print(f"a batch every {again:g}, bubble {split_run.bubble_fraction:.3f}, kept at most {kept}")
 
 # %% [markdown]
-# The light bars are the first forwards of the next batch. Under ZB-H1 stage 0 gets to them after 27 units. Under ZB-H2 each stage is done 24 units after it started. Stage 0 takes the next batch at 24, while stage 3 is still busy with this one, and no stage ever waits. (That is what the bubble counts: waiting between a stage's first start and its last end.)
+# The light bars are the first forwards of the next batch. Under ZB-H1 stage 0 gets to them after 27 units. Under ZB-H2 each stage is done 24 units after it started. Stage 0 takes the next batch at 24, while stage 3 is still busy with this one, and no stage waits. (That is what the bubble counts: waiting between a stage's first start and its last end.)
+#
+# The zero has two conditions. F, B and W must take equally long, and there must be at least 2P - 1 micro-batches, here seven. Let B take 1.2 and W 0.8 in the same simulator, and ZB-H2's bubble is 0.070. Give it four micro-batches instead of eight, and a stage takes 15 units rather than 12, a bubble of 0.2. That's still less than the 0.429 of 1F1B with four micro-batches. Real layers rarely have B equal to W, so the paper also has a scheduler that searches with measured times.
 #
 # ZB-H2 has its price: an optimizer step that doesn't wait for all stages, and memory. Under ZB-H1 no stage keeps more than the first stage of 1F1B does, four micro-batches. Under ZB-H2 every stage keeps seven.
 #
@@ -379,7 +383,7 @@ print("bytes sent:", joined.traffic.count_links())
 assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, their gradients back
 
 # %% [markdown]
-# The gradients are those of the whole model, and this time nothing is artificial: these are the real times of two processes on two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.)
+# The gradients equal those of the whole model, and this time nothing is artificial: these are the real times of two processes on two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.)
 #
 # Now look at the two bars above. The decoder has one query where the encoder has 49 tokens, so by counting multiplications it should cost far less. But with eight small images most of the time goes into starting operations, and both halves start about as many. So measure before you cut. On a GPU with large batches the multiplications decide; then move some of the encoder's blocks to the second worker.
 #
@@ -426,7 +430,7 @@ assert tuple(stashed.peak_versions_per_stage) == (4, 3, 2, 1)
 # %% [markdown]
 # (A relative error of 0 is exact; 1 is as far off as no gradient at all.) Without stashing every micro-batch after the first is off. With stashing the error is gone: the gradient is correct for the weights that the forward used. But those weights are old by now, up to three updates behind on stage 0. Stashing can't fix this *staleness* (the same as in [lesson 11](11-parameter-server.ipynb)), which is why most systems today stop at the end of the batch instead.
 #
-# An ordinary `GradientTape` stashes without being asked: it keeps the tensors that the forward read, and an update makes new ones. So it's rematerialization that lets the mistake in.
+# An ordinary `GradientTape` stashes without being asked: it keeps the tensors that the forward read, and an update makes new ones. So it's rematerialization that lets the mistake in. (In PyTorch an optimizer changes the weights in place. There, autograd compares version counters and raises an error if a saved tensor has changed. That's why others meet an error where we got a silent one.)
 #
 # A second mistake is a schedule that can't run. Here stage 0 waits for micro-batch 0 to come back before it sends micro-batch 1, and stage 1 waits for micro-batch 1 before it sends anything back:
 
@@ -466,16 +470,16 @@ assert all(each.longest_stage_span > 0.5 for each in ran.values())
 # %% [markdown]
 # Each run takes longer than its simulation, since threads, messages and other programs take time as well. Interleaving has the smallest bubble of the three, but twice as many operations and more than twice as many messages. Where each of them brings a delay, as on two busy cores, it can lose more than it gains. So measure a schedule where it will run.
 #
-# ## What you saw
+# ## Recap
 #
 # - Measured times decided where to cut; the most expensive stage sets the pace.
 # - Every schedule gave the unsplit model's gradients, to 1e-9, and so did two processes.
 # - GPipe and 1F1B leave 3/11 of the time idle; stage 0 kept 8 and 4 micro-batches. Two chunks leave 3/19, in the simulation.
-# - ZB-H2 leaves no bubble, and keeps seven micro-batches on every stage.
+# - ZB-H2 leaves no bubble if F, B and W take equally long and there are enough micro-batches. It keeps seven of them on every stage.
 # - Rematerialization kept only inputs, for a third more time (simulated).
 # - Weights that changed on the way silently gave wrong gradients; stashing the old ones corrected them.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # from utils.schedules import check_schedule, make_schedule
@@ -492,7 +496,7 @@ assert all(each.longest_stage_span > 0.5 for each in ran.values())
 #
 # In every micro-batch, divide the loss by the size of the *global* batch; then the gradients add up. The stage to copy is `be_stage` above. The whole runner, with rematerialization and stashing, is [utils/parallel/pipeline.py](../utils/parallel/pipeline.py); the one over sockets is [processes.py](../utils/parallel/processes.py). How two processes find each other: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - Huang and others, [GPipe](https://arxiv.org/abs/1811.06965), 2019
 # - Harlap, Narayanan and others, [PipeDream](https://arxiv.org/abs/1806.03377), 2018: 1F1B and weight stashing

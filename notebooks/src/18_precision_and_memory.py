@@ -3,7 +3,7 @@
 #
 # Half precision promises half the bytes and, on a GPU, several times the speed. Then one image is too bright and one replica overflows. What becomes of the others depends on which Keras you use. In an hour you will see what 16 bits lose, keep a float16 run alive on several replicas, and know which bytes to attack when a model doesn't fit.
 #
-# **Time:** 60 minutes · **Builds on:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -55,7 +55,7 @@ for name in ("float32", "bfloat16", "float16"):
     print(f"{name:<9}", *(f"{value:<12.6g}" for value in tf.cast(values, tf.float32).numpy()))
 
 # %% [markdown]
-# bfloat16 rounds 1.001 back to 1, so the update is gone. float16 keeps it, but turns 70,000 into infinity and the small gradient into zero. The two types spend their 16 bits differently. bfloat16 has float32's range, with 8 bits of precision. float16 has 11 bits of precision, and a small range. Here is what those bits mean between 1 and 1.0625:
+# bfloat16 rounds 1.001 back to 1, so the update is gone. float16 keeps it, but turns 70,000 into infinity and the small gradient into zero. The two types spend their 16 bits differently. bfloat16 has float32's range, with 8 bits of precision. float16 has 11 bits of precision, and a small range. (Recent GPUs also compute with 8-bit floats. Keras 3.15 has the policy `float8_from_mixed_bfloat16` for them; this lesson doesn't use it.) Here is what the 16 bits mean between 1 and 1.0625:
 
 # %%
 numbers = np.arange(2**16, dtype=np.uint16)
@@ -118,7 +118,7 @@ show_guess(my_guess, round(below[512], 1), unit="%")
 assert below[1] < 1 < below[64] < below[512]
 
 # %% [markdown]
-# The dashed line at 2⁻²⁴ is float16's floor. The height at which a curve crosses it is the share that becomes zero, or at best the floor itself. The data is the same for every curve; only the divisor changed. So a model that loses nothing in float16 on one GPU can lose part of its gradient on 512, without a warning.
+# The dashed line at 2⁻²⁴ is float16's floor. The height at which a curve crosses it is the share that becomes zero, or at best the floor itself. The data is the same for every curve; only the divisor changed. So a model that loses nothing in float16 on one GPU can lose part of its gradient on 512, without a warning. (That follows from TensorFlow's convention: divide by the global batch, then sum. PyTorch's DistributedDataParallel computes each replica's mean and averages the gradients, so its backward pass has numbers of the same size on any number of replicas.)
 #
 # ## A static loss scale
 #
@@ -138,7 +138,7 @@ def find_gradient(model, scale=1.0):
 
 
 def find_error(gradient):
-    """Return the distance from float32's gradient, relative to its length."""
+    """Return the distance from float32's gradient, relative to its norm."""
     return float(np.linalg.norm(gradient - exact) / np.linalg.norm(exact))
 
 
@@ -156,8 +156,19 @@ print(f"bfloat16, no scale: {brain:.4f}")
 assert errors[0] > 10 * errors[15] and errors[32] == np.inf and errors[15] < brain
 
 # %% [markdown]
-# Without a scale, float16's gradient is far off, since its smallest terms were lost on the way. A scale anywhere in a wide range brings it close to float32's; one that is too large makes it infinite. bfloat16 needs no scale at all, but its 8 bits of precision leave a larger error here than a scaled float16.
+# Without a scale, float16's gradient is far off, since its smallest terms were lost on the way. A scale anywhere in a wide range brings it close to float32's; one that is too large makes it infinite. bfloat16 needs no scale at all.
 #
+# But look at bfloat16's error: 11 %, more than 50 times a scaled float16's. Its three missing bits explain a factor of 2³ = 8. Where does the rest come from?
+#
+# From one CPU kernel. The gradient of a bias is a sum over the batch and over all tokens or pixels. TensorFlow's kernel for it on a CPU, `BiasAddGrad`, adds up *in bfloat16*. With 8 bits, such a sum of ones gets stuck at 256, because 257 rounds back to 256. Try it in a new cell:
+#
+# ```python
+# ones = tf.ones([300, 4], tf.bfloat16)
+# print(tf.raw_ops.BiasAddGrad(out_backprop=ones)[0])  # 256, not 300
+# print(tf.reduce_sum(ones[:, 0]))  # 300
+# ```
+#
+# float16 gives 300 both times. In our model the kernels' gradients are off by about 1 % or less, as three bits fewer would suggest. The gradients of four biases are off by 24 to 51 %, and those make up the 11 %. There is no error and no warning. Compile the same gradient with `jit_compile=True`, and XLA adds up correctly: bfloat16's error is then 0.65 %, and float16's 0.08 %. *That* is what the missing bits cost, a factor of eight. So don't blame the type for a kernel. On a CPU, use float32, or compile the step. And when a gradient looks wrong in 16 bits, print its error for each variable before you blame precision.#
 # In Keras a static scale is one argument. The optimizer divides by it. Multiplying the loss is up to your loop, with `scale_loss`; a loss of 1 becomes:
 
 # %%
@@ -265,7 +276,7 @@ report(keras_3)
 show_guess(my_guess, int(np.isfinite(keras_3[2][1]).sum()))
 
 # %% [markdown]
-# All gone, and they stay gone. The run goes on, skips every further step and halves the scale, with no error. Why? Keras 3.15 checks the gradients *before* they are summed, and lets the first replica decide for all. Its gradients were fine. The sum that both replicas then applied held an infinity.
+# All gone, and they stay gone. The run continues, skips every further step and halves the scale, with no error. Why? Keras 3.15 checks the gradients *before* they are summed, and lets the first replica decide for all. Its gradients were fine. The sum that both replicas then applied held an infinity.
 #
 # tf_keras (Keras 2) sums first, and checks the sum:
 
@@ -275,7 +286,7 @@ report(old)
 assert np.array_equal(old[2][1], old[1][1]) and old[2][0] == old[1][0] / 2
 
 # %% [markdown]
-# Step 3 is skipped on both replicas, the scale is halved in the same step, and training goes on. The fix for Keras 3 is the same idea: sum first, then check. If any replica's gradient isn't finite, neither is the sum, and every replica has the same sum. So they all decide alike, without another message. Keras calls `_tf_apply` on every replica; we add up the gradients there, and stop the inner optimizer from adding them a second time.
+# Step 3 is skipped on both replicas, the scale is halved in the same step, and training continues. The fix for Keras 3 is the same idea: sum first, then check. If any replica's gradient isn't finite, neither is the sum, and every replica has the same sum. So they all decide alike, without another message. Keras calls `_tf_apply` on every replica; we add up the gradients there, and stop the inner optimizer from adding them a second time.
 
 
 # %%
@@ -297,7 +308,7 @@ for (scale, weights), (other_scale, others), (third_scale, thirds) in zip(fixed,
     assert np.allclose(weights, others, atol=1e-6) and np.allclose(weights, thirds, atol=1e-6)
 
 # %% [markdown]
-# Step by step, weights and scales are the same as with tf_keras. `SharedLossScaleOptimizer` does this under MirroredStrategy, CentralStorageStrategy, several workers and parameter servers, and `distlab train --dtype mixed_float16` uses it. Across workers it matters even more: there Keras 3's own optimizer hangs in its first step.
+# Step by step, weights and scales are the same as with tf_keras. `SharedLossScaleOptimizer` does this under MirroredStrategy, CentralStorageStrategy, several workers and parameter servers, and `distlab train --dtype mixed_float16` uses it. Across workers it matters even more. There, Keras 3's own optimizer trains normally as long as the workers agree. We gave two workers the batches above. Steps 1 and 2 ran. In step 3 worker 1 overflowed, skipped its update and halved its scale. Worker 0 hadn't come back from that step after a minute; presumably it waits in an all-reduce that worker 1 skipped. So the run hangs, without an error, the first time that one worker overflows and another doesn't. That may be step 1, if the initial scale is too large for one worker only, or hours later.
 
 # %% tags=["nbval-ignore-output"]
 job = {"model": "mlp", "dtype": "mixed_float16", "max_examples": 640, "epochs": 2}
@@ -437,12 +448,12 @@ title = "What each of 64 replicas holds of 7.5 billion parameters"
 figures.show(figures.stacked_bars(parts, unit="GB", title=title))
 
 # %% [markdown]
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # import keras
 #
-# keras.mixed_precision.set_global_policy("mixed_bfloat16")  # where the hardware has it
+# keras.mixed_precision.set_global_policy("mixed_bfloat16")  # on GPUs and TPUs that have it
 # # on older GPUs: "mixed_float16". One replica: Keras scales the loss in `compile`.
 # # Several: from utils.training.loss_scale import SharedLossScaleOptimizer
 # #          optimizer = SharedLossScaleOptimizer(keras.optimizers.Adam())
@@ -450,9 +461,10 @@ figures.show(figures.stacked_bars(parts, unit="GB", title=title))
 # # too many activations: accumulate, recompute; too much state: shard (ZeRO, FSDP)
 # ```
 #
-# What you saw:
+# **Recap**
 #
 # - float16 is short of range, bfloat16 of precision. The more replicas, the more gradients fell below float16's floor.
+# - Most of bfloat16's error wasn't the type's: a CPU kernel adds up bias gradients in 16 bits, and XLA doesn't.
 # - A loss scale brought them back, and a dynamic scale found its own value.
 # - One replica overflowed: Keras 3 lost every weight, tf_keras and the fix skipped one step.
 # - Gradients cross the network in float32 unless you cast them. Activations were the largest bar.
@@ -460,7 +472,7 @@ figures.show(figures.stacked_bars(parts, unit="GB", title=title))
 #
 # For a whole program, see [mixed_precision.py](../examples/mixed_precision.py).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - Micikevicius and others, [Mixed Precision Training](https://arxiv.org/abs/1710.03740): loss scaling, and why weights stay in float32
 # - Kalamkar and others, [A Study of BFLOAT16 for Deep Learning Training](https://arxiv.org/abs/1905.12322)

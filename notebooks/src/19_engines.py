@@ -1,15 +1,15 @@
 # %% [markdown] shows="One program started by hand, by distlab run, by Ray, Spark and Slurm, and killed under each"
 # # Engines
 #
-# Your program trains on two machines, as long as you sit there and type a TF_CONFIG into each. Then somebody asks for eight machines, overnight, with restarts. There are many answers (Ray, Spark, Slurm, Kubernetes, a cloud's job), each with a manual of a thousand pages. For `tf.distribute` they all do the same small thing: start processes and set TF_CONFIG. In an hour you'll have run one program under three of them, and in three simpler ways, killed a worker in five of the six, and know what you get for the trouble.
+# Your program trains on two machines, as long as you sit there and type a TF_CONFIG into each. Then someone asks for eight machines, overnight, with restarts. There are many answers (Ray, Spark, Slurm, Kubernetes, a cloud's job), each with a manual of a thousand pages. For `tf.distribute` they all do the same small thing. They start processes, and tell each one the addresses of all and which of them is its own, usually in TF_CONFIG. In an hour you'll have run one program under three of them, and in three simpler ways, killed a worker in five of the six, and know what you get for the trouble.
 #
-# **Time:** 60 minutes · **Builds on:** [TF_CONFIG](08-tf-config.ipynb), [many workers](09-multi-worker-mirrored.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [TF_CONFIG](08-tf-config.ipynb), [many workers](09-multi-worker-mirrored.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
 # - Start one program on several workers by hand, with `distlab run`, and on an engine, without changing it.
 # - Build the TF_CONFIG of each task from what an engine knows: addresses and an index.
-# - Make a run go on from its checkpoint when a worker is killed.
+# - Make a run resume from its checkpoint when a worker is killed.
 # - Decide which part of a job needs an all-reduce, and which is many small jobs.
 # - Compare the ways in start-up time, memory and restarts, and name what none of them does.
 
@@ -142,11 +142,11 @@ assert runs[way].begun[0] == 0 and runs[way].begun[-1] >= 40
 assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 
 # %% [markdown]
-# From the checkpoint, usually of step 40 or 60: the kill needs a moment too. The last loss is that of the run by hand, so the kill changed nothing but the time. Note who did what: the launcher started both processes again, with new ports. Going on at the right step was the *program's* doing. A program that saves nothing is restarted just as well, and begins at 0. The launcher can't know.
+# From the checkpoint, usually of step 40 or 60: the kill needs a moment too. The last loss is that of the run by hand, so the kill changed nothing but the time. Note who did what: the launcher started both processes again, with new ports. Resuming at the right step was the *program's* doing. A program that saves nothing is restarted just as well, and begins at 0. The launcher can't know.
 #
 # ## Several machines: a rendezvous
 #
-# On several machines, all must know one address. Everybody types the same line, with `--rendezvous` and the address of one machine. The launcher that owns the address hosts; the others join, get an index in the order in which they came, and try each other's ports before anything starts. The host shows a code that the others need to know. (Here it's in a variable, for both.) Two loopback addresses stand for two machines:
+# On several machines, all must know one address. You type the same line on each, with `--rendezvous` and the address of one machine. The launcher that owns the address hosts; the others join, get an index in the order in which they came, and try each other's ports before anything starts. The host shows a code that the others need to know. (Here it's in a variable, for both.) Two loopback addresses stand for two machines:
 
 # %% tags=["nbval-ignore-output"]
 place = f"127.0.0.1:{pick_free_ports(1)[0]}"
@@ -233,6 +233,15 @@ print(ray.get([w.train.remote(program, config) for w, config in zip(workers, con
 # %% [markdown]
 # We don't start Ray a second time for this one; the course's tests run it. `python with_ray.py train.py` runs it. What it lacks shows why people want a launcher: if one worker dies, its twin waits for it or fails, and nobody starts *both* again with new ports.
 #
+# ### The doors you'll see first
+#
+# Search for "TensorFlow on Ray" or "on Slurm", and you'll find other ways in. Each is right for someone:
+#
+# - **Ray Train**: `ray.train.tensorflow.TensorflowTrainer` sets TF_CONFIG, and after a failure restarts the whole group from a checkpoint. With a Keras 3 custom loop it worked here. A small run on two workers took 51 s on a quiet machine, and after a SIGKILL the group was back in 15 s. Your program becomes a function that Ray calls, and it has to report its checkpoints to Ray. If you're on Ray anyway, use it.
+# - **Spark**: since 3.4 there is `pyspark.ml.torch.distributor.TorchDistributor`. It's Spark's official answer, and it's for PyTorch.
+# - **Cluster resolvers** of TensorFlow ask the scheduler instead of reading TF_CONFIG: `strategy = MultiWorkerMirroredStrategy(SlurmClusterResolver())`. Slurm's is built around GPUs. On CPU nodes we had to pretend that there was one (`gpus_per_node=1, gpus_per_task=1, auto_set_gpu=False`), and it sorts host names as strings, so n10 comes before n2. `KubernetesClusterResolver` lists pods through the API server. It can't tell which of them it runs in, so you set its `task_type` and `task_id` yourself.
+#
+# The course uses TF_CONFIG because it's the same on every engine, your program doesn't change, and you can print it.#
 # ## Tasks, stages and shuffle; batches, steps and all-reduce
 #
 # Ray and Slurm just start processes. Spark has a model of computing of its own, and it isn't the one of training. Let's count something in both: how many of the 10,000 training images show each kind of clothing? In Spark, the data is cut into *partitions*; a *task* handles one; tasks that need nothing from each other form a *stage*; and where equal keys must come together, a *shuffle* writes all intermediate results to disk and redistributes them.
@@ -274,7 +283,7 @@ by_spark = [count for _, count in json.loads(counted)]
 assert len(stages) == 2 and by_spark == np.bincount(labels).tolist()
 
 # %% [markdown]
-# The same count the way a training step does it: every worker handles its part of the batch, and an all-reduce adds up the results. No disk, no keys, no second set of tasks. And everybody has the sum, so everybody can go on.
+# The same count the way a training step does it: every worker handles its part of the batch, and an all-reduce adds up the results. No disk, no keys, no second set of tasks. And each worker has the sum, so each can continue.
 
 
 # %%
@@ -295,11 +304,11 @@ assert by_workers == [by_spark] * 4
 # |---|---|---|
 # | unit of work | a task: one partition, once | a step: one batch, thousands of times |
 # | who talks to whom | stage to stage, through files | all to all, in memory, every step |
-# | lost worker | its tasks run again elsewhere, the rest goes on | all stop and go back to the checkpoint |
-# | slow worker | a second copy of its task can be started (`spark.speculation`) | everybody waits |
+# | lost worker | its tasks run again elsewhere, the rest continues | all stop and go back to the checkpoint |
+# | slow worker | a second copy of its task can be started (`spark.speculation`) | all wait |
 # | how many start | as many as there is room for, the rest later | all at once or not at all |
 #
-# The last two lines are why training on Spark needs barrier stages, and why preparing data on Spark doesn't. **MLlib**, Spark's own library, trains by such jobs, one round of tasks an iteration: fine for regressions and trees, and it has no deep networks. Connectors such as `spark-tensorflow-distributor` and TensorFlowOnSpark do what we did: a barrier stage, and TF_CONFIG from the addresses. The TFRecord connector writes a table as the files that [lesson 12](12-input-pipelines.ipynb) reads. None of them makes a training step faster.
+# The last two lines are why training on Spark needs barrier stages, and why preparing data on Spark doesn't. **MLlib**, Spark's own library, trains by such jobs, one round of tasks an iteration: fine for regressions and trees. Its only neural network is `MultilayerPerceptronClassifier`, a stack of dense layers. Connectors such as `spark-tensorflow-distributor` and TensorFlowOnSpark do what we did: a barrier stage, and TF_CONFIG from the addresses. The first (1.0.0) still ran here, but Databricks calls it deprecated and recommends Ray. The second had its last release, 2.2.5, in April 2022. The TFRecord connector writes a table as the files that [lesson 12](12-input-pipelines.ipynb) reads. None of them makes a training step faster.
 #
 # **Horovod** deserves a paragraph, as old code is full of it. It brought ring all-reduce and MPI's launcher to TensorFlow 1 in 2017, when distributing meant parameter servers: `hvd.init()`, `hvd.DistributedOptimizer`, `horovodrun -np 4 python train.py`. Its last release, 0.28.1, is from 2023, and it doesn't build unmodified against TensorFlow 2.21. What it did, strategies do now. Read it in old projects, and don't begin a new one with it.
 #
@@ -377,7 +386,7 @@ print({rate: round(loss, 3) for rate, loss in zip(RATES, losses)})
 assert np.allclose(together[0][0], losses, atol=0.02)
 
 # %% [markdown]
-# The same losses, so the same winner, and the workers that never talk need less time. They save an all-reduce in every step, which with a network this small is most of the step. That's why searches are what engines are best at: Ray Tune, a Slurm *job array*, Spark tasks or Katib on Kubernetes all start independent trials, and stop the hopeless ones early. Distribute a trial only if one doesn't fit on a device, or takes too long by itself.
+# The same losses, so the same winner, and the workers that never talk need less time. They save an all-reduce in every step, which with a network this small is most of the step. That's why searches are what engines are best at: Ray Tune, a Slurm *job array*, Spark tasks or Katib on Kubernetes all start independent trials, and stop the hopeless ones early. Distribute a trial only if one doesn't fit on a device, or takes too long alone.
 #
 # ## Predictions for a lot of data
 #
@@ -531,15 +540,15 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 #
 # **Which one?** The one that your machines already run. If they run nothing, `distlab run` with a rendezvous is enough for a handful of them.
 #
-# ## What you saw
+# ## Recap
 #
 # - One program, started in six ways, ended with one loss, though a worker was killed in five of them.
-# - The launcher or the engine restarts the processes; the program's checkpoint lets them go on. Each way added seconds and memory of its own, and none makes a step faster.
+# - The launcher or the engine restarts the processes; the program's checkpoint lets them resume. Each way added seconds and memory of its own, and none makes a step faster.
 # - TF_CONFIG is made of addresses and an index, and every engine has these somewhere.
 # - A search and predictions need no all-reduce, and are faster without.
 # - Training needs all its workers at once. Spark's plain stages don't promise that; its barrier stages do.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # # in your program: nothing but this, and a folder for checkpoints
@@ -555,12 +564,13 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 #
 # Any program of [examples/](../examples/) runs this way; [checkpoint_and_resume.py](../examples/checkpoint_and_resume.py) survives a kill.
 #
-# ## Where it is described
+# ## Further reading
 #
-# - Zaharia and others, [Resilient Distributed Datasets](https://www.usenix.org/conference/nsdi12/technical-sessions/presentation/zaharia), 2012: Spark's tasks and stages; the design of [barrier stages](https://issues.apache.org/jira/browse/SPARK-24374)
-# - Moritz and others, [Ray](https://arxiv.org/abs/1712.05889), 2018; Ray's guide [Fault tolerance of actors](https://docs.ray.io/en/latest/ray-core/fault_tolerance/actors.html)
+# - Zaharia and others, [Resilient Distributed Datasets](https://www.usenix.org/conference/nsdi12/technical-sessions/presentation/zaharia), 2012: Spark's tasks and stages; the design of [barrier stages](https://issues.apache.org/jira/browse/SPARK-24374); [TorchDistributor](https://spark.apache.org/docs/latest/api/python/reference/api/pyspark.ml.torch.distributor.TorchDistributor.html)
+# - Moritz and others, [Ray](https://arxiv.org/abs/1712.05889), 2018; Ray's guide [Fault tolerance of actors](https://docs.ray.io/en/latest/ray-core/fault_tolerance/actors.html) and its page on [TensorFlow and Keras](https://docs.ray.io/en/latest/train/distributed-tensorflow-keras.html)
 # - Yoo, Jette and Grondona, [SLURM](https://doi.org/10.1007/10968987_3), 2003; the manual of [srun](https://slurm.schedmd.com/srun.html)
 # - Kubernetes, [Indexed Job for parallel processing](https://kubernetes.io/docs/tasks/job/indexed-parallel-processing-static/)
+# - TensorFlow, [tf.distribute.cluster_resolver](https://www.tensorflow.org/api_docs/python/tf/distribute/cluster_resolver): the resolvers for Slurm, Kubernetes and others
 # - Sergeev and Del Balso, [Horovod](https://arxiv.org/abs/1802.05799), 2018
 #
 # ## The lab

@@ -1,9 +1,9 @@
 # %% [markdown] shows="A run predicted before it is paid for, from this laptop to thousands of GPUs"
 # # Planning a run
 #
-# You book 64 GPUs because one GPU would take two months. A day should do it, you say. Four days later half the budget is gone, the GPUs sit waiting for the network, and nobody can say whether 32 would have been as fast. In an hour you can predict such a run before it starts: how long, how much, and what will hold it up.
+# You book 64 GPUs because one GPU would take six weeks. A day should do it, you say. Four days later half the budget is gone, the GPUs sit waiting for the network, and nobody can say whether 32 would have been as fast. In an hour you can predict such a run before it starts: how long, how much, and what will hold it up.
 #
-# **Time:** 60 minutes · **Builds on:** [all-reduce](06-all-reduce.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [all-reduce](06-all-reduce.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -63,7 +63,7 @@ print(f"{real / hoped - 1:.0%} more time, and {64 * PRICE * (real - hoped):,.0f}
 step_time_line(work, 64, network.link, overlap=False)
 
 # %% [markdown]
-# Only two things came in between: an all-reduce after every step, and waiting for the slowest worker (which the picture leaves out). Make the devices twice as fast, and the step gets only 1.7 times as fast: the network takes as long as before. This lesson makes such predictions from measurements, and finds out how far to trust them.
+# Only two things came in between: an all-reduce after every step, and waiting for the slowest worker (which the picture leaves out). Make the devices twice as fast, and the step in the picture gets only 1.64 times as fast, because the network takes as long as before. (With the wait for the slowest it's 1.67, since that wait gets shorter too.) This lesson makes such predictions from measurements, and finds out how far to trust them.
 #
 # ## One device
 #
@@ -170,6 +170,14 @@ for name in links:
 # %% [markdown]
 # (NDR is InfiniBand at 400 Gb/s. 100GbE is Ethernet, with a longer latency than the network above, so its 64 devices reach a little less.) On 10GbE, 64 devices do the work of 19.
 #
+# ### The same on the back of an envelope
+#
+# You can check most of this by hand, and you should:
+#
+# - **Compute** of a step: FLOPs per example × examples per device / (peak × MFU). Here that's 24.5 × 10⁹ × 256 / (989 × 10¹² × 0.1) = 63.4 ms, as above.
+# - **Network**: in a ring of N devices each sends 2 (N − 1) / N times the gradients' bytes. Divide by the bandwidth, and add 2 (N − 1) times the latency for each bucket of gradients. In the bill above that's 63 ms for the bytes and 20 ms for the latency of 16 buckets. What the backward pass hides comes off; at best, only what's longer than the backward pass is left. (`predict` is more careful about that, and it sends inside each node first.)
+# - **A language model's FLOPs**: 6 N D, for N parameters and D tokens. Each parameter costs 2 FLOPs per token forward, one product and one sum, and 4 backward. For 175 billion parameters and 300 billion tokens that's 3.15 × 10²³. At 140 TFLOP/s on each of 1,024 GPUs it takes 25 days. If the forward pass is computed twice to save memory, it's 8 N D, or 34 days.
+#
 # ## The mistake: strong scaling by division
 #
 # In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People often plan the second with the efficiency of the first. They forget that the gradients stay as large as ever, however few examples they come from, and that a step launches as many operations. The picture has both: 256 examples on each device (weak), and 256 on all devices together (strong). Why not 4,096 on each? They'd need 304 GB, nearly all of it for activations, and an H100 has 80. `predict` then says so and predicts nothing.
@@ -210,7 +218,7 @@ assert all(line[1][0] < line[1][-1] for line in curves.values())
 # %% [markdown]
 # ## The roofline
 #
-# The same question comes up inside one device: does it wait for operations, or for its memory? A kernel (one operation on the device) that does little work for each byte it reads waits for memory. Its best rate is bytes per second times operations per byte. Once that exceeds the device's peak, the peak is the limit, and the roof is flat. An H100 reads 3.35 TB/s (its data sheet). Where is the corner?
+# The same question comes up inside one device: does it wait for its arithmetic, or for its memory? A kernel (one operation on the device) that does little work for each byte it reads waits for memory. Its best rate is bytes per second times FLOPs per byte. (The picture calls FLOPs operations. FLOPs per byte are also called *arithmetic intensity*.) Once that exceeds the device's peak, the peak is the limit, and the roof is flat. An H100 reads 3.35 TB/s (its data sheet). Where is the corner?
 
 # %%
 MEMORY_BYTES_PER_SECOND = 3.35e12
@@ -227,7 +235,7 @@ figures.show(
 )
 
 # %% [markdown]
-# A product of two n × n matrices does 2n³ operations on 3n² numbers of two bytes: n/3 operations per byte. Small matrices leave most of the device idle, whatever you paid for it. That is one reason why MFU is far below 1. Another is everything that isn't a matrix product.
+# A product of two n × n matrices does 2n³ FLOPs on 3n² numbers of two bytes: n/3 FLOPs per byte. Small matrices leave most of the device idle, whatever you paid for it. That is one reason why MFU is far below 1. Another is everything that isn't a matrix product.
 #
 # ## Published runs
 #
@@ -261,7 +269,7 @@ hours = 300e9 / 2048 * transformer_flops(96, 12288, 1) / (1024 * 140e12) / 3600
 print(f"Megatron's formula: 175 billion parameters, 300 billion tokens: {hours / 24:.0f} days")
 
 # %% [markdown]
-# One latency and one bandwidth describe small and large messages of nccl-tests, and miss the middle by half: in between, the library changes its algorithm. For Llama 3, the paper gives the number of interruptions, but not how long a save and a restart took. With one minute and ten minutes we get less than its "over 90 %". The formula of Megatron's authors for a whole run, printed last, needs a device's real speed, and their 140 TFLOP/s were measured. Only your own measurement can replace that number. Back to Llama 3: which pairs of times would reach 90 %?
+# One latency and one bandwidth describe small and large messages of nccl-tests, and miss the middle by half: in between, the library changes its algorithm. For Llama 3, the paper gives the number of interruptions, but not how long a save and a restart took. With one minute and ten minutes we get less than its "over 90 %". The formula of Megatron's authors for a whole run is printed last. It's the 8 N D from above plus what attention and the vocabulary cost. The paper itself takes plain 8 N D and says 34 days. It needs a device's real speed, and their 140 TFLOP/s were measured. Only your own measurement can replace that number. Back to Llama 3: which pairs of times would reach 90 %?
 
 # %%
 mtbf = llama_mtbf_hours() * 3600
@@ -331,17 +339,17 @@ for row in plan:
 assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 
 # %% [markdown]
-# The run gets shorter and the bill larger. Where to stop isn't arithmetic. It depends on what an hour of waiting costs you.
+# The run gets shorter and the bill larger. But don't order what the last line promises. Its hours and its bill follow from the speed, and nothing in the planner asks whether the network still learns. 4,096 devices with 256 images each make a batch of 1,048,576, and ImageNet has 1,281,167 images. That's 1.2 steps an epoch, 110 in the whole run. At 16,384 devices, where the slider ends, a single step would take 3.3 epochs' worth of images. Goyal's largest batch without a loss of accuracy, 8,192, takes 32 of these devices and 14,075 steps. So weak scaling has a limit that efficiency doesn't show: steps = epochs × examples / (batch per device × devices). Work that out first, and stop when too few are left to learn in ([lesson 17](17-large-batch-training.ipynb)). Below that limit, it depends on what an hour of waiting costs you.
 #
-# ## What you saw
+# ## Recap
 #
 # - A step's seconds and bytes, measured on one device.
 # - Two and four local workers predicted, run, and compared.
-# - Efficiency, hours, cost and bottleneck of 64 GPUs, from a data sheet and a batch.
+# - Efficiency, hours, cost and bottleneck of 64 GPUs, from a data sheet and a batch, and a limit that none of them shows: the steps that are left.
 # - A small batch per device makes communication or launches the bottleneck; few operations per byte make memory the bottleneck.
 # - Predictions by counting (bubbles, bytes) came close to the papers, and so did speed-ups. All-reduces of medium size didn't, and Llama 3 can't be checked without its save and restart times.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # from utils.calibrate import Profile, Scenario, find_machine, predict
@@ -357,7 +365,7 @@ assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 #
 # In a shell: `distlab plan --builtin-model cnn --devices 1,8,64 --machine "H100 on 100 Gb/s"`.
 #
-# ## Where it is described
+# ## Further reading
 #
 # - Williams, Waterman and Patterson, [Roofline](https://doi.org/10.1145/1498765.1498785), 2009
 # - Chowdhery and others, [PaLM](https://arxiv.org/abs/2204.02311), 2022, appendix B: model FLOPs utilization

@@ -1,9 +1,9 @@
 # %% [markdown] shows="What works with what, tried on the spot; a decision guide with a plan's numbers"
 # # Choosing a strategy
 #
-# You read that multi-worker training needs a custom loop, another page says `fit` just works, and a third recommends parameter servers for anything large. Each was right for some version and some job. In an hour you will have tried every combination here yourself, and you will have a way to choose that ends with numbers instead of opinions.
+# You read that multi-worker training needs a custom loop, another page says `fit` just works, and a third recommends parameter servers for anything large. Each was right for some version and some job. At the end of this lesson you will have tried every combination here yourself, and you will have a way to choose that ends with numbers instead of opinions.
 #
-# **Time:** 50 minutes · **Builds on:** [parameter servers](11-parameter-server.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
+# **Time:** 50 minutes · **Prerequisites:** [parameter servers](11-parameter-server.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -92,7 +92,9 @@ show_guess(my_guess, sum(row.works for row in tried))
 assert [row.loop for row in tried if not row.works] == ["fit"]
 
 # %% [markdown]
-# And in another precision? `mixed_bfloat16` computes in 16 bits and keeps the variables in 32.
+# Nine of ten. That's with the two patches; plain Keras 3 trains eight, because its `fit` fails across workers.
+#
+# And in another precision? `mixed_bfloat16` computes in 16 bits and keeps the variables in 32. ("Works" means that it trains. On a CPU its bias gradients can be far off: [lesson 18](18-precision-and-memory.ipynb).)
 
 # %%
 precise = try_all(list_rows(["mirrored", "parameter-server"], ["custom"], "mixed_bfloat16"))
@@ -101,7 +103,7 @@ for row in precise:
 assert all(row.works for row in precise)
 
 # %% [markdown]
-# One combination doesn't work: Keras 3's `fit` on parameter servers. Steps there have to go through a `ClusterCoordinator`, and `fit` doesn't use one. This is the row's error:
+# One combination doesn't work: Keras 3's `fit` on parameter servers. Steps there have to go through a `ClusterCoordinator`, and `fit` doesn't use one. The row above didn't get that far. The course's `train` knows the combination and refuses it:
 
 # %%
 (refused,) = [row for row in tried if not row.works]
@@ -109,6 +111,12 @@ print(textwrap.fill(f"{refused.strategy} with {refused.loop}: {refused.why}", 96
 assert refused.why.startswith("chief 0: InputError: loop 'fit'")
 
 # %% [markdown]
+# Call Keras 3.15's own `fit` there, and after about five seconds you get this instead:
+#
+# ```
+# ValueError: To use this dataset, you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset
+# ```
+#
 # Keras 2 lives on as `tf_keras`, and there the results differ. Below is the table that the course's tests check, for the three strategies where something fails or is missing:
 
 # %%
@@ -124,7 +132,7 @@ for row in SUPPORT:
 #
 # ## The mistake: variables outside the scope
 #
-# The table says it works, and your program does train, just worse. A common reason is a variable that was created outside the strategy's scope. What happens when both replicas add 1 to it?
+# The table says it works, and your program does train, just worse. A common reason is that something was created outside the strategy's scope. Start with the simplest case, a variable. What happens when both replicas add 1 to it?
 
 # %%
 outside = tf.Variable(0.0)
@@ -142,7 +150,17 @@ print("outside the scope:", outside.numpy(), " inside:", inside.numpy())
 assert (outside.numpy(), inside.numpy()) == (2.0, 1.0)
 
 # %% [markdown]
-# No error, no warning, and every step counts twice. There is only one copy, and each replica updates it. The same happens to weights, step counters and metrics. The fix: create model, optimizer and metrics inside `with strategy.scope():`, whichever strategy you choose.
+# No error, no warning, and every step counts twice. There is only one copy, and each replica updates it. But that's a plain variable with `assign_add`. Whether a real program breaks, and how loudly, depends on *what* is outside. We ran these with Keras 3.15 under MirroredStrategy:
+#
+# | outside the scope | what happens |
+# |---|---|
+# | the weights, in a custom loop | an `AssertionError`, in one variant a `ValueError`: you can't miss it |
+# | metrics | nothing: total and count are the same as inside |
+# | the optimizer, with the model inside, in a custom loop | **silent**: `iterations` is 4 after two steps of two replicas, and with momentum the weights differ, 0.2706 instead of 0.2184 |
+# | `compile`, with the model inside | SGD is **silent**, and counts 16 steps instead of 4 on four replicas; Adam, RMSprop and momentum raise "Mixing different tf.distribute.Strategy objects" |
+# | model and `compile`, then `fit` | **silent**, and not distributed at all |
+#
+# The last one is easy to write: you make a strategy, and forget the `with`. The loss looks fine, because it's the loss of one device. So print `model.distribute_strategy` once, and compare `optimizer.iterations` with the steps that you took. The fix: create model, optimizer and metrics inside `with strategy.scope():`, call `compile` there too, and do so whichever strategy you choose.
 #
 # ## Side by side on one job
 #
@@ -184,7 +202,7 @@ for name, sent in each.items():
 assert each["parameter-server"] == 2 * each["multi-worker"]
 
 # %% [markdown]
-# A ring of two workers sends half as much as the parameter servers do. There, each worker fetches all parameters for its step and sends all gradients back. (With more workers, each still moves twice the model per step on parameter servers; in a ring it sends nearly that much too. What limits parameter servers is the servers' own links: if 64 workers share four servers, each of the four sends and receives 16 times the model per round.) Strategies that stay in one process send nothing over the network. All of them differ more in what a failure means:
+# These are all the bytes on the network, each counted once. A ring of two workers sends half as much as the parameter servers do. There, each worker fetches all parameters for its step and sends all gradients back. (With more workers, each still moves twice the model per step on parameter servers; in a ring it sends nearly that much too. What limits parameter servers is the servers' own links: if 64 workers share four servers, each of the four sends and receives 16 times the model per round.) Strategies that stay in one process send nothing over the network. All of them differ more in what a failure means:
 #
 # | strategy | a worker dies | what you need |
 # |---|---|---|
@@ -259,20 +277,21 @@ for name, job in jobs.items():
 assert advice.strategy == "not TensorFlow"
 
 # %% [markdown]
-# ## What you saw
+# ## Recap
 #
 # - Ten combinations of strategy and loop, tried on your own versions; one doesn't work.
 # - Equal losses from the synchronous strategies; what each strategy costs in memory, time and bytes, and what it needs after a failure.
 # - A rule of thumb that is right about speed, for another reason than it gives, and leaves out stale gradients.
 # - Five jobs with a strategy, reasons and a plan for each.
 #
-# ## Take-away card
+# ## Cheat sheet
 #
 # ```python
 # # fits one device, and one device is quick enough?       tf.distribute.OneDeviceStrategy, or none
 # # several GPUs in one machine                            tf.distribute.MirroredStrategy()
 # # several steady machines                                tf.distribute.MultiWorkerMirroredStrategy()
-# # many machines that come and go, huge sparse tables     tf.distribute.ParameterServerStrategy(r)
+# # huge sparse tables; workers that come and go, if the   tf.distribute.ParameterServerStrategy(r)
+# # plan says that the servers' links can take it
 # # a model larger than a device                           PyTorch FSDP, Megatron-LM, JAX; DTensor
 # from distlab.explorables.choosing import advise, describe
 #
@@ -282,7 +301,7 @@ assert advice.strategy == "not TensorFlow"
 #
 # Whole programs to copy are in [examples](../examples).
 #
-# ## Where it is described
+# ## Further reading
 #
 # - TensorFlow, [Distributed training with TensorFlow](https://www.tensorflow.org/guide/distributed_training): the strategies
 # - Chen and others, [Revisiting Distributed Synchronous SGD](https://arxiv.org/abs/1604.00981), 2016: backup workers

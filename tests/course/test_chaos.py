@@ -143,7 +143,7 @@ def run_card(program, shared, save=()):
 
 
 def read_card():
-    """Return the function `latest_intact` and the take-away card of lesson 10, as one program."""
+    """Return the function `latest_intact` and the cheat sheet of lesson 10, as one program."""
     source = (ROOT / "notebooks/src/10_fault_tolerance.py").read_text()
     finder = re.search(r"(?ms)^def latest_intact\(folder\):.*?(?=\n\n\n)", source)[0]
     card = re.search(r"(?ms)^# ```python\n(# checkpoint = .*?)^# ```$", source)[1]

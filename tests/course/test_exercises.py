@@ -93,6 +93,19 @@ def test_no_reference_is_among_the_exercises() -> None:
         assert not re.search(r"\bexpect_\w+\(|\bway: str|^from distlab.grading", text, re.M), path
 
 
+def test_every_network_of_lab13_fails_where_it_should_and_elsewhere_by_its_trap() -> None:
+    from distlab.labs.lab13.failing_networks import _read_seeds, draw_network
+    from distlab.labs.lab13.judge import find_overflow
+
+    for key, seeds in _read_seeds().items():
+        where, layer, trap = [*key.split(), ""][:3]
+        right = (where, None if where == "none" else int(layer))
+        for number in range(len(seeds)):
+            network = draw_network(number, where, int(layer), trap)
+            assert find_overflow(*network) == right, key
+            assert not trap or find_overflow(*network, way=trap) != right, key
+
+
 def test_an_exercise_without_worked_answers_says_how_to_get_them() -> None:
     made = Exercise("lab90", "share", "read_share", ((1,),), {}, "count")
     with pytest.raises(CourseError, match="python -m distlab.grading.worked lab90"):

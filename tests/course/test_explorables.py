@@ -44,6 +44,7 @@ from distlab.figures.palette import BLACK, IDEAS, REPLICAS
 from distlab.lessons.scaled_updates import DIVISORS, Shares, update_ratio
 from utils.collectives import ALGORITHMS, all_reduce, combine_values
 from utils.collectives.replica_values import WAYS
+from utils.data import split_batch
 from utils.errors import DistributedError
 from utils.input_pipeline.sharding import check_cover, shard_examples
 from utils.schedules import SCHEDULES, make_schedule, read_schedule
@@ -254,7 +255,7 @@ def take_steps(problem, batch, way, steps):
     """Return the weights before each step of the replicas and after the last, [step, weight]."""
     factors = np.array([
         1 / DIVISORS[way](own, batch)
-        for own in split_evenly(batch.examples, batch.replicas) for _ in range(own)
+        for own in split_batch(batch.examples, batch.replicas) for _ in range(own)
     ])  # [example]  # fmt: skip
     path = [np.array(problem["start"])]
     for _ in range(steps):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from distlab.explorables.update_scaling import update_explorer
-from distlab.figures import split_evenly
 from distlab.lessons.scaled_updates import (
     DIVISORS,
     Shares,
@@ -12,6 +11,7 @@ from distlab.lessons.scaled_updates import (
     inner_products,
     update_ratio,
 )
+from utils.data import split_batch
 from utils.errors import DistributedError
 
 
@@ -21,11 +21,13 @@ def gradients():
 
 
 @pytest.mark.parametrize("way", list(DIVISORS))
-@pytest.mark.parametrize("batch", [Shares(4, 64, 64), Shares(4, 63, 32), Shares(3, 2, 32)])
+@pytest.mark.parametrize(
+    "batch", [Shares(4, 64, 64), Shares(4, 63, 32), Shares(3, 2, 32), Shares(4, 10, 10)]
+)
 def test_ratio_and_residual_equal_the_update_added_up_by_hand(gradients, batch, way):
     gradient = gradients[: batch.examples].mean(axis=0)
     update, start = np.zeros(200), 0
-    for own in split_evenly(batch.examples, batch.replicas):
+    for own in split_batch(batch.examples, batch.replicas):
         if own:
             update += gradients[start : start + own].sum(axis=0) / DIVISORS[way](own, batch)
         start += own
@@ -58,7 +60,9 @@ def test_explorer_shows_the_chosen_way_and_follows_its_controls(gradients):
     assert "hold 1, 1, 0, 0." in explorer.result and "×0.0625" in explorer.result
     explorer.move(way="compute_average_loss(real count)")
     assert "exactly what one device applies" in explorer.result
-    explorer.move(examples=63, way="tf.reduce_mean")
+    explorer.move(examples=16, replicas=3)
+    assert "hold 6, 6, 4." in explorer.result
+    explorer.move(examples=63, replicas=4, way="tf.reduce_mean")
     assert "the direction is off" in explorer.result
     assert "image/png" in explorer._repr_mimebundle_()
 

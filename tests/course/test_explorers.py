@@ -150,7 +150,7 @@ def test_batch_explorer_starts_with_the_course_example_and_follows():
     explorer = batch_explorer()
     assert "256 examples for each worker" in explorer.result and "= 64 for each" in explorer.result
     explorer.move(workers=1, global_batch_size=66)
-    assert "a replica gets 17 or 16" in explorer.result
+    assert "rounded up to 17, and 15 left for one replica" in explorer.result
     explorer.move(global_batch_size=2)
     assert "2 of the 4 replicas have nothing to do" in explorer.result
     explorer.move(replicas_per_worker=1)

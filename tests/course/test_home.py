@@ -23,7 +23,9 @@ MARK = {"locked": False, "schema_version": 3, "task": False}
 
 
 def write(path, title, cells, **metadata):
-    head = new_markdown_cell(f"# {title}\n\nWhy.\n\n**Time:** 20 minutes · **Builds on:** nothing")
+    head = new_markdown_cell(
+        f"# {title}\n\nWhy.\n\n**Time:** 20 minutes · **Prerequisites:** nothing"
+    )
     head.metadata.update(metadata)
     notebook = new_notebook(cells=[head, *cells], metadata={"kernelspec": KERNEL})
     nbformat.write(notebook, path)

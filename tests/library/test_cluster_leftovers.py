@@ -464,9 +464,8 @@ def take_own_port(folder, times):
     config = json.loads(os.environ["TF_CONFIG"])
     index = config["task"]["index"]
     host, port = config["cluster"]["worker"][index].split(":")
-    taken = os.path.join(folder, port)
     if index == 1 and len(os.listdir(folder)) < times:
-        open(taken, "w").close()
+        tempfile.mkstemp(dir=folder)  # one for each attempt: two may get the same port
         other = socket.create_server((host, int(port)))
         other.listen()
     return make_strategy_and_step()

@@ -167,9 +167,10 @@ def find_activation_bytes(
 ) -> float:
     """Return the bytes of activations that all layers keep of one micro-batch, on one device.
 
-    `sequence` tokens for each of `micro_batch` examples, with dropout and attention's scores.
-    Tensor parallelism divides what is inside attention and MLP; layer norms and dropout stay
-    whole. Raises InputError for counts below 1.
+    `sequence` tokens for each of `micro_batch` examples, with dropout and attention's scores,
+    which FlashAttention doesn't keep. Tensor parallelism divides what is inside attention and
+    MLP; layer norms and dropout stay whole, as without sequence parallelism. Raises InputError
+    for counts below 1.
     """
     for what, number in (("sequence", sequence), ("micro-batch", micro_batch),
                          ("tensor parallel", tensor_parallel)):  # fmt: skip

@@ -6,8 +6,9 @@ gradients are not finite is skipped and the scale halved, and after enough finit
 row it is doubled (Micikevicius and others 2017, arXiv:1710.03740).
 
 Keras 3.15's `LossScaleOptimizer` looks at the gradients of the first replica alone, before
-they are summed: where another replica overflows, every weight is nan from then on. Its sum
-stands inside a branch, which several workers never get through. tf_keras sums first, and so
+they are summed: if another replica overflows, every weight is nan from then on. Its sum is
+inside a branch: when one of several workers overflows, it skips the sum, and the others wait
+in it for good. tf_keras sums first, and so
 does the optimizer here: an inf or a nan of any replica is in the sum that every replica gets,
 so all decide alike and nothing more is sent.
 """

@@ -10,10 +10,10 @@ export const DIVISORS = {
   "tf.reduce_sum": () => 1,
 };
 
-// How many examples each replica holds: the first ones one more, as TensorFlow splits a batch.
-export function splitEvenly(examples, replicas) {
-  const each = Math.floor(examples / replicas), more = examples % replicas;
-  return [...Array(replicas).keys()].map((k) => each + (k < more ? 1 : 0));
+// How many examples each replica holds: shares rounded up until none are left, as TensorFlow splits.
+export function splitBatch(examples, replicas) {
+  const share = Math.ceil(examples / replicas);
+  return [...Array(replicas).keys()].map((k) => Math.min(share, Math.max(0, examples - k * share)));
 }
 
 // The gradient of half the squared error at weights [a, b], summed over examples from..to.
@@ -31,7 +31,7 @@ function sumGradients({ inputs, targets }, [a, b], from, to) {
 export function findUpdate(data, weights, batch) {
   const divide = DIVISORS[batch.way];
   let from = 0;
-  const parts = splitEvenly(batch.examples, batch.replicas).map((own) => {
+  const parts = splitBatch(batch.examples, batch.replicas).map((own) => {
     const sum = sumGradients(data, weights, from, (from += own));
     return own ? sum.map((each) => each / divide(own, batch)) : [0, 0];
   });

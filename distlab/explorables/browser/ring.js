@@ -1,5 +1,6 @@
 // The ring as a ring, and three other ways to add up, on one clock. A rank is a pie in its own
-// color; bands in a slice show whose numbers it has taken in, and the complete sum is green.
+// color; bands in a slice show whose numbers it has taken in, and the complete sum is green with stripes,
+// because one rank's own color is a green too.
 import { choice, clamp, color, draw, join, logarithmic, make, player, readColors, sayBytes, saySeconds, sizeCanvas, slider, startWhenSeen } from "./core.js";
 import { findCost, listHeld, listSteps, makeClock, timeStep } from "./ring_model.js";
 
@@ -28,7 +29,7 @@ export default function ring(stage) {
   const chart = alone ? null : makeChart(stage);
   if (alone) { grid.append(done); panels[0].node.querySelector("canvas").dataset.alone = "yes"; }
   const key = make("ul", { class: "ex-key" }, ...[["paper", "bands: whose numbers a slice has added up"], ["all-reduce", "the complete sum"]].map(([idea, words]) =>
-    make("li", { style: `--idea: ${idea === "paper" ? `linear-gradient(${[0, 1, 2, 3].map((k) => `${color(`replica-${k}`)} ${25 * k}% ${25 * k + 25}%`).join(", ")})` : color(idea)}` }, make("i"), words)));
+    make("li", { style: `--idea: ${idea === "paper" ? `linear-gradient(${[0, 1, 2, 3].map((k) => `${color(`replica-${k}`)} ${25 * k}% ${25 * k + 25}%`).join(", ")})` : `repeating-linear-gradient(135deg, ${color(idea)} 0 4px, ${color("paper")} 4px 5px)`}` }, make("i"), words)));
   stage.root.append(controls, clock.node, grid, key, chart?.node ?? "");
   let made = "";
   if (stage.data.autoplay) startWhenSeen(stage, clock);
@@ -172,6 +173,7 @@ function paintPie(context, [x, y], radius, held, [from, to], ranks, read, alpha)
       wedge(context, x, y, radius * Math.sqrt(k / bands.length), radius * Math.sqrt((k + 1) / bands.length), slice, end, ranks);
       context.fill();
     });
+    if (owners.length === ranks) stripe(context, [x, y], radius, () => wedge(context, x, y, 0, radius, slice, end, ranks), read);
     slice = end;
   }
   context.globalAlpha = 1;
@@ -179,6 +181,22 @@ function paintPie(context, [x, y], radius, held, [from, to], ranks, read, alpha)
   context.lineWidth = 1.2;
   wedge(context, x, y, 0, radius, from, to, ranks);
   context.stroke();
+}
+
+// Diagonal stripes over the area that `outline` encloses.
+function stripe(context, [x, y], radius, outline, read) {
+  context.save();
+  outline();
+  context.clip();
+  context.strokeStyle = read("paper");
+  context.lineWidth = Math.max(1, radius / 14);
+  context.beginPath();
+  for (let at = -2 * radius; at < 2 * radius; at += Math.max(4, radius / 4)) {
+    context.moveTo(x + at - radius, y + radius);
+    context.lineTo(x + at + radius, y - radius);
+  }
+  context.stroke();
+  context.restore();
 }
 
 function wedge(context, x, y, inner, outer, from, to, ranks) {

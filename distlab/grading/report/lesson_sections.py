@@ -13,8 +13,8 @@ from pathlib import Path
 from distlab.authoring import sources
 
 _FRAME = {
-    "Objectives", "Take-away card", "Where it is described", "The lab", "What it costs",
-    "What you saw", "The course, lesson by lesson",
+    "Objectives", "Cheat sheet", "Further reading", "The lab", "What it costs",
+    "Recap", "The course, lesson by lesson",
 }  # fmt: skip
 _TITLE_WEIGHT = 4
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from distlab.labs.lab01 import exercise as lab01
 from distlab.exercises.comparing import AnyOf
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab01 import exercise as lab01
 from utils.data import split_batch
 
 RULES = LabRules(cell_seconds=10, submission_seconds=30, data=())

@@ -15,9 +15,9 @@ from distlab.exercises.refusing import (
     require_kind,
     require_value,
 )
+from distlab.labs import ANSWERS
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training",)
+ABSENT = ANSWERS
 
 Parts = Sequence[Sequence[float]]
 
@@ -88,7 +88,7 @@ VARIABLE = Exercise(
 
 
 def read_pair(found: Any, function: str, wanted: str) -> list[float]:
-    """Return the two numbers that `function` returned: tensors, variables, an array or plain ones."""
+    """Return the two numbers that `function` returned: tensors, variables, an array or floats."""
     import tensorflow as tf
 
     require_value(found, function, wanted)

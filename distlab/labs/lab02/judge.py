@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from distlab.labs.lab02 import exercise as lab02
 from distlab.exercises.comparing import Anything
-from distlab.labs.lab02.exercise import Parts
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab02 import exercise as lab02
+from distlab.labs.lab02.exercise import Parts
 
 RULES = LabRules(cell_seconds=30, submission_seconds=90)
 

@@ -10,12 +10,19 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
-from distlab.labs.lab02.exercise import make_mirrored
-from distlab.labs.lab03.digits import BATCH, describe_pairs, draw_digits, draw_run, read_run, weigh_loss
 from distlab.exercises.refusing import own_frames, refuse, require_kind, require_value
+from distlab.labs import ANSWERS
+from distlab.labs.lab02.exercise import make_mirrored
+from distlab.labs.lab03.digits import (
+    BATCH,
+    describe_pairs,
+    draw_digits,
+    draw_run,
+    read_run,
+    weigh_loss,
+)
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.models",)
+ABSENT = (*ANSWERS, "utils.models")
 
 STEPS_DONE = 12  # by the model that exercise 4 saves
 
@@ -171,8 +178,8 @@ MODEL = Exercise(
         "other-rate": "SGD's own learning rate was left: set 0.1",
         "softmax-layer": "the outputs are probabilities: return logits, without an activation",
         "adam": "the optimizer is Adam: use SGD",
-        "step-of-another": "what is called SGD takes another step than learning rate times the mean "
-        "gradient",
+        "step-of-another": "what is called SGD takes another step than learning rate times the "
+        "mean gradient",
     },
     hint="one Dense layer of 10 logits, SGD at 0.1, cross-entropy from logits, accuracy",
     shows_case=False,
@@ -353,8 +360,8 @@ PROGRAM = Exercise(
         "first-rate-kept": "every epoch was trained with the first rate: a LearningRateScheduler "
         "sets it before each epoch",
         "not-scaled": "the pixels were not scaled: divide by 255",
-        "not-distributed": "these are the weights of one device, or of losses other than `loss`: make "
-        "and compile the model in strategy.scope(), with the loss that was passed",
+        "not-distributed": "these are the weights of one device, or of losses other than `loss`: "
+        "make and compile the model in strategy.scope(), with the loss that was passed",
         "one-epoch": "these are the first epoch's weights: train one epoch for each rate",
         "best-by-training": "these are the weights of the epoch with the lowest training loss: "
         "monitor val_loss, and give fit the validation images for it. Training images can't tell "

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import softmax
-from distlab.labs.lab03 import exercise as lab03
 from distlab.exercises.comparing import AnyOf, Anything
-from distlab.labs.lab03.digits import BATCH, HEAVIER, describe_pairs, draw_digits, draw_run
-from distlab.labs.lab03.exercise import STEPS_DONE, draw_layer
 from distlab.grading import regression
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab03 import exercise as lab03
+from distlab.labs.lab03.digits import BATCH, HEAVIER, describe_pairs, draw_digits, draw_run
+from distlab.labs.lab03.exercise import STEPS_DONE, draw_layer
 from utils.data import split_batch
 
 RULES = LabRules(own_seconds=60, cell_seconds=60, submission_seconds=180, data=("mnist",))
@@ -37,12 +37,16 @@ def expect_input(seed: int, examples: int, batch: int, way: str = "right") -> di
     starts = [0, *stops[:-1]]
     found = describe_pairs([(pixels[a:b], labels[a:b]) for a, b in zip(starts, stops, strict=True)])
     if way in ("rest-dropped", "one-batch"):  # which examples are missing depends on the order
-        found |= dict.fromkeys(("examples of each label", "pixels of each label", "pixel range"), Anything())
+        found |= dict.fromkeys(
+            ("examples of each label", "pixels of each label", "pixel range"), Anything()
+        )
     return found | {
         "mixed throughout": way not in ("not-shuffled", "small-buffer"),
         "another order in the next epoch": way not in ("not-shuffled", "same-each-epoch"),
         "the same order for the same seed": way != "seed-ignored",
-        "another order for another seed": Anything() if way == "seed-ignored" else way != "not-shuffled",
+        "another order for another seed": Anything()
+        if way == "seed-ignored"
+        else way != "not-shuffled",
     }
 
 
@@ -91,7 +95,9 @@ def expect_program(seed: int, way: str = "right") -> dict[str, Any]:
     if way == "best-by-training":
         return AnyOf(tuple(_choose_epoch(seed, key, BATCH) for key in ("training", "on training")))
     if way == "another-batch":
-        return AnyOf(tuple(_choose_epoch(seed, "right", batch) for batch in (BATCH // 2, 2 * BATCH)))
+        return AnyOf(
+            tuple(_choose_epoch(seed, "right", batch) for batch in (BATCH // 2, 2 * BATCH))
+        )
     return _choose_epoch(seed, way, BATCH)
 
 
@@ -114,10 +120,14 @@ def _choose_epoch(seed: int, way: str, batch: int) -> dict[str, Any]:
             slopes = softmax.slopes(x @ weights, y) * factors[:, None] / len(y)
             velocity = (0.9 if way == "with-momentum" else 0.0) * velocity - rate * x.T @ slopes
             weights = weights + velocity
-        epochs.append(_describe_epoch(weights, held_out, pairs[0], batch, heavier, np.concatenate(seen)))
+        epochs.append(
+            _describe_epoch(weights, held_out, pairs[0], batch, heavier, np.concatenate(seen))
+        )
     best = _pick(epochs, way)
     return {"kernel": best["weights"][:-1], "biases": best["weights"][-1]} | {
-        "began at zero": Anything(), "each image once an epoch": Anything()}
+        "began at zero": Anything(),
+        "each image once an epoch": Anything(),
+    }
 
 
 def _add_ones(images: np.ndarray) -> np.ndarray:

@@ -9,14 +9,21 @@ import numpy as np
 
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Exercise, contrast, each
-from distlab.labs.lab04.folders import make_folder, move_folder
-from distlab.labs.lab02.exercise import make_mirrored
-from distlab.labs.lab04.draws import REPLICAS, cut_column, draw_batch, draw_gradients, draw_run, draw_test
 from distlab.exercises.model_maker import ModelMaker
 from distlab.exercises.refusing import own_frames, read_array, read_number, refuse
+from distlab.labs import ANSWERS
+from distlab.labs.lab02.exercise import make_mirrored
+from distlab.labs.lab04.draws import (
+    REPLICAS,
+    cut_column,
+    draw_batch,
+    draw_gradients,
+    draw_run,
+    draw_test,
+)
+from distlab.labs.lab04.folders import make_folder, move_folder
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.models",)
+ABSENT = (*ANSWERS, "utils.models")
 
 RATE = 0.5  # learning rate of every trial
 MOMENTUM = 0.875  # exact in float32, in which Keras keeps it
@@ -317,9 +324,15 @@ def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:
     strategy, found = make_mirrored(2), []
     with tempfile.TemporaryDirectory() as root:
         folder = make_folder(root)
-        for epochs, cut_after in ((1, None), (4, 8), (4, None)):  # an epoch has 3 steps of 2 replicas
+        for epochs, cut_after in (
+            (1, None),
+            (4, 8),
+            (4, None),
+        ):  # an epoch has 3 steps of 2 replicas
             maker = ModelMaker(kernel, "float64", LOUDER, cut_after)
-            call = partial(train, strategy, lambda: maker(), images, labels, 8, epochs, folder)
+            call = partial(
+                train, strategy, lambda maker=maker: maker(), images, labels, 8, epochs, folder
+            )
             found.append(_call_once(call))
             folder = move_folder(folder)
     (_, first), (weights, last) = found[0], found[2]
@@ -358,8 +371,8 @@ PROGRAM = Exercise(
         "left: save after every epoch, not when all are done",
         "began-again": "the last call trained all four epochs: restore the latest checkpoint "
         "before the loop, and begin at its epoch",
-        "epochs-more": "epochs says how many there are in all, not how many more: with 4 of them and "
-        "2 saved, 2 are left",
+        "epochs-more": "epochs says how many there are in all, not how many more: with 4 of them "
+        "and 2 saved, 2 are left",
         "no-optimizer": "the optimizer's state was not restored: its momentum begins at 0 again",
         "own-mean": "each replica averaged over its own examples: divide by the size of this batch",
         "full-batch": "the last batch holds 5 examples, not 8: divide by what it holds",

@@ -6,12 +6,19 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import softmax
-from distlab.labs.lab04 import exercise as lab04
 from distlab.exercises.comparing import AnyOf, Anything
-from distlab.labs.lab04.draws import REPLICAS, cut_column, draw_batch, draw_gradients, draw_run, draw_test
-from distlab.labs.lab04.exercise import LOUDER, MOMENTUM, RATE
 from distlab.grading import regression
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab04 import exercise as lab04
+from distlab.labs.lab04.draws import (
+    REPLICAS,
+    cut_column,
+    draw_batch,
+    draw_gradients,
+    draw_run,
+    draw_test,
+)
+from distlab.labs.lab04.exercise import LOUDER, MOMENTUM, RATE
 
 RULES = LabRules(own_seconds=60, cell_seconds=60, submission_seconds=120)
 

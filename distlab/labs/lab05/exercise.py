@@ -13,10 +13,10 @@ from distlab.errors import CourseError
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Answer, Cases, Exercise, contrast, each
 from distlab.exercises.refusing import own_frames, read_number, refuse, require_value
+from distlab.labs import ANSWERS
 from distlab.labs.lab05.step import REPLICAS, get_strategy, measure
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training",)
+ABSENT = ANSWERS
 
 FULL_BATCH = 64  # of the steps that exercise 5 reports
 
@@ -101,6 +101,8 @@ WEIGHTED = make_exercise(
     },
     "a replica's part is its sum of weight x loss; the divisor is one number, the same everywhere",
 )
+
+
 def draw_gradients(seed: int) -> list[list[np.ndarray]]:
     """Return each replica's gradients: one [20, 6] and one [6], of which some is common to all."""
     rng = np.random.default_rng(seed)
@@ -118,7 +120,9 @@ def try_clipped(clip_gradients: Callable[..., Any], seed: int, max_norm: float) 
         lambda c: [tf.constant(g) for g in parts[c.replica_id_in_sync_group]]
     )
     with own_frames():
-        found = strategy.run(lambda given: _check_list(clip_gradients(given, max_norm)), args=(held,))
+        found = strategy.run(
+            lambda given: _check_list(clip_gradients(given, max_norm)), args=(held,)
+        )
     own = [strategy.experimental_local_results(one) for one in found]
     return np.concatenate([np.sum([np.asarray(x) for x in one], axis=0).ravel() for one in own])
 

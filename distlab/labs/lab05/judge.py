@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import softmax
-from distlab.labs.lab05 import exercise as lab05
 from distlab.exercises.comparing import AnyOf, Anything
+from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab05 import exercise as lab05
 from distlab.labs.lab05.exercise import draw_gradients
 from distlab.labs.lab05.step import REPLICAS, Step, cut_column, draw_start, make_step, read_batch
-from distlab.grading.judging import Judge, LabRules
 
 RULES = LabRules(cell_seconds=30, submission_seconds=90, onednn=False)
 OUTPUTS = softmax.CLASSES

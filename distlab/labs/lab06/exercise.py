@@ -9,6 +9,7 @@ import numpy as np
 
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import read_array, refuse, require_value
+from distlab.labs import ANSWERS
 from utils.collectives import (
     Network,
     Send,
@@ -17,8 +18,19 @@ from utils.collectives import (
 )
 from utils.errors import DistributedError, InputError
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.collectives.buckets", "utils.collectives.choice", "utils.collectives.fit", "utils.collectives.hierarchical", "utils.collectives.naive", "utils.collectives.processes", "utils.collectives.recursive_doubling", "utils.collectives.replica_values", "utils.collectives.ring", "utils.collectives.tree",)
+ABSENT = (
+    *ANSWERS,
+    "utils.collectives.buckets",
+    "utils.collectives.choice",
+    "utils.collectives.fit",
+    "utils.collectives.hierarchical",
+    "utils.collectives.naive",
+    "utils.collectives.processes",
+    "utils.collectives.recursive_doubling",
+    "utils.collectives.replica_values",
+    "utils.collectives.ring",
+    "utils.collectives.tree",
+)
 
 __all__ = ["Network", "Send"]
 Chunks = list[list[np.ndarray]]

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from distlab.grading.judging import Judge, LabRules
 from distlab.labs.lab06 import exercise as lab06
 from distlab.labs.lab06.exercise import Chunks, try_all_reduce, try_gather, try_scatter
-from distlab.grading.judging import Judge, LabRules
 from utils.collectives import (
     Network,
     Send,

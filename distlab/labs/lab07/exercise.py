@@ -7,10 +7,10 @@ from typing import Any
 
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
+from distlab.labs import ANSWERS
 from distlab.labs.lab07.failing_logs import LOGS, list_blamed, make_logs
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.tf_config",)
+ABSENT = (*ANSWERS, "utils.tf_config")
 
 CAUSES = tuple(LOGS)
 HOSTS = ["10.0.0.4:2222", "10.0.0.9:2222", "10.0.0.5:3333"]

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from distlab.labs.lab07 import exercise as lab07
 from distlab.exercises.comparing import Anything
-from distlab.labs.lab07.exercise import break_configs
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab07 import exercise as lab07
+from distlab.labs.lab07.exercise import break_configs
 
 RULES = LabRules(cell_seconds=10, submission_seconds=30, data=())
 Machines = dict[str, list[str]]

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises import softmax
-from distlab.labs.lab08 import exercise as lab08
 from distlab.exercises.comparing import Anything
-from distlab.labs.lab08.exercise import NEXT_SUM, RATE, read_step
-from distlab.grading.regression import mean_gradient
 from distlab.grading.judging import Judge, LabRules
+from distlab.grading.regression import mean_gradient
+from distlab.labs.lab08 import exercise as lab08
+from distlab.labs.lab08.exercise import NEXT_SUM, RATE, read_step
 
 STEP_BYTES = 784 * 10 * 4  # of one gradient, which has to travel in each step
 
@@ -21,7 +21,11 @@ def bound_training(inputs: Mapping[str, Any]) -> tuple[float, float]:
 
 
 RULES = LabRules(
-    own_seconds=60, cell_seconds=90, submission_seconds=240, processes=True, traffic={"training": bound_training}
+    own_seconds=60,
+    cell_seconds=90,
+    submission_seconds=240,
+    processes=True,
+    traffic={"training": bound_training},
 )
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import refuse_task
+from distlab.labs import ANSWERS
 from distlab.labs.lab08.exercise import RATE, RUN_SECONDS, get_cluster, read_step
 from utils.events import Event, report
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training",)
+ABSENT = ANSWERS
 
 BATCH = 16
 WORKERS = 2

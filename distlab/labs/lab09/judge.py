@@ -22,7 +22,11 @@ def bound_killed(inputs: Mapping[str, Any]) -> tuple[float, float]:
 
 
 RULES = LabRules(
-    own_seconds=60, cell_seconds=120, submission_seconds=300, processes=True, traffic={"killed": bound_killed}
+    own_seconds=60,
+    cell_seconds=120,
+    submission_seconds=300,
+    processes=True,
+    traffic={"killed": bound_killed},
 )
 
 

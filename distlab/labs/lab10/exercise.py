@@ -16,7 +16,13 @@ from distlab.exercises.refusing import read_array, refuse, refuse_task
 from distlab.exercises.saves import Saves
 
 # of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("utils.simulate", "utils.calibrate", "utils.parallel", "utils.training.loops", "utils.training.step",)
+ABSENT = (
+    "utils.simulate",
+    "utils.calibrate",
+    "utils.parallel",
+    "utils.training.loops",
+    "utils.training.step",
+)
 
 WORKERS, SERVERS = 2, 3
 RUN_SECONDS = 90.0

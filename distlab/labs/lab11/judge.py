@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from distlab.labs.lab11 import exercise as lab11
 from distlab.exercises.comparing import Anything
 from distlab.grading.judging import Judge, LabRules
+from distlab.labs.lab11 import exercise as lab11
 
 RULES = LabRules(own_seconds=60, cell_seconds=120, submission_seconds=240, exclusive=True)
 

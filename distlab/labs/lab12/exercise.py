@@ -9,9 +9,21 @@ import numpy as np
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import own_frames, read_array, refuse
+from distlab.labs import ANSWERS
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training", "utils.schedules", "utils.collectives.buckets", "utils.collectives.choice", "utils.collectives.fit", "utils.collectives.hierarchical", "utils.collectives.naive", "utils.collectives.processes", "utils.collectives.recursive_doubling", "utils.collectives.replica_values", "utils.collectives.ring", "utils.collectives.tree",
+ABSENT = (
+    *ANSWERS,
+    "utils.schedules",
+    "utils.collectives.buckets",
+    "utils.collectives.choice",
+    "utils.collectives.fit",
+    "utils.collectives.hierarchical",
+    "utils.collectives.naive",
+    "utils.collectives.processes",
+    "utils.collectives.recursive_doubling",
+    "utils.collectives.replica_values",
+    "utils.collectives.ring",
+    "utils.collectives.tree",
 )
 
 MAX_OPERATIONS = 20_000  # of a schedule that is simulated

@@ -10,12 +10,12 @@ from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, call, each
 from distlab.exercises.model_maker import ModelMaker
 from distlab.exercises.refusing import own_frames, read_array, refuse
+from distlab.labs import ANSWERS
 from distlab.labs.lab02.exercise import make_mirrored
 from distlab.labs.lab13.failing_networks import draw_network
 from distlab.labs.lab13.metered_blocks import BLOCKS, Block, Meter, draw_blocks
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
-ABSENT = ("distlab.lessons", "utils.simulate", "utils.calibrate", "utils.parallel", "utils.training",)
+ABSENT = ANSWERS
 
 FLOAT16_MAX = 65504.0
 
@@ -48,10 +48,10 @@ OVERFLOW = Exercise(
         "pass begins at the last layer, and what overflows there spoils every layer below it",
         "gradients-only": "the outputs were infinite before any gradient was taken: then every "
         "gradient is nan, and no loss scale helps. Look at the forward pass first",
-        "loss-only": "you found nothing in the backward pass. A finite loss says nothing about the "
-        "gradients: take them of the loss times the scale, and look at every one of them",
         "softmax-twice": "the cross-entropy got a softmax where it wants logits: these gradients "
         "are far too small",
+        "loss-only": "you found nothing in the backward pass. A finite loss says nothing about the "
+        "gradients: take them of the loss times the scale, and look at every one of them",
         "last-output": "every layer after the first overflow has outputs that aren't finite: name "
         "the first",
         "counted-from-one": "layers count from 0",
@@ -299,6 +299,7 @@ PLAN = Exercise(
 
 
 # ---- exercise 5: gradients within the plan
+
 
 def try_gradients(
     find_gradients: Callable[..., Any], seed: int, micro_batches: int, recomputed: Any, budget: int

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from distlab.exercises import softmax
 from distlab.exercises.comparing import AnyOf, Anything
 from distlab.grading.judging import Judge, LabRules
 from distlab.labs.lab13 import exercise as lab13
 from distlab.labs.lab13.exercise import BATCH, DIM, FLOAT16_MAX, RATE
-from distlab.labs.lab13.failing_networks import draw_network, find_overflow
+from distlab.labs.lab13.failing_networks import LAYERS, draw_candidate, draw_network
 from distlab.labs.lab13.metered_blocks import BLOCKS, EXAMPLES, draw_blocks
 
 RULES = LabRules(own_seconds=60, cell_seconds=60, submission_seconds=120, onednn=False)
@@ -28,6 +29,87 @@ def expect_overflow(seed: int, where: str, layer: int, trap: str, way: str = "ri
         if told != found:  # what is left after it depends on how 0 times inf is computed
             return Anything() if way == "isinf" else list(told)
     return list(found)
+
+
+def find_overflow(
+    kernels: Sequence[np.ndarray],
+    features: np.ndarray,
+    labels: np.ndarray,
+    scale: float,
+    way: str = "right",
+) -> tuple[str, int | None]:
+    """Return where a network in float16 fails, or where the mistake `way` says that it does."""
+    bad = np.isinf if way == "isinf" else lambda numbers: ~np.isfinite(numbers)
+    inputs, outputs = [features], []
+    with np.errstate(all="ignore"):
+        for k, kernel in enumerate(kernels):
+            outputs.append(_multiply(inputs[-1], kernel))
+            bent = way != "no-relu" and (k < LAYERS - 1 or way == "relu-last")
+            inputs.append(np.maximum(outputs[-1], np.float16(0)) if bent else outputs[-1])
+        seen = [*inputs[1:-1], outputs[-1]] if way == "after-relu" else outputs
+        failed = [k for k, output in enumerate(seen) if bad(output).any()]
+        if failed and way != "gradients-only":
+            return "forward", failed[-1 if way == "last-output" else 0]
+        gradients = _run_back(kernels, inputs, outputs, labels, scale, way)
+    failed = [k for k, gradient in enumerate(gradients) if bad(gradient).any()]
+    last = 0 if way == "first-layer" else -1
+    return ("backward", failed[last]) if failed else ("none", None)
+
+
+def _run_back(
+    kernels: Sequence[np.ndarray],
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    labels: np.ndarray,
+    scale: float,
+    way: str,
+) -> list[np.ndarray]:
+    """Return the gradient of each kernel in float16, or what the mistake `way` looks at."""
+    times = {"after-tape": 1.0, "float16-loss": np.float16(scale)}.get(way, scale)
+    slopes = _find_slopes(inputs[-1].astype(np.float32), labels, way) / len(labels) * times
+    slopes = slopes.astype(np.float16)
+    if way == "relu-last":
+        slopes = slopes * (outputs[-1] > 0)
+    found: list[np.ndarray] = []
+    for k in reversed(range(LAYERS)):
+        gradient = slopes if way == "output-gradients" else _multiply(inputs[k].T, slopes)
+        found.insert(0, gradient * np.float16(scale) if way == "after-tape" else gradient)
+        slopes = _multiply(slopes, kernels[k].T)
+        if way != "no-relu":
+            slopes = slopes * (inputs[k] > 0)
+    return found
+
+
+def _find_slopes(logits: np.ndarray, labels: np.ndarray, way: str) -> np.ndarray:
+    """Return d loss / d logits of each example, of a softmax of them for "softmax-twice"."""
+    if way != "softmax-twice":
+        return softmax.slopes(logits, labels)
+    odds = softmax.probabilities(logits)
+    slopes = softmax.slopes(odds, labels)
+    return odds * (slopes - (slopes * odds).sum(axis=1, keepdims=True))
+
+
+def _multiply(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return (one.astype(np.float32) @ other.astype(np.float32)).astype(np.float16)
+
+
+def list_good_seeds(where: str, layer: int, trap: str, count: int) -> list[int]:
+    """Return the first `count` seeds whose network fails there, and elsewhere by the trap.
+
+    In the networks of "after-tape" a softmax too many and a loss in float16 do no harm, so that
+    these three, which often find the same wrong place, can be told apart.
+    """
+    right = (where, None if where == "none" else layer)
+    harmless = ["right", *(("softmax-twice", "float16-loss") if trap == "after-tape" else ())]
+    found: list[int] = []
+    seed = 0
+    while len(found) < count:
+        network = draw_candidate(seed, where, layer, trap)
+        if all(find_overflow(*network, way=way) == right for way in harmless):
+            if not trap or find_overflow(*network, way=trap) != right:
+                found.append(seed)
+        seed += 1
+    return found
 
 
 TRAPS = (
