@@ -575,7 +575,7 @@ folder.cleanup()  # the checkpoints and summaries of this lesson
 # model.save("model.keras" if is_chief else f"{tempfile.mkdtemp()}/model.keras")  # every worker
 # ```
 #
-# Does every example reach exactly one replica? With the examples' numbers as data, as on the card, two lines count it. Run them in every worker:
+# Does every example reach exactly one replica? With the examples' numbers as data, as on the cheat sheet, two lines count it. Run them in every worker:
 #
 #     count = lambda ids: strategy.reduce("SUM", strategy.run(tf.math.bincount, (ids,), {"minlength": 64}), None)
 #     times = sum(count(ids) for ids in batches).numpy(); print("seen twice:", sum(times > 1), "seen never:", sum(times == 0))

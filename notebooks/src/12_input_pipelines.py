@@ -555,7 +555,7 @@ assert shards.bytes < 4 * pixels
 # dataset = batches.prefetch(2)  # always last
 # ```
 #
-# The seeds matter as soon as several workers run this pipeline: without one, each shuffles differently and cuts its part from another order. We ran this card on two workers with 64 examples, without seeds and under the policy DATA: 15 examples came twice, and 15 never. [Lesson 13](13-distributed-input.ipynb) shows how to count that.
+# The seeds matter as soon as several workers run this pipeline: without one, each shuffles differently and cuts its part from another order. We ran such a pipeline on two workers with 64 examples, without seeds and under the policy DATA: 15 examples came twice, and 15 never. [Lesson 13](13-distributed-input.ipynb) shows how to count that.
 #
 # **Recap**
 #
