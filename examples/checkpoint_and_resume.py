@@ -8,14 +8,16 @@ On two machines, with a folder that both see (NFS, or a bucket: gs://...):
     node-b$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
               "task": {"type": "worker", "index": 1}}' python checkpoint_and_resume.py
 
-Slurm, Kubernetes and spot machines send SIGTERM before they kill. One worker that gets it is
-enough: all save the same step and exit with status 75, "try again". Run the same lines again to
-go on. SIGKILL or a lost machine gives no warning: its peers fail, and the periodic checkpoint is
-what is left. Workers listen on ALL interfaces, without a password: use a network that you trust.
+Slurm and Kubernetes send SIGTERM before they kill. One worker that gets it is enough: all save
+the same step and exit with status 75, "try again". Run the same lines again to resume. On a spot
+machine, send SIGTERM yourself when the cloud's metadata address announces the end. SIGKILL or a
+lost machine gives no warning: its peers fail, and the periodic checkpoint is what is left.
+Workers listen on ALL interfaces, without a password: use a network that you trust.
 
-TensorFlow's own PreemptionCheckpointHandler does the first half, but on Google Cloud it watches
-the metadata server in place of SIGTERM. For `fit`: keras.callbacks.BackupAndRestore(folder,
-save_freq=100). TensorFlow 2.21, Keras 3.15. Data: FASHION_MNIST=/path/to/file.npz.
+TensorFlow's own PreemptionCheckpointHandler does the first half. On Google Cloud it asks the
+metadata server instead of waiting for SIGTERM, and only about maintenance, not about the end of a
+spot machine. For `fit`: keras.callbacks.BackupAndRestore(folder, save_freq=100).
+TensorFlow 2.21, Keras 3.15. Data: FASHION_MNIST=/path/to/file.npz.
 """
 
 import argparse
@@ -40,7 +42,7 @@ def make_batches(split: str, batch_size: int, seed: int = 0, limit: int | None =
     data = np.load(os.environ.get("FASHION_MNIST", DATA))
     images = data[f"x_{split}"][:limit, ..., np.newaxis].astype("float32") / 255
     dataset = tf.data.Dataset.from_tensor_slices((images, data[f"y_{split}"][:limit]))
-    if split == "train":
+    if split == "train":  # A seed, so that all workers cut their parts of one order.
         dataset = dataset.shuffle(len(images), seed=seed, reshuffle_each_iteration=False)
     dataset = dataset.batch(batch_size, drop_remainder=split == "train")
     options = tf.data.Options()

@@ -37,7 +37,9 @@ def make_batches(split: str, batch_size: int, limit: int | None = None) -> tf.da
     data = np.load(os.environ.get("FASHION_MNIST", DATA))
     images = data[f"x_{split}"][:limit, ..., np.newaxis].astype("float32") / 255
     dataset = tf.data.Dataset.from_tensor_slices((images, data[f"y_{split}"][:limit]))
-    if split == "train":  # The same seed on every worker: they cut their parts of one order.
+    if split == "train":
+        # The same seed on every worker: they cut their parts of one order. Without a seed each
+        # has its own order, so some examples come twice and as many never, without an error.
         dataset = dataset.shuffle(len(images), seed=0)
     dataset = dataset.batch(batch_size, drop_remainder=split == "train")
     options = tf.data.Options()  # DATA: every worker trains on its part of each global batch.

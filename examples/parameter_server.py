@@ -102,10 +102,8 @@ def main() -> None:
         return serve(resolver)
 
     keras.utils.set_random_seed(0)
-    # Variables of 128 KiB and more are cut into pieces, at most one for each parameter server.
-    servers = resolver.cluster_spec().num_tasks("ps")
-    partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(128 << 10, servers)
-    strategy = tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
+    # No variable_partitioner: a Keras layer cannot be trained with a kernel that is cut.
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():  # variables live on the parameter servers
         model = build_model()

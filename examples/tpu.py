@@ -26,7 +26,7 @@ def make_batches(split: str, batch_size: int, limit: int | None = None) -> tf.da
     data = np.load(os.environ.get("FASHION_MNIST", DATA))
     images = data[f"x_{split}"][:limit, ..., np.newaxis].astype("float32") / 255
     dataset = tf.data.Dataset.from_tensor_slices((images, data[f"y_{split}"][:limit]))
-    if split == "train":
+    if split == "train":  # A seed: if a TPU has several hosts, they cut their parts of one order.
         dataset = dataset.shuffle(len(images), seed=0).repeat()
     # XLA compiles for fixed shapes: without drop_remainder the batch dimension is unknown. A test
     # set whose size is no multiple of the batch loses its end: choose a batch size that divides.

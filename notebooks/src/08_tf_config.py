@@ -269,7 +269,7 @@ assert len(mine) == 1 and mine[0]["owner_lives"]
 # %% [markdown]
 # ## The mistake, eight times
 #
-# Each of the eight starts has two workers that take one step, and one thing that is wrong: the text of TF_CONFIG, the order of the lines in the program, or the world around it. In `start_with`, the function `change` gets a task's correct configuration and returns what someone might have set by mistake. `examine` waits for the job, and prints what `diagnose_job` finds in the tasks' logs and errors: the line that shows the mistake, its cause and the cure.
+# Each of the eight starts has two workers that take one step, and one thing that is wrong: the text of TF_CONFIG, the order of the lines in the program, or the world around it. In `start_with`, the function `change` gets a task's correct configuration and returns a wrong one, as someone might have typed it. `examine` waits for the job, and prints what `diagnose_job` finds in the tasks' logs and errors: the line that shows the mistake, its cause and the cure.
 
 
 # %%

@@ -283,13 +283,18 @@ def patch_by_hand():
     def build(self, iterator=None, data_batch=None):  # shapes: of the first local replica's part
         strategy = self._distribute_strategy
         _, _, batches = next(iter(iterator))
-        part = lambda value: strategy.experimental_local_results(value)[0]  # noqa: E731
+
+        def find_part(value):
+            return strategy.experimental_local_results(value)[0]
+
         with strategy.scope():
-            self._symbolic_build(data_batch=trainer.tree.map_structure(part, next(batches)))
+            self._symbolic_build(data_batch=trainer.tree.map_structure(find_part, next(batches)))
 
     def reduce_per_replica(values, strategy, reduction):  # scalars: over replicas alone
-        reduce = lambda value: strategy.reduce("MEAN", value, axis=None)  # noqa: E731
-        return trainer.tree.map_structure(reduce, values)
+        def find_mean(value):
+            return strategy.reduce("MEAN", value, axis=None)
+
+        return trainer.tree.map_structure(find_mean, values)
 
     trainer.TensorFlowTrainer._maybe_symbolic_build = build
     trainer.reduce_per_replica = reduce_per_replica

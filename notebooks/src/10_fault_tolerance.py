@@ -455,13 +455,10 @@ SIGNALS = {6: "SIGKILL", 11: "SIGKILL", 15: "SIGTERM"}  # after which step, whic
 def measure(method):
     """Send one run the three signals; return how many steps it trained again after each."""
     own = replace(settings, folder=f"{folder.name}/{method}", method=method)
+    common = {"seed": 0, "method": method, "workers": 2, "victim": 1, "moment": "step"}
     faults = [
-        Fault(
-            seed=0, method=method, workers=2, victim=1,
-            kind=name, moment="step", place=step, delay_seconds=0.0,
-        )
-        for step, name in SIGNALS.items()
-    ]  # fmt: skip
+        Fault(**common, kind=name, place=step, delay_seconds=0.0) for step, name in SIGNALS.items()
+    ]
     end = inject_in_turn(cluster, own, faults, whole)
     assert end.problem is None and end.error < 1e-9, end.problem
     return end.lost_each

@@ -89,7 +89,7 @@ for (job, _), address in zip(roles, launcher.find_addresses(len(roles))):
     addresses.setdefault(job, []).append(address)
 one = LocalCluster(workers=1, launcher=launcher)  # starts one process at a time
 servers = [one.start(serve, addresses, *role) for role in roles[1:]]
-[(fetched, device)] = one.run(coordinate, addresses, timeout=60, echo=False)
+fetched, device = one.run(coordinate, addresses, timeout=60, echo=False)[0]
 print("fetched", fetched, "from", device)
 for server in servers:
     server.stop()  # they would wait for ever
@@ -252,7 +252,7 @@ assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * 
 assert 0.9 < reduced["dense"] / (2 * table_bytes) < 1.3 and reduced["slices"] < table_bytes / 10
 
 # %% [markdown]
-# The first two bars show why the lookup belongs where the table is. The other two are one synchronous step, in which *both* workers take part, so they carry two gradients. The dense one is close to what the ring formula predicts for two workers: twice the table. But an Embedding's gradient is `IndexedSlices`, and MultiWorkerMirroredStrategy gathers only those rows.
+# (The scale is logarithmic, so read the numbers rather than the lengths.) The first two bars show why the lookup belongs where the table is. The other two are one synchronous step, in which *both* workers take part, so they carry two gradients. The dense one is close to what the ring formula predicts for two workers: twice the table. But an Embedding's gradient is `IndexedSlices`, and MultiWorkerMirroredStrategy gathers only those rows.
 #
 # So bytes alone are no reason for parameter servers. The real reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. Even the table isn't a reason any more if your hardware is fast: today most such tables are cut over the *workers*. They train synchronously and fetch each other's rows in an all-to-all exchange (DLRM below, TorchRec, HugeCTR, TPU embeddings). And for dense models asynchronous training is mostly history. With a dense model parameter servers save no bytes: a step reads all its variables and writes all its gradients.
 #
@@ -511,8 +511,10 @@ def draw_lanes(updates, title):
 played.stop()
 job = cluster.start(run_and_report, images, labels, 1000)
 for event in job.events():
-    if event["number"] in (20, 40):
-        (job.kill if event["number"] == 20 else job.restart)("worker", 1)
+    if event["number"] == 20:
+        job.kill("worker", 1)
+    elif event["number"] == 40:
+        job.restart("worker", 1)
 updates, written = job.wait(timeout=60)
 draw_lanes(updates, "Worker 1 was killed, and started again")
 print(f"{len(updates)} closures scheduled and done, {written} updates written")

@@ -341,10 +341,11 @@ for name, found in spans.items():
 
 # %% tags=["nbval-ignore-output"]
 auto = {
-    "naive, as written": as_written(naive(shards)), "naive, by default": naive(shards),
+    "naive, as written": as_written(naive(shards)),
+    "naive, by default": naive(shards),
     "AUTOTUNE everywhere": autotuned(shards),
     "vectorized map": as_written(vectorized(shards)),
-}  # fmt: skip
+}
 assert all(count_elements(dataset) == wanted for dataset in auto.values())
 rates = measure_rates(auto, rounds=2)
 title = "Images per second, without a cache"
@@ -380,16 +381,16 @@ for buffer in (1, 128, 1000, 4000):
 loose = tf.data.Options()
 loose.deterministic = False
 strict = LADDER["parallel interleave"](shards, SLOW)
-free = strict.with_options(loose)
-strict, free = ([sum(ids_of(dataset), []) for _ in "ab"] for dataset in (strict, free))
+ordered = [sum(ids_of(strict), []) for _ in range(2)]  # two epochs
+free = [sum(ids_of(strict.with_options(loose)), []) for _ in range(2)]
 print("two epochs in the same order, deterministic = False:", free[0] == free[1])
-print("two epochs in the same order, by default:            ", strict[0] == strict[1])
-assert strict[0] == strict[1] and sorted(free[0]) == sorted(strict[0])
+print("two epochs in the same order, by default:            ", ordered[0] == ordered[1])
+assert ordered[0] == ordered[1] and sorted(free[0]) == sorted(ordered[0])
 
 # %% [markdown]
 # ## Where to put the cache
 #
-# **Predict.** An image has 10 augmented versions: flipped or not, shifted by -2 to 2 columns. With the cache *after* augmentation, how many versions of an image does the model see in five epochs? And with the cache before?
+# **Predict.** An image has 10 augmented versions: flipped or not, shifted by -2 to 2 columns. With the cache *after* augmentation, how many versions of an image does the model see in five epochs?
 
 # %%
 my_guess = guess_number("Versions seen, cache after augmentation", 0, 10, step=0.5)

@@ -170,9 +170,9 @@ assert no_files == policies["DATA"]
 sharding_belt("FILE", files=4, workers=2)
 
 # %% [markdown]
-# FILE assigns whole files to the workers in turn. With DATA each of the two workers reads everything and keeps every second batch. OFF gives everything to everyone, so an epoch is twice as long as you think. AUTO tries FILE, and falls back to DATA if the data doesn't come from files.
+# FILE assigns whole files to the workers in turn. With DATA each of the two workers reads everything and keeps every second batch. (So both need the same order: the mistake below shows what a shuffle without a seed does to it.) OFF gives everything to everyone, so an epoch is twice as long as you think. AUTO tries FILE, and falls back to DATA if the data doesn't come from files.
 #
-# **Predict.** Three files for two workers under FILE. What percentage of the data does worker 0 get? And what if there is only one file?
+# **Predict.** Three files for two workers under FILE. What percentage of the data does worker 0 get? (After your guess, the next cell also tries a single file.)
 
 # %%
 my_guess = guess_number("Data of worker 0", 0, 100, "%")
@@ -188,7 +188,7 @@ for policy in ("FILE", "AUTO"):
         print(error)
 
 # %% [markdown]
-# FILE never divides a file, so worker 0 gets two of the three. Have many more files than workers, all of similar size; or equal files, the same number for each worker. Fewer files than workers is an error, in TensorFlow's own words above. AUTO raises it as well, since this data *does* come from files. For a single file choose DATA.
+# FILE never divides a file, so worker 0 gets two of the three. Have many more files than workers, all of similar size; or equal files, the same number for each worker. Fewer files than workers is an error, in TensorFlow's own words above. AUTO raises it as well, since this data *does* come from files. For a single file choose DATA, and give every shuffle a seed.
 #
 # ## Two workers for real
 #
@@ -328,7 +328,8 @@ data_service = tf.data.experimental.service
 dispatcher = data_service.DispatchServer(data_service.DispatcherConfig(port=0))  # any free port
 address = dispatcher.target.split("://")[1]
 data_workers = [
-    data_service.WorkerServer(data_service.WorkerConfig(dispatcher_address=address)) for _ in "ab"
+    data_service.WorkerServer(data_service.WorkerConfig(dispatcher_address=address))
+    for _ in range(2)
 ]
 mode = data_service.ShardingPolicy.DYNAMIC
 through = data_service.distribute(processing_mode=mode, service=dispatcher.target, job_name="one")
@@ -360,7 +361,8 @@ service = DataService(single, workers=2, seconds=240)
 
 def run_two(policy, examples):
     """Two consumers that share the job `policy`; return who received what."""
-    jobs = [single.start(consume, service.address, policy, policy, examples, 0.02) for _ in "ab"]
+    shared_job = (service.address, policy, policy, examples, 0.02)
+    jobs = [single.start(consume, *shared_job) for _ in range(2)]
     return {f"consumer {i}": job.wait(60)[0] for i, job in enumerate(jobs)}
 
 
@@ -384,7 +386,7 @@ my_guess
 
 # %% tags=["nbval-ignore-output"]
 settings = (service.address, "DYNAMIC", "killed", 400, 0.04)
-doomed, survivor = (single.start(consume, *settings) for _ in "ab")
+doomed, survivor = (single.start(consume, *settings) for _ in range(2))
 for number, _ in enumerate(doomed.events(), start=1):
     if number == 5:
         doomed.kill("worker", 0)

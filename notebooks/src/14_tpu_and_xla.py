@@ -462,8 +462,8 @@ for dtype in ("float32", "mixed_bfloat16", "bfloat16"):
     rows[dtype] = array_bytes(mixed.weights), array_bytes([hidden]), history.history["loss"][-1]
     seconds = f"{epoch.seconds:.2f} s an epoch"
     weight_bytes, activation_bytes, loss = rows[dtype]
-    print(f"{dtype:<15} weights {weight_bytes:,} B, hidden {activation_bytes:,} B, "
-          f"loss {loss:.3f}, {seconds}")  # fmt: skip
+    sizes = f"weights {weight_bytes:,} B, hidden {activation_bytes:,} B"
+    print(f"{dtype:<15} {sizes}, loss {loss:.3f}, {seconds}")
 assert rows["mixed_bfloat16"][0] == rows["float32"][0]
 assert 2 * rows["mixed_bfloat16"][1] == rows["float32"][1]
 assert abs(rows["mixed_bfloat16"][2] - rows["float32"][2]) < 0.02
