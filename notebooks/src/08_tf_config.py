@@ -1,7 +1,7 @@
 # %% [markdown] shows="Eight ways a configuration goes wrong, each made for real and diagnosed"
 # # TF_CONFIG: who is who in a cluster
 #
-# You start the same program on two machines, and it hangs. Or it stops with an error from deep inside TensorFlow. Or, worst of all, it runs happily on both, and neither notices the other. Often the cause is one environment variable, TF_CONFIG. In the next hour you'll write it, watch a worker die and come back, and make eight mistakes on purpose, so that you know them when you meet them by accident.
+# You start the same program on two machines, and it hangs. Or it stops with an error from deep inside TensorFlow. Or, worst of all, it runs happily on both, and neither notices the other. Often the cause is one environment variable, TF_CONFIG. Here you'll write it, watch a worker die and come back, and make eight mistakes on purpose, so that you know them when you meet them by accident.
 #
 # **Time:** 50 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
@@ -10,7 +10,7 @@
 # - Write the TF_CONFIG of every task of a cluster, and check it before anything starts.
 # - Say what chief, worker, parameter server and evaluator do, and who is responsible for saving.
 # - Describe a cluster to TensorFlow in three ways: TF_CONFIG, plain Python, and the variables of Slurm (a scheduler for compute clusters).
-# - Restart a worker that was killed, and find processes that a crashed notebook left behind.
+# - Restart a worker that was killed, and list the processes that a notebook has started.
 # - Diagnose eight starts that go wrong, from what TensorFlow prints or from its silence.
 
 # %%
@@ -69,21 +69,22 @@ import tensorflow as tf
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()  # TF_CONFIG is set; before any operation
 with strategy.scope():
-    slope, offset = line = [tf.Variable(0.0), tf.Variable(0.0)]
+    slope, offset = tf.Variable(0.0), tf.Variable(0.0)
 
 
 def replica_step(x):  # this worker's half of a batch of 8
     with tf.GradientTape() as tape:
         losses = (slope * x + offset - (3 * x + 2)) ** 2
         loss = tf.nn.compute_average_loss(losses, global_batch_size=8)
-    gradients = tape.gradient(loss, line)
+    gradients = tape.gradient(loss, [slope, offset])
     totals = tf.distribute.get_replica_context().all_reduce("SUM", gradients)
-    for variable, total in zip(line, totals):
+    for variable, total in zip([slope, offset], totals):
         variable.assign_sub(0.1 * total)
 
 
 step = tf.function(lambda x: strategy.run(replica_step, args=(x,)))
-points = tf.data.Dataset.from_tensor_slices(tf.linspace(-1.0, 1.0, 64)).shuffle(64, seed=0)
+points = tf.data.Dataset.from_tensor_slices(tf.linspace(-1.0, 1.0, 64))
+points = points.shuffle(64, seed=0)  # no seed: two orders, so points get lost or come twice
 for x in strategy.experimental_distribute_dataset(points.batch(8).repeat(20)):
     step(x)
 me = strategy.cluster_resolver
@@ -120,6 +121,8 @@ assert [lines[-1][8:] for lines in printed] == 2 * [": 2 replicas in sync, y = 3
 
 # %% [markdown]
 # Two separate processes count two replicas and learn one line, because an environment variable told each of them about the other.
+#
+# One thing in the program is easy to overlook: `seed=0`. Each worker shuffles all 64 points and keeps its half. With the same seed both cut the same order, so the two halves fit together. Without one they shuffle differently. We counted on two workers: 19 to 21 of 64 numbers came twice, and as many never. [Lesson 13](13-distributed-input.ipynb) shows how to count that in your own program.
 #
 # ## The same through utils
 #
@@ -165,7 +168,7 @@ assert all(finding.severity == "note" for text in by_hand for finding in lint(te
 #
 # ## Resolvers: who tells TensorFlow
 #
-# A strategy doesn't read TF_CONFIG itself. It asks a *resolver*, an object that finds out the cluster, the task type (the job) and the task id (the index). There's one resolver for each place where these may be written: TF_CONFIG, your own Python code, or the variables that the scheduler Slurm sets. The cell asks all three, as worker 1.
+# A strategy doesn't read TF_CONFIG itself. It asks a *resolver*, an object that finds out the cluster, the task type (the job) and the task id (the index). There are several, one for each place where these may be written. Three of them run here: they read TF_CONFIG, your own Python code, or the variables that the scheduler Slurm sets. The cell asks all three, as worker 1.
 
 # %%
 resolvers = tf.distribute.cluster_resolver
@@ -194,7 +197,7 @@ for name in slurm:
 #
 # Slurm's resolver counts GPUs to find out how many tasks a node has. On CPUs we pretend there's one GPU per task. It also sorts node names as text, so n10 comes before n2: pad them, n02.
 #
-# Two more resolvers need something we don't have here, a Kubernetes cluster and a TPU. We can at least print their arguments. The table after the cell says what each resolver reads.
+# Two others need something we don't have here, a Kubernetes cluster and a TPU. We can at least print their arguments. The table after the cell lists all of TensorFlow's resolvers.
 
 # %%
 for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
@@ -209,6 +212,8 @@ for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
 # | `SlurmClusterResolver` | `SLURM_STEP_NODELIST`, `SLURM_PROCID`, … | yes, with these variables set |
 # | `KubernetesClusterResolver` | the API server: running pods by label, each at the port `tf_server_port` | no: needs a Kubernetes cluster (and it doesn't know which pod it is in) |
 # | `TPUClusterResolver` | the name of a TPU, or the metadata of its machine | no: needs a TPU |
+# | `GCEClusterResolver` | an instance group on Google Compute Engine | no: needs Google Cloud |
+# | `UnionResolver` | other resolvers, merged into one cluster | if those do |
 #
 # ## Watch a worker die
 #
@@ -249,7 +254,9 @@ figures.show(view.picture())
 assert job.attempt == 2 and resumed[0] == resumed[1] and resumed[0] % 20 == 0
 
 # %% [markdown]
-# Read the picture from left to right. At ✕ worker 1 is killed. Worker 0 is fine, and yet it stops within the same step: its all-reduce needs the gradient of worker 1. So both are ended and started again, and both go on from the last checkpoint, the orange flag. The hatched stretch is training that was done for nothing, and is done again after ↻. A synchronous group is as slow as its slowest member, and when one dies all of them stop.
+# Read the picture from left to right. At ✕ worker 1 is killed. Worker 0 is fine, and yet it stops within the same step: its all-reduce needs the gradient of worker 1. So both are ended and started again, and both continue from the last checkpoint, the orange flag. The hatched stretch is training that was done for nothing, and is done again after ↻. A synchronous group is as slow as its slowest member, and when one dies all of them stop.
+#
+# The quick end and the restart are `LocalCluster`'s work: it watches the processes. TensorFlow restarts nobody, and it needs longer to notice. We started two workers in two shells and killed one. After worker 1 was killed, worker 0 raised `UnavailableError` ("stopped sending heartbeats") 15 s later. After worker 0 was killed, worker 1 failed 5.5 s later ("Connection reset"). On your own machines something has to restart the programs: a scheduler, or `distlab run --max-restarts`.
 #
 # If a notebook's kernel crashes, its cluster ends with it. If some process does survive, `distlab processes list` in a shell finds it, and `distlab processes stop` ends those that have lost their notebook. The next cell asks for the same list from Python. Right now it shows what this lesson keeps running: a process that waits to start the next tasks.
 
@@ -339,7 +346,7 @@ names = [found.name for found in diagnosed.values()]
 assert names == ["wrong-index", "taken-port", "not-json", "misspelt-job"]
 
 # %% [markdown]
-# Look at the second. Two processes on one machine that both claim index 0 want the same port, so it looks as if another program had taken it. On two machines each gets its port, and the group fails later, when both connect.
+# Look at the second. Two processes on one machine that both claim index 0 want the same port, so it looks as if another program had taken it. On two machines each gets its port, and the result is stranger. We tried it in two network namespaces. The *rightful* worker 0 stopped: `unexpectedly tried to connect with a different incarnation. It has likely restarted`. The impostor waited without a word, and we ended it after eight minutes. So the healthy machine fails and the wrong one looks fine: when you see that line, look for a second task with the same index.
 #
 # ### In the program
 #
@@ -384,7 +391,9 @@ assert job.logs("worker", 0)[-1] == "num_replicas_in_sync: 1"
 #
 # ### In the world
 #
-# Now the two that we started before the others. The first is still waiting for worker 1. Every few seconds TensorFlow logs that it waits (the line below) and names the missing task in the lines after that. You see them by default. Our `quiet_tensorflow` hides them, and so does any script that sets `TF_CPP_MIN_LOG_LEVEL` above 0. When a start hangs, unset that variable first.
+# Now the two that we started before the others. The first is still waiting for worker 1. Worker 0 says so (the line below), and names the missing task in the next lines. It says it *once*, when it starts to wait. In five more minutes we saw nothing new, so scroll up. If worker 0 itself is missing, the others say nothing at all after "Started server". So read worker 0's log first, and if there is none, you have found the missing task.
+#
+# You see that line by default. Our `quiet_tensorflow` hides it, and so does any script that sets `TF_CPP_MIN_LOG_LEVEL` above 0. When a start hangs, unset that variable first. And don't be surprised if you can't stop the program: a worker that waits for another ignores Ctrl-C, and SIGTERM as well. Only `kill -9` with its process id ends it.
 
 # %% tags=["nbval-ignore-output"]
 examine("missing peer", waiting["missing peer"], seconds=3)
@@ -403,6 +412,24 @@ assert cluster.run(take_step, echo=False, timeout=60) == [2.0, 2.0]
 print("sum over all replicas, in each worker: 2.0")
 
 # %% [markdown]
+# ## Symptoms, on one page
+#
+# When a start goes wrong, begin at the symptom. The times are from our runs of two workers in two shells.
+#
+# | what you see | whose log | the line | cause |
+# |---|---|---|---|
+# | hangs at the start | worker 0 | `Waiting for 1/2 tasks to connect`, once | a task hasn't started, or can't reach worker 0 |
+# | hangs at the start | any other worker | nothing after `Started server` | worker 0 hasn't started, or can't be reached |
+# | worker 0 stops, another worker hangs | worker 0 | `tried to connect with a different incarnation` | two tasks have index 0 |
+# | stops at once | the task itself | `Failed to add port to server` | another program has the port, or two tasks have one index |
+# | stops at once | all | `Collective ops must be configured at program startup` | an operation before the strategy |
+# | stops 15 s after a death | worker 0 | `stopped sending heartbeats` | another worker has died |
+# | stops 5 s after a death | the others | `Connection reset` | worker 0 has died |
+# | hangs between two steps | all | nothing | one worker missed a collective call ([lesson 09](09-multi-worker-mirrored.ipynb)) |
+# | runs, and no faster | all | `num_replicas_in_sync: 1` | TF_CONFIG is empty, or was set too late |
+#
+# `distlab diagnose` reads such logs for you.
+#
 # ## What it costs
 #
 # A task is a whole Python process with a whole TensorFlow in it. Importing TensorFlow takes seconds, so on Linux our cluster does it once, in a *warm process*, and forks the tasks from that. A forked task shares the memory that it doesn't write to. The cell prints the seconds, and how much memory belongs to each worker alone.
@@ -432,7 +459,7 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 # - **Write and check:** `cluster` is the same for all, `task` differs; a linter that reads them together finds contradictions.
 # - **Roles:** worker 0 has the chief's duties where there's no chief; the evaluator isn't part of the cluster.
 # - **Resolvers:** three ways to describe it gave the same cluster.
-# - **Restart:** a killed worker sent the whole group back to the last checkpoint; `distlab processes list` finds leftovers.
+# - **Restart:** a killed worker sent the whole group back to the last checkpoint; TensorFlow notices a death, but restarts nobody.
 # - **Diagnose:** seven mistakes show in the log or as an error, one only as `num_replicas_in_sync: 1`.
 #
 # ## Cheat sheet

@@ -1,7 +1,7 @@
 # %% [markdown] shows="MultiWorkerMirroredStrategy: real worker processes from a cell; who reads what; the chief's duties"
 # # Many workers, one model
 #
-# One machine is too slow, so you rent a second, and now your program runs twice. What goes wrong then often goes wrong quietly: both copies train on the same examples, or add up numbers that never belonged together. In an hour you'll have trained one model in two processes, with your own loop and with `fit`. And you'll have proved that a single process would have found the same weights, to nine decimal places.
+# One machine is too slow, so you rent a second, and now your program runs twice. What goes wrong then often goes wrong quietly: both copies train on the same examples, or add up numbers that never belonged together. By the end you'll have trained one model in two processes, with your own loop and with `fit`. And you'll have proved that a single process would have found the same weights, to nine decimal places.
 #
 # **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [TF_CONFIG](08-tf-config.ipynb) · **Hardware:** two CPU cores
 #
@@ -55,7 +55,7 @@ from utils.training.input_feed import ReadLog
 # %% [markdown]
 # ## The same program, started twice
 #
-# There is no master process. Every worker runs the whole program. The copies wait for each other only in *collective* operations, which all of them must call: an [all-reduce](06-all-reduce.ipynb) returns to no worker until all have called it. Worker 0 is the *chief*: it trains like the others, and also does what must happen only once.
+# There is no master program: every worker runs the whole of yours. (Behind the scenes worker 0 does one thing more. Its process runs the *coordination service*, with which all others register at the start, so it has to be reachable.) The copies wait for each other only in *collective* operations, which all of them must call: an [all-reduce](06-all-reduce.ipynb) returns to no worker until all have called it. Worker 0 is the *chief*: it trains like the others, and also does what must happen only once.
 
 # %%
 figures.show(draw_two_workers())
@@ -189,7 +189,7 @@ cockpit(played)
 #
 # ## A train.py to keep
 #
-# Sending functions from a notebook is fine for lessons. On machines of your own the program is a file, and here is one: the strategy, the policy, the loop, and the save. (All workers save, and only the chief's copy is kept. We'll see why below.) Put in your own data and model, and it's yours.
+# Sending functions from a notebook is fine for lessons. On machines of your own the program is a file, and here is one: the strategy, the policy, the loop, and the save. (All workers save, and only the chief's copy is kept. We'll see why below.) Put in your own data and model, and it's yours. Keep the `seed`: without it, each worker would cut its part from an order of its own, and some examples would reach nobody (more below).
 
 # %% tags=["nbval-ignore-output"]
 # %%writefile runs/lesson09/train.py
@@ -202,12 +202,12 @@ import tensorflow as tf
 strategy = tf.distribute.MultiWorkerMirroredStrategy()  # TF_CONFIG is set; before any operation
 me, jobs = strategy.cluster_resolver, strategy.cluster_resolver.cluster_spec().jobs
 is_chief = not me.task_id and ("chief" not in jobs or me.task_type == "chief")
-pixels, labels = np.random.default_rng(0).random((512, 784), "float32"), np.arange(512) % 10
-batches = tf.data.Dataset.from_tensor_slices((pixels, labels)).batch(64)  # your data, global batch
-options = tf.data.Options()
+keras.utils.set_random_seed(0)  # the same in every worker, and before any dataset
+data = np.random.default_rng(0).random((512, 784), "float32"), np.arange(512) % 10  # yours
+batches = tf.data.Dataset.from_tensor_slices(data).shuffle(512, seed=0).batch(64)  # global batch
+options = tf.data.Options()  # each worker cuts its part: without the seed, examples get lost
 options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
 batches = strategy.experimental_distribute_dataset(batches.with_options(options))
-keras.utils.set_random_seed(0)
 with strategy.scope():
     model = keras.Sequential([keras.Input((784,)), keras.layers.Dense(10)])  # your model
     optimizer = keras.optimizers.SGD(0.05)
@@ -234,7 +234,7 @@ strategy.reduce("SUM", strategy.run(lambda: tf.constant(1.0)), axis=None)  # wai
 print(f"{strategy.num_replicas_in_sync} replicas, chief: {is_chief}, last loss {loss:.4f}")
 
 # %% [markdown]
-# On two machines you type `TF_CONFIG='…' python train.py` on each, with the texts of [lesson 08](08-tf-config.ipynb). Both need the same file and data, a folder that both can see, and open ports between them. Here two processes start at once. Then a third trains alone, without a cluster: it should end with the same loss, and the cell asserts that.
+# On two machines you type `TF_CONFIG='…' python train.py` on each, with the texts of [lesson 08](08-tf-config.ipynb). Both need the same file and data, a folder that both can see, and open ports between them. If the start hangs, look at worker 0's log, as [lesson 08](08-tf-config.ipynb) shows: the others say nothing. Here two processes start at once. Then a third trains alone, without a cluster: it should end with the same loss, and the cell asserts that.
 
 # %%
 played.stop()
@@ -361,11 +361,13 @@ assert sizes == [[4, 4, 4, 2], [4, 4, 2, 0]]
 # %% [markdown]
 # A filled square is an example that this worker got.
 #
-# - **DATA**: every worker runs the whole pipeline. TensorFlow cuts each global batch in two; worker 0 keeps the first half, worker 1 the second. Together they train on exactly the batches of one process. The price: every worker reads and decodes everything.
+# - **DATA**: every worker runs the whole pipeline. TensorFlow cuts each global batch in two; worker 0 keeps the first half, worker 1 the second. Together they train on exactly the batches of one process, *if they all have the same order*. A `shuffle` needs a seed for that. The price: every worker reads and decodes everything.
 # - **FILE**: worker 0 opens files 0 and 2, worker 1 files 1 and 3. Nothing is read twice, but the batches aren't those that one process would train on. The files are unequal, so at the end worker 1 gets an empty batch while worker 0 still trains. A loss that is always divided by 8 is then wrong ([lesson 05](05-loss-scaling.ipynb)).
 # - **OFF**: every worker trains on everything, half a global batch a step: six steps, every example twice. Use it only if your pipeline does the sharding itself (`distribute_datasets_from_function`, [lesson 13](13-distributed-input.ipynb)).
 #
 # The default, AUTO, tries FILE first, and uses DATA if it finds no files to split.
+#
+# How bad is a forgotten seed? We put `.shuffle(512)` into the `train.py` from above, without a seed and with the call of `set_random_seed` after the dataset. Of 512 examples, 123 were trained on by both workers and 123 by nobody. Both reported the same loss, and there was no message. It's the same under AUTO if there are no files. Under FILE you may shuffle the file names without a seed: TensorFlow splits the files before the shuffle.
 #
 # ## The chief's duties
 #
@@ -479,7 +481,7 @@ assert totals == [32.5] * 3 and saved == 32.5
 # %% [markdown]
 # It should have been 1.0. This is the worst kind of error, so read slowly. Worker 1 called an all-reduce for its *loss*, and the partner that it got was the chief's *save*. Both are sums of one float, and TensorFlow matches the workers' collectives by the order in which they're called. So 32 + 0.5 went into the checkpoint as a number of examples, and to worker 1 as a loss. The save reads the variable three times, so this happened in all three of worker 1's steps. Then the chief reached its own first loss, and had no partner left. By default TensorFlow sets no time limit here and keeps waiting; it was our `job.wait(timeout=3)` that gave up.
 #
-# When your own run hangs, compare the last line that each worker printed: which collective did one of them never call? While you search, pass `communication_options=tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` to the strategy. It turns the hang into a `DeadlineExceededError`. On GPUs, set `NCCL_DEBUG=INFO` as well: NCCL then reports how far its connections got.
+# When your own run hangs, compare the last line that each worker printed: which collective did one of them never call? While you search, pass `communication_options=tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` to the strategy. It turns the hang into a `DeadlineExceededError`. On GPUs, set `NCCL_DEBUG=INFO` as well: NCCL then reports how far its connections got. (A worker that has *died* looks different: the others raise an error after some seconds. [Lesson 08](08-tf-config.ipynb) has a table of symptoms.)
 #
 # The fix is the code of the previous section: everyone saves, and the chief's copy is kept. It's not only about saving. Anything that reads such a variable on one worker alone is the same mistake, for example `if chief: print(metric.result())`.
 #
@@ -487,7 +489,7 @@ assert totals == [32.5] * 3 and saved == 32.5
 #
 # `train` of `utils`, called in every worker, does all of this: it shards the data, patches `fit`, saves with all workers, keeps the chief's checkpoint, and returns the same report everywhere. It gets its strategy from `make_strategy`, which adds one thing. TensorFlow's strategy uses all GPUs of a worker, but only one CPU device. Ours uses all logical devices, here two, so that two workers have four replicas.
 #
-# The function below trains three times in each worker: with a custom loop, with `fit`, and with sharding OFF, which should end with other weights. Every `train` in a process gets the same strategy object, and that matters. A second `MultiWorkerMirroredStrategy` would restart this worker's server for collectives, and another worker that is already waiting there would fail.
+# The function below trains three times in each worker: with a custom loop, with `fit`, and with sharding OFF, which should end with other weights. Every `train` in a process gets the same strategy object, and that matters. A second `MultiWorkerMirroredStrategy` sets up this worker's collectives again, while another worker may already be waiting in them. We tried it three times, and each time the run hung without an error.
 
 
 # %%
@@ -565,13 +567,18 @@ folder.cleanup()  # the checkpoints and summaries of this lesson
 # strategy = tf.distribute.MultiWorkerMirroredStrategy()  # TF_CONFIG is set; before any other op
 # me, jobs = strategy.cluster_resolver, strategy.cluster_resolver.cluster_spec().jobs
 # is_chief = not me.task_id and ("chief" not in jobs or me.task_type == "chief")
-# options = tf.data.Options()  # DATA: each worker trains on its part of every global batch
+# options = tf.data.Options()  # DATA: a part of every global batch for each worker
 # options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-# batches = tf.data.Dataset.range(64).batch(8).with_options(options)  # your data, global batches
-# batches = strategy.experimental_distribute_dataset(batches)
+# data = tf.data.Dataset.range(64).shuffle(64, seed=0).batch(8)  # seed: one order for all
+# batches = strategy.experimental_distribute_dataset(data.with_options(options))
 # with strategy.scope(): model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
 # model.save("model.keras" if is_chief else f"{tempfile.mkdtemp()}/model.keras")  # every worker
 # ```
+#
+# Does every example reach exactly one replica? With the examples' numbers as data, as on the cheat sheet, two lines count it. Run them in every worker:
+#
+#     count = lambda ids: strategy.reduce("SUM", strategy.run(tf.math.bincount, (ids,), {"minlength": 64}), None)
+#     times = sum(count(ids) for ids in batches).numpy(); print("seen twice:", sum(times > 1), "seen never:", sum(times == 0))
 #
 # Your own `train.py` is in `runs/lesson09`. A longer one, with metrics and evaluation, and with both TF_CONFIGs at its top: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). One with `fit`, using tf_keras: [multi_worker_fit.py](../examples/multi_worker_fit.py).
 #

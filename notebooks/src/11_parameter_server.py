@@ -1,7 +1,7 @@
 # %% [markdown] shows="ParameterServerStrategy: a coordinator, workers and servers; staleness measured and bounded"
 # # Parameter servers
 #
-# In synchronous training one slow worker holds up all the others. And where do you put an embedding table that no single worker can hold? Parameter servers answer both: the variables live in pieces on servers of their own, and no worker waits for another. The price: gradients arrive late. In this hour you run a coordinator, two workers and two servers as real processes, and measure both sides of the bargain.
+# In synchronous training one slow worker holds up all the others. And where do you put an embedding table that no single worker can hold? Parameter servers are one answer to both: the variables live in pieces on separate servers, and no worker waits for another. The price: gradients arrive late. Here you run a coordinator, two workers and two servers as real processes, and measure both sides of the bargain.
 #
 # **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [central storage](07-central-storage.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
@@ -254,7 +254,7 @@ assert 0.9 < reduced["dense"] / (2 * table_bytes) < 1.3 and reduced["slices"] < 
 # %% [markdown]
 # The first two bars show why the lookup belongs where the table is. The other two are one synchronous step, in which *both* workers take part, so they carry two gradients. The dense one is close to what the ring formula predicts for two workers: twice the table. But an Embedding's gradient is `IndexedSlices`, and MultiWorkerMirroredStrategy gathers only those rows.
 #
-# So bytes alone are no reason for parameter servers. The real reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. With a dense model parameter servers save no bytes: a step reads all its variables and writes all its gradients.
+# So bytes alone are no reason for parameter servers. The real reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. Even the table isn't a reason any more if your hardware is fast: today most such tables are cut over the *workers*. They train synchronously and fetch each other's rows in an all-to-all exchange (DLRM below, TorchRec, HugeCTR, TPU embeddings). And for dense models asynchronous training is mostly history. With a dense model parameter servers save no bytes: a step reads all its variables and writes all its gradients.
 #
 # ## Staleness
 #
@@ -409,10 +409,10 @@ staleness_race()
 # %% [markdown]
 # Both are stable at a rate at which plain updates were not. Neither is free: damping takes smaller steps, and dropping throws away work that was already done. And damping has a limit too. If two workers move in step, one gradient is fresh and the other late by one. Together they step 1 + 1/2 times the rate from the same weights. Above a rate of 4/3 of 1/*k* that is more than 2/*k*. For your own training take `AsynchronousLoop` of `utils`: the same for any Keras model, without the tickets.
 #
-# The picture above is the whole bargain on a simulated clock; run its cell to play with it. A block is one step, and its number the staleness of its update. Below the blocks, each line starts at the version of the parameters that a worker read, and jumps up to the server's when it writes: the jump is the staleness.
+# The picture above is the whole bargain on a simulated clock; run its cell to play with it. In the running picture a block is one step, and its number the staleness of its update. Below the blocks, each line starts at the version of the parameters that a worker read, and jumps up to the server's when it writes: the jump is the staleness. (A saved copy of this page may show less.)
 #
 # - Raise **Learning rate** until the asynchronous loss runs away. Which of the four ways to train is stable at the highest rate? (*Backup* and *bounded*: see "One slow worker".)
-# - Add **Workers** at that rate. Whom does it hurt?
+# - Add **Workers** at that rate. Which of the four get worse?
 # - Make the **Slow worker** slower. Whose curve suffers, and who pays with staleness or with steps thrown away?
 #
 # ## A counter that loses steps
@@ -611,7 +611,7 @@ for mode, extra in {**modes, "backup": {"backup": 2}, "bounded": {"bound": 4}}.i
     print(f"{mode:<13} {pace}, staleness {run.mean_staleness:4.1f}, at most {max(run.staleness)}")
 
 # %% [markdown]
-# Synchronous training runs at the pace of the slowest. Asynchronous training loses what worker 2 no longer does. Rounds with a backup worker don't wait for it, so in the simulator they lose nothing. The measured bars also include what the simulator leaves out: messages, scheduling, and five processes that share your cores. Neither way is free: asynchronous updates are stale, and a backup worker's gradients are computed for nothing.
+# Synchronous training runs at the pace of the slowest. Asynchronous training loses what worker 2 no longer does. Rounds with a backup worker don't wait for it, so in the simulator they lose nothing. The measured bars also include what the simulator leaves out: messages, scheduling, and five processes that share your cores. (Nothing gets faster from a slow worker, so a bar above 100 % is noise.) Neither way is free: asynchronous updates are stale, and a backup worker's gradients are computed for nothing.
 #
 # The printed lines are the simulator's answer for 64 workers. One is five times slower, and all of them vary by 20 % from step to step. *Asynchronous* uses nearly every gradient, at a mean staleness just below 63: the number of workers minus one again. *Backup*, here with two spare workers, ignores the slow one but still waits for the 62nd of 64 in every round. *Bounded* is stale-synchronous training: no worker may be more than 4 steps ahead of the slowest. That smooths out jitter. It doesn't help against a worker that is always slow, since in the long run everyone goes at its pace.
 #
@@ -714,14 +714,15 @@ assert sum(held.values()) == table_bytes
 # resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
 # if resolver.task_type in ("ps", "worker"):  # the same file runs in every role
 #     tf.distribute.Server(resolver.cluster_spec(), resolver.task_type, resolver.task_id).join()
-# partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(256 << 10, max_shards=2)
-# strategy = tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
+# strategy = tf.distribute.ParameterServerStrategy(resolver)
 # coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 # batches = iter(coordinator.create_per_worker_dataset(make_dataset))
 # step = tf.function(lambda iterator: strategy.run(replica_step, args=(next(iterator),)))
 # promises = [coordinator.schedule(step, args=(batches,)) for _ in range(steps)]
 # coordinator.join()  # raises when a parameter server has died; then fetch(promises), then save
 # ```
+#
+# There's no partitioner on the cheat sheet, because Keras layers can't train with a kernel that was cut. `MinSizePartitioner(256 << 10, max_shards=2)` would cut any variable of 512 KiB or more, such as the kernel of `Dense(256)` on 784 inputs: `AttributeError`. If you need one for a table, treat the table's pieces as in the mistake above.
 #
 # Count steps with `variable.assign_add(1)`, since `optimizer.iterations` can lose some. A server's `join` never returns: stop those processes yourself. TensorFlow's tutorial sets `GRPC_FAIL_FAST=use_caller` in their environment, so that a lost process raises an error instead of being waited for. A whole program in every role, with the lines to type on two machines: [parameter_server.py](../examples/parameter_server.py).
 #
@@ -731,6 +732,7 @@ assert sum(held.values()) == table_bytes
 # - [Dean et al., Large Scale Distributed Deep Networks](https://papers.nips.cc/paper/4687-large-scale-distributed-deep-networks), 2012: DistBelief and Downpour SGD
 # - [Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server](https://papers.nips.cc/paper/4894-more-effective-distributed-ml-via-a-stale-synchronous-parallel-parameter-server), 2013
 # - [Chen et al., Revisiting Distributed Synchronous SGD](https://arxiv.org/abs/1604.00981), arXiv:1604.00981: backup workers
+# - [Naumov et al., Deep Learning Recommendation Model for Personalization and Recommendation Systems](https://arxiv.org/abs/1906.00091), arXiv:1906.00091: tables cut over the workers, and the all-to-all exchange
 # - [Zhang et al., Staleness-aware Async-SGD for Distributed Deep Learning](https://arxiv.org/abs/1511.05950), arXiv:1511.05950
 #
 # ## The lab

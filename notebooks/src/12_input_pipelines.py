@@ -1,7 +1,7 @@
 # %% [markdown] shows="From a naive pipeline to a tuned one, one measured stage at a time"
 # # Input pipelines
 #
-# Your training is slow, you rent a faster accelerator, and the training stays slow: the step was waiting for its input all along. Here you rebuild one pipeline a stage at a time, measure what each stage is worth, and watch on a time line who waits for whom. In an hour you can find such a wait in your own job, and fix it in a few lines.
+# Your training is slow, you rent a faster accelerator, and the training stays slow: the step was waiting for its input all along. Here you rebuild one pipeline a stage at a time, measure what each stage is worth, and watch on a time line who waits for whom. Afterwards you can find such a wait in your own job, and fix it in a few lines.
 #
 # **Time:** 60 minutes · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
@@ -137,7 +137,7 @@ my_guess
 
 # %% tags=["nbval-ignore-output"]
 def processor_seconds(dataset):
-    """Return the processor's seconds to make one epoch, the less of two."""
+    """Return the processor's seconds to make one epoch, the smaller of two."""
     make_all = tf.function(lambda: dataset.skip(10**9).reduce(0, lambda so_far, *_: so_far + 1))
     make_all()  # builds the function
     readings = [time.process_time()]
@@ -261,14 +261,14 @@ print("each bar over the one above it:", ", ".join(f"{n} ×{r:.1f}" for n, r in 
 print("largest gain in this run:", max(worth, key=worth.get))
 
 # %% [markdown]
-# The line below the picture divides each bar by the one above it. Why does a line of code help, or not?
+# (Mind the scale: it's logarithmic, so a bar twice as long is far more than twice the rate. Read the numbers.) The line below the picture divides each bar by the one above it. Why does a line of code help, or not?
 #
 # - **Reading in parallel** hides waiting. A fast local disk leaves little to hide, and threads cost time too.
 # - **Parallel maps** need spare cores. On two cores, passing a small image to another thread can cost as much as it saves.
 # - **Whole batches** replace 128 calls with one.
 # - **The cache** skips reading and decoding. Work you skip is free.
 # - **Prefetch** overlaps making a batch with whatever the loop does. This loop has no step, so the bar says little about training; the time line below says more.
-# - **`tuned`** pays for a new order of the examples in each epoch; the variant `cache` repeats the same batches forever.
+# - **`tuned`** pays for a new order of the examples in each epoch, so it may well come out slower than `cache`, which repeats the same batches forever. For training, the new order is worth it.
 #
 # Only compare bars within one picture, since those were measured in turn. From cell to cell even the naive rate changes, with whatever else the computer is doing.
 #
@@ -515,7 +515,7 @@ conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
 # %% [markdown]
 # ## The same through `utils`
 #
-# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Start with the ends of its report: *ready tensors* at the top shows how far it is from the limit, and the bottom is a pipeline to copy. In between are the costs of the stages and every change it tried: one that helped "stays", one that didn't "goes". The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, the computer was probably busy during one of them, so run both again. In a shell: `distlab tune-input my_input:make_dataset --step-ms 5`.
+# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Start with the ends of its report: *ready tensors* at the top shows how far it is from the limit, and the bottom is a pipeline to copy. (Read the warning above it, if there is one: if the cache holds whole batches, the same examples stay together in every epoch. To train, put a `shuffle` with a seed before the batches, as in `tuned`.) In between are the costs of the stages and every change it tried: one that helped "stays", one that didn't "goes". The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, the computer was probably busy during one of them, so run both again. In a shell: `distlab tune-input my_input:make_dataset --step-ms 5`.
 
 # %% tags=["nbval-ignore-output"]
 for name, make in by_hand.items():
@@ -547,13 +547,15 @@ assert shards.bytes < 4 * pixels
 # You bring the file `names`, `parse` (one record to an example) and `augment_batch` (random changes to a whole batch):
 #
 # ```python
-# files = tf.data.Dataset.from_tensor_slices(names).shuffle(len(names))
+# files = tf.data.Dataset.from_tensor_slices(names).shuffle(len(names), seed=0)
 # records = files.interleave(tf.data.TFRecordDataset, cycle_length=8, num_parallel_calls=8)
 # examples = records.map(parse, tf.data.AUTOTUNE).cache()  # same every epoch: cache it (uint8)
-# batches = examples.shuffle(10_000).batch(128)  # shuffle examples, after the cache
+# batches = examples.shuffle(10_000, seed=0).batch(128)  # shuffle examples, after the cache
 # batches = batches.map(augment_batch, tf.data.AUTOTUNE)  # random: after the cache
 # dataset = batches.prefetch(2)  # always last
 # ```
+#
+# The seeds matter as soon as several workers run this pipeline: without one, each shuffles differently and cuts its part from another order. We ran such a pipeline on two workers with 64 examples, without seeds and under the policy DATA: 15 examples came twice, and 15 never. [Lesson 13](13-distributed-input.ipynb) shows how to count that.
 #
 # **Recap**
 #

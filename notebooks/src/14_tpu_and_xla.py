@@ -48,7 +48,7 @@ from utils.training.tpu_ready import examine_model
 # %% [markdown]
 # ## Four numbers first
 #
-# A TPU runs nothing op by op. It runs whole *programs*, and the compiler that makes them is XLA. With `tf.function(step, jit_compile=True)` XLA compiles for the CPU too, so you can learn most of a TPU's rules here.
+# A TPU runs only compiled *programs*, and the compiler that makes them is XLA. Even a single op is a program there, a small and slow one, so you want a whole step in one program. With `tf.function(step, jit_compile=True)` XLA compiles for the CPU too, so you can learn most of a TPU's rules here.
 #
 # We take one training step in three ways: Python calls each op ("op by op"); TensorFlow runs a graph of ops ("graph"); XLA makes one program of it all ("XLA"). XLA compiles that program at the first call, and the time of that call is the fourth number.
 
@@ -146,7 +146,11 @@ of_cut = [dynamic(x, np.ones_like(x)) for x in cut]
 show_guess(my_guess, dynamic.experimental_get_tracing_count(), unit="programs")
 
 # %% [markdown]
-# One program for each width, and you have seen what compiling costs. The fix: pad to one size in the input pipeline, and tell the loss which pixels are real. Losses and gradients stay the same. If the sizes differ a lot, use a few fixed ones ("buckets"). A short last batch is another shape too: `batch(32, drop_remainder=True)` leaves it out. (`TPUStrategy.run` can pad it for you, but with one fixed shape you needn't rely on that.)
+# One program for each width, and you have seen what compiling costs.
+#
+# Don't trust this counter blindly, though. `experimental_get_tracing_count()` counts how often TensorFlow *traced* the function. Here each trace becomes one program. But the usual advice against many traces is `reduce_retracing=True`, or an `input_signature` with None for the width. We tried both: the counter said 2 and 1, and XLA still compiled all nine. What gave it away is time. Each width's first call took 0.9 to 2 s, its second 1 to 14 ms. So time the first calls.
+#
+# The fix: pad to one size in the input pipeline, and tell the loss which pixels are real. Losses and gradients stay the same. If the sizes differ a lot, use a few fixed ones ("buckets"). A short last batch is another shape too: `batch(32, drop_remainder=True)` leaves it out. (`TPUStrategy.run` can pad a short batch for you, so a TPU doesn't strictly need that. With one fixed shape you needn't rely on it.)
 
 # %%
 static = tf.function(pixel_loss, jit_compile=True)
@@ -269,7 +273,7 @@ print("shapes while tracing:", *shapes, " means:", means)
 assert np.isclose(*means) and not shapes[0].is_fully_defined()
 
 # %% [markdown]
-# The mean is the same, but the first shape is unknown: `(None,)`. XLA for the CPU does compile this: it lays out room for all six and carries a count along. Don't rely on that for every op and every device. `tf.where` with *three* arguments keeps the shape, so it needs no such trick.
+# The mean is the same, but the first shape is unknown: `(None,)`. XLA for the CPU does compile this: it reserves space for all six and carries a count along. Don't rely on that for every op and every device. `tf.where` with *three* arguments keeps the shape, so it needs no such trick.
 #
 # A loop that runs until the data says stop has the same problem.
 #
@@ -518,7 +522,7 @@ assert returns == {1: 256, 8: 32, 64: 4}
 # **Recap**
 #
 # - Op by op, as a graph or compiled by XLA, a step gave the same losses, to 1e-4.
-# - Four of the five things that don't belong in a step made XLA refuse, compile again or lay out spare room; the fifth, Python, stayed silent.
+# - Four of the five things that don't belong in a step made XLA refuse, compile again or reserve extra space; the fifth, Python, stayed silent.
 # - Each of the five had a fix; the first four kept the result.
 # - One program takes a TPU if there is one, and trains without one otherwise.
 # - Mixed bfloat16 halved the activations; `steps_per_execution` cut 256 returns to 4.
@@ -530,7 +534,7 @@ assert returns == {1: 256, 8: 32, 64: 4}
 # - TensorFlow's guide [Use TPUs](https://www.tensorflow.org/guide/tpu), and API page [tf.distribute.TPUStrategy](https://www.tensorflow.org/api_docs/python/tf/distribute/TPUStrategy)
 # - XLA in TensorFlow: [tf.function](https://www.tensorflow.org/api_docs/python/tf/function), the argument `jit_compile`; [Better performance with tf.function](https://www.tensorflow.org/guide/function), on tracing and Python side effects
 # - TensorFlow's guide [Mixed precision](https://www.tensorflow.org/guide/mixed_precision)
-# - Jouppi and others, [In-Datacenter Performance Analysis of a Tensor Processing Unit](https://arxiv.org/abs/1704.04760): what the machine is
+# - Jouppi and others, [A domain-specific supercomputer for training deep neural networks](https://doi.org/10.1145/3360307), 2020: TPU v2 and v3, the machine drawn above. (The better-known paper of 2017 is about v1, which only runs trained models, in 8-bit integers.)
 # - Kalamkar and others, [A Study of BFLOAT16 for Deep Learning Training](https://arxiv.org/abs/1905.12322)
 #
 # ## The lab

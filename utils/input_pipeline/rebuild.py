@@ -142,10 +142,12 @@ def _make_plain(stage: ChainStage) -> Step:
     old = stage.dataset
     if stage.kind == "shuffle":
         size, anew = int(old._buffer_size), old._reshuffle_each_iteration
+        seeded = int(old._seed) or int(old._seed2)  # several workers need one order
+        seed = int(old._seed2) if seeded else None
+        code = f"dataset.shuffle({size}{f', seed={seed}' if seeded else ''})"
         return Step(
-            stage.name, f"dataset.shuffle({size})",
-            lambda d: d.shuffle(size, reshuffle_each_iteration=anew),
-        )  # fmt: skip
+            stage.name, code, lambda d: d.shuffle(size, seed, reshuffle_each_iteration=anew)
+        )
     if stage.kind == "cache":
         file = old._filename.numpy().decode()
         return Step(stage.name, f"dataset.cache({file!r})", lambda d: d.cache(file))

@@ -179,7 +179,7 @@ def _find_waiting(text: str, config: TaskConfig | None) -> Diagnosis | None:
         return Diagnosis(cause, cure, None, line, "missing-peer")
     if config and not text.strip() and len(config.cluster.tasks) > 1 and config.job != "evaluator":
         cause = "it says nothing: most often it waits for a task that has not started"
-        cure = "start every task of the cluster; TF_CPP_MIN_LOG_LEVEL=0 makes it name the missing"
+        cure = "start every task of the cluster; TF_CPP_MIN_LOG_LEVEL=0 makes worker 0 name them"
         return Diagnosis(cause, cure, own, "", "silent")
     return None
 
