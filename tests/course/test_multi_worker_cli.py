@@ -102,7 +102,7 @@ def test_parameter_servers_with_events(tmp_path):
         start(*SMALL, *"--strategy parameter-server --workers 2 --ps 1".split(),
               "--events", str(tmp_path / "e"), "--checkpoint-dir", str(tmp_path / "c"))
     )  # fmt: skip
-    assert (status, errors) == (0, "")
+    assert status == 0 and errors.count("\n") == 1 and "worker 1 CPU:0" in errors
     assert "parameter-server, 2 workers of 1 replica, custom loop" in output
     kinds = [event["event"] for event in read_events(tmp_path / "e") if event["event"] != "step"]
     assert kinds == ["start"] + ["epoch", "checkpoint"] * 2 + ["end"]
@@ -119,7 +119,8 @@ def test_stopped_by_a_signal_all_save_together_and_nothing_is_left(tmp_path, num
     process.send_signal(number)
     status, _, errors = end(process, 60)
     assert status == 128 + number
-    assert errors.count("\n") == 1 and "stopped in epoch" in errors and "to go on" in errors
+    devices, stopped = errors.splitlines()
+    assert "worker 1 CPU:0" in devices and "stopped in epoch" in stopped and "to go on" in stopped
     assert psutil.wait_procs(family, timeout=30)[1] == []
     steps = [event for event in read_events(tmp_path / "e") if event["event"] == "step"]
     epochs = str(steps[-1]["epoch"] + 1)

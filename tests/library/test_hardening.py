@@ -190,7 +190,7 @@ def test_wrong_data_is_known_before_tensorflow_is_imported(tmp_path):
         "sys.exit(9 if 'tensorflow' in sys.modules else status)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "holds neither" in only_line(done.stderr)
+    assert done.returncode == 2 and "no prepared TFDS folder" in only_line(done.stderr)
 
 
 def test_interrupt_while_the_command_is_read(monkeypatch, capsys):
