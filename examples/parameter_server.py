@@ -102,7 +102,7 @@ def main() -> None:
         return serve(resolver)
 
     keras.utils.set_random_seed(0)
-    # No variable_partitioner: a Keras layer cannot be trained with a kernel that is cut.
+    # No variable_partitioner: the step below fails on a Keras kernel that is cut into pieces.
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():  # variables live on the parameter servers

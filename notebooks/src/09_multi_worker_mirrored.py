@@ -555,7 +555,7 @@ cluster.close()
 folder.cleanup()  # the checkpoints and summaries of this lesson
 
 # %% [markdown]
-# With two workers, each sends about as many bytes per step as the model's weights have, however large the batch ([lesson 06](06-all-reduce.ipynb) counts them, for more workers too). Here both workers share this computer's cores, so expect no speed-up. On two machines, each computes half of the batch and pays for it with an all-reduce over a real network. Measure it there: here, the messages never leave the computer.
+# With two workers, each sends about as many bytes per step as the model's weights have, however large the batch ([lesson 06](06-all-reduce.ipynb) counts them, for more workers too). Here both workers share this computer's cores, so expect no speed-up. On two machines, each computes half of the batch and pays for it with an all-reduce over a real network. Measure it there: here, the messages never leave the computer. The number to report is the *scaling efficiency*: images/s with N workers, divided by N times the images/s of one.
 #
 # ## Recap
 #

@@ -724,7 +724,7 @@ assert sum(held.values()) == table_bytes
 # coordinator.join()  # raises when a parameter server has died; then fetch(promises), then save
 # ```
 #
-# There's no partitioner on the cheat sheet, because Keras layers can't train with a kernel that was cut. `MinSizePartitioner(256 << 10, max_shards=2)` would cut any variable of 512 KiB or more, such as the kernel of `Dense(256)` on 784 inputs: `AttributeError`. If you need one for a table, treat the table's pieces as in the mistake above.
+# There's no partitioner on the cheat sheet, because the usual training step fails on a Keras kernel that was cut. `MinSizePartitioner(256 << 10, max_shards=2)` would cut any variable of 512 KiB or more, such as the kernel of `Dense(256)` on 784 inputs: `AttributeError`. If you need a partitioner for a table, pass the table's pieces to the tape, as in the mistake above.
 #
 # Count steps with `variable.assign_add(1)`, since `optimizer.iterations` can lose some. A server's `join` never returns: stop those processes yourself. TensorFlow's tutorial sets `GRPC_FAIL_FAST=use_caller` in their environment, so that a lost process raises an error instead of being waited for. A whole program in every role, with the lines to type on two machines: [parameter_server.py](../examples/parameter_server.py).
 #

@@ -1,7 +1,7 @@
 """Saying every few seconds which peers of a task do not answer, while TensorFlow waits for them.
 
 A process of its own: while TensorFlow makes a strategy of several workers, it lets no thread of
-that process run Python, and says nothing itself for as long as it waits.
+that process run Python. It says itself who is missing once at most, and only on worker 0.
 """
 
 import contextlib
