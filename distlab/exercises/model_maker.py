@@ -1,8 +1,36 @@
 """Makes the model of a hand-written loop, and notes how the loop uses it."""
 
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+
+CUT_SIGNAL = signal.SIGUSR1  # asks the main thread to cut a run off
+
+
+class CutOff(BaseException):
+    """Ends a run in its middle, as a kill does: no `except Exception` keeps it alive."""
+
+
+@contextlib.contextmanager
+def cutting_off() -> Iterator[None]:
+    """Let a model cut off the run in this block: CutOff is raised in it, between two steps.
+
+    An error inside the step's graph would do it too, but TensorFlow may then wait for ever for
+    the other replica.
+    """
+
+    def cut(number: int, frame: object) -> None:
+        raise CutOff
+
+    before = signal.signal(CUT_SIGNAL, cut)
+    try:
+        yield
+    finally:
+        signal.signal(CUT_SIGNAL, before)
 
 
 class ModelMaker:
@@ -10,11 +38,9 @@ class ModelMaker:
 
     Counts the calls of the model that run op by op, and notes whether it was traced, and whether
     a gradient was taken through it. `dtype` is a Keras dtype policy. Features are `louder` times as
-    much larger on replica 1, and so on, so that weights show who trained on what. The run is
-    `cut_after` so many gradients: the next one raises an error that says CUT.
+    much larger on replica 1, and so on, so that weights show who trained on what. After
+    `cut_after` gradients the next one cuts the run off (`cutting_off`).
     """
-
-    CUT = "the run is cut off here"
 
     def __init__(
         self, kernel: np.ndarray, dtype: str, louder: float = 0.0, cut_after: int | None = None
@@ -33,8 +59,8 @@ class ModelMaker:
 
     def _count_down(self) -> np.int64:
         self.left -= 1
-        if self.left < 0:
-            raise RuntimeError(self.CUT)
+        if self.left == -1:
+            signal.pthread_kill(threading.main_thread().ident, CUT_SIGNAL)
         return np.int64(self.left)
 
     def was_compiled(self, steps: int) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Exercise, contrast, each
-from distlab.exercises.model_maker import ModelMaker
+from distlab.exercises.model_maker import CutOff, ModelMaker, cutting_off
 from distlab.exercises.refusing import own_frames, read_array, read_number, refuse
 from distlab.labs import ANSWERS
 from distlab.labs.lab02.exercise import make_mirrored
@@ -346,12 +346,10 @@ def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:
 def _call_once(call: Callable[[], Any]) -> tuple[Any, Any]:
     """Return the weights and losses of one call, None for both if it was cut off."""
     try:
-        with own_frames():
+        with own_frames(), cutting_off():
             found = call()
-    except Exception as error:
-        if ModelMaker.CUT in str(error):
-            return None, None
-        raise
+    except CutOff:
+        return None, None
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise refuse(
             f"train returned {show(found)}, not two things: the weights, and a list with each "
