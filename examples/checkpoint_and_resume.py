@@ -8,15 +8,13 @@ On two machines, with a folder that both see (NFS, or a bucket: gs://...):
     node-b$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
               "task": {"type": "worker", "index": 1}}' python checkpoint_and_resume.py
 
-Slurm and Kubernetes send SIGTERM before they kill. One worker that gets it is enough: all save
-the same step and exit with status 75, "try again". Run the same lines again to resume. On a spot
-machine, send SIGTERM yourself when the cloud's metadata address announces the end. SIGKILL or a
-lost machine gives no warning: its peers fail, and the periodic checkpoint is what is left.
+Slurm and Kubernetes send SIGTERM before they kill. If one worker gets it, all save the same step
+and exit with status 75, "try again". On a spot machine, send SIGTERM yourself when the cloud's
+metadata address announces the end. After a SIGKILL, the periodic checkpoint is what is left.
 Workers listen on ALL interfaces, without a password: use a network that you trust.
 
-TensorFlow's own PreemptionCheckpointHandler does the first half. On Google Cloud it asks the
-metadata server instead of waiting for SIGTERM, and only about maintenance, not about the end of a
-spot machine. For `fit`: keras.callbacks.BackupAndRestore(folder, save_freq=100).
+TensorFlow's PreemptionCheckpointHandler asks Google Cloud's metadata server, and only about
+maintenance. For `fit`: keras.callbacks.BackupAndRestore(folder, save_freq=100).
 TensorFlow 2.21, Keras 3.15. Data: FASHION_MNIST=/path/to/file.npz.
 """
 

@@ -89,7 +89,9 @@ def test_the_page_says_what_was_run(killed, tmp_path):
     masks = np.stack([mask for _, mask in load_scenes(train=4).train])
     book = Logbook()
     book.decide("input", "prefetch", "two cores")
-    bill = SimpleNamespace(step_seconds=0.1, efficiency=0.9, limit="network", hours=3.0, cost=480.0)
+    bill = SimpleNamespace(
+        step_seconds=0.1, efficiency=0.9, bottleneck="network", hours=3.0, cost=480.0
+    )
     score = score_masks(count_pixels(masks, masks))
     page = write_report(tmp_path / "new" / "report.md", book, killed, 0.05, score, {"64": bill})
     assert (tmp_path / "new" / "report.md").read_text() == page

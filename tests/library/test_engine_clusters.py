@@ -21,7 +21,6 @@ from process_watch import lives, wait_for
 
 from utils.cluster import LocalCluster
 from utils.engines import RunSettings
-from utils.engines.catalog import find_engine
 from utils.engines.programs import ProgramRun
 from utils.processes.registry import MARK_FILE, PREFIX, parse_mark
 
@@ -189,7 +188,7 @@ def test_nothing_outlives_a_launcher_that_is_killed(host, tmp_path):
 
 def test_nothing_outlives_the_command_that_is_killed(tmp_path):
     """`distlab run --engine`; Slurm's cluster is the one that starts fast."""
-    find_engine("slurm", None)
+    need_engine("slurm")
     (tmp_path / "program.py").write_text(PROGRAM)
     running = subprocess.Popen(
         [sys.executable, "-m", "distlab", "run", "--engine", "slurm", "program.py", "stay"],

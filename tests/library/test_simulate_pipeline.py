@@ -393,7 +393,7 @@ def test_command_takes_chunks(capsys):
 
 def test_command_draws(capsys, tmp_path):
     path = tmp_path / "zero.svg"
-    status, out, err = call(capsys, *changed(picture=str(path)), "--json")
+    status, out, err = call(capsys, *changed(plot=str(path)), "--json")
     assert status == 0 and "zero.svg" in err and json.loads(out)
     assert path.read_text().startswith("<svg") and "stage 7" in path.read_text()
 
@@ -413,9 +413,9 @@ def test_command_draws(capsys, tmp_path):
         ({"schedule": "interleaved-1f1b", "chunks": "0"}, "chunks 0: must be"),
         ({"schedule": "interleaved-1f1b", "micro_batches": "25"}, "choose a multiple of 8"),
         ({"stages": "100000", "micro_batches": "100000"}, "too many to hold"),
-        ({"picture": "zero.png"}, "ends in .svg"),
-        ({"picture": "no-such-folder/zero.svg"}, "can't be written"),
-        ({"micro_batches": "1024", "picture": "large.svg"}, "too many to draw"),
+        ({"plot": "zero.png"}, "ends in .svg"),
+        ({"plot": "no-such-folder/zero.svg"}, "can't be written"),
+        ({"micro_batches": "1024", "plot": "large.svg"}, "too many to draw"),
     ],
 )
 def test_command_refuses_in_one_line(capsys, options, says):
