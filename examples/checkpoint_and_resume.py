@@ -74,12 +74,8 @@ def latest_intact_checkpoint(folder: str) -> str | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--checkpoint-dir", default="checkpoints", help="folder, seen by all workers"
-    )
-    parser.add_argument(
-        "--checkpoint-every", type=int, default=50, help="steps between checkpoints"
-    )
+    parser.add_argument("--checkpoint-dir", default="checkpoints", help="seen by all workers")
+    parser.add_argument("--checkpoint-every", type=int, default=50, help="steps")
     parser.add_argument("--epochs", type=int, default=2, help="in all, those before included")
     parser.add_argument("--max-examples", type=int, help="train on the first so many images")
     parser.add_argument("--save", help="the chief writes the trained model to this .keras file")
