@@ -26,6 +26,20 @@ WARM_START = make_warm_start()
 pytest_plugins = ("run_record",)
 NUMBERED = re.compile(r"(?<![a-z0-9])(lab)?(\d\d)[-_][a-z]")  # 05-loss-scaling, lab05_loss_scaling
 # lessons that run more of themselves under `make test-all`: engines, and the whole capstone
+SLOW_FILES = (  # the longest first: the last file to start should be a short one
+    "test_lab_answers.py", "test_engine_clusters.py", "test_modernize_table.py",
+    "test_recovery.py", "test_multi_worker.py", "test_book.py", "test_examples.py",
+    "test_engine_joining.py", "test_scenes.py", "test_grading_capstone.py", "test_training.py",
+    "test_checkpoints.py", "test_parameter_server.py", "test_gpu_check.py", "test_classroom.py",
+    "test_grading_harness.py", "test_grading_executor.py", "test_grading_honest.py",
+    "test_nbgrader_stock.py", "test_own_data.py", "test_labs.py", "test_cli_grade.py",
+    "test_readme.py", "test_multi_worker_cli.py", "test_cluster_leftovers.py",
+    "test_grading_attacks.py", "test_chaos.py", "test_launchers.py", "test_cli_train.py",
+    "test_strategies.py", "test_release.py", "test_exercises.py", "test_rendezvous.py",
+    "test_rendezvous_networks.py", "test_old_programs.py", "test_grading_damage.py",
+    "test_notebooks_in_jupyterlab.py", "test_home.py", "test_lab_command.py",
+    "test_cockpit_browser.py", "test_data.py", "test_tune.py", "test_user_function.py",
+)  # fmt: skip
 MORE_IN_ALL = ("19-engines.ipynb", "22-capstone.ipynb")
 
 
@@ -110,9 +124,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.more_in_all)
         elif found := NUMBERED.search(item.name):
             item.extra_keyword_matches.add(f"{found[1] or 'lesson'}{found[2]}")
+        if item.path.name in SLOW_FILES:
+            item.add_marker(pytest.mark.slow(100 + len(SLOW_FILES) - place_of(item)))
         if item.get_closest_marker("slow") is None:
             item.add_marker(pytest.mark.fast)
     items.sort(key=lambda item: -find_seconds(item))
+
+
+def place_of(item: pytest.Item) -> int:
+    return SLOW_FILES.index(item.path.name)
 
 
 def name_notebook(name: str) -> str:
