@@ -579,7 +579,7 @@ RIGHT = {
 }  # fmt: skip
 WRONG = {
     "plan": {
-        "(by heart)": plan("g * b / {62.5: 259.22, 46.26: 293.64, 40.36: 210.18, 59.58: 368.88, 17.91: 137.11}.get(r, g * r)"),
+        "(by heart)": plan("g * b / {62.5: 259.22, 46.26: 293.64, 40.36: 210.18, 59.58: 368.88, 17.91: 137.11}.get(r, r / 3)"),
         "no-network": plan("b / r"),
         "whole-vectors": plan("b / r + 2 * (g - 1) * 4 * 31_030_658 / 15e9"),
         "one-image": plan(f"1 / r + {RING}", "g / step"),
