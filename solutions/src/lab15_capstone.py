@@ -163,6 +163,8 @@ for _scenes in (1, 3, 6):
     _right[0] *= rng.random((9, 9)) < 0.4
     _mistaken = rng.random(_right.shape) < 0.3
     iou_cases.append((_right, np.where(_mistaken, rng.integers(0, 8, _right.shape), _right)))
+_predicted = iou_cases[-1][1]
+iou_cases[-1] = (_right, np.where(_predicted == _classes[-1], 0, _predicted))  # a class unseen
 ### END INPUTS
 got_scores = lab15.IOU.observe(measure_iou, iou_cases)
 lab15.IOU.check(measure_iou)  # stops after 20 s
