@@ -67,6 +67,8 @@ class Run:
         if report.when == "call" or report.outcome != "passed":
             if before != "failed":
                 self.outcomes[report.nodeid] = report.outcome
+            if report.outcome == "failed":
+                self._say(f"failed: {report.nodeid}")
             if report.outcome == "skipped":
                 self.reasons[report.nodeid] = _read_reason(report)
         if time.monotonic() - self.said_at > REPORT_SECONDS:
@@ -81,6 +83,10 @@ class Run:
         minutes = (time.monotonic() - self.began) / 60
         place = report.nodeid.split("::")[0]
         words = f"{len(self.outcomes):,} of {total:,} tests{failed}, {minutes:.0f} min: {place}"
+        self._say(words)
+
+    def _say(self, words: str) -> None:
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         reporter.ensure_newline()
         reporter.write_line(words)
 
