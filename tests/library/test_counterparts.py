@@ -1,13 +1,12 @@
 """docs/counterparts.md: its Python is Python, and its JAX lines run if JAX is installed."""
 
 import ast
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from needs import need_packages
 
 PAGE = Path(__file__).parents[2] / "docs" / "counterparts.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -22,8 +21,8 @@ def test_every_block_is_python_of_a_named_framework():
         assert max(map(len, block.splitlines())) <= 100
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
 def test_the_jax_lines_run():
+    need_packages("JAX", "jax")
     program = DEVICES + "\n".join(block for block in BLOCKS if block.startswith("# JAX"))
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-2000:]
