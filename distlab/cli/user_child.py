@@ -42,6 +42,7 @@ def main() -> None:
         reply = {"error": str(error)}
     except SystemExit as error:
         reply = {"error": describe_exit(error)}
+    sys.stdout.flush()  # the parent kills this process as soon as it has the reply
     with open(order["reply"], "w") as stream:
         stream.write(json.dumps(reply) + "\n")
 
