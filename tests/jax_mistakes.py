@@ -14,7 +14,7 @@ from pathlib import Path
 from utils.tf_config.build import pick_free_ports
 
 SECONDS = 8  # how long a process waits for the others
-PROGRAM = """
+PROGRAM = f"""
 import os, signal, sys, time
 import jax
 
@@ -24,8 +24,8 @@ if then == "late":
 if then == "bare":
     jax.distributed.initialize()
 jax.distributed.initialize(
-    address, count, rank, initialization_timeout={seconds}, heartbeat_timeout_seconds=10,
-    shutdown_timeout_seconds={seconds},
+    address, count, rank, initialization_timeout={SECONDS}, heartbeat_timeout_seconds=10,
+    shutdown_timeout_seconds={SECONDS},
 )
 if then == "raise" and rank == 1:
     raise ValueError("rank 1 gives up")
@@ -35,7 +35,7 @@ if then == "killed":
     time.sleep(20)  # until the coordinator misses the heartbeats
 from jax.experimental.multihost_utils import process_allgather
 print(process_allgather(jax.numpy.ones(1)).sum())
-""".format(seconds=SECONDS)
+"""
 
 # mistake -> (rank, count, what it then does) of each process; all with one coordinator
 MISTAKES = {

@@ -72,7 +72,7 @@ class RunSettings:
         """Return the order for one task of the program: the same wherever it runs."""
         environment = {
             **memory_variables(),
-            "TF_CONFIG": config.to_json(),
+            **config.to_variables(),
             RESTART_VARIABLE: str(restart),
             **self.variables,
         }
