@@ -188,7 +188,7 @@ print(f"stage 3 sends {max(count_bytes(network.messages, RANKS)) / plain:.2f} ti
 
 # %%
 def held(parameters, ranks, stage):
-    ...  # return bytes
+    return ...  # bytes on each rank
 
 
 # %%
@@ -312,7 +312,7 @@ print("tokens that a device normalizes:", whole_norms[0].shape[0], "and", norms[
 
 # %%
 def join(top_a, sum_a, top_b, sum_b):
-    ...  # return the common maximum, and the sum relative to it
+    return ...  # the common maximum, and the sum relative to it
 
 
 # %%
@@ -414,7 +414,7 @@ print({name: f"{peak:.1f} MiB" for name, peak in peaks.items()})
 
 # %%
 def keep(choices, expert, capacity):
-    ...  # return a list of places in choices
+    return ...  # a list of places in choices
 
 
 # %%
@@ -583,4 +583,4 @@ cut_explorer(tables, capacity_gb=80, name="H100")
 #
 # ## The lab
 #
-# You practice this in lab 16, which way to cut: ZeRO with momentum and clipping, a masked merge, two experts for each token, and a layout for a machine that you haven't seen.
+# You practice this in [lab 16, which way to cut](../labs/lab16-which-way-to-cut.ipynb): ZeRO with momentum and clipping, a masked merge, two experts for each token, and a layout for a machine that you haven't seen.

@@ -170,7 +170,7 @@ DISPATCH = Exercise(
     name="dispatch",
     function="dispatch",
     seconds=20,
-    examples=((7, [2, 3], 3), (8, [4, 1, 4], 4), (9, [3, 5, 2, 4], 5)),
+    examples=((7, [2, 3], 3), (8, [4, 1, 4], 2), (9, [3, 5, 2, 4], 5)),
     mistakes={
         "one-expert": "each token went to one expert: it goes to the two with the largest gates",
         "ties-last": "two gates are equal: the expert with the lower number comes first",
@@ -194,12 +194,10 @@ DISPATCH = Exercise(
 
 # ---- exercise 4: a layout
 
-LayoutNumbers = list[int]
-
 
 def try_layout(
     choose_layout: Callable[..., Any], model: Mapping[str, Any], machine: Mapping[str, Any]
-) -> LayoutNumbers:
+) -> list[int]:
     """Return the three numbers that `choose_layout` returns."""
     with own_frames():
         found = choose_layout(dict(model), dict(machine))
@@ -216,9 +214,37 @@ def say_layout(got: Any, right: Any) -> str:
     return f"chose {both[0]}; {both[1]} fits and is the quickest"
 
 
-EXAMPLE_MODEL = {
-    "parameters": 7e9, "layers": 32, "hidden": 4096, "sequence": 4096, "batch": 256
-}  # fmt: skip
-EXAMPLE_MACHINE = {
-    "devices": 64, "per_node": 8, "memory": 80e9, "flops": 4e14, "inside": 4e11, "between": 4e10
-}  # fmt: skip
+def _describe(*numbers: float) -> tuple[dict[str, float], dict[str, float]]:
+    names = ("parameters", "layers", "hidden", "sequence", "batch")
+    machine = ("devices", "per_node", "memory", "flops", "inside", "between")
+    return dict(zip(names, numbers)), dict(zip(machine, numbers[len(names) :]))
+
+
+LAYOUT = Exercise(
+    lab="lab16",
+    name="layout",
+    function="choose_layout",
+    seconds=20,
+    examples=(
+        _describe(3e9, 32, 2560, 8192, 256, 256, 4, 24e9, 1.5e14, 2e10, 5e10),
+        _describe(20e9, 44, 6144, 4096, 512, 32, 8, 24e9, 1.5e14, 2e10, 2e9),
+        _describe(3e9, 32, 2560, 8192, 64, 16, 8, 24e9, 1.5e14, 2e10, 2e9),
+    ),
+    mistakes={
+        "memory-forgotten": "this is the quickest layout of all, but it doesn't fit into memory",
+        "activations-forgotten": "with the activations it doesn't fit: state alone is only a part",
+        "in-flight": "the first stage of a pipeline keeps the activations of several "
+        "micro-batches: the smaller of pipeline and m",
+        "state-whole": "the optimizer's 12 bytes are divided by data too, so less cutting fits",
+        "bubble-forgotten": "while a pipeline fills and empties, stages wait: (pipeline - 1) / m",
+        "tensor-free": "tensor parallelism sends four all-reduces a layer and micro-batch, which "
+        "take time",
+        "data-free": "the all-reduce of the gradients takes time, above all between nodes",
+    },
+    hint="list every layout, leave out what doesn't fit, and time the rest by the three formulas",
+    tolerance=1e-6,
+    shows_case=False,
+    run=each(try_layout),
+    contrast=say_layout,
+    plain=True,
+)
