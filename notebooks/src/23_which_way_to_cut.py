@@ -1,7 +1,7 @@
 # %% [markdown] shows="A 7-billion-parameter model on 1 to 512 GPUs: ZeRO, a mesh, ring attention, experts and FlashAttention by hand, each equal to one device"
 # # Which way to cut?
 #
-# You have a model of 7 billion parameters, 512 GPUs and six ways to cut. Every framework offers all six, with names such as FSDP, TP, PP, CP and EP, and the wrong mix wastes most of what you pay for. Here you build each cut in a few lines, see what it sends and what it saves, and then let a planner compare them.
+# You have a model of 7 billion parameters, 512 GPUs and six ways to cut. Frameworks offer them as switches with names such as FSDP, TP, PP, CP and EP, and a wrong mix can cost you most of what you pay for. Here you build each cut in a few lines, see what it sends and what it saves, and then let a planner compare them.
 #
 # **Time:** 100 minutes, in two sittings of 50 · **Prerequisites:** [model parallelism](15-model-parallelism.ipynb), [pipeline parallelism](16-pipeline-parallelism.ipynb), [precision and memory](18-precision-and-memory.ipynb) and [planning](20-planning.ipynb) · **Hardware:** two CPU cores
 #
@@ -369,7 +369,7 @@ print(f"equal to one device; each rank sent {count_bytes(network.messages, RANKS
 print(f"largest table of scores: {32 // RANKS} × {32 // RANKS} instead of 32 × 32")
 
 # %% [markdown]
-# Three blocks of keys and values, 8 × 8 numbers of 8 bytes each, twice: 3,072 bytes. A GPU sends the next block while it computes with this one, so a ring that is fast enough costs no time. (A decoder's mask makes half of the blocks empty. The lab asks what becomes of the maximum then.)
+# Three blocks of keys and values, 8 × 8 numbers of 8 bytes each, twice: 3,072 bytes. A GPU sends the next block while it computes with this one, so a ring that is fast enough costs no time. (A decoder's mask makes almost half of the blocks empty. The lab asks what becomes of the maximum then.)
 #
 # ## FlashAttention: the same on one device
 #
@@ -403,7 +403,7 @@ assert np.allclose(*results, rtol=0, atol=1e-12) and peaks["all scores"] > 10 * 
 print({name: f"{peak:.1f} MiB" for name, peak in peaks.items()})
 
 # %% [markdown]
-# All scores take 1,024² numbers several times over. The tiles take the result and little else, however long the sequence. The backward pass recomputes the scores tile by tile from the kept `top` and `weight`. That costs FLOPs, and saves so much traffic that it is faster. It's why the last bar of the first picture is gone from today's runs.
+# All scores take 1,024² numbers several times over. The tiles take the result and little else, however long the sequence. The backward pass recomputes the scores tile by tile from the kept `top` and `weight`. That costs FLOPs and saves traffic, and on GPUs Dao and others measured it as faster all the same. With it, the last bar of the first picture is gone.
 #
 # ## Experts, and the fourth collective
 #
@@ -477,7 +477,7 @@ show_guess(my_guess, dropped["capacity 4"], unit="%")
 #
 # ## The mistake: averaging what each block attended to
 #
-# Four blocks, four results of attention, and the mean of them: it has the correct shape, and the loss even falls. Compare it with attention over all keys, and with the same four results weighted by their sums.
+# Four blocks, four results of attention, and the mean of them. It has the correct shape, and nothing complains. Compare it with attention over all keys, and with the same four results weighted by their sums.
 
 # %%
 blocks_of = list(zip(np.split(key, RANKS), np.split(value, RANKS)))
@@ -503,7 +503,7 @@ assert error < 1e-12
 # | cut along | a device holds less of | it sends | idle time | choose it |
 # |---|---|---|---|---|
 # | data | activations (a smaller batch) | gradients, once a step | none | first, while the batch is large enough |
-# | ZeRO 1, 2, 3 | state; gradients; weights | the same; stage 3 half as much again | none | as soon as there are several copies |
+# | ZeRO 1, 2, 3 | state; gradients; weights | the same; stage 3 half as much again, for each micro-batch | none | as soon as there are several copies |
 # | tensor, with sequence | weights, state, activations | all tokens, four times a layer, not hidden | none | inside a node, when a layer is too large |
 # | pipeline | weights, state | activations at the cuts only | the bubble, (p - 1)/m of the work | between nodes, with many micro-batches m |
 # | context | activations | keys and values, round the ring | none if the ring is fast | when one sequence is too long |
@@ -520,14 +520,14 @@ tables = {
 }
 
 # %%
+winners = set()
 for name, rows in tables.items():
     for size in (8, 64, 512):
         here = [row for row in rows if row["devices"] == size and row["fits"]]
         best = min(here, key=lambda row: row["step_seconds"])
         says = f"{best['way']}: {best['hours']:,.0f} hours, {100 * best['mfu']:.0f} % MFU"
         print(f"{name}, {size:>3} GPUs: {says}")
-alone = [row for row in tables["131,072 tokens"] if row["way"].startswith("data, ZeRO")]
-print("131,072 tokens, data alone fits:", any(row["fits"] for row in alone))
+        winners.add((name, best["way"]))
 
 # %% [markdown]
 # These are predictions, and [lesson 20](20-planning.ipynb) says how good such predictions are. Read them as an order, not as a promise. Play with all of them:
@@ -537,10 +537,13 @@ print("131,072 tokens, data alone fits:", any(row["fits"] for row in alone))
 # 3. Follow *data, pipeline* at 131,072 tokens from 64 to 512 GPUs. Which part of the step grows?
 
 # %%
+assert winners == {("4,096 tokens", "data, ZeRO 1"), ("131,072 tokens", "data, context")}
+alone = [row for row in tables["131,072 tokens"] if row["way"].startswith("data, ZeRO")]
+assert not any(row["fits"] for row in alone)  # without a cut through the sequence or the model
 cut_explorer(tables, capacity_gb=80, name="H100")
 
 # %% [markdown]
-# With short sequences nothing beats the simplest cut, because 7 billion parameters fit once the state is sharded. Cuts through the model pay when the model is larger, when memory is smaller, or when there are more GPUs than sequences in a batch. With long sequences a single sequence no longer fits beside the weights, and the context axis takes over.
+# With short sequences nothing in this table beats the simplest cut, because 7 billion parameters fit once the state is sharded. (Some other cuts tie with it.) Cuts through the model pay when the model is larger, when memory is smaller, or when there are more GPUs than sequences in a batch. With long sequences one sequence no longer fits next to the weights. Data parallelism alone fits nowhere, and the context axis takes over.
 #
 # ## Recap
 #
