@@ -81,7 +81,7 @@ def test_the_lessons_code_renamed_or_adapted_earns_nothing(exercise) -> None:
         f"    return _own(*given[: _own.__code__.co_argcount])\n"
         for name in FUNCTIONS
     }
-    attempts["adapted"] = code + ADAPTED[exercise.name]
+    attempts["adapted"] = code + "\n" + ADAPTED[exercise.name]
     lab = get_lab("lab16")
     for name, text in attempts.items():
         outcome = lab.try_answer(exercise.name, text, SEED)

@@ -246,5 +246,6 @@ LAYOUT = Exercise(
     shows_case=False,
     run=each(try_layout),
     contrast=say_layout,
+    by_hand=("utils.simulate",),
     plain=True,
 )
