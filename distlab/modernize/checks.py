@@ -395,3 +395,23 @@ def late_tf_config(names: Names) -> Places:
             before = [call for call, place in made.items() if call.lineno < node.lineno]
             if any(made[call] is where for call in before) and len(before) == len(made):
                 yield (node,)
+
+
+# ---- Python 2
+
+
+def adds_dictionary_views(names: Names) -> Places:
+    """`a.values() + b.values()`, which were lists."""
+    for node in names.of_type(ast.BinOp):
+        sides = (node.left, node.right)
+        if isinstance(node.op, ast.Add) and all(map(_is_view, sides)):
+            yield (node,)
+
+
+def _is_view(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("keys", "values", "items")
+        and not node.args + node.keywords
+    )
