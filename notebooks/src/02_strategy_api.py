@@ -225,7 +225,7 @@ for name, made in pair.items():
     print(f"a Keras {name} is a {type(made).__name__}, aggregation {made.aggregation.name}")
 
 # %% [markdown]
-# - `SUM`, `MEAN` and `ONLY_FIRST_REPLICA` combine the values at each write, and all copies stay equal.
+# - `SUM`, `MEAN` and `ONLY_FIRST_REPLICA` combine the values at each write, and all copies stay equal. With `MEAN` that's (1 + 2 + 3 + 4) / 4 = 2.5. (If you said 10, that's `SUM`.)
 # - `SUM, on read` makes a `SyncOnReadVariable`: the copies differ on purpose, a write costs no communication, and only a read adds them up. Keras makes its metrics like this.
 # - `NONE` combines nothing. The copies have drifted apart without an error, and a read shows replica 0's. Keras makes its weights with `NONE`, because its optimizer writes only values that are already reduced.
 #
@@ -296,7 +296,7 @@ show_guess(my_guess, reduction.payload_bytes, unit=" bytes")
 assert reduction.payload_bytes == 4 * array_bytes(model.trainable_variables)
 
 # %% [markdown]
-# Each replica contributes one gradient for every weight of this network, whatever the batch size. The step ran without `tf.function`, so the method was called at each step. Inside one it would be called while the function is traced, and count once.
+# Each replica contributes one gradient for every weight of this network, whatever the batch size. So it's 4 replicas × 101,770 weights × 4 bytes. (If you said 407,080, that's one replica's.) The step ran without `tf.function`, so the method was called at each step. Inside one it would be called while the function is traced, and count once.
 #
 # ## The test bed: one step, three strategies
 #
@@ -416,7 +416,9 @@ for slots, optimizer in ((0, "sgd"), (1, momentum), (1, "rmsprop"), (2, "adam"))
     try:
         said = f"trains, and counts {count_steps(model)}"
     except RuntimeError as error:
-        said = "RuntimeError: " + re.match("Mixing different tf.distribute.Strategy", str(error))[0]
+        said = (
+            "RuntimeError: " + re.search("Mixing different tf.distribute.Strategy", str(error))[0]
+        )
     print(f"{model.optimizer.name:<8} slots: {slots}  {said}")
 
 # %% [markdown]

@@ -308,7 +308,7 @@ for name, (predict, variable) in loaded.items():
 show_guess(my_guess, len(strategy.experimental_local_results(loaded["keras, no scope"][1])))
 
 # %% [markdown]
-# Train on four devices, serve on one, and convert nothing. What you load inside the scope has four copies again.
+# One: a file holds each value once, and no strategy. (If you said 4, you thought of copies as part of the model.) Train on four devices, serve on one, and convert nothing. What you load inside the scope has four copies again.
 #
 # ## The mistake: a last batch that doesn't divide
 #

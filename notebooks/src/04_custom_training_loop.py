@@ -165,7 +165,7 @@ print("count on each replica:", counts, "· read:", int(train_accuracy.count.num
 show_guess(my_guess, counts[0])
 
 # %% [markdown]
-# The four losses add up to the mean over the 128 examples, as the assertion checks: parts of a mean are reduced with `SUM`. The metric needs no reduce. Each replica counted its own 32, and reading adds them up.
+# The four losses add up to the mean over the 128 examples, as the assertion checks: parts of a mean are reduced with `SUM`. The metric needs no reduce. Each replica counted its own 32, and reading adds them up. (If you said 128, that's what a read gives.)
 #
 # ## The step of all, compiled
 #

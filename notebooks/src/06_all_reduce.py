@@ -201,7 +201,7 @@ show_guess(my_guess, round(costs[2] / N, 3), unit=" times")
 print("steps, most messages, most bytes:", costs)
 
 # %% [markdown]
-# The ring takes as many steps as the naive way, but each message is a quarter of the size. In total a rank sends 2(P - 1)/P times the vector. That's less than two vectors *however many ranks there are*, and all ranks send the same. As long as the ranks do the adding, no all-reduce can get by with less.
+# The ring takes as many steps as the naive way, but each message is a quarter of the size. In total a rank sends 2(P - 1)/P times the vector: three quarters in each half. (If you said 0.75, you forgot the all-gather.) That's less than two vectors *however many ranks there are*, and all ranks send the same. As long as the ranks do the adding, no all-reduce can get by with less.
 #
 # Now watch it with your ten numbers. Each rank is a circle in its own color, cut into four chunks. Press Step, and look at the bands in a chunk: they show whose numbers it has added up, and a chunk turns green, with stripes, when it holds the complete sum. On the right stands the addition that each message makes. Stop after step 3, when each rank has one striped chunk: which rank holds which complete sum? Compare with the rule above: rank p should have chunk p + 1.
 
@@ -431,7 +431,11 @@ from distlab.lessons.all_reduce_race import reduce_both
 from utils.strategies import make_strategy
 from utils.tf_config import pick_free_ports
 
-through_utils = lambda name: make_strategy("multi-worker", all_reduce=name)  # noqa: E731
+
+def through_utils(name):
+    return make_strategy("multi-worker", all_reduce=name)
+
+
 assert cluster.run(reduce_with, through_utils, "ring", timeout=60)[0] == outcomes["RING"]
 addresses = [f"127.0.0.1:{port}" for port in pick_free_ports(2)]
 for ours, theirs in cluster.run(reduce_both, addresses, vectors[:2], timeout=60):

@@ -90,7 +90,7 @@ V = array_bytes(model.trainable_variables)
 show_guess(my_guess, round(sum(held["mirrored"].values()) / V, 2), unit=" V")
 
 # %% [markdown]
-# A mirrored variable has a part on each of CPU:1, CPU:2 and CPU:3. Central storage makes an `AggregatingVariable`: one variable, on CPU:0. Between steps the accelerators hold none of these arrays. The next picture shows the same in bytes:
+# A mirrored variable has a part on each of CPU:1, CPU:2 and CPU:3: three arrays on three devices. (If you said 3, that's one device.) Central storage makes an `AggregatingVariable`: one variable, on CPU:0. Between steps the accelerators hold none of these arrays. The next picture shows the same in bytes:
 
 # %%
 groups = {
@@ -150,7 +150,7 @@ step_by_hand(by_hand, images[0], labels[0])
 show_guess(my_guess, sum(sent.values()), unit=" bytes")
 
 # %% [markdown]
-# Each replica receives V and sends V back: 2 × 3 × V. All of it passes through the host, so every replica you add gives the host more to send and receive.
+# Each replica receives V and sends V back: 2 × 3 × V. (If you said 188,160, you counted one way.) All of it passes through the host, so every replica you add gives the host more to send and receive.
 #
 # `CentralStorageStrategy` does the same. Reading a variable in a replica sends its value there. When all replicas change a variable with `aggregation=SUM`, the strategy adds up their changes and applies the sum once. (We call `run` without `tf.function` here, so that every step is easy to follow.)
 

@@ -593,7 +593,7 @@ def time_steps(steps):
 seconds = cluster.run(time_steps, 50, timeout=60)[0]
 gradient_bytes = array_bytes(build_mlp().trainable_variables)
 print(f"{format_bytes(gradient_bytes)} of gradients, reduced in {1000 * seconds:.1f} ms a step")
-assert gradient_bytes == 4 * 101_770 and seconds > 0
+assert gradient_bytes == 4 * 101_770
 cluster.close()
 folder.cleanup()  # the checkpoints and summaries of this lesson
 

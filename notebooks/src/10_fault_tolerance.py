@@ -420,7 +420,7 @@ print("the group", left["cause"], "and started again")
 assert second.restored == first.done and largest_difference(job.wait()[0], whole) < 1e-9
 
 # %% [markdown]
-# None. But the handler does one thing that you didn't ask for: when you make it, it restores the *latest* checkpoint of its manager, whatever you restored before. To show it, worker 0 goes back to the folder of the run that saved every 4 steps. It restores the oldest of the three checkpoints there, and then makes a handler.
+# None: the notice came in time for one more checkpoint. (If you said 3, that's what a save every 4 steps loses when there's no notice.) But the handler does one thing that you didn't ask for: when you make it, it restores the *latest* checkpoint of its manager, whatever you restored before. To show it, worker 0 goes back to the folder of the run that saved every 4 steps. It restores the oldest of the three checkpoints there, and then makes a handler.
 
 
 # %%
@@ -603,7 +603,7 @@ for workers in (10, 1000, 10_000):
 show_guess(my_guess, round(youngs[0] / youngs[1], 6))
 
 # %% [markdown]
-# A hundred times as many failures, and only ten times as many checkpoints: the interval shrinks with the square root. The *overhead* is the extra time that a run takes, compared with its work alone: saving, lost work, and restarts of 60 s. It comes from a formula. Can you trust it? Below we simulate 4,000 runs with random failures, without any formula, and print the average overhead next to what the formula expects.
+# A hundred times as many failures, and only ten times as many checkpoints: the interval shrinks with the square root. (If you said 100, you would save ten times too often.) The *overhead* is the extra time that a run takes, compared with its work alone: saving, lost work, and restarts of 60 s. It comes from a formula. Can you trust it? Below we simulate 4,000 runs with random failures, without any formula, and print the average overhead next to what the formula expects.
 
 # %%
 from utils.simulate.failures import expected_run_seconds, simulate_run_seconds

@@ -359,7 +359,7 @@ show_guess(my_guess, mean_staleness(slow))
 assert means[1] > means[0]
 
 # %% [markdown]
-# The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. A slow worker doesn't push the mean past that limit; it piles the staleness onto its own, rare updates.
+# The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. (If you said more than 1, you thought of the slow worker's updates, which are stale but rare.) A slow worker doesn't push the mean past that limit; it piles the staleness onto its own, rare updates.
 #
 # ## A learning rate that stays stable
 #
