@@ -313,8 +313,7 @@ with strategy.scope():
 for each in (one, regularized):
     each.layers[1].kernel.regularizer = keras.regularizers.L2(0.01)
 data_part = gradient_of(one, *full)
-both = gradient_of(one, *full, lambda y, z: mean_loss(y, z) + one.losses[0])
-penalty = both - data_part
+penalty = gradient_of(one, *full, lambda y, z: mean_loss(y, z) + one.losses[0]) - data_part
 
 
 # %% [markdown]

@@ -104,8 +104,7 @@ from distlab.lessons.typed_cluster import run_tasks
 from utils.tf_config import pick_free_ports
 from distlab.turns import lesson08 as turns
 
-expected = turns.EXPECTED.take(expected)
-print(f"assert strategy.num_replicas_in_sync == {expected}  # on these three machines\n")
+print(f"assert strategy.num_replicas_in_sync == {turns.EXPECTED.take(expected)}\n")
 a, b = pick_free_ports(2)  # on machines of your own: any free port, such as 12345
 both = {"worker": [f"localhost:{a}", f"localhost:{b}"]}  # the cluster: the same text for both
 of_worker_0 = json.dumps({"cluster": both, "task": {"type": "worker", "index": 0}})
