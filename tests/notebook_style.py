@@ -210,8 +210,7 @@ def check_lesson(notebook: Notebook) -> Iterator[str]:
 
 def count_lines(source: str) -> int:
     """Return the lines of a cell, without those that import what is the course's own."""
-    kept = [line for line in source.split("\n") if not re.match(r"from (?:utils|distlab)\b", line)]
-    return len("\n".join(kept).lstrip("\n").split("\n"))
+    return len(re.sub(r"(?m)^from (?:utils|distlab)\b.*\n+", "", source).split("\n"))
 
 
 def is_stub(cell: Cell) -> bool:
