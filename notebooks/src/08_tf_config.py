@@ -104,12 +104,12 @@ from distlab.lessons.typed_cluster import run_tasks
 from utils.tf_config import pick_free_ports
 from distlab.turns import lesson08 as turns
 
-print(f"assert strategy.num_replicas_in_sync == {turns.EXPECTED.take(expected)}\n")
+expected = turns.EXPECTED.take(expected)
+print(f"assert strategy.num_replicas_in_sync == {expected}  # on these three machines\n")
 a, b = pick_free_ports(2)  # on machines of your own: any free port, such as 12345
 both = {"worker": [f"localhost:{a}", f"localhost:{b}"]}  # the cluster: the same text for both
-of_worker_0 = json.dumps({"cluster": both, "task": {"type": "worker", "index": 0}})
-of_worker_1 = json.dumps({"cluster": both, "task": {"type": "worker", "index": 1}})
-printed = run_tasks("runs/lesson08/train.py", [of_worker_0, of_worker_1])
+texts = [json.dumps({"cluster": both, "task": {"type": "worker", "index": i}}) for i in (0, 1)]
+printed = run_tasks("runs/lesson08/train.py", texts)
 print(*(lines[-1] for lines in printed), sep="\n")
 assert [lines[-1][8:] for lines in printed] == 2 * [": 2 replicas in sync, y = 3.00 x + 2.00"]
 
