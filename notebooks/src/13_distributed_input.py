@@ -325,7 +325,7 @@ for seed in (None, 0):
     assert (seed is None) == bool((times != 1).any())
 
 # %% [markdown]
-# Without a seed, about a third of the numbers were never seen, and as many twice. The epoch was as long as it should be, so nothing else gives it away. What other pipelines gave on two workers (the last two rows read files):
+# Without a seed, a quarter to a third of the numbers were never seen (it changes from run to run), and as many were seen twice. The epoch was as long as it should be, so nothing else gives it away. What other pipelines gave on two workers (the last two rows read files):
 #
 # | pipeline | seen once | seen never | seen twice |
 # |---|---|---|---|

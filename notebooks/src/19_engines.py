@@ -138,7 +138,7 @@ assert runs[way].begun[0] == 0 and runs[way].begun[-1] >= 40
 assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 
 # %% [markdown]
-# From the checkpoint, usually of step 40 or 60: the kill needs a moment too. The last loss is that of the run by hand, so the kill changed nothing but the time. Note who did what: the launcher started both processes again, with new ports. Resuming at the right step was the *program's* doing. A program that saves nothing is restarted just as well, and begins at 0. The launcher can't know.
+# If you said 0, you forgot the checkpoint; if 41, that only every twentieth step is saved. It's the checkpoint, usually of step 40 or 60: the kill needs a moment too. The last loss is that of the run by hand, so the kill changed nothing but the time. Note who did what: the launcher started both processes again, with new ports. Resuming at the right step was the *program's* doing. A program that saves nothing is restarted just as well, and begins at 0. The launcher can't know.
 #
 # ## Several machines: a rendezvous
 #
@@ -361,14 +361,15 @@ def make_trial(strategy, batch=128):
 
 
 # %% [markdown]
-# **Predict.** How many times as long does the search take when all four workers do each trial together?
+# **Your turn.** A trial takes `seconds` on one worker. How long does a search take, if each trial is done by one worker?
 
 # %%
-my_guess = guess_number("Together over apart", 1, 100, "x", log=True)
-my_guess
+def seconds_apart(trials, workers, seconds):
+    return ...
 
 
 # %% tags=["nbval-ignore-output"]
+from distlab.turns import lesson19 as turns
 from utils.measure import Stopwatch
 
 def search_apart():
@@ -388,7 +389,9 @@ apart = cluster.run(search_apart, timeout=120, echo=False)
 together = cluster.run(search_together, timeout=120, echo=False)
 losses = [losses[0] for losses, _ in apart]
 took = [max(watch.seconds for _, watch in one) for one in (apart, together)]
-show_guess(my_guess, took[1] / took[0], unit="x")
+seconds_apart = turns.APART.take(seconds_apart)
+print("five trials of 10 s, four workers, apart:", seconds_apart(5, 4, 10), "s")
+print(f"our four trials: apart {took[0]:.2f} s, together {took[1]:.2f} s")
 print({rate: round(loss, 3) for rate, loss in zip(RATES, losses)})
 assert np.allclose(together[0][0], losses, atol=0.02)
 
@@ -398,13 +401,22 @@ assert np.allclose(together[0][0], losses, atol=0.02)
 # ## Predictions for a lot of data
 #
 # The same holds for a trained model. To label a million images, nobody needs anybody's gradients. Each worker loads the SavedModel, takes its part and writes its answers. If a worker dies, only its part is done again.
+#
+# **Your turn.** Give worker `index` every `workers`-th image, so that each image is in one part.
+
+# %%
+def part_of(images, index, workers):
+    return ...
 
 
 # %%
+part_of = turns.PART.take(part_of)
+
+
 def predict_part(folder):
     task = json.loads(os.environ["TF_CONFIG"])
     index, workers = task["task"]["index"], len(task["cluster"]["worker"])
-    images = load("fashion_mnist").test.images[index::workers, ..., None] / np.float32(255)
+    images = part_of(load("fashion_mnist").test.images[..., None] / np.float32(255), index, workers)
     saved = tf.saved_model.load(folder)
     return saved.serve(images).numpy().argmax(axis=1)
 
@@ -415,8 +427,9 @@ images = load("fashion_mnist").test.images[..., None] / np.float32(255)
 parts = cluster.run(predict_part, str(home / "exported"), timeout=120, echo=False)
 cluster.close()
 print([len(part) for part in parts])
-together = np.stack(parts, axis=1).reshape(-1)  # part 0, 1, 2, 3, 0, 1, …
-assert (together == model.predict(images, verbose=0).argmax(axis=1)).all()
+alone = model.predict(images, verbose=0).argmax(axis=1)
+same = [np.array_equal(part, part_of(alone, index, 4)) for index, part in enumerate(parts)]
+print("the answers of one process alone:", same)
 
 # %% [markdown]
 # On Spark this function is what `mapPartitions` takes, on Ray a plain `@ray.remote` task, and on Slurm one task of an array. TF_CONFIG served only to number the parts.
@@ -553,6 +566,12 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 # The last line is the one to remember. And no engine makes a step faster: inside a step there's only TensorFlow.
 #
 # **Which one?** The one that your machines already run. If they run nothing, `distlab run` with a rendezvous is enough for a handful of them.
+#
+# ## On a real GPU
+#
+#     distlab train --strategy multi-worker --workers 2 --device gpu --epochs 1
+#
+# Workers on one machine divide its GPUs. Look at the devices in the report: the two workers must name different GPUs, and each one only once.
 #
 # ## Recap
 #
