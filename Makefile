@@ -7,9 +7,12 @@ JOBS ?= 2
 OFFLINE := $(if $(WHEELS),--no-index --find-links '$(WHEELS)')
 # GPU=1 also installs CUDA's libraries, for a machine with an NVIDIA GPU.
 READY := $(VENV)/.ready$(if $(GPU),-gpu)
+TEACH := $(READY)-teach
+TEST := $(READY)-test
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check $(OFFLINE) -c constraints.txt -e
 .DEFAULT_GOAL := help
 
-.PHONY: help lab test test-fast test-all bench gpu-check chaos grade-demo build book doctor wheels constraints clean run-gpu-check
+.PHONY: help lab teach test test-fast test-all bench gpu-check chaos grade-demo build book doctor wheels constraints clean run-gpu-check
 
 help:
 	@echo 'make lab     open the course in JupyterLab (make lab ARGS=--no-browser)'
@@ -20,6 +23,7 @@ help:
 	@echo 'make bench   measure, side by side'
 	@echo 'make gpu-check  prove on a machine with GPUs what cannot be seen without, and write a report'
 	@echo 'make chaos   kill and freeze training runs at random: all must survive'
+	@echo 'make teach   add what a teacher needs: distlab release, distlab grade'
 	@echo 'make grade-demo  grade a small class and say where its pages are'
 	@echo 'make build   regenerate notebooks and labs whose source changed'
 	@echo 'make book    the course as a static site in build/book, to read without a kernel'
@@ -41,8 +45,18 @@ $(READY): pyproject.toml constraints.txt
 	fi; \
 	echo "Building the environment in $(VENV) with $$($$python --version) (a few minutes, about 3 GB, once)"; \
 	$$python -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(OFFLINE) -c constraints.txt -e '.[lab,test]'
-	@$(if $(GPU),$(BIN)/python -m pip install --quiet --disable-pip-version-check $(OFFLINE) -c constraints.txt -e '.[gpu]')
+	@$(INSTALL) '.[lab]'
+	@$(if $(GPU),$(INSTALL) '.[gpu]')
+	@touch $@
+
+$(TEACH): $(READY)
+	@echo "Adding what a teacher's commands need"
+	@$(INSTALL) '.[lab,teach]'
+	@touch $@
+
+$(TEST): $(READY)
+	@echo 'Adding what the tests need'
+	@$(INSTALL) '.[lab,teach,test]'
 	@touch $@
 
 lab: $(READY)
@@ -50,10 +64,10 @@ lab: $(READY)
 
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --disable-warnings
 
-test: $(READY)
+test: $(TEST)
 	@$(PYTEST) --nbval --nbval-current-env $(ARGS)
 
-test-fast: $(READY)
+test-fast: $(TEST)
 	@$(PYTEST) -m fast tests $(ARGS)
 
 test-all: export DISTLAB_TEST_ALL := 1
@@ -61,7 +75,7 @@ test-all: export DISTLAB_REDUCED :=
 test-all: export PYTEST_TIMEOUT := 2400
 test-all: test chaos
 
-bench: $(READY)
+bench: $(TEST)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 # Everything is installed first, unless there is no GPU: then one line says so.
@@ -69,23 +83,25 @@ gpu-check:
 	@nvidia-smi -L >/dev/null 2>&1 || { echo 'gpu-check: nvidia-smi lists no GPU on this machine' >&2; exit 2; }
 	@$(MAKE) --no-print-directory GPU=1 run-gpu-check
 
-run-gpu-check: $(READY)
+run-gpu-check: $(TEST)
 	@$(BIN)/python -m benchmarks.gpu_check $(ARGS)
 
 # KILLS=N for another number than 100
-chaos: $(READY)
+chaos: $(TEST)
 	@$(BIN)/python -m benchmarks.chaos $(if $(KILLS),--runs $(KILLS))
 	@$(BIN)/python -m benchmarks.rendezvous_chaos $(if $(KILLS),--runs $(KILLS))
 
-grade-demo: $(READY)
+teach: $(TEACH)
+
+grade-demo: $(TEACH)
 	@$(BIN)/python -m distlab.grading.demo $(ARGS)
 
-build: $(READY)
+build: $(TEST)
 	@$(BIN)/distlab build $(ARGS)
 
 book: $(READY)
 	@$(BIN)/python -c 'import furo, latex2mathml, myst_nb' 2>/dev/null || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check $(OFFLINE) -c constraints.txt -e '.[book]'
+	  $(INSTALL) '.[book]'
 	@$(BIN)/distlab book $(ARGS)
 
 doctor: $(READY)
@@ -93,7 +109,7 @@ doctor: $(READY)
 
 # What an install needs, for this kind of machine and this Python; setuptools builds the course itself.
 wheels: $(READY)
-	@$(BIN)/python -m pip download --quiet --disable-pip-version-check -d wheels -c constraints.txt '.[lab,test,book]' 'setuptools>=77'
+	@$(BIN)/python -m pip download --quiet --disable-pip-version-check -d wheels -c constraints.txt '.[lab,teach,test,book]' 'setuptools>=77'
 	@for source in $$(ls wheels/*.tar.gz 2>/dev/null); do \
 	  $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-index --no-deps --find-links wheels -w wheels $$source && rm $$source || exit 1; \
 	done
@@ -102,7 +118,7 @@ wheels: $(READY)
 # Resolve again in an empty environment and pin what came out.
 constraints:
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && python3 -m venv $$fresh/venv && \
-	$$fresh/venv/bin/python -m pip install --quiet '.[lab,test,ray,spark,manifests,book]' jax && \
+	$$fresh/venv/bin/python -m pip install --quiet '.[lab,teach,test,ray,spark,manifests,book]' jax && \
 	{ head -n 2 constraints.txt; $$fresh/venv/bin/python -m pip freeze | grep -v -e '^distributed-training-lab' -e ' @ '; \
 	  $$fresh/venv/bin/python -m pip install --quiet --upgrade pip; \
 	  $$fresh/venv/bin/python -m pip install --quiet --dry-run --report $$fresh/gpu.json '.[gpu]'; \

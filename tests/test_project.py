@@ -108,12 +108,14 @@ def test_conda_environment_installs_the_same_versions():
     text = (ROOT / "environment.yml").read_text()
     entries = re.findall(r"^\s+- (.+)$", text, flags=re.MULTILINE)
     assert entries == ["conda-forge", "python=3.12", "pip", "pip:", "-c constraints.txt",
-                       "-e .[lab,test]"]  # fmt: skip
+                       "-e .[lab]"]  # fmt: skip
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert wanted == ">=3.11,<3.14"
-    assert "\n      # - -e .[gpu]  #" in text
-    assert "-c constraints.txt -e '.[gpu]'" in (ROOT / "Makefile").read_text()
-    assert "-c constraints.txt -e '.[lab,test]'" in (ROOT / "Makefile").read_text()
+    assert "\n      # - -e .[gpu]  #" in text and "\n      # - -e .[teach,test]  #" in text
+    makefile = (ROOT / "Makefile").read_text()
+    assert "-c constraints.txt -e\n" in makefile
+    for extras in ("lab", "gpu", "lab,teach", "lab,teach,test", "book"):
+        assert f"$(INSTALL) '.[{extras}]'" in makefile
 
 
 def test_installed_versions_are_the_pinned_ones():

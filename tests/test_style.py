@@ -272,3 +272,13 @@ def test_committed_lesson_is_what_its_source_generates(target: sources.Target) -
 
 def test_no_notebook_without_a_source() -> None:
     assert sources.find_orphans(ROOT) == []
+
+
+@pytest.mark.parametrize("target", sources.find_targets(ROOT), ids=lambda t: t.source.name)
+def test_what_starts_tensorflow_stays_on_the_cpu_of_a_machine_with_gpus(
+    target: sources.Target,
+) -> None:
+    """`use_logical_devices` hides GPUs: numbers and clusters are then the same everywhere."""
+    text = target.source.read_text()
+    if "\nimport tensorflow" in text or "    import tensorflow" in text:
+        assert "use_logical_devices(" in text

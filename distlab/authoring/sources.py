@@ -219,8 +219,10 @@ def _import_jupytext() -> Any:
     """Import jupytext without its part for Jupyter's server, which takes it 0.2 s more."""
     for part in ("sync_contentsmanager", "async_contentsmanager"):
         sys.modules.setdefault(f"jupytext.{part}", None)  # type: ignore[arg-type]
-    import jupytext
-
+    try:
+        import jupytext
+    except ModuleNotFoundError:
+        raise CourseError("building needs jupytext: make build installs it") from None
     return jupytext
 
 

@@ -86,7 +86,7 @@ def _add_marks(add: Callable[..., Any]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Grade, write the report, say where it is; return 1 if something waits for a human."""
     if importlib.util.find_spec("nbgrader") is None:  # the gradebook is nbgrader's
-        raise CourseError("grading needs nbgrader: pip install -e '.[lab,test]'")
+        raise CourseError("grading needs nbgrader: make teach, or pip install -e '.[teach]'")
     settings = _read_settings(arguments)
     found = _grade(settings, arguments.json)
     if found is None:

@@ -25,8 +25,10 @@ from pathlib import Path
 import numpy as np
 
 from distlab.labs.lab08 import exercise as lab08
+from utils.devices import use_logical_devices
 
 # %%
+use_logical_devices(1)  # the CPU, on a machine with GPUs too
 SEED = 2026
 
 # %% [markdown]

@@ -19,8 +19,10 @@ with quiet_tensorflow():
 import numpy as np
 
 from distlab.labs.lab10 import exercise as lab10
+from utils.devices import use_logical_devices
 
 # %%
+use_logical_devices(1)  # the CPU, on a machine with GPUs too
 SEED = 2026
 
 # %% [markdown]

@@ -19,8 +19,10 @@ import numpy as np
 
 from distlab.labs.lab11 import exercise as lab11
 from distlab.labs.lab11.exercise import augment, parse
+from utils.devices import use_logical_devices
 
 # %%
+use_logical_devices(1)  # the CPU, on a machine with GPUs too
 SEED = 2026
 
 # %% [markdown]

@@ -25,8 +25,10 @@ import numpy as np
 from distlab import figures
 from distlab.labs.lab15 import exercise as lab15
 from distlab.lessons.mask_pictures import draw_predictions
+from utils.devices import use_logical_devices
 
 # %%
+use_logical_devices(1)  # the CPU, on a machine with GPUs too
 SEED = 2026
 capstone_py = "capstone.py"  # the program of exercise 3, next to this notebook
 

@@ -180,7 +180,10 @@ def test_readme_makefile_and_project_speak_of_what_is_there(students: Path) -> N
     assert project["project"]["optional-dependencies"].keys() == {"lab", "gpu", "ray", "spark"}
     assert project["project"]["dependencies"] == ours["project"]["dependencies"]
     assert project["tool"].keys() == {"setuptools"}
-    assert "-e '.[lab]'" in makefile and "-e .[lab]" in (students / "environment.yml").read_text()
+    assert (
+        "$(INSTALL) '.[lab]'" in makefile
+        and "-e .[lab]" in (students / "environment.yml").read_text()
+    )
     assert subprocess.run(["make", "-n", "help"], cwd=students, timeout=60).returncode == 0
     commands = re.findall(r"`(distlab [^`]+)`|^(distlab .*)$", readme, re.MULTILINE)
     tried = [shlex.split((one or other).split("#")[0])[1:] for one, other in commands]

@@ -31,7 +31,7 @@ def unlink(text: str, exists: Callable[[str], bool]) -> str:
 
 def fit_makefile(text: str) -> str:
     """Return the Makefile with the students' targets only, and an install without test tools."""
-    lines = _drop_rules(text.replace("[lab,test]", "[lab]").split("\n"))
+    lines = _drop_rules(text.split("\n"))
     kept = []
     for line in lines:
         shown = re.search(r"echo 'make (\S+) ", line)
@@ -39,7 +39,7 @@ def fit_makefile(text: str) -> str:
             continue
         if line.startswith(".PHONY:"):
             line = ".PHONY: " + " ".join(STUDENTS_TARGETS)
-        if not line.startswith(("#   make ", "JOBS ")):
+        if not line.startswith(("#   make ", "JOBS ", "TEACH ", "TEST ", "PYTEST ")):
             kept.append(line)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).rstrip() + "\n"
 
@@ -52,7 +52,7 @@ def _drop_rules(lines: list[str]) -> list[str]:
         rule = _RULE.match(line)
         if rule:
             name = rule[1]
-            dropping = not name.startswith((".", "$")) and name not in STUDENTS_TARGETS
+            dropping = not name.startswith((".", "$(READY)")) and name not in STUDENTS_TARGETS
             while dropping and kept and kept[-1].startswith("#"):
                 kept.pop()
         elif not line.startswith("\t"):
@@ -63,8 +63,8 @@ def _drop_rules(lines: list[str]) -> list[str]:
 
 
 def fit_pyproject(text: str) -> str:
-    """Return pyproject.toml without the tools that test the course."""
-    tools = r"^(?:#.*\n)?(?:test|manifests|book) = \[\n(?:    .*\n)*\]\n"
+    """Return pyproject.toml without what tests and grades the course."""
+    tools = r"^(?:#.*\n)?(?:teach|test|manifests|book) = \[\n(?:    .*\n)*\]\n"
     text = re.sub(tools, "", text, flags=re.MULTILINE)
     sections = re.split(r"(?=^\[)", text, flags=re.MULTILINE)
     kept = [s for s in sections if not re.match(r"\[tool\.(ruff|pytest)", s)]

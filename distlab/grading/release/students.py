@@ -76,7 +76,7 @@ def _write_papers(root: Path, folder: Path) -> None:
     pyproject = fit_pyproject((root / "pyproject.toml").read_text(encoding="utf-8"))
     _write(folder / "pyproject.toml", pyproject)
     conda = (root / "environment.yml").read_text(encoding="utf-8")
-    conda = re.sub(r"; tests/\S+ compares them", "", conda).replace("[lab,test]", "[lab]")
+    conda = re.sub(r"; tests/\S+ compares them|\n +# - -e \.\[teach,test\].*", "", conda)
     _write(folder / "environment.yml", conda)
     commands = {p.stem.replace("_", "-") for p in (folder / "distlab" / "cli").glob("*.py")}
     targets = set(re.findall(r"^(\w+):(?!=)", makefile, re.MULTILINE))
