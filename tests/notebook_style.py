@@ -213,7 +213,7 @@ def _count_lines(source: str) -> int:
     ours = [node for node in _top_level(source) if _is_import(node) and _is_ours(node)]
     dropped = {k for node in ours for k in range(node.lineno - 1, node.end_lineno or 0)}
     kept = [line for k, line in enumerate(source.split("\n")) if k not in dropped]
-    return len("\n".join(kept).strip("\n").split("\n"))
+    return len(("\n".join(kept).lstrip("\n") if ours else source).split("\n"))
 
 
 def is_stub(cell: Cell) -> bool:
