@@ -1,7 +1,4 @@
-"""Spark: a barrier stage with one task for each agent, tried again as a whole when one dies.
-
-Independent tasks need no barrier: Spark tries each one again on its own.
-"""
+"""Spark: a barrier stage with one task for each agent, tried again as a whole when one dies."""
 
 import contextlib
 import os
@@ -66,9 +63,9 @@ def make_task(command: list[str], environment: dict[str, str]):  # noqa: ANN201
         import os
         import subprocess
 
-        from pyspark import TaskContext
+        from pyspark import BarrierTaskContext
 
-        rank = TaskContext.get().partitionId()
+        rank = BarrierTaskContext.get().partitionId()
         here = {**os.environ, **environment, "DISTLAB_RANK": str(rank), "DISTLAB_AGENT_PIPE": "1"}
         process = subprocess.Popen(command, env=here, stdin=subprocess.PIPE)
         status = process.wait()
@@ -101,12 +98,11 @@ def main() -> None:
 
 
 def _run_stage(context, wanted: Wanted, failures: list[str]) -> None:  # noqa: ANN001
-    """Run the stage. A failed barrier stage is tried again only when a shuffle follows it."""
+    """Run the barrier stage. A failed one is tried again only when a shuffle follows it."""
     task = make_task(wanted.command, wanted.environment)
     ranks = context.parallelize(range(wanted.count), wanted.count)
     try:
-        stage = ranks if wanted.apart else ranks.barrier()
-        stage.mapPartitions(task).partitionBy(1).collect()
+        ranks.barrier().mapPartitions(task).partitionBy(1).collect()
     except Exception as error:
         first, *others = str(error).strip().splitlines()
         if first.startswith("An error occurred while calling") and others:

@@ -1,1 +1,0 @@
-"""Lab 16, Which way to cut: what it runs, and how it is judged."""
