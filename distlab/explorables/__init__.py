@@ -25,6 +25,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `controls`: a slider and a choice: what an explorer lets the hand change, and where it is frozen
 - `conveyor`: the conveyor: an input pipeline as machines on a belt, and who keeps the accelerator
   waiting
+- `cut_explorer`: one model on more and more GPUs, cut one way or another; memory and seconds
 - `explorable`: an explorable: a living picture that the browser draws, in JupyterLab and on any
   web page
 - `explorer`: `explore`: a function's picture, which the browser draws again whenever a control

@@ -21,4 +21,5 @@
 | 20 | `published_runs` |
 | 21 | `what_works` |
 | 22 | `capstone`, `capstone_gallery`, `killed_run`, `logbook`, `mask_pictures` |
+| 23 | `mesh_pictures` |
 """
