@@ -191,9 +191,10 @@ def _check(output: dict[str, Any], cell: Cell) -> Iterator[str]:
 
 def check_lesson(notebook: Notebook) -> Iterator[str]:
     cells, code = notebook["cells"], of_kind(notebook, "code")
-    lengths = [len(cell["source"].split("\n")) for _, cell in code]
-    if not 20 <= len(cells) <= 48:  # 45, and up to three that show a piece to play with
-        yield f"{len(cells)} cells: 20 to 48"
+    lengths = [_count_lines(cell["source"]) for _, cell in code]
+    count = len(cells) - sum(is_stub(cell) for cell in cells)
+    if not 20 <= count <= 48:  # 45, and up to three that show a piece to play with
+        yield f"{count} cells: 20 to 48"
     if lengths and statistics.median(lengths) > 8:
         yield f"code cells of {statistics.median(lengths)} lines (median): 8"
     yield from (
@@ -205,6 +206,21 @@ def check_lesson(notebook: Notebook) -> Iterator[str]:
     yield from check_sections(notebook)
     if not any("assert" in cell["source"] for _, cell in code):
         yield "nothing is asserted: show that utils gives the same, and assert it"
+
+
+def _count_lines(source: str) -> int:
+    """Count a cell's lines without imports of the course's own helpers."""
+    ours = [node for node in _top_level(source) if _is_import(node) and _is_ours(node)]
+    dropped = {k for node in ours for k in range(node.lineno - 1, node.end_lineno or 0)}
+    kept = [line for k, line in enumerate(source.split("\n")) if k not in dropped]
+    return len(("\n".join(kept).lstrip("\n") if ours else source).split("\n"))
+
+
+def is_stub(cell: Cell) -> bool:
+    """Return whether the learner writes in this cell (*Your turn*)."""
+    return cell["cell_type"] == "code" and bool(
+        re.search(r"(?:= |return |^ +)\.\.\.", cell["source"], re.M)
+    )
 
 
 def check_head(first: Cell) -> Iterator[str]:
@@ -253,15 +269,18 @@ def _is_import(node: ast.stmt) -> bool:
 
 
 def check_predictions(cells: list[Cell]) -> Iterator[str]:
-    """Two or more predictions, each with a handle or buttons to guess with, each shown later."""
-    asked = 0
+    """Predictions, each with a handle or buttons to guess with, each shown later.
+
+    One or more, and with what the learner writes (*Your turn*) two or more.
+    """
+    asked, turns = 0, sum(is_stub(cell) for cell in cells)
     for k, (cell, following) in enumerate(pairwise(cells)):
         if cell["cell_type"] == "markdown" and "**Predict.**" in cell["source"]:
             asked += 1
             if not re.search(r"^my_\w+ = guess_", following["source"], re.MULTILINE):
                 yield f"cell {k}: after **Predict.** a code cell with `my_guess = guess_…`"
     shown = sum(c["source"].count("show_guess(") for c in cells if c["cell_type"] == "code")
-    if asked < 2 or shown < asked:
+    if not asked or asked + turns < 2 or shown < asked:
         yield f"{asked} **Predict.** cells (at least 2) and {shown} show_guess(…)"
 
 

@@ -97,7 +97,7 @@ def test_the_plan_by_weeks_keeps_to_what_builds_on_what() -> None:
     after = {lesson: re.findall(r"\d\d", before) for lesson, before in mapped}
     assert set(week) == set(after), "every lesson has its week"
     assert [n for n, before in after.items() for b in before if week.get(n, 99) < week[b]] == []
-    assert set(labs) == {f"{n:02}" for n in range(1, 16)}
+    assert set(labs) == {path.stem[3:5] for path in (ROOT / "solutions/src").glob("lab*.py")}
     for lab, place in labs.items():
         (source,) = (ROOT / "solutions" / "src").glob(f"lab{lab}_*.py")
         link = source.stem.replace("_", "-") + ".ipynb"

@@ -20,6 +20,7 @@ PARTS = {
     "II: many machines": range(8, 12),
     "III: feeding and fitting": range(12, 19),
     "IV: beyond one machine": range(19, 23),
+    "V: today's scale": range(23, 25),
 }
 _HEADER = re.compile(r'\A# %% \[markdown\].*? shows="([^"]+)"')
 _TITLE = re.compile(r"^# # (?:Lab \d\d · )?(.+)$", re.MULTILINE)

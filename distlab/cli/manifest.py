@@ -35,6 +35,8 @@ def add_parser(subparsers: Commands) -> None:
         help="the container image that you build and push (registry.example/train:1)")  # fmt: skip
     add("--gpus", type=int, default=0, metavar="N", help="GPUs of each worker (0)")
     add("--max-restarts", type=int, default=3, metavar="N", help="restarts after a failure (3)")
+    add("--independent", action="store_true",
+        help="workers that don't form a cluster; each restarts alone (kubernetes)")  # fmt: skip
     add("--machine", metavar="TYPE", help="machine type; on Azure ML the compute cluster's name")
     add("--kind", choices=("job", "tfjob"), default="job", metavar="job|tfjob",
         help="of kubernetes: an Indexed Job, or Kubeflow's TFJob (job)")  # fmt: skip
@@ -70,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = ManifestSettings(
         (arguments.program, *arguments.arguments), arguments.workers, arguments.name,
         arguments.image, arguments.gpus, arguments.max_restarts, arguments.machine,
+        arguments.independent,
     )  # fmt: skip
     files = make_manifest(target, settings) | find_keras_files(arguments.keras)
     files["Dockerfile"] += IMAGE_LINES[arguments.keras]

@@ -51,8 +51,14 @@ def add_parser(subparsers: Commands) -> None:
     add("--ps", type=int, default=0, metavar="N",
         help="number of parameter servers; if there are any, a coordinator runs too (0)"
         )  # fmt: skip
+    add("--independent", action="store_true",
+        help="run N separate programs, not a cluster: no TF_CONFIG, but DISTLAB_TASK_INDEX and "
+        "DISTLAB_TASK_COUNT; a failed task restarts alone")  # fmt: skip
+    add("--tf-config", action="store_true",
+        help="with --independent: set TF_CONFIG as well")  # fmt: skip
     add("--max-restarts", type=int, default=0, metavar="N",
-        help="how often to start all tasks again after one has failed (0)")  # fmt: skip
+        help="how often to start all tasks again after one has failed; with --independent, how "
+        "often each task may restart (0)")  # fmt: skip
     add("--checkpoint-dir", metavar="DIR",
         help="folder for checkpoints, given to the program in DISTLAB_CHECKPOINT_DIR"
         )  # fmt: skip
@@ -98,7 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
         workers=workers, min_workers=least, ps=arguments.ps, max_restarts=arguments.max_restarts,
         checkpoint_dir=arguments.checkpoint_dir, logs=arguments.logs,
         gpus=int(gpus) if re.fullmatch("[0-9]{1,9}", gpus) else gpus,
-        grace_seconds=arguments.grace_seconds,
+        grace_seconds=arguments.grace_seconds, independent=arguments.independent,
+        tf_config=arguments.tf_config,
         variables=make_keras_variables(arguments.keras, os.environ.get("PYTHONPATH", "")),
     )  # fmt: skip
     command = make_command(arguments.program, arguments.arguments, arguments.module)
@@ -139,7 +146,8 @@ def find_way(arguments: argparse.Namespace) -> "Callable[..., RunReport]":
 def tell_end(report: "RunReport") -> None:
     """Say how long it took, and where this machine's logs are: others have theirs."""
     if report.tasks:
-        again = f", {count(report.restarts, 'restart')}" * bool(report.restarts)
+        again = f", {report.failed} failed" * bool(report.failed)
+        again += f", {count(report.restarts, 'restart')}" * bool(report.restarts)
         logs = [Path(task.log).parent for task in report.tasks if os.path.exists(task.log)]
         where = f"; logs in {logs[0]}" if logs else ""
         say(f"{count(len(report.tasks), 'task')}, {report.seconds:.1f} s{again}{where}")

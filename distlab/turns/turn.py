@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from distlab import progress
-from distlab.exercises.comparing import same, show
+from distlab.exercises.comparing import as_numbers, same, show
 
 _CARD = (
     "border-left:5px solid {color};padding:0.55em 1em;max-width:44em;line-height:1.5;"
@@ -51,7 +51,8 @@ class Turn:
     def take(self, written: Any) -> Any:
         """Check `written`, show what is right or wrong about it, and return it.
 
-        Returns our answer in its place if nothing was written, or if it can't be run.
+        Returns our answer in its place if nothing was written, if it can't be run, or if it isn't
+        the same kind of thing (a word for a number, say), which would stop the next cell.
         """
         ours = evaluate(self.answer)
         try:
@@ -65,8 +66,10 @@ class Turn:
             self._say("empty", EMPTY)
             return ours
         progress.record_turn(self.lesson, self.name)
-        self._say(*self._judge(got))
-        return written
+        state, words = self._judge(got)
+        usable = all(map(_is_alike, got, self._try(ours)))
+        self._say(state, words if usable else f"{words} We continue with ours.")
+        return written if usable else ours
 
     def _try(self, written: Any) -> list[Any]:
         if written is None or written is ...:
@@ -92,6 +95,14 @@ class Turn:
             f"<details><summary>Show our answer</summary><pre>{answer}</pre></details></div>"
         )
         display({"text/html": html, "text/plain": words}, raw=True)
+
+
+def _is_alike(given: Any, ours: Any) -> bool:
+    """Return whether both are numbers, or lists of them, both words, or the same other kind."""
+    numbers, wanted = as_numbers(given), as_numbers(ours)
+    if wanted is not None:
+        return numbers is not None and numbers.ndim == wanted.ndim
+    return isinstance(given, str) if isinstance(ours, str) else type(given) is type(ours)
 
 
 def evaluate(code: str) -> Any:

@@ -1,7 +1,9 @@
-"""The picture of lesson 15: a split matrix."""
+"""The pictures of lessons 15 and 23: a split matrix, a mesh."""
 
+import numpy as np
 import pytest
 
+from distlab.lessons.mesh_pictures import draw_mesh
 from distlab.lessons.split_matrix import split_matrix
 from utils.errors import DistributedError
 
@@ -32,3 +34,10 @@ def test_a_split_matrix_draws_pieces_in_proportion():
 def test_a_matrix_that_cannot_be_drawn_is_refused_in_one_line(split, sizes, says):
     with pytest.raises(DistributedError, match=says):
         split_matrix(split, sizes)
+
+
+def test_a_mesh_says_which_device_is_where():
+    picture = draw_mesh(np.arange(8).reshape(2, 2, 2), ("data", "pipeline", "tensor"))
+    assert "data 0 and data 1" in picture.alt and "stages of pipeline" in picture.alt
+    assert all(f">GPU {rank}<" in picture.svg for rank in range(8))
+    assert picture.svg.count(">pipeline 1<") == picture.svg.count(">tensor 0<") == 4

@@ -1,11 +1,16 @@
 """Lesson 20's pictures and its explorer: every published table drawn, controls at their ends."""
 
+import itertools
+from dataclasses import replace
+
 import pytest
 
+from distlab.explorables.cut_explorer import WAYS, cut_explorer
 from distlab.explorables.plan_explorer import LARGEST, NETWORKS, plan_explorer
 from distlab.lessons.published_runs import UNITS, describe_errors, draw_bars, draw_scatter
 from utils.calibrate import Profile
 from utils.simulate.comparisons import COMPARISONS, Compared
+from utils.simulate.planner import Run, tabulate_layouts
 
 RESNET = Profile(1.0, 2.0, 1e8, batch=256, flops_per_example=24.5e9, checkpoint_seconds=5)
 
@@ -37,3 +42,22 @@ def test_the_explorer_answers_at_every_end():
         assert f"{2**size:,} devices:" in explorer.result, explorer.result[-300:]
         assert "hours" in explorer.result and "Error" not in explorer.result
     assert "bottleneck is network" in explorer.result
+
+
+def test_the_cut_explorer_shows_every_row_of_the_table():
+    run = Run(parameters=7e9, layers=32, hidden=4096, sequence=131_072, global_batch=32)
+    rows = tabulate_layouts(replace(run, tokens=1e12), "H100", "8x400Gb/s", (8, 64, 512))
+    explorer = cut_explorer({"long": rows}, capacity_gb=80, name="H100")
+    told = {(row["devices"], row["way"]): row for row in rows}
+    for size, way in itertools.product((3, 6, 9), WAYS):
+        explorer.move(size=size, way=way)
+        row = told.get((2**size, way))
+        if row is None:
+            assert f"fewer sequences than {2**size} GPUs need" in explorer.result
+        elif row["fits"]:
+            memory, step = explorer.data["frame"]["parts"]
+            assert dict(memory["groups"][0][1])["in all"] == pytest.approx(row["memory_gb"])
+            assert dict(step["groups"][0][1])["whole step"] == pytest.approx(row["step_seconds"])
+        else:
+            assert "It doesn't fit" in explorer.result and row["memory_gb"] > 80
+    assert len(explorer._freeze()["frames"]) == 7 * len(WAYS)

@@ -8,8 +8,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from lab_runner import LABS, get_lab
 
 from distlab import progress
+from distlab.exercises.exercise import Exercise, call
 from distlab.home.course import read_course
 from distlab.home.page import make_page
 from distlab.turns.turn import EMPTY, Turn, evaluate
@@ -86,6 +88,41 @@ def is_work(node: ast.AST) -> bool:
     return isinstance(node, ast.Assign | ast.Return | ast.AugAssign) and len(ast.unparse(node)) > 30
 
 
+def list_exercises() -> list[Exercise]:
+    modules = [f"distlab.labs.{target.slug.split('-')[0]}.exercise" for target in LABS]
+    made = [one for name in modules for one in vars(importlib.import_module(name)).values()]
+    return [one for one in made if isinstance(one, Exercise)]
+
+
+def lay_beside() -> dict[tuple[str, str], list[Exercise]]:
+    """Return the table: each turn, and the exercises whose function takes as many arguments."""
+    exercises = [e for e in list_exercises() if e.run is call]
+    return {
+        (lesson, constant): [e for e in exercises if len(e.examples[0]) == len(turn.cases[0])]
+        for lesson, constant, turn in TURNS
+        if turn.cases
+    }
+
+
+def test_no_folded_answer_passes_a_labs_judge():
+    """The cases of one exercise are no other's; `pytest -s` prints the table."""
+    turns = {(lesson, constant): turn for lesson, constant, turn in TURNS}
+    for key, exercises in lay_beside().items():
+        print(*key, "beside", *(f"{e.lab}:{e.name}" for e in exercises))
+        for exercise in exercises:
+            outcome = get_lab(exercise.lab).try_answer(
+                exercise.name, answer_as(exercise.function, turns[key]), seed=2027
+            )
+            assert outcome.judged is not None, f"{key} passes {exercise.lab}:{exercise.name}"
+
+
+def answer_as(function: str, turn: Turn) -> str:
+    """Return the code of a turn's answer under the name that an exercise asks for."""
+    code = textwrap.dedent(turn.answer).strip()
+    own = code.rpartition("def ")[2].partition("(")[0]
+    return f"import numpy as np\n{code}\n{function} = {own}\n"
+
+
 SHARE = Turn(
     lesson="05",
     name="share",
@@ -109,6 +146,9 @@ def test_whatever_is_written_is_answered_and_a_notebook_never_stops(said):
     assert SHARE.take(lambda batch_size: 1)(8, 4) == 2
     assert said[-1][0].startswith("Your code raised TypeError: ") and "\n" not in said[-1][0]
     assert SHARE.take("8 // 4")(8, 4) == 2 and "not callable" in said[-1][0]
+    assert SHARE.take(lambda batch_size, replicas: "two")(8, 4) == 2
+    assert SHARE.take(lambda batch_size, replicas: [2, 2, 2, 2])(8, 4) == 2
+    assert said[-1][0].endswith("How many examples does one replica hold? We continue with ours.")
     text = Turn("05", "word", "'FILE'", "Yes.", {"'OFF'": "No."}, "Look again.").take("<b>")
     assert text == "<b>" and "<b>" not in said[-1][1]
 

@@ -4,6 +4,7 @@ One process keeps the launcher of an engine for all of its tests (`engine_host`)
 takes long to start; the last test kills it.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from process_watch import lives, wait_for
 
 from utils.cluster import LocalCluster
 from utils.engines import RunSettings
+from utils.engines.engine_launcher import EngineLauncher
 from utils.engines.programs import ProgramRun
 from utils.processes.registry import MARK_FILE, PREFIX, parse_mark
 
@@ -178,6 +180,35 @@ def run_program(launcher, folder, words, shown, said):
     command = [sys.executable, "program.py", *words]
     run = ProgramRun(command, settings, launcher, lambda *both: shown.append(both), said.append)
     return run.run()
+
+
+def test_independent_tasks_start_again_alone(host, tmp_path):
+    host.run(check_independent, tmp_path)
+
+
+ALONE = """
+import os, sys
+index, restart = os.environ["DISTLAB_TASK_INDEX"], os.environ["DISTLAB_RESTART"]
+print("task", index, "of", os.environ["DISTLAB_TASK_COUNT"], restart, "TF_CONFIG" in os.environ)
+if index == "1":
+    os.kill(os.getppid() if restart == "0" else os.getpid(), 9)  # its agent, then itself
+"""
+
+
+def check_independent(launcher, folder):
+    """A lost agent and two kills of one task of two; the other one runs once."""
+    launcher = EngineLauncher(launcher.engine.name, launcher.address, print, SECONDS, apart=True)
+    os.chdir(folder)
+    (folder / "alone.py").write_text(ALONE)
+    settings = RunSettings(2, max_restarts=2, independent=True, logs=str(folder / "logs"))
+    command, shown, said = [sys.executable, "alone.py"], [], []
+    with contextlib.closing(launcher):
+        show = lambda *both: shown.append(both)  # noqa: E731
+        report = ProgramRun(command, settings, launcher, show, said.append).run()
+    assert [line for task, line in shown if task == "worker 0"] == ["task 0 of 2 0 False"], shown
+    assert ("worker 1", "task 1 of 2 2 False") in shown
+    assert (report.failed, report.restarts) == (1, 2)
+    assert [task.status for task in report.tasks] == [0, 137] and "worker 1" in report.cause
 
 
 def test_nothing_outlives_a_launcher_that_is_killed(host, tmp_path):

@@ -51,6 +51,23 @@ def test_kubernetes_takes_the_job_and_its_service(settings):
         checker.validate(broken, "1.37", strict=True)
 
 
+def test_independent_pods_have_a_number_and_their_own_restarts():
+    checker = need("kubernetes_validate")
+    settings = ManifestSettings(("predict.py",), workers=4, max_restarts=2, independent=True)
+    assert "start.py" not in make_manifest("kubernetes", settings)
+    [job] = load("kubernetes", settings)
+    checker.validate(job, "1.37", strict=True)
+    spec = job["spec"]
+    assert (spec["backoffLimitPerIndex"], spec["maxFailedIndexes"]) == (2, 4)
+    [container] = spec["template"]["spec"]["containers"]
+    assert container["command"] == ["python", "predict.py"] and "ports" not in container
+    index, count = container["env"]
+    assert "job-completion-index" in index["valueFrom"]["fieldRef"]["fieldPath"]
+    assert count == {"name": "DISTLAB_TASK_COUNT", "value": "4"}
+    with pytest.raises(InputError, match="only for kubernetes, got vertex"):
+        make_manifest("vertex", settings)
+
+
 def test_pods_find_each_other_by_what_the_service_publishes():
     service, job = load("kubernetes", ALL[0])
     pod = job["spec"]["template"]["spec"]

@@ -39,7 +39,8 @@ class Task:
     starting, running, paused, frozen (for too long), done, failed, killed.
 
     The attempt has succeeded once all tasks that are `awaited` are done. One that starts again
-    `alone` does so after a failure, and the others go on. `lines` are its last
+    `alone` does so after a failure, and the others go on. An independent task has its own
+    `restarts_left`, and the others continue even when none is left. `lines` are its last
     ones, long ones cut: make a list of them, as more may come at any moment. `log` is where all of
     them are kept, if they are kept.
     """
@@ -49,6 +50,7 @@ class Task:
     index: int
     awaited: bool = True
     alone: bool = False
+    restarts_left: int | None = None  # None where all tasks share them
     log: str = ""
     state: str = "starting"
     process: int | None = None  # None where it runs on another machine
@@ -72,6 +74,10 @@ class Task:
     @property
     def is_program(self) -> bool:
         return self.order.role == "program"
+
+    @property
+    def is_independent(self) -> bool:
+        return self.restarts_left is not None
 
     @property
     def is_over(self) -> bool:
@@ -176,6 +182,14 @@ class TaskGroup:
     @property
     def failed(self) -> list[Task]:
         return [task for task in self.vital if task.state in ("failed", "killed")]
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a task failed that others need, or one failed and all have ended."""
+        failed = self.failed
+        if all(task.is_independent for task in failed):
+            return bool(failed) and all(task.status is not None for task in self.tasks)
+        return True
 
     @property
     def done(self) -> bool:

@@ -27,12 +27,13 @@ is a must. Every launcher passes tests/library/test_launchers.py.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from ..events import Event
 
 Stop = Callable[[], int]  # the number of the signal that asks to stop, 0 for none
+RESTART_VARIABLE = "DISTLAB_RESTART"  # how often a task has started again
 
 
 class Stopped(Exception):
@@ -45,7 +46,8 @@ class TaskOrder:
 
     `role` "call" calls the function, "serve" waits as a server of a parameter-server
     cluster, and "program" runs `command`. `replicas` is the number of logical devices that
-    the CPU of a caller is split into. `address` is the task's own one of TF_CONFIG.
+    the CPU of a caller is split into. `address` is the task's own one of TF_CONFIG. `tf_config`
+    is what a rendezvous sends to another machine, also if the task itself doesn't get it.
     """
 
     name: str
@@ -54,6 +56,14 @@ class TaskOrder:
     environment: dict[str, str] = field(default_factory=dict)
     address: str = ""
     command: Sequence[str] = ()
+    tf_config: str = ""
+
+    def again(self) -> "TaskOrder":
+        """Return the order with which the same task starts once more."""
+        if RESTART_VARIABLE not in self.environment:
+            return self
+        restart = str(int(self.environment[RESTART_VARIABLE]) + 1)
+        return replace(self, environment={**self.environment, RESTART_VARIABLE: restart})
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

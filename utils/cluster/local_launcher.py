@@ -88,7 +88,8 @@ class ColdLauncher(LocalLauncher):
 
     def make_environment(self) -> dict[str, str]:
         """Return what a program finds in its environment beside its order's."""
-        return {**os.environ, MARK_VARIABLE: self.mark.value, "PYTHONUNBUFFERED": "1"}
+        kept = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+        return {**kept, MARK_VARIABLE: self.mark.value, "PYTHONUNBUFFERED": "1"}
 
     def start_process(self, order: TaskOrder, ends: TaskEnds, on_end: OnEnd) -> Process:
         try:

@@ -165,6 +165,7 @@ class LocalTasks:
     def start_again(self, task: str) -> None:
         if not self._running[task].ended.wait(END_SECONDS):
             raise RunError(f"{task} has not ended: it cannot start again")
+        self._orders[task] = self._orders[task].again()
         self._start(self._orders[task])
 
     def act(self, task: str, action: str) -> None:

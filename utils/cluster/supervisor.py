@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
+from ..errors import RunError
 from .failures import ACCIDENT_RETRIES, explain_failure, has_left
 from .group import Task, TaskGroup
 from .launcher import Launcher, Stop, Stopped
@@ -19,6 +20,7 @@ LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save an
 SERVERS_SECONDS = 0.2  # for the servers of a coordinator that has succeeded
 SETTLE_SECONDS = 0.05  # what is told first need not have happened first
 LOOK_SECONDS = 0.2
+NOT_STARTED = 127
 
 
 class Supervisor:
@@ -26,7 +28,8 @@ class Supervisor:
 
     `make_tasks(self)` returns the tasks of the next attempt. `restarts` counts what was paid
     for so far, by starting all again or one worker that its coordinator can do without;
-    accidents are free. A frozen task counts as failed after `stall_seconds`, None for never.
+    accidents are free. Independent tasks each have their own, and the run lasts until the last of
+    them has ended. A frozen task counts as failed after `stall_seconds`, None for never.
     Once `stopped_by()` is a signal's number, the tasks are asked to end with it and have
     `grace_seconds`; with SIGKILL they have none.
     """
@@ -85,19 +88,20 @@ class Supervisor:
         group = self.group
         while True:
             with self._changed:
-                if not (self.stopped_by() or group.failed or group.done):
+                news = group.has_failed or self._find_replaceable() or group.done
+                if not (self.stopped_by() or news):
                     self._changed.wait(LOOK_SECONDS)
             if self.stopped_by():
                 self._stop()
-            elif group.failed and all(map(self._can_be_replaced, group.failed)):
-                self._replace(group.failed[0])
+            elif (task := self._find_replaceable()) is not None:
+                self._replace(task)
                 continue
-            elif group.failed or self._has_stalled():
+            elif group.has_failed or self._has_stalled():
                 return self._try_again()
             elif group.done:
                 self._end_servers()
             else:
-                self._ports.look(group.tasks)
+                self._ports.look([task for task in group.tasks if not task.is_independent])
                 continue
             return False
 
@@ -116,13 +120,31 @@ class Supervisor:
         for task in left:
             task.status = 0
 
+    def _find_replaceable(self) -> Task | None:
+        """Return a failed task that starts again alone; None if all have to, or it may not."""
+        failed = self.group.failed
+        able = [task for task in failed if self._can_be_replaced(task)]
+        enough = len(able) == len(failed) or all(task.is_independent for task in failed)
+        return able[0] if able and enough else None
+
     def _can_be_replaced(self, task: Task) -> bool:
+        if task.is_independent:
+            return task.restarts_left > 0 and not task.why  # its machine may be lost
         return task.alone and self.restarts_left > 0
 
     def _replace(self, task: Task) -> None:
-        self._count_restart()
+        if task.is_independent:
+            self.restarts, task.restarts_left = self.restarts + 1, task.restarts_left - 1
+        else:
+            self._count_restart()
         self._record.say(f"{task.name} {task.describe_end()}; it starts again, the others go on")
-        self.group.start_again(task)
+        try:
+            self.group.start_again(task)
+        except RunError as error:
+            if not task.is_independent:
+                raise
+            self.group.take_line(task.name, str(error))
+            self.group.take_end(task.name, NOT_STARTED)
 
     def _count_restart(self) -> None:
         self.restarts, self.restarts_left = self.restarts + 1, self.restarts_left - 1
@@ -144,6 +166,9 @@ class Supervisor:
         if group.failed:
             time.sleep(SETTLE_SECONDS)
             group.first_failed = min(group.failed, key=lambda task: task.ended_at)
+            if group.first_failed.is_independent:
+                self.error, _ = explain_failure([group.first_failed], group.first_failed)
+                return False
         leaving = self.restarts_left and any(map(has_left, group.vital))
         seconds = LEAVE_SECONDS if leaving else GRACE_SECONDS
         group.let_end(seconds, signal.SIGTERM, self._hurries)

@@ -55,6 +55,7 @@ class Wanted:
 
     `folder` is for temporary files; `command` starts an agent, with `environment` set and the
     agent's number, from 0, in DISTLAB_RANK (or in Slurm's own variable); `gpus` are those of each.
+    With `apart`, one that is started again leaves the others alone.
     An agent that ends with a status other than 0 or 75 is to be started again.
     """
 
@@ -64,21 +65,23 @@ class Wanted:
     command: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     gpus: int = 0
+    apart: bool = False
 
 
 class Driver:
     """The launcher's end of a driver: `module` is the one that asks the engine."""
 
     def __init__(
-        self, module: str, count: int, address: str | None, call: Call, gpus: int = 0
-    ) -> None:
+        self, module: str, count: int, address: str | None, call: Call, gpus: int = 0,
+        apart: bool = False,
+    ) -> None:  # fmt: skip
         self.count, self._is_local = count, address is None
         self._kept = contextlib.ExitStack()
         self._mark = self._kept.enter_context(keep_marked())
         self._log = Path(self._mark.folder, "driver.log")
         agent = make_module_command(f"{__package__}.agent")
         environment = {AGENT_VARIABLE: call.to_text()}
-        wanted = Wanted(count, self._mark.folder, address, agent, environment, gpus)
+        wanted = Wanted(count, self._mark.folder, address, agent, environment, gpus, apart)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 make_module_command(module), stdin=subprocess.PIPE, stdout=log, stderr=log,

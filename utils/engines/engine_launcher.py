@@ -43,23 +43,25 @@ def run_on_engine(
     gpus = settings.gpus if isinstance(settings.gpus, int) else 0
     if gpus and settings.ps:
         raise InputError(f"gpus {gpus}: an engine gives them to servers, too; leave --gpus out")
-    with contextlib.closing(make_launcher(engine, address, say, gpus=gpus)) as launcher:
+    wanted = {"gpus": gpus, "apart": settings.independent}
+    with contextlib.closing(make_launcher(engine, address, say, **wanted)) as launcher:
         return ProgramRun(command, settings, launcher, show, say).run()
 
 
 def make_launcher(
     engine: str, address: str | None = None, say: Callable[[str], None] | None = None,
-    start_seconds: float = START_SECONDS, gpus: int = 0,
+    start_seconds: float = START_SECONDS, gpus: int = 0, apart: bool = False,
 ) -> "EngineLauncher":  # fmt: skip
     """Return a launcher that has `engine` ("ray", "spark" or "slurm") start its tasks.
 
     It joins the cluster at `address` (Ray's host:port, Spark's master, Slurm's partition);
     without one it starts a cluster of two nodes on this machine, and takes it down when it
     is closed or this process ends, in whatever way. `gpus` is how many the engine is asked to
-    give each task. Raises InputError, in one line, if something is missing here.
+    give each task. With `apart`, the engine restarts a lost agent without the others. Raises
+    InputError, in one line, if something is missing here.
     """
     check_gpus(engine, address, gpus)
-    return EngineLauncher(engine, address, say or say_word, start_seconds, gpus)
+    return EngineLauncher(engine, address, say or say_word, start_seconds, gpus, apart)
 
 
 class EngineLauncher:
@@ -69,11 +71,11 @@ class EngineLauncher:
 
     def __init__(
         self, engine: str, address: str | None, say: Callable[[str], None], start_seconds: float,
-        gpus: int = 0,
+        gpus: int = 0, apart: bool = False,
     ) -> None:  # fmt: skip
         self.engine, self.address, self._say = find_engine(engine, address), address, say
         self.description = f"started by {self.engine.title}"
-        self._start_seconds, self._gpus = start_seconds, gpus
+        self._start_seconds, self._gpus, self._apart = start_seconds, gpus, apart
         self.hub = Hub(find_own_host(self.engine, address))
         self._driver: Driver | None = None
         self.lines: list[AgentLine] = []  # of the tasks whose addresses were found last
@@ -105,8 +107,8 @@ class EngineLauncher:
             self._driver.close()
             self._driver = None
         if self._driver is None:
-            wanted = self.engine.module, count, self.address, self.hub.call, self._gpus
-            self._driver = Driver(*wanted)
+            wanted = self.engine.module, count, self.address, self.hub.call
+            self._driver = Driver(*wanted, gpus=self._gpus, apart=self._apart)
         return self.hub.gather(count, self._start_seconds, self._say, lambda: self._check(stop))
 
     def _check(self, stop: Stop) -> None:
@@ -158,6 +160,7 @@ class EngineTasks:
             raise RunError(f"{task} has not ended: it cannot start again")
         if line.gone:
             self._lines[task] = self._launcher.gather(line.rank + 1)[line.rank]
+        self._orders[task] = self._orders[task].again()
         self._start(task)
 
     def act(self, task: str, action: str) -> None:

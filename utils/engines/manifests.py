@@ -34,8 +34,8 @@ TENSORFLOW = "2.21.0"
 class ManifestSettings:
     """What to run: `program` and its options in `image`, once on each of `workers`.
 
-    `gpus` are those of one worker, `max_restarts` how often a failed run starts again. Raises
-    InputError for what no target would take.
+    `gpus` are those of one worker, `max_restarts` how often a failed run starts again, or one of
+    its `independent` workers. Raises InputError for what no target would take.
     """
 
     program: Sequence[str]
@@ -45,6 +45,7 @@ class ManifestSettings:
     gpus: int = 0
     max_restarts: int = 3
     machine: str | None = None
+    independent: bool = False
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers, 1, MAX_WORKERS)
@@ -87,6 +88,31 @@ def make_job(settings: ManifestSettings) -> list[dict[str, Any]]:
         },
     }  # fmt: skip
     return [service, job]
+
+
+def make_independent_job(settings: ManifestSettings) -> list[dict[str, Any]]:
+    """Return an Indexed Job of Kubernetes whose pods don't know each other.
+
+    Each index has its own restarts, and one that has used them up leaves the others alone
+    (`backoffLimitPerIndex`, in every Kubernetes since 1.33).
+    """
+    container = _make_container(settings, "worker", ["python", *settings.program])
+    del container["ports"]
+    path = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    container["env"] = [
+        {"name": "DISTLAB_TASK_INDEX", "valueFrom": {"fieldRef": {"fieldPath": path}}},
+        {"name": "DISTLAB_TASK_COUNT", "value": str(settings.workers)},
+    ]
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    return [{
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": settings.name},
+        "spec": {
+            "completionMode": "Indexed", "completions": settings.workers,
+            "parallelism": settings.workers, "backoffLimitPerIndex": settings.max_restarts,
+            "maxFailedIndexes": settings.workers,
+            "template": {"metadata": {"labels": {"app": settings.name}}, "spec": pod},
+        },
+    }]  # fmt: skip
 
 
 def _name_pods(settings: ManifestSettings) -> list[str]:
@@ -251,7 +277,10 @@ TARGETS = {
 def make_manifest(target: str, settings: ManifestSettings) -> dict[str, str]:
     """Return the files for a target, by name: the manifest first. Raises InputError."""
     chosen = find_target(target)
-    documents = chosen.make(settings)
+    if settings.independent and target != "kubernetes":
+        raise InputError(f"independent: only for kubernetes, got {target}")
+    make = make_independent_job if settings.independent else chosen.make
+    documents = make(settings)
     if chosen.file.endswith(".json"):
         text = json.dumps(documents[0], indent=2) + "\n"
     else:
@@ -259,7 +288,7 @@ def make_manifest(target: str, settings: ManifestSettings) -> dict[str, str]:
     package = "tensorflow[and-cuda]" if settings.gpus else "tensorflow"
     image = DOCKERFILE.format(package=package, version=TENSORFLOW, port=PORT)
     files = {chosen.file: text, "Dockerfile": image}
-    if chosen.needs_start:
+    if chosen.needs_start and not settings.independent:
         files["start.py"] = START.format(port=PORT)
     return files
 

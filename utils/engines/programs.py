@@ -194,8 +194,10 @@ class ProgramRun:
     def _make_task(self, config: TaskConfig, restart: int) -> Task:
         order = self.settings.make_order(config, self.command, restart)
         awaited = config.job == "chief" or not self.settings.ps
-        alone = config.job == "worker" and not awaited  # a coordinator does without it meanwhile
-        task = Task(order, config.job, config.index, awaited, alone)
+        own = self.settings.max_restarts if self.settings.independent else None
+        # a coordinator does without a worker meanwhile
+        alone = config.job == "worker" and (not awaited or own is not None)
+        task = Task(order, config.job, config.index, awaited, alone, own)
         task.log = self._open_log(task)
         return task
 
@@ -209,7 +211,8 @@ class ProgramRun:
         group, error, seconds = self.supervisor.group, self.supervisor.error, self._seconds
         tasks = [TaskReport(task.name, task.host, to_shell_status(task.status), task.log)
                  for task in (group.tasks if group else ())]  # fmt: skip
-        report = RunReport(self.workers, self.supervisor.restarts, seconds, tasks)
+        failed = len(group.failed) if group and self.settings.independent else None
+        report = RunReport(self.workers, self.supervisor.restarts, seconds, tasks, failed=failed)
         if self.signals.number:
             return replace(report, status=128 + self.signals.number)
         if not isinstance(error, ClusterError):

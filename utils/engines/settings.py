@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ..checks import check_count, check_number
-from ..cluster.launcher import TaskOrder
+from ..cluster.launcher import RESTART_VARIABLE, TaskOrder
 from ..environment import memory_variables
 from ..errors import InputError
 from ..gpus import VISIBLE, divide_gpus, list_gpus
@@ -18,7 +18,7 @@ MAX_RESTARTS = 1000
 MAX_GPUS = 64  # of one worker
 GRACE_SECONDS = 10.0
 CHECKPOINT_VARIABLE = "DISTLAB_CHECKPOINT_DIR"
-RESTART_VARIABLE = "DISTLAB_RESTART"
+INDEX_VARIABLE, COUNT_VARIABLE = "DISTLAB_TASK_INDEX", "DISTLAB_TASK_COUNT"
 CODE_VARIABLE = "DISTLAB_CODE"
 HANDOUT_VARIABLE = "DISTLAB_HANDOUT"
 
@@ -36,6 +36,10 @@ class RunSettings:
     `grace_seconds` is what a task gets to end by itself when it is asked to. `handout` is
     text that every task finds in the variable DISTLAB_HANDOUT. `variables` are added to every
     task's environment.
+
+    `independent` tasks form no cluster: each gets its index and their number in the variables
+    DISTLAB_TASK_INDEX and DISTLAB_TASK_COUNT, and TF_CONFIG only if `tf_config` asks for it. A
+    task that fails starts again alone, each of them up to `max_restarts` times.
     Raises InputError for numbers that cannot be.
     """
 
@@ -49,6 +53,8 @@ class RunSettings:
     grace_seconds: float = GRACE_SECONDS
     handout: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
+    independent: bool = False
+    tf_config: bool = False
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers, 1, MAX_TASKS)
@@ -61,6 +67,16 @@ class RunSettings:
             check_count("gpus", self.gpus, 1, MAX_GPUS)
         elif self.gpus not in ("auto", "none"):
             raise InputError(f"gpus {self.gpus!r}: choose auto, none, or a number for each worker")
+        self._check_independent()
+
+    def _check_independent(self) -> None:
+        if self.tf_config and not self.independent:
+            raise InputError("tf-config is only for independent tasks. Others get TF_CONFIG anyway")
+        if self.independent and self.ps:
+            raise InputError(f"ps must be 0 for independent tasks, got {self.ps}. Leave --ps out")
+        if self.independent and self.min_workers not in (None, self.workers):
+            given = f"got {self.workers_text}. Try --workers {self.workers}"
+            raise InputError(f"independent tasks need one number of workers, {given}")
 
     @property
     def workers_text(self) -> str:
@@ -70,12 +86,12 @@ class RunSettings:
 
     def make_order(self, config: TaskConfig, command: Sequence[str], restart: int) -> TaskOrder:
         """Return the order for one task of the program: the same wherever it runs."""
-        environment = {
-            **memory_variables(),
-            "TF_CONFIG": config.to_json(),
-            RESTART_VARIABLE: str(restart),
-            **self.variables,
-        }
+        environment = {**memory_variables(), RESTART_VARIABLE: str(restart), **self.variables}
+        if self.independent:
+            environment[INDEX_VARIABLE] = str(config.index)
+            environment[COUNT_VARIABLE] = str(len(config.cluster.tasks))
+        if self.tf_config or not self.independent:
+            environment["TF_CONFIG"] = config.to_json()
         if self.checkpoint_dir is not None:
             environment[CHECKPOINT_VARIABLE] = os.path.abspath(self.checkpoint_dir)
         if self.handout is not None:
@@ -83,7 +99,8 @@ class RunSettings:
         if self.gpus == "none":
             environment[VISIBLE] = ""
         name = f"{config.job} {config.index}"
-        return TaskOrder(name, "program", 1, environment, config.address, tuple(command))
+        words = config.address, tuple(command), config.to_json()
+        return TaskOrder(name, "program", 1, environment, *words)
 
     def divide_gpus(self, workers: int) -> list[list[str]]:
         """Return the GPUs of each of this machine's workers; none each to leave them be."""
@@ -110,6 +127,7 @@ class RunReport:
 
     `cause` names that task, its error and what to do, None if none failed; `traceback`
     is what Python printed there, "" if nothing. `seconds` is wall time, starts included.
+    `failed` counts independent tasks that failed for good; it's None for a cluster.
     """
 
     workers: int
@@ -119,10 +137,12 @@ class RunReport:
     cause: str | None = None
     status: int = 0
     traceback: str = ""
+    failed: int | None = None
 
     def to_json(self) -> str:
-        """Return one JSON object: workers, restarts, seconds, tasks, cause."""
+        """Return one JSON object: workers, restarts, seconds, tasks, cause, and failed if known."""
         names = ("workers", "restarts", "seconds", "tasks", "cause")
+        names += ("failed",) * (self.failed is not None)
         fields = {name: value for name, value in asdict(self).items() if name in names}
         return json.dumps({**fields, "seconds": round(self.seconds, 3)}, indent=2)
 

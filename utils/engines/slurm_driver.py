@@ -19,10 +19,14 @@ LIVES = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "REQUEUE
          "NODE_FAIL", "PREEMPTED"}  # fmt: skip
 
 
-def make_script(command: list[str]) -> str:
-    """Return the batch script: `srun` ends all tasks when one fails, `requeue` starts all again."""
+def make_script(command: list[str], apart: bool = False) -> str:
+    """Return the batch script: `srun` ends all tasks when one fails, `requeue` starts all again.
+
+    With `apart` it is the script of a job array, so all are one task.
+    """
+    number = ["export DISTLAB_RANK=$SLURM_ARRAY_TASK_ID"] * apart
     return "\n".join((
-        "#!/bin/bash",
+        "#!/bin/bash", *number,
         f"srun --kill-on-bad-exit=1 {shlex.join(command)}",
         "status=$?",
         "# 0: the run is over; 75: its launcher has gone, and nobody waits for a result",
@@ -61,21 +65,23 @@ def open_local_cluster(wanted: Wanted) -> Iterator[None]:
 
 
 def submit(wanted: Wanted) -> str:
-    """Submit the batch job and return its number. `address` names a partition."""
+    """Submit the batch job, or job array, and return its number. `address` names a partition."""
     os.environ.update(wanted.environment)  # sbatch passes its environment on
     where = [f"--partition={wanted.address}"] if wanted.address else []
     where += [f"--gpus-per-task={wanted.gpus}"] if wanted.gpus else []
+    all_tasks = ["--ntasks=1", f"--array=0-{wanted.count - 1}"]
+    where += all_tasks if wanted.apart else [f"--ntasks={wanted.count}", "--spread-job"]
     return ask_slurm(
-        "sbatch", "--parsable", "--requeue", "--spread-job", "--job-name=distlab",
-        f"--ntasks={wanted.count}", *where, "--output=/dev/null", "--open-mode=append",
-        text=make_script(wanted.command),
+        "sbatch", "--parsable", "--requeue", "--job-name=distlab", *where, "--output=/dev/null",
+        "--open-mode=append", text=make_script(wanted.command, wanted.apart),
     ).split(";")[0]  # fmt: skip
 
 
 def look(job: str) -> str:
-    """Return the job's state, "" where Slurm knows it no more."""
+    """Return the job's state, of an array one that lives, "" where Slurm knows it no more."""
     with contextlib.suppress(GivesUp):
-        return ask_slurm("squeue", "--noheader", "--format=%T", "--jobs", job)
+        states = ask_slurm("squeue", "--noheader", "--format=%T", "--jobs", job).split()
+        return next((state for state in states if state in LIVES), (states or [""])[0])
     return ""
 
 

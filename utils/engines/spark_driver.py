@@ -1,4 +1,7 @@
-"""Spark: a barrier stage with one task for each agent, tried again as a whole when one dies."""
+"""Spark: a barrier stage with one task for each agent, tried again as a whole when one dies.
+
+Independent tasks need no barrier: Spark tries each one again on its own.
+"""
 
 import contextlib
 import os
@@ -63,9 +66,9 @@ def make_task(command: list[str], environment: dict[str, str]):  # noqa: ANN201
         import os
         import subprocess
 
-        from pyspark import BarrierTaskContext
+        from pyspark import TaskContext
 
-        rank = BarrierTaskContext.get().partitionId()
+        rank = TaskContext.get().partitionId()
         here = {**os.environ, **environment, "DISTLAB_RANK": str(rank), "DISTLAB_AGENT_PIPE": "1"}
         process = subprocess.Popen(command, env=here, stdin=subprocess.PIPE)
         status = process.wait()
@@ -98,11 +101,12 @@ def main() -> None:
 
 
 def _run_stage(context, wanted: Wanted, failures: list[str]) -> None:  # noqa: ANN001
-    """Run the barrier stage. A failed one is tried again only when a shuffle follows it."""
+    """Run the stage. A failed barrier stage is tried again only when a shuffle follows it."""
     task = make_task(wanted.command, wanted.environment)
     ranks = context.parallelize(range(wanted.count), wanted.count)
     try:
-        ranks.barrier().mapPartitions(task).partitionBy(1).collect()
+        stage = ranks if wanted.apart else ranks.barrier()
+        stage.mapPartitions(task).partitionBy(1).collect()
     except Exception as error:
         first, *others = str(error).strip().splitlines()
         if first.startswith("An error occurred while calling") and others:

@@ -58,6 +58,11 @@ def run_at_rendezvous(
     command = check_command(command)
     if settings.ps and settings.min_workers not in (None, settings.workers):
         raise InputError("ps: a run that goes on with fewer workers has none; give one number")
+    if settings.independent and settings.checkpoint_dir:
+        raise InputError(
+            "checkpoint-dir: a rendezvous copies one folder to every machine, and independent "
+            "tasks would overwrite it. Give each task its own folder"
+        )
     listener = open_address(rendezvous.address)
     try:
         confirm_trust(rendezvous.address, rendezvous.trust_network, say)

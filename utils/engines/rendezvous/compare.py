@@ -56,6 +56,8 @@ def describe_line(command: Sequence[str], settings: RunSettings) -> dict[str, st
     same["options"] = " ".join(command[2:] if in_python else command[1:])
     same["--workers"] = settings.workers_text
     same["--ps"] = str(settings.ps)
+    if settings.independent:
+        same["--independent"] = "with --tf-config" if settings.tf_config else "given"
     same["--checkpoint-dir"] = "given" if settings.checkpoint_dir else "not given"
     return same
 

@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ...cluster.group import Task, TaskGroup
-from ...cluster.launcher import Stop, Stopped, TaskListener, TaskOrder
+from ...cluster.launcher import RESTART_VARIABLE, Stop, Stopped, TaskListener, TaskOrder
 from ...cluster.local_tasks import ACTIONS, LocalTasks
 from ...errors import first_line
 from ...processes.handshake import ChannelLost
 from ...tf_config import join_address
 from ..programs import Print, ProgramLauncher, ProgramRun, Say, find_log
-from ..settings import RESTART_VARIABLE, RunReport, RunSettings
+from ..settings import RunReport, RunSettings
 from .channel import open_door
 from .compare import describe_machine
 from .guest import Guest, Opened, RemoteTask
@@ -187,7 +187,7 @@ def _start_there(
 ) -> list[RemoteTask]:
     tasks = [RemoteTask(order.name, guest, listener) for order in orders]
     guest.tasks.update({task.name: task for task in tasks})
-    configs = [order.environment["TF_CONFIG"] for order in orders]
+    configs = [order.tf_config for order in orders]
     restart = int(orders[0].environment[RESTART_VARIABLE])
     with contextlib.suppress(ChannelLost):  # they are lost then, as they may be at any time
         guest.send("start", tf_configs=configs, restart=restart, handout=handout or "")

@@ -1,0 +1,59 @@
+"""The cut explorer: one model on more and more GPUs, cut one way or another; memory and seconds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from distlab.explorables.controls import Choice, Slider
+from distlab.explorables.explorer import Explorer, explore
+from distlab.figures import Picture, bars
+
+WAYS = (
+    "data, ZeRO 0",
+    "data, ZeRO 1",
+    "data, ZeRO 3",
+    "data, tensor",
+    "data, pipeline",
+    "data, tensor, pipeline",
+    "data, context",
+    "data, tensor, context",
+)
+SMALLEST, LARGEST = 3, 9  # devices as powers of two
+Rows = Sequence[Mapping[str, Any]]
+
+
+def cut_explorer(tables: Mapping[str, Rows], capacity_gb: float, name: str) -> Explorer:
+    """Show memory and step time of one way to cut, on 8 to 512 devices called `name`.
+
+    `tables` has, for each choice of a model, the rows of `utils.simulate.planner.tabulate_layouts`.
+    """
+    found = {
+        (model, row["devices"], row["way"]): row for model, rows in tables.items() for row in rows
+    }
+
+    def show(size: int, way: str, model: str) -> Sequence[Picture | str]:
+        row = found.get((model, 2**size, way))
+        if row is None:
+            return [f"<p>{way}: the batch has fewer sequences than {2**size} GPUs need.</p>"]
+        return _draw(row, capacity_gb, name)
+
+    return explore(
+        show,
+        size=Slider("GPUs", SMALLEST, LARGEST, 6, grid=range(SMALLEST, LARGEST + 1), base=2),
+        way=Choice("Cut along", WAYS, WAYS[1]),
+        model=Choice("A sequence has", list(tables), next(iter(tables))),
+    )
+
+
+def _draw(row: Mapping[str, Any], capacity_gb: float, name: str) -> list[Picture]:
+    held = {**row["memory"], "in all": row["memory_gb"], f"an {name} has": capacity_gb}
+    memory = bars(held, unit="GB", title=f"Memory of each of {row['devices']} GPUs")
+    if not row["fits"]:
+        return [replace(memory, caption="It doesn't fit, so there is no step to time.")]
+    parts = {part: seconds for part, seconds in row["parts"].items() if seconds > 0}
+    step = bars({**parts, "whole step": row["step_seconds"]}, unit="s", title="Seconds of a step")
+    said = (
+        f"{row['layout']}: {row['hours']:,.0f} hours, {100 * row['mfu']:.0f} % MFU. "
+        f"The bottleneck is {row['bottleneck']}."
+    )
+    return [memory, replace(step, caption=said)]

@@ -1,0 +1,251 @@
+"""Lab 16, which way to cut: ZeRO with clipping, a masked merge, two experts a token, a layout."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises.comparing import show
+from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.refusing import own_frames, read_array, refuse
+from distlab.labs import ANSWERS
+
+ABSENT = ANSWERS
+
+
+def _read_several(found: Any, function: str, wanted: tuple[str, ...]) -> dict[str, Any]:
+    """Return the things that `function` returned by name: arrays, or lists of arrays."""
+    if not isinstance(found, list | tuple) or len(found) != len(wanted):
+        got = f"{len(found)}" if isinstance(found, list | tuple) else show(found)
+        raise refuse(
+            f"{function} must return {len(wanted)} things ({', '.join(wanted)}), got {got}"
+        )
+    return {name: _read(one, f"{function}, as {name},") for name, one in zip(wanted, found)}
+
+
+def _read(value: Any, what: str) -> Any:
+    if isinstance(value, list | tuple) and any(np.ndim(one) for one in value):
+        return [read_array(one, what) for one in value]
+    return read_array(value, what)
+
+
+# ---- exercise 1: ZeRO with momentum and clipping
+
+
+def draw_zero(seed: int, ranks: int, parameters: int) -> tuple[Any, list[Any], list[Any]]:
+    """Return weights [parameters], each rank's slice of the velocity, each rank's gradient."""
+    rng = np.random.default_rng(seed)
+    velocities = np.array_split(rng.normal(size=parameters), ranks)
+    gradients = [rng.normal(size=parameters) + 1 for _ in range(ranks)]
+    return rng.normal(size=parameters), velocities, gradients
+
+
+def try_zero(
+    zero_step: Callable[..., Any], seed: int, ranks: int, parameters: int, *settings: float
+) -> dict[str, Any]:
+    """Return the weights, velocities and squares that `zero_step` returns."""
+    weights, velocities, gradients = draw_zero(seed, ranks, parameters)
+    with own_frames():
+        found = zero_step(weights, velocities, gradients, *settings)
+    return _read_several(found, "zero_step", ("weights", "velocities", "squares"))
+
+
+ZERO = Exercise(
+    lab="lab16",
+    name="zero",
+    function="zero_step",
+    seconds=20,
+    examples=((1, 4, 10, 0.1, 0.9, 1.0), (2, 3, 7, 0.05, 0.5, 50.0), (3, 4, 3, 0.1, 0.8, 0.5)),
+    mistakes={
+        "slice-norm": "you clipped each slice by its own norm: the limit is for the norm of the "
+        "full gradient, which takes one small all-reduce of the squares",
+        "clipped-first": "you clipped each rank's gradient before the mean: reduce first, then "
+        "clip the mean",
+        "summed": "this uses the sum of the gradients: each is a mean over a rank's examples, so "
+        "divide by the ranks",
+        "always-scaled": "a gradient shorter than the limit was made longer: clipping only "
+        "shortens",
+        "velocity-clipped": "you clipped the velocity: clip the gradient, then put it into the "
+        "velocity",
+        "own-gradient": "each rank used only its own gradient for its slice: the slice needs the "
+        "mean over all ranks (a reduce-scatter)",
+        "damped": "the gradient was multiplied by (1 - momentum): velocity = momentum x velocity "
+        "+ gradient",
+        "norms": "the ranks add up squares, not norms: the norm is the root of the sum of all "
+        "squares",
+    },
+    hint="compare weights, velocities and squares one at a time, on an example that isn't clipped",
+    tolerance=1e-6,
+    shows_case=False,
+    run=each(try_zero),
+    plain=True,
+)
+
+
+# ---- exercise 2: the merge of ring attention
+
+
+def draw_blocks(seed: int, blocks: int, tokens: int, size: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return outputs [block, token, 3] and log-sum-exps [block, token] of masked attention.
+
+    As under a causal mask, a token sees the first blocks only: -inf and nan are where it sees
+    nothing. The first token is padding, and sees no block.
+    """
+    rng = np.random.default_rng(seed)
+    outputs, lses = rng.normal(size=(blocks, tokens, 3)), size * rng.normal(size=(blocks, tokens))
+    seen = np.sort(rng.integers(1, blocks + 1, size=tokens))
+    seen[0] = 0
+    empty = np.arange(blocks)[:, None] >= seen  # [block, token]
+    outputs[empty], lses[empty] = np.nan, -np.inf
+    order = rng.permutation(blocks)  # as they come round the ring
+    return outputs[order], lses[order]
+
+
+def try_merge(merge: Callable[..., Any], *case: Any) -> dict[str, Any]:
+    """Return the output and the log-sum-exp that `merge` returns."""
+    with own_frames(), np.errstate(all="ignore"):
+        found = merge(*draw_blocks(*case))
+    return _read_several(found, "merge", ("output", "lse"))
+
+
+MERGE = Exercise(
+    lab="lab16",
+    name="merge",
+    function="merge",
+    seconds=20,
+    examples=((4, 2, 3, 1.0), (5, 4, 6, 1.0), (6, 3, 5, 1000.0)),
+    mistakes={
+        "mean": "this is the plain mean of the blocks: weight each block by e to its lse",
+        "overflow": "e to a lse of 1,000 is infinite, and of -1,000 zero: subtract the token's "
+        "largest lse first",
+        "nan-left": "a block that a token doesn't see has weight 0, but 0 x nan is nan: put "
+        "zeros in its place first (np.where)",
+        "nothing-seen": "a token that sees no block has a largest lse of -inf, and -inf minus "
+        "-inf is nan: its output is zeros and its lse -inf",
+        "top-only": "the lse of all blocks is more than the largest of them: add the log of the "
+        "sum of the weights",
+        "not-divided": "the weighted sum isn't divided by the sum of the weights",
+    },
+    hint="look at one token: which blocks does it see, and what are their weights?",
+    tolerance=1e-6,
+    shows_case=False,
+    run=each(try_merge),
+    plain=True,
+)
+
+
+# ---- exercise 3: two experts for each token
+
+
+def draw_tokens(
+    seed: int, counts: list[int], capacity: int
+) -> tuple[list[Any], list[Any], list[Any], int]:
+    """Return tokens and gates of each rank, the experts' kernels, and the capacity."""
+    rng = np.random.default_rng(seed)
+    ranks = len(counts)
+    tokens = [rng.normal(size=(count, 3)) for count in counts]
+    gates = [rng.integers(1, 6, size=(count, ranks)) / 10 for count in counts]  # with ties
+    for gate in gates:
+        gate[:, 0] += 0.1  # expert 0 is wanted most
+    return tokens, gates, [rng.normal(size=(3, 3)) for _ in range(ranks)], capacity
+
+
+def try_dispatch(dispatch: Callable[..., Any], *case: Any) -> dict[str, Any]:
+    """Return outputs, what was dropped in order, and the rows sent, as `dispatch` returns them."""
+    with own_frames():
+        found = dispatch(*draw_tokens(*case))
+    if not isinstance(found, list | tuple) or len(found) != 3:
+        raise refuse("dispatch must return three things: outputs, dropped and sent")
+    outputs, dropped, sent = found
+    triples = [read_array(triple, "dispatch, as dropped,") for triple in dropped]
+    return {
+        "outputs": [read_array(one, "dispatch, as outputs,") for one in outputs],
+        "dropped": sorted([int(number) for number in triple.ravel()] for triple in triples),
+        "sent": read_array(sent, "dispatch, as sent,"),
+    }
+
+
+DISPATCH = Exercise(
+    lab="lab16",
+    name="dispatch",
+    function="dispatch",
+    seconds=20,
+    examples=((7, [2, 3], 3), (8, [4, 1, 4], 2), (9, [3, 5, 2, 4], 5)),
+    mistakes={
+        "one-expert": "each token went to one expert: it goes to the two with the largest gates",
+        "ties-last": "two gates are equal: the expert with the lower number comes first",
+        "no-limit": "an expert took more rows than its capacity",
+        "token-by-token": "you served both choices of a token together: first all first choices "
+        "take their places, then the second ones",
+        "each-rank": "you counted the capacity for each rank: it's the limit of an expert for the "
+        "rows of all ranks together",
+        "redistributed": "you divided by the gates of the experts that had room: divide by both "
+        "gates, whoever had room",
+        "as-they-are": "the two gates are divided by their sum",
+        "all-sent": "a row that finds no room isn't sent",
+    },
+    hint="follow one token: its two experts, their gates, its place in each queue",
+    tolerance=1e-6,
+    shows_case=False,
+    run=each(try_dispatch),
+    plain=True,
+)
+
+
+# ---- exercise 4: a layout
+
+
+def try_layout(
+    choose_layout: Callable[..., Any], model: Mapping[str, Any], machine: Mapping[str, Any]
+) -> list[int]:
+    """Return the three numbers that `choose_layout` returns."""
+    with own_frames():
+        found = choose_layout(dict(model), dict(machine))
+    numbers = read_array(found, "choose_layout", "three whole numbers")
+    if numbers.shape != (3,):
+        raise refuse(f"choose_layout must return data, tensor and pipeline, got {show(found)}")
+    return [int(number) for number in numbers]
+
+
+def say_layout(got: Any, right: Any) -> str:
+    """Return the layout that was chosen and the quickest one, in words."""
+    best = right.answers[0] if hasattr(right, "answers") else right
+    both = [f"data {d:g} x tensor {t:g} x pipeline {p:g}" for d, t, p in (got, best)]
+    return f"chose {both[0]}; {both[1]} fits and is the quickest"
+
+
+def _describe(*numbers: float) -> tuple[dict[str, float], dict[str, float]]:
+    names = ("parameters", "layers", "hidden", "sequence", "batch")
+    machine = ("devices", "per_node", "memory", "flops", "inside", "between")
+    return dict(zip(names, numbers)), dict(zip(machine, numbers[len(names) :]))
+
+
+LAYOUT = Exercise(
+    lab="lab16",
+    name="layout",
+    function="choose_layout",
+    seconds=20,
+    examples=(
+        _describe(3e9, 32, 2560, 8192, 256, 256, 4, 24e9, 1.5e14, 2e10, 5e10),
+        _describe(20e9, 44, 6144, 4096, 512, 32, 8, 24e9, 1.5e14, 2e10, 2e9),
+        _describe(3e9, 32, 2560, 8192, 64, 16, 8, 24e9, 1.5e14, 2e10, 2e9),
+    ),
+    mistakes={
+        "memory-forgotten": "this is the quickest layout of all, but it doesn't fit into memory",
+        "activations-forgotten": "with the activations it doesn't fit: state alone is only a part",
+        "in-flight": "the first stage of a pipeline keeps the activations of several "
+        "micro-batches: the smaller of pipeline and m",
+        "state-whole": "the optimizer's 12 bytes are divided by data too, so less cutting fits",
+        "bubble-forgotten": "while a pipeline fills and empties, stages wait: (pipeline - 1) / m",
+        "tensor-free": "tensor parallelism sends four all-reduces a layer and micro-batch, which "
+        "take time",
+        "data-free": "the all-reduce of the gradients takes time, above all between nodes",
+    },
+    hint="list every layout, leave out what doesn't fit, and time the rest by the three formulas",
+    tolerance=1e-6,
+    shows_case=False,
+    run=each(try_layout),
+    contrast=say_layout,
+    by_hand=("utils.simulate",),
+    plain=True,
+)
