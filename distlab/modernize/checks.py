@@ -17,6 +17,7 @@ OF_CHIEF = re.compile(r"chief|task_(id|type|index)|rank\b|is_main|is_master|work
 MIRRORED = re.compile(r"\.MirroredStrategy$")
 SLOTTED = re.compile(r"keras\.optimizers\.(?:legacy\.)?(?:Ada\w+|Nadam|RMSprop|Lion)")
 MEANS = ("tf.reduce_mean", "tf.math.reduce_mean", "keras.backend.mean", "keras.ops.mean")
+VIEWS_ADDED = re.compile(r"[^+]+\.(?:keys|values|items)\(\) \+ [^+]+\.(?:keys|values|items)\(\)")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -53,10 +54,8 @@ def read_texts(names: Names, value: ast.expr, depth: int = 3) -> list[str]:
 
 def get_argument(call: ast.Call, place: int, *keywords: str) -> ast.expr | None:
     """Return the argument at `place`, or by one of its keywords."""
-    for word in call.keywords:
-        if word.arg in keywords:
-            return word.value
-    return call.args[place] if len(call.args) > place else None
+    named = [word.value for word in call.keywords if word.arg in keywords]
+    return [*named, *call.args[place : place + 1], None][0]
 
 
 def find_methods(names: Names, kind: str, *attributes: str) -> Iterator[ast.Call]:
@@ -397,21 +396,5 @@ def late_tf_config(names: Names) -> Places:
                 yield (node,)
 
 
-# ---- Python 2
-
-
 def adds_dictionary_views(names: Names) -> Places:
-    """`a.values() + b.values()`, which were lists."""
-    for node in names.of_type(ast.BinOp):
-        sides = (node.left, node.right)
-        if isinstance(node.op, ast.Add) and all(map(_is_view, sides)):
-            yield (node,)
-
-
-def _is_view(node: ast.expr) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("keys", "values", "items")
-        and not node.args + node.keywords
-    )
+    yield from ((n,) for n in names.of_type(ast.BinOp) if VIEWS_ADDED.fullmatch(ast.unparse(n)))
