@@ -392,6 +392,7 @@ def wait_for_file(path, workers):
         time.sleep(0.02)
 
 
+@pytest.mark.cold_start  # a warm process has imported Keras on TensorFlow
 @pytest.mark.timeout(600)
 def test_keras_on_jax_resumes_under_another_layout_to_the_weights_of_one_device(
     tmp_path, data_file
