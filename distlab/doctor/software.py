@@ -27,9 +27,7 @@ SHOWN = {
 RIVALS = (
     "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tf-nightly", "intel-tensorflow",
 )  # fmt: skip
-WITHOUT = {
-    "jax": "lesson 24 and lab 17 need it, nothing else does: `pip install -c constraints.txt jax`"
-}
+WITHOUT = {"jax": "`pip install -c constraints.txt jax` adds it"}  # the course does without
 REPAIR = "`make lab` builds the environment; or `pip install -c constraints.txt -e '.[lab]'`"
 FIND_UTILS = "import importlib.util as u; s = u.find_spec('utils'); print(s.origin if s else '')"
 
@@ -62,7 +60,7 @@ def examine_shown_packages(pins: dict[str, str] | None = None) -> list[Finding]:
 def _examine_package(title: str, name: str, pins: dict[str, str]) -> Finding:
     wanted, installed = pins.get(normalize_package(name)), find_version(name)
     if installed is None:
-        status = "warning" if name in WITHOUT else "problem"
+        status = "missing" if name in WITHOUT else "problem"
         return Finding(title, status, "not installed", WITHOUT.get(name, REPAIR))
     if wanted and installed != wanted:
         advice = f"the course was tested with {wanted}: `pip install {name}=={wanted}`"
