@@ -37,7 +37,7 @@ print(use_logical_devices(2))
 #
 # We take one training step in three ways: Python calls each op ("op by op"); TensorFlow runs a graph of ops ("graph"); XLA makes one program of it all ("XLA"). XLA compiles that program at the first call, and the time of that call is the fourth number.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 from distlab import figures
 from utils.data import load
 from utils.measure import Stopwatch, time_calls
@@ -63,6 +63,7 @@ def step(images, labels):
     return loss
 
 
+# %% tags=["nbval-ignore-output"]
 ways = {
     "op by op": step,
     "graph": tf.function(step),
@@ -386,6 +387,7 @@ class Does(keras.layers.Layer):
         return tf.ensure_shape(self.what(x), x.shape)
 
 
+# %%
 def adds_histogram(x):
     return x + tf.cast(histogram(x)[0], x.dtype)
 

@@ -100,6 +100,8 @@ alt = "Dense 1 on CPU:0 sends hidden values to dense 2 on CPU:1, and gets their 
 title = "Two layers on two devices"
 figures.show(figures.diagram(boxes, arrows, title=title, alt=alt, height_px=180))
 
+
+# %%
 pixels = images.astype("float32")  # as keras.Input rounds them
 x = tf.constant(pixels.reshape(32, 784), tf.float64)  # [batch, pixels]
 first, second = [[v.numpy() for v in layer.trainable_variables] for layer in model.layers[1:]]
@@ -285,6 +287,8 @@ for device, heads in ((devices[0], slice(0, 2)), (devices[1], slice(2, 4))):
 np.testing.assert_allclose(parts[0] + parts[1] + out_bias, whole, rtol=0, atol=1e-9)
 print("parts of shape", parts[0].shape, "on", [part.device[-5:] for part in parts])
 
+
+# %%
 transformer = build_transformer(dtype="float64", width=64)
 block = transformer.get_layer("block_1").get_layer("attention")
 with tf.GradientTape() as tape:

@@ -14,10 +14,6 @@
 # - Estimate what a large batch saves in messages and costs in memory.
 
 # %%
-import functools
-
-import numpy as np
-
 from utils.environment import quiet_tensorflow, set_seeds
 
 with quiet_tensorflow():
@@ -28,6 +24,11 @@ from utils.devices import use_logical_devices
 set_seeds(0)
 devices = use_logical_devices(4)
 print(devices)
+
+# %%
+import functools
+
+import numpy as np
 
 # %% [markdown]
 # ## Five numbers first
@@ -77,6 +78,7 @@ net = build_net(0)
 STARTS = [build_net(seed).get_weights() for seed in (0, 1, 2)]  # one network for each seed
 
 
+# %%
 def gradients_of(first, last):
     """Return the mean gradient of examples `first` to `last` at net's weights, as arrays."""
     with tf.GradientTape() as tape:
@@ -500,6 +502,7 @@ def distance(model):
     return max(float(np.abs(a - b).max()) for a, b in pairs)
 
 
+# %%
 model, optimizer = make_trainee(gradient_accumulation_steps=4)
 
 

@@ -157,6 +157,7 @@ def build_my_unet(widths=(16, 32, 64, 128)):
     return keras.Model(inputs, keras.layers.Conv2D(11, 1, bias_initializer=most)(x))  # logits
 
 
+# %%
 mine, ours = build_my_unet(), build_unet()
 mine.set_weights(ours.get_weights())
 some = tf.constant(images[0][None, ..., None] / np.float32(255))
@@ -456,7 +457,7 @@ def find_gradient_norm(make_loss):
 average = turns.AVERAGE.take(average)
 right = find_gradient_norm(lambda each: average(each, 32))
 wrong = find_gradient_norm(lambda each: tf.nn.compute_average_loss(each, global_batch_size=32))
-print(f"{wrong / right:,.0f} times too long, compared with yours")
+print(f"{wrong / right:,.0f} times too large, compared with yours")
 
 # %% [markdown]
 # With SGD that run explodes at once, which is lucky. Adam divides by the size of the gradient and trains on as if nothing had happened, until someone adds gradient clipping, weight decay or float16, and then none of the usual numbers fit. The fix is the order: average over the pixels first, then over the global batch. (Masks with pixels that don't count need one more care: divide by the pixels that do, counted over all replicas.)
