@@ -20,7 +20,7 @@ def _read_make(make: Callable[[Any], Any]) -> list[str] | None:
     if optimizer is None:
         return ["not compiled"]
     with strategy.scope():
-        counter = type(tf.Variable(0, aggregation=tf.VariableAggregation.MEAN))
+        counter = type(tf.Variable(0.0, aggregation=tf.VariableAggregation.MEAN))
     inside = isinstance(getattr(optimizer.iterations, "_value", None), counter)
     knows = model.distribute_strategy is strategy
     return [

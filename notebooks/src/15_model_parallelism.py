@@ -480,7 +480,7 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images,
 #
 #     nvidia-smi topo -m
 #
-# Look at the entry for GPU0 and GPU1. `NV` and a number means NVLink; `SYS` means the slow way through the host, where two all-reduces in every block are too many.
+# Look at the entry for GPU0 and GPU1. `NV` and a number means NVLink. `SYS` means the way through the host's processors, which is slow for something that every block does twice in each direction.
 #
 # ## Cheat sheet
 #

@@ -83,7 +83,7 @@ from distlab.turns import lesson18 as turns
 build = turns.BUILD.take(build)
 for name in ("mixed_bfloat16", "mixed_float16"):
     small = build(name)
-    print(f"{name}: weights {small.weights[0].dtype}, logits {small.output.dtype}")
+    print(f"{name}: weights {small.weights[0].dtype}, logits {small.outputs[0].dtype}")
 
 # %% [markdown]
 # ## Underflow in real gradients
@@ -322,7 +322,7 @@ report(keras_3)
 show_guess(my_guess, int(np.isfinite(keras_3[2][1]).sum()))
 
 # %% [markdown]
-# All gone, and they stay gone. (If you said 12, you expected the step to be skipped; if 6, that each replica keeps its own weights.) The run continues, skips every further step and halves the scale, with no error. Why? Keras 3.15 checks the gradients *before* they are summed, and lets the first replica decide for all. Its gradients were fine. The sum that both replicas then applied held an infinity.
+# All gone, and they stay gone. (If you said 12, you expected the step to be skipped.) The run continues, skips every further step and halves the scale, with no error. Why? Keras 3.15 checks the gradients *before* they are summed, and lets the first replica decide for all. Its gradients were fine. The sum that both replicas then applied held an infinity.
 #
 # tf_keras (Keras 2) sums first, and checks the sum:
 

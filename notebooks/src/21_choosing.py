@@ -163,9 +163,12 @@ with mirrored.scope():
 
 @tf.function
 def add_one():
-    mirrored.run(
-        lambda: (outside.assign_add(1.0), inside.assign_add(1.0), examples.assign_add(16.0))
-    )
+    def replica_step():
+        outside.assign_add(1.0)
+        inside.assign_add(1.0)
+        examples.assign_add(tf.constant(16.0))
+
+    mirrored.run(replica_step)
 
 
 add_one()
