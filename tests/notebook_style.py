@@ -219,7 +219,7 @@ def _count_lines(source: str) -> int:
 def is_stub(cell: Cell) -> bool:
     """Return whether the learner writes in this cell (*Your turn*)."""
     return cell["cell_type"] == "code" and bool(
-        re.search(r"(?:= |^ +)\.\.\.", cell["source"], re.M)
+        re.search(r"(?:= |return |^ +)\.\.\.", cell["source"], re.M)
     )
 
 
