@@ -6,7 +6,7 @@ listed with a question, and waits for a human.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
@@ -22,7 +22,7 @@ from distlab.grading.handed_in import (
     list_files,
 )
 from distlab.grading.naming import LabNames, Owner, find_owner, parse_time
-from distlab.grading.roster import Roster
+from distlab.grading.roster import Match, Roster
 from distlab.submission import is_generic, list_attached
 
 _COPIES = {"originals", "kept"}  # folders of the course's own, handed in with the whole course
@@ -49,6 +49,7 @@ class HandIn:
     clock: str = ""
     owner: Owner = Owner("")
     files: tuple[tuple[str, Path], ...] = ()
+    by_name_only: bool = False  # the platform's number is another than the roster's
 
     @property
     def key(self) -> str:
@@ -94,7 +95,16 @@ def collect(
         student = roster.find(groups[key][0][1]) or groups[key][0][1].student
         absent[student] = f"handed in nothing of {lab.short}, only {groups[key][0][0].name!r}"
     absent = {s: why for s, why in absent.items() if s not in {h.student for h in hand_ins}}
+    notes += _describe_numbers(hand_ins)
     return Collection(tuple(hand_ins), (*listing.notes, *notes), dict(sorted(absent.items())))
+
+
+def _describe_numbers(hand_ins: Sequence[HandIn]) -> list[str]:
+    """Return a note if names had to decide because the list has other numbers."""
+    named = [h.student for h in hand_ins if h.by_name_only]
+    said = ("were found by name, because their platform numbers differ from the list's: these "
+            "numbers belong to another assignment")  # fmt: skip
+    return _describe(named, f"students {said}:")
 
 
 _Found = list[tuple[Entry, Owner]]
@@ -161,7 +171,8 @@ def _settle(groups: Mapping[str, _Found], lab: LabNames, roster: Roster) -> list
     told: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key, found in groups.items():
         told[found[0][1].told, found[0][1].number].append(key)
-    chosen = [_choose([f for key in keys for f in groups[key]], lab, roster, len(groups) == 1)
+    taken = {number for _, number in told if number}
+    chosen = [_choose([f for k in keys for f in groups[k]], lab, roster, len(groups) == 1, taken)
               for keys in told.values()]  # fmt: skip
     chosen = [replace(h, question=h.question or _ask_of_two(keys, groups, h))
               for h, keys in zip(chosen, told.values(), strict=True)]  # fmt: skip
@@ -205,10 +216,12 @@ def _name_apart(hand_ins: list[HandIn], roster: Roster) -> list[HandIn]:
     return list(found.values())
 
 
-def _choose(found: _Found, lab: LabNames, roster: Roster, only: bool) -> HandIn:
+def _choose(
+    found: _Found, lab: LabNames, roster: Roster, only: bool, taken: Container[str]
+) -> HandIn:
     owner = found[0][1]
-    student, question = _ask_whose(owner, roster, only)
-    base = HandIn(student, None, question=question, owner=owner)
+    student, question, by_name_only = _ask_whose(owner, roster, only, taken)
+    base = HandIn(student, None, question=question, owner=owner, by_name_only=by_name_only)
     stamps = [e for e, _ in found if _is_stamp(e)]
     files = [(e, o) for e, o in found if _is_mine(e, lab) and not e.attached]
     readable = [(e, o) for e, o in files if e.path is not None]
@@ -250,17 +263,18 @@ def _find_attached(
     return tuple(sorted(found.items())), [f"{e.name!r}: {e.problem}" for e in entries if e.problem]
 
 
-def _ask_whose(owner: Owner, roster: Roster, only: bool) -> tuple[str, str]:
+def _ask_whose(owner: Owner, roster: Roster, only: bool, taken: Container[str]) -> Match:
     """Return the student's id and what a human must be asked, "" if it is certain."""
-    known = roster.find(owner)
-    if known is not None:
-        return known, ""
+    known = roster.match(owner, taken)
+    if known.question or known.student is not None:
+        return known._replace(student=known.student or owner.student)
     if roster.ids:
-        return owner.student, f"{owner.told!r} is not in the list of students"
+        return Match(owner.student, f"{owner.told!r} is not in the list of students")
     if owner.inside and not only:
-        return owner.student, f"nothing outside tells whose {owner.source!r} is"
-    generic = is_generic(owner.told) and not owner.number
-    return owner.student, f"{owner.told!r} is a login that many people share" if generic else ""
+        return Match(owner.student, f"nothing outside tells whose {owner.source!r} is")
+    shared = is_generic(owner.told) and not owner.number
+    said = f"{owner.told!r} is a login that many people share" if shared else ""
+    return Match(owner.student, said)
 
 
 def _rank(entry: Entry, lab: LabNames) -> int:
