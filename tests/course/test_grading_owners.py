@@ -135,22 +135,56 @@ def test_the_zips_name_wins_over_what_it_holds(tmp_path):
     assert found["cid"].timestamp is None
 
 
-def test_two_outer_sources_of_one_student_wait_for_a_human(tmp_path):
+def test_the_latest_of_a_students_own_counts_and_what_cannot_be_compared_waits(tmp_path):
     files = {
         f"{SLUG}_ana_20261120-101500.zip": packed("ana", "first"),
         f"{SLUG}_ana_20261121-101500.zip": packed("ana", "second"),
         "bo.ipynb": "b", "bo.zip": packed("bo", "other"),
         "cid.ipynb": "same", "cid.zip": packed("cid", "same"),
+        "fay.ipynb": "old", f"fay/{NAME}": "new",
         f"{SLUG}_student_20261120-101500.zip": packed("student", "s"),
         f"{SLUG}.zip": packed("dora", "d"),
     }  # fmt: skip
-    found = by_student(gather(write(tmp_path / "in", files), tmp_path))
-    assert sorted(found) == ["ana", "bo", "cid", "dora", "student"]
-    assert text_of(found["ana"]) == "second" and "which counts?" in found["ana"].question
-    assert "20261120-101500" in found["ana"].question and "which counts?" in found["bo"].question
+    source = write(tmp_path / "in", files)
+    os.utime(source / "fay.ipynb", (1_700_000_000, 1_700_000_000))
+    found = by_student(gather(source, tmp_path))
+    assert sorted(found) == ["ana", "bo", "cid", "dora", "fay", "student"]
+    assert text_of(found["ana"]) == "second" and not found["ana"].question
+    assert len(found["ana"].notes) == 1 and "handed in 2 times" in found["ana"].notes[0]
+    assert "20261120-101500" in found["ana"].notes[0]
+    assert text_of(found["fay"]) == "new" and not found["fay"].question
+    assert "which counts?" in found["bo"].question  # a clock of a zip and one of this machine
     assert found["cid"].question == ""  # the same file
     assert "many people share" in found["student"].question
     assert "nothing outside tells whose" in found["dora"].question
+
+
+@pytest.mark.parametrize("copy", [" (1)", "-Copy1", "-1", " 2", " - Copy", " - Kopie (2)", " copy"])
+def test_a_copys_name_is_the_labs_and_the_latest_counts(tmp_path, copy):
+    place = "Ana Alt_11_assignsubmission_file"
+    files = {f"{place}/{NAME}": "stub", f"{place}/{SLUG}{copy}.ipynb": "answers",
+             f"{place}/{SLUG}-draft-of-mine.ipynb": "draft"}  # fmt: skip
+    source = write(tmp_path / "in", files)
+    os.utime(source / place / NAME, (1_700_000_000, 1_700_000_000))
+    (ana,) = gather(source, tmp_path).hand_ins
+    assert text_of(ana) == "answers" and not ana.question
+    assert sum("the latest, counts" in note for note in ana.notes) == 1
+    assert any("draft-of-mine.ipynb' was left alone" in note for note in ana.notes)
+
+
+def test_only_timestamp_txt_is_nbgraders_and_a_second_candidate_waits(tmp_path):
+    files = {
+        f"ana/lab01/{NAME}": "a", "ana/lab01/Timestamp.txt": FAKE,
+        "ana/lab01/x-timestamp.txt": FAKE,
+        f"bo/lab01/{NAME}": "b", "bo/lab01/timestamp.txt": "2026-11-29 12:00:00 UTC",
+        "bo/lab01/TIMESTAMP.TXT": FAKE,
+        f"cy/{NAME}": "c", "cy/lab01/timestamp.txt": "2026-11-29 12:00:00 UTC",
+        f"cy/{SLUG}/timestamp.txt": FAKE,
+    }  # fmt: skip
+    found = by_student(gather(write(tmp_path / "in", files), tmp_path))
+    assert found["ana"].timestamp is None and not found["ana"].question
+    assert found["bo"].timestamp == datetime(2026, 11, 29, 12) and not found["bo"].question
+    assert found["cy"].timestamp is None and "which one is nbgrader's" in found["cy"].question
 
 
 def test_names_that_become_equal_only_by_normalizing_wait_and_are_all_listed(tmp_path):
