@@ -163,14 +163,6 @@ print("layers:", [list(part) for part in cut], "gradients of the unsplit model, 
 
 # %% [markdown]
 # `run_pipeline` does the same for any schedule, with a thread and a device for each stage, and a clock. One thing is artificial, because two cores can't do the work of four devices at once. Each operation does its real work, a fraction of a millisecond, and then sleeps until its chosen time is over: 20 ms forward, 40 ms backward. So the order, the waiting for each other and the results are real, and the lengths are chosen. (A bar that comes out longer shows a busy computer.)
-#
-# **Your turn.** P stages of equal cost, M micro-batches. What share of the time is a stage idle? Draw a few slots on paper; forwards alone are enough.
-
-
-# %%
-def bubble(stages, micro_batches):
-    return ...
-
 
 # %%
 from utils.parallel.pipeline import cut_model, run_pipeline
@@ -196,6 +188,15 @@ def list_ms(run, who):
 def draw_beside(step, simulated, title):
     rows = list_ms(step, "run") + list_ms(simulated, "simulated")
     figures.show(figures.timeline(rows, title=title, unit="ms"))
+
+
+# %% [markdown]
+# **Your turn.** P stages of equal cost, M micro-batches. What share of the time is a stage idle? Draw a few slots on paper; forwards alone are enough.
+
+
+# %%
+def bubble(stages, micro_batches):
+    return ...
 
 
 # %% tags=["nbval-ignore-output"]
