@@ -1,6 +1,6 @@
 """What JAX's coordination service says when a start goes wrong, and what `diagnose` makes of it.
 
-The lines are those of jax 0.10.2, from runs in which the mistakes were made and, for one, its source.
+The lines are those of jax 0.10.2: from runs with each mistake, and one from its source.
 """
 
 import pytest
