@@ -10,6 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from distlab.doctor.software import normalize_package
 
@@ -257,6 +258,56 @@ def test_code_is_well_formed():
 def tracked_files() -> list[Path]:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     return [ROOT / name for name in listed.stdout.split("\n") if name]
+
+
+def test_every_package_lists_its_modules():
+    """A lab's `exercise` and `judge` are described once, by the package of all labs."""
+    missing, modules = [], find_modules()
+    for name in modules:
+        package, _, module = name.rpartition(".")
+        is_lab = re.fullmatch(r"distlab\.labs\.lab\d\d", package)
+        if package not in modules or is_lab and module in ("exercise", "judge"):
+            continue
+        docstring = ast.get_docstring(parse(modules[package])) or ""
+        word = re.sub(r"\d\d$", "NN", module)  # `lessonNN` describes all lessons
+        if not re.search(rf"`[^`\n]*\b{word}\b[^`\n]*`|\b{word}\.py\b", docstring):
+            missing.append(f"{package} doesn't list {module}")
+    assert missing == []
+
+
+def test_a_release_has_its_papers():
+    """What stands in several files agrees: version, licenses, Python versions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == project["version"]
+    assert " AND ".join(citation["license"]) == project["license"]
+    assert f"## {project['version']} (" in (ROOT / "CHANGELOG.md").read_text()
+    library = tomllib.loads((ROOT / "utils" / "pyproject.toml").read_text())["project"]
+    assert library["version"] == project["version"]
+    assert (ROOT / "utils" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    assert sum(len(list(ROOT.glob(files))) for files in project["license-files"]) == 3
+    workflows = [yaml.safe_load(p.read_text()) for p in (ROOT / ".github/workflows").glob("*.yml")]
+    (pythons,) = [job["strategy"]["matrix"]["python"] for workflow in workflows
+                  for job in workflow["jobs"].values() if "strategy" in job]  # fmt: skip
+    assert pythons == [c[-4:] for c in project["classifiers"] if ":: Python ::" in c]
+    makefile = (ROOT / "Makefile").read_text()
+    steps = [step for workflow in workflows for job in workflow["jobs"].values()
+             for step in job["steps"]]  # fmt: skip
+    targets = {
+        target for step in steps for target in re.findall(r"make (\S+)", step.get("run", ""))
+    }
+    assert targets and all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+def test_contributing_names_only_files_that_exist():
+    """A bare name such as `step.py` is a file of training or grading, the two trips it tells."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`([\w./-]+(?:/|\.(?:py|md|toml|js)))`|\]\(([\w./-]+)\)", text)
+    assert len(named) > 60
+    for name in (code or link for code, link in named):
+        pattern = name.replace("NN", "[0-9][0-9]").replace("slug", "*").rstrip("/")
+        folders = (ROOT, ROOT / "utils/training", ROOT / "distlab/grading")
+        assert any(any(folder.glob(pattern)) for folder in folders), name
 
 
 def test_no_module_is_a_junk_drawer_or_too_long():
