@@ -35,8 +35,8 @@ def connect(min_shard_bytes: int = MIN_SHARD_BYTES) -> Coordination:
 
     Variables of more than `min_shard_bytes` are cut along their first axis, one piece for
     each server at most. TensorFlow rounds up: one of 1.5 times that size becomes two pieces.
-    `min_shard_bytes=0` leaves all variables in one piece. Raises InputError if TF_CONFIG lists no parameter servers, or makes
-    this process one of the tasks that serve.
+    `min_shard_bytes=0` leaves all variables in one piece. Raises InputError if TF_CONFIG lists
+    no parameter servers, or makes this process one of the tasks that serve.
     """
     _check_configuration()
     import tensorflow as tf
