@@ -825,7 +825,7 @@ assert sum(held.values()) == table_bytes
 #
 # ## On a real GPU
 #
-# `distlab train --strategy parameter-server --workers 2 --ps 1 --device gpu` gives each worker a part of the GPUs.
+# `distlab train --strategy parameter-server --workers 2 --ps 1 --device gpu` gives each of the two workers a GPU.
 # Look at its images/s, and compare with `--strategy mirrored`.
 # A dense model moves twice per step and worker, so expect the servers to be the limit.
 #
