@@ -10,9 +10,9 @@ trial, and another worker tries it again. Trials that fall behind are stopped ea
 halving). At the end search1/best.json holds the best settings, ready for
 `distlab train --config search1/best.json`, and search1/trials.png shows all of them.
 
-Why Optuna: one package, no server, and a lock that dies with its worker takes ten lines. KerasTuner
-needs a chief that answers over gRPC, and its search ends when the chief does. Ray Tune restarts
-trials well, but brings Ray. TensorFlow 2.21, Keras 3.15, Optuna 5.
+Why Optuna: one package, no server, and a lock that dies with its worker takes ten lines. In
+KerasTuner a chief hands out the trials over gRPC: when it was killed, its worker hung. TensorFlow
+2.21, Keras 3.15, Optuna 5.
 """
 
 import argparse
