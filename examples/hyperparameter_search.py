@@ -27,14 +27,14 @@ import keras
 import numpy as np
 import optuna
 import tensorflow as tf
-from optuna.storages.journal import BaseJournalFileLock, JournalFileBackend
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 DATA = Path(__file__).parents[1] / "utils/data/bundled/fashion_mnist.npz"
 MAX_ATTEMPTS = 3  # at one trial, before it counts as failed
 
 
-class DyingLock(BaseJournalFileLock):
+class DyingLock:
     """A lock that goes with its process. Optuna's own waits 30 s for one that was killed."""
 
     def __init__(self, path: Path) -> None:

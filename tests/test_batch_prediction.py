@@ -20,6 +20,10 @@ KILLS = 50 if EVERYTHING else 4
 PROGRAM = "batch_prediction.py"
 
 
+def draw_images(number):
+    return np.random.default_rng(number).integers(0, 256, (ROWS[number], 64), np.uint8)
+
+
 @pytest.fixture(scope="module")
 def given(tmp_path_factory):
     """A folder with two models, shards of 8 x 8 pixels, and the output of one process."""
@@ -32,10 +36,9 @@ def given(tmp_path_factory):
         layers = [keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(5)]
         keras.Sequential(layers).export(folder / name, verbose=False)
     (folder / "shards").mkdir()
-    for number, rows in enumerate(ROWS):
-        images = np.random.default_rng(number).integers(0, 256, (rows, 64), np.uint8)
+    for number in range(len(ROWS)):
         with tf.io.TFRecordWriter(str(folder / f"shards/s{number}.tfrecord")) as writer:
-            for image in images:
+            for image in draw_images(number):
                 writer.write(image.tobytes())
     predict(folder / "shards", folder / "alone", folder, model=folder / "model")
     return folder
@@ -76,8 +79,8 @@ def test_one_process_predicts_what_the_model_says(given):
     assert (manifest["rows"], manifest["damaged"]) == (sum(ROWS), {})
     firsts = [note["first_row"] for note in manifest["shards"]]
     assert firsts == [0, *np.cumsum(ROWS[:-1]).tolist()]
-    images = [np.random.default_rng(n).integers(0, 256, (rows, 64)) for n, rows in enumerate(ROWS)]
-    pixels = np.concatenate(images).reshape(-1, 8, 8, 1) / np.float32(255)
+    pixels = np.concatenate([draw_images(number) for number in range(len(ROWS))])
+    pixels = pixels.reshape(-1, 8, 8, 1) / np.float32(255)
     model = tf.saved_model.load(str(given / "model"))
     logits = model.serve(tf.constant(pixels, tf.float32))
     np.testing.assert_array_equal(rows, np.argmax(logits, -1))
