@@ -259,6 +259,32 @@ def tracked_files() -> list[Path]:
     return [ROOT / name for name in listed.stdout.split("\n") if name]
 
 
+def test_every_package_lists_its_modules():
+    """A lab's `exercise` and `judge` are described once, by the package of all labs."""
+    missing, modules = [], find_modules()
+    for name in modules:
+        package, _, module = name.rpartition(".")
+        is_lab = re.fullmatch(r"distlab\.labs\.lab\d\d", package)
+        if package not in modules or is_lab and module in ("exercise", "judge"):
+            continue
+        docstring = ast.get_docstring(parse(modules[package])) or ""
+        word = re.sub(r"\d\d$", "NN", module)  # `lessonNN` describes all lessons
+        if not re.search(rf"`[^`\n]*\b{word}\b[^`\n]*`|\b{word}\.py\b", docstring):
+            missing.append(f"{package} doesn't list {module}")
+    assert missing == []
+
+
+def test_contributing_names_only_files_that_exist():
+    """A bare name such as `step.py` is a file of training or grading, the two trips it tells."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`([\w./-]+(?:/|\.(?:py|md|toml|js)))`|\]\(([\w./-]+)\)", text)
+    assert len(named) > 60
+    for name in (code or link for code, link in named):
+        pattern = name.replace("NN", "[0-9][0-9]").replace("slug", "*").rstrip("/")
+        folders = (ROOT, ROOT / "utils/training", ROOT / "distlab/grading")
+        assert any(any(folder.glob(pattern)) for folder in folders), name
+
+
 def test_no_module_is_a_junk_drawer_or_too_long():
     for path in find_modules().values():
         assert path.stem not in {"utils", "helpers", "common", "misc"}

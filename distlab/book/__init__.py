@@ -9,4 +9,6 @@ Nothing runs: pages are made of the notebooks as they are stored. In the order o
 - `glossary.py` (its words: `glossary.md`), `errors.py`, `cards.py`: the pages to look things up in.
 - `extension.py`: what Sphinx does to the pages: words of the glossary, formulas.
 - `site.py`: all of them in one folder, and Sphinx on top; then one zip.
+
+- `conf`: Sphinx's settings of the book
 """

@@ -3,6 +3,47 @@
 A module of `MODULES` has `add_parser(commands)`, which declares one command or several
 (`parser.add_command`) with their options. They import TensorFlow only when a command
 runs, so that `distlab --help` answers at once.
+
+- `book`: `distlab book` makes the course a static site, to read without a kernel
+- `build`: `distlab build` makes notebooks, labs and solutions of their sources; `distlab new` a
+  lab
+- `classroom`: `distlab classroom`: a room full of laptops trains one model, and the teacher sees
+  every lane
+- `data`: `distlab data`: list, verify or download data sets
+- `diagnose`: `distlab diagnose`: from the logs of a failed TensorFlow cluster to the cause and the
+  cure
+- `doctor`: `distlab doctor`: what this machine has, and what of the course works on it
+- `grade`: `distlab grade`: marks, feedback and a class page from what students handed in
+- `lab`: `distlab lab`: JupyterLab at the course home, on this machine only, that leaves nothing
+  behind
+- `lab_work`: a learner's own labs: `distlab check`, `distlab submit` and `distlab reset`
+- `long_command`: long commands: how far one is, on standard error, and an end in good order on
+  SIGTERM
+- `manifest`: `distlab manifest`: files with which Kubernetes or a cloud runs a program on several
+  workers
+- `modernize`: `distlab modernize`: what has to change in a program written for an older TensorFlow
+- `plan`: `distlab plan`: measure, read or describe a model, and predict what training it takes
+- `plan_report`: what `distlab plan` prints and draws
+- `processes`: `distlab processes`: find the clusters on this machine, and end what a crashed
+  kernel left
+- `release`: `distlab release`: what students get, and an nbgrader course for the teacher
+- `run`: `distlab run`: start any program that reads TF_CONFIG as the tasks of a cluster
+- `simulate`: `distlab simulate`: one command, made from the simulators' questions
+  (`utils.simulate`)
+- `simulate_pictures`: what `--plot` draws for each question of `distlab simulate`, and how it is
+  written
+- `starting`: who starts the tasks of a cluster that a command trains on: this machine, an engine,
+  or several machines that meet at a rendezvous
+- `tf_config`: `distlab tf-config`: write the TF_CONFIG of every task of a cluster, and check what
+  there is
+- `train`: `distlab train`: the main job of the course from a shell, in this process, on a cluster
+  that it starts on this machine, or as a task of one that stands
+- `train_task`: `distlab train` where TF_CONFIG is set: one task of a cluster that stands
+- `user_child`: the child process in which a user's module is loaded and our library works on it
+- `user_function`: `distlab tune-input` and `distlab tpu-ready`: our library at work on a function
+  of the user
+- `user_model`: a user's model, built in a worker of our cluster: their module loaded beside our
+  library
 """
 
 import argparse

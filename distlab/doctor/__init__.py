@@ -5,6 +5,20 @@
 
 Importing this package, and every function of it, leaves TensorFlow out of this
 process: it is tried in a child process, which may hang or crash.
+
+- `commands`: run another program with a time limit, and leave nothing of it behind
+- `examination`: `examine`: every probe, in the order in which the report shows them
+- `findings`: what the doctor finds, and probes that may fail or hang without harm to the others
+- `machine`: probes of the machine itself: Python, system, cores, memory, disk
+- `processes`: probes of starting processes: fork, ports, and what a crashed kernel left running
+- `report`: the findings as text for people and as one record for programs, with what works here
+- `software`: probes of what is installed: packages, their pinned versions, which `utils` is
+  imported; and of the environment variables that change what code does
+- `tensorflow_child`: the program that the doctor starts to try TensorFlow: a JSON line after each
+  stage
+- `tensorflow_trial`: try TensorFlow in a child process, and put what came of it into plain words
+- `tools`: probes of programs next to Python: browser, bubblewrap, Java, nvidia-smi; and of the
+  data
 """
 
 from distlab.doctor.examination import examine as examine

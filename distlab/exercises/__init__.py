@@ -23,4 +23,19 @@ words, arrays, lists, dictionaries), and is observed by `SHARE.observe(read_shar
 
 The teacher's copy shows the rest in `distlab/grading/judging.py`: the reference that judges
 other numbers, the graded cell, the answers that test both.
+
+- `answer_pictures`: a learner's own answer as a picture, right or wrong, under its check in
+  JupyterLab
+- `closure_events`: what closures of lab 10 did, in order: they read the parameters, and apply an
+  update later
+- `comparing`: whether two answers agree, and how they are shown: plain data, numbers within a
+  tolerance
+- `feedback`: what a check says in JupyterLab: a moment for a right answer, and a first look for a
+  wrong one
+- `model_maker`: makes the model of a hand-written loop, and notes how the loop uses it
+- `predict`: guess first, then look: what a lesson's predict cells call
+- `refusing`: what is said of an answer that is not right, and how what a function returned is read
+- `saves`: which checkpoints a run writes, seen from outside: by the names of their files
+- `softmax`: softmax regression in NumPy: the data, first weights and slopes that labs train with
+- `watching`: what is watched while an answer runs in a notebook: that it ends, and what it calls
 """

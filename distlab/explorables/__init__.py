@@ -1,6 +1,63 @@
 """Interactive pieces: explorables that the browser draws, explorers with sliders, the cockpit.
 
 Each shows a still picture where widgets can't run. README.md says how to write one.
+
+- `amdahl`: Amdahl's law as a picture and an explorer: what does not spread over devices limits the
+  rest
+- `arrow`: the arrow that is four times too long: what each way to scale a loss does to a step
+- `batches`: the batch explorer: one global batch, cut for workers and replicas
+- `bundle`: joins an explorable's files into one text: no build step, no module to fetch, one
+  palette
+- `catalog`: one example of each explorable, by name: for whoever looks at them, tests them or
+  times them
+- `checkpoint_interval`: the checkpoint-interval explorer: what each interval costs, and which one
+  costs least
+- `choosing`: the choosing explorer: five answers about a job in; a strategy, its reasons and a
+  plan out
+- `cockpit_book`: what has happened in a job, taken in as it comes: steps, losses, lines, and what
+  was done
+- `cockpit_chaos`: the chaos button: while it is on, a random worker fails every few seconds
+- `cockpit_lanes`: what the cockpit shows of a job: one lane for each task, as plain data
+- `cockpit_panel`: the cockpit: watch a job's tasks on one axis of time, and kill, pause, slow and
+  restart them
+- `cockpit_story`: a job on the axis of time: from what its tasks report to spans, flags and lost
+  stretches
+- `controls`: a slider and a choice: what an explorer lets the hand change, and where it is frozen
+- `conveyor`: the conveyor: an input pipeline as machines on a belt, and who keeps the accelerator
+  waiting
+- `cut_explorer`: one model on more and more GPUs, cut one way or another; memory and seconds
+- `explorable`: an explorable: a living picture that the browser draws, in JupyterLab and on any
+  web page
+- `explorer`: `explore`: a function's picture, which the browser draws again whenever a control
+  moves
+- `frames`: many frames in little text: what is the same in all is written once
+- `guess`: a guess made with a handle or a button; `show_guess` slides the answer in next to it
+- `host_loop`: the host's loop: what a fast device waits for, and how `steps_per_execution`
+  shortens it
+- `last_batch`: how the last, smaller batch of an epoch is cut, and what Keras's `fit` makes of it
+- `memory`: the memory machine: what fits on a device, and what crosses the wires, moved by hand
+- `plan_explorer`: the planning explorer: devices, network, batch, failures in; efficiency, time,
+  money out
+- `predictions`: the prediction explorer: one image beside what each version of a model says of it
+- `rates`: the learning rate of a large batch: linear scaling and warm-up, for every batch size
+- `ring`: all-reduce in motion: a ring with the reader's own numbers, and five algorithms on one
+  clock
+- `schedule`: the schedule as a toy: pipeline schedules drawn, compared and followed in the browser
+- `screenshots`: screenshots of an explorable: `python -m distlab.explorables.screenshots NAME
+  FOLDER`
+- `sharding`: the conveyor of several workers: which examples reach whom, which fall, and which
+  twice
+- `sharing`: what replicas share, as pictures and explorers: a cluster, its pace, its memory, its
+  gain
+- `staleness`: the staleness race: workers of unequal speed, four ways to train, and what late
+  gradients do
+- `step`: a training step on one time axis: buckets that fill, an all-reduce that hides or does not
+- `storage`: mirrored or central storage: bytes held by each device, and bytes sent in each step
+- `update_scaling`: the update explorer: what each way to scale a loss does to the reader's own
+  gradients
+- `values`: one value per replica, and where reduce, gather and all_reduce leave it
+- `watched_replicas`: lesson 00: the replicas of `two_replicas`, trained while one watches, with a
+  hand on the wire
 """
 
 from distlab.explorables.arrow import update_arrow as update_arrow

@@ -8,6 +8,19 @@
 Matplotlib is imported when the first picture is drawn, not here. It is used
 through its own objects inside a context, so the reader's matplotlib settings
 stay as they are.
+
+- `bars`: horizontal bars with their values written next to them
+- `batches`: how a global batch is cut: over workers, then over each worker's replicas
+- `canvas`: the drawing surface that all figures share: fonts, colors, pixels
+- `diagram`: boxes and arrows, and diagrams of them: where variables live under each kind of
+  strategy, and what is copied in a step
+- `grids`: grids: small images, annotated tables, and who received which example
+- `lanes`: the tasks of a job on one axis of time: who computed, waited and sent when, and what was
+  lost
+- `lines`: line charts with the names of the lines at their ends
+- `palette`: one color for one idea through the whole course, in pictures and in explorables
+- `picture`: a picture that says what it shows, and the clean-up that matplotlib's SVG needs
+- `timeline`: lanes of spans on one time axis: what each worker, stage or device does when
 """
 
 from distlab.figures.bars import bars as bars

@@ -18,4 +18,21 @@ The way of a hand-in:
     (`judging_queue`), by a second reader (`judge_process`): `cell_verdict`, the lab's `judge`.
 10. `verdict` has the marks of exercises, `results` what a policy makes of them, `gradebook`
     keeps them in nbgrader's database, `report` writes the pages.
+
+- `demo`: a small class to try grading on: `python -m distlab.grading.demo [FOLDER]` (`make
+  grade-demo`)
+- `evidence`: what each mark proves, as a table for TEACHING.md: `python -m
+  distlab.grading.evidence`
+- `gradebook_rows`: the rows of one lab in nbgrader's tables: found, or made as nbgrader makes them
+- `judging`: what the judge of an exercise is: the exercise, and the reference that only grading
+  has
+- `labs`: a lab as grading sees it: its exercises, the parts of its graded cells, its time limits
+- `process_tree`: the processes below one process, and the memory that they hold, read from /proc
+- `program_cell`: an answer that is a whole program: a cell that begins with `%%writefile NAME.py`
+- `reading_queue`: reads what was handed in while others run: one thread that asks the reader's
+  process
+- `regression`: losses and gradients of softmax regression in NumPy: the one-device truth of labs
+  03 to 09
+- `worked`: `python -m distlab.grading.worked lab01 …`: write what the visible checks compare with
+- `release`: what a course hands out: the students' copy, and an nbgrader course for the teacher
 """

@@ -14,4 +14,8 @@ before `distlab lab`, which gives plain kernels to whoever asks for other values
 
 The warm process holds about 230 MB by itself, which its kernels share with it. It ends with the
 server, in whatever way that ends, and every kernel with it.
+
+- `pytest_start`: a pytest plugin that makes tests shorter: `addopts` in pyproject.toml names it
+- `warm_kernels`: the server's side of the warm process: it asks for kernels, and hears of their
+  ends
 """

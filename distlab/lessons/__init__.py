@@ -16,4 +16,10 @@
 | 14 | `tpu_mesh` |
 | 15 | `split_matrix`, `split_mlp`, `dtensor_mlp`, `dtensor_tiles` |
 | 16 | `replicated_pipeline`, `weight_stashing` |
+| 18 | `float_pictures`, `kept_activations` |
+| 19 | `engine_pictures`, `engine_runs` |
+| 20 | `published_runs` |
+| 21 | `what_works` |
+| 22 | `capstone`, `capstone_gallery`, `killed_run`, `logbook`, `mask_pictures` |
+| 23 | `mesh_pictures` |
 """

@@ -175,7 +175,8 @@ class _Watched:
             seen.first_at = at
         elif seen.killed_at and seen.again_at is None and len(seen.begun) > self._attempts:
             seen.again_at = at
-        if self._kill_after and seen.killed_at is None and int(step[1]) >= self._kill_after:
+        due = self._kill_after and seen.killed_at is None and int(step[1]) >= self._kill_after
+        if due and 1 in self._workers:
             self._disturb(seen, at, commands)
 
     def _disturb(self, seen: EngineRun, at: float, commands: Sequence[subprocess.Popen]) -> None:

@@ -17,6 +17,7 @@ OF_CHIEF = re.compile(r"chief|task_(id|type|index)|rank\b|is_main|is_master|work
 MIRRORED = re.compile(r"\.MirroredStrategy$")
 SLOTTED = re.compile(r"keras\.optimizers\.(?:legacy\.)?(?:Ada\w+|Nadam|RMSprop|Lion)")
 MEANS = ("tf.reduce_mean", "tf.math.reduce_mean", "keras.backend.mean", "keras.ops.mean")
+VIEWS_ADDED = re.compile(r"[^+]+\.(?:keys|values|items)\(\) \+ [^+]+\.(?:keys|values|items)\(\)")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -53,10 +54,8 @@ def read_texts(names: Names, value: ast.expr, depth: int = 3) -> list[str]:
 
 def get_argument(call: ast.Call, place: int, *keywords: str) -> ast.expr | None:
     """Return the argument at `place`, or by one of its keywords."""
-    for word in call.keywords:
-        if word.arg in keywords:
-            return word.value
-    return call.args[place] if len(call.args) > place else None
+    named = [word.value for word in call.keywords if word.arg in keywords]
+    return [*named, *call.args[place : place + 1], None][0]
 
 
 def find_methods(names: Names, kind: str, *attributes: str) -> Iterator[ast.Call]:
@@ -395,3 +394,7 @@ def late_tf_config(names: Names) -> Places:
             before = [call for call, place in made.items() if call.lineno < node.lineno]
             if any(made[call] is where for call in before) and len(before) == len(made):
                 yield (node,)
+
+
+def adds_dictionary_views(names: Names) -> Places:
+    yield from ((n,) for n in names.of_type(ast.BinOp) if VIEWS_ADDED.fullmatch(ast.unparse(n)))

@@ -252,10 +252,12 @@ def _find_imports(names: Names, local: frozenset[str]) -> Iterator[Finding]:
         for alias in node.names:
             whole = f"{module}.{alias.name}" if module else alias.name
             top = whole.split(".")[0]
+            if top in local:
+                continue
             if found := _match_import(names, module or whole, whole):
                 entry, *words = found
                 yield _find(entry, node, f"import {whole}", *words)
-            elif not (changes_path or top in local or is_installed(top)):
+            elif not (changes_path or is_installed(top)):
                 if names.knows_conventions:
                     why = f"{top} isn't installed here: pip install {find_package(top)}."
                     yield _find(find_entry("missing-module"), node, f"import {top}", "", why)

@@ -1,4 +1,4 @@
-"""Lesson 05: what to divide by."""
+"""Lesson 05: what to divide by, and what a replica adds of a penalty that all of them add."""
 
 from distlab.turns.turn import Turn
 
@@ -12,4 +12,28 @@ DIVISOR = Turn(
         "4": "That's the number of replicas: the sum of all losses, divided by 4, is far too large.",
     },
     otherwise="How many losses does the mean go over, on all replicas together?",
+)
+
+PENALTY = Turn(
+    lesson="05",
+    name="penalty",
+    answer="""
+        def own_part(penalty):
+            return penalty / 4
+    """,
+    right="Four equal parts add up to the penalty.",
+    mistakes={
+        "def own_part(penalty):\n    return penalty": (
+            "Each of the four adds all of it, so the weights shrink four times too fast."
+        ),
+        "def own_part(penalty):\n    return penalty / 64": (
+            "The penalty isn't a sum over examples. Divided by 64 and added up on four replicas, "
+            "it's a sixteenth."
+        ),
+        "def own_part(penalty):\n    return penalty / 16": (
+            "16 is the number of examples of one replica. The penalty doesn't depend on examples."
+        ),
+    },
+    otherwise="The four replicas compute the same penalty, and what they return is added up.",
+    cases=[(1.0,), (3.0,)],
 )

@@ -98,9 +98,10 @@ class Turn:
 
 
 def _is_alike(given: Any, ours: Any) -> bool:
-    """Return whether both are numbers, both words, or both the same other kind of thing."""
-    if as_numbers(ours) is not None:
-        return as_numbers(given) is not None
+    """Return whether both are numbers, or lists of them, both words, or the same other kind."""
+    numbers, wanted = as_numbers(given), as_numbers(ours)
+    if wanted is not None:
+        return numbers is not None and numbers.ndim == wanted.ndim
     return isinstance(given, str) if isinstance(ours, str) else type(given) is type(ours)
 
 

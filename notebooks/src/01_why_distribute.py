@@ -28,24 +28,6 @@ print(devices)
 # %%
 import numpy as np
 
-from distlab import figures
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number
-from distlab.explorables.amdahl import amdahl_explorer, amdahl_speed_up
-from distlab.explorables.batches import batch_explorer
-from distlab.explorables.sharing import (
-    draw_cluster,
-    draw_two_ways,
-    gain_explorer,
-    memory_explorer,
-    pace_explorer,
-)
-from utils.data import load, split_batch
-from utils.measure import array_bytes, format_bytes, time_calls
-from utils.models import build_model
-from utils.simulate.published import read_source, read_table
-from utils.training import train
-
 # %% [markdown]
 # ## The words, in one picture
 #
@@ -57,6 +39,9 @@ from utils.training import train
 # | **all-reduce** | every replica contributes a tensor, such as its gradients, and every replica gets the sum |
 
 # %%
+from distlab import figures
+from distlab.explorables.sharing import draw_cluster
+
 figures.show(draw_cluster(workers=2, replicas_per_worker=2))
 
 # %% [markdown]
@@ -65,6 +50,8 @@ figures.show(draw_cluster(workers=2, replicas_per_worker=2))
 # A layer multiplies a batch of images by a matrix of weights. You can split that product over several devices in two ways. **Data parallelism** cuts the batch: every device holds all weights. **Model parallelism** cuts the weights: every device sees all images. The next cell does both, on four devices.
 
 # %%
+from utils.data import load
+
 data = load("fashion_mnist")
 batch = data.train.images[:64].reshape(64, 784) / 255  # [batch, pixels]
 weights = np.random.default_rng(0).normal(size=(784, 128))  # [pixels, units]
@@ -75,6 +62,9 @@ for device, images, columns in zip(devices, np.split(batch, 4), np.split(weights
         by_columns.append(tf.matmul(batch, columns))  # model parallel: all images, 32 units
 
 # %%
+from distlab.explorables.sharing import draw_two_ways
+from utils.measure import array_bytes, format_bytes
+
 for name, parts in (("data parallel ", by_rows), ("model parallel", by_columns)):
     print(name, [(part.device[-5:], tuple(part.shape)) for part in parts])
 whole = tf.matmul(batch, weights)  # on one device
@@ -87,6 +77,26 @@ figures.show(draw_two_ways(examples=64, inputs=784, units=128))
 # %% [markdown]
 # Both ways give the product that one device computes. They differ in what must travel. With data parallelism it is the gradient of the weights, once a step. With model parallelism, split like this, it is each layer's outputs, which an *all-gather* puts together before the next layer can begin, and their gradients on the way back. (Numbers have 64 bits here; float32 halves the bytes.)
 #
+# **Your turn.** There's a third way: cut along the 784 pixels. Each device gets a quarter of the pixels of every image, and the rows of the weights that belong to these pixels, and multiplies the two. How do the four results become the product?
+
+
+# %%
+def combine(parts):  # four results, [64, 128] each
+    return ...
+
+
+# %%
+from distlab.turns import lesson01 as turns
+
+combine = turns.THIRD_CUT.take(combine)
+slices = [slice(first, first + 196) for first in range(0, 784, 196)]
+third = np.asarray(combine([batch[:, part] @ weights[part] for part in slices]))
+print("one device:", tuple(whole.shape), "· combined:", third.shape)
+print("equal:", third.shape == whole.shape and np.allclose(third, whole))
+
+# %% [markdown]
+# One number of the product is a sum over 784 pixels, and each device has 196 of its terms. So this cut sends outputs too, in an all-reduce.
+#
 # Data parallelism is the usual way: most models need no change for it. A model too large for one device needs model parallelism (lessons 15 and 16) or *sharded* data parallelism (ZeRO, FSDP: lesson 15), which no `tf.distribute` strategy does. Until then, "distributed" means data parallel: the whole model on each device.
 #
 # ## One batch, three sizes
@@ -96,10 +106,15 @@ figures.show(draw_two_ways(examples=64, inputs=784, units=128))
 # **Predict.** Four replicas, 66 examples in batches of 32: two full batches, and a third with the 2 that are left. How many examples of the third does the last replica get?
 
 # %%
+from distlab.explorables import guess_number
+
 my_last = guess_number("Examples of the last replica", 0, 8)
 my_last
 
 # %%
+from distlab.exercises.predict import show_guess
+from utils.data import split_batch
+
 strategy = tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
 batches = strategy.experimental_distribute_dataset(tf.data.Dataset.range(66).batch(32))
 shares = []
@@ -110,6 +125,8 @@ show_guess(my_last, shares[2][3], unit=" examples")
 assert shares == [split_batch(n, 4) for n in (32, 32, 2)]
 
 # %%
+from distlab.explorables.batches import batch_explorer
+
 workers, replicas_per_worker, global_batch_size = 4, 4, 1024
 per_worker_batch_size = global_batch_size // workers
 per_replica_batch_size = per_worker_batch_size // replicas_per_worker
@@ -124,6 +141,8 @@ batch_explorer(global_batch_size, workers, replicas_per_worker)
 # Do the replicas average their weights? Watch one step of four replicas instead. The step returns four things from each replica: a layer's weights before, the replica's own gradient, the gradient after the all-reduce, and the weights afterwards. The picture shows one of those weights, the one with the largest gradient. (`strategy.run` calls a function once on each replica, and `all_reduce` in it adds up what the replicas hold; lesson 02 takes both apart. Each replica divides its losses by 64, the *global* batch size, so its gradient is a part of the mean; that's lesson 05.)
 
 # %%
+from utils.models import build_model
+
 images, labels = data.train.images[:64, ..., None] / 255, data.train.labels[:64]
 one_batch = tf.data.Dataset.from_tensor_slices((images, labels)).batch(64)
 with strategy.scope():
@@ -206,6 +225,8 @@ figures.show(figures.parameter_server_devices(workers=3, servers=2))
 # What does waiting cost? Here are four workers, the last of which takes twice as long. Run the cell and move the slider:
 
 # %%
+from distlab.explorables.sharing import pace_explorer
+
 pace_explorer(slow_seconds=2)
 
 # %% [markdown]
@@ -245,6 +266,8 @@ assert right == ([64, 64, 64, 64], 1024 // 64 // 4)
 # **Memory.** Each mirrored replica holds all weights, a gradient for each, and what the optimizer keeps: for Adam two numbers for each weight, its *moments*. The *activations*, the layers' outputs, are kept from the forward pass for the backward pass; only they are split with the batch. The cell counts them for a small convolutional network, which we time below:
 
 # %%
+from distlab.explorables.sharing import memory_explorer
+
 cnn = build_model("cnn")
 adam = keras.optimizers.Adam()
 adam.build(cnn.trainable_variables)
@@ -263,6 +286,19 @@ memory_explorer(kept, array_bytes(outputs), replicas=4, global_batch_size=64)
 # %% [markdown]
 # The upper bars are mirrored, the lower ones sharded. For a given global batch, more mirrored replicas shrink the activations and nothing else. If weights, gradients and moments alone don't fit on one device, more *mirrored* replicas don't help. Sharding does (ZeRO, FSDP): move *Replicas* and watch each added one free memory on the others. (The sharded bar leaves out a peak. While a layer computes, its weights are gathered and complete on every device. One Dense layer here has 102,464 of the 121,930 weights, 0.39 MiB, however many replicas there are.) So does model parallelism.
 #
+# **Your turn.** Adam's 16 bytes for each weight are four float32 arrays. SGD with momentum keeps one number for each weight where Adam keeps two. How many bytes does a weight take then on a mirrored replica, its gradient included?
+
+# %%
+bytes_per_weight = ...
+
+# %%
+bytes_per_weight = turns.MOMENTUM.take(bytes_per_weight)
+for name, size in {"Adam": per_parameter, "SGD with momentum": bytes_per_weight}.items():
+    print(f"{name:<18}{2**34 / size / 1e9:.2f} billion weights fill 16 GiB")
+
+# %% [markdown]
+# (Activations come on top.)
+#
 # **Time.** Is training on n devices n times as fast? Your logical devices share the cores of one CPU, so they can't tell. The picture has them anyway, next to figures published for real GPUs in 2017. In both, each device keeps its batch, so the global batch grows with the devices. (`train`, the course's training function, reports its images/s after each epoch; the cell collects these events.)
 #
 # **Predict.** ResNet-50 on eight P100 GPUs of one machine: how many times the images/s of one?
@@ -273,6 +309,9 @@ my_speed_up
 
 
 # %% tags=["nbval-ignore-output"]
+from utils.training import train
+
+
 def best_images_per_second(replicas):  # the fastest of four epochs, 64 images for each replica
     events, job = [], {"max_examples": 64 * 4 * 4, "epochs": 4, "global_batch_size": 64 * replicas}
     train(strategy="mirrored", replicas=replicas, on_event=events.append, **job)
@@ -283,6 +322,8 @@ own_rates = {n: best_images_per_second(n) for n in (1, 2, 4)}  # by number of re
 print({n: f"{rate:,.0f} images/s" for n, rate in own_rates.items()})
 
 # %% tags=["nbval-ignore-output"]
+from utils.simulate.published import read_source, read_table
+
 print(read_source("tf_benchmarks_2017"))
 rows = [r for r in read_table("tf_benchmarks_2017") if r["platform"] == "DGX1-P100"]
 gpus = [int(r["gpus"]) for r in rows]
@@ -298,10 +339,23 @@ assert curves["published: resnet_50"][1][-1] > 7 > curves["published: alexnet"][
 # %% [markdown]
 # On eight GPUs ResNet-50 came close to 8 (7.9). AlexNet didn't (6.0): its gradients are larger and its step shorter, so the exchange weighs more. Two things limit the gain. You can measure both.
 #
-# **What doesn't spread over the devices**, the *serial* part, is the first. More devices speed up the step. They don't speed up the preparation of the batch, if the program does that image by image in Python:
+# **What doesn't spread over the devices**, the *serial* part, is the first. More devices speed up the step. They don't speed up the preparation of the batch, if the program does that image by image in Python.
+#
+# **Your turn.** A batch takes `input_seconds` to prepare, and then one device needs `step_seconds` to train on it. How many seconds do both take together on more devices?
+
+
+# %%
+def seconds_on(devices, input_seconds, step_seconds):
+    return ...
 
 
 # %% tags=["nbval-ignore-output"]
+from distlab.explorables.amdahl import amdahl_explorer, amdahl_speed_up
+from utils.measure import time_calls
+
+seconds_on = turns.SERIAL.take(seconds_on)
+
+
 def prepare():  # 64 images, standardized one by one in Python
     images = data.train.images[:64] / np.float32(255)
     return np.stack([(image - image.mean()) / image.std() for image in images])
@@ -309,10 +363,12 @@ def prepare():  # 64 images, standardized one by one in Python
 
 input_seconds, step_seconds = time_calls(prepare, 30).best_seconds, 64 / own_rates[1]
 parallel = step_seconds / (input_seconds + step_seconds)
-on_8_devices = (input_seconds + step_seconds) / (input_seconds + step_seconds / 8)
+alone, on_8 = (seconds_on(n, input_seconds, step_seconds) for n in (1, 8))
 print(f"input {1000 * input_seconds:.1f} ms, step {1000 * step_seconds:.1f} ms")
-print(f"{parallel:.1%} of the time spreads; 8 real devices would be {on_8_devices:.1f} x as fast")
-np.testing.assert_allclose(amdahl_speed_up(parallel, 8), on_8_devices, rtol=1e-12)
+limit = amdahl_speed_up(parallel, 8)
+print(f"{parallel:.1%} of the time spreads; 8 real devices would be {limit:.1f} x as fast")
+print(f"with your sum: {alone / on_8:.1f} x")
+assert 1 < limit < 8 and np.isclose(limit, 1 / (1 - parallel + parallel / 8))
 amdahl_explorer(parallel, most_devices=8)
 
 # %% [markdown]
@@ -321,6 +377,8 @@ amdahl_explorer(parallel, most_devices=8)
 # **Communication** is the second. The fewer images each device has, the more an all-reduce of all gradients weighs. The explorer takes your step and your gradients, the nominal speed of a link with its *latency* (the fixed price of a message), and a ring all-reduce that waits for the step to end. Choose other links; lesson 06 has the formula behind it, and measures it.
 
 # %% tags=["nbval-ignore-output"]
+from distlab.explorables.sharing import gain_explorer
+
 gain_explorer(kept["gradients"], step_seconds)
 
 # %% [markdown]

@@ -26,20 +26,11 @@ devices = use_logical_devices(4)
 print(devices)
 
 # %%
+import re
 import textwrap
 import traceback
 
 import numpy as np
-
-from distlab import figures
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number, replica_values
-from utils.collectives import combine_values
-from utils.data import load
-from utils.data.batches import epoch_order
-from utils.measure import array_bytes, time_calls
-from utils.models import build_model
-from utils.training import train
 
 # %% [markdown]
 # ## Four jobs
@@ -54,6 +45,8 @@ from utils.training import train
 # The picture shows how `MirroredStrategy` does the four jobs, with one replica on each of four logical devices. (`ReductionToOneDevice` adds up on one device, which suits CPUs; on GPUs leave it out.) The rest of the lesson takes it apart.
 
 # %%
+from distlab import figures
+
 mirrored = tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
 print(mirrored.num_replicas_in_sync, "replicas in sync")
 figures.show(figures.mirrored_devices(4, device="CPU"))
@@ -63,13 +56,11 @@ figures.show(figures.mirrored_devices(4, device="CPU"))
 #
 # While a scope is open, TensorFlow hands every new variable to the strategy, which decides where to store it.
 #
-# **Predict.** `tf.Variable(tf.zeros([1000]))` takes 4,000 bytes. Made inside the scope of `mirrored`, how many bytes does it take on the four devices together?
+# `tf.Variable(tf.zeros([1000]))` takes 4,000 bytes. What does it take when it's made inside the scope of `mirrored`?
 
 # %%
-my_guess = guess_number("Bytes on the four devices", 1000, 64_000, "bytes", step=1000)
-my_guess
+from utils.measure import array_bytes
 
-# %%
 outside = tf.Variable(tf.zeros([1000]))
 with mirrored.scope():
     inside = tf.Variable(tf.zeros([1000]))
@@ -77,7 +68,7 @@ with mirrored.scope():
 for name, variable in {"outside": outside, "inside": inside}.items():
     parts = mirrored.experimental_local_results(variable)
     print(f"{name:<8} {type(variable).__name__:<17}", [part.device[-5:] for part in parts])
-show_guess(my_guess, array_bytes(mirrored.experimental_local_results(inside)), unit=" bytes")
+print("inside, all parts:", array_bytes(mirrored.experimental_local_results(inside)), "bytes")
 
 # %% [markdown]
 # A `MirroredVariable` is a handle on four ordinary variables, one per device, made with equal values. `experimental_local_results` returns them. The variable made outside is one plain variable, and no strategy knows about it.
@@ -104,7 +95,24 @@ print("inside run:  ", *mirrored.run(where))
 #
 # `run(function)` calls the function once for each replica, with that replica's device as the default. What comes back is a `PerReplica`: one tensor for each replica, each still on its own device. There are two exceptions. With one replica you get its plain tensor. And if all replicas return the same Python object, as `where` did with its strings, you get that object once. (The small cells run eagerly. A real step goes into a `tf.function`, as in the test bed.)
 #
-# An argument that is a `PerReplica` is taken apart again, so each replica sees its own part. `experimental_distribute_values_from_function` makes one: below, a row of `table` for each replica.
+# An argument that is a `PerReplica` is taken apart again, so each replica sees its own part. `experimental_distribute_values_from_function` makes one: it calls your function once for each replica.
+#
+# **Your turn.** Write that function. Replica 0 gets the numbers 0 and 1, replica 1 gets 2 and 3, and so on up to 7. `context.replica_id_in_sync_group` is the replica's number.
+
+
+# %%
+def own_block(context):  # an array of two numbers
+    return ...
+
+
+# %%
+from distlab.turns import lesson02 as turns
+
+own_block = turns.OWN_BLOCK.take(own_block)
+blocks = mirrored.experimental_distribute_values_from_function(
+    lambda context: tf.constant(own_block(context))
+)
+print([part.numpy().tolist() for part in mirrored.experimental_local_results(blocks)])
 
 
 # %%
@@ -133,6 +141,8 @@ print([part.numpy().tolist() for part in mirrored.experimental_local_results(squ
 # `reduce` adds them up or averages them. Watch what `axis` does:
 
 # %%
+from utils.collectives import combine_values
+
 for axis, ending in {None: "", 0: "-all"}.items():
     for operation in ("SUM", "MEAN"):
         answer = mirrored.reduce(operation, losses, axis=axis).numpy()
@@ -147,6 +157,8 @@ print("gather        ", mirrored.gather(losses, axis=0).numpy())
 # Below you can see where each number goes. Press **Play**, then choose another call and play again. What happens with seven values on four replicas? And who holds the answer after `all_reduce`, which comes next?
 
 # %%
+from distlab.explorables import replica_values
+
 replica_values("sum", values=table.ravel())
 
 # %% [markdown]
@@ -173,10 +185,14 @@ print("shares of the total:", [f"{share.numpy():.2f}" for share in shares])
 # **Predict.** A variable starts at 0 with `aggregation=MEAN`. Replicas 0, 1, 2 and 3 add 1, 2, 3 and 4. What does each copy hold?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Each copy holds", 0, 12, step=0.5)
 my_guess
 
 # %%
+from distlab.exercises.predict import show_guess
+
 ways = {
     name: {"aggregation": tf.VariableAggregation[name]}
     for name in ("SUM", "MEAN", "ONLY_FIRST_REPLICA", "NONE")
@@ -209,10 +225,21 @@ for name, made in pair.items():
     print(f"a Keras {name} is a {type(made).__name__}, aggregation {made.aggregation.name}")
 
 # %% [markdown]
-# - `SUM`, `MEAN` and `ONLY_FIRST_REPLICA` combine the values at each write, and all copies stay equal.
+# - `SUM`, `MEAN` and `ONLY_FIRST_REPLICA` combine the values at each write, and all copies stay equal. With `MEAN` that's (1 + 2 + 3 + 4) / 4 = 2.5. (If you said 10, that's `SUM`.)
 # - `SUM, on read` makes a `SyncOnReadVariable`: the copies differ on purpose, a write costs no communication, and only a read adds them up. Keras makes its metrics like this.
 # - `NONE` combines nothing. The copies have drifted apart without an error, and a read shows replica 0's. Keras makes its weights with `NONE`, because its optimizer writes only values that are already reduced.
 #
+# **Your turn.** A language model keeps count of the tokens that it has seen, in a variable that it reads in every step. In each step every replica adds the tokens of its own part, and every copy should then hold the count of all. Which aggregation do you choose? Write its name as a string.
+
+# %%
+aggregation = ...
+
+# %%
+aggregation = turns.TOKENS.take(aggregation)
+after = rows.get(aggregation.upper(), "no such row")
+print("after the replicas added 1, 2, 3 and 4, the copies and a read:", after)
+
+# %% [markdown]
 # ## Data: who gets which examples
 #
 # A dataset of *global* batches goes in; each replica gets its part of every batch.
@@ -248,6 +275,8 @@ my_guess = guess_number("Bytes in one step", 1e4, 1e8, "bytes", log=True)
 my_guess
 
 # %%
+from utils.models import build_model
+
 reduction = CountingReduction()
 counted = tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
 with counted.scope():
@@ -267,7 +296,7 @@ show_guess(my_guess, reduction.payload_bytes, unit=" bytes")
 assert reduction.payload_bytes == 4 * array_bytes(model.trainable_variables)
 
 # %% [markdown]
-# Each replica contributes one gradient for every weight of this network, whatever the batch size. The step ran without `tf.function`, so the method was called at each step. Inside one it would be called while the function is traced, and count once.
+# Each replica contributes one gradient for every weight of this network, whatever the batch size. So it's 4 replicas × 101,770 weights × 4 bytes. (If you said 407,080, that's one replica's.) The step ran without `tf.function`, so the method was called at each step. Inside one it would be called while the function is traced, and count once.
 #
 # ## The test bed: one step, three strategies
 #
@@ -276,6 +305,9 @@ assert reduction.payload_bytes == 4 * array_bytes(model.trainable_variables)
 # Below, every replica divides its losses by the *global* batch size, and the optimizer adds up the gradients. `utils.training.train` is the same step with metrics, checkpoints and reports around it: from the same seed it must give the same weights.
 
 # %%
+from utils.data import load
+from utils.data.batches import epoch_order
+
 order, split = epoch_order(512, seed=0, epoch=0), load("fashion_mnist").train
 images, labels = split.images[order][..., None] / 255, split.labels[order]
 dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(64)  # 8 global batches
@@ -315,6 +347,8 @@ def train_by_hand(strategy):
 
 
 # %%
+from utils.training import train
+
 default, one = tf.distribute.get_strategy(), tf.distribute.OneDeviceStrategy("CPU:0")
 weights = train_by_hand(default)
 others = {"one device": train_by_hand(one), "mirrored": train_by_hand(mirrored)}
@@ -371,16 +405,24 @@ assert (outside, inside) == ([16], [4, 4, 4, 4])
 # %% [markdown]
 # Outside, there is one plain counter, and all four replicas add 1 to it in every step. Nothing fails, but every learning-rate schedule runs four times too fast.
 #
-# Other optimizers are louder. They keep an array or two for each weight (*slots*), and the strategy notices that those were made elsewhere. Here is what `fit` did when we compiled outside the scope and made the model inside it (four replicas, TensorFlow 2.21, Keras 3.15):
-#
-# | optimizer | slots for each weight | `fit` |
-# |---|---|---|
-# | SGD | 0 | trains, and counts each step four times |
-# | SGD with momentum | 1 | `RuntimeError: Mixing different tf.distribute.Strategy objects` |
-# | RMSprop | 1 | the same error |
-# | Adam | 2 | the same error |
-#
-# So the optimizer without slots is the one that fools you. Everything that makes variables belongs inside: the model, the optimizer, the metrics, and so `compile`. Only `fit` can go outside.
+# Other optimizers keep an array or two for each weight, their *slots*. Are they as quiet?
+
+# %%
+momentum = keras.optimizers.SGD(0.1, momentum=0.9)
+for slots, optimizer in ((0, "sgd"), (1, momentum), (1, "rmsprop"), (2, "adam")):
+    with mirrored.scope():
+        model = build_model("mlp")
+    model.compile(optimizer, loss)  # outside
+    try:
+        said = f"trains, and counts {count_steps(model)}"
+    except RuntimeError as error:
+        said = (
+            "RuntimeError: " + re.search("Mixing different tf.distribute.Strategy", str(error))[0]
+        )
+    print(f"{model.optimizer.name:<8} slots: {slots}  {said}")
+
+# %% [markdown]
+# They aren't: the strategy notices that the slots were made elsewhere. So the optimizer without slots is the one that fools you. Everything that makes variables belongs inside: the model, the optimizer, the metrics, and so `compile`. Only `fit` can go outside.
 #
 # ### The right call in the wrong context
 #
@@ -408,30 +450,41 @@ for mistake in (add_up_outside, reduce_inside):
 #
 # ### MEAN over unequal counts
 #
-# Each replica returns the mean of its own examples, and `reduce("MEAN", …, axis=None)` averages the four means. With unequal counts, an example on a replica that has few of them counts for more. Here six examples with the losses 0, 1, 4, 9, 16 and 25 are on four replicas, dealt as evenly as possible: 2, 2, 1 and 1.
+# Each replica returns the mean of its own examples, and `reduce("MEAN", …, axis=None)` averages the four means. Here six examples have the losses 0, 1, 4, 9, 16 and 25, and the strategy splits them as you saw above: 2, 2, 2 and 0.
 
 # %%
 squares = np.arange(16) ** 2.0  # example i has loss i squared
-parts = np.array_split(squares[:6], 4)  # 2, 2, 1 and 1
-own = mirrored.experimental_distribute_values_from_function(
-    lambda context: tf.constant(parts[context.replica_id_in_sync_group])
-)
+dataset = tf.data.Dataset.from_tensor_slices(squares[:6]).batch(8)
+own = next(iter(mirrored.experimental_distribute_dataset(dataset)))
 means = mirrored.run(tf.reduce_mean, args=(own,))
 wrong = float(mirrored.reduce("MEAN", means, axis=None))
 print("MEAN of the replicas' means:", wrong)
 print("MEAN, axis=0:", float(mirrored.reduce("MEAN", own, axis=0)))
 print("SUM, axis=0, / examples:", float(mirrored.reduce("SUM", own, axis=0)) / 6)
-assert [wrong] == combine_values("mean-of-means", parts) and wrong != squares[:6].mean()
+assert np.isnan(wrong)
 
 # %% [markdown]
-# The strategy's own split of six is worse. You saw it above: 2, 2, 2 and 0. The mean of nothing is nan, and so is the mean of the four means. Choose *replica by replica* under **Cut into pieces** to see it.
+# The mean of nothing is nan, and one nan makes the mean of the four means nan.
 #
-# Play it, then move **Values**: the two means agree only if the examples divide by four. Move **First value** and compare how far the mean moves with how far this answer does.
+# **Your turn.** Suppose that you have only the four means, and the number of examples behind each. What is the mean of all the examples?
+
 
 # %%
+def combine(means, counts):  # [0.5, 6.5, 20.5, nan] and [2, 2, 2, 0], say
+    return ...
+
+
+# %%
+combine = turns.MEANS.take(combine)
+own_means = [float(mean) for mean in mirrored.experimental_local_results(means)]
+print("combined:", combine(own_means, [2, 2, 2, 0]), "· mean of the six:", squares[:6].mean())
 replica_values("mean-of-means", count=6, values=squares)
 
 # %% [markdown]
+# If no share is empty, the mean of means is a number, and a wrong one: an example on a replica with few of them counts for more. The picture deals the six as evenly as possible, 2, 2, 1 and 1. Choose *replica by replica* under **Cut into pieces** to see 2, 2, 2 and 0.
+#
+# Play it, then move **Values**: the two means agree only if the examples divide by four. Move **First value** and compare how far the mean moves with how far this answer does.
+#
 # The fix: reduce per-example losses with `axis=0`, or sum on each replica and divide by the global number of examples once.
 #
 # ## What it costs
@@ -439,6 +492,8 @@ replica_values("mean-of-means", count=6, values=squares)
 # Bytes: a mirrored variable is stored once for each replica. Seconds: each `run` starts one function on every replica and waits for them all; below, a `run` that does nothing. The first two have one replica each, so their difference is noise.
 
 # %% tags=["nbval-ignore-output"]
+from utils.measure import time_calls
+
 beds = {"default": default, "one device": one, "mirrored, 4": mirrored}
 seconds = {name: [] for name in beds}
 runs = {name: tf.function(lambda s=s: s.run(lambda: tf.identity(0.0))) for name, s in beds.items()}

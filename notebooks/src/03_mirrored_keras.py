@@ -35,22 +35,15 @@ from pathlib import Path
 import numpy as np
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from distlab import figures
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number, guess_word
-from distlab.explorables.last_batch import last_batch_explorer
-from utils.data import load, make_tfds_folder
-from utils.data.batches import epoch_order
-from utils.measure import Stopwatch, array_bytes, format_bytes
-from utils.models import build_mlp
-from utils.training import train
-
 # %% [markdown]
 # ## MNIST, and what TFDS knows about it
 #
 # TFDS, TensorFlow Datasets, is a library of prepared data sets. Each has a *builder*, which carries a description of its data, `info`, next to the data itself. `make_tfds_folder` writes the course's sample of the real MNIST in TFDS's format (once, in a few seconds), so nothing is downloaded. With a network, `tfds.load("mnist", with_info=True)` gives you the full set.
 
 # %%
+from distlab import figures
+from utils.data import make_tfds_folder
+
 mnist = tfds.builder_from_directory(make_tfds_folder("mnist"))
 print(mnist.info.full_name, mnist.info.supervised_keys)
 print(mnist.info.features["image"], mnist.info.features["label"].num_classes, "classes")
@@ -82,11 +75,16 @@ print(strategy.num_replicas_in_sync, "replicas, global batch", global_batch_size
 # **Predict.** If `shuffle` stood before `cache`, how many different orders would three epochs see?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Different orders in three epochs", 0, 6)
 my_guess
 
 
 # %%
+from distlab.exercises.predict import show_guess
+
+
 def count_orders(dataset, epochs=3):
     """Return in how many different orders `epochs` passes visit the labels."""
     return len({tuple(int(y) for _, y in dataset) for _ in range(epochs)})
@@ -152,12 +150,28 @@ print(model.layers[0].kernel.path, "is a", type(model.layers[0].kernel.value).__
 # | our own | prints the learning rate that the optimizer actually holds |
 #
 # They run once, in the Python process, not once per replica: one checkpoint and one log, not four.
+#
+# **Your turn.** Large batches often begin gently, with a *warm-up*. Write one that `LearningRateScheduler` could call: the rate rises in four equal steps, reaches 1e-3 in the fourth epoch, and stays there. Epochs are counted from 0.
 
 
 # %%
+def warm_up(epoch):
+    return ...
+
+
+# %%
+from distlab.turns import lesson03 as turns
+
+warm_up = turns.WARM_UP.take(warm_up)
+
+
 def decay(epoch):
     """Return the learning rate of `epoch`, counted from 0."""
-    return 1e-3 if epoch < 3 else 1e-4 if epoch < 4 else 1e-5
+    return 1e-3 if epoch < 3 else 1e-4 if epoch < 4 else 1e-5  # ours, for small batches
+
+
+for name, rate in {"warm-up": warm_up, "decay": decay}.items():
+    print(f"{name:<8}", [f"{rate(epoch):.2e}" for epoch in range(6)])
 
 
 class PrintLearningRate(keras.callbacks.Callback):
@@ -177,6 +191,8 @@ callbacks = [
 ]
 
 # %%
+from utils.measure import Stopwatch
+
 settings = {"epochs": 5, "callbacks": callbacks, "verbose": 0}
 with Stopwatch() as watch:  # shuffle=False: the dataset shuffles by itself
     run = model.fit(training, validation_data=validation, shuffle=False, **settings)
@@ -185,13 +201,7 @@ history, fit_seconds = run.history, watch.seconds
 # %% [markdown]
 # ## Four copies, still equal?
 #
-# Each replica saw different examples in every step.
-#
-# **Predict.** After all these steps, what is the largest difference between the copies of any weight on the four devices?
-
-# %%
-my_guess = guess_word("Largest difference", "exactly 0", "about 1e-7", "about 1e-3", "more")
-my_guess
+# Each replica saw different examples in every step. How far apart are the copies of a weight by now?
 
 
 # %%
@@ -206,7 +216,6 @@ for variable in model.trainable_variables:
     differs = np.abs(copies - copies[0]).max()
     largest = max(largest, float(differs))
     print(f"{variable.path:<20} {len(copies)} copies of {copies[0].size:>7,}: {differs} apart")
-show_guess(my_guess, largest)
 print("steps that Adam counted:", copies_of(model.optimizer.iterations).tolist())
 assert largest == 0
 assert all(np.ptp(copies_of(v), axis=0).max() == 0 for v in model.optimizer.variables)
@@ -299,7 +308,7 @@ for name, (predict, variable) in loaded.items():
 show_guess(my_guess, len(strategy.experimental_local_results(loaded["keras, no scope"][1])))
 
 # %% [markdown]
-# Train on four devices, serve on one, and convert nothing. What you load inside the scope has four copies again.
+# One: a file holds each value once, and no strategy. (If you said 4, you thought of copies as part of the model.) Train on four devices, serve on one, and convert nothing. What you load inside the scope has four copies again.
 #
 # ## The mistake: a last batch that doesn't divide
 #
@@ -324,7 +333,20 @@ assert show_pieces(from_files) == [32, 8, 0, 0]
 assert show_pieces(in_memory(168, global_batch_size)) == [10, 10, 10, 10]
 
 # %% [markdown]
-# For data that comes from files, the default sharding policy `AUTO` becomes `FILE`. Replica 0 is then filled up to its usual 32 first, and replica 1 gets what is left. Two replicas get *no* example at all. What a convolution of nothing does depends on the processor. If TensorFlow computes with oneDNN (Intel and AMD processors with AVX-512 VNNI), `fit` fails. On others it continues, and two replicas sit the step out without a word.
+# For data that comes from files, the default sharding policy `AUTO` becomes `FILE`. Replica 0 is then filled up to its usual 32 first, and replica 1 gets what is left. Two replicas get *no* example at all.
+#
+# **Your turn.** With 200 examples in files, the last batch has 72. How many does each of the four replicas get?
+
+# %%
+pieces = ...  # a list of four numbers
+
+# %%
+pieces = turns.FROM_FILES.take(pieces)
+print("yours:     ", pieces)
+assert sum(show_pieces(read("train[:200]").map(scale).batch(global_batch_size))) == 72
+
+# %% [markdown]
+# What a convolution of nothing does depends on the processor. If TensorFlow computes with oneDNN (Intel and AMD processors with AVX-512 VNNI), `fit` fails. On others it continues, and two replicas sit the step out without a word.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -341,7 +363,7 @@ except tf.errors.InvalidArgumentError as error:
 # |---|---|
 # | `batch(…, drop_remainder=True)` | up to one batch of examples an epoch; different ones each time, thanks to `shuffle` |
 # | sharding policy `DATA` | nothing on one machine, if the last batch divides by the replicas. If it doesn't, `DATA` can leave a replica empty as well: 6 examples over four are split 2, 2, 2 and 0, and with oneDNN `fit` fails in the same way. Across workers, each reads all the data and discards the others' part |
-# | padding with examples of weight 0 | a little wasted computation, and one more factor: `fit` divides by *all* examples, padding included. With 6 real examples and 2 for padding on four replicas, `fit` applied 0.75 of the gradient. Give the real ones the weight 8 / 6, and it's exact, unless a layer looks across the batch as BatchNormalization does. `utils.training.train` pads and sets such weights |
+# | padding with examples of weight 0 | a little wasted computation, and one more factor: `fit` divides by *all* examples, padding included. With 6 real examples and 2 for padding on four replicas, `fit` applied 0.75 of the gradient. A larger weight for the real ones makes it exact (your turn, below), unless a layer looks across the batch as BatchNormalization does. `utils.training.train` pads and sets such weights |
 
 # %%
 options = tf.data.Options()
@@ -353,6 +375,37 @@ model.fit(by_data, shuffle=False, verbose=0)
 print("fit: no error")
 
 # %% [markdown]
+# **Your turn.** Five real examples and three of padding make one batch of 8, on four replicas. `fit` multiplies each loss by its weight, adds them up, and divides by 8. The padding has the weight 0. Which weight do the real ones need, if the update is to be the gradient of the mean over the five?
+
+# %%
+weight = ...
+
+
+# %%
+from utils.models import build_mlp
+
+weight = turns.PADDED.take(weight)
+
+
+def update_of(strategy, weights):
+    """Fit one batch at learning rate 1, one example for each weight; return the update."""
+    with strategy.scope():
+        plain = build_mlp(seed=0, dtype="float64")
+        plain.compile(keras.optimizers.SGD(1.0), loss)
+    before, count = plain.get_weights(), len(weights)
+    batch = (pictures[:count] / 255, np.array(digits[:count]), np.array(weights))
+    plain.fit(tf.data.Dataset.from_tensor_slices(batch).batch(8), shuffle=False, verbose=0)
+    return np.concatenate([np.ravel(a - b) for a, b in zip(before, plain.get_weights())])
+
+
+five = update_of(tf.distribute.get_strategy(), 5 * [1.0])
+ratios = {w: update_of(strategy, 5 * [w] + 3 * [0.0]) @ five / (five @ five) for w in (1, weight)}
+print({f"weight {w:.3g}": f"{ratio:.3f} of the gradient" for w, ratio in ratios.items()})
+assert weight == 1 or np.isclose(ratios[1] * weight, ratios[weight])
+
+# %% [markdown]
+# With the weight 1 `fit` applies 5/8 of the gradient, as it divides by the padding too.
+#
 # The same mistake in a second form: you keep your usual batch of 32 and take three replicas. They can't split it evenly, and plain `fit` fails at once. (A second group of replicas in one process needs `ReductionToOneDevice`.)
 
 # %%
@@ -372,6 +425,8 @@ except tf.errors.InvalidArgumentError as error:
 
 
 # %%
+from distlab.explorables.last_batch import last_batch_explorer
+
 last_batch_explorer(examples=10_000, replicas=4, global_batch_size=128)
 
 # %% [markdown]
@@ -380,6 +435,10 @@ last_batch_explorer(examples=10_000, replicas=4, global_batch_size=128)
 # `train(loop="fit")` is this program with the padding and its weights built in. We give it 100 examples in batches of 32, so the last batch has 4. Three replicas can split neither evenly. The reference is plain Keras without any strategy, in float64 with SGD, on the same examples in the same order.
 
 # %%
+from utils.data import load
+from utils.data.batches import epoch_order
+from utils.training import train
+
 mnist_arrays = load("mnist").train
 order = epoch_order(100, seed=0, epoch=0)
 by_hand = build_mlp(seed=0, dtype="float64")
@@ -404,6 +463,8 @@ for replicas in (3, 4):
 # Mirroring costs memory: each device holds all weights, and Adam's two moments of each.
 
 # %%
+from utils.measure import array_bytes, format_bytes
+
 weights = array_bytes(model.trainable_variables)
 print("weights:                      ", format_bytes(weights))
 print("with Adam, on one device:     ", format_bytes(3 * weights))
@@ -466,6 +527,12 @@ assert [len(seconds) for seconds in step_seconds.values()] == [20, 20]
 # ```
 #
 # You bring `build_model`, `loss`, `decay` and the two data sets. A whole program, on one page: [mirrored_fit.py](../examples/mirrored_fit.py).
+#
+# ## On a real GPU
+#
+# `distlab train --strategy mirrored --loop fit --device gpu --global-batch-size 256` trains on every GPU of the machine.
+# Read its images/s, then start it with `--replicas 1 --global-batch-size 64` on a machine with four.
+# The ratio of the two is your speed-up with the same batch on each GPU.
 #
 # ## Further reading
 #

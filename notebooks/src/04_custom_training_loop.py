@@ -32,23 +32,15 @@ from pathlib import Path
 
 import numpy as np
 
-from distlab import figures
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number
-from distlab.lessons.training_step import draw_training_step
-from distlab.explorables.predictions import prediction_explorer
-from utils.data import load
-from utils.data.batches import epoch_order
-from utils.measure import Stopwatch, array_bytes, format_bytes, images_per_second, time_calls
-from utils.models import build_mlp
-from utils.training import train
-
 # %% [markdown]
 # ## One step, as a picture
 #
 # Five things happen in a step, and you'll write each of them once: the batch is split, each replica computes, gradients are added up, every replica makes the same update to its own copy, and each counts into its own metrics.
 
 # %%
+from distlab import figures
+from distlab.lessons.training_step import draw_training_step
+
 figures.show(draw_training_step(replicas=4, global_batch_size=128))
 
 # %% [markdown]
@@ -57,6 +49,8 @@ figures.show(draw_training_step(replicas=4, global_batch_size=128))
 # Fashion-MNIST again: clothes in ten classes.
 
 # %%
+from utils.data import load
+
 fashion = load("fashion_mnist")
 print(fashion)
 names = [fashion.class_names[label] for label in fashion.train.labels[:10]]
@@ -66,11 +60,7 @@ figures.show(figures.images(fashion.train.images[:10], names, title=title, colum
 # %% [markdown]
 # `experimental_distribute_dataset` wraps a dataset of *global* batches. Out of it come `PerReplica` values: one piece for each replica, each on its own device.
 #
-# **Predict.** 2,000 test examples, arrays in memory, in batches of 128 leave a last batch of 80. How many of those examples does each of the four replicas get?
-
-# %%
-my_guess = guess_number("Examples of each replica", 0, 40)
-my_guess
+# 2,000 test examples, arrays in memory, in batches of 128 leave a last batch of 80.
 
 # %%
 global_batch_size = 128
@@ -88,7 +78,6 @@ uneven = strategy.experimental_distribute_dataset(as_dataset(fashion.test, 2000)
 pieces = [strategy.experimental_local_results(images) for images, _ in uneven]
 for number in (0, len(pieces) - 1):
     print(f"batch {number:>2}:", [(part.device[-5:], part.shape[0]) for part in pieces[number]])
-show_guess(my_guess, pieces[-1][0].shape[0], unit=" examples")
 
 # %% [markdown]
 # From files it would be 32, 32, 16 and 0 ([lesson 03](03-mirrored-keras.ipynb)). We avoid that: 3,840 training examples are thirty full batches, and batches of 200 divide the 2,000 test examples. So `drop_remainder=True` makes all shapes static and drops nothing.
@@ -158,10 +147,14 @@ train_replica = make_train_replica(model, optimizer, train_accuracy, global_batc
 # **Predict.** 128 examples went through four replicas. What does replica 0's copy of the metric's `count` hold, and what do you get when you read `count`? Guess the first.
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Count on replica 0", 0, 128)
 my_guess
 
 # %%
+from distlab.exercises.predict import show_guess
+
 batch = next(iter(train_batches))  # (images, labels), each a PerReplica
 images, labels = (strategy.gather(part, axis=0) for part in batch)  # [128, ...] on one device
 one_device = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model(images))  # [128]
@@ -172,7 +165,7 @@ print("count on each replica:", counts, "· read:", int(train_accuracy.count.num
 show_guess(my_guess, counts[0])
 
 # %% [markdown]
-# The four losses add up to the mean over the 128 examples, as the assertion checks: parts of a mean are reduced with `SUM`. The metric needs no reduce. Each replica counted its own 32, and reading adds them up.
+# The four losses add up to the mean over the 128 examples, as the assertion checks: parts of a mean are reduced with `SUM`. The metric needs no reduce. Each replica counted its own 32, and reading adds them up. (If you said 128, that's what a read gives.)
 #
 # ## The step of all, compiled
 #
@@ -228,8 +221,25 @@ print("test examples seen by all replicas together:", examples)
 # ## The loop, with a checkpoint every second epoch
 #
 # A `Checkpoint` names everything that belongs to the state of the run: the model, the optimizer with its moments and step counter, and the number of epochs done. The manager numbers its files and keeps the newest two.
+#
+# **Your turn.** When do you save? Write the condition for a run of any length: after every second epoch, and after the last one. Epochs are counted from 1 here.
+
 
 # %%
+def should_save(epoch, epochs):
+    return ...
+
+
+# %%
+from distlab.turns import lesson04 as turns
+
+should_save = turns.SAVE.take(should_save)
+for epochs in (4, 5):
+    print(f"of {epochs} epochs:", [e for e in range(1, epochs + 1) if should_save(e, epochs)])
+
+# %%
+from utils.measure import Stopwatch
+
 run_folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
 epochs_done = tf.Variable(0)
 state = {"model": model, "optimizer": optimizer, "epochs": epochs_done}
@@ -274,6 +284,8 @@ figures.show(figures.images(fashion.test.images[wrong[:6]], captions, title=titl
 assert 0 < len(wrong) < 100
 
 # %% tags=["nbval-ignore-output"]
+from distlab.explorables.predictions import prediction_explorer
+
 versions = {"before training": before, "after training": after}
 prediction_explorer(fashion.test.images[:200], truth, names, versions, start=int(wrong[0]))
 
@@ -301,6 +313,8 @@ assert right.sum() == round(2000 * accuracy)
 # With a small model and small batches, what surrounds the steps shows. All ways take their batches from one iterator over a dataset of 20 batches, repeated: making an iterator is slow, and would hide what we want to see. First we check that all train the same.
 
 # %%
+from utils.models import build_mlp
+
 twenty = as_dataset(fashion.train, 20 * 64).batch(64, drop_remainder=True)
 iterator = iter(strategy.experimental_distribute_dataset(twenty.repeat()))
 with strategy.scope():
@@ -338,30 +352,45 @@ np.testing.assert_allclose(ends[1:], [ends[0]] * 2, atol=1e-6)
 print("20 calls, 4 calls and 1 call: the same weights after 20 steps")
 
 # %% [markdown]
-# **Predict.** How many times faster is one call for all 20 steps than a call per step?
-
-# %%
-my_guess = guess_number("One call over a call per step", 0, 10, "x", step=0.1)
-my_guess
+# Where does the time of a call per step go? You might blame the call. We take it apart: fetching a batch for four replicas alone, which `next(iterator)` does outside the graph, and calling the step alone, on a batch that is there.
 
 # %% tags=["nbval-ignore-output"]
-names = {1: "a call per step", 5: "5 steps per call", 20: "20 steps per call"}
-milliseconds = {name: [] for name in names.values()}
+from utils.measure import time_calls
+
+one_batch = next(iterator)
+ways = {
+    "a call per step": lambda: drive(1),
+    "only next(iterator)": lambda: [next(iterator) for _ in range(20)],
+    "only the call": lambda: [float(small_step(*one_batch)) for _ in range(20)],
+    "20 steps per call": lambda: drive(20),
+}
+milliseconds = {name: [] for name in ways}
 for _ in range(5):  # in turn, so that other work on the machine slows all of them
-    for steps_per_call, name in names.items():
-        timing = time_calls(lambda: drive(steps_per_call), repeats=1, warm_up=0)
+    for name, way in ways.items():
+        timing = time_calls(way, repeats=1, warm_up=0)
         milliseconds[name].append(1000 * timing.best_seconds / 20)
 best = {name: min(values) for name, values in milliseconds.items()}
 title = "Four logical replicas on this machine, best of five rounds"
 figures.show(figures.bars(best, unit="ms a step", title=title))
-show_guess(my_guess, best["a call per step"] / best["20 steps per call"], unit="×")
 assert int(sgd.iterations.numpy()) == 20 * 3 * (1 + 5)
 
 # %% [markdown]
-# Where does the time go? You might blame the call. We took it apart on two cores, with the same four replicas: a call per step took 4.6 to 5.6 ms a step, and `next(iterator)` alone, which fetches a batch for four replicas outside the graph, 2.2 to 2.7 ms of it. The same call on a batch that was already there took 3.0 ms, close to the 2.7 to 2.9 ms a step of 20 steps in one call. So about half of the time went into fetching. (And the call per step reduces its loss, which the loop doesn't.) It matters when steps are short, as here; with a large model it disappears in the step. [Lesson 12](12-input-pipelines.ipynb) is about fetching.
+# The second and the third bar make up the first, more or less. When we looked at it on two quiet cores, a call per step took 4.6 to 5.6 ms, fetching alone 2.2 to 2.7 ms, the call alone 3.0 ms, and a step of 20 in one call 2.7 to 2.9 ms. So what you save is nearly all fetching. (And the call per step reduces its loss, which the loop doesn't.) It matters when steps are short, as here; with a large model it disappears in the step. [Lesson 12](12-input-pipelines.ipynb) is about fetching.
 #
-# The other side of the choice doesn't depend on the machine: between two calls your Python code can print, stop or save; during a call it can't. `utils.training` takes up to 32 steps per call, fewer where a checkpoint is due.
+# The other side of the choice doesn't depend on the machine: between two calls your Python code can print, stop or save; during a call it can't. `utils.training` takes up to 32 steps per call, fewer if a checkpoint is due.
 #
+# **Your turn.** Your run prints its loss after every 10 steps and saves after every 25. How many steps may one call take at most, if neither is to be missed?
+
+# %%
+most = ...
+
+# %%
+most = max(1, turns.STEPS.take(most))
+due = [step for step in range(1, 101) if step % 10 == 0 or step % 25 == 0]
+missed = [step for step in due if step % most]
+print(f"{100 / most:g} calls for 100 steps; due in the middle of a call: {missed}")
+
+# %% [markdown]
 # ## The mistake: two errors of loops written for Keras 2
 #
 # Loops written for Keras 2 call `reset_states()` between epochs. Keras 3 has dropped the plural.
@@ -414,6 +443,9 @@ assert says["four, collectives, not built"].startswith("You must feed")
 # Here are our step, `fit`, and `utils.training.train` with either loop, on four replicas: float64 and plain SGD, 512 examples in the same order.
 
 # %%
+from utils.data.batches import epoch_order
+from utils.training import train
+
 order = epoch_order(512, seed=0, epoch=0)
 x = fashion.train.images[order][..., None] / 255.0  # float64
 ordered = tf.data.Dataset.from_tensor_slices((x, fashion.train.labels[order])).batch(64)
@@ -456,6 +488,8 @@ for name, weights in others.items():
 # ## What it costs
 
 # %% tags=["nbval-ignore-output"]
+from utils.measure import array_bytes, format_bytes, images_per_second
+
 sent = array_bytes(model.trainable_variables)
 saved = sum(p.stat().st_size for p in Path(run_folder.name).glob("ckpt-2*"))
 rate = images_per_second(3840, min(epoch_seconds))
@@ -491,6 +525,12 @@ run_folder.cleanup()  # nothing of this lesson stays on the disk
 # ```
 #
 # You bring `model`, `optimizer`, `loss_object` and `global_batch_size`. A whole program, on one page: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py).
+#
+# ## On a real GPU
+#
+# `distlab train --strategy mirrored --device gpu` trains with such a loop on every GPU of the machine.
+# While it runs, look at the GPU-Util of each GPU in `nvidia-smi`.
+# If all of them stay low, fetching or calling takes the time, not computing.
 #
 # ## Further reading
 #

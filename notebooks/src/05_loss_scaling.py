@@ -31,16 +31,6 @@ print(devices)
 import functools
 
 import numpy as np
-from distlab import figures
-from distlab.explorables import guess_number, update_arrow
-from distlab.exercises.predict import show_guess
-from distlab.lessons.scaled_updates import Shares, draw_updates, inner_products, update_ratio
-from distlab.explorables.update_scaling import update_explorer
-from utils.data import load
-from utils.data.batches import epoch_order
-from utils.measure import array_bytes
-from utils.models import build_mlp
-from utils.training import train
 
 # %% [markdown]
 # ## Four numbers first
@@ -53,6 +43,7 @@ from utils.training import train
 divisor = ...  # write a number in place of the dots
 
 # %%
+from distlab import figures
 from distlab.turns import lesson05 as turns
 
 divisor = turns.DIVISOR.take(divisor)
@@ -71,6 +62,8 @@ figures.show(figures.bars(ways, unit="", title="Sums of four numbers", reference
 # Now the same with gradients, on a map. A model of two weights is being trained: the rings are lines of equal loss, and the lowest point is in the middle. The black arrow (white on a dark page) is the step of one device. The thin colored ones are what four replicas contribute, laid end to end. The red one is their sum, the step that the replicas make. Press Play.
 
 # %%
+from distlab.explorables import update_arrow
+
 update_arrow()
 
 # %% [markdown]
@@ -89,6 +82,9 @@ update_arrow()
 # First, that gradient:
 
 # %%
+from utils.data import load
+from utils.models import build_mlp
+
 data = load("fashion_mnist").train
 images = data.images[:66, ..., np.newaxis] / 255  # [66, 28, 28, 1]
 labels = data.labels[:66]
@@ -196,10 +192,15 @@ def measure(topic, losses, model, batch, gradient):
 # **Predict.** The global batch is 64, each replica holds 16. With `reduction="none"` a replica's loss is not one number but a list of its 16 losses. How many times the single-device gradient is applied?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Times the single-device gradient", 0, 128, "x")
 my_guess
 
 # %%
+from distlab.exercises.predict import show_guess
+from distlab.lessons.scaled_updates import draw_updates
+
 average = tf.nn.compute_average_loss
 keras_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -294,17 +295,29 @@ assert np.isclose(average_weight, weights.mean(), rtol=1e-12)
 #
 # ## Regularization
 #
-# Each replica computes the same penalty from the same weights, and the four equal gradients are added up. `tf.nn.scale_regularization_loss` divides by the number of replicas. The data loss is scaled correctly here. We subtract its contribution from the update and compare the remainder with the penalty's gradient.
+# Each replica computes the same penalty from the same weights, and the four equal gradients are added up.
+#
+# **Your turn.** What should each of the four add to its loss, of 16 examples in a batch of 64, so that the penalty counts once?
+
 
 # %%
+def own_part(penalty):
+    return ...
+
+
+# %%
+own_part = turns.PENALTY.take(own_part)
 one = build_mlp(dtype="float64", hidden_units=16)
 with strategy.scope():
     regularized = build_mlp(dtype="float64", hidden_units=16)
 for each in (one, regularized):
     each.layers[1].kernel.regularizer = keras.regularizers.L2(0.01)
 data_part = gradient_of(one, *full)
-both = gradient_of(one, *full, lambda y, z: mean_loss(y, z) + one.losses[0])
-penalty = both - data_part
+penalty = gradient_of(one, *full, lambda y, z: mean_loss(y, z) + one.losses[0]) - data_part
+
+
+# %% [markdown]
+# TensorFlow has a function for it, `tf.nn.scale_regularization_loss`. The data loss is scaled correctly here. We subtract its contribution from the update and compare the remainder with the penalty's gradient.
 
 
 # %%
@@ -313,6 +326,7 @@ def with_penalty(scale):
 
 
 ways = {"added as it is": tf.identity, "scale_regularization_loss": tf.nn.scale_regularization_loss}
+ways["your part"] = own_part
 for way, scale in ways.items():
     update = apply_step(regularized, batch, with_penalty(scale))
     compare("penalty", way, update - data_part, penalty)
@@ -498,14 +512,17 @@ except ValueError as error:
 
 
 # %% tags=["nbval-ignore-output"]
-wrong = {
-    f"{topic}: {way}": measured[topic, way]
-    for topic, way in sorted(measured, key=measured.get)  # the shortest step first
-    if not np.allclose(measured[topic, way], (1, 0), rtol=0, atol=1e-9)
-}
+wrong = {}  # {topic and way: (ratio, residual)}, without what is right
+for (topic, way), found in measured.items():
+    if not np.allclose(found, (1, 0), rtol=0, atol=1e-9):
+        wrong[f"{topic}: {way}"] = found
+wrong = dict(sorted(wrong.items(), key=lambda item: item[1]))  # the shortest step first
 figures.show(draw_updates(wrong, title="Update (thick) and what it should be (thin)"))
 
 # %% tags=["nbval-ignore-output"]
+from distlab.explorables.update_scaling import update_explorer
+from distlab.lessons.scaled_updates import Shares, inner_products, update_ratio
+
 rows = [gradient_of(one_device, images[i : i + 1], labels[i : i + 1]) for i in range(64)]
 singles = np.array(rows)  # [example, parameters]
 for way in ("tf.reduce_mean", "Keras's loss object", "tf.reduce_sum"):
@@ -519,6 +536,9 @@ update_explorer(singles)
 # `utils.training.train` weights each example with 1 / (real examples in its global batch) and adds up: the real count again. Here is one epoch of 66 examples in batches of 32, by hand and through `train`, from the same weights and in the same order:
 
 # %%
+from utils.data.batches import epoch_order
+from utils.training import train
+
 job = {"global_batch_size": 32, "max_examples": 66, "epochs": 1, "seed": 0, "model": "mlp"}
 job |= {"dtype": "float64", "optimizer": "sgd", "learning_rate": 0.1}
 report = train(strategy="mirrored", replicas=4, **job)
@@ -541,6 +561,9 @@ for name, loss in {"real count": over_real_count, "Keras's loss object": keras_l
 
 
 # %%
+from utils.measure import array_bytes
+
+
 class CountingReduction(tf.distribute.ReductionToOneDevice):
     sizes = ()  # bytes that one replica contributes, for each tensor reduced
 
@@ -595,6 +618,12 @@ assert costs["clipped by the sum"] == 2 * costs["constant 64"]
 # ```
 #
 # A whole program with the division in its place: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py). With half precision, where the loss is scaled too: [mixed_precision.py](../examples/mixed_precision.py).
+#
+# ## On a real GPU
+#
+# `distlab train --strategy mirrored --device gpu --max-examples 1000 --seed 0` divides by the real count, on all GPUs.
+# Look at the loss after the last epoch, with `--replicas 1` and without.
+# They should agree but for rounding: the divisor is the same.
 #
 # ## Further reading
 #

@@ -31,26 +31,6 @@ from contextlib import suppress
 
 import numpy as np
 
-from distlab import figures
-from distlab.explorables import all_reduce_race, guess_number, guess_word, ring_of, step_time_line
-from utils.cluster import ClusterError, LocalCluster
-from utils.tf_config import pick_free_ports
-from utils.collectives import all_reduce, reduce_in_buckets
-from utils.data import load
-from distlab.exercises.predict import show_guess
-from utils.measure import array_bytes, format_bytes
-from utils.models import build_mlp
-from distlab.lessons.all_reduce_race import (
-    draw_costs,
-    draw_times,
-    reduce_both,
-    time_both,
-)
-from utils.simulate.collective import Link, fit_link, simulate_all_reduce
-from utils.simulate.published import read_table
-from utils.simulate.step import Network, StepWork, simulate_step
-from utils.strategies import make_strategy
-
 # %% [markdown]
 # ## Four ranks, ten numbers
 #
@@ -59,6 +39,11 @@ from utils.strategies import make_strategy
 # Our four ranks are four replicas. Each computes a gradient on 32 Fashion-MNIST images of its own. The picture shows the gradient of the last layer's bias: ten numbers per rank, and in the bottom row the sum that every rank needs. A model has more arrays than this one. Laid end to end, they make one long vector per rank, and that's what we'll send.
 
 # %%
+from distlab import figures
+from utils.data import load
+from utils.measure import format_bytes
+from utils.models import build_mlp
+
 fashion, model = load("fashion_mnist").train, build_mlp(seed=0)
 
 
@@ -90,6 +75,9 @@ print("all arrays end to end:", vectors[0].shape, "numbers a rank,", format_byte
 
 
 # %%
+from utils.measure import array_bytes
+
+
 class Post:
     """Carries arrays between ranks in this process, and writes every message down."""
 
@@ -161,11 +149,25 @@ print("steps, most messages, most bytes:", costs, "of", N)
 # **Predict.** A chunk is a quarter of the vector. How many times the vector's size does each of four ranks send in the whole all-reduce?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Sent by each rank, in vectors", 0, 6, step=0.25)
 my_guess
 
+# %% [markdown]
+# **Your turn.** Be rank 0 of four for a moment, in the first half. Turn 0 is over. Which chunk do you send in turn 1?
 
 # %%
+sent_chunk = ...
+
+
+# %%
+from distlab.exercises.predict import show_guess
+from distlab.turns import lesson06 as turns
+
+sent_chunk = turns.SENT_CHUNK.take(sent_chunk)
+
+
 def reduce_scatter(chunks, post, ranks):  # chunks[p][k]: chunk k of ranks[p]
     count = len(chunks)
     for turn in range(count - 1):
@@ -193,26 +195,42 @@ def ring(vectors, post, ranks=range(4)):
 
 
 costs = run(ring, vectors, Post())
+summed = "the sum of two ranks' numbers" if sent_chunk == 3 else "one rank's numbers: no progress"
+print(f"chunk {sent_chunk} of rank 0, after turn 0: {summed}")
 show_guess(my_guess, round(costs[2] / N, 3), unit=" times")
 print("steps, most messages, most bytes:", costs)
 
 # %% [markdown]
-# The ring takes as many steps as the naive way, but each message is a quarter of the size. In total a rank sends 2(P - 1)/P times the vector. That's less than two vectors *however many ranks there are*, and all ranks send the same. As long as the ranks do the adding, no all-reduce can get by with less.
+# The ring takes as many steps as the naive way, but each message is a quarter of the size. In total a rank sends 2(P - 1)/P times the vector: three quarters in each half. (If you said 0.75, you forgot the all-gather.) That's less than two vectors *however many ranks there are*, and all ranks send the same. As long as the ranks do the adding, no all-reduce can get by with less.
 #
 # Now watch it with your ten numbers. Each rank is a circle in its own color, cut into four chunks. Press Step, and look at the bands in a chunk: they show whose numbers it has added up, and a chunk turns green, with stripes, when it holds the complete sum. On the right stands the addition that each message makes. Stop after step 3, when each rank has one striped chunk: which rank holds which complete sum? Compare with the rule above: rank p should have chunk p + 1.
 
 # %%
+from distlab.explorables import ring_of
+
 ring_of(biases)
 
 # %% [markdown]
 # ## Recursive doubling and hierarchical
 #
-# A ring of P ranks needs 2(P - 1) steps. Every step costs a *latency*, the time that even an empty message takes. So for short vectors, fewer steps are better. In **recursive doubling**, each rank swaps its sum with a partner at distance 1, then 2, then 4, and so on. That takes log2 P steps, each with the whole vector. (The number of ranks must be a power of two here. `rank ^ distance` flips one bit of the rank, which gives the partner.) NCCL's *trees*, if you have read of them, are something else: *double binary trees*. They take about 2 log2 P steps, and no rank sends more than two vectors in all.
+# A ring of P ranks needs 2(P - 1) steps. Every step costs a *latency*, the time that even an empty message takes. So for short vectors, fewer steps are better. In **recursive doubling**, each rank swaps its sum with a partner at distance 1, then 2, then 4, and so on. At distance 1 ranks 0 and 1 swap, and so do 2 and 3. At distance 2 it's 0 and 2, and 1 and 3. That takes log2 P steps, each with the whole vector. (The number of ranks must be a power of two here.) NCCL's *trees*, if you have read of them, are something else: *double binary trees*. They take about 2 log2 P steps, and no rank sends more than two vectors in all.
 #
 # **Hierarchical** is for machines that hold several ranks each, where the network between machines is the slow part. Add up inside every machine, run a ring over one leader per machine, and pass the sum back. Here each machine has two ranks: 0 and 1, 2 and 3. (If every GPU has its own network card, one leader would leave most cards idle. Libraries then reduce-scatter inside each machine, all-reduce each chunk between the GPUs that hold it, one per machine, and all-gather inside.)
+#
+# **Your turn.** In recursive doubling, who is the partner of a rank at a distance of 1, 2 or 4?
 
 
 # %%
+def partner(rank, distance):
+    return ...
+
+
+# %%
+partner = turns.PARTNER.take(partner)
+for distance in (1, 2):
+    print(f"distance {distance}:", [(rank, partner(rank, distance)) for rank in range(4)])
+
+
 def recursive_doubling(vectors, post):
     ranks, distance = range(len(vectors)), 1
     while distance < len(ranks):
@@ -234,6 +252,8 @@ def hierarchical(vectors, post):  # two ranks on each machine
 
 
 # %%
+from distlab.lessons.all_reduce_race import draw_costs
+
 algorithms = {"naive": naive, "ring": ring, "recursive-doubling": recursive_doubling}
 algorithms["hierarchical"] = hierarchical
 by_hand, between = {}, {}
@@ -249,6 +269,8 @@ figures.show(draw_costs(by_hand, between, N))
 # Which of them is fastest? That depends on the vector and on the links. Here all four run on one clock, and a fifth with them: a plain *tree*, which halves the ranks in each step up to rank 0, and doubles them on the way down. Press Play, then look at the bar below: who wins at which size?
 
 # %%
+from distlab.explorables import all_reduce_race
+
 all_reduce_race()
 
 # %% [markdown]
@@ -335,6 +357,8 @@ print(said)
 assert "NcclAllReduce" in said
 
 # %%
+from utils.cluster import LocalCluster
+
 cluster = LocalCluster(workers=2)
 
 
@@ -360,11 +384,7 @@ print("the second strategy is", said[0])
 #
 # Across workers you choose when you make the strategy: RING is TensorFlow's own ring, NCCL is NVIDIA's library, and with AUTO, the default, TensorFlow decides. The choice goes into `CommunicationOptions`. (So does `timeout_seconds=`, which turns a hang into an error; TensorFlow recommends it for debugging only.)
 #
-# **Predict.** Two workers on this machine ask for NCCL, and there's no GPU. Do they fail, as above, or run?
-
-# %%
-my_guess = guess_word("Two workers that ask for NCCL", "fail", "run")
-my_guess
+# What happens if two workers on this machine ask for NCCL, and there's no GPU?
 
 
 # %%
@@ -389,11 +409,12 @@ def reduce_with(make, name):
 
 
 # %%
+from utils.cluster import ClusterError
+
 outcomes = {}
 for name in ("RING", "NCCL", "AUTO"):
     with suppress(ClusterError):
         outcomes[name] = cluster.run(reduce_with, make_with, name, timeout=60)[0]
-show_guess(my_guess, "run" if "NCCL" in outcomes else "fail")
 for name, (hint, sums) in outcomes.items():
     print(f"{name:<5} asks for {hint!r:<7} and gets {sums}")
 assert [sums for _, sums in outcomes.values()] == 3 * [[2.0, 4.0]]
@@ -406,7 +427,15 @@ assert [sums for _, sums in outcomes.values()] == 3 * [[2.0, 4.0]]
 # So far our ring ran inside one process. `ProcessRing` in `utils` is the same ring between real processes: each holds one socket to the next rank and one from the previous. (They use other ports than TF_CONFIG's, which belong to TensorFlow.) We compare it with TensorFlow's ring twice. First, `reduce_both` passes the same gradients through both: do they give the same sums? Then `time_both` lets the two take turns on vectors of several sizes. A barrier before each call makes both workers start together, and we keep the best of seven rounds. TensorFlow's ring comes from `make_strategy("multi-worker", all_reduce="ring")`, which makes the strategy as you did above, and refuses `"nccl"` without GPUs.
 
 # %%
-through_utils = lambda name: make_strategy("multi-worker", all_reduce=name)  # noqa: E731
+from distlab.lessons.all_reduce_race import reduce_both
+from utils.strategies import make_strategy
+from utils.tf_config import pick_free_ports
+
+
+def through_utils(name):
+    return make_strategy("multi-worker", all_reduce=name)
+
+
 assert cluster.run(reduce_with, through_utils, "ring", timeout=60)[0] == outcomes["RING"]
 addresses = [f"127.0.0.1:{port}" for port in pick_free_ports(2)]
 for ours, theirs in cluster.run(reduce_both, addresses, vectors[:2], timeout=60):
@@ -414,6 +443,8 @@ for ours, theirs in cluster.run(reduce_both, addresses, vectors[:2], timeout=60)
 print("both workers, both ways: the same", len(ours), "sums, bit for bit")
 
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.all_reduce_race import draw_times, time_both
+
 sizes = [1024 * 4**power for power in range(7)]  # 1 KiB to 4 MiB
 timed = cluster.run(time_both, addresses, sizes, rounds=7, timeout=90)[0]  # worker 0's
 best = {n: [min(s[size]) for size in sizes] for n, s in zip(("ours", "TensorFlow"), timed)}
@@ -428,9 +459,21 @@ figures.show(draw_times(measured, "All-reduce of two processes"))
 # ## Latency and bandwidth, from your own timings
 #
 # Can two numbers predict such a line? The *alpha-beta model* says that a message of n bytes takes alpha + n / bandwidth, where alpha is the latency. A ring of P ranks then takes 2(P - 1) latencies, plus 2(P - 1)/P times the vector's bytes, divided by the bandwidth. We fit latency and bandwidth to every other size, then predict all sizes. The second cell asks the same model about sixteen ranks.
+#
+# **Your turn.** Recursive doubling moves the whole vector in each of its steps. How many seconds does it take on such links? `size` is in bytes, `latency` in seconds, `bandwidth` in bytes per second.
+
+
+# %%
+def doubling_seconds(ranks, size, latency, bandwidth):
+    return ...
 
 
 # %% tags=["nbval-ignore-output"]
+from utils.simulate.collective import fit_link, simulate_all_reduce
+
+doubling_seconds = turns.DOUBLING.take(doubling_seconds)
+
+
 def predict_seconds(algorithm, ranks, sizes, link):
     return sizes, [simulate_all_reduce(algorithm, ranks, size, link).seconds for size in sizes]
 
@@ -449,6 +492,11 @@ payloads = [2.0**power for power in range(10, 28, 2)]
 flat = ("naive", "ring", "recursive-doubling")
 asked = {name: predict_seconds(name, 16, payloads, links["ours"]) for name in flat}
 figures.show(draw_times(asked, "Simulated: 16 ranks on the link fitted to our ring"))
+link = links["ours"]
+for size in (2**10, 2**26):
+    ring_time = simulate_all_reduce("ring", 16, size, link).seconds
+    mine = doubling_seconds(16, size, link.latency_seconds, link.bandwidth_bytes_per_second)
+    print(f"{format_bytes(size)}: ring {1e3 * ring_time:.2f} ms, your doubling {1e3 * mine:.2f} ms")
 assert max(asked[name][1][-1] for name in flat[1:]) < asked["naive"][1][-1]
 
 # %% [markdown]
@@ -463,6 +511,9 @@ assert max(asked[name][1][-1] for name in flat[1:]) < asked["naive"][1][-1]
 # The table below it is from one machine of H200s and shows *bus bandwidth*: 2(P - 1)/P times the vector's bytes, divided by the time. That's how fast each rank would send in a ring, so for a ring it shouldn't depend on P. Here the model gets its bandwidth from the first row and a latency of 5 µs. (The files in `utils/simulate/published` name the machines and the tool, but not NCCL's version, nor who published them. Take them as examples.)
 
 # %%
+from utils.simulate.collective import Link
+from utils.simulate.published import read_table
+
 published = {r["bytes"]: r["time_us_out_of_place"] / 1e6 for r in read_table("nccl_allreduce_p4de")}
 link, _ = fit_link("ring", 16, [8, 2**30], [published[8], published[2**30]])
 model = predict_seconds("ring", 16, list(published), link)
@@ -499,6 +550,9 @@ my_guess
 
 
 # %%
+from utils.collectives import reduce_in_buckets
+
+
 def count_packs(arrays, sizes):
     """Run in each worker: bytes per pack -> bytes of each collective in one all-reduce's graph."""
     strategy, counts = make_strategy("multi-worker", all_reduce="ring"), {}
@@ -533,6 +587,9 @@ for bucket_bytes in (1, 4096, 8192, 2**20):
 # So why not always one bucket? Here is a simulated step with 100 MB of gradients in one bucket, on eight devices connected at 100 Gb/s. Move *Bucket* to the left: at which size do the devices wait least for the network, and why do they wait longer again below it?
 
 # %%
+from distlab.explorables import step_time_line
+from utils.simulate.step import Network, StepWork, simulate_step
+
 work, link = StepWork(0.01, 0.02, gradient_bytes=100e6), Link(20e-6, 12.5e9)
 for megabytes in (100, 25):
     step = simulate_step(work, 8, Network(link), bucket_bytes=megabytes * 1e6)
@@ -548,6 +605,8 @@ step_time_line(work, 8, link, bucket_bytes=100e6)
 # `utils.collectives` has the four algorithms for other numbers of ranks and any length. The cell asserts that its sums and its counts are the same as ours.
 
 # %%
+from utils.collectives import all_reduce
+
 for name, counted in by_hand.items():
     result = all_reduce(vectors, name, ranks_per_node=2)
     assert (result.steps, max(result.messages_per_rank), max(result.bytes_per_rank)) == counted
@@ -594,6 +653,12 @@ for ranks in (2, 4, 8, 64, 1024):
 # ```
 #
 # A whole program for several workers that trains with this strategy: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
+#
+# ## On a real GPU
+#
+# `make gpu-check ARGS=all-reduces` times NCCL, the ring and one device on all GPUs of the machine, for several sizes.
+# Look at the largest size in the row of NCCL, in ms.
+# 2(P - 1)/P times its bytes, divided by that time, is your links' bus bandwidth.
 #
 # ## Further reading
 #

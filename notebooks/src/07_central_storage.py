@@ -29,16 +29,6 @@ from collections import Counter
 
 import numpy as np
 
-from distlab import figures
-from utils.data import load
-from utils.data.batches import epoch_order, without_autotune
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number
-from utils.measure import Stopwatch, array_bytes, format_bytes
-from utils.models import build_model
-from utils.training import train
-from distlab.explorables.storage import held_bytes, sent_bytes, storage_explorer
-
 # %% [markdown]
 # ## One store, several readers
 #
@@ -47,6 +37,8 @@ from distlab.explorables.storage import held_bytes, sent_bytes, storage_explorer
 # Here the logical device CPU:0 plays the host, and CPU:1, CPU:2 and CPU:3 play three GPUs. Both strategies get the same three replicas. `ReductionToOneDevice` means that one replica adds up all gradients. We need it in CPU notebooks ([lesson 06](06-all-reduce.ipynb) shows why); on GPUs, leave that argument out.
 
 # %%
+from distlab import figures
+
 HOST, ACCELERATORS = "CPU:0", ["CPU:1", "CPU:2", "CPU:3"]
 central = tf.distribute.experimental.CentralStorageStrategy(ACCELERATORS, parameter_device=HOST)
 mirrored = tf.distribute.MirroredStrategy(
@@ -64,11 +56,18 @@ figures.show(figures.central_storage_devices(3, device="CPU", first=1, store="CP
 # **Predict.** Call the size of all weights together V. How many times V do the three accelerators (CPU:1 to CPU:3) hold together under `mirrored`, slots included?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Held by the three accelerators", 0, 20, "V")  # or a number
 my_guess
 
 
 # %%
+from distlab.exercises.predict import show_guess
+from utils.measure import array_bytes
+from utils.models import build_model
+
+
 def build(strategy, dtype="float32"):
     """Return the MLP and its Adam, made in the scope of `strategy`."""
     with strategy.scope():
@@ -91,7 +90,7 @@ V = array_bytes(model.trainable_variables)
 show_guess(my_guess, round(sum(held["mirrored"].values()) / V, 2), unit=" V")
 
 # %% [markdown]
-# A mirrored variable has a part on each of CPU:1, CPU:2 and CPU:3. Central storage makes an `AggregatingVariable`: one variable, on CPU:0. Between steps the accelerators hold none of these arrays. The next picture shows the same in bytes:
+# A mirrored variable has a part on each of CPU:1, CPU:2 and CPU:3: three arrays on three devices. (If you said 3, that's one device.) Central storage makes an `AggregatingVariable`: one variable, on CPU:0. Between steps the accelerators hold none of these arrays. The next picture shows the same in bytes:
 
 # %%
 groups = {
@@ -111,6 +110,8 @@ my_guess = guess_number("Bytes in one step", 1e4, 1e7, "bytes", log=True)
 my_guess
 
 # %%
+from utils.data import load
+
 split = load("fashion_mnist").train.take(480)
 images = split.images.reshape(10, 3, 16, 784) / 255.0  # [step, replica, 16, pixels]
 labels = split.labels.reshape(10, 3, 16)
@@ -149,7 +150,7 @@ step_by_hand(by_hand, images[0], labels[0])
 show_guess(my_guess, sum(sent.values()), unit=" bytes")
 
 # %% [markdown]
-# Each replica receives V and sends V back: 2 × 3 × V. All of it passes through the host, so every replica you add gives the host more to send and receive.
+# Each replica receives V and sends V back: 2 × 3 × V. (If you said 188,160, you counted one way.) All of it passes through the host, so every replica you add gives the host more to send and receive.
 #
 # `CentralStorageStrategy` does the same. Reading a variable in a replica sends its value there. When all replicas change a variable with `aggregation=SUM`, the strategy adds up their changes and applies the sum once. (We call `run` without `tf.function` here, so that every step is easy to follow.)
 
@@ -231,9 +232,21 @@ figures.show(as_picture(total, kernel.dtype.size * 7840, "Sent in one step, in V
 
 # %% [markdown]
 # The graph agrees with the hand count: V out and V in for each of three replicas. Now a Keras model with Keras's Adam, under both strategies. If nothing else is sent, central storage should need 6 V again. (`without_autotune` switches off a background thread of tf.data that this notebook might have to wait for. Keep it on in your own pipelines.)
+#
+# **Your turn.** Under mirroring here, one of the R replicas adds up the gradients and sends the sum back. How many V travel in a step?
 
 
 # %%
+def sent_by_mirroring(replicas):  # in V
+    return ...
+
+
+# %%
+from distlab.turns import lesson07 as turns
+
+sent_by_mirroring = turns.MIRRORED.take(sent_by_mirroring)
+
+
 def make_step(strategy, model, optimizer):
     """Return a compiled training step on a global batch of 48 (images, labels)."""
 
@@ -249,6 +262,8 @@ def make_step(strategy, model, optimizer):
 
 
 # %%
+from utils.data.batches import epoch_order, without_autotune
+
 split = load("fashion_mnist").train.take(384)
 order = epoch_order(384, seed=0, epoch=0)
 images = split.images[order][..., np.newaxis] / 255.0  # float64 [384, 28, 28, 1]
@@ -272,6 +287,7 @@ figures.show(as_picture(counts["mirrored"], V, "Mirrored, reduced on one device:
 for name in strategies:
     step, forward = (sum(total.values()) / V for total in (counts[name], reads[name]))
     print(f"{name:<16} sends {step:.0f} V in a training step, {forward:.0f} V in a forward pass")
+print("mirrored, by your count:", sent_by_mirroring(3), "V")
 
 # %% [markdown]
 # Central storage sends 8 V, not 6. Where do the other two come from? Look at the row and the column of CPU:1, which show 2 instead of 1. The Keras optimizer asks for the sum of the gradients *in the replicas*, as it must under mirroring. So the host sends the sum to CPU:1, and CPU:1 sends it back for the update. That's 2 V for nothing, whatever the number of replicas.
@@ -285,6 +301,8 @@ for name in strategies:
 # Both strategies made the same eight steps. Are the weights the same? And what about `train` of `utils`, under either strategy?
 
 # %%
+from utils.training import train
+
 job = {"model": "mlp", "optimizer": "adam", "dtype": "float64", "replicas": 3, "epochs": 1}
 reports = {n: train(strategy=n, max_examples=384, global_batch_size=48, **job) for n in strategies}
 for name, report in reports.items():
@@ -300,6 +318,8 @@ print("central storage, mirrored, and train under both: equal weights to 1e-9")
 # With R replicas, central storage sends 2 (R + 1) V per step, and mirroring that is reduced on one device sends 2 (R - 1) V: 8 V and 4 V for our three. The explorer uses these formulas, and the assertions compare them with what we counted. It also shows mirroring with the ring of [lesson 06](06-all-reduce.ipynb).
 
 # %%
+from distlab.explorables.storage import held_bytes, sent_bytes, storage_explorer
+
 for name in strategies:
     assert sum(counts[name].values()) == sent_bytes(name, V, replicas=3)
     computed = held_bytes(name, V // 2, slots=2)  # V is in float64, this model in float32
@@ -351,6 +371,22 @@ show_guess(my_guess, seen["central-storage"][4, 0])
 
 # %% [markdown]
 # A mean of 1.479 instead of 3, and no error. Under central storage the new total is `3 × (old total) + 3 × step`. Each replica runs `total.assign(total + value)`, and the strategy adds up what the three replicas assign, old total and all. Under mirroring the same variable has `synchronization=ON_READ`: each replica has its own total, and they're added up only when someone reads it. So nothing goes wrong.
+#
+# **Your turn.** Suppose that you can't change the strategy, and `assign` is all you have. Three replicas assign at once, and what they assign is added up. What should each of them assign, so that the total gains the three values and nothing else?
+
+
+# %%
+def assigned(total, value):
+    return ...
+
+
+# %%
+assigned = turns.ASSIGNED.take(assigned)
+with central.scope():
+    total = tf.Variable(0.0, aggregation=tf.VariableAggregation.SUM)
+for step in range(1, 6):  # three replicas, each with the value `step`
+    central.run(lambda s=float(step): total.assign(assigned(total.read_value(), s)))
+print("total after 1, 2, 3, 4 and 5:", total.numpy(), "· three times their sum:", 3 * 15)
 
 # %%
 totals = seen["central-storage"][:10, 1]
@@ -382,7 +418,7 @@ for ours, theirs in zip(*fitted.values(), strict=True):
 assert abs(losses["central-storage"] - losses["mirrored"]) > 1e-2
 
 # %% [markdown]
-# The fix is to add in place. With `assign_add`, each replica passes only what is new, and adding that up is right under both strategies. `utils.training` uses metrics of this kind (`ExampleMean`), so the losses that `train` reported above agree too.
+# A third of the old total works for three replicas. Better is to add in place. With `assign_add`, each replica passes only what is new, and adding that up is right under both strategies. `utils.training` uses metrics of this kind (`ExampleMean`), so the losses that `train` reported above agree too.
 
 
 # %%
@@ -418,20 +454,24 @@ print("train reports the same loss under both strategies")
 # Then the memory: how large a model fits on an accelerator of 16 GiB with Adam, if we leave out the activations (the outputs of the layers, kept for the backward pass)? During a step a mirrored replica holds weights, two slots and gradients, 4 V. Under central storage it holds the weights it was sent and its gradients, 2 V.
 
 # %% tags=["nbval-ignore-output"]
-one_batch = {
-    name: next(iter(strategy.experimental_distribute_dataset(batches)))
-    for name, strategy in strategies.items()
-}
+from utils.measure import Stopwatch
+
+first_batches = {}
+for name, strategy in strategies.items():
+    distributed = strategy.experimental_distribute_dataset(batches)
+    first_batches[name] = next(iter(distributed))
 times = {name: [] for name in strategies}
 for _ in range(33):  # alternating, so that other programs slow both alike
     for name in strategies:
         with Stopwatch() as watch:
-            steps[name](one_batch[name])
+            steps[name](first_batches[name])
         times[name].append(watch.seconds)
 milliseconds = {name: 1e3 * np.median(seconds[3:]) for name, seconds in times.items()}
 figures.show(figures.bars(milliseconds, unit="ms", title="One step on two shared cores"))
 
 # %%
+from utils.measure import format_bytes
+
 for name, total in counts.items():
     print(f"{name:<16} {format_bytes(sum(total.values()))} sent in a step of this float64 model")
 arrays = {"mirrored": 1 + 2 + 1, "central-storage": 1 + 1}  # weights, slots, gradients
@@ -474,6 +514,12 @@ print("its working part is the", type(central.extended).__name__)
 # ```
 #
 # A whole training loop: [mirrored_custom_loop.py](../examples/mirrored_custom_loop.py). To run it with central storage, change its strategy, and use `AddingMean` from above instead of its Keras metrics.
+#
+# ## On a real GPU
+#
+# `distlab train --strategy central-storage --device gpu` trains on the GPUs of one machine, with the variables on its CPU.
+# Look at its images/s, and compare with `--strategy mirrored`.
+# The difference is what the weights cost on their way through the host.
 #
 # ## Further reading
 #

@@ -35,26 +35,15 @@ from pathlib import Path
 
 import psutil
 
-from distlab import figures
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number, guess_word
-from distlab.lessons.cluster_pictures import draw_jobs
-from distlab.lessons.failing_starts import diagnose_job
-from distlab.lessons.typed_cluster import run_tasks
-from distlab.lessons.watched_training import train_slowly
-from distlab.explorables import cockpit
-from utils.cluster import LocalCluster
-from utils.processes.registry import find_clusters
-from utils.measure import Stopwatch, format_bytes
-from utils.tf_config import build_cluster, build_tf_configs, describe_role, lint, lint_together
-from utils.tf_config import parse_tf_config, pick_free_ports, view_as_simple, view_as_slurm
-
 # %% [markdown]
 # ## Two kinds of cluster
 #
 # A *cluster* is a set of processes that know each other's addresses. Each process is a *task*, and what it's there for is its *job*. TensorFlow knows four jobs: chief, worker, ps (for parameter server) and evaluator. The picture shows the two kinds of cluster that are made of them. In this lesson we start the left one; [lesson 11](11-parameter-server.ipynb) runs the right one.
 
 # %%
+from distlab import figures
+from distlab.lessons.cluster_pictures import draw_jobs
+
 figures.show(draw_jobs())
 Path("runs/lesson08").mkdir(parents=True, exist_ok=True)  # for the next cell's file
 
@@ -103,19 +92,24 @@ print(
 #
 # We do the same on this machine. `run_tasks` starts the program twice, each time with one of the two texts as TF_CONFIG, and returns what they print.
 #
-# **Predict.** Each of the two workers has one device. What does `num_replicas_in_sync` report in a worker?
+# Its last line says how many replicas there are, and that's worth an assertion in a program of your own.
+#
+# **Your turn.** You start a program on three machines with four GPUs each. Which number should `num_replicas_in_sync` be in each of them?
 
 # %%
-my_guess = guess_number("Replicas in sync", 0, 4)
-my_guess
+expected = ...
 
 # %%
+from distlab.lessons.typed_cluster import run_tasks
+from utils.tf_config import pick_free_ports
+from distlab.turns import lesson08 as turns
+
+expected = turns.EXPECTED.take(expected)
+print(f"assert strategy.num_replicas_in_sync == {expected}  # on these three machines\n")
 a, b = pick_free_ports(2)  # on machines of your own: any free port, such as 12345
 both = {"worker": [f"localhost:{a}", f"localhost:{b}"]}  # the cluster: the same text for both
-of_worker_0 = json.dumps({"cluster": both, "task": {"type": "worker", "index": 0}})
-of_worker_1 = json.dumps({"cluster": both, "task": {"type": "worker", "index": 1}})
-printed = run_tasks("runs/lesson08/train.py", [of_worker_0, of_worker_1])
-show_guess(my_guess, int(printed[0][-1].split()[2]))
+texts = [json.dumps({"cluster": both, "task": {"type": "worker", "index": i}}) for i in (0, 1)]
+printed = run_tasks("runs/lesson08/train.py", texts)
 print(*(lines[-1] for lines in printed), sep="\n")
 assert [lines[-1][8:] for lines in printed] == 2 * [": 2 replicas in sync, y = 3.00 x + 2.00"]
 
@@ -124,11 +118,29 @@ assert [lines[-1][8:] for lines in printed] == 2 * [": 2 replicas in sync, y = 3
 #
 # One thing in the program is easy to overlook: `seed=0`. Each worker shuffles all 64 points and keeps its half. With the same seed both cut the same order, so the two halves fit together. Without one they shuffle differently. We counted on two workers: 19 to 21 of 64 numbers came twice, and as many never. [Lesson 13](13-distributed-input.ipynb) shows how to count that in your own program.
 #
+# **Your turn.** Every machine should run the same script, so the script has to find out which task it is. It has the list of workers, `["gpu9:12345", "gpu10:12345", …]`, and the name of its own machine, such as `"gpu10"`. What is the index?
+
+
+# %%
+def find_index(workers, host):
+    return ...
+
+
+# %%
+find_index = turns.INDEX.take(find_index)
+workers = ["gpu9:12345", "gpu10:12345", "gpu1:12345"]
+print({host: find_index(workers, host) for host in ("gpu9", "gpu10", "gpu1")})
+
+# %% [markdown]
+# (`socket.gethostname()` is the machine's own name.)
+#
 # ## The same through utils
 #
 # Most mistakes come from typing these texts by hand. `build_cluster` and `build_tf_configs` write them for you, and refuse what can't work. They also write the texts for the larger kind of cluster. The cell prints one text of each kind.
 
 # %%
+from utils.tf_config import build_cluster, build_tf_configs
+
 hosts = ["node-a", "node-b"]
 addresses = {"worker": [f"{host}:12345" for host in hosts]}
 by_hand = [
@@ -144,6 +156,8 @@ print(built["worker:1"], large["ps:0"], sep="\n")
 # What does each task do? In the small cluster none is called chief. `describe_role` says which one has the chief's duties: keeping the checkpoints and writing summaries for TensorBoard.
 
 # %%
+from utils.tf_config import describe_role, parse_tf_config
+
 for name, text in [*built.items(), ("", ""), *large.items()]:
     print(f"{name:<12}{describe_role(parse_tf_config(text))}" if text else "")
 
@@ -157,6 +171,8 @@ for name, text in [*built.items(), ("", ""), *large.items()]:
 # A wrong start can cost minutes of waiting. A *linter*, a program that checks a text without running it, answers at once: it names the mistake and what to write instead. `lint` checks one configuration. `lint_together` checks all of them, because a single one can't show that two tasks contradict each other. Below, they look at three mistakes: a job called "workers", an index of 2, and the same text on both machines.
 
 # %%
+from utils.tf_config import lint, lint_together
+
 for text in (by_hand[0].replace('"worker": [', '"workers": ['), by_hand[1].replace("1}}", "2}}")):
     print(*[finding for finding in lint(text) if finding.severity == "error"], sep="\n")
 same = {"node-a": by_hand[0], "node-b": by_hand[0]}  # the same text copied to both
@@ -171,6 +187,8 @@ assert all(finding.severity == "note" for text in by_hand for finding in lint(te
 # A strategy doesn't read TF_CONFIG itself. It asks a *resolver*, an object that finds out the cluster, the task type (the job) and the task id (the index). There are several, one for each place where these may be written. Three of them run here: they read TF_CONFIG, your own Python code, or the variables that the scheduler Slurm sets. The cell asks all three, as worker 1.
 
 # %%
+from utils.tf_config import view_as_simple, view_as_slurm
+
 resolvers = tf.distribute.cluster_resolver
 os.environ["TF_CONFIG"] = by_hand[1]
 from_variable = resolvers.TFConfigClusterResolver()
@@ -233,6 +251,11 @@ for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
 # The cell after it stops this job. It starts another one and kills worker 1 for you, at step 35.
 
 # %% tags=["nbval-ignore-output"]
+from distlab.explorables import cockpit
+from distlab.lessons.watched_training import train_slowly
+from utils.cluster import LocalCluster
+from utils.measure import Stopwatch
+
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"  # for the tasks; this process is quiet already
 with Stopwatch() as warm_watch:
     cluster = LocalCluster(workers=2)
@@ -261,6 +284,8 @@ assert job.attempt == 2 and resumed[0] == resumed[1] and resumed[0] % 20 == 0
 # If a notebook's kernel crashes, its cluster ends with it. If some process does survive, `distlab processes list` in a shell finds it, and `distlab processes stop` ends those that have lost their notebook. The next cell asks for the same list from Python. Right now it shows what this lesson keeps running: a process that waits to start the next tasks.
 
 # %% tags=["nbval-ignore-output"]
+from utils.processes.registry import find_clusters
+
 mine = [found.to_record() for found in find_clusters() if found.mark.owner == os.getpid()]
 for process in mine[0]["processes"]:
     print(process["process"], process["name"], process["ports"])
@@ -292,6 +317,8 @@ def set_index(config, index):
 
 
 # %%
+from distlab.lessons.failing_starts import diagnose_job
+
 diagnosed = {}
 
 
@@ -305,13 +332,13 @@ def examine(mistake, job, change=json.dumps, seconds=30):
 
 
 # %% [markdown]
-# Two of the mistakes take a while to show, so we start them now and read their logs at the end. In one, worker 1 never gets as far as connecting. In the other, worker 0's port is already in use, by this notebook.
+# Some take a while to show, so we start them now and read their logs at the end. In one, worker 1 never gets as far as connecting, and in another it's worker 0. In the third, worker 0's port is already in use, by this notebook.
 
 
 # %%
-def come_late():
-    """Worker 1 first waits for something that never comes."""
-    if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
+def come_late(index):
+    """The worker `index` first waits for something that never comes."""
+    if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == index:
         threading.Event().wait()
     return take_step()
 
@@ -325,7 +352,7 @@ def use_taken_port(config):
     return json.dumps(config)
 
 
-waiting = {"missing peer": cluster.start(come_late)}
+waiting = {"missing peer": cluster.start(come_late, 1), "nobody first": cluster.start(come_late, 0)}
 waiting["taken port"] = cluster.start(start_with, use_taken_port)
 
 # %% [markdown]
@@ -366,11 +393,16 @@ assert diagnosed["strategy after an op"].name == "late-strategy"
 # **Predict.** Now TF_CONFIG is correct, but it's set after the strategy is made. Do the workers raise an error, wait for each other, or do something else?
 
 # %%
+from distlab.explorables import guess_word
+
 my_word = guess_word("The workers", "raise an error", "wait for each other", "do something else")
 my_word
 
 
 # %%
+from distlab.exercises.predict import show_guess
+
+
 def configure_last():
     configuration = os.environ.pop("TF_CONFIG")
     total = take_step()
@@ -391,12 +423,17 @@ assert job.logs("worker", 0)[-1] == "num_replicas_in_sync: 1"
 #
 # ### In the world
 #
-# Now the two that we started before the others. The first is still waiting for worker 1. Worker 0 says so (the line below), and names the missing task in the next lines. It says it *once*, when it starts to wait. In five more minutes we saw nothing new, so scroll up. If worker 0 itself is missing, the others say nothing at all after "Started server". So read worker 0's log first, and if there is none, you have found the missing task.
+# Now the three that we started before the others. The first is still waiting for worker 1. Worker 0 says so (the line below), and names the missing task in the next lines. It says it *once*, when it starts to wait. In five more minutes we saw nothing new, so scroll up. In the second, worker 0 is missing, and worker 1 says nothing at all after "Started server". So read worker 0's log first, and if there is none, you have found the missing task.
 #
 # You see that line by default. Our `quiet_tensorflow` hides it, and so does any script that sets `TF_CPP_MIN_LOG_LEVEL` above 0. When a start hangs, unset that variable first. And don't be surprised if you can't stop the program: a worker that waits for another ignores Ctrl-C, and SIGTERM as well. Only `kill -9` with its process id ends it.
 
 # %% tags=["nbval-ignore-output"]
 examine("missing peer", waiting["missing peer"], seconds=3)
+alone = waiting["nobody first"]  # worker 1 waits, and worker 0 isn't there
+log = alone.logs("worker", 1)
+print("nobody first (worker:0)\n  the log of worker:1 ends:", log[-1][-60:], "\n")
+assert not any("Waiting for" in line for line in log)
+alone.stop()
 examine("taken port", waiting["taken port"], use_taken_port)
 taken.close()
 assert diagnosed["missing peer"].name == "missing-peer"
@@ -436,6 +473,9 @@ print("sum over all replicas, in each worker: 2.0")
 
 
 # %% tags=["nbval-ignore-output"]
+from utils.measure import format_bytes
+
+
 def weigh():
     """Return this task's memory in bytes: resident, and not shared with other processes."""
     tf.distribute.MultiWorkerMirroredStrategy()  # connects
@@ -477,6 +517,12 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 # ```
 #
 # A whole program that reads TF_CONFIG, with the lines to type on two machines: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). Run it only on a network you trust: TensorFlow listens on all of a machine's network interfaces, unencrypted and without a password.
+#
+# ## On a real GPU
+#
+# `make gpu-check ARGS=two-workers` starts two workers on this machine, which divide its GPUs between them.
+# Look at the last column: the largest difference from the weights of one process on a CPU.
+# The second column says which GPUs each worker saw. No GPU should be in both.
 #
 # ## Further reading
 #

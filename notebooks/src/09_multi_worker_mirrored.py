@@ -33,31 +33,15 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from distlab import figures
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number
-from distlab.lessons.cluster_pictures import draw_two_workers
-from distlab.lessons.typed_cluster import run_tasks
-from distlab.lessons.watched_training import train_slowly
-from distlab.explorables import cockpit
-from utils.cluster import ClusterError, LocalCluster
-from utils.data import load
-from utils.data.batches import epoch_order
-from utils.events import report
-from utils.keras_multi_worker import patch_keras_fit
-from utils.measure import Stopwatch, array_bytes, format_bytes
-from utils.models import build_mlp
-from utils.strategies import make_strategy
-from utils.tf_config import build_cluster, build_tf_configs, parse_tf_config, pick_free_ports
-from utils.training import train
-from utils.training.input_feed import ReadLog
-
 # %% [markdown]
 # ## The same program, started twice
 #
 # There is no master program: every worker runs the whole of yours. (Behind the scenes worker 0 does one thing more. Its process runs the *coordination service*, with which all others register at the start, so it has to be reachable.) The copies wait for each other only in *collective* operations, which all of them must call: an [all-reduce](06-all-reduce.ipynb) returns to no worker until all have called it. Worker 0 is the *chief*: it trains like the others, and also does what must happen only once.
 
 # %%
+from distlab import figures
+from distlab.lessons.cluster_pictures import draw_two_workers
+
 figures.show(draw_two_workers())
 Path("runs/lesson09").mkdir(parents=True, exist_ok=True)  # for a program that comes later
 
@@ -66,11 +50,7 @@ Path("runs/lesson09").mkdir(parents=True, exist_ok=True)  # for a program that c
 #
 # `LocalCluster` starts real processes on this machine, each with its own port and TF_CONFIG, and ends them with the notebook. `cluster.run` calls the function below in both workers. What they print arrives here line by line, with the task's name in front. (`replicas_per_worker=2` gives each worker two logical devices. We need the second only at the end of the lesson; until then each worker is one replica.)
 #
-# **Predict.** Each worker contributes the number of its examples: 100 for worker 0, 200 for worker 1. What does worker 1 get when the numbers are all-reduced with SUM?
-
-# %%
-my_guess = guess_number("Worker 1 gets", 0, 400, step=10)
-my_guess
+# Each worker contributes the number of its examples, 100 for worker 0 and 200 for worker 1, and the numbers are all-reduced with SUM.
 
 
 # %%
@@ -84,9 +64,10 @@ def add_up():
 
 
 # %% tags=["nbval-ignore-output"]
+from utils.cluster import LocalCluster
+
 cluster = LocalCluster(workers=2, replicas_per_worker=2)
 results = cluster.run(add_up, timeout=60)  # in the order of the workers
-show_guess(my_guess, results[1][1])
 assert len({process for process, _ in results} | {os.getpid()}) == 3
 assert [total for _, total in results] == [300.0, 300.0]
 
@@ -99,6 +80,10 @@ assert [total for _, total in results] == [300.0, 300.0]
 
 
 # %%
+from utils.data import load
+from utils.data.batches import epoch_order
+
+
 def shard_by(dataset, policy):
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy[policy]
@@ -114,6 +99,10 @@ def make_batches(examples, batch):
 
 
 # %%
+from utils.events import report
+from utils.models import build_mlp
+
+
 def train_by_hand(strategy, examples=512, batch=64):
     """Train one epoch with plain SGD; return the weights."""
     with strategy.scope():
@@ -179,6 +168,9 @@ print(len(by_hand), "workers have the weights of one process, to 1e-9")
 # Slow down worker 1 with the slider, and look at worker 0: how much of its time does it still compute? Then look at the number of steps that each has done. The job runs until you stop it, or until you run the programs below.
 
 # %% tags=["nbval-ignore-output"]
+from distlab.explorables import cockpit
+from distlab.lessons.watched_training import train_slowly
+
 saved = tempfile.TemporaryDirectory()
 played = cluster.start(train_slowly, saved.name)
 next(event for event in played.events() if event.get("step", 0) >= 12)
@@ -189,6 +181,23 @@ cockpit(played)
 #
 # ## A train.py to keep
 #
+# **Your turn.** Some things only one task may do, such as keeping the checkpoint: the chief. If a cluster has a task called chief, it's that one. If not, it's worker 0. Write it down for a task with a `job`, such as "worker", and an `index`, in a cluster that has the list `jobs`.
+
+
+# %%
+def is_first(job, index, jobs):
+    return ...
+
+
+# %%
+from distlab.turns import lesson09 as turns
+
+is_first = turns.CHIEF.take(is_first)
+print("two workers:", [is_first("worker", index, ["worker"]) for index in (0, 1)])
+large = [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0)]
+print({f"{job} {i}": is_first(job, i, ["chief", "ps", "worker"]) for job, i in large})
+
+# %% [markdown]
 # Sending functions from a notebook is fine for lessons. On machines of your own the program is a file, and here is one: the strategy, the policy, the loop, and the save. (All workers save, and only the chief's copy is kept. We'll see why below.) Put in your own data and model, and it's yours. Keep the `seed`: without it, each worker would cut its part from an order of its own, and some examples would reach nobody (more below).
 
 # %% tags=["nbval-ignore-output"]
@@ -237,6 +246,9 @@ print(f"{strategy.num_replicas_in_sync} replicas, chief: {is_chief}, last loss {
 # On two machines you type `TF_CONFIG='…' python train.py` on each, with the texts of [lesson 08](08-tf-config.ipynb). Both need the same file and data, a folder that both can see, and open ports between them. If the start hangs, look at worker 0's log, as [lesson 08](08-tf-config.ipynb) shows: the others say nothing. Here two processes start at once. Then a third trains alone, without a cluster: it should end with the same loss, and the cell asserts that.
 
 # %%
+from distlab.lessons.typed_cluster import run_tasks
+from utils.tf_config import pick_free_ports
+
 played.stop()
 both = {"worker": [f"localhost:{port}" for port in pick_free_ports(2)]}
 configs = [json.dumps({"cluster": both, "task": {"type": "worker", "index": i}}) for i in (0, 1)]
@@ -253,6 +265,9 @@ assert np.ptp([float(lines[-1].split("last loss")[1]) for lines in printed]) < 1
 
 
 # %%
+from utils.cluster import ClusterError
+
+
 def fit(patch):
     said = patch() if patch else ()
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -276,6 +291,9 @@ assert "PerReplica" in refused
 
 
 # %%
+from utils.keras_multi_worker import patch_keras_fit
+
+
 def patch_by_hand():
     """Run in each worker, before fit; for Keras 3.15.1."""
     from keras.src.backend.tensorflow import trainer
@@ -319,6 +337,8 @@ print(*fitted[0][1], sep="\n")
 # **Predict.** Under DATA an epoch takes 24 / 8 = 3 steps. With OFF nothing is split between the workers, and each still takes 4 examples a step. How many steps does an epoch take then?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Steps of an epoch", 0, 12)
 my_guess
 
@@ -338,7 +358,6 @@ def number_batches(folder, policy):
     return shard_by(numbers.batch(8), policy)
 
 
-# %%
 def read_all(folder):
     """Return, for each policy, the numbers that this worker got in each step."""
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -350,10 +369,10 @@ def read_all(folder):
 
 
 # %%
+from distlab.exercises.predict import show_guess
+
 reads = cluster.run(read_all, folder.name, timeout=60)
 show_guess(my_guess, len(reads[0]["OFF"]), unit=" steps")
-
-# %%
 for policy in ("DATA", "FILE", "OFF"):
     views = {f"worker {i}": seen[policy] for i, seen in enumerate(reads)}
     steps = len(views["worker 0"])
@@ -372,6 +391,20 @@ assert sizes == [[4, 4, 4, 2], [4, 4, 2, 0]]
 #
 # The default, AUTO, tries FILE first, and uses DATA if it finds no files to split.
 #
+# **Your turn.** Your images are in 1,000 files of about the same size. Decoding them takes most of the time, so you start eight workers. Which policy makes an epoch shorter? Write its name as a string.
+
+# %%
+policy = ...
+
+# %%
+policy = turns.POLICY.take(policy)
+chosen = [seen.get(policy.upper(), seen["FILE"]) for seen in reads]  # AUTO finds files
+print("of our 24, the workers trained on", [sum(map(len, steps)) for steps in chosen])
+print(
+    "and decoded", [24 if policy.upper() in ("DATA", "OFF") else sum(map(len, s)) for s in chosen]
+)
+
+# %% [markdown]
 # How bad is a forgotten seed? We put `.shuffle(512)` into the `train.py` from above, without a seed and with the call of `set_random_seed` after the dataset. Of 512 examples, 123 were trained on by both workers and 123 by nobody. Both reported the same loss, and there was no message. It's the same under AUTO if there are no files. Under FILE you may shuffle the file names without a seed: TensorFlow splits the files before the shuffle.
 #
 # ## The chief's duties
@@ -380,6 +413,9 @@ assert sizes == [[4, 4, 4, 2], [4, 4, 2, 0]]
 
 
 # %%
+from utils.tf_config import build_cluster, build_tf_configs, parse_tf_config
+
+
 def is_chief(resolver):
     """The task called chief, if there is one; otherwise worker 0, or the only process."""
     jobs = resolver.cluster_spec().jobs
@@ -498,6 +534,10 @@ assert totals == [32.5] * 3 and saved == 32.5
 
 
 # %%
+from utils.strategies import make_strategy
+from utils.training import train
+from utils.training.input_feed import ReadLog
+
 JOB = {"model": "mlp", "max_examples": 512, "epochs": 1, "optimizer": "sgd", "dtype": "float64"}
 
 
@@ -531,6 +571,9 @@ for name in jobs:
 
 
 # %% tags=["nbval-ignore-output"]
+from utils.measure import Stopwatch, array_bytes, format_bytes
+
+
 def time_steps(steps):
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     with strategy.scope():
@@ -550,7 +593,7 @@ def time_steps(steps):
 seconds = cluster.run(time_steps, 50, timeout=60)[0]
 gradient_bytes = array_bytes(build_mlp().trainable_variables)
 print(f"{format_bytes(gradient_bytes)} of gradients, reduced in {1000 * seconds:.1f} ms a step")
-assert gradient_bytes == 4 * 101_770 and seconds > 0
+assert gradient_bytes == 4 * 101_770
 cluster.close()
 folder.cleanup()  # the checkpoints and summaries of this lesson
 
@@ -586,6 +629,12 @@ folder.cleanup()  # the checkpoints and summaries of this lesson
 #     times = sum(count(ids) for ids in batches).numpy(); print("seen twice:", sum(times > 1), "seen never:", sum(times == 0))
 #
 # Your own `train.py` is in `runs/lesson09`. A longer one, with metrics and evaluation, and with both TF_CONFIGs at its top: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py). One with `fit`, using tf_keras: [multi_worker_fit.py](../examples/multi_worker_fit.py).
+#
+# ## On a real GPU
+#
+# `distlab train --strategy multi-worker --workers 2 --device gpu` divides this machine's GPUs between two workers.
+# Look at its images/s, and compare with `--strategy mirrored`, one process for the same GPUs.
+# On several machines, add `--rendezvous HOST:PORT` and type the same line on each.
 #
 # ## Further reading
 #

@@ -34,40 +34,15 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from distlab import figures
-from utils.cluster import ClusterError, LocalCluster
-from distlab.lessons.chaos import (
-    Fault,
-    inject_in_turn,
-    make_attempt_rows,
-    make_kill_rows,
-    read_attempts,
-)
-from utils.events import report
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number, guess_word
-from utils.measure import format_bytes, time_calls
-from utils.models import build_cnn
-from utils.simulate.failures import (
-    daly_interval_seconds,
-    expected_run_seconds,
-    group_mtbf_seconds,
-    overhead_fraction,
-    simulate_run_seconds,
-    young_interval_seconds,
-)
-from utils.training.checkpoints import latest_intact_checkpoint
-from utils.training.recovery import METHODS, RecoverySettings, train_with_recovery
-from utils.training.recovery.trainer import Trainer
-from distlab.explorables import cockpit
-from distlab.explorables.checkpoint_interval import interval_explorer, say_seconds
-
 # %% [markdown]
 # ## What a failure costs
 #
 # A synchronous group needs every worker: when one dies, the others can't finish the step. So the whole group is started again and continues from the last checkpoint. Each start is an *attempt*. The picture shows a run of 25 steps of one second each, with and without a kill. It saves after every fourth step, is killed after step 11, and needs six seconds to start again. It ends nine seconds late: six for the restart, and three to train steps 9 to 11 a second time.
 
 # %%
+from distlab import figures
+from distlab.lessons.chaos import make_kill_rows
+
 rows = make_kill_rows(step_seconds=1.0, restart_seconds=6.0, saved=8, killed=11, total=25)
 ends = {lane: end for lane, _, end, _, _ in rows}  # of the last span in each lane
 late = ends["killed"] - ends["undisturbed"]
@@ -85,6 +60,9 @@ assert late == (11 - 8) * 1.0 + 6.0
 
 
 # %%
+from utils.training.recovery.trainer import Trainer
+
+
 def train_unprotected(settings):
     """One worker's program, which saves nothing."""
     trainer = Trainer(settings)
@@ -94,6 +72,9 @@ def train_unprotected(settings):
 
 
 # %%
+from utils.cluster import LocalCluster
+from utils.training.recovery import RecoverySettings
+
 folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
 settings = RecoverySettings(folder.name, pause_seconds=0.02)  # slow enough to be killed in time
 cluster = LocalCluster(workers=2, environment={"GCE_METADATA_IP": "127.0.0.1:9"})
@@ -105,6 +86,9 @@ print(whole.step, "steps,", len(whole.weights), "arrays of weights")
 
 
 # %% tags=["nbval-ignore-output"]
+from distlab.explorables import cockpit
+
+
 def disturb(job, step, act):
     """Call `act(job)` once worker 0 has reported `step`; return the job at its end."""
     for event in job.events():
@@ -139,9 +123,23 @@ assert died["task"] == "worker 1" and "SIGKILL" in died["cause"] and begins == 0
 # - Every worker makes a `CheckpointManager` and saves, but only the chief saves into the shared folder, as in lesson 09.
 # - At the start every worker restores the newest checkpoint.
 # - The run continues **at its place in the data**. `batches_after` finds that place from the number of steps, because the order of the examples depends only on the seed and the number of the epoch. (`Trainer.batches_from`, used above, is the same function.)
+#
+# **Your turn.** A run with `per_epoch` steps an epoch has done `done` steps. In which epoch is it, counted from 0, and how many batches of that epoch must it skip?
 
 
 # %%
+def find_place(done, per_epoch):  # epoch, batches to skip
+    return ...
+
+
+# %%
+from utils.events import report
+from distlab.turns import lesson10 as turns
+
+find_place = turns.PLACE.take(find_place)
+print({done: find_place(done, 5) for done in (3, 5, 8, 24)})
+
+
 def batches_after(trainer, done):
     """Yield (epoch, batch) for every step after the first `done`."""
     per_epoch = trainer.plan.steps_per_epoch
@@ -176,13 +174,11 @@ def train_saving(settings):
 
 
 # %% [markdown]
-# **Predict.** The same kill after step 11, now with a checkpoint every 4 steps. In the end, how far is any weight from the uninterrupted run's, at most?
-
-# %%
-my_guess = guess_word("Largest difference", "none", "about 1e-6", "about 0.01", "more")
-my_guess
+# The same kill after step 11, now with a checkpoint every 4 steps. In the end, how far is any weight from the uninterrupted run's?
 
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.chaos import make_attempt_rows, read_attempts
+
 saving = replace(settings, folder=f"{folder.name}/saving")
 job = disturb(cluster.start(train_saving, saving, restarts=1), 11, kill)
 resumed = job.wait()[0]
@@ -192,7 +188,6 @@ def largest_difference(mine, theirs):
     return max(float(np.abs(a - b).max()) for a, b in zip(mine.weights, theirs.weights))
 
 
-show_guess(my_guess, round(largest_difference(resumed, whole), 9))
 first, second = read_attempts(list(job.events()))
 rows = make_attempt_rows(list(job.events()))
 figures.show(figures.timeline(rows, title="One kill, as measured on this machine", unit="s"))
@@ -266,6 +261,11 @@ print("newest in the file checkpoint:", Path(tf.train.latest_checkpoint(kept_fol
 
 
 # %% tags=["nbval-ignore-output"]
+from utils.cluster import ClusterError
+from utils.measure import format_bytes
+from utils.training.checkpoints import latest_intact_checkpoint
+
+
 def save_small_then_large(folder):
     """Save a small checkpoint, then a large one. Only worker 0: there is no strategy here."""
     if tf.distribute.cluster_resolver.TFConfigClusterResolver().task_id > 0:
@@ -379,6 +379,8 @@ assert found == latest_intact_checkpoint(kept_folder, "ckpt").path and found.end
 # **Predict.** The program below has no regular checkpoints: only the handler saves. Worker 1 gets SIGTERM after step 11. How many steps does the run lose?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Steps trained twice", 0, 11)
 my_guess
 
@@ -406,6 +408,8 @@ def train_listening(settings):
 
 
 # %%
+from distlab.exercises.predict import show_guess
+
 listening = replace(settings, folder=f"{folder.name}/listening")
 job = cluster.start(train_listening, listening, restarts=1)
 disturb(job, 11, lambda job: job.kill("worker", 1, signal.SIGTERM))
@@ -416,7 +420,7 @@ print("the group", left["cause"], "and started again")
 assert second.restored == first.done and largest_difference(job.wait()[0], whole) < 1e-9
 
 # %% [markdown]
-# None. But the handler does one thing that you didn't ask for: when you make it, it restores the *latest* checkpoint of its manager, whatever you restored before. To show it, worker 0 goes back to the folder of the run that saved every 4 steps. It restores the oldest of the three checkpoints there, and then makes a handler.
+# None: the notice came in time for one more checkpoint. (If you said 3, that's what a save every 4 steps loses when there's no notice.) But the handler does one thing that you didn't ask for: when you make it, it restores the *latest* checkpoint of its manager, whatever you restored before. To show it, worker 0 goes back to the folder of the run that saved every 4 steps. It restores the oldest of the three checkpoints there, and then makes a handler.
 
 
 # %%
@@ -449,6 +453,9 @@ assert (by_hand, handled) == (16, 24)
 
 
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.chaos import Fault, inject_in_turn
+from utils.training.recovery import METHODS
+
 SIGNALS = {6: "SIGKILL", 11: "SIGKILL", 15: "SIGTERM"}  # after which step, which signal
 
 
@@ -479,6 +486,8 @@ assert lost["PreemptionCheckpointHandler"][words[-1]] == 0
 # There is a quieter failure: a process that is alive and does nothing. TensorFlow's workers send each other *heartbeats*, small signs of life. If a process is frozen, its heartbeats stop, and after about ten seconds the step of the others fails. If it's merely stuck, say in its input pipeline, the heartbeats go on and the others wait, as in lesson 09's mistake. While you look for the reason, `tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` in the strategy's constructor turns such a wait into a `DeadlineExceededError`. (For debugging only: it costs a thread for each collective.) In production, something outside the job has to watch it. Our cluster watches for frozen tasks: with `stall_seconds`, it starts the group again when a task has been frozen (by the signal SIGSTOP) for that long.
 
 # %%
+from utils.training.recovery import train_with_recovery
+
 frozen = replace(settings, folder=f"{folder.name}/frozen", method="manager")
 job = cluster.start(train_with_recovery, frozen, restarts=1, stall_seconds=0.5)
 disturb(job, 11, lambda job: job.pause("worker", 1))
@@ -537,6 +546,9 @@ assert ends[3][0] == 15 and ends["epoch"] == undisturbed and ends[3] != undistur
 # If you save often, saving takes time. If you save rarely, a failure destroys more work. First measure what one save costs on your computer, for the CNN of [lesson 01](01-why-distribute.ipynb) with Adam's two moving averages. (To go on training while the files are written, pass `tf.train.CheckpointOptions(enable_async=True)` when saving.)
 
 # %% tags=["nbval-ignore-output"]
+from utils.measure import time_calls
+from utils.models import build_cnn
+
 model, adam = build_cnn(), keras.optimizers.Adam()
 adam.build(model.trainable_variables)
 saved = tf.train.Checkpoint(model=model, optimizer=adam)
@@ -547,7 +559,27 @@ print(f"{format_bytes(round(size / timing.median_seconds))} each second")
 assert size > 3 * 4 * model.count_params()
 
 # %% [markdown]
-# Say that a failure comes once in *M* seconds on average (the *mean time between failures*, MTBF), that a save takes *s* seconds, and that we save after every *t* seconds of work. Saving then makes the run longer by the fraction *s/t*. A failure throws away *t/2* seconds of work on average, and it comes once in *M* seconds: another *t/(2M)*. The sum, *s/t + t/(2M)*, is smallest at *t* = √(2*sM*), which is Young's formula. Daly's estimate adds what Young left out: failures during saving, and more than one failure in an interval.
+# Say that a failure comes once in *M* seconds on average (the *mean time between failures*, MTBF), that a save takes *s* seconds, and that we save after every *t* seconds of work. Saving makes the run longer, and so does every failure, which throws away the work since the last save. (Leave restarts out, and what Daly adds below.)
+#
+# **Your turn.** By which fraction does a run get longer, saves and lost work together?
+
+
+# %%
+def overhead(work, save, mtbf):  # t, s and M, in seconds
+    return ...
+
+
+# %%
+from utils.simulate.failures import young_interval_seconds
+
+overhead = turns.OVERHEAD.take(overhead)
+intervals = np.geomspace(60, 6000, 400)
+best = min(intervals, key=lambda work: overhead(work, 30.0, 3600.0))
+print(f"a save of 30 s, a failure an hour: by your sum, save every {best:.0f} s")
+print(f"Young's formula: every {young_interval_seconds(30.0, 3600.0):.0f} s")
+
+# %% [markdown]
+# The sum is *s/t + t/(2M)*: one save in *t* seconds, and half an interval lost in *M* seconds. It's smallest at *t* = √(2*sM*), which is Young's formula. Daly's estimate adds what Young left out: failures during saving, and more than one failure in an interval.
 #
 # **Predict.** With 1,000 workers instead of 10, a group fails a hundred times as often. How many times shorter is Young's interval?
 
@@ -556,6 +588,9 @@ my_guess = guess_number("Times shorter", 1, 1000, "x", log=True)
 my_guess
 
 # %%
+from distlab.explorables.checkpoint_interval import say_seconds
+from utils.simulate.failures import daly_interval_seconds, group_mtbf_seconds, overhead_fraction
+
 SAVE_SECONDS, YEAR = 30.0, 365 * 86_400.0  # a bigger model; each worker fails once a year
 youngs = []
 for workers in (10, 1000, 10_000):
@@ -568,9 +603,11 @@ for workers in (10, 1000, 10_000):
 show_guess(my_guess, round(youngs[0] / youngs[1], 6))
 
 # %% [markdown]
-# A hundred times as many failures, and only ten times as many checkpoints: the interval shrinks with the square root. The *overhead* is the extra time that a run takes, compared with its work alone: saving, lost work, and restarts of 60 s. It comes from a formula. Can you trust it? Below we simulate 4,000 runs with random failures, without any formula, and print the average overhead next to what the formula expects.
+# A hundred times as many failures, and only ten times as many checkpoints: the interval shrinks with the square root. (If you said 100, you would save ten times too often.) The *overhead* is the extra time that a run takes, compared with its work alone: saving, lost work, and restarts of 60 s. It comes from a formula. Can you trust it? Below we simulate 4,000 runs with random failures, without any formula, and print the average overhead next to what the formula expects.
 
 # %%
+from utils.simulate.failures import expected_run_seconds, simulate_run_seconds
+
 means = {}
 for factor in (0.1, 0.5, 1.0, 2.0, 4.0):  # of Daly's interval for 10,000 workers
     run = (100 * factor * daly, factor * daly, SAVE_SECONDS, mtbf, 60.0)
@@ -585,6 +622,8 @@ assert min(means, key=means.get) == 1.0
 # Now move the sliders. The first begins at what a save took on your machine above (at 0.1 s if that was less). For the other two, here is a real example: Meta's report on Llama 3 counts 419 unexpected interruptions in 54 days on 16,384 GPUs. The cell prints how often that is, for the whole group and for each GPU. Set *Workers* to 16,384, and *Each fails once in* to the days of one GPU.
 
 # %% tags=["nbval-ignore-output"]
+from distlab.explorables.checkpoint_interval import interval_explorer
+
 hours = 54 * 24 / 419
 print(f"{hours:.1f} h between failures, {hours * 16_384 / 24:,.0f} days for each GPU")
 assert 3 < hours < 3.2
@@ -618,6 +657,12 @@ interval_explorer(timing.median_seconds, workers=1000)
 # ```
 #
 # The fourth line matters when `latest_intact` skipped a damaged checkpoint. The file `checkpoint` still names that one, and the handler, as you saw, restores what the file names. So the chief first writes into it the checkpoint that was really restored. A whole program that survives both signals, on one machine or two: [checkpoint_and_resume.py](../examples/checkpoint_and_resume.py).
+#
+# ## On a real GPU
+#
+# `make gpu-check ARGS=resume` trains an epoch on GPUs and the next on a CPU, from one checkpoint, and the reverse.
+# Look at the largest difference from the weights of a run that was never moved.
+# What you learned about places and optimizers holds there too: a checkpoint knows no devices.
 #
 # ## Further reading
 #

@@ -30,29 +30,6 @@ from itertools import islice
 import keras
 import numpy as np
 
-from distlab import figures
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number, guess_word, staleness_race
-from distlab.lessons.loopback_traffic import count_synchronous, measure_traffic
-from distlab.lessons.server_pictures import draw_parameter_servers
-from distlab.lessons.slow_workers import sleep_in_graph
-from distlab.lessons.stale_updates import StalenessLoop, descend_squares
-from distlab.lessons.synchronous_rounds import SynchronousRounds
-from distlab.lessons.update_records import Update, make_spans, mean_staleness
-from distlab.lessons.update_records import mean_staleness_by_worker
-from distlab.lessons.watched_servers import train_and_tell
-from distlab.explorables import cockpit
-from utils.cluster import ClusterError, LocalCluster, make_launcher
-from utils.data import load
-from utils.events import report
-from utils.measure import Stopwatch, array_bytes, format_bytes
-from utils.models import build_embedding_model, build_mlp
-from utils.simulate.parameter_server import Cluster, simulate_parameter_server
-from utils.training.parameter_server import counting, evaluation, variables
-from utils.training.parameter_server.checkpoints import train_with_checkpoints
-from utils.training.parameter_server.coordination import connect, find_worker
-from utils.training.parameter_server.loop import AsynchronousLoop
-
 # %% [markdown]
 # ## Four kinds of process
 #
@@ -61,6 +38,10 @@ from utils.training.parameter_server.loop import AsynchronousLoop
 # It takes two short functions to set this up by hand. Every worker and every server runs a `tf.distribute.Server`, which listens, does what it is asked, and never returns. The coordinator gets the same list of addresses. We start four processes, each on a free port of this computer: the coordinator, two workers and one server. The coordinator asks a worker to add 22 to a variable that holds 20.
 
 # %%
+from distlab import figures
+from distlab.lessons.server_pictures import draw_parameter_servers
+from utils.cluster import LocalCluster, make_launcher
+
 figures.show(draw_parameter_servers())
 
 
@@ -104,7 +85,7 @@ assert fetched == 42 and "/job:ps" in device
 #
 # The coordinator runs the function below. It schedules 150 closures that add 1 to a variable `a` in one go (`assign_add`: the server adds). Then 150 more add 1 to `b` as you would in Python: read it, add, write it back.
 #
-# **Predict.** Both variables begin at 0, and two workers split the closures. Roughly what does `b` hold at the end?
+# Both variables begin at 0, and two workers split the closures.
 
 
 # %%
@@ -134,15 +115,12 @@ def count_together(closures):
     return int(a.numpy()), int(b.numpy()), a.device, by_worker
 
 
-my_guess = guess_number("b at the end", 0, 150)
-my_guess
-
 # %% tags=["nbval-ignore-output"]
 cluster = LocalCluster(workers=2, ps=2, launcher=launcher)
 in_one_go, read_add_write, device, by_worker = cluster.run(count_together, 150)
 print(f"the variable lives on {device}; closures run by worker 0 and 1: {by_worker}")
 print("added in one go:", in_one_go)
-show_guess(my_guess, read_add_write)
+print("read, added, written:", read_add_write)
 assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in device
 
 # %% [markdown]
@@ -154,14 +132,15 @@ assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in de
 #
 # A *partitioner* cuts large variables along their first axis, here into at most two pieces, one for each server. `MinSizePartitioner` makes no piece smaller than `min_shard_bytes`, so small variables stay whole.
 #
-# **Predict.** The table has 49 places x 4,096 patterns = 200,704 rows. How many of them are on ps 1?
-
-# %%
-my_guess = guess_number("Rows on ps 1", 0, 200_704, step=1024)
-my_guess
+# The table has 49 places x 4,096 patterns = 200,704 rows. Where do they go?
 
 
 # %%
+from utils.models import build_embedding_model
+from utils.training.parameter_server import variables
+from utils.training.parameter_server.coordination import connect
+
+
 def show_placement():
     """Return where each piece of the model's variables lies."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -180,7 +159,6 @@ def show_with_connect():
 
 pieces = cluster.run(show_placement)
 print(variables.format_pieces(pieces))
-show_guess(my_guess, next(p.rows for p in pieces if p.server == 1), unit=" rows")
 assert pieces == cluster.run(show_with_connect)
 
 # %% [markdown]
@@ -192,9 +170,19 @@ assert pieces == cluster.run(show_with_connect)
 #
 # Would synchronous training move less? [`count_synchronous`](../distlab/lessons/loopback_traffic.py) measures it on two workers that each hold the whole table: once as TensorFlow does it, and once with the gradient made dense first, which is what a plain ring all-reduce ([lesson 06](06-all-reduce.ipynb)) would carry.
 #
-# **Predict.** The whole table takes 12,544 KiB. How many KiB does a step move if it reads and writes only its own rows?
+# **Your turn.** The whole table takes 12,544 KiB. How many KiB does a step move if it reads and writes only its own rows? (As if no token came twice.)
 
 # %%
+moved = ...  # KiB, an expression
+
+# %%
+from distlab.lessons.loopback_traffic import measure_traffic
+from utils.data import load
+from utils.training.parameter_server.coordination import find_worker
+from utils.training.parameter_server.loop import AsynchronousLoop
+from distlab.turns import lesson11 as turns
+
+moved = turns.MOVED.take(moved)
 train = load("fashion_mnist").train
 images, labels = train.images[:1000, ..., None] / np.float32(255), train.labels[:1000]
 table_bytes = sum(p.payload_bytes for p in pieces)
@@ -232,10 +220,9 @@ def count_bytes(images, labels):
     return found
 
 
-my_guess = guess_number("KiB in a step", 1, 20_000, "KiB", log=True)
-my_guess
-
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.loopback_traffic import count_synchronous
+
 sent = cluster.run(count_bytes, images, labels)
 pair = LocalCluster(workers=2, launcher=launcher)
 parts = (build_keras_embedding, cross_entropy, images[:32], labels[:32])
@@ -245,7 +232,7 @@ reduced = pair.run(count_synchronous, *parts, timeout=60, echo=False)[0]
 sizes = {"servers: only its rows": sent["own"], "servers: Keras Embedding": sent["keras"]}
 sizes |= {"all-reduce: IndexedSlices": reduced["slices"], "all-reduce: dense": reduced["dense"]}
 mebibytes = {name: size / 2**20 for name, size in sizes.items()}
-show_guess(my_guess, sent["own"] / 1024, unit=" KiB")
+print(f"only its rows: {sent['own'] / 1024:.0f} KiB measured, {moved:.0f} KiB by your count")
 title = "Bytes sent in one step"
 figures.show(figures.bars(mebibytes, unit="MiB", title=title, log=True))
 assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * sent["own"]
@@ -266,6 +253,9 @@ assert 0.9 < reduced["dense"] / (2 * table_bytes) < 1.3 and reduced["slices"] < 
 
 
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.slow_workers import sleep_in_graph
+
+
 def with_ticket(tickets, delays, compute):
     """In a closure: look at the counter, compute, sleep, draw a ticket."""
     worker, began, version = find_worker(), tf.timestamp(), tickets.read_value()
@@ -303,11 +293,16 @@ assert [ticket for _, _, ticket in windows] == list(range(8))  # each number onc
 # **Predict.** Two workers; worker 1 takes five times as long as worker 0. Roughly what is the mean staleness over the updates of both?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Mean staleness", 0, 6, step=0.1)
 my_guess
 
 
 # %%
+from distlab.lessons.update_records import Update
+
+
 def descend(features, targets, runs):
     """Least squares on the workers: for each run (rate, steps, delays, in_flight) its updates
     and weights. `features` is [example, pixel], `targets` [example, 10]."""
@@ -341,6 +336,8 @@ def descend(features, targets, runs):
 
 
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.update_records import make_spans
+
 x, y = images[:256].reshape(256, -1), np.eye(10, dtype=np.float32)[labels[:256]]
 curvature = float(np.linalg.norm(x, 2) ** 2 / len(x))  # k of the next section
 gentle = 0.2 / curvature
@@ -350,6 +347,9 @@ title = "The first 24 updates, each with its staleness"
 figures.show(figures.timeline(make_spans(slow[:24]), title=title))
 
 # %% tags=["nbval-ignore-output"]
+from distlab.exercises.predict import show_guess
+from distlab.lessons.update_records import mean_staleness, mean_staleness_by_worker
+
 for name, updates in {"two even workers": even, "worker 1 is slow": slow}.items():
     means = mean_staleness_by_worker(updates)
     print(f"{name}: mean staleness {mean_staleness(updates):.2f};", end=" ")
@@ -359,7 +359,7 @@ show_guess(my_guess, mean_staleness(slow))
 assert means[1] > means[0]
 
 # %% [markdown]
-# The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. A slow worker doesn't push the mean past that limit; it piles the staleness onto its own, rare updates.
+# The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. (If you said more than 1, you thought of the slow worker's updates, which are stale but rare.) A slow worker doesn't push the mean past that limit; it piles the staleness onto its own, rare updates.
 #
 # ## A learning rate that stays stable
 #
@@ -370,6 +370,8 @@ assert means[1] > means[0]
 # **Predict.** With both workers busy at 1.25/*k*: is the loss after 40 updates smaller or larger than at the start?
 
 # %%
+from distlab.explorables import guess_word
+
 limits = [f"{2 * np.sin(np.pi / (4 * s + 2)):.2f}/k" for s in (0, 1, 2)]
 print("limit of the rate for a staleness of 0, 1, 2:", ", ".join(limits))
 my_guess = guess_word("The loss after 40 updates is", "smaller", "larger")
@@ -392,6 +394,8 @@ assert [max(values[-10:]) > values[0] for values in losses.values()] == [False, 
 
 
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.stale_updates import descend_squares
+
 remedies = {"damped": {"staleness_scaling": True}, "only fresh gradients": {"max_staleness": 0}}
 runs = [(1.25 / curvature, 40, {"delays": (0.03, 0.03), **extra}) for extra in remedies.values()]
 for name, (updates, _) in zip(remedies, cluster.run(descend_squares, x, y, runs)):
@@ -400,6 +404,8 @@ for name, (updates, _) in zip(remedies, cluster.run(descend_squares, x, y, runs)
     assert updates[-1].loss < updates[0].loss
 
 # %%
+from distlab.explorables import staleness_race
+
 [(updates, theirs)] = cluster.run(descend_squares, x, y, [(1.25 / curvature, 1, {})])
 ours = descents["1.25/k, one in flight"][1]
 np.testing.assert_allclose(ours, theirs, atol=1e-5)
@@ -421,6 +427,9 @@ staleness_race()
 
 
 # %% tags=["nbval-ignore-output"]
+from utils.training.parameter_server import counting
+
+
 def count_steps(steps):
     """Return what Keras counted, and what the exact counter did, after `steps` of Adam each."""
     coordination, counts = connect(), []
@@ -464,6 +473,12 @@ assert exact == 150 >= lossy
 
 
 # %% tags=["nbval-ignore-output"]
+from distlab.explorables import cockpit
+from distlab.lessons.stale_updates import StalenessLoop
+from distlab.lessons.watched_servers import train_and_tell
+from utils.models import build_mlp
+
+
 def make_loop():
     coordination = connect()
     with coordination.strategy.scope():
@@ -485,6 +500,10 @@ cockpit(played)
 
 
 # %% tags=["nbval-ignore-output"]
+from utils.events import report
+from utils.training.parameter_server.checkpoints import train_with_checkpoints
+
+
 def run_and_report(images, labels, steps, folder=None):
     """Train the MLP: with `folder`, save every 20 steps; without, stop early once both workers
     give updates after the first 60."""
@@ -528,6 +547,8 @@ assert len(updates) <= written and len({u.ticket for u in updates}) == len(updat
 # When a server dies, its variables die with it, and the run ends with an error that names the server. So the coordinator saves a checkpoint now and then, between closures, and a new run goes on from the last one. We kill ps 1 after the second checkpoint, and start again.
 
 # %% tags=["nbval-ignore-output"]
+from utils.cluster import ClusterError
+
 folder = tempfile.TemporaryDirectory()
 job = cluster.start(run_and_report, images, labels, 100_000, folder.name)
 print("checkpoints at steps", [event["step"] for event in islice(job.events(), 2)])
@@ -547,15 +568,20 @@ assert begun >= 40 and begun + len(updates) == written == 100
 #
 # Now we have three workers and one server, and three ways to train. A *synchronous* round waits for all gradients, averages them and writes once. With a *backup worker* a round ends when the first two of three gradients are in; the late one is thrown away. In *asynchronous* training every worker writes on its own, as above. First each worker takes 50 ms a step; then worker 2 takes 250 ms.
 #
-# **Predict.** Speed is gradients used per second. What share of it does *asynchronous* training keep when one of three workers becomes five times slower?
+# **Your turn.** Speed is gradients used per second. What share of it, in percent, does *asynchronous* training keep when one of three equal workers becomes five times slower?
+
+# %%
+percent = ...
 
 
 # %%
-my_guess = guess_number("Speed kept", 0, 100, "%")
-my_guess
+from distlab.lessons.synchronous_rounds import SynchronousRounds
+from utils.measure import Stopwatch
+from utils.simulate.parameter_server import Cluster, simulate_parameter_server
+
+percent = turns.KEPT.take(percent)
 
 
-# %%
 def race(images, labels, seconds):
     """Return gradients per second of each way, for each time that a step of worker 2 takes."""
     coordination = connect()
@@ -602,7 +628,7 @@ kept = share_kept(rates)
 bars = {"measured here": kept, "simulated": share_kept({s: simulate_race(s) for s in rates})}
 title = "Gradients per second kept when one of three workers is 5x slower"
 figures.show(figures.grouped_bars(bars, unit="%", title=title))
-show_guess(my_guess, kept["asynchronous"], unit="%")
+print(f"asynchronous: {kept['asynchronous']:.0f} % measured, {percent:.0f} % by your count")
 assert rates[0.25]["synchronous"] < rates[0.25]["asynchronous"]
 
 # %%
@@ -623,6 +649,9 @@ for mode, extra in {**modes, "backup": {"backup": 2}, "bounded": {"bound": 4}}.i
 
 
 # %% tags=["nbval-ignore-output"]
+from utils.training.parameter_server import evaluation
+
+
 def train_and_evaluate(images, labels, test_images, test_labels, folder):
     coordination = connect()
     with coordination.strategy.scope():
@@ -688,6 +717,8 @@ for as_pieces in (False, True):
 # ## What it costs
 
 # %% tags=["nbval-ignore-output"]
+from utils.measure import array_bytes, format_bytes
+
 dense, held = array_bytes(build_mlp().trainable_variables), variables.bytes_by_server(pieces)
 print("held by the servers:", {f"ps {server}": format_bytes(n) for server, n in held.items()})
 print(f"one step: the MLP, any batch: {format_bytes(2 * dense)};", end=" ")
@@ -727,6 +758,12 @@ assert sum(held.values()) == table_bytes
 # There's no partitioner on the cheat sheet, because the usual training step fails on a Keras kernel that was cut. `MinSizePartitioner(256 << 10, max_shards=2)` would cut any variable of 512 KiB or more, such as the kernel of `Dense(256)` on 784 inputs: `AttributeError`. If you need a partitioner for a table, pass the table's pieces to the tape, as in the mistake above.
 #
 # Count steps with `variable.assign_add(1)`, since `optimizer.iterations` can lose some. A server's `join` never returns: stop those processes yourself. TensorFlow's tutorial sets `GRPC_FAIL_FAST=use_caller` in their environment, so that a lost process raises an error instead of being waited for. A whole program in every role, with the lines to type on two machines: [parameter_server.py](../examples/parameter_server.py).
+#
+# ## On a real GPU
+#
+# `distlab train --strategy parameter-server --workers 2 --ps 1 --device gpu` gives each worker a part of the GPUs.
+# Look at its images/s, and compare with `--strategy mirrored`.
+# A dense model moves twice per step and worker, so expect the servers to be the limit.
 #
 # ## Further reading
 #

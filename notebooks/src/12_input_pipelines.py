@@ -17,6 +17,7 @@
 from utils.environment import quiet_tensorflow, set_seeds
 
 with quiet_tensorflow():
+    import keras
     import tensorflow as tf
 from utils.devices import use_logical_devices
 
@@ -28,32 +29,8 @@ import tempfile
 import time
 from itertools import pairwise
 
-import keras
 import numpy as np
 import psutil
-
-from distlab import figures
-from distlab.explorables import conveyor, guess_number, guess_word
-from utils.data import load
-from distlab.exercises.predict import show_guess
-from utils.input_pipeline import LOCAL, SLOW, TuneSettings, tune, write_shards
-from utils.input_pipeline.chain import take_apart
-from utils.input_pipeline.ladder import (
-    LADDER,
-    as_written,
-    autotuned,
-    list_files,
-    read_at_once,
-)
-from utils.input_pipeline.measuring import count_elements, ids_of, make_limit, measure_rates
-from utils.input_pipeline.parsing import augment, augment_batch, parse, parse_batch
-from utils.input_pipeline.rebuild import rebuild
-from utils.input_pipeline.measuring import classes_per_batch, shuffle_quality
-from utils.input_pipeline.store import read_shard
-from utils.input_pipeline.trace import timeline_rows, trace
-from utils.measure import Stopwatch, format_bytes
-from utils.models import build_mlp
-from utils.simulate.input import InputCosts
 
 # %% [markdown]
 # ## Write the data first
@@ -63,6 +40,11 @@ from utils.simulate.input import InputCosts
 # Augmentation flips and shifts each image at random. Columns that leave on one side come back on the other, so every row keeps its pixels, in another order. That lets us check later which images were delivered, however they were flipped and shifted.
 
 # %%
+from distlab import figures
+from utils.data import load
+from utils.input_pipeline import write_shards
+from utils.input_pipeline.parsing import augment, parse
+
 split, folder = load("fashion_mnist").train.take(4000), tempfile.TemporaryDirectory()
 shards = write_shards(split, folder.name, shards=8)
 image, label, number = parse(next(iter(tf.data.TFRecordDataset(shards.files[0]))))
@@ -79,6 +61,10 @@ figures.show(figures.images(pictures, names, title=title, columns=8))
 
 
 # %%
+from utils.input_pipeline import LOCAL
+from utils.input_pipeline.store import read_shard
+
+
 def naive(shards, store=LOCAL, batch=128):
     files = tf.data.Dataset.from_tensor_slices(list(shards.files))
     records = files.flat_map(lambda file: read_shard(file, store))
@@ -86,6 +72,11 @@ def naive(shards, store=LOCAL, batch=128):
 
 
 # %% tags=["nbval-ignore-output"]
+from utils.input_pipeline.ladder import as_written
+from utils.input_pipeline.measuring import make_limit, measure_rates
+from utils.measure import Stopwatch
+from utils.models import build_mlp
+
 model, optimizer = build_mlp(), keras.optimizers.SGD(0.01)
 optimizer.build(model.trainable_variables)
 loss_object = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -128,14 +119,15 @@ assert four["steps on naive input"] < four["steps on ready tensors"]
 #
 # ## Where does the time go?
 #
-# **Predict.** Which stage takes most of the time of one image: read, parse, augment or batch?
-
-# %%
-my_guess = guess_word("The slowest stage", "read", "parse", "augment", "batch")
-my_guess
+# Read, parse, augment or batch: which stage takes most of the time of one image? We take the chain apart and time it.
 
 
 # %% tags=["nbval-ignore-output"]
+from utils.input_pipeline import TuneSettings
+from utils.input_pipeline.chain import take_apart
+from utils.input_pipeline.rebuild import rebuild
+
+
 def processor_seconds(dataset):
     """Return the processor's seconds to make one epoch, the smaller of two."""
     make_all = tf.function(lambda: dataset.skip(10**9).reduce(0, lambda so_far, *_: so_far + 1))
@@ -159,7 +151,6 @@ def costs_of_stages(dataset):
 
 costs = dict(zip(("read", "parse", "augment", "batch"), costs_of_stages(naive(shards)).values()))
 slowest = max(costs, key=costs.get)
-show_guess(my_guess, slowest)
 title, marks = "One image through the naive pipeline, stage by stage", {"highlight": slowest}
 figures.show(figures.bars({n: 1e6 * c for n, c in costs.items()}, unit="µs", title=title, **marks))
 assert slowest in ("parse", "augment")
@@ -171,9 +162,29 @@ assert slowest in ("parse", "augment")
 #
 # ## One stage at a time
 #
-# Now the same pipeline again and again, with one thing changed each time. First the reading: `interleave` takes a record from each of 8 shards in turn, and with `num_parallel_calls` the 8 are read at the same time. Then the maps. You can run them on two threads. Or you can *vectorize* them: batch the records first, and call each map once for 128 of them. The next cell has both ways of parsing.
+# Now the same pipeline again and again, with one thing changed each time. First the reading: `interleave` takes a record from each of 8 shards in turn, and with `num_parallel_calls` the 8 are read at the same time. Then the maps. You can run them on two threads. Or you can *vectorize* them: batch the records first, and call each map once for 128 of them. That needs maps that take a whole batch. The cell after yours has both ways of parsing.
+#
+# **Your turn.** `center` subtracts an image's mean from it. Write it for a batch: one line, no loop.
 
-# %% tags=["nbval-ignore-output"]
+
+# %%
+def center(image):  # [28, 28]
+    return image - tf.reduce_mean(image)
+
+
+def center_batch(images):  # [batch, 28, 28]
+    return ...  # your line
+
+
+# %%
+from distlab.turns import lesson12 as turns
+from utils.input_pipeline.parsing import augment_batch, parse_batch
+
+center_batch = turns.CENTER.take(center_batch)
+pixels = tf.constant(split.images[:128] / 255, tf.float32)
+alone, together = np.array([center(image) for image in pixels]), center_batch(pixels)
+print("equal to 128 calls of center:", np.allclose(alone, together, atol=1e-5))
+
 png, number = (tf.io.FixedLenFeature([], kind) for kind in ("string", "int64"))
 
 
@@ -193,6 +204,10 @@ for batch_of_images in (parse_many(records)[0], parse_batch(records)[0]):  # our
     assert np.array_equal(batch_of_images, images)
 
 
+# %% tags=["nbval-ignore-output"]
+from utils.input_pipeline.ladder import list_files, read_at_once
+
+
 def interleaved(shards, store=LOCAL, batch=128):
     records = list_files(shards).interleave(lambda f: read_shard(f, store), cycle_length=8)
     return records.map(parse).map(augment).batch(batch)
@@ -203,6 +218,12 @@ def vectorized(shards, store=LOCAL, batch=128):
     return batches.map(parse_batch, 2).map(augment_batch, 2)
 
 
+def tuned(shards, store=LOCAL, batch=128):
+    examples = read_at_once(shards, store).map(parse, 2).cache()
+    batches = examples.shuffle(shards.examples).batch(batch, num_parallel_calls=2)
+    return batches.map(augment_batch, 2).prefetch(2)
+
+
 batch_costs = costs_of_stages(vectorized(shards))
 for name in ("parse", "augment"):
     one, of_batch = 1e6 * costs[name], 1e6 * batch_costs[f"{name}_batch"]
@@ -210,18 +231,10 @@ for name in ("parse", "augment"):
 maps = costs["parse"] + costs["augment"]
 assert maps > 1.2 * (batch_costs["parse_batch"] + batch_costs["augment_batch"])
 
-
-# %%
-def tuned(shards, store=LOCAL, batch=128):
-    examples = read_at_once(shards, store).map(parse, 2).cache()
-    batches = examples.shuffle(shards.examples).batch(batch, num_parallel_calls=2)
-    return batches.map(augment_batch, 2).prefetch(2)
-
-
 # %% [markdown]
 # The work is the same, the calls are fewer, and each image is cheaper. In the code, `read_at_once` is the parallel interleave, and `parse_batch` is our `parse_many` that also returns each example's number. `augment_batch` still draws a flip and a shift *for each image*, and moves all columns with one matrix product.
 #
-# `tuned`, in the second cell, adds two more ideas: keep what is the same in every epoch (`cache`), and make the next batches while the step computes (`prefetch`). It caches single examples rather than batches, so that each epoch can shuffle them again.
+# `tuned` adds two more ideas: keep what is the same in every epoch (`cache`), and make the next batches while the step computes (`prefetch`). It caches single examples rather than batches, so that each epoch can shuffle them again.
 #
 # From `naive` to `tuned` is a ladder of eight variants, each a small change to the one before. The variants in between are in [`utils/input_pipeline/ladder.py`](../utils/input_pipeline/ladder.py), one function of a few lines each. Read them as a diff. `LADDER` holds all eight by name. Speed is worth nothing if examples get lost, so before any timing `count_elements` compares the number, label and pixels (row by row) of everything that an epoch of each variant delivers.
 #
@@ -232,10 +245,15 @@ def tuned(shards, store=LOCAL, batch=128):
 # **Predict.** How many times as fast as naive is tuned? A hint: which of the bars above, read, parse and augment, does a tuned epoch still have to pay for?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Tuned over naive", 1, 100, "x", log=True)
 my_guess
 
 # %%
+from utils.input_pipeline.ladder import LADDER
+from utils.input_pipeline.measuring import count_elements
+
 by_hand = {"naive": naive, "interleave": interleaved, "vectorized map": vectorized, "tuned": tuned}
 variants = {**LADDER, **by_hand}
 wanted = count_elements(naive(shards))
@@ -245,6 +263,8 @@ for name, make in variants.items():
 print(len(wanted), "examples, each once, in two epochs each of:", ", ".join(variants))
 
 # %% tags=["nbval-ignore-output"]
+from distlab.exercises.predict import show_guess
+
 datasets = {name: as_written(make(shards)) for name, make in variants.items()}
 datasets["limit: ready tensors"] = ready
 local = measure_rates(datasets, rounds=2)
@@ -261,6 +281,8 @@ print("each bar over the one above it:", ", ".join(f"{n} ×{r:.1f}" for n, r in 
 print("largest gain in this run:", max(worth, key=worth.get))
 
 # %% [markdown]
+# Why this factor? A tuned epoch neither reads nor parses, so only augment and batch are left of the four costs above, and each is paid once for 128 images. If you guessed 2 or 3, you may have counted the cache and forgotten the calls.
+#
 # (Mind the scale: it's logarithmic, so a bar twice as long is far more than twice the rate. Read the numbers.) The line below the picture divides each bar by the one above it. Why does a line of code help, or not?
 #
 # - **Reading in parallel** hides waiting. A fast local disk leaves little to hide, and threads cost time too.
@@ -277,6 +299,8 @@ print("largest gain in this run:", max(worth, key=worth.get))
 # Data often sits behind a network. `SLOW` emulates that: each shard answers 50 ms after it is opened, then takes 20 ms for each block of 128 records. The delays are real, and while one request waits, others can go on. The pipelines are the same. First we read one shard alone, then we run five of the variants:
 
 # %% tags=["nbval-ignore-output"]
+from utils.input_pipeline import SLOW
+
 one_shard = as_written(read_shard(shards.files[0], SLOW))
 count_all = tf.function(lambda: one_shard.reduce(0, lambda so_far, record: so_far + 1))
 count_all()  # built once, unmeasured
@@ -304,6 +328,8 @@ print(
 # Next we draw a time line of the first eight batches. The times come from inside the pipeline: every map reads the clock before and after its work, and so does the reader around each request. The step is a sleep of 20 ms, as if an accelerator were computing. When several reads overlap, each gets a lane of its own: `read 2`, `read 3` and so on.
 
 # %% tags=["nbval-ignore-output"]
+from utils.input_pipeline.trace import timeline_rows, trace
+
 stages = ["read", "parse", "parse_batch", "augment", "augment_batch", "wait", "step"]
 spans = {
     name: trace(variants[name](shards, SLOW, batch=64), steps=8, step_seconds=0.02)
@@ -340,6 +366,8 @@ for name, found in spans.items():
 # In your own program these defaults are on.
 
 # %% tags=["nbval-ignore-output"]
+from utils.input_pipeline.ladder import autotuned
+
 auto = {
     "naive, as written": as_written(naive(shards)),
     "naive, by default": naive(shards),
@@ -362,6 +390,8 @@ assert gain > 1.2
 # `shuffle(n)` holds n examples and passes on one of them at random. An example can be delayed for as long as chance allows, but it can't come out more than n places early. So a small buffer leaves sorted data nearly sorted. To see it, we sort the examples by label first, as many data sets come: all of one class, then all of the next.
 
 # %%
+from utils.input_pipeline.measuring import classes_per_batch, shuffle_quality
+
 by_label = np.argsort(split.labels, kind="stable")  # [place] -> example
 print("buffer   quality   classes in a batch of 128")
 for buffer in (1, 128, 1000, 4000):
@@ -378,6 +408,8 @@ for buffer in (1, 128, 1000, 4000):
 # By default a parallel stage passes on its results in order, and waits for a late one. With `deterministic = False` it passes on whatever is ready. A late shard then holds nothing up, but two epochs may come in different orders.
 
 # %% tags=["nbval-ignore-output"]
+from utils.input_pipeline.measuring import ids_of
+
 loose = tf.data.Options()
 loose.deterministic = False
 strict = LADDER["parallel interleave"](shards, SLOW)
@@ -419,8 +451,20 @@ assert after == before == 1
 # One version, both times. With the cache after augmentation, the cache kept the first epoch's flips and shifts, and nothing warns you.
 #
 # But *before*? There the cache is innocent. The set-up cell called `set_seeds(0)`, and with a global seed `tf.random.uniform` inside a map starts from the same seed in every epoch: the same flips again. Plenty of scripts set a seed like this. There are two ways out. A `tf.random.Generator` keeps its state from epoch to epoch, and is just as reproducible. A shuffle before the map, as in `tuned`, helps too: the random numbers are the same, but each goes to another image. (Five draws from ten versions give 4.1 different ones on average.)
+#
+# **Your turn.** So the order of the stages matters. Give 48 numbers, which are slow to read, a cache, a shuffle of 48 and batches of 4: read once, and in every epoch other batches.
+
 
 # %%
+def cached(numbers):
+    return ...  # numbers, then three stages in the right order
+
+
+# %%
+cached = turns.CACHED.take(cached)
+again = cached(tf.data.Dataset.range(48))
+first, second = ([batch.tolist() for batch in again.as_numpy_iterator()] for _ in range(2))
+print("your two epochs, in the same batches:", first == second)
 generator = tf.random.Generator.from_seed(0)
 
 
@@ -443,7 +487,7 @@ assert flips > 1.8 and dealt > 3
 #
 # ## The mistake: cache, then take
 #
-# To try something out, you take a few examples of a cached dataset. Does the cache work? A counter in the map shows how often parsing runs in two epochs of 100 examples. The second half of the cell has another trap of `take`: a validation set cut from a shuffled dataset.
+# To try something out, you take a few examples of a cached dataset. Does the cache work? A counter in the map shows how often parsing runs in two epochs of 100 examples.
 
 # %%
 calls, parses = tf.Variable(0), {}
@@ -465,26 +509,45 @@ for name, dataset in {
     print(f"{name}: epochs of {epochs}, parsed {parses[name]} times")
 assert parses == {"cache().take(100)": 200, "take(100).cache()": 100}
 
-numbers = tf.data.Dataset.range(1000)
-shuffled = numbers.shuffle(1000, seed=0)
-validation, training = shuffled.take(100), shuffled.skip(100)
-first, trained = set(validation.as_numpy_iterator()), set(training.as_numpy_iterator())
-print("of 100 validation examples, trained on as well:", len(first & trained))
-validation, training = numbers.take(100), numbers.skip(100).shuffle(900)
-clean = set(validation.as_numpy_iterator()) & set(training.as_numpy_iterator())
-print("cut before the shuffle:                        ", len(clean))
-assert len(first & trained) > 50 and not clean
-
 # %% [markdown]
 # A cache in memory is used only once it has seen the *end* of its input. `take` stops before that, so what was kept is thrown away and every epoch parses again. A warning in the C++ log is the only sign. The fix: `take` first, or read the dataset to its end once.
 #
-# And `shuffle` draws a new order each time it is iterated, so `take` and `skip` cut two different orders. Most of the validation examples are in the training set, and the score looks better than it is. Split first, by file or by number; then shuffle the training part alone.
+# `take` has a second trap. `shuffled.take(100)` for validation and `shuffled.skip(100)` for training looks fine. Count what the two share.
+#
+# **Your turn.** Cut 1,000 numbers into 100 for validation and 900 for training, which must be shuffled, so that they share nothing.
+
+
+# %%
+def cut(numbers):
+    return ...  # two datasets: validation, training
+
+
+# %%
+def shared(validation, training):
+    return len({*validation.as_numpy_iterator()} & {*training.as_numpy_iterator()})
+
+
+cut, numbers = turns.CUT.take(cut), tf.data.Dataset.range(1000)
+shuffled = numbers.shuffle(1000, seed=0)
+wrong = shared(shuffled.take(100), shuffled.skip(100))
+print(
+    "of 100 validation examples, trained on as well:",
+    wrong,
+    "and by your cut",
+    shared(*cut(numbers)),
+)
+assert wrong > 50
+
+# %% [markdown]
+# `shuffle` draws a new order each time it is iterated, so `take` and `skip` cut two different orders. Most of the validation examples are in the training set, and the score looks better than it is. Split first, by file or by number; then shuffle the training part alone.
 #
 # ## Larger than memory
 #
 # A pipeline without a cache holds only what its buffers hold, so the data may be larger than memory. Here are the same shards listed 25 times over: 100,000 images, 299 MiB as float32 tensors. How much does the memory of this process grow while they stream through?
 
 # %% tags=["nbval-ignore-output"]
+from utils.measure import format_bytes
+
 large = shards.repeat(25)
 process, sizes, images = psutil.Process(), [], 0
 batches = iter(as_written(vectorized(large)).prefetch(2))
@@ -510,6 +573,9 @@ assert images > 99_000 and max(sizes) < whole / 2
 # 3. More calls than cores: does it help? And how large must a prefetch be once reads have *jitter*?
 
 # %% tags=["nbval-ignore-output"]
+from distlab.explorables import conveyor
+from utils.simulate.input import InputCosts
+
 wait = SLOW.wait_seconds(500) / 500  # seconds for each image of a shard
 conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
 
@@ -519,6 +585,8 @@ conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
 # First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Start with the ends of its report: *ready tensors* at the top shows how far it is from the limit, and the bottom is a pipeline to copy. (Read the warning above it, if there is one: if the cache holds whole batches, the same examples stay together in every epoch. To train, put a `shuffle` with a seed before the batches, as in `tuned`.) In between are the costs of the stages and every change it tried: one that helped "stays", one that didn't "goes". The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, the computer was probably busy during one of them, so run both again. In a shell: `distlab tune-input my_input:make_dataset --step-ms 5`.
 
 # %% tags=["nbval-ignore-output"]
+from utils.input_pipeline import tune
+
 for name, make in by_hand.items():
     ours, theirs = (ids_of(as_written(m(shards))) for m in (make, LADDER[name]))
     assert sorted(sum(ours, [])) == sorted(sum(theirs, [])) and (ours == theirs or name == "tuned")
@@ -533,7 +601,7 @@ assert count_elements(rebuild(take_apart(naive(shards)), report.settings)) == wa
 # %% tags=["nbval-ignore-output"]
 pixels = shards.examples * 28 * 28
 print(f"shards on disk          {format_bytes(shards.bytes)}")
-print(f"cache of parsed images  {format_bytes(pixels)}   (uint8; a shuffle buffer for all: the same)")  # fmt: skip
+print(f"cache of parsed images  {format_bytes(pixels)}   (uint8; so is a shuffle buffer)")
 print(f"cache of augmented ones {format_bytes(4 * pixels)}   (float32: four times as much)")
 print(f"prefetch of 2 batches   {format_bytes(2 * 128 * 28 * 28 * 4)}")
 naive_seconds, tuned_seconds = (shards.examples / local.first(n) for n in ("naive", "tuned"))
@@ -542,6 +610,14 @@ assert shards.bytes < 4 * pixels
 
 # %% [markdown]
 # The first epoch of the tuned pipeline still reads and parses everything: it fills the cache. If you pass over a large set only once, a cache is pure cost. Whole batches, parallel reading and prefetch are what's left then.
+#
+# ## On a real GPU
+#
+# The step gets faster and the processor that feeds it doesn't, so the wait grows. Put the milliseconds of your own step in place of 5:
+#
+#     distlab tune-input my_input:make_dataset --step-ms 5
+#
+# Look at one number, *ready tensors* over *naive*: it says how much faster your training could be with perfect input.
 #
 # ## Cheat sheet
 #

@@ -28,35 +28,16 @@ import tempfile
 
 import numpy as np
 
-from distlab import figures
-from distlab.explorables import guess_number, guess_word, sharding_belt
-from utils.cluster import ClusterError, LocalCluster
-from utils.data import load
-from utils.errors import DistributedError
-from distlab.exercises.predict import show_guess
-from distlab.figures import split_evenly
-from distlab.lessons.server_pictures import draw_data_service
-from utils.input_pipeline import write_shards
-from utils.input_pipeline.parsing import parse
-from utils.input_pipeline.service import DataService, consume
-from utils.input_pipeline.sharding import (
-    all_ids,
-    auto_shard,
-    check_cover,
-    shard_examples,
-    ids_per_replica,
-    format_ids,
-    sharding_options,
-)
-from utils.measure import format_bytes
-from utils.strategies import make_strategy
-
 # %% [markdown]
 # ## One picture first
 #
 # We have 32 examples, a global batch of 8 and four replicas. Each example is a number, so that we can see where it goes. A filled square is an example that the replica received; light and dark squares are alternate steps.
 
 # %%
+from distlab import figures
+from utils.input_pipeline.sharding import check_cover, ids_per_replica, sharding_options
+from utils.strategies import make_strategy
+
 strategy = make_strategy("mirrored", 4)
 numbers = tf.data.Dataset.range(32).with_options(sharding_options("AUTO"))
 views = ids_per_replica(strategy, strategy.experimental_distribute_dataset(numbers.batch(8)))
@@ -71,11 +52,16 @@ print(check_cover(views, range(32)))
 # **Predict.** 66 examples, a global batch of 32, four replicas. In the third step only 2 are left. How many does each replica get? Guess the largest share.
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("The largest share", 0, 8)
 my_guess
 
 
 # %%
+from distlab.exercises.predict import show_guess
+
+
 def sizes_of(views):
     """Return the sizes of the replicas' shares, a list for each step."""
     steps = range(max(len(view) for view in views.values()))
@@ -95,7 +81,7 @@ print("the mean of an empty share:", float(tf.reduce_mean(tf.zeros([0]))))
 assert check_cover(views, range(66)).once == 66
 
 # %% [markdown]
-# Nothing is lost, but the shares are uneven, and some replicas get an *empty* tensor. The mean of an empty share is nan, and a loss divided by the share's own size is wrong; [loss scaling](05-loss-scaling.ipynb) is about that. If the batch doesn't divide by four, this happens in every step, not just the last:
+# Nothing is lost, but the shares are uneven, and some replicas get an *empty* tensor. Why 1 and not 2? Each share is the batch over four, rounded up: half an example becomes one, until none is left. The mean of an empty share is nan, and a loss divided by the share's own size is wrong; [loss scaling](05-loss-scaling.ipynb) is about that. If the batch doesn't divide by four, this happens in every step, not just the last:
 
 # %%
 for examples, batch in ((20, 5), (12, 6)):
@@ -107,11 +93,22 @@ for examples, batch in ((20, 5), (12, 6)):
 # %% [markdown]
 # TensorFlow has two ways to split a batch, and the auto-shard policy (more on it below) decides which. AUTO is the default. Without files, as here, it acts like the policy DATA and rounds each share up. So 6 over four is 2, 2, 2, 0: the last replica never works, and nothing warns you. OFF and FILE split a full batch into shares that differ by one at most. But they deal out a short last batch as if it were a full one: in [lesson 03](03-mirrored-keras.ipynb), a last batch of 40 instead of 128 came out as 32, 8, 0, 0. Choose a global batch size that divides by the number of replicas.
 #
-# `drop_remainder=True` leaves the short last batch out, so that all shares are equal. On TPUs that is the usual choice, since each new shape has to be compiled ([lesson 14](14-tpu-and-xla.ipynb)):
+# `drop_remainder=True` leaves the short last batch out, so that all shares are equal. On TPUs that is the usual choice, since each new shape has to be compiled ([lesson 14](14-tpu-and-xla.ipynb)).
+#
+# **Your turn.** Which batch size? Write the rule: at most `wanted`, and equal shares for the replicas.
+
 
 # %%
-views = distribute(strategy, 66, 32, drop_remainder=True)
-figures.show(figures.shares(views, 66, title="66 examples, drop_remainder=True"))
+def fit_batch(wanted, replicas):
+    return ...  # 30 and 4 give 28
+
+
+# %%
+from distlab.turns import lesson13 as turns
+
+fit_batch = turns.BATCH.take(fit_batch)
+views = distribute(strategy, 66, fit_batch(35, 4), drop_remainder=True)
+figures.show(figures.shares(views, 66, title="66 examples, your batch, drop_remainder=True"))
 print(check_cover(views, range(66)))
 
 # %% [markdown]
@@ -147,6 +144,12 @@ assert check_cover(views, range(32)).once == 32
 # Below it, each example falls from its file to the worker that reads it, and on into the row of what was trained on. Press Play, then choose DATA and OFF. Which policy trains on some examples twice, and which one reads far more than it trains on? Then try three workers, and five files.
 
 # %%
+from distlab.explorables import sharding_belt
+from utils.data import load
+from utils.input_pipeline import write_shards
+from utils.input_pipeline.parsing import parse
+from utils.input_pipeline.sharding import all_ids, auto_shard, shard_examples
+
 folder = tempfile.TemporaryDirectory()
 shards = write_shards(load("fashion_mnist").train.take(32), folder.name, shards=4)
 
@@ -172,15 +175,13 @@ sharding_belt("FILE", files=4, workers=2)
 # %% [markdown]
 # FILE assigns whole files to the workers in turn. With DATA each of the two workers reads everything and keeps every second batch. (So both need the same order: the mistake below shows what a shuffle without a seed does to it.) OFF gives everything to everyone, so an epoch is twice as long as you think. AUTO tries FILE, and falls back to DATA if the data doesn't come from files.
 #
-# **Predict.** Three files for two workers under FILE. What percentage of the data does worker 0 get? (After your guess, the next cell also tries a single file.)
+# Three files for two workers under FILE: what percentage of the data does worker 0 get? And what about a single file?
 
 # %%
-my_guess = guess_number("Data of worker 0", 0, 100, "%")
-my_guess
+from utils.errors import DistributedError
 
-# %%
 uneven = auto_shard(read_ids(shards.files[:3]).batch(4), 2, "FILE")
-show_guess(my_guess, round(100 * len(all_ids(uneven["worker 0"])) / 24), unit="%")
+print(f"worker 0 gets {100 * len(all_ids(uneven['worker 0'])) / 24:.0f} % of three files")
 for policy in ("FILE", "AUTO"):
     try:
         auto_shard(read_ids(shards.files[:1]).batch(4), 2, policy)
@@ -196,6 +197,9 @@ for policy in ("FILE", "AUTO"):
 
 
 # %%
+from utils.cluster import LocalCluster
+
+
 def receive(files, policy, global_batch):
     """Run in each worker: distribute the same dataset; return what this replica received."""
     import tensorflow as tf
@@ -229,6 +233,8 @@ figures.show(figures.shares(real["FILE"], 32, title="FILE on two real workers, g
 # **Predict.** Three files for two workers: worker 0 has 16 examples, worker 1 has 8. Worker 1 runs out after two steps. What happens to worker 0's last 8: trained on, lost, or does it wait forever?
 
 # %%
+from distlab.explorables import guess_word
+
 my_guess = guess_word("Worker 0's last 8 examples", "trained", "lost", "waits")
 my_guess
 
@@ -240,7 +246,7 @@ show_guess(my_guess, "trained" if check_cover(views, range(24)).once == 24 else 
 assert sizes_of(views)[-1] == [4, 0]
 
 # %% [markdown]
-# They are trained on. In every step the workers check whether any of them still has data, and a worker that has run out gets empty batches until all have. So there are as many steps as the longest share needs, and meanwhile the others idle. There's a catch: if the loss divides by the number of examples present, each of worker 0's last examples counts double here, since only half a global batch is left.
+# They are trained on. If you said "lost": that is what a plain loop over the shorter dataset would do, but here nobody stops alone. In every step the workers check whether any of them still has data, and a worker that has run out gets empty batches until all have. So there are as many steps as the longest share needs, and meanwhile the others idle. There's a catch: if the loss divides by the number of examples present, each of worker 0's last examples counts double here, since only half a global batch is left.
 #
 # ## The mistake: shard after shuffle
 #
@@ -252,35 +258,83 @@ def shard_late(index):
     return tf.data.Dataset.range(32).shuffle(32, seed=index).shard(2, index)
 
 
-def shard_first(index):
-    return tf.data.Dataset.range(32).shard(2, index).shuffle(32, seed=index)
-
-
 def view_of(make):
     return {f"worker {i}": [[int(n)] for n in make(i)] for i in range(2)}
 
 
-wrong, right = view_of(shard_late), view_of(shard_first)
+wrong = view_of(shard_late)
 figures.show(figures.shares(wrong, 32, title="Shuffle, then shard: two workers, two orders"))
 print("shuffle, then shard:", check_cover(wrong, range(32)))
-print("shard, then shuffle:", check_cover(right, range(32)))
-assert check_cover(wrong, range(32)).lost and check_cover(right, range(32)).once == 32
+assert check_cover(wrong, range(32)).lost
 
 # %% [markdown]
-# Two workers with two orders (two seeds, or no seed at all) cut two different decks. Some examples go to both, and as many to nobody. (In the picture of the policies above, *shuffle, then shard* lets you watch them fall.) There is no error and no warning, and each worker has its 16. The fix is to shard first, ideally on the file names, before anything is read.
+# Two workers with two orders (two seeds, or no seed at all) cut two different decks. Some examples go to both, and as many to nobody. (In the picture of the policies above, *shuffle, then shard* lets you watch them fall.) There is no error and no warning, and each worker has its 16.
 #
-# With a dataset function, or with policy OFF, that line is yours to write. But the policy DATA does the very same for you: each worker runs your *whole* pipeline, with your shuffle in it, and keeps its part of the result. So does AUTO if there are no files. We counted it on two real workers, with 64 numbers and `.shuffle(64).batch(8)`; the last two rows read files:
+# **Your turn.** Four files of eight numbers: file 0 has 0 to 7, file 1 has 8 to 15, and `read(file)` is the dataset of one file's numbers. Write a worker's part so that it reads only its own files, and shuffles.
+
+
+# %%
+def part_of(files, read, workers, index):
+    return ...  # files.…
+
+
+# %%
+part_of = turns.PART.take(part_of)
+files = tf.data.Dataset.range(4)
+right = {
+    f"worker {i}": [
+        [int(n)] for n in part_of(files, lambda f: tf.data.Dataset.range(8 * f, 8 * f + 8), 2, i)
+    ]
+    for i in range(2)
+}
+print("your part of two workers:", check_cover(right, range(32)))
+
+# %% [markdown]
+# With a dataset function, or with policy OFF, the line with `shard` is yours to write. But the policy DATA does the mistake for you: each worker runs your *whole* pipeline, with your shuffle in it, and keeps its part of the result. So does AUTO if there are no files. Let's count it on the two real workers, with 64 numbers and nothing but `.shuffle(64)` in front of the batch.
+#
+# **Your turn.** `times` says how often each of the `n` examples was trained on, [n]. How many never, and how many more than once?
+
+
+# %%
+def count_faults(times):
+    return ...  # two numbers: never, more than once
+
+
+# %% tags=["nbval-ignore-output"]
+def train_on(seed):
+    """Run in each worker: return how often each number was trained on, on all workers, [64]."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    numbers = tf.data.Dataset.range(64).shuffle(64, seed=seed).batch(8)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    distributed = strategy.experimental_distribute_dataset(numbers.with_options(options))
+    count = tf.function(lambda ids: strategy.run(tf.math.bincount, (ids,), {"minlength": 64}))
+    counts = [strategy.reduce("SUM", count(ids), axis=None) for ids in distributed]
+    return sum(counts).numpy()
+
+
+count_faults = turns.FAULTS.take(count_faults)
+faults = {}
+for seed in (None, 0):
+    times = pair.run(train_on, seed, echo=False, timeout=60)[0]
+    faults[seed] = count_faults(times)
+    print(f"shuffle(64, seed={seed}): seen never {faults[seed][0]}, seen twice {faults[seed][1]}")
+    assert times.sum() == 64  # an epoch has the right number of steps, whatever is in them
+    assert (seed is None) == bool((times != 1).any())
+
+# %% [markdown]
+# Without a seed, a quarter to a third of the numbers were never seen (it changes from run to run), and as many were seen twice. The epoch was as long as it should be, so nothing else gives it away. What other pipelines gave on two workers (the last two rows read files):
 #
 # | pipeline | seen once | seen never | seen twice |
 # |---|---|---|---|
-# | `shuffle` with `seed=0`, DATA | 64 | 0 | 0 |
 # | `shuffle` without a seed, after `tf.random.set_seed`, DATA | 64 | 0 | 0 |
-# | `shuffle` without a seed, **DATA** | 22 | **21** | **21** |
 # | `shuffle` without a seed, **AUTO**, no files | 26 | **19** | **19** |
 # | file names shuffled without a seed, FILE or AUTO | 64 | 0 | 0 |
 # | `Dataset.list_files(...)`, which shuffles by default, **DATA** | 32 | **16** | **16** |
 #
-# So write `shuffle(n, seed=0)`. The epochs still differ, because a seeded shuffle draws a new order in each, and it's the same new order on every worker. FILE needs no seed: TensorFlow splits the file names before they are shuffled.
+# So write `shuffle(n, seed=0)`, or shard first. The epochs still differ, because a seeded shuffle draws a new order in each, and it's the same new order on every worker. FILE needs no seed: TensorFlow splits the file names before they are shuffled.
 #
 # The second trap is TensorFlow's own. `tf.distribute.InputOptions` can ask for one dataset per *replica*:
 
@@ -301,29 +355,18 @@ assert check_cover(views, range(32)).doubled == tuple(range(32))
 # %% [markdown]
 # The function was called four times and sharded by four, as it should be. But the strategy object remembers the mode. From then on it counts four input pipelines. With policy OFF nothing is sharded, so every replica gets the *whole* dataset, on a single machine that never needed a policy before. We saw this on TensorFlow 2.21. Use a separate strategy object for this mode, as we did here.
 #
-# ### Input options that are harmless
+# `InputOptions` has another switch, and that one is harmless. `experimental_fetch_to_device=False` leaves batches on the host until a replica takes them, for what a device can't hold, such as strings.
 #
-# `experimental_fetch_to_device` decides where batches wait: on each replica's device (the default), or on the host. The host is for what a device can't hold, such as strings. Every tensor knows where it is:
-
-# %%
-for fetch in (True, False):
-    options = tf.distribute.InputOptions(experimental_fetch_to_device=fetch)
-    batch = next(iter(strategy.experimental_distribute_dataset(numbers.batch(8), options)))
-    places = [part.device[-5:] for part in strategy.experimental_local_results(batch)]
-    print(f"experimental_fetch_to_device={fetch}: {places}")
-assert places == ["CPU:0"] * 4
-
-# %% [markdown]
 # ## The tf.data service
 #
 # Sometimes the processor next to the accelerator is too small for the pipeline. Then other machines can run it: a *dispatcher* assigns the work, *data workers* run the dataset, and *consumers*, your training programs, fetch finished batches from them.
 #
-# All of them can live in one program, which is the quickest way to try it. In the cell below the picture, everything in front of `.apply(through)` runs on the data workers.
+# All of them can live in one program, which is the quickest way to try it. In the cell below, everything in front of `.apply(through)` runs on the data workers.
 
 # %%
+from distlab.lessons.server_pictures import draw_data_service
+
 figures.show(draw_data_service())
-
-# %%
 data_service = tf.data.experimental.service
 dispatcher = data_service.DispatchServer(data_service.DispatcherConfig(port=0))  # any free port
 address = dispatcher.target.split("://")[1]
@@ -355,6 +398,8 @@ del served, data_workers, dispatcher  # a server stops when no variable holds it
 # The servers have no password, so use a network that you trust. Next we want to kill some, so each must be a process of its own: `DataService` starts a dispatcher and two data workers that way on this computer. The two consumers are processes too. [`consume`](../utils/input_pipeline/service.py) reads numbers in batches of 4 and reports each batch.
 
 # %% tags=["nbval-ignore-output"]
+from utils.input_pipeline.service import DataService, consume
+
 single = LocalCluster(workers=1)
 service = DataService(single, workers=2, seconds=240)
 
@@ -378,11 +423,7 @@ assert check_cover(shared["OFF"], range(200)).doubled == tuple(range(200))
 #
 # ### One consumer is killed
 #
-# **Predict.** Two consumers share 400 examples under DYNAMIC, and one is killed with SIGKILL after five batches. Does the other one still receive all the rest?
-
-# %%
-my_guess = guess_word("It receives all the rest", "yes", "no")
-my_guess
+# Two consumers share 400 examples under DYNAMIC, and one is killed with SIGKILL after five batches. Does the other one still receive all the rest?
 
 # %% tags=["nbval-ignore-output"]
 settings = (service.address, "DYNAMIC", "killed", 400, 0.04)
@@ -394,17 +435,18 @@ for number, _ in enumerate(doomed.events(), start=1):
 views = {"survivor": survivor.wait(60)[0], "killed": [e["ids"] for e in doomed.events()]}
 cover = check_cover(views, range(400))
 print(cover)
-show_guess(my_guess, "no" if cover.lost else "yes")
 assert cover.doubled == () and 0 < len(cover.lost) < 200
 
 # %% [markdown]
-# Whatever was on its way to the dead consumer is gone. So in this mode an example arrives *at most once*, not exactly once. The survivor comes to the end of its data and notices nothing.
+# Why not? A batch belongs to whoever fetched it, and nobody keeps a list to give it out again. Whatever was on its way to the dead consumer is gone. So in this mode an example arrives *at most once*, not exactly once. The survivor comes to the end of its data and notices nothing.
 #
 # ### A data worker is killed
 #
 # When a data worker dies, the part of the source that it was working on may be lost with it. Worse, a consumer keeps asking the dead worker for more: no error, and no end. So never wait without a limit; here it's `wait(timeout=6)`, well over what this reader needs when nothing goes wrong. A second reader loses a data worker too, but gets a new one *at the same address*.
 
 # %% tags=["nbval-ignore-output"]
+from utils.cluster import ClusterError
+
 reader = single.start(consume, service.address, "DYNAMIC", "left alone", 400, 0.02)
 next(iter(reader.events()))  # the first batch has come
 service.kill_worker(0)
@@ -436,6 +478,9 @@ print("all processes ended:", all(job.finished for job in service.jobs))
 # `split_evenly` computes the shares of a full batch as a strategy deals them out with policy OFF. And `auto_shard` shows in one process what AUTO gives to two workers. Both are compared with what we saw above.
 
 # %%
+from distlab.figures import split_evenly
+from utils.input_pipeline.sharding import format_ids
+
 print("30 examples over four replicas, policy OFF:", split_evenly(30, 4))
 assert sizes_of(distribute(strategy, 30, 30, "OFF")) == [split_evenly(30, 4)]
 again = auto_shard(read_ids(shards.files).batch(4), 2, "AUTO")
@@ -448,6 +493,8 @@ print("AUTO on files shards as FILE does:", [format_ids(all_ids(view)) for view 
 # Under DATA a worker throws away what the others need, but only *after* it has read and parsed it. A counter in the map shows how many examples the two workers parse to get their 32. Memory is the same story: a cache in front of the split holds everything, on every worker. The last column works that out for a larger case, 60,000 images on 8 workers.
 
 # %%
+from utils.measure import format_bytes
+
 parsed = []
 
 
@@ -472,6 +519,14 @@ single.close()
 
 # %% [markdown]
 # Under DATA two workers parse everything twice; eight would parse it eight times. FILE scales, as long as there are enough files.
+#
+# ## On a real GPU
+#
+# Four replicas are four GPUs then, and each should see a quarter of every batch. On a machine with two or more:
+#
+#     distlab train --strategy mirrored --max-examples 640 --epochs 1 --json
+#
+# Look at `replicas` in the report: an epoch over 640 examples is only split if it's the number of your GPUs.
 #
 # ## Cheat sheet
 #

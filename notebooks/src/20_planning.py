@@ -200,6 +200,8 @@ assert strong[-1] < weak[-1]
 
 # %% [markdown]
 # The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on each network there is a batch below which you wait for the network, and above it for the devices. At the far left the lines are flat: below about 48 images a step takes as long as its 2,988 launches, whatever the batch. XLA (`jit_compile=True`) leaves 390 of them, those that it can't fuse into others.
+#
+# Weak scaling ends too, and no network is to blame. On 4,096 devices, 256 images each make a batch of 1,048,576. ImageNet has 1,281,167 images, so that's 1.2 steps an epoch. In [lesson 17](17-large-batch-training.ipynb) too few steps ruined a run long before that.
 
 
 # %%
@@ -278,6 +280,13 @@ for save, restart in ((60, 600), (60, 60), (10, 600), (10, 60)):
     print(f"{save} s to save, {restart} s to restart: {share:.1%} of the time trains")
 
 # %% [markdown]
+# **Saving a large model.** Take 70 billion parameters with Adam. The float32 weights and two averages take 12 bytes per parameter, or 840 GB. If one process writes them at 2 GB/s, training stops for 420 seconds. Two things shorten that:
+#
+# - *Sharded* checkpoints: each rank writes what it holds. On 512 GPUs that's 1.64 GB each. Eight to a node and 2 GB/s per node make 6.6 seconds. (The storage must take 128 GB/s from 64 nodes. If it doesn't, divide by what it takes.)
+# - *Asynchronous* checkpoints: training stops only while each GPU copies its 1.64 GB to the host. At 25 GB/s that's 0.07 seconds. The host then writes in the background, and needs the memory for it: 13 GB per node.
+#
+# In the formula of Young and Daly, the time to save is the time that training stops. So a shorter stop also means that you save more often and lose less: the best interval shrinks with its square root, but it can't be shorter than the write. TensorFlow has both as options of `tf.train.CheckpointOptions`: `enable_async=True` and `experimental_sharding_callback`.
+#
 # Two things our simulators don't predict: how much tuning an input pipeline gains, and accuracy as the batch grows. So we draw published numbers next to small measurements of our own. Ours reads nothing from a disk: it sorts random numbers, on all cores at once instead of on one. So its speed-up can't be larger than the number of your cores.
 
 

@@ -27,6 +27,9 @@ import json, os, time
 index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 begin = int(open("step").read()) if os.path.exists("step") else 0
 print(f"worker {index} of 2 is process {os.getpid()}, from step {begin}", flush=True)
+while index == 0 and not os.path.exists("there"):
+    time.sleep(0.05)
+open("there", "w").close()
 for step in range(begin, 100, 20):
     if index == 0:
         open("step", "w").write(str(step))

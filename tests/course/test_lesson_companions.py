@@ -1,6 +1,7 @@
 """Small companions of lessons: what they count, judge and draw."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from distlab.errors import CourseError
 from distlab.explorables import last_batch
 from distlab.lessons.cluster_pictures import draw_two_workers
 from distlab.lessons.typed_cluster import run_tasks
-from utils.tf_config import pick_free_ports
+from utils.tf_config import diagnose, pick_free_ports, symptoms
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -202,3 +203,18 @@ def test_arrows_join_workers_with_their_all_reduce_and_their_folders():
     alt = draw_two_workers().alt
     assert "the sum comes back to both" in alt and "worker 1 into a temporary one" in alt
     assert draw_two_workers().svg.count("gradients out, sum in") == 2
+
+
+def test_lesson_08s_page_of_symptoms_has_lines_that_diagnose_looks_for():
+    source = (ROOT / "notebooks/src/08_tf_config.py").read_text()
+    page = source.partition("## Symptoms, on one page")[2].partition("## What it costs")[0]
+    lines = re.findall(r"\| (?:nothing after )?`([A-Z][^`]+|tried[^`]+|stopped[^`]+)`", page)
+    kinds = (symptoms.CONFIGURATION, symptoms.PROGRAM, symptoms.COLLATERAL)
+    module = sys.modules[diagnose.__module__]
+    own = [module.STRAGGLERS, module.SERVER, module.REPLICAS]
+    patterns = [one.pattern for kind in kinds for one in kind] + own
+    known = " ".join(pattern.pattern for pattern in patterns).replace(
+        "Connection re(?:set|", "Connection reset"
+    )
+    assert len(lines) >= 7
+    assert not [line for line in lines if re.split(r" \d", line)[0] not in known]

@@ -147,6 +147,7 @@ def test_whatever_is_written_is_answered_and_a_notebook_never_stops(said):
     assert said[-1][0].startswith("Your code raised TypeError: ") and "\n" not in said[-1][0]
     assert SHARE.take("8 // 4")(8, 4) == 2 and "not callable" in said[-1][0]
     assert SHARE.take(lambda batch_size, replicas: "two")(8, 4) == 2
+    assert SHARE.take(lambda batch_size, replicas: [2, 2, 2, 2])(8, 4) == 2
     assert said[-1][0].endswith("How many examples does one replica hold? We continue with ours.")
     text = Turn("05", "word", "'FILE'", "Yes.", {"'OFF'": "No."}, "Look again.").take("<b>")
     assert text == "<b>" and "<b>" not in said[-1][1]

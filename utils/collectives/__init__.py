@@ -6,6 +6,23 @@
 
 All ranks live in one process; every message goes through a `Network`, which
 records it. `ProcessRing` is the ring between real processes.
+
+- `buckets`: gradient bucketing: many small arrays travel as a few large ones
+- `choice`: an all-reduce by its name
+- `fit`: the alpha-beta model of a network, fitted to timings
+- `hierarchical`: hierarchical all-reduce: inside each node first, then a ring over the nodes'
+  leaders
+- `naive`: naive all-reduce: everything to rank 0, which adds it up and sends the sum back
+- `network`: the network of the all-reduce algorithms: it carries arrays between ranks and counts
+- `processes`: the ring between processes: each rank holds one socket to the next rank and one from
+  the last
+- `recursive_doubling`: recursive doubling: an all-reduce of few steps, with the whole vector in
+  each
+- `replica_values`: what becomes of one value per replica: `reduce`, `gather` and `all_reduce` in
+  NumPy
+- `ring`: ring all-reduce: reduce-scatter, then all-gather, each rank talking to its two neighbors
+- `tree`: a binomial tree: an all-reduce as a reduction to rank 0 and a broadcast back, both by
+  halves
 """
 
 import importlib

@@ -20,6 +20,8 @@ keras-team/keras#20585 and tensorflow/tensorflow#72388.
 
 `make_keras_variables` says by which environment variables a program that knows nothing of
 this gets the Keras that it needs.
+
+- `startup`: a folder for PYTHONPATH, so that any program gets the patches
 """
 
 import os

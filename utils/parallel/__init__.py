@@ -9,4 +9,7 @@
 Every one gives the loss and the gradients of the unsplit model (`parts.run_unsplit`), and
 counts the bytes that it holds and sends. TensorFlow is imported when the first of them
 runs, not here.
+
+- `stage`: one stage of a running pipeline: it does its operations in order and keeps count
+- `traffic`: what crosses between devices: every tensor sent, with its bytes
 """

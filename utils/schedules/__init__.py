@@ -1,11 +1,20 @@
 """Pipeline schedules as plain data: what each stage does, in which order. NumPy at most.
 
-from . import check_schedule, make_schedule
+    from utils.schedules import check_schedule, make_schedule
 
     schedule = make_schedule("1f1b", stages=4, micro_batches=8)
     check_schedule(schedule)  # None: nothing wrong
 
 `utils.simulate.pipeline` says how long a schedule takes.
+
+- `check`: say what is wrong with a pipeline schedule, in one line
+- `generate`: the known pipeline schedules: GPipe, 1F1B, interleaved 1F1B, zero-bubble ZB-H1 and
+  ZB-H2
+- `operations`: what a pipeline schedule is made of: operations, and one ordered list of them for
+  each stage
+- `partition`: cut a list of layers into pipeline stages by cost
+- `replay`: play a schedule: when does each operation start and end, and which stages wait for
+  ever?
 """
 
 from .check import check_schedule as check_schedule

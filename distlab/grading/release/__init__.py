@@ -4,6 +4,10 @@
     DIR/nbgrader    nbgrader_config.py, gradebook.db, source/LAB/LAB.ipynb with hidden tests
 
 Both are made of the sources, beside DIR, and renamed into place when they are whole.
+
+- `nbgrader_course`: an nbgrader course of the chosen labs, as `nbgrader` and formgrader open it
+- `papers`: README.md, Makefile and pyproject.toml cut to what students get
+- `students`: the students' copy: what is on the list below, and nothing else of the course
 """
 
 import shutil

@@ -1,0 +1,21 @@
+"""What a grading writes: pages for students and the class, and tables.
+
+- `anonymous`: the same results without names: each student under a code that only this grading
+  knows
+- `answers`: what a student wrote for each exercise, read from the notebook without running it
+- `autograded`: nbgrader's autograded notebooks, so that formgrader and `generate_feedback` show
+  each answer
+- `changes`: what a grading changed in marks that were given before: a trail that only grows
+- `classroom`: what a teacher wants to know of a whole class, as plain values for the class page
+- `course`: the whole course: every student's mark in every lab, how each week went, and who falls
+  behind
+- `lesson_sections`: which section of which lesson an exercise builds on: the one whose words are
+  most like its own
+- `pages`: the pages of one lab: one for each student, one for the class, and the marks as a table
+- `platforms`: marks and feedback in the forms that learning platforms take in; what waits stays
+  blank
+- `similar`: answers that are nearly the same: names, comments and spacing do not count
+- `tasks`: what each exercise asked, from the lab's own source: contract, example, hints
+- `text`: tables and pages of what others wrote: no formula in a table, no file written for nothing
+- `wording`: how the pages name a student's page, write points, and call a verdict
+"""

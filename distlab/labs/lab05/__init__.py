@@ -1,1 +1,5 @@
-"""Lab 05, Loss scaling: what it runs, and how it is judged."""
+"""Lab 05, Loss scaling: what it runs, and how it is judged.
+
+- `step`: lab 05: one step of plain gradient descent on four real replicas, and what a loss makes
+  of it
+"""

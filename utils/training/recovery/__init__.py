@@ -5,6 +5,13 @@
 
 Three of TensorFlow's ways, each to the uninterrupted run's weights. Importing this
 package does not import TensorFlow; `train_with_recovery` does.
+
+- `custom`: the custom loop that survives: checkpoints at intervals, and the handler that saves on
+  notice
+- `fit`: Keras's `fit` that survives: BackupAndRestore, corrected: a kill at any moment does no
+  harm
+- `settings`: what a run that survives is told and what it hands back
+- `trainer`: what all three ways share: what is trained, its step, and the batches from a step on
 """
 
 from .settings import METHODS as METHODS

@@ -1,0 +1,118 @@
+"""Lesson 12: a map for whole batches, the place of a cache, a cut before the shuffle."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distlab.turns.turn import Turn
+
+
+def _read_epochs(cached: Callable[[Any], Any]) -> dict[str, bool] | None:
+    """Return what two epochs of `cached(numbers)` have in common, and how often it read."""
+    import tensorflow as tf
+
+    reads = tf.Variable(0)
+
+    def count(number: Any) -> Any:
+        reads.assign_add(1)
+        return number
+
+    made = cached(tf.data.Dataset.range(48).map(count))
+    if made is None or made is ...:
+        return None
+    epochs = [[tuple(batch.ravel()) for batch in made.as_numpy_iterator()] for _ in range(2)]
+    members = [{frozenset(batch) for batch in epoch} for epoch in epochs]
+    return {
+        "read again": int(reads.numpy()) > 48,
+        "same order": epochs[0] == epochs[1],
+        "same batches": members[0] == members[1],
+    }
+
+
+def _read_cut(cut: Callable[[Any], Any]) -> dict[str, Any] | None:
+    """Return the sizes of the two parts, what they share, and which of them are shuffled."""
+    import tensorflow as tf
+
+    made = cut(tf.data.Dataset.range(1000))
+    if made is None or made is ...:
+        return None
+    validation, training = ([int(n) for n in part.as_numpy_iterator()] for part in made)
+    return {
+        "sizes": [len(validation), len(training)],
+        "shared": len(set(validation) & set(training)) > 0,
+        "training shuffled": training != sorted(training),
+    }
+
+
+CENTER = Turn(
+    lesson="12",
+    name="center",
+    answer="""
+def center_batch(images):
+    return images - tf.reduce_mean(images, axis=[1, 2], keepdims=True)
+""",
+    right="The mean goes over height and width only, so each image keeps its own.",
+    mistakes={
+        "def center_batch(images):\n    return images - tf.reduce_mean(images)": (
+            "That subtracts the mean of the whole batch, so an image changes with its neighbors. "
+            "Name the axes of one image."
+        ),
+        "def center_batch(images):\n    return images - tf.reduce_mean(images, axis=0)": (
+            "Axis 0 is the batch: that's the mean image. Each image needs the mean of its pixels."
+        ),
+    },
+    otherwise="Each image, minus the mean of its own pixels.",
+    cases=[(np.arange(24, dtype="float32").reshape(2, 3, 4) ** 2,)],
+    read=np.asarray,
+)
+CACHED = Turn(
+    lesson="12",
+    name="cached",
+    answer="""
+def cached(numbers):
+    return numbers.cache().shuffle(48).batch(4)
+""",
+    right="Read once, and each epoch deals the examples into new batches.",
+    mistakes={
+        "def cached(numbers):\n    return numbers.shuffle(48).cache().batch(4)": (
+            "The cache keeps the first epoch's order, so every epoch is the same. "
+            "What changes belongs after the cache."
+        ),
+        "def cached(numbers):\n    return numbers.cache().batch(4).shuffle(12)": (
+            "That shuffles whole batches: the same four examples stay together in every epoch."
+        ),
+        "def cached(numbers):\n    return numbers.shuffle(48).batch(4)": (
+            "There is no cache, so every epoch reads everything again."
+        ),
+    },
+    otherwise="Which of the three is the same in every epoch? It comes first.",
+    read=_read_epochs,
+)
+CUT = Turn(
+    lesson="12",
+    name="cut",
+    answer="""
+def cut(numbers):
+    return numbers.take(100), numbers.skip(100).shuffle(900)
+""",
+    right="The cut is made in a fixed order, and only what is trained on is shuffled.",
+    mistakes={
+        """
+def cut(numbers):
+    shuffled = numbers.shuffle(1000)
+    return shuffled.take(100), shuffled.skip(100)
+""": (
+            "A shuffle draws a new order each time it is iterated, so the two parts are cut from "
+            "two orders, and most of the validation examples are trained on."
+        ),
+        "def cut(numbers):\n    return numbers.take(100), numbers.shuffle(1000)": (
+            "The training part still has all 1,000, the validation examples included."
+        ),
+        "def cut(numbers):\n    return numbers.take(100), numbers.skip(100)": (
+            "The parts are right. Now shuffle the training part."
+        ),
+    },
+    otherwise="Cut first: 100 and the other 900. Then shuffle one of the two.",
+    read=_read_cut,
+)

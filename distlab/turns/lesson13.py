@@ -1,0 +1,109 @@
+"""Lesson 13: a batch that divides evenly, a worker's part, what an epoch lost and doubled."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distlab.turns.turn import Turn
+
+
+def _read_part(part_of: Callable[..., Any]) -> dict[str, Any] | None:
+    """Return what two workers read of four files of eight numbers, and in which order."""
+    import tensorflow as tf
+
+    opened: list[int] = []
+
+    def note(file: Any) -> Any:
+        opened.append(int(file))
+        return file
+
+    def read(file: Any) -> Any:
+        start = tf.numpy_function(note, [file], tf.int64)
+        return tf.data.Dataset.range(8 * start, 8 * start + 8)
+
+    numbers: list[list[int]] = []
+    for index in range(2):
+        part = part_of(tf.data.Dataset.range(4), read, 2, index)
+        if part is None or part is ...:
+            return None
+        numbers.append([int(n) for n in part.as_numpy_iterator()])
+    seen = np.bincount(sum(numbers, []), minlength=32)
+    return {
+        "all once": bool((seen == 1).all()),
+        "files opened": len(opened),
+        "shuffled": all(part != sorted(part) for part in numbers),
+    }
+
+
+BATCH = Turn(
+    lesson="13",
+    name="batch",
+    answer="""
+def fit_batch(wanted, replicas):
+    return wanted // replicas * replicas
+""",
+    right="Every replica gets the same number of examples, and no step is larger than you wanted.",
+    mistakes={
+        "def fit_batch(wanted, replicas):\n    return wanted // replicas": (
+            "That's the share of one replica. The global batch is the share times the replicas."
+        ),
+        "def fit_batch(wanted, replicas):\n    return -(-wanted // replicas) * replicas": (
+            "That rounds up, so the batch can be larger than wanted and no longer fit into memory."
+        ),
+        "def fit_batch(wanted, replicas):\n    return wanted - replicas": (
+            "That's smaller, but it divides evenly only if `wanted` did."
+        ),
+    },
+    otherwise="Round the share of one replica down, then multiply.",
+    cases=[(30, 4), (35, 4), (32, 8), (100, 6)],
+)
+PART = Turn(
+    lesson="13",
+    name="part",
+    answer="""
+def part_of(files, read, workers, index):
+    return files.shard(workers, index).flat_map(read).shuffle(16)
+""",
+    right="The files are cut before anything is read or shuffled, so the parts fit together.",
+    mistakes={
+        """
+def part_of(files, read, workers, index):
+    return files.flat_map(read).shard(workers, index).shuffle(16)
+""": ("Nothing is lost, but each worker reads all four files and throws half away. Cut the files."),
+        """
+def part_of(files, read, workers, index):
+    return files.shard(workers, index).flat_map(read)
+""": "The parts are right, but nothing is shuffled.",
+        """
+def part_of(files, read, workers, index):
+    return files.flat_map(read).shuffle(16)
+""": "Each worker trains on everything: an epoch has become two.",
+    },
+    otherwise="Three stages: cut the files, read them, shuffle what was read.",
+    read=_read_part,
+)
+FAULTS = Turn(
+    lesson="13",
+    name="faults",
+    answer="""
+def count_faults(times):
+    return np.sum(times == 0), np.sum(times > 1)
+""",
+    right="Lost examples are zeros, doubled ones are above 1.",
+    mistakes={
+        "def count_faults(times):\n    return np.sum(times == 0), np.sum(times)": (
+            "The second number adds up how often all of them were seen. Count those above 1."
+        ),
+        "def count_faults(times):\n    return len(times) - np.sum(times), np.sum(times > 1)": (
+            "Lost and doubled examples cancel in that difference: an epoch of the right length "
+            "gives 0. Count the zeros."
+        ),
+        "def count_faults(times):\n    return np.sum(times == 0), np.sum(times >= 1)": (
+            "The second number counts those seen once as well."
+        ),
+    },
+    otherwise="`times == 0` marks the examples that were never seen. Count the marks.",
+    cases=[(np.array([1, 0, 2, 1, 0, 3, 1, 0, 0, 1]),), (np.array([1, 1, 1, 1]),)],
+    read=lambda pair: [int(n) for n in pair],
+)
