@@ -439,7 +439,7 @@ RIGHT = {
                     np.save(aside, values)
                 os.replace(aside.name, final)"""
         ),
-        work(size="1"),
+        work(size="3"),
         WHOLE_FOLDER,
         SOCKETS,
         OWNERS,
