@@ -14,7 +14,7 @@ import pytest
 from needs import EVERYTHING
 from test_examples import SECONDS, start
 
-pytestmark = [pytest.mark.slow(45), pytest.mark.more_in_all]
+pytestmark = [pytest.mark.slow(20), pytest.mark.more_in_all]
 ROWS = [400, 0, 33, 70, 1, 64]  # of each shard
 KILLS = 50 if EVERYTHING else 4
 PROGRAM = "batch_prediction.py"

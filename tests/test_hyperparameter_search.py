@@ -13,7 +13,7 @@ from test_examples import SECONDS, start
 
 from utils.data import load
 
-pytestmark = [pytest.mark.slow(90), pytest.mark.more_in_all]
+pytestmark = [pytest.mark.slow(40), pytest.mark.more_in_all]
 need_packages("Optuna", "optuna")
 PROGRAM = "hyperparameter_search.py"
 WORKERS, KILLS = (6, 3) if EVERYTHING else (3, 1)
