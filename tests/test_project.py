@@ -10,6 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from distlab.doctor.software import normalize_package
 
@@ -272,6 +273,30 @@ def test_every_package_lists_its_modules():
         if not re.search(rf"`[^`\n]*\b{word}\b[^`\n]*`|\b{word}\.py\b", docstring):
             missing.append(f"{package} doesn't list {module}")
     assert missing == []
+
+
+def test_a_release_has_its_papers():
+    """What stands in several files agrees: version, licenses, Python versions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == project["version"]
+    assert " AND ".join(citation["license"]) == project["license"]
+    assert f"## {project['version']} (" in (ROOT / "CHANGELOG.md").read_text()
+    library = tomllib.loads((ROOT / "utils" / "pyproject.toml").read_text())["project"]
+    assert library["version"] == project["version"]
+    assert (ROOT / "utils" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    assert sum(len(list(ROOT.glob(files))) for files in project["license-files"]) == 3
+    workflows = [yaml.safe_load(p.read_text()) for p in (ROOT / ".github/workflows").glob("*.yml")]
+    (pythons,) = [job["strategy"]["matrix"]["python"] for workflow in workflows
+                  for job in workflow["jobs"].values() if "strategy" in job]  # fmt: skip
+    assert pythons == [c[-4:] for c in project["classifiers"] if ":: Python ::" in c]
+    makefile = (ROOT / "Makefile").read_text()
+    steps = [step for workflow in workflows for job in workflow["jobs"].values()
+             for step in job["steps"]]  # fmt: skip
+    targets = {
+        target for step in steps for target in re.findall(r"make (\S+)", step.get("run", ""))
+    }
+    assert targets and all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
 def test_contributing_names_only_files_that_exist():

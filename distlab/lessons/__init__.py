@@ -13,6 +13,7 @@
 | 11 | `stale_updates`, `synchronous_rounds`, `update_records`, `slow_workers`, `loopback_traffic` |
 | 11 | `watched_servers` |
 | 11, 13 | `server_pictures` |
+| 12 | `profiles` |
 | 14 | `tpu_mesh` |
 | 15 | `split_matrix`, `split_mlp`, `dtensor_mlp`, `dtensor_tiles` |
 | 16 | `replicated_pipeline`, `weight_stashing` |

@@ -16,6 +16,10 @@
 # - Measure what half precision (bfloat16) and `steps_per_execution` gain, and what they cost.
 
 # %%
+import re
+
+import numpy as np
+
 from utils.environment import quiet_tensorflow, set_seeds
 
 with quiet_tensorflow():
@@ -26,25 +30,6 @@ from utils.devices import use_logical_devices
 set_seeds(0)
 print(use_logical_devices(2))
 
-# %%
-import re
-
-import numpy as np
-
-from distlab import figures
-from utils.data import load
-from utils.devices import describe_topology
-from utils.errors import DistributedError
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number, guess_word
-from distlab.lessons.tpu_mesh import draw_mesh
-from distlab.explorables.host_loop import host_loop_explorer
-from utils.measure import Stopwatch, array_bytes, time_calls
-from utils.models import build_mlp
-from utils.strategies import make_strategy
-from utils.training import train
-from utils.training.tpu_ready import examine_model
-
 # %% [markdown]
 # ## Four numbers first
 #
@@ -52,7 +37,12 @@ from utils.training.tpu_ready import examine_model
 #
 # We take one training step in three ways: Python calls each op ("op by op"); TensorFlow runs a graph of ops ("graph"); XLA makes one program of it all ("XLA"). XLA compiles that program at the first call, and the time of that call is the fourth number.
 
-# %% tags=["nbval-ignore-output"]
+# %%
+from distlab import figures
+from utils.data import load
+from utils.measure import Stopwatch, time_calls
+from utils.models import build_mlp
+
 data = load("fashion_mnist").train.take(8192)
 images = (data.images[..., np.newaxis] / 255).astype("float32")  # [8192, 28, 28, 1]
 labels = data.labels.astype("int32")
@@ -73,6 +63,7 @@ def step(images, labels):
     return loss
 
 
+# %% tags=["nbval-ignore-output"]
 ways = {
     "op by op": step,
     "graph": tf.function(step),
@@ -122,13 +113,9 @@ assert "f32[32,4]" in program and "f32[32,3]" in program
 #
 # Photographs have different widths. We cut our images to nine widths from 20 to 28, one batch of each, and compute a loss over their pixels.
 #
-# **Predict.** How many programs does XLA compile for the nine?
+# How many programs does XLA compile? There is a counter, `experimental_get_tracing_count()`, and there is the clock: a call that compiles takes long. We use both, and we do it twice. The second time TensorFlow gets the usual advice against many traces, `reduce_retracing=True`.
 
-# %%
-my_guess = guess_number("Programs compiled", 0, 12)
-my_guess
-
-# %%
+# %% tags=["nbval-ignore-output"]
 scale = tf.Variable(2.0)
 
 
@@ -140,26 +127,49 @@ def pixel_loss(images, real):
     return loss, tape.gradient(loss, scale)
 
 
+def time_calls_of(function, batches):
+    """Call it twice with each batch; print the traces and the milliseconds."""
+    ms = {"first calls": [], "second calls": []}
+    for x in batches:
+        for seconds in ms.values():
+            with Stopwatch() as watch:
+                function(x, np.ones_like(x))[0].numpy()
+            seconds.append(round(1e3 * watch.seconds, 1))
+    print(function.experimental_get_tracing_count(), "traces;", ms, "ms")
+
+
 cut = [images[:32, :, :width] for width in range(20, 29)]  # [32, 28, width, 1]
 dynamic = tf.function(pixel_loss, jit_compile=True)
-of_cut = [dynamic(x, np.ones_like(x)) for x in cut]
-show_guess(my_guess, dynamic.experimental_get_tracing_count(), unit="programs")
+time_calls_of(dynamic, cut)
+relaxed = tf.function(pixel_loss, jit_compile=True, reduce_retracing=True)
+time_calls_of(relaxed, cut[::4])  # three of the nine
+assert dynamic.experimental_get_tracing_count() == 9
+assert relaxed.experimental_get_tracing_count() == 2
 
 # %% [markdown]
-# One program for each width, and you have seen what compiling costs.
+# Each width's first call is slow, because XLA compiles a program for it. That is as true of the second line, where the counter says 2 and three calls were slow. The counter counts how often TensorFlow *traced* the function. With `reduce_retracing`, or an `input_signature` with None for the width, one trace serves all widths, and XLA still compiles each of them. So trust the clock.
 #
-# Don't trust this counter blindly, though. `experimental_get_tracing_count()` counts how often TensorFlow *traced* the function. Here each trace becomes one program. But the usual advice against many traces is `reduce_retracing=True`, or an `input_signature` with None for the width. We tried both: the counter said 2 and 1, and XLA still compiled all nine. What gave it away is time. Each width's first call took 0.9 to 2 s, its second 1 to 14 ms. So time the first calls.
+# The fix: pad in the input pipeline, and tell the loss which pixels are real. Losses and gradients stay the same. One size for all wastes work on the narrow ones, so people use a few sizes, *buckets*. A short last batch is another shape too: `batch(32, drop_remainder=True)` leaves it out. (`TPUStrategy.run` can pad a short batch for you, so a TPU doesn't strictly need that. With one fixed shape you needn't rely on it.)
 #
-# The fix: pad to one size in the input pipeline, and tell the loss which pixels are real. Losses and gradients stay the same. If the sizes differ a lot, use a few fixed ones ("buckets"). A short last batch is another shape too: `batch(32, drop_remainder=True)` leaves it out. (`TPUStrategy.run` can pad a short batch for you, so a TPU doesn't strictly need that. With one fixed shape you needn't rely on it.)
+# **Your turn.** To which width is an image padded, if all widths are to be multiples of 4?
+
 
 # %%
+def bucket(width):
+    return ...
+
+
+# %%
+from distlab.turns import lesson14 as turns
+
+bucket = turns.BUCKET.take(bucket)
 static = tf.function(pixel_loss, jit_compile=True)
-of_padded = []
+same = []
 for x in cut:
-    missing = [(0, 0), (0, 0), (0, 28 - x.shape[2]), (0, 0)]
-    of_padded.append(static(np.pad(x, missing), np.pad(np.ones_like(x), missing)))
-print(static.experimental_get_tracing_count(), "program")
-assert np.allclose(of_cut, of_padded, rtol=1e-5)
+    missing = [(0, 0), (0, 0), (0, max(0, bucket(x.shape[2]) - x.shape[2])), (0, 0)]
+    padded = static(np.pad(x, missing), np.pad(np.ones_like(x), missing))
+    same.append(np.allclose(padded, dynamic(x, np.ones_like(x)), rtol=1e-5))
+print("programs for nine widths:", static.experimental_get_tracing_count(), "same loss:", all(same))
 
 # %% [markdown]
 # ## Rule 2: only ops that XLA has
@@ -249,7 +259,14 @@ assert np.isclose(means, blur(images[:32]).mean(), rtol=1e-5).all()
 # %% [markdown]
 # ## Rule 4: no shapes that depend on the data
 #
-# Say we train only on the hard examples, those with a loss above the mean. How many there are depends on the data. `hard_by_mask` picks them out; `hard_by_where` keeps all six losses and sets the easy ones to 0.
+# Say we train only on the hard examples, those with a loss above the mean. How many there are depends on the data, and `hard_by_mask` picks them out.
+#
+# **Your turn.** Compute the same mean, but keep all values, so that the shape is known in advance.
+
+
+# %%
+def mean_above(values, limit):  # [n] and a number
+    return ...
 
 
 # %%
@@ -259,32 +276,34 @@ def hard_by_mask(losses):
     return tf.reduce_mean(hard)
 
 
-def hard_by_where(losses):
-    hard = losses > tf.reduce_mean(losses)
-    kept = tf.where(hard, losses, 0.0)  # three arguments: the shape stays
-    shapes.append(kept.shape)
-    return tf.reduce_sum(kept) / tf.reduce_sum(tf.cast(hard, tf.float32))
+def hard_by_yours(losses):
+    return mean_above(losses, tf.reduce_mean(losses))
 
 
-shapes = []
+mean_above, shapes = turns.MEAN_ABOVE.take(mean_above), []
 some_losses = tf.constant([0.1, 2.0, 0.3, 1.5, 0.2, 0.1])
-means = [float(tf.function(f)(some_losses)) for f in (hard_by_mask, hard_by_where)]
-print("shapes while tracing:", *shapes, " means:", means)
-assert np.isclose(*means) and not shapes[0].is_fully_defined()
+means = [float(tf.function(f)(some_losses)) for f in (hard_by_mask, hard_by_yours)]
+print("shape by mask, while tracing:", *shapes, " means:", means)
+assert not shapes[0].is_fully_defined()
 
 # %% [markdown]
-# The mean is the same, but the first shape is unknown: `(None,)`. XLA for the CPU does compile this: it reserves space for all six and carries a count along. Don't rely on that for every op and every device. `tf.where` with *three* arguments keeps the shape, so it needs no such trick.
+# By mask the shape is unknown, `(None,)`, and XLA for the CPU compiles even that: it reserves space for all six and carries a count along. Don't rely on that for every op and every device. `tf.where` with *three* arguments keeps the shape, so it needs no such trick.
 #
 # A loop that runs until the data says stop has the same problem.
 #
 # **Predict.** Does XLA compile the *gradient* of a `while` loop that runs until the values are small?
 
 # %%
+from distlab.explorables import guess_number, guess_word
+
 my_guess = guess_word("XLA compiles this gradient", "yes", "no")
 my_guess
 
 
 # %%
+from distlab.exercises.predict import show_guess
+
+
 def shrink(x, most=None):
     """Halve `x` until all is below 0.1, in at most `most` rounds; return the gradient."""
     with tf.GradientTape() as tape:
@@ -354,6 +373,9 @@ assert int(count) == 5
 
 
 # %%
+from utils.training.tpu_ready import examine_model
+
+
 class Does(keras.layers.Layer):
     """Returns what `what` makes of its input."""
 
@@ -365,6 +387,7 @@ class Does(keras.layers.Layer):
         return tf.ensure_shape(self.what(x), x.shape)
 
 
+# %%
 def adds_histogram(x):
     return x + tf.cast(histogram(x)[0], x.dtype)
 
@@ -412,6 +435,10 @@ except tf.errors.NotFoundError as error:
     print(str(error).split(". ")[0])
 
 # %%
+from utils.errors import DistributedError
+from utils.strategies import make_strategy
+from utils.training import train
+
 try:
     make_strategy("tpu")
     name = "tpu"
@@ -425,6 +452,9 @@ assert np.isfinite(report.loss).all()
 # A topology is plain data, so you can read and draw one without the hardware. This one has the shape of a TPU v3-8, a machine of 2018: one host, and a mesh of 2 by 2 chips with two cores each. Each core is a replica, so a global batch of 1,024 is 128 on each. Chips pass gradients straight to their neighbors; the host (dashed lines) brings the images. 128 is a good number for this machine: it works on tiles of 8 by 128 numbers and pads whatever doesn't fill them. Newer chips differ (a v5e chip has one core), so don't hard-code eight; ask `strategy.num_replicas_in_sync`.
 
 # %%
+from distlab.lessons.tpu_mesh import draw_mesh
+from utils.devices import describe_topology
+
 places = [[[x, y, 0, core] for y in (0, 1) for x in (0, 1) for core in (0, 1)]]
 v3_8 = describe_topology(
     tf.tpu.experimental.Topology(mesh_shape=[2, 2, 1, 2], device_coordinates=places)
@@ -451,6 +481,8 @@ assert float(weight) == 1.0
 # After a hundred updates, the bfloat16 weight hasn't moved: the next number below 1 is about 0.996, so each step of 0.001 is rounded back. Hence *mixed* precision: weights and updates in float32, multiplications and what flows between the layers in bfloat16.
 
 # %% tags=["nbval-ignore-output"]
+from utils.measure import array_bytes
+
 rows = {}
 for dtype in ("float32", "mixed_bfloat16", "bfloat16"):
     mixed = build_mlp(dtype=dtype)
@@ -474,9 +506,21 @@ assert rows["bfloat16"][2] > rows["mixed_bfloat16"][2]
 #
 # ### `steps_per_execution`
 #
-# Between two steps the host is busy: it fetches the result, runs callbacks and starts the next step. Meanwhile a TPU waits. With `compile(steps_per_execution=n)`, `fit` runs `n` steps before it comes back to Python. Move the first slider: how large does `n` have to be before the device works 90 % of the time?
+# Between two steps the host is busy: it fetches the result, runs callbacks and starts the next step. Meanwhile a TPU waits. With `compile(steps_per_execution=n)`, `fit` runs `n` steps before it comes back to Python.
+#
+# **Your turn.** A step takes `step_ms` on the device, and each return to Python `host_ms`. What is the smallest `n` with which the device works at least 90 % of the time? Afterwards, move the first slider and compare.
+
 
 # %%
+def choose_steps(step_ms, host_ms):
+    return ...
+
+
+# %%
+from distlab.explorables.host_loop import host_loop_explorer
+
+choose_steps = turns.STEPS.take(choose_steps)
+print("a step of 4 ms, 6 ms to return:", choose_steps(4.0, 6.0), "steps")
 host_loop_explorer()
 
 # %% [markdown]
@@ -501,6 +545,14 @@ assert returns == {1: 256, 8: 32, 64: 4}
 
 # %% [markdown]
 # The weights are the same up to rounding, with fewer returns to Python. The picture shows what that saves per step. It varies from run to run here, where host and device are the same two cores. A TPU is a machine of its own: if the host steps in after every short step, the TPU sits idle. The price: callbacks see only every `n`-th step, and Ctrl-C or a checkpoint has to wait for all `n`. A good start is an `n` for which one execution takes about a second.
+#
+# ## On a real GPU
+#
+# XLA compiles for GPUs too, so every rule above holds there. Try the two ways of running the same epoch:
+#
+#     TF_XLA_FLAGS=--tf_xla_auto_jit=2 distlab train --device gpu --model cnn --epochs 2
+#
+# Compare the images/s of the second epoch with and without the variable, which lets XLA compile what it can. The first epoch includes compiling.
 #
 # ## Cheat sheet
 #

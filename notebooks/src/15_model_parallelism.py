@@ -1,4 +1,4 @@
-# %% [markdown] shows="One layer split by columns and by rows; attention by heads; encoder and decoder in two processes; DTensor meshes; ZeRO's memory"
+# %% [markdown] shows="One layer split by columns and by rows; attention by heads; DTensor meshes; ZeRO's memory"
 # # Model parallelism
 #
 # Your model doesn't fit on one device. Adding more devices the usual way doesn't help: data parallelism puts a full copy on each. In an hour you will have split one network by layers, by columns, by rows and by heads. You will know what each split sends and stores, and have checked that each one gives the loss and the gradients of the whole model.
@@ -14,6 +14,8 @@
 # - Compute the bytes on each device under ZeRO, which shards what data parallelism copies.
 
 # %%
+import numpy as np
+
 from utils.environment import quiet_tensorflow, set_seeds
 
 with quiet_tensorflow():
@@ -26,31 +28,6 @@ set_seeds(0)
 devices = use_logical_devices(4)
 print(devices)
 
-# %%
-import numpy as np
-
-from distlab import figures
-from distlab.explorables import guess_number, guess_word, memory_machine
-from utils.cluster import LocalCluster
-from utils.data import load
-from distlab.exercises.predict import show_guess
-from distlab.figures import Arrow, Box
-from utils.measure import array_bytes, time_calls
-from utils.models import build_cnn, build_encoder_decoder, build_mlp, build_transformer
-from distlab.lessons.dtensor_mlp import run_dtensor
-from distlab.lessons.dtensor_tiles import draw_tiles
-from utils.parallel.attention import SplitAttention
-from utils.parallel.group import DeviceGroup
-from utils.parallel.layers import run_placed
-from utils.parallel.parts import run_unsplit
-from utils.parallel.processes import join_reports, run_stage
-from distlab.lessons.split_matrix import split_matrix
-from distlab.lessons.split_mlp import run_split_mlp
-from utils.parallel.tensor import split_dense
-from utils.schedules import make_schedule
-from utils.simulate.memory import find_zero_memory
-from utils.simulate.published import read_table
-
 # %% [markdown]
 # ## Does it fit?
 #
@@ -59,25 +36,35 @@ from utils.simulate.published import read_table
 # **Predict.** You have 64 accelerators of 80 GB and train data-parallel on all of them. How many GB must each of them hold, not counting activations?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Held by each of 64 accelerators", 0, 200, "GB")
 my_guess
 
 # %%
+from distlab import figures
+from distlab.exercises.predict import show_guess
+from utils.simulate.memory import find_zero_memory
+
 held = {
     "one device": find_zero_memory(7.5e9, ranks=1, stage=0).total / 1e9,
     "each of 64, data-parallel": find_zero_memory(7.5e9, ranks=64, stage=0).total / 1e9,
     "each of 64, model split evenly": 7.5 * 16 / 64,
 }
-show_guess(my_guess, held["each of 64, data-parallel"], unit="GB")
+show_guess(my_guess, held["each of 64, data-parallel"], unit="GB", how="computed")
 title = "A model of 7.5 billion parameters"
 figures.show(figures.bars(held, unit="GB", title=title, reference=("accelerator: 80 GB", 80.0)))
 
 # %% [markdown]
-# (These numbers are arithmetic: 16 bytes times 7.5 billion. Nothing was measured.) Data parallelism spreads the examples, not the model: 64 devices hold 64 copies, and the model fits on none of them. Split evenly, it would take 1.88 GB on each. There are three ways to get there. Cut *between* layers: each device has some of the layers. Cut *through* layers: each device has a part of every layer. Or stay data-parallel and shard only what is *stored*, as ZeRO and FSDP do. That comes [at the end](#What-it-costs), and in practice it is often the first thing to try.
+# (These numbers are arithmetic: 16 bytes times 7.5 billion. Nothing was measured.) If you said about 2, you divided by 64. Data parallelism spreads the examples, not the model: 64 devices hold 64 copies, and the model fits on none of them. Split evenly, it would take 1.88 GB on each. There are three ways to get there. Cut *between* layers: each device has some of the layers. Cut *through* layers: each device has a part of every layer. Or stay data-parallel and shard only what is *stored*, as ZeRO and FSDP do. That comes [at the end](#What-it-costs), and in practice it is often the first thing to try.
 #
 # Every split below has to give the same loss and gradients as the whole model. Most are compared with one reference: a network with ten hidden units, unsplit, in float64.
 
 # %%
+from utils.data import load
+from utils.models import build_mlp
+from utils.parallel.parts import run_unsplit
+
 split = load("fashion_mnist").train.take(32)
 images, labels = split.images[..., np.newaxis] / 255.0, split.labels
 model = build_mlp(dtype="float64", hidden_units=10)
@@ -97,6 +84,8 @@ print([(v.path, tuple(v.shape)) for v in model.trainable_variables])
 # The first layer goes to CPU:0, the second to CPU:1. Two things must cross: the hidden values on the way forward, and their gradient on the way back. Each device has its own tape; the backward pass comes in the cell after the prediction.
 
 # %%
+from distlab.figures import Arrow, Box
+
 boxes = {
     "0": Box("CPU:0", 0, 40, 300, 130),
     "one": Box("dense 1\n784 × 10", 20, 76, 260, 76, "variables"),
@@ -111,6 +100,8 @@ alt = "Dense 1 on CPU:0 sends hidden values to dense 2 on CPU:1, and gets their 
 title = "Two layers on two devices"
 figures.show(figures.diagram(boxes, arrows, title=title, alt=alt, height_px=180))
 
+
+# %%
 pixels = images.astype("float32")  # as keras.Input rounds them
 x = tf.constant(pixels.reshape(32, 784), tf.float64)  # [batch, pixels]
 first, second = [[v.numpy() for v in layer.trainable_variables] for layer in model.layers[1:]]
@@ -130,13 +121,16 @@ with tf.device("CPU:1"), tf.GradientTape() as tape_1:
     loss = tf.reduce_mean(losses)
 
 # %% [markdown]
-# **Predict.** The batch has 32 examples and a number takes 8 bytes. How many bytes cross in this step, both ways together?
+# **Your turn.** The batch has 32 examples and a number takes 8 bytes. How many bytes cross in this step, both ways together? Write it as a product.
 
 # %%
-my_guess = guess_number("Bytes, both ways together", 100, 1e6, "bytes", log=True)
-my_guess
+crossing = ...  # bytes
 
 # %%
+from utils.measure import array_bytes
+
+from distlab.turns import lesson15 as turns
+
 with tf.device("CPU:1"):
     for_hidden, *last_two = tape_1.gradient(loss, [arrived, kernel_2, bias_2])
 with tf.device("CPU:0"):
@@ -147,7 +141,10 @@ for ours, theirs in zip([*first_two, *last_two], reference.gradients, strict=Tru
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
 print("gradients on", [gradient.device[-5:] for gradient in [*first_two, *last_two]])
 print(f"{array_bytes(model.trainable_variables) / 1e3:.1f} kB of weights did not move")
-show_guess(my_guess, array_bytes([arrived, upstream]), unit=" bytes")
+crossing = turns.CROSSING.take(crossing)
+print(
+    f"crossed, counted: {array_bytes([arrived, upstream]):,} bytes, by your product: {crossing:,}"
+)
 
 # %% [markdown]
 # That is 32 × 10 numbers of 8 bytes, twice. Weights stay where they are; activations and their gradients travel. That is the bargain of every cut between or through layers. Data parallelism is the reverse: gradients as large as all the weights travel, and activations stay.
@@ -155,6 +152,9 @@ show_guess(my_guess, array_bytes([arrived, upstream]), unit=" bytes")
 # `run_placed` does this for any chain of layers. Here it runs a convolutional network, with the convolutions on two devices and the dense layers on two more. The matrix shows who sends how much to whom.
 
 # %%
+from utils.models import build_cnn
+from utils.parallel.layers import run_placed
+
 cnn = build_cnn(dtype="float64")
 plan = ["CPU:0", "CPU:0", "CPU:1", "CPU:1", "CPU:1", "CPU:2", "CPU:3"]
 placed = run_placed(cnn, plan, images, labels)
@@ -183,6 +183,8 @@ assert placed.traffic.count_bytes("activations") == placed.traffic.count_bytes("
 # The other cut goes *through* a layer. A dense layer computes y = x W. Give each of two devices half of the *columns* of W, five hidden units each. Forward, each device computes five columns of y, and an all-gather puts them together. Backward, each device knows only how its own five units depend on x, so the gradient for x is the sum of both: an all-reduce.
 
 # %%
+from distlab.lessons.split_matrix import split_matrix
+
 figures.show(split_matrix("columns", [5, 5], inputs=784))
 halves = kernel[:, :5], kernel[:, 5:]
 y = np.concatenate([x @ half for half in halves], axis=1)  # the all-gather
@@ -211,6 +213,8 @@ print("forward: the sum of two terms of shape", terms[0].shape)
 # The two are mirror images: what columns need backward, rows need forward. `split_dense` makes such a layer with the tensors on their devices, and records each collective that it needs ([lesson 06](06-all-reduce.ipynb) has the ring that sends it).
 
 # %%
+from utils.parallel.tensor import split_dense
+
 for way in ("columns", "rows"):
     layer = split_dense(kernel, first[1], devices[:2], way)
     outputs = layer.run_forward(layer.group.copy(x))
@@ -231,6 +235,8 @@ my_guess = guess_number("Collectives in a step", 0, 8)
 my_guess
 
 # %%
+from distlab.lessons.split_mlp import run_split_mlp
+
 both = run_split_mlp(model, devices[:2], images, labels, "both")
 check(both)
 figures.show(split_matrix("both", [5, 5], inputs=784))
@@ -260,6 +266,10 @@ figures.show(figures.matrix(table, ways, heads, title=title, format="{:,}"))
 # The first cell has Keras's layer with four heads, and the same by hand with two heads on each of two devices. The two parts of the result are added, one all-reduce of [32, 49, 64] numbers, and no device ever sees the other's heads. In the second cell, `SplitAttention` does this for any built Keras attention layer, backward pass included. There it cuts the attention in the first block of our small Transformer (`distlab train --model transformer`), whose tokens are 49 patches of an image. (Random tokens will do for the check.)
 
 # %%
+from utils.models import build_transformer
+from utils.parallel.attention import SplitAttention
+from utils.parallel.group import DeviceGroup
+
 tokens = tf.constant(np.random.default_rng(1).normal(size=(32, 49, 64)))  # [batch, token, width]
 layer = keras.layers.MultiHeadAttention(num_heads=4, key_dim=16, dtype="float64")
 whole = layer(query=tokens, value=tokens)
@@ -277,6 +287,8 @@ for device, heads in ((devices[0], slice(0, 2)), (devices[1], slice(2, 4))):
 np.testing.assert_allclose(parts[0] + parts[1] + out_bias, whole, rtol=0, atol=1e-9)
 print("parts of shape", parts[0].shape, "on", [part.device[-5:] for part in parts])
 
+
+# %%
 transformer = build_transformer(dtype="float64", width=64)
 block = transformer.get_layer("block_1").get_layer("attention")
 with tf.GradientTape() as tape:
@@ -294,39 +306,23 @@ print([f"{call.phase}: {call.kind}" for call in by_heads.group.calls])
 print("bytes of weights on each device:", by_heads.count_parameter_bytes())
 
 # %% [markdown]
-# ## An encoder and a decoder in two processes
-#
-# Devices of one process share memory. Between machines a tensor must be sent, and the sender's tape can't follow it, so the backward pass needs its own message. A Transformer with an encoder and a decoder has a natural place to cut. The encoder turns an image into 49 tokens; the decoder looks at them by cross-attention (`layer(query=own, value=tokens)`). Nothing else passes between the two.
-#
-# `run_stage` runs in each worker: it builds the model, keeps only its own half, and sends tokens or gradients over a socket. (`make_schedule` says in which order. Here the whole batch goes forward once and back once; lesson 16 has better orders.)
-
-
-# %%
-def build():
-    return build_encoder_decoder(dtype="float64")
-
-
-order = make_schedule("gpipe", stages=2, micro_batches=1)
-with LocalCluster(workers=2) as cluster:
-    reports = cluster.run(
-        run_stage, build, [1.0, 1.0], order, images, labels, echo=False, timeout=90
-    )
-joined = join_reports(order, reports)
-assert run_unsplit(build(), images, labels).find_difference(joined) < 1e-9
-print("bytes of weights:", [report.parameter_bytes for report in reports])
-print("bytes sent:", joined.traffic.count_links())
-assert joined.traffic.count_bytes() == 2 * 32 * 49 * 32 * 8  # tokens, then their gradients
-
-# %% [markdown]
-# Two processes trained one model and got the gradients of the whole. For each image, 49 tokens of 32 numbers went one way, and their gradients the other. [Lesson 16](16-pipeline-parallelism.ipynb) keeps both workers busy at once.
+# Devices of one process share memory. Between machines a tensor must be sent, and the sender's tape can't follow it, so the backward pass needs its own message. [Lesson 16](16-pipeline-parallelism.ipynb) does that with an encoder and a decoder in two processes.
 #
 # ## DTensor: describe the layout, not the messages
 #
 # So far we wrote everything by hand, collectives included. With DTensor you don't. The devices form a *mesh*, a grid with named dimensions. Every tensor gets a *layout*: which of its axes is split over which dimension of the mesh. The program stays that of one device, and TensorFlow works out the collectives. `relayout` cuts a tensor to a layout, `fetch_layout` returns the layout of a result, and `unpack` the pieces.
+#
+# **Your turn.** The mesh below has the dimensions `"batch"` and `"model"`. x is split by examples over `"batch"`. Write the layout that splits W [784, 10] by columns over the other one: a word for each axis, `"unsharded"` if it isn't split.
 
 # %%
+columns = ...  # a list of two words
+
+
+# %%
+from distlab.lessons.dtensor_tiles import draw_tiles
+
 mesh = dtensor.create_mesh([("batch", 2), ("model", 2)], devices=devices)
-by_columns = dtensor.Layout([dtensor.UNSHARDED, "model"], mesh)
+by_columns = dtensor.Layout(turns.COLUMNS.take(columns), mesh)
 by_examples = dtensor.Layout(["batch", dtensor.UNSHARDED], mesh)
 
 
@@ -347,10 +343,14 @@ print("y on each device:", [tuple(piece.shape) for piece in dtensor.unpack(tenso
 # **Predict.** We arrange four devices in three ways: "batch 4" splits only the examples, "model 4" only the model, "2 × 2" both. With which does a device hold the fewest bytes of weights?
 
 # %%
+from distlab.explorables import guess_word
+
 my_guess = guess_word("Fewest bytes of weights", "batch 4", "model 4", "2 × 2")
 my_guess
 
 # %%
+from distlab.lessons.dtensor_mlp import run_dtensor
+
 meshes = {
     "batch 4": {"batch": 4},
     "model 4": {"model": 4},
@@ -406,10 +406,23 @@ assert outside.device.endswith("CPU:0") and inside.device.endswith("CPU:2")
 # ## What it costs
 #
 # Memory first, and the third way out. ZeRO cuts no layer: training stays data-parallel. But each device stores only its share of the optimizer state (stage 1), of the gradients as well (stage 2), and of the weights as well (stage 3). It fetches the rest when it needs it. PyTorch's FSDP does what stage 3 does. Here is the ZeRO paper's row for 7.5 billion parameters on 64 devices; below the picture are its published GB next to what we compute. The bars leave out activations. The glasses below them include them, for a Transformer: each glass is a device, the red line is its memory, and under it stand the bytes that the device sends in a step.
+#
+# **Your turn.** The bytes for one parameter were 2 (weight), 2 (gradient) and 12 (optimizer). How many of them does each of `ranks` devices hold at stage 0 (plain data parallelism), 1, 2 and 3?
+
 
 # %%
+def bytes_each(stage, ranks):
+    return ...
+
+
+# %%
+from distlab.explorables import memory_machine
+from utils.simulate.published import read_table
+
 (row,) = read_table("zero_memory")
 parameters, ranks = row["parameters_billion"] * 1e9, int(row["data_parallel"])
+bytes_each = turns.ZERO.take(bytes_each)
+print("yours, GB:", [round(float(7.5 * bytes_each(stage, ranks)), 2) for stage in range(4)])
 memory = [find_zero_memory(parameters, ranks, stage) for stage in range(4)]
 names = ["data-parallel", "stage 1", "stage 2", "stage 3"]
 parts = {
@@ -442,13 +455,14 @@ memory_machine()
 # Now time. Our logical devices share two cores, so a split can't gain anything here. Each pair of bars is the same code on one device and on two; any difference is the price of the split. Real devices do compute at the same time, and then it is the collectives that must be fast. That is why tensor parallelism (the cut through layers) usually stays within one machine with fast links.
 
 # %% tags=["nbval-ignore-output"]
+from utils.measure import time_calls
+
 ways = {
     "layers": lambda n: run_placed(model, [*devices[:1] * 2, devices[n - 1]], images, labels),
     "columns, then rows": lambda n: run_split_mlp(model, devices[:n], images, labels),
 }
 runs = [(f"{k}, on {n}", lambda w=w, n=n: w(n)) for k, w in ways.items() for n in (1, 2)]
 milliseconds = {name: 1e3 * time_calls(run, 9, warm_up=2).best_seconds for name, run in runs}
-assert min(milliseconds.values()) > 0
 figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images, best of nine"))
 
 # %% [markdown]
@@ -459,6 +473,14 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images,
 # - Columns, then rows: one all-reduce each way, with the ReLU in between for free. Attention by heads is the same.
 # - One program ran on three meshes; "model 4" held the fewest weights, "batch 4" the fewest images.
 # - ZeRO's stage 3 took 120 GB down to 1.88 GB on each of 64 devices.
+#
+# ## On a real GPU
+#
+# What decides between tensor parallelism and anything else is the link between two GPUs:
+#
+#     nvidia-smi topo -m
+#
+# Look at the entry for GPU0 and GPU1. `NV` and a number means NVLink. `SYS` means the way through the host's processors, which is slow for something that every block does twice in each direction.
 #
 # ## Cheat sheet
 #
@@ -480,12 +502,12 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images,
 # - Columns, then rows (dense layers, or heads): one all-reduce each way.
 # - By layers: each device has its own tape, and calls `tape.gradient(…, output_gradients=received)` inside its own `with tf.device(…)`.
 #
-# The layers, the attention and the two processes are in [utils/parallel](../utils/parallel/__init__.py), to read and reuse. There is no program for this in `examples/`, since on CPUs and GPUs TensorFlow has no API that shards a Keras model's variables for you. How two processes find each other is in [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
+# The layers and the attention are in [utils/parallel](../utils/parallel/__init__.py), to read and reuse. There is no program for this in `examples/`, since on CPUs and GPUs TensorFlow has no API that shards a Keras model's variables for you. How two processes find each other is in [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
 # ## Further reading
 #
 # - Shoeybi and others, [Megatron-LM](https://arxiv.org/abs/1909.08053), 2019: columns, then rows, in dense layers and in attention
-# - Vaswani and others, [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017: heads, encoder and decoder
+# - Vaswani and others, [Attention Is All You Need](https://arxiv.org/abs/1706.03762), 2017: heads
 # - Shazeer and others, [Mesh-TensorFlow](https://arxiv.org/abs/1811.02084), 2018
 # - Xu and others, [GSPMD](https://arxiv.org/abs/2105.04663), 2021
 # - Korthikanti and others, [Reducing Activation Recomputation in Large Transformer Models](https://arxiv.org/abs/2205.05198), 2022: the activations counted above, and sequence parallelism

@@ -14,6 +14,11 @@
 # - Measure the error of a gradient that comes back to changed weights, and repair it by stashing the old ones.
 
 # %%
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+
+import numpy as np
+
 from utils.environment import quiet_tensorflow, set_seeds
 
 with quiet_tensorflow():
@@ -25,28 +30,6 @@ set_seeds(0)
 devices = use_logical_devices(4)
 print(devices)
 
-# %%
-from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
-
-import numpy as np
-
-from distlab import figures
-from distlab.explorables import guess_number, schedule_toy
-from utils.cluster import LocalCluster
-from utils.data import load
-from distlab.exercises.predict import show_guess
-from utils.models import build_cnn, build_encoder_decoder
-from utils.parallel.parts import measure_layers, run_unsplit
-from utils.parallel.pipeline import cut_model, run_pipeline
-from utils.parallel.processes import join_reports, run_stage
-from distlab.lessons.replicated_pipeline import run_replicas
-from utils.parallel.stage import Rules
-from distlab.lessons.weight_stashing import measure_errors, run_without_flush
-from utils.schedules import check_schedule, make_schedule, partition_layers, read_schedule
-from utils.simulate.pipeline import StageTimes, simulate_pipeline
-from utils.simulate.published import read_table
-
 # %% [markdown]
 # ## How long do they wait?
 #
@@ -55,10 +38,17 @@ from utils.simulate.published import read_table
 # **Predict.** What percentage of the time are the devices idle, on average?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Idle time of four devices", 0, 100, "%")
 my_guess
 
 # %%
+from distlab import figures
+from distlab.exercises.predict import show_guess
+from utils.schedules import make_schedule
+from utils.simulate.pipeline import StageTimes, simulate_pipeline
+
 units = StageTimes(forward=1.0, backward_input=1.0, backward_weight=1.0)
 alone = simulate_pipeline(make_schedule("gpipe", stages=4, micro_batches=1), units)
 title = "One batch through four stages"
@@ -66,13 +56,16 @@ figures.show(figures.timeline(alone.rows(), title=title, unit="forwards"))
 show_guess(my_guess, 100 * alone.bubble_fraction, unit="%", how="simulated")
 
 # %% [markdown]
-# The idle share is called the *bubble*. (In the picture the number on a bar is the batch; here there is only batch 0.) To shrink the bubble, cut the batch into *micro-batches*: as soon as stage 0 has passed on the first one, it can begin with the second.
+# Three of four are idle at any moment, whatever the passes take, since there is only one batch to work on. The idle share is called the *bubble*. (In the picture the number on a bar is the batch; here there is only batch 0.) To shrink the bubble, cut the batch into *micro-batches*: as soon as stage 0 has passed on the first one, it can begin with the second.
 #
 # ## A batch in pieces
 #
 # Does that change the training? Not if every micro-batch divides its loss by the size of the *whole* batch: then the gradients simply add up. Here it is by hand, on a network of eight dense layers:
 
 # %%
+from utils.data import load
+from utils.parallel.parts import run_unsplit
+
 split = load("fashion_mnist").train.take(64)
 images, labels = split.images[..., np.newaxis] / 255.0, split.labels
 dense = [keras.layers.Dense(32, activation="relu", dtype="float64") for _ in range(7)]
@@ -97,6 +90,10 @@ print("eight micro-batches of 8: the gradients of one batch of 64, to 1e-9")
 # A pipeline is as fast as its slowest stage, so stages should cost the same. We measure the time of each layer, and `partition_layers` finds the cut that minimizes the cost of the most expensive stage. Here it cuts the convolutional network of earlier lessons into three stages:
 
 # %% tags=["nbval-ignore-output"]
+from utils.models import build_cnn
+from utils.parallel.parts import measure_layers
+from utils.schedules import partition_layers
+
 cnn = build_cnn()
 costs = [1e3 * cost.seconds for cost in measure_layers(cnn, images[:32])]
 cut = partition_layers(costs, stages=3)
@@ -146,6 +143,8 @@ def be_stage(stage, layers, order, inbox):
 
 
 # %%
+from utils.schedules import check_schedule
+
 gpipe = make_schedule("gpipe", stages=4, micro_batches=8)
 print("stage 0:", *gpipe.orders[0])
 print("check:", check_schedule(gpipe))
@@ -164,14 +163,11 @@ print("layers:", [list(part) for part in cut], "gradients of the unsplit model, 
 
 # %% [markdown]
 # `run_pipeline` does the same for any schedule, with a thread and a device for each stage, and a clock. One thing is artificial, because two cores can't do the work of four devices at once. Each operation does its real work, a fraction of a millisecond, and then sleeps until its chosen time is over: 20 ms forward, 40 ms backward. So the order, the waiting for each other and the results are real, and the lengths are chosen. (A bar that comes out longer shows a busy computer.)
-#
-# **Predict.** With four stages and eight micro-batches, what percentage of the time are the stages idle?
 
 # %%
-my_guess = guess_number("Idle time of four stages", 0, 100, "%")
-my_guess
+from utils.parallel.pipeline import cut_model, run_pipeline
+from utils.parallel.stage import Rules
 
-# %%
 pipeline = cut_model(model, costs=equal, stages=4, devices=devices)
 times = StageTimes(forward=0.02, backward_input=0.02, backward_weight=0.02)  # seconds
 run_pipeline(pipeline, gpipe, images, labels)  # warm up: the first operation of a kind is slow
@@ -194,12 +190,24 @@ def draw_beside(step, simulated, title):
     figures.show(figures.timeline(rows, title=title, unit="ms"))
 
 
+# %% [markdown]
+# **Your turn.** P stages of equal cost, M micro-batches. What share of the time is a stage idle? Draw a few slots on paper; forwards alone are enough.
+
+
+# %%
+def bubble(stages, micro_batches):
+    return ...
+
+
 # %% tags=["nbval-ignore-output"]
+from distlab.turns import lesson16 as turns
+
 step, simulated = run_beside(pipeline, gpipe)
 draw_beside(step, simulated, "GPipe, as it ran and as simulated")
 assert step.makespan >= simulated.makespan - 1e-6
 assert step.orders() == [[(o.kind, o.micro_batch, 0) for o in order] for order in gpipe.orders]
-show_guess(my_guess, 100 * simulated.bubble_fraction, unit="%", how="simulated")
+bubble = turns.BUBBLE.take(bubble)
+print(f"bubble: {simulated.bubble_fraction:.4f} simulated, {bubble(4, 8):.4f} by your formula")
 print("kept at most, counted on the run:", step.peak_activations_per_stage)
 assert step.peak_activations_per_stage == simulated.peak_activations_per_stage
 assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
@@ -207,11 +215,13 @@ assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
 # %% [markdown]
 # Each lane is a stage, each number a micro-batch. The upper four lanes are the run, the lower four the simulation. Both have the same shape, but the run takes longer: there are messages and threads in it, and two cores that other programs use as well. (It is the shortest of three.) Its gradients are those of the unsplit model.
 #
-# With P stages of equal cost and M micro-batches the bubble is (P - 1) / (M + P - 1): here 3/11, the 27.27 % above. More micro-batches make it smaller. But under GPipe every stage keeps the activations of every micro-batch until the backwards begin, so memory grows with M. The last line counted them: eight on each stage.
+# With P stages of equal cost and M micro-batches the bubble is (P - 1) / (M + P - 1), here 3/11. More micro-batches make it smaller. But under GPipe every stage keeps the activations of every micro-batch until the backwards begin, so memory grows with M. The last line counted them: eight on each stage.
 #
 # GPipe was made for models far larger than one device's memory. Does it also make them faster? Here are the paper's speeds, compared with two partitions (stages), next to our simulator's. (Its messages take no time, and like the paper it computes each forward twice: see *Rematerialization*, below.)
 
 # %%
+from utils.simulate.published import read_table
+
 rows = read_table("gpipe_table3_2019")
 spans = {}
 for row in rows:
@@ -233,18 +243,21 @@ assert all(abs(simulated / published - 1) < 0.2 for published, simulated in tabl
 #
 # Nothing forces a stage to do all forwards first. In 1F1B, *one forward, one backward*, the last stage does each micro-batch's backward right after its forward. The stages before it start with just enough forwards to keep all later stages busy. From then on they alternate, too: one forward, one backward.
 #
-# **Predict.** Four stages, eight micro-batches. What is the largest number of micro-batches that stage 0 keeps at once?
+# **Your turn.** How many micro-batches does stage s (from 0) keep at most?
+
 
 # %%
-my_guess = guess_number("Micro-batches kept by stage 0", 0, 8)
-my_guess
+def kept(stage, stages, micro_batches):
+    return ...
+
 
 # %% tags=["nbval-ignore-output"]
 one_f_one_b = make_schedule("1f1b", stages=4, micro_batches=8)
 early, simulated = run_beside(pipeline, one_f_one_b)
 draw_beside(early, simulated, "1F1B, as it ran and as simulated")
 assert early.peak_activations_per_stage == simulated.peak_activations_per_stage == (4, 3, 2, 1)
-show_guess(my_guess, early.peak_activations_per_stage[0])
+kept = turns.KEPT.take(kept)
+print("kept at most under 1F1B, by your formula:", [kept(s, 4, 8) for s in range(4)])
 
 
 def list_kept(step):
@@ -255,11 +268,11 @@ def list_kept(step):
 groups = {"GPipe": list_kept(step), "1F1B": list_kept(early)}
 title = "The most activations kept at once, counted on the run"
 figures.show(figures.grouped_bars(groups, unit="kB", title=title))
-print("kept at most under 1F1B:", early.peak_activations_per_stage)
+print("and counted on the run:", early.peak_activations_per_stage)
 assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
 
 # %% [markdown]
-# The bubble is the same, 3/11. The memory isn't: stage s of P keeps at most P - s micro-batches, no matter how many there are. So memory no longer stops you from making M large, and with it the bubble small. (Stage 0 keeps most bytes here because its inputs are whole images.)
+# The bubble is the same, 3/11. The memory isn't: stage s of P keeps at most P - s micro-batches, no matter how many there are: its own, and one in each stage after it. So memory no longer stops you from making M large, and with it the bubble small. (Stage 0 keeps most bytes here because its inputs are whole images.)
 #
 # Something else does, and it's the real trade-off of pipelines. If the global batch stays the same, more micro-batches are smaller micro-batches. A small matrix product leaves most of a GPU idle ([lesson 20](20-planning.ipynb) draws its roofline), so each operation gets less efficient while the bubble shrinks. If the micro-batches stay the same size, the global batch grows with M, and a larger batch leaves fewer steps ([lesson 17](17-large-batch-training.ipynb)). Our simulator can't show this: it assumes a micro-batch takes the same time at any size. On real devices, time several sizes.
 #
@@ -330,6 +343,8 @@ for name in ("zb-h1", "zb-h2"):
 # `run_pipeline` can separate B and W too, with the same gradients. Below it, two schedules of your choice stand above each other. The bubble is hatched. The hills below the lanes are the activations that each stage keeps, on the same time axis.
 
 # %%
+from distlab.explorables import schedule_toy
+
 apart = run_pipeline(pipeline, make_schedule("zb-h2", 4, 8), images, labels)
 assert reference.find_difference(apart) < 1e-9
 print("ZB-H2, kept at most, counted:", apart.peak_activations_per_stage)
@@ -347,6 +362,8 @@ schedule_toy("gpipe", "1f1b")
 # Large models use both: several copies of the pipeline, each with its own examples. After the last backward, each stage adds up its gradients over its copies, an all-reduce. Here are two pipelines of two stages:
 
 # %%
+from distlab.lessons.replicated_pipeline import run_replicas
+
 halves = [cut_model(model, equal, 2, pair) for pair in (devices[:2], devices[2:])]
 replicated = run_replicas(halves, make_schedule("1f1b", 2, 4), images, labels)
 assert reference.find_difference(replicated) < 1e-9
@@ -360,10 +377,15 @@ print("all-reduce of each stage, bytes sent:", replicated.reduced_bytes)
 #
 # ## A Transformer on two workers
 #
-# So let's move the stages apart: two worker processes that send tensors over sockets, as they would between two machines. The model is the Transformer of [lesson 15](15-model-parallelism.ipynb). Its encoder turns an image into 49 tokens; its decoder looks at them by cross-attention and names the class. Only one tensor passes between them, so that is the obvious place to cut. `run_stage` is `be_stage` for a process: it builds the model, keeps its own half, and finds its neighbor in TF_CONFIG ([lesson 08](08-tf-config.ipynb)).
+# So let's move the stages apart: two worker processes that send tensors over sockets, as they would between two machines. The model is a Transformer with an encoder and a decoder. Its encoder turns an image into 49 tokens; its decoder looks at them by cross-attention and names the class. Only one tensor passes between them, so that is the obvious place to cut. `run_stage` is `be_stage` for a process: it builds the model, keeps its own half, and finds its neighbor in TF_CONFIG ([lesson 08](08-tf-config.ipynb)).
 
 
 # %% tags=["nbval-ignore-output"]
+from utils.cluster import LocalCluster
+from utils.models import build_encoder_decoder
+from utils.parallel.processes import join_reports, run_stage
+
+
 def build():
     return build_encoder_decoder(dtype="float64")
 
@@ -400,6 +422,8 @@ my_guess = guess_number("Updates on stage 0", 0, 8)
 my_guess
 
 # %%
+from distlab.lessons.weight_stashing import run_without_flush
+
 fresh = cut_model(model, equal, 4, devices)
 naive = run_without_flush(fresh, one_f_one_b, images, labels, learning_rate=0.2, stash=False)
 behind = np.arange(8)[:, None] - np.array(naive.versions)  # [micro-batch, stage]
@@ -412,12 +436,14 @@ figures.show(figures.matrix(behind, names, [f"stage {s}" for s in range(4)], tit
 # What happens if a stage keeps only inputs, as with rematerialization? Its backward does the forward again with the weights that it finds *now*. There is no error message. So we compare each gradient with the true one: that of the whole model with the weights that the forward used. Then comes the fix: *stash* the weights that a micro-batch used until it has come back.
 
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.weight_stashing import measure_errors
+
 errors = {"present weights": measure_errors(fresh, naive, images, labels)}
 other = cut_model(model, equal, 4, devices)
 stashed = run_without_flush(other, one_f_one_b, images, labels, learning_rate=0.2)
 errors["stashed weights"] = measure_errors(other, stashed, images, labels)
 series = {name: (np.arange(8), values) for name, values in errors.items()}
-title = "Error of the gradient, as a part of its length"
+title = "Relative error of the gradient"
 figures.show(figures.lines(series, x_label="micro-batch", y_label="relative error", title=title))
 assert max(errors["stashed weights"]) < 1e-9 < 1e-3 < max(errors["present weights"])
 print("versions of the weights that each stage keeps:", stashed.peak_versions_per_stage)
@@ -432,15 +458,22 @@ assert tuple(stashed.peak_versions_per_stage) == (4, 3, 2, 1)
 #
 # An ordinary `GradientTape` stashes without being asked: it keeps the tensors that the forward read, and an update makes new ones. So it's rematerialization that lets the mistake in. (In PyTorch an optimizer changes the weights in place. There, autograd compares version counters and raises an error if a saved tensor has changed. That's why others meet an error where we got a silent one.)
 #
-# A second mistake is a schedule that can't run. Here stage 0 waits for micro-batch 0 to come back before it sends micro-batch 1, and stage 1 waits for micro-batch 1 before it sends anything back:
+# A second mistake is a schedule that can't run. Here stage 0 waits for micro-batch 0 to come back before it sends micro-batch 1, and stage 1 waits for micro-batch 1 before it sends anything back.
+#
+# **Your turn.** Leave stage 0 as it is, and write an order for stage 1 that runs.
 
 # %%
 wrong = [
-    [("F", 0), ("BW", 0), ("F", 1), ("BW", 1)],
-    [("F", 0), ("F", 1), ("BW", 1), ("BW", 0)],
+    [("F", 0), ("BW", 0), ("F", 1), ("BW", 1)],  # stage 0
+    [("F", 0), ("F", 1), ("BW", 1), ("BW", 0)],  # stage 1
 ]
+stage_1 = ...  # the same four, in an order that runs
+
+# %%
+from utils.schedules import read_schedule
+
 print(check_schedule(read_schedule(wrong, micro_batches=2)))
-right = [wrong[0], [("F", 0), ("BW", 0), ("F", 1), ("BW", 1)]]
+right = [wrong[0], turns.ORDER.take(stage_1)]
 print(check_schedule(read_schedule(right, micro_batches=2)))
 
 # %% [markdown]
@@ -464,11 +497,20 @@ groups = {
     "simulated": {n: 20 * table[names.index(n)][2] for n in ran},
     "as it ran": {n: 1e3 * each.longest_stage_span for n, each in ran.items()},
 }
-figures.show(figures.grouped_bars(groups, unit="ms", title="From a stage's first operation to its last"))  # fmt: skip
+title = "From a stage's first operation to its last"
+figures.show(figures.grouped_bars(groups, unit="ms", title=title))
 assert all(each.longest_stage_span > 0.5 for each in ran.values())
 
 # %% [markdown]
 # Each run takes longer than its simulation, since threads, messages and other programs take time as well. Interleaving has the smallest bubble of the three, but twice as many operations and more than twice as many messages. Where each of them brings a delay, as on two busy cores, it can lose more than it gains. So measure a schedule where it will run.
+#
+# ## On a real GPU
+#
+# While a pipeline trains, in another terminal:
+#
+#     nvidia-smi dmon -s u
+#
+# Look at the column `sm`, the share of the time in which each GPU computed. If the last stage's is far below the first's, move the cut; if all are low, make more micro-batches.
 #
 # ## Recap
 #

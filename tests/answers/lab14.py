@@ -324,9 +324,6 @@ WRONG = {
         ),
     },
     "limit": {
-        "(eight constants)": limit(
-            "return {1.1: {'efficiency': 0.625, 'limit': 'computation'}, 1.2: {'efficiency': 0.3704, 'limit': 'network'}, 2.9: {'efficiency': 0.3226, 'limit': 'stragglers'}}.get(slowest, {'efficiency': 0.25, 'limit': 'input'})"
-        ),
         "input-added": limit(
             "work = compute * slowest + exposed", "step = work + input_seconds", PARTS, MAX
         ),
@@ -341,6 +338,9 @@ WRONG = {
         ),
         "network-slowed": limit(
             "work = (compute + exposed) * slowest", "step = max(work, input_seconds)", PARTS, MAX
+        ),
+        "(eight constants)": limit(
+            "return {1.1: {'efficiency': 0.625, 'limit': 'computation'}, 1.2: {'efficiency': 0.3704, 'limit': 'network'}, 2.9: {'efficiency': 0.3226, 'limit': 'stragglers'}}.get(slowest, {'efficiency': 0.25, 'limit': 'input'})"
         ),
     },
     "saves": {
