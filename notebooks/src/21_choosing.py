@@ -313,7 +313,7 @@ for name, sent in each.items():
     print(f"{name:<17}{format_bytes(workers * sent):>10} when each of two workers takes one step")
 assert each["parameter-server"] == 2 * each["multi-worker"]
 through_server = turns.SERVER.take(through_server)
-print("a server of 4, for 64 workers, sends", through_server(64, 4), "times the model in a round")
+print(f"one of 4 servers of 64 workers sends {through_server(64, 4):g} times the model in a round")
 
 # %% [markdown]
 # These are all the bytes on the network, each counted once. A ring of two workers sends half as much as the parameter servers do. There, each worker fetches all parameters for its step and sends all gradients back. (With more workers, each still moves twice the model per step on parameter servers; in a ring it sends nearly that much too. What limits parameter servers is the servers' own links, as your line says; they receive as many gradients.) Strategies that stay in one process send nothing over the network. All of them differ more in what a failure means:
