@@ -20,7 +20,6 @@ TOOLS = {
     "Spark": "pip install -e '.[spark]', and Debian's default-jre-headless",
     "the manifests' checkers": "pip install -e '.[manifests]'",
     "the book's builder": "pip install -e '.[book]'",
-    "JAX": "pip install -c constraints.txt jax",
     "network namespaces": "root, and Debian's iproute2",
 }
 HARDWARE = ("a GPU", "a TPU")  # nothing installs these: a skip for want of one is no failure

@@ -282,6 +282,9 @@ def test_a_release_has_its_papers():
     assert citation["version"] == project["version"]
     assert " AND ".join(citation["license"]) == project["license"]
     assert f"## {project['version']} (" in (ROOT / "CHANGELOG.md").read_text()
+    library = tomllib.loads((ROOT / "utils" / "pyproject.toml").read_text())["project"]
+    assert library["version"] == project["version"]
+    assert (ROOT / "utils" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     assert sum(len(list(ROOT.glob(files))) for files in project["license-files"]) == 3
     workflows = [yaml.safe_load(p.read_text()) for p in (ROOT / ".github/workflows").glob("*.yml")]
     (pythons,) = [job["strategy"]["matrix"]["python"] for workflow in workflows

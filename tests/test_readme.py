@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -97,12 +98,22 @@ def test_an_own_model_trains_on_one_machine_and_on_two(tmp_path):
 
 
 def test_a_project_with_its_own_utils_takes_ours_under_another_name(tmp_path):
-    """Next to a package called `utils`, ours is `dist_utils`, also in the processes it starts."""
-    copied = shutil.copytree(ROOT / "utils", tmp_path / "dist_utils",
-                             ignore=shutil.ignore_patterns("bundled", "__pycache__"))  # fmt: skip
+    """Next to a package called `utils`, ours is `distkit`, also in the processes it starts."""
+    folder = tmp_path / "library"
+    shutil.copytree(ROOT / "utils", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    build = [*pip, "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, folder]
+    subprocess.run(build, check=True, timeout=120, stdout=subprocess.DEVNULL)
+    (wheel,) = tmp_path.glob("distkit-*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        opened.extractall(tmp_path)
+    copied = tmp_path / "distkit"
+    there, here = ({p.relative_to(root) for p in root.rglob("*.*") if "__pycache__" not in str(p)}
+                   for root in (copied, ROOT / "utils"))  # fmt: skip
+    assert here - there == {Path("pyproject.toml")} and there <= here
     (tmp_path / "utils").mkdir()
     (tmp_path / "utils" / "__init__.py").write_text("MINE = 1\n")
-    (tmp_path / "mine.py").write_text(MINE.replace("utils.training", "dist_utils.training"))
+    (tmp_path / "mine.py").write_text(MINE.replace("utils.training", "distkit.training"))
     cluster = """
 import sys
 from mine import build_model, make_data
@@ -110,14 +121,14 @@ from mine import build_model, make_data
 
 def train_there(strategy):
     import utils
-    from dist_utils.training import train
+    from distkit.training import train
 
     report = train(strategy=strategy, model=build_model, train_data=make_data, loss="mse")
     return utils.MINE, sorted(n for n in sys.modules if n.startswith("utils.")), report
 
 
 if __name__ == "__main__":
-    from dist_utils.cluster import LocalCluster
+    from distkit.cluster import LocalCluster
 
     with LocalCluster(workers=2) as cluster:
         for mine, ours, report in cluster.run(train_there, "multi-worker", timeout=150):

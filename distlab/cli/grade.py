@@ -87,6 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Grade, write the report, say where it is; return 1 if something waits for a human."""
     if importlib.util.find_spec("nbgrader") is None:  # the gradebook is nbgrader's
         raise CourseError("grading needs nbgrader: make teach, or pip install -e '.[teach]'")
+    for name, value in vars(arguments).items():  # the grading's processes work in other folders
+        if isinstance(value, Path):
+            setattr(arguments, name, value.absolute())
     settings = _read_settings(arguments)
     found = _grade(settings, arguments.json)
     if found is None:
@@ -192,7 +195,7 @@ def _read_settings(arguments: argparse.Namespace) -> "Settings":
 
 def _find(given: Path | None, usual: str) -> Path | None:
     """Return the file that was given, or the usual one if it lies here."""
-    return given or (Path(usual) if Path(usual).is_file() else None)
+    return given or (Path(usual).absolute() if Path(usual).is_file() else None)
 
 
 def _read_marks(arguments: argparse.Namespace) -> "tuple[tuple[str, ByHand], ...]":
@@ -244,8 +247,10 @@ def _describe(found: "ClassResult", settings: "Settings") -> None:
 
 
 def _describe_changes(found: "ClassResult", changes: "list[Change]") -> None:
+    from distlab.grading.report.wording import count
+
     if changes:
-        print(f"{len(changes)} marks changed since the last grading (all: changes.csv)")
+        print(f"{count(len(changes), 'mark')} changed since the last grading (all: changes.csv)")
     for change in changes[:MAX_CHANGES]:
         print(f"  {_clean(found.roster.show(change.student))}: {_clean(change.describe())}")
 

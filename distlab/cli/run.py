@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from utils.engines import RunReport
 
 EPILOG = (
-    "Every task gets its own TF_CONFIG, so tf.distribute finds the other tasks. Your program "
+    "Every task gets its own TF_CONFIG, so tf.distribute finds the other tasks, and the variables "
+    "that keras.distribution.initialize() reads on JAX. Your program "
     "saves and restores its checkpoints itself; it finds the folder of --checkpoint-dir in the "
     "environment variable DISTLAB_CHECKPOINT_DIR. With --rendezvous, type the same command on "
     "every machine. The machine that owns the address becomes the host and prints a code; the "

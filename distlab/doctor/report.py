@@ -20,6 +20,7 @@ ANSWERS = {True: "works", False: "fails", None: "TPU only"}
 WITHOUT = {  # finding -> what the course does without it
     "GPU": "speed: all strategies run, on logical CPU devices that share the cores",
     "bubblewrap": "grading: it refuses to run submissions that it cannot seal",
+    "JAX": "Keras on JAX, with keras.distribution",
     "Java": "the Spark part of lesson 19",
     "browser": "opening JupyterLab by itself: `distlab lab --no-browser` prints the address",
     "fork": "fast starts of workers: each imports TensorFlow itself",

@@ -21,11 +21,13 @@ SHOWN = {
     "TensorFlow": "tensorflow",
     "Keras": "keras",
     "tf_keras": "tf_keras",
+    "JAX": "jax",
     "JupyterLab": "jupyterlab",
 }
 RIVALS = (
     "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tf-nightly", "intel-tensorflow",
 )  # fmt: skip
+WITHOUT = {"jax": "`pip install -c constraints.txt jax` adds it"}  # the course does without
 REPAIR = "`make lab` builds the environment; or `pip install -c constraints.txt -e '.[lab]'`"
 FIND_UTILS = "import importlib.util as u; s = u.find_spec('utils'); print(s.origin if s else '')"
 
@@ -50,7 +52,7 @@ def normalize_package(name: str) -> str:
 
 
 def examine_shown_packages(pins: dict[str, str] | None = None) -> list[Finding]:
-    """Are TensorFlow, Keras, tf_keras and JupyterLab there, in the pinned versions?"""
+    """Are TensorFlow, Keras, tf_keras, JAX and JupyterLab installed, in the pinned versions?"""
     pins = read_pins() if pins is None else pins
     return [_examine_package(title, name, pins) for title, name in SHOWN.items()]
 
@@ -58,7 +60,8 @@ def examine_shown_packages(pins: dict[str, str] | None = None) -> list[Finding]:
 def _examine_package(title: str, name: str, pins: dict[str, str]) -> Finding:
     wanted, installed = pins.get(normalize_package(name)), find_version(name)
     if installed is None:
-        return Finding(title, "problem", "not installed", REPAIR)
+        status = "missing" if name in WITHOUT else "problem"
+        return Finding(title, status, "not installed", WITHOUT.get(name, REPAIR))
     if wanted and installed != wanted:
         advice = f"the course was tested with {wanted}: `pip install {name}=={wanted}`"
         return Finding(title, "warning", installed, advice)

@@ -5,8 +5,9 @@ is still listed, with the reason. Where it is not certain whose a hand-in is, it
 listed with a question, and waits for a human.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
@@ -22,10 +23,15 @@ from distlab.grading.handed_in import (
     list_files,
 )
 from distlab.grading.naming import LabNames, Owner, find_owner, parse_time
-from distlab.grading.roster import Roster
+from distlab.grading.roster import Match, Roster
 from distlab.submission import is_generic, list_attached
 
 _COPIES = {"originals", "kept"}  # folders of the course's own, handed in with the whole course
+_UNSURE = f"several {TIMESTAMP} say when this was handed in: which one is nbgrader's?"
+# what browsers, Jupyter, Canvas and file managers add to a name that is there already
+_COPY = re.compile(
+    r"[ _-]*(copy|kopie|copie)?[ _-]*(\d{1,2}|\(\d{1,2}\)|\(?(copy|kopie|copie)\)?)?"
+)
 _QUIET = (".csv", ".md", ".txt", ".html", ".htm", ".pdf")  # lists and read-mes beside hand-ins
 
 
@@ -49,6 +55,8 @@ class HandIn:
     clock: str = ""
     owner: Owner = Owner("")
     files: tuple[tuple[str, Path], ...] = ()
+    by_name_only: bool = False  # the platform's number is another than the roster's
+    is_latest: bool = False  # later than every other notebook of this student
 
     @property
     def key(self) -> str:
@@ -94,7 +102,16 @@ def collect(
         student = roster.find(groups[key][0][1]) or groups[key][0][1].student
         absent[student] = f"handed in nothing of {lab.short}, only {groups[key][0][0].name!r}"
     absent = {s: why for s, why in absent.items() if s not in {h.student for h in hand_ins}}
+    notes += _describe_numbers(hand_ins)
     return Collection(tuple(hand_ins), (*listing.notes, *notes), dict(sorted(absent.items())))
+
+
+def _describe_numbers(hand_ins: Sequence[HandIn]) -> list[str]:
+    """Return a note if names had to decide because the list has other numbers."""
+    named = [h.student for h in hand_ins if h.by_name_only]
+    said = ("were found by name, because their platform numbers differ from the list's: these "
+            "numbers belong to another assignment")  # fmt: skip
+    return _describe(named, f"students {said}:")
 
 
 _Found = list[tuple[Entry, Owner]]
@@ -144,7 +161,7 @@ def _describe(names: list[str], what: str) -> list[str]:
 
 
 def _is_stamp(entry: Entry) -> bool:
-    return entry.parts[-1].lower() == TIMESTAMP
+    return entry.parts[-1] == TIMESTAMP
 
 
 def _is_mine(entry: Entry, lab: LabNames) -> bool:
@@ -161,7 +178,8 @@ def _settle(groups: Mapping[str, _Found], lab: LabNames, roster: Roster) -> list
     told: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key, found in groups.items():
         told[found[0][1].told, found[0][1].number].append(key)
-    chosen = [_choose([f for key in keys for f in groups[key]], lab, roster, len(groups) == 1)
+    taken = {number for _, number in told if number}
+    chosen = [_choose([f for k in keys for f in groups[k]], lab, roster, len(groups) == 1, taken)
               for keys in told.values()]  # fmt: skip
     chosen = [replace(h, question=h.question or _ask_of_two(keys, groups, h))
               for h, keys in zip(chosen, told.values(), strict=True)]  # fmt: skip
@@ -169,8 +187,9 @@ def _settle(groups: Mapping[str, _Found], lab: LabNames, roster: Roster) -> list
 
 
 def _ask_of_two(keys: list[str], groups: Mapping[str, _Found], hand_in: HandIn) -> str:
-    """Return what to ask where several files or folders name one student."""
-    if len(keys) == 1 or len({_hash(e) for k in keys for e, _ in groups[k] if e.path}) == 1:
+    """Return what to ask if several files or folders name one student and none is the latest."""
+    found = [entry for key in keys for entry, _ in groups[key] if entry.path]
+    if len(keys) == 1 or hand_in.is_latest or len({_hash(entry) for entry in found}) == 1:
         return ""
     names = ", ".join(repr(key) for key in keys[:4])
     return f"{len(keys)} different files or folders name this student ({names}): which counts?"
@@ -205,10 +224,12 @@ def _name_apart(hand_ins: list[HandIn], roster: Roster) -> list[HandIn]:
     return list(found.values())
 
 
-def _choose(found: _Found, lab: LabNames, roster: Roster, only: bool) -> HandIn:
+def _choose(
+    found: _Found, lab: LabNames, roster: Roster, only: bool, taken: Container[str]
+) -> HandIn:
     owner = found[0][1]
-    student, question = _ask_whose(owner, roster, only)
-    base = HandIn(student, None, question=question, owner=owner)
+    student, question, by_name_only = _ask_whose(owner, roster, only, taken)
+    base = HandIn(student, None, question=question, owner=owner, by_name_only=by_name_only)
     stamps = [e for e, _ in found if _is_stamp(e)]
     files = [(e, o) for e, o in found if _is_mine(e, lab) and not e.attached]
     readable = [(e, o) for e, o in files if e.path is not None]
@@ -216,17 +237,24 @@ def _choose(found: _Found, lab: LabNames, roster: Roster, only: bool) -> HandIn:
     notes = [f"{e.name!r}: {e.problem}" for e in told[:20]]
     if not readable:
         return replace(base, notes=tuple(notes), problem="; ".join(notes) or "no notebook")
-    best = max(_rank(entry, lab) for entry, _ in readable)
-    rivals = [(e, o, *_find_time(e, o, stamps, lab)) for e, o in readable if _rank(e, lab) == best]
-    rivals.sort(key=lambda r: (r[2] or r[0].modified or datetime.min, -len(r[0].parts), r[0].name))
+    best = max(_rank(e, o, lab) for e, o in readable)
+    rivals = [
+        (e, o, *_find_time(e, o, stamps, lab)) for e, o in readable if _rank(e, o, lab) == best
+    ]
+    rivals.sort(key=lambda r: (_find_clock(r), -len(r[0].parts), r[0].name))
     entry, owner, timestamp, clock, stamp_notes = rivals[-1]
+    clocks = [_find_clock(rival) for rival in rivals]
+    comparable = len({r[0].own_zip if r[2] is None else "told" for r in rivals}) == 1
+    latest = comparable and datetime.min not in clocks and clocks.count(clocks[-1]) == 1
     notes += stamp_notes + _describe_choice(entry, [r[0] for r in rivals[:-1]], lab)
     notes += [f"{e.name!r} was left alone: {entry.parts[-1]!r} is the lab"
-              for e, _ in readable if _rank(e, lab) < best]  # fmt: skip
+              for e, o in readable if _rank(e, o, lab) < best]  # fmt: skip
     notes += ["the platform calls it late"] * owner.late
     attached, said = _find_attached(entry, [e for e, _ in found if e.attached])
+    if clock == _UNSURE:
+        question, clock = question or _UNSURE, ""
     base = replace(base, timestamp=timestamp, clock=clock, notes=(*notes, *said), owner=owner,
-                   files=attached)  # fmt: skip
+                   files=attached, question=question, is_latest=latest)  # fmt: skip
     notes = list(base.notes)
     assert entry.path is not None
     try:
@@ -235,6 +263,12 @@ def _choose(found: _Found, lab: LabNames, roster: Roster, only: bool) -> HandIn:
     except OSError as error:
         problem = f"{entry.name!r}: cannot be read ({error.strerror or error})"
         return replace(base, notes=(*notes, problem), problem=problem)
+
+
+def _find_clock(rival: tuple[Entry, Owner, datetime | None, str, list[str]]) -> datetime:
+    """Return when a notebook was handed in, or else written; `datetime.min` if nothing tells."""
+    entry, _, timestamp, *_ = rival
+    return timestamp or entry.modified or datetime.min
 
 
 def _find_attached(
@@ -250,28 +284,32 @@ def _find_attached(
     return tuple(sorted(found.items())), [f"{e.name!r}: {e.problem}" for e in entries if e.problem]
 
 
-def _ask_whose(owner: Owner, roster: Roster, only: bool) -> tuple[str, str]:
+def _ask_whose(owner: Owner, roster: Roster, only: bool, taken: Container[str]) -> Match:
     """Return the student's id and what a human must be asked, "" if it is certain."""
-    known = roster.find(owner)
-    if known is not None:
-        return known, ""
+    known = roster.match(owner, taken)
+    if known.question or known.student is not None:
+        return known._replace(student=known.student or owner.student)
     if roster.ids:
-        return owner.student, f"{owner.told!r} is not in the list of students"
+        return Match(owner.student, f"{owner.told!r} is not in the list of students")
     if owner.inside and not only:
-        return owner.student, f"nothing outside tells whose {owner.source!r} is"
-    generic = is_generic(owner.told) and not owner.number
-    return owner.student, f"{owner.told!r} is a login that many people share" if generic else ""
+        return Match(owner.student, f"nothing outside tells whose {owner.source!r} is")
+    shared = is_generic(owner.told) and not owner.number
+    said = f"{owner.told!r} is a login that many people share" if shared else ""
+    return Match(owner.student, said)
 
 
-def _rank(entry: Entry, lab: LabNames) -> int:
-    """3 for the lab's own file name, 2 for one that holds its slug, 1 for its number, 0 else.
+def _rank(entry: Entry, owner: Owner, lab: LabNames) -> int:
+    """3 for the lab's own file name or a copy's, 2 for one that holds its slug, 1 for its number.
 
-    A copy that the course itself keeps is below all.
+    A file that the teacher named after its student is as good as the lab's own name. A copy that
+    the course itself keeps is below all.
     """
+    if len(entry.parts) == 1 and not owner.platform:
+        return 3
     if _COPIES & {part.lower() for part in entry.parts[1:-1]}:
         return -1
     stem = entry.parts[-1].lower().partition(".ipynb")[0]
-    if stem == lab.slug.lower():
+    if stem.startswith(lab.slug.lower()) and _COPY.fullmatch(stem[len(lab.slug) :]):
         return 3
     return 2 if lab.slug.lower() in stem else int(lab.short.lower() in stem)
 
@@ -291,6 +329,8 @@ def _find_time(
     beside = [e for e in theirs if e.parts[:2] == entry.parts[:2]] or theirs
     if not beside:
         return None, "", []
+    if len({e.text for e in beside}) > 1:
+        return None, _UNSURE, []
     time = parse_time(beside[0].text)
     wrong = f"{beside[0].name!r} holds no time ({beside[0].text[:40]!r}): hand-in time unknown"
     return (time, "nbgrader's timestamp", []) if time else (None, "", [wrong])

@@ -244,7 +244,7 @@ def _find_problem(found: os.stat_result) -> str:
 
 
 def _is_wanted(parts: tuple[str, ...]) -> bool:
-    return parts[-1].lower().endswith((*NOTEBOOKS, ".zip", TIMESTAMP))
+    return parts[-1].lower().endswith((*NOTEBOOKS, ".zip")) or parts[-1] == TIMESTAMP
 
 
 def open_plain(path: Path) -> BinaryIO:
@@ -292,7 +292,7 @@ def _attach(file: _File, name: str, listing: Listing) -> None:
 def _unpack(file: _File, listing: Listing) -> None:
     if _is_notebook(file.name):
         listing.add(file, path=_keep(file, listing))
-    elif file.name == TIMESTAMP:
+    elif file.parts[-1] == TIMESTAMP:
         with closing(file.open()) as stream:
             text = stream.read(200).decode("utf-8", "replace").strip()
         listing.add(file, text=text)

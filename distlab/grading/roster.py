@@ -1,7 +1,7 @@
 """Who takes the course, and tables that name them: `students.csv`, lists of times, of marks.
 
-A table has a head line. Its columns may be called as here or as Moodle and Canvas
-export them (a grading worksheet, a gradebook):
+A table has a head line. Its columns may be called as here or as Moodle (in English, German
+or French) and Canvas export them: a list of participants, a grading worksheet, a gradebook.
 
     student,name,email,moodle,canvas,section
     ana,Ana Alt,ana@example.org,400100,501,Monday
@@ -12,10 +12,13 @@ export them (a grading worksheet, a gradebook):
 import csv
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from distlab.errors import CourseError
 from distlab.grading.naming import Owner, clean_name
@@ -23,15 +26,20 @@ from distlab.grading.naming import Owner, clean_name
 Row = tuple[int, dict[str, str]]  # line, and cells by their column's name in lower case
 # The first column of each list that has a text counts.
 _COLUMNS = {
-    "id": ("student", "username", "sis login id", "sis user id", "id number", "email",
-           "email address", "full name", "name", "identifier"),
-    "name": ("name", "full name"),
-    "email": ("email", "email address"),
-    "moodle": ("moodle", "identifier"),
+    "id": ("student", "username", "anmeldename", "nom d'utilisateur", "sis login id",
+           "sis user id", "id number", "id-nummer", "numéro d'identification", "email",
+           "email address", "e-mail-adresse", "e-mail", "adresse de courriel", "full name",
+           "vollständiger name", "nom complet", "name", "identifier"),
+    "name": ("name", "full name", "vollständiger name", "nom complet"),
+    "first": ("first name", "vorname", "prénom"),
+    "last": ("surname", "last name", "nachname", "nom de famille", "nom"),
+    "email": ("email", "email address", "e-mail-adresse", "e-mail", "adresse de courriel"),
+    "moodle": ("moodle", "identifier", "identifiant"),
     "canvas": ("canvas", "id"),
-    "section": ("section", "group"),
+    "section": ("section", "group", "groups", "gruppen", "groupes"),
     "time": ("handed_in", "handed_in_utc", "time", "last modified (submission)", "submitted at"),
 }  # fmt: skip
+_LETTERS = str.maketrans("łøđðıħ", "loddih")  # letters that Unicode doesn't take apart
 _MOODLE_TIMES = ("%A, %d %B %Y, %I:%M %p", "%A, %B %d, %Y, %I:%M %p", "%A, %d %B %Y, %H:%M")
 
 
@@ -57,13 +65,32 @@ class Student:
     canvas: str = ""
     section: str = ""
 
-    def is_called(self, name: str) -> bool:
-        """Return whether `name` is the id, the name in any order, or the address."""
-        wanted = _squash(name)
+    @property
+    def is_named(self) -> bool:
+        """Whether the list tells more of the student than numbers."""
+        return bool(self.name or self.email)
+
+    def is_called(self, name: str, fold: bool = True) -> bool:
+        """Return True if `name` is the id, the name in any order, or the address.
+
+        With `fold`, accents don't count.
+        """
+        squash = _fold if fold else _squash
         words = [word for word in re.split(r"[\s,]+", self.name) if word]
-        turned = {_squash("".join(words[k:] + words[:k])) for k in range(len(words))}
-        own = {_squash(self.id), _squash(self.email.partition("@")[0]), *turned} - {""}
-        return name == self.id or wanted in own
+        turned = {squash("".join(words[k:] + words[:k])) for k in range(len(words))}
+        own = {squash(self.id), squash(self.email.partition("@")[0]), *turned} - {""}
+        return name == self.id or squash(name) in own
+
+
+class Match(NamedTuple):
+    """Whom a file's owner means: a student's id (None if not one), and what to ask a human.
+
+    `by_name_only` says that the platform's number was another one than the list has.
+    """
+
+    student: str | None
+    question: str = ""
+    by_name_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,23 +104,56 @@ class Roster:
         return self.students
 
     def find(self, owner: Owner) -> str | None:
-        """Return the id of whom the platform's number or the name means, None if not one."""
-        if owner.number and owner.platform:
-            for student in self.students.values():
-                if getattr(student, owner.platform, None) == owner.number:
-                    return student.id
-        if owner.told in self.students:
-            return owner.told
-        called = [s for s in self.students.values() if s.is_called(owner.told)]
-        numbers = [getattr(s, owner.platform, "") for s in called]
-        if len(called) != 1 or owner.number and numbers[0] not in ("", owner.number):
-            return None
-        return called[0].id
+        """Return the id of the student whom `owner` means, None if that isn't certain."""
+        found = self.match(owner)
+        return None if found.question else found.student
+
+    def match(self, owner: Owner, taken: Container[str] = ()) -> Match:
+        """Return whom the name means. A number only counts if it means the same student.
+
+        `taken` are the platform's numbers of other files.
+        """
+        listed = [s for s in self.students.values() if owner.number and owner.platform
+                  and getattr(s, owner.platform, None) == owner.number]  # fmt: skip
+        called = self._find_called(owner.told)
+        if listed and (listed[0] in called or _is_code(owner.told) or not listed[0].is_named):
+            return Match(listed[0].id)
+        if listed:
+            other = (
+                f"and {called[0].id} by its name" if len(called) == 1 else "but its name is another"
+            )
+            said = f"{owner.source!r} is {listed[0].id} by its number, {other}: whose is it?"
+            return Match(called[0].id if len(called) == 1 else None, said)
+        if len(called) != 1:
+            return Match(None)
+        number = getattr(called[0], owner.platform, "")
+        differs = bool(owner.number and number not in ("", owner.number))
+        if differs and number in taken:  # a namesake
+            return Match(None)
+        return Match(called[0].id, by_name_only=differs)
+
+    def _find_called(self, name: str) -> list[Student]:
+        """Return the students of a name: by id, else letter by letter, else without accents."""
+        if name in self.students:
+            return [self.students[name]]
+        exact = [s for s in self.students.values() if s.is_called(name, fold=False)]
+        return exact or [s for s in self.students.values() if s.is_called(name)]
+
+    @cached_property
+    def _namesakes(self) -> Counter[str]:
+        return Counter(_fold(s.name) for s in self.students.values())
 
     def show(self, student: str) -> str:
-        """Return the student's name, or the id where no name is known."""
+        """Return the student's name (with the id if two share it), or the id without a name."""
         known = self.students.get(student)
-        return known.name if known and known.name else student
+        if not known or not known.name:
+            return student
+        return f"{known.name} ({student})" if self._namesakes[_fold(known.name)] > 1 else known.name
+
+
+def _is_code(told: str) -> bool:
+    """Return True if the platform names nobody: blind marking."""
+    return told == "Participant" or told.startswith("anon_")
 
 
 def _squash(name: str) -> str:
@@ -102,18 +162,40 @@ def _squash(name: str) -> str:
     return "".join(c for c in text if unicodedata.category(c)[0] in "LMN")
 
 
+def _fold(name: str) -> str:
+    """Return `_squash`'s text without accents."""
+    plain = unicodedata.normalize("NFKD", _squash(name).translate(_LETTERS))
+    return "".join(c for c in plain if unicodedata.category(c)[0] != "M")
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    """Return the text of a table and its encoding: UTF-8, with or without a mark, or Excel's.
+
+    Raises ValueError if it is none of them.
+    """
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16"), "utf-16"
+    for encoding in ("utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else "utf-8", "cp1252"):
+        try:
+            return data.decode(encoding), encoding
+        except UnicodeDecodeError:
+            continue
+    raise ValueError("it is neither UTF-8 nor Windows text: save it as CSV UTF-8")
+
+
 def read_table(path: Path, *wanted: str) -> Iterator[Row]:
     """Yield each row of a CSV with its line; CourseError for one that cannot be read.
 
     `wanted` are columns that must be there.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            text = stream.read()
+        text, _ = decode(path.read_bytes())
     except (OSError, ValueError) as error:
         raise CourseError(f"{path}: cannot be read ({error})") from None
-    head_line = text.partition("\n")[0]
-    rows = csv.reader(text.splitlines(True), delimiter=max(",;\t", key=head_line.count))
+    lines = text.splitlines(True)
+    skipped = int(bool(lines) and lines[0].lower().startswith("sep="))  # Excel's own first line
+    head_line = lines[skipped] if len(lines) > skipped else ""
+    rows = csv.reader(lines[skipped:], delimiter=max(",;\t", key=head_line.count))
     try:
         head = [name.strip().lower() for name in next(rows, [])]
         if missing := [name for name in wanted if name not in head]:
@@ -121,9 +203,9 @@ def read_table(path: Path, *wanted: str) -> Iterator[Row]:
         for row in rows:
             cells = {name: cell.strip() for name, cell in zip(head, row, strict=False)}
             if any(cells.values()):
-                yield rows.line_num, cells
+                yield rows.line_num + skipped, cells
     except csv.Error as error:
-        raise CourseError(f"{path}, line {rows.line_num}: {error}") from None
+        raise CourseError(f"{path}, line {rows.line_num + skipped}: {error}") from None
 
 
 def _pick(cells: Mapping[str, str], what: str, columns: Sequence[str] = ()) -> str:
@@ -137,9 +219,13 @@ def _read_student(cells: dict[str, str]) -> Student | None:
             return None
         cells = {**cells, "name": cells.get("student", ""), "student": ""}
         cells["student"] = _pick(cells, "id") if cells.get("sis login id") else cells["id"]
-    moodle = re.sub(r"\D", "", _pick(cells, "moodle"))
-    return Student(clean_name(_pick(cells, "id")), _pick(cells, "name"), _pick(cells, "email"),
-                   moodle, _pick(cells, "canvas"), _pick(cells, "section"))  # fmt: skip
+    given = cells.get("id", "") if "vollständiger name" in cells else ""  # a German worksheet
+    moodle = re.sub(r"\D", "", _pick(cells, "moodle") or given)
+    parts = (_pick(cells, "first"), _pick(cells, "last"))
+    name = _pick(cells, "name") or " ".join(part for part in parts if part)
+    canvas = "" if given else _pick(cells, "canvas")
+    return Student(clean_name(_pick(cells, "id") or name), name, _pick(cells, "email"), moodle,
+                   canvas, _pick(cells, "section"))  # fmt: skip
 
 
 def read_roster(path: Path | None) -> Roster:
@@ -150,10 +236,14 @@ def read_roster(path: Path | None) -> Roster:
         if student is None:
             continue
         if student.id == "(no name)":
-            raise CourseError(f"{path}, line {line}: no student: give a column `student`")
+            needed = "student, username, ID number, email, or a name"
+            raise CourseError(f"{path}, line {line}: no student. It has the columns "
+                              f"{', '.join(cells)}, and needs {needed}.")  # fmt: skip
         if student.id in found:
             raise CourseError(f"{path}, line {line}: {student.id!r} is there twice")
         found[student.id] = student
+    if path and not found:
+        raise CourseError(f"{path}: the list of students is empty. Give one line per student.")
     return Roster(found)
 
 

@@ -84,7 +84,19 @@ def _collect(settings: Settings, journal: Journal) -> Collection:
         listed = read_times(settings.times, settings.policy.zone)
         hand_ins, notes = set_times(found.hand_ins, *listed)
         found = replace(found, hand_ins=hand_ins, notes=(*found.notes, *notes))
+    _check_readable(settings.source, found)
     return replace(found, notes=(*found.notes, *_name_unknown(settings, found)))
+
+
+def _check_readable(source: Path, found: Collection) -> None:
+    """Raise CourseError if not one file of the class can be opened: that isn't the students'."""
+    problems = [
+        h.problem
+        for h in found.hand_ins
+        if any(word in h.problem for word in ("cannot be read", "a link"))
+    ]
+    if len(problems) == len(found.hand_ins):
+        raise CourseError(f"{source}: no file of the class can be opened: {problems[0]}")
 
 
 def _name_unknown(settings: Settings, found: Collection) -> list[str]:

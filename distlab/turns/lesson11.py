@@ -1,6 +1,39 @@
-"""Lesson 11: the bytes of a step, and the speed that asynchronous training keeps."""
+"""Lesson 11: the pieces of a variable, the bytes of a step, the speed that is kept."""
 
 from distlab.turns.turn import Turn
+
+PIECES = Turn(
+    lesson="11",
+    name="pieces",
+    answer="""
+        def count_pieces(size, min_bytes, max_shards):
+            return min(max_shards, -(-size // min_bytes))
+    """,
+    right="A variable a little larger than the minimum is already cut in two.",
+    mistakes={
+        """
+        def count_pieces(size, min_bytes, max_shards):
+            return max(1, min(max_shards, size // min_bytes))
+        """: (
+            "That's what the name promises. But TensorFlow rounds up: 392 KiB become two pieces, "
+            "each smaller than the minimum of 256 KiB."
+        ),
+        """
+        def count_pieces(size, min_bytes, max_shards):
+            return -(-size // min_bytes)
+        """: "The table would be cut into 49 pieces. There are never more than max_shards.",
+        "def count_pieces(size, min_bytes, max_shards):\n    return max_shards": (
+            "A small variable stays whole: 98 KiB isn't cut."
+        ),
+    },
+    otherwise="Divide, round up, and take max_shards if that's smaller.",
+    cases=[
+        (98 << 10, 256 << 10, 2),
+        (392 << 10, 256 << 10, 2),
+        (784 << 10, 256 << 10, 8),
+        (12_544 << 10, 256 << 10, 2),
+    ],
+)
 
 MOVED = Turn(
     lesson="11",

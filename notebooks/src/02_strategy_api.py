@@ -409,17 +409,17 @@ assert (outside, inside) == ([16], [4, 4, 4, 4])
 
 # %%
 momentum = keras.optimizers.SGD(0.1, momentum=0.9)
-for slots, optimizer in ((0, "sgd"), (1, momentum), (1, "rmsprop"), (2, "adam")):
+optimizers = {"sgd": "sgd", "momentum": momentum, "rmsprop": "rmsprop", "adam": "adam"}
+for (name, optimizer), slots in zip(optimizers.items(), (0, 1, 1, 2)):
     with mirrored.scope():
         model = build_model("mlp")
     model.compile(optimizer, loss)  # outside
     try:
         said = f"trains, and counts {count_steps(model)}"
     except RuntimeError as error:
-        said = (
-            "RuntimeError: " + re.search("Mixing different tf.distribute.Strategy", str(error))[0]
-        )
-    print(f"{model.optimizer.name:<8} slots: {slots}  {said}")
+        words = re.search("Mixing different tf.distribute.Strategy", str(error))
+        said = f"RuntimeError: {words[0]}"
+    print(f"{name:<9}slots: {slots}  {said}")
 
 # %% [markdown]
 # They aren't: the strategy notices that the slots were made elsewhere. So the optimizer without slots is the one that fools you. Everything that makes variables belongs inside: the model, the optimizer, the metrics, and so `compile`. Only `fit` can go outside.

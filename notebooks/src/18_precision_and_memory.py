@@ -40,7 +40,7 @@ for name in ("float32", "bfloat16", "float16"):
     print(f"{name:<9}", *(f"{value:<12.6g}" for value in tf.cast(values, tf.float32).numpy()))
 
 # %% [markdown]
-# bfloat16 rounds 1.001 back to 1, so the update is gone. float16 keeps it, but turns 70,000 into infinity and the small gradient into zero. The two types spend their 16 bits differently. bfloat16 has float32's range, with 8 bits of precision. float16 has 11 bits of precision, and a small range. (Recent GPUs also compute with 8-bit floats. Keras 3.15 has the policy `float8_from_mixed_bfloat16` for them; this lesson doesn't use it.) Here is what the 16 bits mean between 1 and 1.0625:
+# bfloat16 rounds 1.001 back to 1, so the update is gone. float16 keeps it, but turns 70,000 into infinity and the small gradient into zero. The two types spend their 16 bits differently. bfloat16 has float32's range, with 8 bits of precision. float16 has 11 bits of precision, and a small range. Here is what the 16 bits mean between 1 and 1.0625:
 
 # %%
 from distlab import figures
@@ -486,6 +486,12 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One gradient of 64 ima
 # %% [markdown]
 # You get the same gradients from a fraction of the bytes, and pay with a second forward pass. On a GPU that usually adds about a third to a step (Chen and others, below); the picture shows what it added here.
 #
+# ### Fewer bits still
+#
+# - **TF32.** On NVIDIA GPUs since Ampere, TensorFlow multiplies float32 matrices in TF32 unless you say otherwise: float32's range with float16's precision. It's quick, and results in "float32" then agree to about three digits. `tf.config.experimental.enable_tensor_float_32_execution(False)` turns it off.
+# - **FP8.** Recent GPUs multiply 8-bit floats. Keras's policy `float8_from_mixed_bfloat16` rounds a dense layer's inputs and kernel to 4 bits of precision (e4m3), and the gradient that arrives from above to 3 (e5m2). Each tensor has a scale, taken from its largest values in the last 1,024 steps. The scales are "trainable" variables: their new value travels as their gradient, and Keras's optimizer puts it in place. It runs on a CPU too, with `fit` and inside a `tf.function`. A tape outside of one raises a ValueError in Keras 3.15.1.
+# - **8-bit optimizer state.** Adam's two averages take 8 of the 12 bytes of optimizer state. In 8 bits, with one scale for each block of numbers, they take a little over 2 (Dettmers and others, below). Keras has no such optimizer.
+#
 # ### Sharded data parallelism
 #
 # If weights and Adam's state are the long bars, neither trick helps: every data-parallel replica holds all of them. ZeRO, and PyTorch's FSDP after it, shard them. Each of N replicas keeps 1/N of the optimizer state (stage 1), also of the gradients (stage 2), also of the weights (stage 3), and gets the rest from the others when it needs it. The price is traffic: by the paper's count none extra for stages 1 and 2, and half as much again for stage 3. `tf.distribute` has nothing like it; DTensor layouts ([lesson 15](15-model-parallelism.ipynb)) come closest.
@@ -529,6 +535,7 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One gradient of 64 ima
 # - TensorFlow's guide [Mixed precision](https://www.tensorflow.org/guide/mixed_precision); API page [tf.recompute_grad](https://www.tensorflow.org/api_docs/python/tf/recompute_grad)
 # - Chen and others, [Training Deep Nets with Sublinear Memory Cost](https://arxiv.org/abs/1604.06174): recomputation
 # - Rajbhandari and others, [ZeRO](https://arxiv.org/abs/1910.02054): sharded data parallelism
+# - Micikevicius and others, [FP8 Formats for Deep Learning](https://arxiv.org/abs/2209.05433); Dettmers and others, [8-bit Optimizers via Block-wise Quantization](https://arxiv.org/abs/2110.02861)
 #
 # ## The lab
 #

@@ -23,18 +23,7 @@ import tracemalloc
 
 import numpy as np
 
-from distlab import figures
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number
-from distlab.explorables.cut_explorer import cut_explorer
-from distlab.lessons.mesh_pictures import draw_mesh
-from distlab.turns import lesson23 as turns
-from utils.collectives import Network, Send, count_bytes, ring_all_reduce
-from utils.collectives import ring_all_gather, ring_reduce_scatter, split_into_chunks
 from utils.devices import use_logical_devices
-from utils.parallel.group import DeviceGroup
-from utils.simulate.planner import Run, tabulate_layouts
-from utils.simulate.transformer import find_kept_bytes
 
 set_seeds(0)
 devices = use_logical_devices(8)
@@ -50,10 +39,17 @@ print(len(devices), "devices:", devices[0], "to", devices[-1])
 # **Predict.** How many years would one H100 need, if the model fit?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Years on one H100", 0.01, 1000, "years", log=True)
 my_guess
 
 # %%
+from distlab import figures
+from distlab.exercises.predict import show_guess
+from utils.simulate.planner import Run
+from utils.simulate.transformer import find_kept_bytes
+
 run = Run(parameters=7e9, layers=32, hidden=4096, sequence=4096, vocabulary=50_000, tokens=1e12)
 seconds = 6 * run.parameters * run.tokens / (0.4 * 989e12)
 show_guess(my_guess, seconds / (365 * 24 * 3600), unit=" years", how="computed")
@@ -73,6 +69,8 @@ figures.show(figures.bars(parts, unit="GB", title=title, reference=("an H100: 80
 # In data parallelism all ranks hold the same Adam state and make the same update. [Lesson 15](15-model-parallelism.ipynb) has ZeRO's memory table. Here is the step itself. Four ranks train two small layers, in float64 so that differences show. Rank k computes the gradient of its own 16 images on its own device.
 
 # %%
+from utils.parallel.group import DeviceGroup
+
 RANKS = 4
 group = DeviceGroup(devices[:RANKS])
 rng = np.random.default_rng(0)
@@ -97,6 +95,8 @@ own = np.split(images, RANKS), np.split(targets, RANKS)  # [rank][16, ...]
 # An all-reduce is a reduce-scatter followed by an all-gather ([lesson 06](06-all-reduce.ipynb)). ZeRO pulls the two apart and puts the update between them. So we need the halves on their own. `ORDER` turns the ring by one place, so that the sum of piece k ends up on rank k.
 
 # %%
+from utils.collectives import ring_all_gather, ring_reduce_scatter, split_into_chunks
+
 ORDER = [1, 2, 3, 0]  # the ranks round the ring, from position 0
 
 
@@ -127,6 +127,9 @@ my_guess
 
 
 # %%
+from utils.collectives import Network, count_bytes, ring_all_reduce
+
+
 def adam(weights, gradient, state, step, rate=0.01):
     """Return the new weights, and change the two averages in `state` in place."""
     state[0] += 0.1 * (gradient - state[0])
@@ -192,6 +195,8 @@ def held(parameters, ranks, stage):
 
 
 # %%
+from distlab.turns import lesson23 as turns
+
 held = turns.HELD.take(held)
 stages = {f"stage {stage}": held(7e9, 64, stage) / 1e9 for stage in range(4)}
 title = "Each of 64 GPUs, without activations"
@@ -210,6 +215,8 @@ figures.show(figures.bars(stages, unit="GB", title=title, reference=("an H100: 8
 copies = ...  # write it as a calculation
 
 # %%
+from distlab.lessons.mesh_pictures import draw_mesh
+
 copies = turns.COPIES.take(copies)
 ranks = np.arange(8).reshape(2, 2, 2)  # [data, pipeline, tensor]
 axes = ("data", "pipeline", "tensor")
@@ -218,7 +225,7 @@ for axis, name in enumerate(axes):
     print(f"{name:<9}", np.moveaxis(ranks, axis, -1).reshape(-1, 2).tolist())
 
 # %% [markdown]
-# Now one step on all eight devices. The model has two blocks, y = x + relu(x A) B. Each stage of the pipeline has one block. The tensor axis cuts A by columns and B by rows. The data axis cuts the batch, so at the end each device adds its gradient to that of its partner in the other copy of the model. One device with the whole model is the reference.
+# Now one step on all eight devices. The model has two blocks, y = x + relu(x A) B. Each stage of the pipeline has one block. The tensor axis cuts A by columns and B by rows. The data axis cuts the batch, so at the end each device adds its gradient to its partner's, in the other copy of the model. One device with the full model is the reference.
 
 # %%
 x, target = rng.normal(size=(2, 8, 16))  # [example, width]
@@ -329,6 +336,9 @@ print(f"in blocks {top + np.log(total):.6f}, at once {np.log(np.exp(scores).sum(
 
 
 # %%
+from utils.collectives import Send
+
+
 def add_block(state, query, block):
     """Take one block of keys and values into the running softmax of `query` [token, width]."""
     total, top, weight = state
@@ -373,7 +383,7 @@ print(f"largest table of scores: {32 // RANKS} × {32 // RANKS} instead of 32 ×
 #
 # ## FlashAttention: the same on one device
 #
-# FlashAttention is this idea without a network. The blocks are tiles that fit into a GPU's fast memory, and the scores never reach the slow one. Here NumPy stands in for the GPU, and Python's own memory tracer counts.
+# FlashAttention is this idea without a network. The blocks are tiles that fit into a GPU's fast memory, and the scores never reach the slow one. Here NumPy plays the GPU, and Python's own memory tracer counts.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -407,7 +417,7 @@ print({name: f"{peak:.1f} MiB" for name, peak in peaks.items()})
 #
 # ## Experts, and the fourth collective
 #
-# One more way to have more parameters without more work: several MLPs, the *experts*, of which each token visits one or two. Each device holds one expert. So each device sends each other device the tokens that want its expert: an *all-to-all*. Buffers have a fixed size, so each expert takes a limited number of tokens from each rank, its *capacity*. The rest pass the layer by.
+# One more way to have more parameters without more work: several MLPs, the *experts*. Each token visits one or two of them. Each device holds one expert. So each device sends each other device the tokens that want its expert: an *all-to-all*. Buffers have a fixed size, so each expert takes a limited number of tokens from each rank, its *capacity*. The rest pass the layer by.
 #
 # **Your turn.** `choices` has the expert that each token of one rank chose. Return the places of the tokens that get into `expert`: first come, first served.
 
@@ -512,6 +522,8 @@ assert error < 1e-12
 # Now numbers for our model. The planner ([lesson 20](20-planning.ipynb)) computes memory and seconds of every layout on H100s, eight to a node, with 400 Gb/s between nodes. We ask for two sequence lengths, with about 4 million tokens a step in both.
 
 # %%
+from utils.simulate.planner import tabulate_layouts
+
 lengthened = dataclasses.replace(run, sequence=131_072, global_batch=32)
 lengths = {"4,096 tokens": run, "131,072 tokens": lengthened}
 sizes = tuple(2**power for power in range(3, 10))
@@ -537,6 +549,8 @@ for name, rows in tables.items():
 # 3. Follow *data, pipeline* at 131,072 tokens from 64 to 512 GPUs. Which part of the step grows?
 
 # %%
+from distlab.explorables.cut_explorer import cut_explorer
+
 assert winners == {("4,096 tokens", "data, ZeRO 1"), ("131,072 tokens", "data, context")}
 alone = [row for row in tables["131,072 tokens"] if row["way"].startswith("data, ZeRO")]
 assert not any(row["fits"] for row in alone)  # without a cut through the sequence or the model
@@ -547,7 +561,7 @@ cut_explorer(tables, capacity_gb=80, name="H100")
 #
 # ## Recap
 #
-# - ZeRO 1 took one device's steps with a quarter of the state and the bytes of an all-reduce; stage 3 sent half as much again.
+# - ZeRO 1 took one device's steps with a quarter of the state and the bytes of an all-reduce. Stage 3 sent half as much again.
 # - A mesh of 2 × 2 × 2 gave one device's loss and gradients, with one collective for each axis.
 # - Sequence parallelism cut the norms at no cost in bytes, and ring attention computed exact attention from blocks.
 # - An all-to-all brought tokens to their experts, and a tight capacity dropped some of them.

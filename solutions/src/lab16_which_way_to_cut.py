@@ -2,7 +2,7 @@
 # # Lab 16 · Which way to cut?
 #
 # Each cut of a model is a few lines until the details arrive: slices that don't divide evenly, a
-# norm that nobody can compute alone, a block in which a token sees nothing, a full expert. Here you
+# norm that no rank can compute alone, a block that a token doesn't see, a full expert. Here you
 # write those details, and then the planner that chooses a layout.
 #
 # **Time:** 75 minutes · **Points:** 13 · **Hardware:** any computer; nothing here starts TensorFlow
@@ -99,7 +99,7 @@ judges.ZERO.judge(zero_cases, got_steps)
 # merges such pairs. Under a causal mask a token sees only some of the blocks.
 #
 # **Contract.** `merge(outputs, lses)` takes outputs `[blocks, tokens, width]` and lses `[blocks,
-# tokens]`, in the order in which they came. If a token sees nothing of a block, its lse there is -inf
+# tokens]`, in the order of their arrival. If a token sees nothing of a block, its lse there is -inf
 # and its row of `outputs` is nan (0 / 0). Return two things: the output of each token over all blocks
 # `[tokens, width]`, and its lse over all blocks `[tokens]`. A token that sees no block at all (it's
 # padding) gets zeros and -inf. An lse can be as large as 3,000 or as small as -3,000.
@@ -178,20 +178,20 @@ judges.MERGE.judge(merge_cases, got_merged)
 #   expert made of it. A dropped row adds nothing, and the weights stay what they are.
 #
 # Return three things: a list with each rank's outputs, in the order of its tokens and in their shape;
-# a list of what was dropped, as (rank, token, expert); and how many rows rank r sends to expert e in
+# a list of the dropped rows, as (rank, token, expert); and how many rows rank r sends to expert e in
 # the all-to-all, `[ranks, experts]`, those that stay on their rank included.
 #
 # **Example.** Gates (0.2, 0.5, 0.3): experts 1 and 2, with weights 0.625 and 0.375.
 #
 # <details><summary>Hint 1</summary>
 #
-# Begin with a list of wishes in the order in which they are served: (rank, token, expert, weight).
+# Begin with a list of wishes, sorted as they are served: (rank, token, expert, weight).
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
 # Go through the wishes and count how many rows each expert has. A wish goes either into the outputs
-# and into `sent`, or into the list of what was dropped.
+# and into `sent`, or into the list of dropped rows.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -249,8 +249,8 @@ judges.DISPATCH.judge(dispatch_cases, got_outputs)
 # **3 points · hard · 20 minutes**
 #
 # **Contract.** `choose_layout(model, machine)` returns three whole numbers, (data, tensor, pipeline):
-# a layout that fits into memory and whose step takes at most 10 % longer than that of the quickest
-# one that fits. `model` has `parameters`, `layers`, `hidden`, `sequence` (tokens) and `batch`
+# a layout that fits into memory. Its step may take at most 10 % longer than the step of the quickest
+# layout that fits. `model` has `parameters`, `layers`, `hidden`, `sequence` (tokens) and `batch`
 # (sequences in a step). `machine` has `devices`, `per_node`, `memory` (bytes of a device), `flops`
 # (per second, as reached), `inside` and `between` (bytes per second within a node and between nodes).
 #
@@ -276,12 +276,12 @@ judges.DISPATCH.judge(dispatch_cases, got_outputs)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Memory first: leave out what doesn't fit, then take the smallest step of what is left.
+# Memory first: leave out what doesn't fit, then take the smallest step among the rest.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Two loops, over tensor and pipeline; data is what is left of the devices. `continue` where something
+# Two loops, over tensor and pipeline; data takes the rest of the devices. `continue` where something
 # doesn't divide or doesn't fit. Collect (step, layout) in a list, and take its `min`.
 #
 # </details>

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -131,6 +132,32 @@ def test_pages_tables_and_gradebook_are_there(graded):
         assert submission.score == 10 and submission.late_submission_penalty == 1
         assert submission.total_seconds_late == 12 * 3600 + 60
         assert book.find_submission("lab01", "eve").needs_manual_grade
+
+
+def test_every_path_is_read_from_where_the_command_is_typed(tmp_path):
+    """All of them relative, outside the checkout; if no file can be opened, status 2."""
+    hand_in(tmp_path / "class", "ana", folder="solutions")
+    files = {"list.csv": "student,name\nana,Ana Alt\n", "extra.csv": "ana,2 days\n",
+             "times.csv": "student,handed_in\nana,2026-11-21T10:00\n",
+             "rules.toml": "[labs.lab01]\ndue = 2026-11-20T23:59:00\n"
+                           "[penalty]\npoints = 1\nper = 'day'\n",
+             "marks.csv": "student,exercise,points,reason\nana,epoch,1,asked\n"}  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    options = ["--output", "out", "--gradebook", "book/gradebook.db", "--roster", "list.csv",
+               "--submission-times", "times.csv", "--policy", "rules.toml", "--extensions",
+               "extra.csv", "--marks", "marks.csv", "--json"]  # fmt: skip
+    run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    done = run([*COMMAND, "class", *options])
+    assert done.returncode == 0, done.stderr
+    (ana,) = json.loads(done.stdout)["submissions"]
+    assert (ana["student"], ana["mark"]) == ("ana", 9)  # set by hand, and not late
+    assert (tmp_path / "out/lab01/class.html").is_file() and (tmp_path / "book").is_dir()
+    notebook = next((tmp_path / "class").rglob("*.ipynb"))
+    notebook.rename(notebook.with_suffix(".kept"))
+    notebook.symlink_to(notebook.with_suffix(".kept"))
+    done = run([*COMMAND, "class", *options])
+    assert done.returncode == 2 and "no file of the class can be opened" in done.stderr
 
 
 def test_a_second_run_gives_the_same_marks_and_runs_nothing_again(graded):

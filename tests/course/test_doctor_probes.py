@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from process_watch import group_members
 
-from distlab.doctor import machine, tools
+from distlab.doctor import machine, report, software, tools
 from distlab.doctor.examination import look_for_gpus
 from distlab.doctor.findings import Finding
 from utils.data import bundled
@@ -37,6 +37,16 @@ def programs(tmp_path, monkeypatch):
         return folder / name
 
     return write
+
+
+def test_the_course_does_without_jax_and_says_what_is_missing(monkeypatch):
+    assert find(software.examine_shown_packages(), "JAX").status == "ok"
+    there = software.find_version
+    monkeypatch.setattr(software, "find_version", lambda n: None if n == "jax" else there(n))
+    found = find(software.examine_shown_packages(), "JAX")
+    assert found.status == "missing" and "pip install -c constraints.txt jax" in found.advice
+    (lacking,) = report.describe_works([found])["without"]
+    assert lacking == {"what": report.WITHOUT["JAX"], "why": "JAX: not installed"}
 
 
 # --- programs beside Python ----------------------------------------------------------------

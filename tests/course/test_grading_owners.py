@@ -135,22 +135,56 @@ def test_the_zips_name_wins_over_what_it_holds(tmp_path):
     assert found["cid"].timestamp is None
 
 
-def test_two_outer_sources_of_one_student_wait_for_a_human(tmp_path):
+def test_the_latest_of_a_students_own_counts_and_what_cannot_be_compared_waits(tmp_path):
     files = {
         f"{SLUG}_ana_20261120-101500.zip": packed("ana", "first"),
         f"{SLUG}_ana_20261121-101500.zip": packed("ana", "second"),
         "bo.ipynb": "b", "bo.zip": packed("bo", "other"),
         "cid.ipynb": "same", "cid.zip": packed("cid", "same"),
+        "fay.ipynb": "old", f"fay/{NAME}": "new",
         f"{SLUG}_student_20261120-101500.zip": packed("student", "s"),
         f"{SLUG}.zip": packed("dora", "d"),
     }  # fmt: skip
-    found = by_student(gather(write(tmp_path / "in", files), tmp_path))
-    assert sorted(found) == ["ana", "bo", "cid", "dora", "student"]
-    assert text_of(found["ana"]) == "second" and "which counts?" in found["ana"].question
-    assert "20261120-101500" in found["ana"].question and "which counts?" in found["bo"].question
+    source = write(tmp_path / "in", files)
+    os.utime(source / "fay.ipynb", (1_700_000_000, 1_700_000_000))
+    found = by_student(gather(source, tmp_path))
+    assert sorted(found) == ["ana", "bo", "cid", "dora", "fay", "student"]
+    assert text_of(found["ana"]) == "second" and not found["ana"].question
+    assert len(found["ana"].notes) == 1 and "handed in 2 times" in found["ana"].notes[0]
+    assert "20261120-101500" in found["ana"].notes[0]
+    assert text_of(found["fay"]) == "new" and not found["fay"].question
+    assert "which counts?" in found["bo"].question  # a clock of a zip and one of this machine
     assert found["cid"].question == ""  # the same file
     assert "many people share" in found["student"].question
     assert "nothing outside tells whose" in found["dora"].question
+
+
+@pytest.mark.parametrize("copy", [" (1)", "-Copy1", "-1", " 2", " - Copy", " - Kopie (2)", " copy"])
+def test_a_copys_name_is_the_labs_and_the_latest_counts(tmp_path, copy):
+    place = "Ana Alt_11_assignsubmission_file"
+    files = {f"{place}/{NAME}": "stub", f"{place}/{SLUG}{copy}.ipynb": "answers",
+             f"{place}/{SLUG}-draft-of-mine.ipynb": "draft"}  # fmt: skip
+    source = write(tmp_path / "in", files)
+    os.utime(source / place / NAME, (1_700_000_000, 1_700_000_000))
+    (ana,) = gather(source, tmp_path).hand_ins
+    assert text_of(ana) == "answers" and not ana.question
+    assert sum("the latest, counts" in note for note in ana.notes) == 1
+    assert any("draft-of-mine.ipynb' was left alone" in note for note in ana.notes)
+
+
+def test_only_timestamp_txt_is_nbgraders_and_a_second_candidate_waits(tmp_path):
+    files = {
+        f"ana/lab01/{NAME}": "a", "ana/lab01/Timestamp.txt": FAKE,
+        "ana/lab01/x-timestamp.txt": FAKE,
+        f"bo/lab01/{NAME}": "b", "bo/lab01/timestamp.txt": "2026-11-29 12:00:00 UTC",
+        "bo/lab01/TIMESTAMP.TXT": FAKE,
+        f"cy/{NAME}": "c", "cy/lab01/timestamp.txt": "2026-11-29 12:00:00 UTC",
+        f"cy/{SLUG}/timestamp.txt": FAKE,
+    }  # fmt: skip
+    found = by_student(gather(write(tmp_path / "in", files), tmp_path))
+    assert found["ana"].timestamp is None and not found["ana"].question
+    assert found["bo"].timestamp == datetime(2026, 11, 29, 12) and not found["bo"].question
+    assert found["cy"].timestamp is None and "which one is nbgrader's" in found["cy"].question
 
 
 def test_names_that_become_equal_only_by_normalizing_wait_and_are_all_listed(tmp_path):
@@ -391,6 +425,93 @@ def test_a_namesake_with_another_number_is_not_in_the_list(tmp_path):
     assert found["b"].student == "Ana Alt" and found["b"].question
 
 
+CLASS = {"ana": ("Ana Alt", "11"), "jose": ("José Núñez", "12"), "lukasz": ("Łukasz Żak", "13")}
+
+
+def gather_class(tmp_path, roster_text, folders, encoding="utf-8"):
+    """Return the submissions by what they hold, and the notes; a folder holds its own name."""
+    path = tmp_path / "students.csv"
+    path.write_bytes(roster_text.encode(encoding))
+    files = {f"{f}_assignsubmission_file/{NAME}": f.split("_")[0] for f in folders}
+    found = gather(write(tmp_path / "in", files), tmp_path, roster=read_roster(path))
+    return {text_of(h): h for h in found.hand_ins}, found.notes
+
+
+FOLDERS = [f"{name}_{number}" for name, number in CLASS.values()]
+
+
+def test_a_swapped_column_of_numbers_swaps_nobody(tmp_path):
+    numbers = ["12", "13", "11"]
+    rows = [f"{id},{name},{n}" for (id, (name, _)), n in zip(CLASS.items(), numbers, strict=True)]
+    text = "\n".join(["student,name,moodle", *rows])
+    found, _ = gather_class(tmp_path, text, FOLDERS)
+    assert {h.student for h in found.values()} == set(CLASS)
+    for id, (name, _) in CLASS.items():
+        assert found[name].student == id
+        assert "by its number" in found[name].question and "by its name" in found[name].question
+
+
+def test_numbers_of_another_assignment_leave_one_note(tmp_path):
+    rows = [f"{id},{name},9{number}" for id, (name, number) in CLASS.items()]
+    found, notes = gather_class(tmp_path, "\n".join(["student,name,moodle", *rows]), FOLDERS)
+    assert {name: h.student for name, h in found.items()} == {n: i for i, (n, _) in CLASS.items()}
+    assert not any(h.question for h in found.values())
+    assert len(notes) == 1 and notes[0].startswith("3 students were found by name")
+    assert "belong to another assignment" in notes[0]
+
+
+@pytest.mark.parametrize("head, encoding, sign", [
+    ("First name,Surname,ID number,Email address", "utf-8", ","),
+    ("Vorname,Nachname,ID-Nummer,E-Mail-Adresse", "cp1250", ";"),
+    ("Prénom,Nom de famille,Numéro d'identification,Adresse de courriel", "utf-8-sig", ";"),
+    ("No.,First name,Last name,ID number,Email address", "utf-16", "\t"),
+])  # fmt: skip
+def test_moodles_participants_are_read_as_they_are_downloaded(tmp_path, head, encoding, sign):
+    rows = [f"{id.title()}0 {name},S{k},x{k}@uni.example".split(" ", 1)[1].replace(" ", ",", 1)
+            for k, (id, (name, _)) in enumerate(CLASS.items())]  # fmt: skip
+    if head.startswith("No."):
+        rows = [f"{k},{row}" for k, row in enumerate(rows, 1)]
+    text = "\n".join([head, *rows]).replace(",", sign)
+    if encoding == "cp1250":  # Excel writes this for Western names
+        text, encoding = (
+            text.replace("Łukasz Żak", "X").replace("Ł", "L").replace("Ż", "Z"),
+            "cp1252",
+        )
+    found, _ = gather_class(tmp_path, text, FOLDERS, encoding)
+    assert {name: h.student for name, h in found.items()} == {
+        "Ana Alt": "S0", "José Núñez": "S1", "Łukasz Żak": "S2"}  # fmt: skip
+    assert not any(h.question for h in found.values())
+
+
+GERMAN = """ID,"Vollständiger Name",E-Mail-Adresse,Status,Bewertung
+"Teilnehmer/in11","Ana Alt",a@x.org,Zur Bewertung abgegeben,
+"Teilnehmer/in12","José Núñez",j@x.org,Keine Abgabe,
+"""
+FRENCH = """Identifiant,"Nom complet","Adresse de courriel",Statut,Note
+"Participant 11","Ana Alt",a@x.org,Remis pour évaluation,
+"Participant 12","José Núñez",j@x.org,Aucune remise,
+"""
+
+
+@pytest.mark.parametrize("text", [GERMAN, FRENCH])
+def test_worksheets_of_a_german_and_a_french_moodle(tmp_path, text):
+    path = tmp_path / "students.csv"
+    path.write_text(text, encoding="utf-8")
+    found = read_roster(path).students
+    assert {i: (s.name, s.moodle) for i, s in found.items()} == {
+        "a@x.org": ("Ana Alt", "11"), "j@x.org": ("José Núñez", "12")}  # fmt: skip
+
+
+def test_two_of_one_name_are_shown_with_their_ids_and_accents_can_decide(tmp_path):
+    text = "student,name,moodle\na1,Ana Alt,11\na2,Alt Ana,12\nn1,José Nunez,\nn2,José Núñez,\n"
+    found, _ = gather_class(tmp_path, text, ["Ana Alt_11", "José Núñez_14"])
+    assert found["José Núñez"].student == "n2" and not found["José Núñez"].question
+    assert found["Ana Alt"].student == "a1" and not found["Ana Alt"].question
+    (tmp_path / "two.csv").write_text("student,name\na1,Ana Alt\na2,Ana Alt\nb,Bo\n")
+    roster = read_roster(tmp_path / "two.csv")
+    assert [roster.show(s) for s in roster.ids] == ["Ana Alt (a1)", "Ana Alt (a2)", "Bo"]
+
+
 def test_a_list_of_times_counts_before_all_else(tmp_path):
     files = {f"Ana Alt_11_assignsubmission_file/{NAME}": "a",
              f"Béla Bo_12_assignsubmission_file/{NAME}": "b"}  # fmt: skip
@@ -416,7 +537,9 @@ def test_a_list_of_times_counts_before_all_else(tmp_path):
 def test_bad_lists_are_one_clear_line(tmp_path):
     path = tmp_path / "students.csv"
     for text, said in (("student\nana\nana\n", "line 3: 'ana' is there twice"),
-                       ("color\nred\n", "no student"), ("student,name\n,Ana\n", "")):  # fmt: skip
+                       ("color\nred\n", "columns color, and needs student"),
+                       ("student,name\n", "list of students is empty"),
+                       ("student,name\n,Ana\n", "")):  # fmt: skip
         path.write_text(text)
         if said:
             with pytest.raises(DistributedError, match=said):

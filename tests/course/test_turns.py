@@ -11,12 +11,13 @@ import pytest
 from lab_runner import LABS, get_lab
 
 from distlab import progress
-from distlab.exercises.exercise import Exercise, call
+from distlab.exercises.exercise import Exercise, call, list_exercises
 from distlab.home.course import read_course
 from distlab.home.page import make_page
 from distlab.turns.turn import EMPTY, Turn, evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
+LAB_NAMES = [target.slug.split("-")[0] for target in LABS]
 FILES = sorted((ROOT / "distlab/turns").glob("lesson[0-9][0-9].py"))
 
 
@@ -88,15 +89,10 @@ def is_work(node: ast.AST) -> bool:
     return isinstance(node, ast.Assign | ast.Return | ast.AugAssign) and len(ast.unparse(node)) > 30
 
 
-def list_exercises() -> list[Exercise]:
-    modules = [f"distlab.labs.{target.slug.split('-')[0]}.exercise" for target in LABS]
-    made = [one for name in modules for one in vars(importlib.import_module(name)).values()]
-    return [one for one in made if isinstance(one, Exercise)]
-
-
 def lay_beside() -> dict[tuple[str, str], list[Exercise]]:
     """Return the table: each turn, and the exercises whose function takes as many arguments."""
-    exercises = [e for e in list_exercises() if e.run is call]
+    labs = [importlib.import_module(f"distlab.labs.{lab}.exercise") for lab in LAB_NAMES]
+    exercises = [e for lab in labs for e in list_exercises(lab).values() if e.run is call]
     return {
         (lesson, constant): [e for e in exercises if len(e.examples[0]) == len(turn.cases[0])]
         for lesson, constant, turn in TURNS

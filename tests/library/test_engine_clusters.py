@@ -143,7 +143,8 @@ PROGRAM = """
 import json, os, signal, subprocess, sys, time
 config = json.loads(os.environ["TF_CONFIG"])
 index, restart = config["task"]["index"], int(os.environ["DISTLAB_RESTART"])
-print("restart", restart, "task", index, "of", len(set(config["cluster"]["worker"])), sys.argv[1:])
+rank = os.environ["KERAS_DISTRIBUTION_PROCESS_ID"]
+print("restart", restart, "task", rank, "of", len(set(config["cluster"]["worker"])), sys.argv[1:])
 if sys.argv[1] == "stay":
     child = subprocess.Popen(["sleep", "300"], start_new_session=True)
     with open(f"part-{index}", "w") as file:

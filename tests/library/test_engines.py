@@ -27,6 +27,11 @@ import json, os, signal, subprocess, sys, time
 task = json.loads(os.environ["TF_CONFIG"])["task"]
 cluster = json.loads(os.environ["TF_CONFIG"])["cluster"]
 index, restart = task["index"], int(os.environ["DISTLAB_RESTART"])
+if "ps" not in cluster:  # what Keras on JAX reads
+    told = [os.environ["KERAS_DISTRIBUTION_" + name]
+            for name in ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID")]
+    assert told == [",".join(cluster["worker"]), str(len(cluster["worker"])), str(index)]
+    assert os.environ["JAX_COORDINATOR_ADDRESS"] == cluster["worker"][0]
 """
 
 

@@ -276,3 +276,24 @@ def test_a_worker_of_parameter_servers_skips_alone(launcher):
         job.stop()
     assert np.isfinite(report.weights[0]).all() and report.loss_scale <= 2.0**15
     assert np.abs(report.weights[0] - START).min() > 0
+
+
+def test_float8_trains_in_a_traced_step_and_not_on_a_bare_tape():
+    """What lesson 18 says of Keras 3.15's policy; the scales come as gradients."""
+    import keras
+    import tensorflow as tf
+
+    layer = keras.layers.Dense(8, dtype="float8_from_mixed_bfloat16")
+    layer.build((4, 16))
+    inputs = tf.random.stateless_normal([4, 16], seed=(1, 2))
+
+    def find_gradients():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.cast(layer(inputs, training=True), tf.float32))
+        return tape.gradient(loss, layer.trainable_variables)
+
+    found = dict(zip([v.name for v in layer.trainable_variables], tf.function(find_gradients)()))
+    assert len(found) == 8 and found["inputs_amax_history"].shape == (1024,)
+    assert np.isclose(np.max(found["inputs_amax_history"]), np.max(np.abs(inputs)), rtol=1e-2)
+    with pytest.raises(ValueError, match="too many values to unpack"):
+        find_gradients()

@@ -32,6 +32,10 @@ import json, os, signal, subprocess, sys, time
 config = json.loads(os.environ["TF_CONFIG"])
 index, workers = config["task"]["index"], config["cluster"]["worker"]
 restart, kind = int(os.environ["DISTLAB_RESTART"]), config["task"]["type"]
+if "ps" not in config["cluster"]:  # what Keras on JAX reads
+    told = [os.environ["KERAS_DISTRIBUTION_" + name]
+            for name in ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID")]
+    assert told == [",".join(workers), str(len(workers)), str(index)]
 """
 
 

@@ -91,7 +91,7 @@ class RunSettings:
             environment[INDEX_VARIABLE] = str(config.index)
             environment[COUNT_VARIABLE] = str(len(config.cluster.tasks))
         if self.tf_config or not self.independent:
-            environment["TF_CONFIG"] = config.to_json()
+            environment |= config.to_variables()
         if self.checkpoint_dir is not None:
             environment[CHECKPOINT_VARIABLE] = os.path.abspath(self.checkpoint_dir)
         if self.handout is not None:

@@ -14,6 +14,12 @@ from typing import Any
 
 JOBS = ("chief", "worker", "ps", "evaluator")
 TRAINING_JOBS = ("chief", "worker", "ps")
+JAX_VARIABLES = (  # of keras.distribution.initialize(), and one of jax.distributed.initialize()
+    "KERAS_DISTRIBUTION_JOB_ADDRESSES",
+    "KERAS_DISTRIBUTION_NUM_PROCESSES",
+    "KERAS_DISTRIBUTION_PROCESS_ID",
+    "JAX_COORDINATOR_ADDRESS",
+)
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 MIN_PORT, MAX_PORT = 1, 65535
 
@@ -94,6 +100,21 @@ class TaskConfig:
         """Return the text of TF_CONFIG on one line."""
         task = {"type": self.job, "index": self.index}
         return json.dumps({"cluster": self.cluster.jobs, "task": task, **self.extras})
+
+    def to_variables(self) -> dict[str, str]:
+        """Return the environment variables that tell a program which task it is.
+
+        TF_CONFIG for TensorFlow. Tasks that train without parameter servers also get what
+        `keras.distribution.initialize()` reads for JAX, and the coordinator's address, which
+        `jax.distributed.initialize()` reads. Process 0 is the leader.
+        """
+        variables = {"TF_CONFIG": self.to_json()}
+        if self.cluster.ps or self.job not in ("chief", "worker"):
+            return variables
+        addresses = [*self.cluster.chief, *self.cluster.worker]
+        rank = self.index + (len(self.cluster.chief) if self.job == "worker" else 0)
+        values = (",".join(addresses), str(len(addresses)), str(rank), addresses[0])
+        return variables | dict(zip(JAX_VARIABLES, values))
 
 
 def split_address(address: str) -> tuple[str, str | None]:

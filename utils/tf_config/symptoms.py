@@ -94,6 +94,21 @@ CONFIGURATION = (
         "an evaluator stands outside the cluster: give it a strategy of one machine",
         needs="worker_count",
     ),
+    make_symptom(
+        "wrong-index", r"process_id < num_processes\. Got process_id=(?P<given>-?\d+), "
+        r"num_processes=(?P<count>-?\d+)",
+        "process {given} is out of range for {count} processes",
+        "processes count from 0 (two are 0 and 1): lower process_id, or raise num_processes",
+    ),
+    make_symptom(
+        "no-task", r"ValueError: (?:coordinator_address should be|Number of processes must be|"
+        r"The process id of the current process must be) defined",
+        "JAX does not know its coordinator, the number of processes or which one this is",
+        "start the program with `distlab run`, or set KERAS_DISTRIBUTION_JOB_ADDRESSES, "
+        "KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID for "
+        "keras.distribution.initialize(); jax.distributed.initialize() takes the numbers as "
+        "arguments",
+    ),
 )  # fmt: skip
 
 PROGRAM = (
@@ -101,6 +116,11 @@ PROGRAM = (
         "late-strategy", r"Collective ops must be configured at program startup",
         "the strategy was made after TensorFlow had run its first operation",
         f"{FIRST}; in a notebook, restart the kernel",
+    ),
+    make_symptom(
+        "late-strategy", r"initialize\(\) must be called before any JAX calls",
+        "JAX had used a device before its processes were joined",
+        "call keras.distribution.initialize() first, before any array, model or list of devices",
     ),
     make_symptom(
         "second-strategy", r"Collective ops are already configured",
@@ -122,6 +142,12 @@ PROGRAM = (
         "duplicate-index", TASK + r" unexpectedly tried to connect with a different incarnation",
         "two processes say that they are {job}:{index}, or that task restarted while others ran",
         "give each process an index of its own; after a restart, start the whole group again",
+    ),
+    make_symptom(
+        "duplicate-index",
+        r"ABORTED: (?P<given>\d+) unexpectedly tried to connect with a different incarnation",
+        "two processes say that they are process {given}, or it restarted while others ran",
+        "give each process its own number; after a restart, start the whole group again",
     ),
     make_symptom(
         "second-strategy", r"Device /job:localhost\S* is joining a group with size ?(?P<mine>\d+)"
@@ -222,6 +248,24 @@ COLLATERAL = (
         "{job}:{index} died or froze: it has stopped answering",
         "look in its own log for the first error, then start the whole group again from its "
         "checkpoint",
+    ),
+    make_symptom(
+        "dead-peer", r"unhealthy \(stopped sending heartbeats\):\s+(?P<given>\d+)$",
+        "process {given} died or froze: it has stopped answering",
+        "look in its own log for the first error, then start the whole group again from its "
+        "checkpoint",
+    ),
+    make_symptom(
+        "dead-peer", r"Gloo context initialization failed: DEADLINE_EXCEEDED",
+        "another process did not come to the first collective: it died, or is far behind",
+        "look in the other tasks' logs for the first error; run the same program on each",
+    ),
+    make_symptom(
+        "missing-peer", r"DEADLINE_EXCEEDED: Deadline Exceeded\s+RPC: "
+        r"/xla\.coordination\.CoordinationService/RegisterTask",
+        "it waited in vain for another process, which has not started or cannot be reached",
+        "start every process, and check the coordinator's address, the number of processes and "
+        "the network between the machines",
     ),
     make_symptom(
         "dead-peer", r"(?:Collective ops is aborted by: |UnavailableError)"

@@ -154,15 +154,15 @@ def try_dispatch(dispatch: Callable[..., Any], *case: Any) -> dict[str, Any]:
     """Return outputs, what was dropped in order, and the rows sent, as `dispatch` returns them."""
     with own_frames():
         found = dispatch(*draw_tokens(*case))
-    if not isinstance(found, list | tuple) or len(found) != 3:
-        raise refuse("dispatch must return three things: outputs, dropped and sent")
-    outputs, dropped, sent = found
-    triples = [read_array(triple, "dispatch, as dropped,") for triple in dropped]
-    return {
-        "outputs": [read_array(one, "dispatch, as outputs,") for one in outputs],
-        "dropped": sorted([int(number) for number in triple.ravel()] for triple in triples),
-        "sent": read_array(sent, "dispatch, as sent,"),
-    }
+        if not isinstance(found, list | tuple) or len(found) != 3:
+            raise refuse("dispatch must return three things: outputs, dropped and sent")
+        outputs, dropped, sent = found
+        triples = [read_array(triple, "dispatch, as dropped,") for triple in dropped]
+        return {
+            "outputs": [read_array(one, "dispatch, as outputs,") for one in outputs],
+            "dropped": sorted([int(number) for number in triple.ravel()] for triple in triples),
+            "sent": read_array(sent, "dispatch, as sent,"),
+        }
 
 
 DISPATCH = Exercise(
@@ -180,7 +180,7 @@ DISPATCH = Exercise(
         "each-rank": "you counted the capacity for each rank: it's the limit of an expert for the "
         "rows of all ranks together",
         "redistributed": "you divided by the gates of the experts that had room: divide by both "
-        "gates, whoever had room",
+        "gates, even if one expert is full",
         "as-they-are": "the two gates are divided by their sum",
         "all-sent": "a row that finds no room isn't sent",
     },
@@ -202,13 +202,13 @@ def try_layout(
     with own_frames():
         found = choose_layout(dict(model), dict(machine))
     numbers = read_array(found, "choose_layout", "three whole numbers")
-    if numbers.shape != (3,):
+    if numbers.shape != (3,) or not np.isfinite(numbers).all():
         raise refuse(f"choose_layout must return data, tensor and pipeline, got {show(found)}")
     return [int(number) for number in numbers]
 
 
 def say_layout(got: Any, right: Any) -> str:
-    """Return the layout that was chosen and the quickest one, in words."""
+    """Return the chosen layout and the quickest one, in words."""
     best = right.answers[0] if hasattr(right, "answers") else right
     both = [f"data {d:g} x tensor {t:g} x pipeline {p:g}" for d, t, p in (got, best)]
     return f"chose {both[0]}; {both[1]} fits and is the quickest"

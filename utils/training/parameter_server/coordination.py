@@ -17,7 +17,7 @@ from ...strategies import make_strategy
 if TYPE_CHECKING:
     import tensorflow as tf
 
-MIN_SHARD_BYTES = 256 << 10  # a smaller piece costs a message and saves little
+MIN_SHARD_BYTES = 256 << 10  # cutting a smaller variable costs messages and saves little
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Coordination:
 def connect(min_shard_bytes: int = MIN_SHARD_BYTES) -> Coordination:
     """Connect this process, the coordinator, to the workers and servers of TF_CONFIG.
 
-    Variables of `min_shard_bytes` or more are cut along their first axis into
-    pieces of at least that size, one for each server at most; `min_shard_bytes=0`
-    leaves them whole. Raises InputError if TF_CONFIG lists no parameter servers, or makes
-    this process one of the tasks that serve.
+    Variables of more than `min_shard_bytes` are cut along their first axis, one piece for
+    each server at most. TensorFlow rounds up: one of 1.5 times that size becomes two pieces.
+    `min_shard_bytes=0` leaves all variables in one piece. Raises InputError if TF_CONFIG lists
+    no parameter servers, or makes this process one of the tasks that serve.
     """
     _check_configuration()
     import tensorflow as tf
