@@ -57,7 +57,7 @@ def test_labs_and_exercises_that_commands_name_exist() -> None:
     ids = {exercise.id for exercise in labs["lab05"].exercises}
     for parsed in read_commands():
         if parsed.command == "grade":
-            assert set(parsed.exercise) | {name for _, name, _ in parsed.set} <= ids
+            assert set(parsed.exercise) | {name for _, name, _ in parsed.set} <= ids | {"all"}
     assert labs["lab05"].slug in GUIDE
 
 

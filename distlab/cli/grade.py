@@ -35,7 +35,7 @@ def add_parser(subparsers: Commands) -> None:
     add = parser.add_argument
     add("lab", metavar="LAB", help="lab01, lab02 …")
     text = "nbgrader's submitted/STUDENT/LAB/, a folder of notebooks, or a platform's zip"
-    add("submitted", metavar="SUBMITTED", type=Path, help=text)
+    add("submitted", metavar="SUBMITTED", type=Path, nargs="?", help=text)
     text = "folder for pages, tables and what is kept (%(default)s)"
     add("--output", metavar="REPORT", type=Path, default=Path("grades"), help=text)
     text = "nbgrader's gradebook (gradebook.db in REPORT)"
@@ -52,6 +52,8 @@ def add_parser(subparsers: Commands) -> None:
     add("--no-sandbox", action="store_true", help=text)
     text = "pages and marks under codes, in REPORT/LAB/anonymous; --set and --marks take codes too"
     add("--anonymous", action="store_true", help=text)
+    text = "show what the lab remembers, who waits and why; grade nothing"
+    add("--status", action="store_true", help=text)
     parser.add_json()
     _add_rules(add)
     _add_marks(add)
@@ -73,7 +75,7 @@ def _add_marks(add: Callable[..., Any]) -> None:
     add("--student", metavar="ID", **many, help="only this one")
     add("--exercise", metavar="ID", **many, help="change the marks of this one only (id or number)")
     add("--rerun", action="store_true", help="run what was run already again, with other numbers")
-    text = "set a mark by hand, which no grading changes; POINTS auto takes it back"
+    text = "set a mark by hand, which no grading changes (all: every exercise; auto: take it back)"
     add("--set", nargs=3, metavar=("STUDENT", "EXERCISE", "POINTS"), **many, help=text)
     text = "set many marks by hand: a CSV of student,exercise,points,reason"
     add("--marks", metavar="FILE", type=Path, help=text)
@@ -81,6 +83,11 @@ def _add_marks(add: Callable[..., Any]) -> None:
     add("--reason", metavar="TEXT", default="", help=text)
     text = "take marks by hand that are above the maximum"
     add("--allow-bonus", action="store_true", help=text)
+    text = "set the remembered marks by hand again in a new gradebook"
+    add("--restore", action="store_true", help=text)
+    add("--forget", action="store_true", help="don't set them again, and forget them")
+    text = "remove from the gradebook a student whom no submission and no list knows"
+    add("--remove", metavar="ID", **many, help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -90,6 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
     for name, value in vars(arguments).items():  # the grading's processes work in other folders
         if isinstance(value, Path):
             setattr(arguments, name, value.absolute())
+    remembered = _recall(arguments)
+    if arguments.status:
+        return _show_status(arguments, remembered)
     settings = _read_settings(arguments)
     found = _grade(settings, arguments.json)
     if found is None:
@@ -102,9 +112,47 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(found.to_record()))
     else:
+        if remembered:
+            print(f"remembered from the last grading: {_clean(', '.join(remembered))}")
         _describe(found, settings)
         _describe_changes(found, changes)
     return int(any(result.for_human for result in found.results))
+
+
+def _find_journal(arguments: argparse.Namespace) -> Path:
+    from distlab.grading.labs import read_lab
+
+    return arguments.output / read_lab(arguments.lab).name / "journal"
+
+
+def _recall(arguments: argparse.Namespace) -> list[str]:
+    """Fill in what the lab remembers, then the usual files; return what was remembered."""
+    from distlab.grading.memory import fill_in, read_rules
+
+    used = fill_in(vars(arguments), read_rules(_find_journal(arguments)))
+    arguments.policy = _find(arguments.policy, POLICY)
+    arguments.roster = _find(arguments.roster, ROSTER)
+    if arguments.submitted is None and not arguments.status:
+        raise CourseError(
+            "SUBMITTED is missing: the lab wasn't graded before. Give a folder or zip."
+        )
+    if arguments.restore and arguments.forget:
+        raise CourseError("--restore and --forget can't be given together. Choose one.")
+    return used
+
+
+def _show_status(arguments: argparse.Namespace, remembered: "list[str]") -> int:
+    """Print what the lab remembers and who waits; return 1 if someone does."""
+    from distlab.grading.memory import describe_waiting
+    from distlab.grading.roster import read_table
+
+    marks = _find_journal(arguments).parent / "marks.csv"
+    if not marks.is_file():
+        raise CourseError(f"{marks.parent}: this lab wasn't graded yet. Grade it first.")
+    waiting = describe_waiting([row for _, row in read_table(marks)])
+    print("\n".join([*(f"remembered  {_clean(text)}" for text in remembered),
+                     *(f"no mark     {_clean(line)}" for line in waiting)]))  # fmt: skip
+    return int(bool(waiting))
 
 
 def _write_without_names(
@@ -133,7 +181,7 @@ def _write_report(
     changes = note_changes(found, settings.out)
     book = settings.gradebook.resolve().parent
     write_report(found, settings.out, book if is_course(book) else None, changes)
-    rules = _find(arguments.policy, POLICY)
+    rules = arguments.policy
     policies = {lab: read_policy(rules, lab.partition("-")[0]) for lab in list_labs(found.course)}
     write_course(arguments.output, found.course, policies, found.roster)
     return changes
@@ -165,6 +213,7 @@ def _grade(settings: "Settings", quiet: bool) -> "ClassResult | None":
 def _read_settings(arguments: argparse.Namespace) -> "Settings":
     from distlab.authoring.sources import find_root
     from distlab.grading.labs import list_labs, read_lab
+    from distlab.grading.memory import list_rules
     from distlab.grading.policy import override, read_policy
     from distlab.grading.roster import read_roster
     from distlab.grading.session import Settings
@@ -172,7 +221,7 @@ def _read_settings(arguments: argparse.Namespace) -> "Settings":
     check_count("--jobs", arguments.jobs)
     lab = read_lab(arguments.lab)
     labs = list_labs(find_root(Path.cwd()))
-    policy = read_policy(_find(arguments.policy, POLICY), lab.name, labs)
+    policy = read_policy(arguments.policy, lab.name, labs)
     ids = {str(e.number): e.id for e in lab.exercises}
     return Settings(
         lab=lab,
@@ -188,8 +237,11 @@ def _read_settings(arguments: argparse.Namespace) -> "Settings":
         exercises=tuple(ids.get(name, name) for name in arguments.exercise),
         by_hand=_read_marks(arguments),
         above_maximum=arguments.allow_bonus,
-        roster=read_roster(_find(arguments.roster, ROSTER)),
+        roster=read_roster(arguments.roster),
         times=arguments.submission_times,
+        rules=list_rules(vars(arguments)),
+        kept_marks="restore" * arguments.restore + "forget" * arguments.forget,
+        remove=tuple(arguments.remove),
     )
 
 

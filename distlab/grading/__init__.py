@@ -1,7 +1,8 @@
 """Grading a class: `distlab grade` runs what was handed in, sealed, and judges it outside.
 
 The way of a hand-in:
- 1. `session` grade is the whole run; `journal` keeps what was seen, so that it can go on.
+ 1. `session` grade is the whole run; `journal` keeps what was seen, so that it can go on, and
+    `memory` the lab's rules and marks by hand.
  2. `collect`, `handed_in` and `naming` find notebooks in folders and zips, and their owners;
     `roster` reads the teacher's lists: students, times, marks by hand.
  3. `executor` observe starts two processes at once: the `sandbox` and a `reader_process`.

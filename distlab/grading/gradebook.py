@@ -77,7 +77,13 @@ class Book:
         self._gradebook = _connect(self.path)
         self._db: Any = self._gradebook.db
         self._rows = Rows(self._db, self.lab, self.weights)
-        self._rows.find_notebook()  # fails here if it is no gradebook
+        notebook = self._rows.find_notebook()  # fails here if it is no gradebook
+        self.is_new = notebook is None or not notebook.submissions
+
+    @property
+    def most(self) -> dict[str, float]:
+        """The points that each exercise counts in this course."""
+        return {e.id: self._rows.weigh(e.points, e) for e in self.lab.exercises}
 
     # -- reading
 
@@ -97,6 +103,13 @@ class Book:
                         points = sum(_find_score(grade) for grade in mine)
                         found.setdefault(submitted.student.id, {})[exercise.id] = points
         return found
+
+    def read_scored(self) -> set[str]:
+        """Return the students who have automatic points in this lab."""
+        with _told_plainly(self.path):
+            notebook = self._rows.find_notebook()
+            return {s.student.id for s in (notebook.submissions if notebook is not None else ())
+                    if any(grade.auto_score for grade in s.grades)}  # fmt: skip
 
     def read_reasons(self) -> dict[str, dict[str, str]]:
         """Return what humans said of exercises: student -> exercise -> words."""
@@ -178,6 +191,16 @@ class Book:
                     grade.needs_manual_grade = grade.auto_score is None and not _is_manual(grade)
             self._rows.name_students(roster or Roster())
             self._db.flush()
+
+    def remove(self, student: str) -> None:
+        """Remove a student's marks of this lab, and the student if no other lab has any.
+
+        Raises CourseError if there are none.
+        """
+        with _told_plainly(self.path):
+            if not self._rows.remove(student):
+                raise CourseError(f"{student!r} has no marks of {self.lab.name} in the gradebook: "
+                                  "nothing was removed")  # fmt: skip
 
     def _write_entry(self, entry: Entry, notebook: Any) -> None:
         submitted = self._rows.ensure_submission(entry.verdict.student, notebook)

@@ -1,11 +1,13 @@
 """One run of grading: collect, run, judge, book. It can be stopped at any moment."""
 
+import shlex
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from distlab.errors import CourseError
+from distlab.grading import memory
 from distlab.grading.collect import Collection, HandIn, collect, set_times
 from distlab.grading.executor import LabProcesses, observe
 from distlab.grading.gradebook import Book, Entry
@@ -16,9 +18,10 @@ from distlab.grading.labs import LabSpec
 from distlab.grading.naming import LabNames
 from distlab.grading.observation import Observation, Submission
 from distlab.grading.policy import Policy
+from distlab.grading.report.wording import count
 from distlab.grading.results import ClassResult, Course, Result, finish, hold_back
 from distlab.grading.roster import ByHand, Roster, read_times
-from distlab.grading.verdict import Verdict
+from distlab.grading.verdict import ExerciseVerdict, Verdict
 from utils.measure import Stopwatch
 
 
@@ -41,6 +44,9 @@ class Settings:
     above_maximum: bool = False  # whether marks by hand may be above it
     roster: Roster = Roster()
     times: Path | None = None  # a list of when each student handed in
+    rules: Mapping[str, str] = field(default_factory=dict)  # what the lab remembers of this run
+    kept_marks: str = ""  # "restore" or "forget" the marks by hand that a new gradebook lacks
+    remove: tuple[str, ...] = ()  # students of the gradebook whom nothing else knows
 
 
 Progress = Callable[[int, int], None]  # how many are done, of how many
@@ -64,15 +70,39 @@ def grade(settings: Settings, on_progress: Progress = lambda done, total: None) 
         if processes is not None:
             stack.enter_context(processes)
         students = {h.student for h in found.hand_ins} | set(found.absent)
-        _set_by_hand(settings, students, {journal.code_for(s): s for s in students})
+        _check_list(settings, journal)
+        _set_by_hand(settings, journal, students)
+        if settings.rules:
+            memory.write_rules(journal.folder, {**settings.rules, "ids": [*settings.roster.ids]})
         _run(settings, journal, chosen, on_progress, processes)
         stack.close()
-        results, course = _book(settings, journal, found.hand_ins)
+        results, course = _book(settings, journal, found)
     graded = {result.student for result in results}
     waiting = tuple(h.student for h in found.hand_ins if h.student not in graded)
-    notes = (*found.notes, *journal.notes)
-    return ClassResult(lab, results, settings.policy, notes, waiting, watch.seconds, course,
-                       found.absent, settings.roster, journal.code_for)  # fmt: skip
+    absent = {s: why for s, why in found.absent.items() if s not in graded}
+    result = ClassResult(lab, results, settings.policy, (), waiting, watch.seconds, course,
+                         absent, settings.roster, journal.code_for)  # fmt: skip
+    notes = (*found.notes, *journal.notes, *_name_orphans(result))
+    return replace(result, notes=notes)
+
+
+def _check_list(settings: Settings, journal: Journal) -> None:
+    """Raise CourseError for marks by hand under another list of students than the last one."""
+    before = memory.read_rules(journal.folder).get("ids", [])
+    lost = [student for student in before if student not in settings.roster.students]
+    if settings.by_hand and lost:
+        raise CourseError(f"this list of students isn't the last grading's: {lost[0]!r} isn't in "
+                          "it. No mark was set. Grade with the new list first.")  # fmt: skip
+
+
+def _name_orphans(found: ClassResult) -> list[str]:
+    """Return a note on students in the gradebook whom no submission and no list knows."""
+    known = {r.student for r in found.results}.union(found.waiting, found.absent, found.roster.ids)
+    booked = [s for s, marks in sorted(found.course.items()) if found.assignment in marks]
+    orphans = [student for student in booked if student not in known]
+    options = " ".join(f"--remove {shlex.quote(student)}" for student in orphans[:5])
+    said = "in the gradebook, but no submission and no list of students knows them"
+    return [f"{count(len(orphans), 'student')} {said}. To remove: {options}"] if orphans else []
 
 
 def _collect(settings: Settings, journal: Journal) -> Collection:
@@ -137,16 +167,40 @@ def _choose(settings: Settings, journal: Journal, hand_ins: Sequence[HandIn]) ->
             and not (quick and _is_judged(journal, h))]  # fmt: skip
 
 
-def _set_by_hand(settings: Settings, students: set[str], codes: Mapping[str, str]) -> None:
+def _set_by_hand(settings: Settings, journal: Journal, students: set[str]) -> None:
     """Open the gradebook (so that a bad one is known before hours of work) and set marks in it."""
+    codes = {journal.code_for(student): student for student in students}
     with Book(settings.gradebook, settings.lab, settings.policy.weights) as book:
-        known = students | set(book.read_course()) if settings.by_hand else students
+        _bring_back(settings, journal, book)
+        booked = book.read_course() if settings.by_hand or settings.remove else {}
+        known = {s: settings.roster.show(s) for s in sorted(students | set(booked))}
         for told, by_hand in settings.by_hand:
             student = codes.get(told, told)
             if student not in known:
+                near = memory.suggest(student, known)
                 raise CourseError(f"no hand-in of {student!r}, and no such student is booked: "
-                                  "no mark was set")  # fmt: skip
-            book.set_points(student, by_hand, settings.above_maximum)
+                                  f"no mark was set.{near}")  # fmt: skip
+            for mark in memory.spread(by_hand, book.most):
+                book.set_points(student, mark, settings.above_maximum)
+        for student in settings.remove:
+            if student in students or student in settings.roster.ids:
+                raise CourseError(f"{student!r} has a submission or is in the list of students: "
+                                  "not removed")  # fmt: skip
+            book.remove(student)
+
+
+def _bring_back(settings: Settings, journal: Journal, book: Book) -> None:
+    """Bring the remembered marks by hand into a new gradebook, or stop and say so."""
+    kept = memory.read_marks(journal.folder)
+    if not book.is_new or not kept or settings.kept_marks == "forget":
+        return
+    if settings.kept_marks != "restore":
+        number = count(sum(map(len, kept.values())), "mark")
+        raise CourseError(f"{settings.gradebook} is new, and this lab remembers {number} set by "
+                          "hand: add --restore to set them again, or --forget")  # fmt: skip
+    for student, marks in kept.items():
+        for by_hand in marks.values():
+            book.set_points(student, by_hand, above=True)
 
 
 def _run(
@@ -238,23 +292,39 @@ def _merge(new: Verdict, old: Verdict, exercises: Sequence[str]) -> Verdict:
     return replace(new, exercises=tuple(kept.get(e.id, e) for e in new.exercises))
 
 
-def _book(settings: Settings, journal: Journal, hand_ins: Sequence[HandIn]) -> _Booked:
+def _book(settings: Settings, journal: Journal, found: Collection) -> _Booked:
     """Book every mark in one transaction; return the results and the whole course's marks."""
     policy = settings.policy
     with Book(settings.gradebook, settings.lab, policy.weights) as book:
         manual, reasons = book.read_manual(), book.read_reasons()
+        seen = {h.student: journal.find(h.student, h.sha256) for h in found.hand_ins}
+        hand_ins = {h.student: h for h in found.hand_ins}
+        ran = {*seen, *journal.records, *book.read_scored()}
+        for student in manual.keys() - ran:  # a mark by hand needs no submission
+            hand_ins[student], seen[student] = _make_empty(settings, student)
         results, entries, waiting = [], [], []
-        for hand_in in hand_ins:
-            record = journal.find(hand_in.student, hand_in.sha256)
+        for student, hand_in in sorted(hand_ins.items()):
+            record = seen[student]
             if record is None or record.verdict is None or record.observation is None:
-                waiting.append(hand_in.student)
+                waiting.append(student)
                 continue
-            mine, why = (m.get(hand_in.student, {}) for m in (manual, reasons))
+            mine, why = (m.get(student, {}) for m in (manual, reasons))
             said = hold_back(hand_in, record.verdict, policy)
             result = finish(hand_in, said, record.observation, policy, mine, why)
-            extra = policy.find_extra(hand_in.student)
+            extra = policy.find_extra(student)
             entries.append(Entry(said, hand_in.timestamp, extra, result.penalty))
             results.append(result)
         book.write(entries, policy.due, waiting, settings.roster)
         course = book.read_course()
+    memory.write_marks(journal.folder, manual, reasons)
     return tuple(results), course
+
+
+def _make_empty(settings: Settings, student: str) -> tuple[HandIn, Record]:
+    """Return what stands for the submission of a student who has marks by hand and no file."""
+    lab, said = settings.lab, "nothing was handed in"
+    exercises = tuple(ExerciseVerdict(e.id, 0.0, e.points, "", said, "wrong")
+                      for e in lab.exercises)  # fmt: skip
+    seen = Observation(student, lab.name, "", 0, sealed=settings.sealed)
+    verdict = Verdict(student, lab.name, exercises, (said,))
+    return HandIn(student, None), Record(student, "", "", observation=seen, verdict=verdict)

@@ -47,7 +47,7 @@ def note_changes(found: ClassResult, folder: Path) -> list[Change]:
     changes = [
         Change(now, result.student, name, before, states[result.student]["points"][name], why)
         for result in found.results
-        if (last := kept["marks"].get(result.student))
+        if (last := kept["marks"].get(result.student) or _begin(result, states[result.student]))
         for name, before, why in _compare(result, last, states[result.student])
     ]
     log = [*kept["log"], *(asdict(change) for change in changes)]
@@ -70,6 +70,14 @@ def _describe(result: Result) -> dict[str, Any]:
     points = {e.id: None if e.id in result.open else e.points for e in result.verdict.exercises}
     return {"points": {**points, LATENESS: -result.penalty}, "file": result.hand_in.sha256,
             "by_hand": sorted(result.by_hand), "seed": result.observation.seed}  # fmt: skip
+
+
+def _begin(result: Result, now: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what stands before the first mark of a student without a file: nothing by hand."""
+    if result.hand_in.path or not result.by_hand:
+        return None
+    points = {name: p for name, p in now["points"].items() if name not in result.by_hand}
+    return {**now, "points": points, "by_hand": []}
 
 
 def _compare(

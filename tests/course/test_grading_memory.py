@@ -1,0 +1,153 @@
+"""What a lab remembers: its rules, and marks by hand. No submission is run: none is a notebook."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+
+from distlab.cli import main
+from distlab.grading.memory import spread
+from distlab.grading.roster import ByHand
+
+POINTS = {"epoch": 2, "batches": 3, "parallelism": 2, "scaling": 3}
+
+
+@pytest.fixture
+def term(tmp_path, monkeypatch):
+    """A class of four in a folder outside the checkout: two essays, two who handed in nothing."""
+    for student in ("ana", "lea.lang"):
+        (tmp_path / "class" / student / "lab01").mkdir(parents=True)
+        (tmp_path / "class" / student / "lab01" / "essay.docx").write_text("words")
+    rows = ["ana,Ana Alt", "lea.lang,Lea Lang", "hugo,Hugo Holm", "zoe,Zoe Zak"]
+    (tmp_path / "list.csv").write_text("\n".join(["student,name", *rows]))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def grade(term, capsys):
+    def grade(*arguments):
+        status = main(["grade", "lab01", *arguments])
+        return status, capsys.readouterr()
+
+    return grade
+
+
+FIRST = ("class", "--roster", "list.csv", "--due", "2026-11-20T23:59", "--gradebook", "b/book.db")
+
+
+def read_marks(folder, name="marks.csv"):
+    with open(folder / "grades/lab01" / name, newline="") as stream:
+        return {row["student"]: row for row in csv.DictReader(stream)}
+
+
+def read_course(folder):
+    with open(folder / "grades/course.csv", newline="") as stream:
+        return {row["student"]: row["lab01"] for row in csv.DictReader(stream)}
+
+
+def test_rules_are_remembered_until_others_are_given(term, grade):
+    grade(*FIRST)
+    status, said = grade()  # nothing but the lab
+    assert status == 1 and "remembered from the last grading: SUBMITTED" in said.out
+    for text in ("list.csv", "--due 2026-11-20T23:59", "book.db"):
+        assert text in said.out.splitlines()[0]
+    assert not (term / "grades/gradebook.db").exists() and len(read_course(term)) == 4
+    _, said = grade("--due", "none")
+    assert "--due" not in said.out
+    _, said = grade()
+    assert "--due" not in said.out and "--roster" in said.out
+    (term / "list.csv").unlink()
+    status, said = grade("--set", "ana", "all", "6")
+    assert status == 2 and "list.csv is remembered" in said.err and "Give --roster" in said.err
+
+
+def test_another_list_than_the_last_sets_no_mark(term, grade):
+    grade(*FIRST)
+    (term / "other.csv").write_text("student,name\nAna Alt,Ana Alt\n")
+    status, said = grade("--roster", "other.csv", "--set", "ana", "all", "6")
+    assert status == 2 and "isn't the last grading's" in said.err
+    assert read_course(term) == dict.fromkeys(("ana", "lea.lang", "hugo", "zoe"), "")
+    assert "--roster" in grade()[1].out  # still the first list
+
+
+def test_a_mark_by_hand_without_a_submission_is_in_every_table(term, grade):
+    grade(*FIRST)
+    status, said = grade("--set", "hugo", "all", "6", "--reason", "by mail")
+    assert status == 1 and "4 marks changed since" in said.out
+    assert {r["student"]: r["mark"] for r in read_marks(term).values()} == {
+        "ana": "", "lea.lang": "", "hugo": "6", "zoe": ""}  # fmt: skip
+    assert read_course(term)["hugo"] == "6" and "by mail" in read_marks(term)["hugo"]["notes"]
+    assert "by mail" in (term / "grades/lab01/changes.csv").read_text()
+    assert any("hugo" in path.name for path in (term / "grades/lab01/feedback").iterdir())
+    grade("--set", "zoe", "epoch", "1")
+    assert (read_marks(term)["zoe"]["mark"], read_course(term)["zoe"]) == ("1", "1")
+    grade("--set", "hugo", "all", "auto")
+    assert read_marks(term)["hugo"]["mark"] == ""
+
+
+def test_one_damaged_submission_is_settled_by_one_mark_and_a_name_is_guessed(term, grade):
+    grade(*FIRST)
+    status, said = grade("--set", "Lea Lang", "all", "6")
+    assert status == 2 and "Did you mean 'lea.lang'?" in said.err
+    assert grade("--set", "ana", "all", "11")[0] == 2 and read_marks(term)["ana"]["mark"] == ""
+    grade("--set", "ana", "all", "10", "--set", "lea.lang", "all", "7")
+    marks = read_marks(term)
+    assert {name: marks["ana"][name] for name in POINTS} == {n: str(p) for n, p in POINTS.items()}
+    assert marks["lea.lang"]["mark"] == "7"
+
+
+@pytest.mark.parametrize("answer, mark", [("--restore", "6"), ("--forget", "")])
+def test_a_new_gradebook_stops_until_someone_says_what_becomes_of_marks(term, grade, answer, mark):
+    grade(*FIRST)
+    grade("--set", "hugo", "all", "6", "--reason", "by mail")
+    shutil.rmtree(term / "b")
+    status, said = grade()
+    assert status == 2 and "4 marks set by hand: add --restore" in said.err
+    assert read_marks(term)["hugo"]["mark"] == "6"  # nothing was written
+    assert grade(answer)[0] == 1
+    assert read_marks(term)["hugo"]["mark"] == mark
+    assert ("by mail" in read_marks(term)["hugo"]["notes"]) == bool(mark)
+    assert grade()[0] == 1 and read_marks(term)["hugo"]["mark"] == mark
+
+
+def test_status_says_what_is_remembered_and_who_waits(term, grade):
+    status, said = grade("--status")
+    assert status == 2 and "wasn't graded yet" in said.err
+    grade(*FIRST)
+    status, said = grade("--status")
+    assert status == 1 and "remembered  --due 2026-11-20T23:59" in said.out
+    assert "no mark     Ana Alt: " in said.out and "not a notebook" in said.out
+    assert "no mark     Zoe Zak: handed in nothing" in said.out
+
+
+def test_students_whom_nothing_knows_are_named_and_can_be_removed(term, grade):
+    grade(*FIRST)
+    (term / "class" / "lea.lang").rename(term / "class" / "lea")
+    (term / "list.csv").write_text("student,name\nana,Ana Alt\nlea,Lea Lang\n")
+    _, said = grade()
+    assert "1 student in the gradebook, but no" in said.out and "--remove lea.lang" in said.out
+    assert grade("--remove", "ana")[0] == 2
+    _, said = grade("--remove", "lea.lang")
+    assert "--remove" not in said.out and set(read_course(term)) == {"ana", "lea"}
+    assert grade("--remove", "lea.lang")[0] == 2
+
+
+@pytest.mark.parametrize("points", [0, 1, 6, 9.99, 10, None])
+def test_points_of_a_whole_lab_are_spread_without_loss(points):
+    marks = {m.exercise: m.points for m in spread(ByHand("all", points), POINTS)}
+    assert set(marks) == set(POINTS)
+    if points is None:
+        assert set(marks.values()) == {None}
+    else:
+        assert round(sum(marks.values()), 6) == points
+        assert all(0 <= marks[name] <= most for name, most in POINTS.items())
+
+
+def test_nothing_is_remembered_of_a_grading_that_failed(term, grade):
+    status, _ = grade("nowhere", "--due", "2026-11-20T23:59")
+    assert status == 2
+    status, said = grade("--set", "ana", "epoch", "1")
+    assert status == 2 and "SUBMITTED is missing" in said.err
+    assert not list(Path(term).rglob("rules.json"))
