@@ -352,6 +352,26 @@ for name, found in spans.items():
 # %% [markdown]
 # In the naive time line only one thing happens at a time: read, parse, augment, step. The step stands still while the others work. In the second picture, the long first wait is the start: the pipeline is built, and eight shards are opened at once. After that, whole batches are made *ahead*, while a step runs, and the loop waits less. That start is paid once an epoch. With only eight batches it can cost more than the rest saves, so don't compare where the two pictures end; compare the printed waits after the first batch.
 #
+# Those clocks were ours. TensorFlow has a profiler of its own, which needs no change to the pipeline: start it, name the steps, stop it. It writes a file that TensorBoard's profile plugin draws. We only add up the events by name, for one epoch of training on the naive pipeline from the local disk.
+
+# %% tags=["nbval-ignore-output"]
+from distlab.lessons.profiles import add_up_profile
+
+with tempfile.TemporaryDirectory() as logs:
+    tf.profiler.experimental.start(logs)
+    for number, batch in enumerate(plain):
+        with tf.profiler.experimental.Trace("step", step_num=number, _r=1):
+            train_step(*batch)
+    tf.profiler.experimental.stop()
+    events = add_up_profile(logs)
+stages = [name for name in events if name.startswith("Iterator::Root::") and "[" not in name]
+for name in ["step", *sorted(stages, key=len)]:
+    print(f"{1e3 * events[name]:8.1f} ms  {name}")
+assert stages and events["step"] > 0
+
+# %% [markdown]
+# Read the names from the left: each longer one runs inside the one above it, and the difference between two lines is what a stage costs. The step is the training; everything under `Iterator` is input. The slowest stage should be the one from your first picture.
+#
 # ## AUTOTUNE, and when it does not help
 #
 # Write `tf.data.AUTOTUNE` in place of a number, and TensorFlow chooses it while the pipeline runs. By default TensorFlow goes further: it makes maps parallel and fuses them with the batch, even in a pipeline written naively. `as_written` switched that off, so that each line showed its own effect:

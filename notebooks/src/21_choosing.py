@@ -13,9 +13,12 @@
 # - Choose for a job by its size, data, devices and failures, and give the reasons.
 
 # %%
+import textwrap
+
 from utils.environment import quiet_tensorflow, set_seeds
 
 with quiet_tensorflow():
+    import keras
     import tensorflow as tf
 from utils.devices import use_logical_devices
 
@@ -23,30 +26,14 @@ set_seeds(0)
 devices = use_logical_devices(2)
 print(devices)
 
-# %%
-import textwrap
-
-from distlab import figures
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number
-from distlab.lessons.what_works import try_all
-from distlab.explorables.choosing import PLACES, advise, choosing_explorer
-from utils.measure import format_bytes
-from utils.models import build_mlp
-from utils.simulate.collective import Link, simulate_all_reduce
-from utils.simulate.parameter_server import (
-    make_cluster,
-    simulate_parameter_server,
-    synchronous_rate,
-)
-from utils.strategies import SUPPORT
-
 # %% [markdown]
 # ## The choice in five lines
 #
 # In code the strategies differ by one line each. That is the point of `tf.distribute`, and also the trap. The line is quick to change, but it decides where your variables live, who computes what, and what happens when a machine fails. Here are three of the five lines:
 
 # %%
+from utils.models import build_mlp
+
 one = tf.distribute.OneDeviceStrategy(devices[0])
 mirrored = tf.distribute.MirroredStrategy(
     devices, cross_device_ops=tf.distribute.ReductionToOneDevice()
@@ -69,11 +56,16 @@ assert model.count_params() == 101_770
 # **Predict.** Ten combinations: five strategies, two loops, Keras 3. How many of them train?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Combinations that train", 0, 10, "of 10")  # or write a number
 my_guess
 
 
 # %%
+from distlab.lessons.what_works import try_all
+
+
 def list_rows(strategies, loops=("custom", "fit"), dtype="float32"):
     return [(name, loop, dtype) for name in strategies for loop in loops]
 
@@ -84,6 +76,8 @@ for row in tried:
 assert all(row.works for row in tried)
 
 # %%
+from distlab.exercises.predict import show_guess
+
 clusters = try_all(list_rows(["multi-worker", "parameter-server"]))
 for row in clusters:
     print(f"{row.strategy:<17}{row.loop:<8}{row.dtype:<16}{'works' if row.works else 'fails'}")
@@ -92,7 +86,7 @@ show_guess(my_guess, sum(row.works for row in tried))
 assert [row.loop for row in tried if not row.works] == ["fit"]
 
 # %% [markdown]
-# Nine of ten. That's with the two patches; plain Keras 3 trains eight, because its `fit` fails across workers.
+# Nine of ten. That's with the two patches; plain Keras 3 trains eight, because its `fit` fails across workers. If you said ten: a parameter server's steps have to be handed out by a coordinator, which `fit` doesn't have.
 #
 # And in another precision? `mixed_bfloat16` computes in 16 bits and keeps the variables in 32. ("Works" means that it trains. On a CPU its bias gradients can be far off: [lesson 18](18-precision-and-memory.ipynb).)
 
@@ -103,23 +97,41 @@ for row in precise:
 assert all(row.works for row in precise)
 
 # %% [markdown]
-# One combination doesn't work: Keras 3's `fit` on parameter servers. Steps there have to go through a `ClusterCoordinator`, and `fit` doesn't use one. The row above didn't get that far. The course's `train` knows the combination and refuses it:
+# One combination doesn't work: Keras 3's `fit` on parameter servers. Steps there have to go through a `ClusterCoordinator`, and `fit` doesn't use one. The row above didn't get that far, since the course's `train` knows the combination and refuses it. So let's call Keras's own `fit` on two workers and a parameter server:
+
 
 # %%
-(refused,) = [row for row in tried if not row.works]
-print(textwrap.fill(f"{refused.strategy} with {refused.loop}: {refused.why}", 96))
-assert refused.why.startswith("chief 0: InputError: loop 'fit'")
+from utils.cluster import LocalCluster
+
+
+def fit_on_servers():
+    """Run in the chief of a cluster: return what Keras's own `fit` raises there."""
+    import keras
+    import tensorflow as tf
+
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    data = tf.data.Dataset.from_tensors((tf.ones([16, 4]), tf.ones([16, 1])))
+    try:
+        model.fit(data, shuffle=False, verbose=0)
+    except ValueError as error:
+        return str(error).splitlines()[0]
+
+
+with LocalCluster(workers=2, ps=1) as cluster:
+    raised = cluster.run(fit_on_servers, echo=False, timeout=120)
+print(textwrap.fill(raised, 96))
+assert "create_per_worker_dataset" in raised
 
 # %% [markdown]
-# Call Keras 3.15's own `fit` there, and after about five seconds you get this instead:
-#
-# ```
-# ValueError: To use this dataset, you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset
-# ```
-#
 # Keras 2 lives on as `tf_keras`, and there the results differ. Below is the table that the course's tests check, for the three strategies where something fails or is missing:
 
 # %%
+from utils.strategies import SUPPORT
+
 words = {True: "works", False: "fails", None: ""}  # its note says what it needs
 for row in SUPPORT:
     if row.strategy in ("multi-worker", "parameter-server", "tpu"):
@@ -133,40 +145,125 @@ for row in SUPPORT:
 # ## The mistake: variables outside the scope
 #
 # The table says it works, and your program does train, just worse. A common reason is that something was created outside the strategy's scope. Start with the simplest case, a variable. What happens when both replicas add 1 to it?
+#
+# **Your turn.** A third variable counts *examples*: each of the two replicas adds its 16. Which aggregation gives 32?
 
 # %%
+aggregation = ...  # "SUM", "MEAN" or "ONLY_FIRST_REPLICA"
+
+# %%
+from distlab.turns import lesson21 as turns
+
+aggregation = turns.AGGREGATION.take(aggregation)
 outside = tf.Variable(0.0)
 with mirrored.scope():
     inside = tf.Variable(0.0, aggregation=tf.VariableAggregation.MEAN)
+    examples = tf.Variable(0.0, aggregation=tf.VariableAggregation[aggregation])
 
 
 @tf.function
 def add_one():
-    mirrored.run(lambda: (outside.assign_add(1.0), inside.assign_add(1.0)))
+    def replica_step():
+        outside.assign_add(1.0)
+        inside.assign_add(1.0)
+        examples.assign_add(tf.constant(16.0))
+
+    mirrored.run(replica_step)
 
 
 add_one()
 print("outside the scope:", outside.numpy(), " inside:", inside.numpy())
+print("examples, by your aggregation:", examples.numpy())
 assert (outside.numpy(), inside.numpy()) == (2.0, 1.0)
 
 # %% [markdown]
-# No error, no warning, and every step counts twice. There is only one copy, and each replica updates it. But that's a plain variable with `assign_add`. Whether a real program breaks, and how loudly, depends on *what* is outside. We ran these with Keras 3.15 under MirroredStrategy:
+# No error, no warning, and every step counts twice. There is only one copy, and each replica updates it. But that's a plain variable with `assign_add`. Whether a real program breaks, and how loudly, depends on *what* is outside. Here is a custom loop on two replicas with one thing outside at a time. It takes two steps of SGD with momentum.
+
+
+# %%
+def take_two_steps(outside):
+    """Return the steps counted, the examples counted and a weight, with one thing outside."""
+
+    def make(name, maker):
+        if name == outside:
+            return maker()
+        with mirrored.scope():
+            return maker()
+
+    def make_optimizer():
+        made = keras.optimizers.SGD(0.01, momentum=0.9)
+        made.build(model.trainable_variables)
+        return made
+
+    ones = keras.layers.Dense(1, kernel_initializer="ones")
+    model = make("weights", lambda: keras.Sequential([keras.Input((4,)), ones]))
+    optimizer, mean = make("optimizer", make_optimizer), make("metric", keras.metrics.Mean)
+
+    def replica_step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model(tf.ones([8, 4])) ** 2) / 2  # half of the global batch
+        variables = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        mean.update_state(tf.ones([8]))
+
+    step = tf.function(lambda: mirrored.run(replica_step))
+    for _ in range(2):
+        step()
+    steps, examples = (int(v.numpy()) for v in (optimizer.iterations, mean.count))
+    return steps, examples, round(float(model.get_weights()[0][0, 0]), 4)
+
+
+# %%
+seen = {}
+for outside in ("nothing", "metric", "optimizer", "weights"):
+    try:
+        seen[outside] = take_two_steps(outside)
+        print("{:<10} outside: steps {}, examples {}, weight {}".format(outside, *seen[outside]))
+    except (AssertionError, RuntimeError, ValueError) as error:
+        print(f"{outside:<10} outside: {type(error).__name__}")
+assert seen["nothing"] == seen["metric"] == (2, 32, seen["nothing"][2])
+assert seen["optimizer"][0] == 4 and "weights" not in seen
+
+# %% [markdown]
+# Weights outside raise an error: you can't miss it. A metric outside changes nothing. The optimizer is the dangerous one. Nothing complains, its step counter runs twice as fast, and with momentum the weights differ.
 #
-# | outside the scope | what happens |
-# |---|---|
-# | the weights, in a custom loop | an `AssertionError`, in one variant a `ValueError`: you can't miss it |
-# | metrics | nothing: total and count are the same as inside |
-# | the optimizer, with the model inside, in a custom loop | **silent**: `iterations` is 4 after two steps of two replicas, and with momentum the weights differ, 0.2706 instead of 0.2184 |
-# | `compile`, with the model inside | SGD is **silent**, and counts 16 steps instead of 4 on four replicas; Adam, RMSprop and momentum raise "Mixing different tf.distribute.Strategy objects" |
-# | model and `compile`, then `fit` | **silent**, and not distributed at all |
+# With `fit` it's `compile` that makes the optimizer. Outside the scope, SGD is silent and counts every step once for each replica. (Adam, RMSprop and momentum raise "Mixing different tf.distribute.Strategy objects".) Model and `compile` both outside is silent too, and then nothing is distributed at all. That one is easy to write: you make a strategy, and forget the `with`. The loss looks fine, because it's the loss of one device.
 #
-# The last one is easy to write: you make a strategy, and forget the `with`. The loss looks fine, because it's the loss of one device. So print `model.distribute_strategy` once, and compare `optimizer.iterations` with the steps that you took. The fix: create model, optimizer and metrics inside `with strategy.scope():`, call `compile` there too, and do so whichever strategy you choose.
+# **Your turn.** Make a model of one dense layer, 4 features to 1 output, compiled with `"sgd"` and `"mse"`, that really trains on all replicas.
+
+
+# %%
+def make(strategy):
+    return ...  # a compiled model
+
+
+# %%
+make = turns.MAKE.take(make)
+
+
+def make_outside(strategy):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+for name, maker in {"no scope": make_outside, "yours": make}.items():
+    model = maker(mirrored)
+    model.fit(tf.ones([64, 4]), tf.ones([64, 1]), batch_size=16, shuffle=False, verbose=0)
+    where, steps = type(model.distribute_strategy).__name__, int(model.optimizer.iterations.numpy())
+    print(f"{name:<9} {where}, {steps} steps counted of 4")
+assert make_outside(mirrored).distribute_strategy is not mirrored
+
+# %% [markdown]
+# So print `model.distribute_strategy` once, and compare `optimizer.iterations` with the steps that you took. And create model, optimizer and metrics inside `with strategy.scope():`, call `compile` there too, whichever strategy you choose.
 #
 # ## Side by side on one job
 #
 # All rows above trained the same network on the same images in the same order. Did they learn the same?
 
 # %% tags=["nbval-ignore-output"]
+from distlab import figures
+
 losses = {f"{row.strategy}, {row.loop}": row.loss for row in tried if row.works}
 figures.show(figures.bars(losses, unit="", title="Loss after two epochs"))
 synchronous = [loss for name, loss in losses.items() if not name.startswith("parameter")]
@@ -187,22 +284,39 @@ figures.show(
 )
 seconds = {name: row.seconds for name, row in custom.items()}
 figures.show(figures.bars(seconds, unit="s", title="From start to end, processes included"))
-assert min(memory.values()) > 0 and min(seconds.values()) > 0
 
 # %% [markdown]
-# These are mostly the costs of *starting*: TensorFlow takes hundreds of MiB before the first weight. For a network of 400 KB they say "don't distribute". The bytes that a step sends tell you more, because they grow with the model:
+# These are mostly the costs of *starting*: TensorFlow takes hundreds of MiB before the first weight. For a network of 400 KB they say "don't distribute". The bytes that a step sends tell you more, because they grow with the model.
+#
+# **Your turn.** In a round on parameter servers each worker fetches the whole model, which is divided evenly over the servers. How many times the model does one server send?
+
 
 # %%
+def through_server(workers, servers):
+    return ...
+
+
+# %%
+from utils.measure import format_bytes
+from utils.simulate.collective import Link, simulate_all_reduce
+
 payload, workers = custom["one-device"].variables_bytes, 2
 ring = simulate_all_reduce("ring", workers, payload, Link(0.0, 1e9)).bytes_per_rank
-each = {"one-device": 0, "mirrored": 0, "central-storage": 0,
-        "multi-worker": ring, "parameter-server": 2 * payload}  # fmt: skip
+each = {
+    "one-device": 0,
+    "mirrored": 0,
+    "central-storage": 0,
+    "multi-worker": ring,
+    "parameter-server": 2 * payload,
+}
 for name, sent in each.items():
     print(f"{name:<17}{format_bytes(workers * sent):>10} when each of two workers takes one step")
 assert each["parameter-server"] == 2 * each["multi-worker"]
+through_server = turns.SERVER.take(through_server)
+print(f"one of 4 servers of 64 workers sends {through_server(64, 4):g} times the model in a round")
 
 # %% [markdown]
-# These are all the bytes on the network, each counted once. A ring of two workers sends half as much as the parameter servers do. There, each worker fetches all parameters for its step and sends all gradients back. (With more workers, each still moves twice the model per step on parameter servers; in a ring it sends nearly that much too. What limits parameter servers is the servers' own links: if 64 workers share four servers, each of the four sends and receives 16 times the model per round.) Strategies that stay in one process send nothing over the network. All of them differ more in what a failure means:
+# These are all the bytes on the network, each counted once. A ring of two workers sends half as much as the parameter servers do. There, each worker fetches all parameters for its step and sends all gradients back. (With more workers, each still moves twice the model per step on parameter servers; in a ring it sends nearly that much too. What limits parameter servers is the servers' own links, as your line says; they receive as many gradients.) Strategies that stay in one process send nothing over the network. All of them differ more in what a failure means:
 #
 # | strategy | a worker dies | what you need |
 # |---|---|---|
@@ -222,6 +336,13 @@ my_guess
 
 
 # %%
+from utils.simulate.parameter_server import (
+    make_cluster,
+    simulate_parameter_server,
+    synchronous_rate,
+)
+
+
 def compare(workers, sigma, updates=20_000):
     cluster = make_cluster(workers, 1.0, "lognormal", sigma=sigma)
     free = simulate_parameter_server("asynchronous", cluster, updates)
@@ -239,7 +360,7 @@ show_guess(my_guess, gain["256 workers, sigma 1"], unit="x", how="simulated")
 assert gain["4 workers, sigma 0.1"] < 1.3 and gain["256 workers, sigma 1"] > 5
 
 # %% [markdown]
-# The rule holds for speed. But the reason is that workers vary, not that they're weak: 256 steady workers gain little. Now look at the price, the age of the gradients:
+# Why so much? A round takes as long as the slowest of 256, and with sigma 1 the slowest takes many times the average; free workers run at the average. So the rule holds for speed. But the reason is that workers vary, not that they're weak: 256 steady workers gain little. Now look at the price, the age of the gradients:
 
 # %%
 for name, updates in stale.items():
@@ -257,9 +378,13 @@ assert stale["256 workers, sigma 1"] > 200 and backup > 1.5
 # The explorer asks what matters: how large the model is, how much data, which devices, how often they fail. It answers with a strategy, the reasons, and a plan for A100s as in lesson 20. Sometimes the answer is "one device", and sometimes it isn't TensorFlow. Five jobs follow below it (parameters, examples, devices, and where those are). Hours and efficiency are for *all* the devices of the job, even if the advice is to use one. That shows the reason: the small classifier would keep eight A100s only 2 % busy. On spare machines, look at the reasons before you expect parameter servers: their links are simulated too.
 
 # %%
+from distlab.explorables.choosing import choosing_explorer
+
 choosing_explorer()
 
 # %%
+from distlab.explorables.choosing import PLACES, advise
+
 jobs = {
     "a small classifier": (1e6, 1e6, 8, PLACES[0]),
     "a large one, one machine": (1e9, 1e9, 8, PLACES[0]),
@@ -277,6 +402,12 @@ for name, job in jobs.items():
 assert advice.strategy == "not TensorFlow"
 
 # %% [markdown]
+# ## On a real GPU
+#
+#     distlab doctor
+#
+# Look at what it says that each strategy would use on your machine: how many GPUs, or how many logical CPUs. One GPU and a model that fits means that you're done: no strategy.
+#
 # ## Recap
 #
 # - Ten combinations of strategy and loop, tried on your own versions; one doesn't work.
@@ -310,4 +441,4 @@ assert advice.strategy == "not TensorFlow"
 #
 # ## The lab
 #
-# Choosing has no lab of its own. You compute the numbers behind a choice in [lab 14, plan a run](../labs/lab14-plan-a-run.ipynb).
+# If your jobs are independent, [lab 18, many small jobs](../labs/lab18-many-small-jobs.ipynb) is yours: no kill may lose or double a row. You compute the numbers behind a choice in [lab 14, plan a run](../labs/lab14-plan-a-run.ipynb).
