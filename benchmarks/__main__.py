@@ -13,6 +13,7 @@ NAMES = (
     "cluster_start",
     "kernel_start",
     "distlab_run",
+    "many_jobs",
     "input_pipeline",
     "grading",
     "explorables",

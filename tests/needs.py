@@ -18,6 +18,7 @@ TOOLS = {
     "Slurm": "Debian's slurm-wlm and munge, and root",
     "Ray": "pip install -e '.[ray]'",
     "Spark": "pip install -e '.[spark]', and Debian's default-jre-headless",
+    "Optuna": "pip install -e '.[search]'",
     "the manifests' checkers": "pip install -e '.[manifests]'",
     "the book's builder": "pip install -e '.[book]'",
     "network namespaces": "root, and Debian's iproute2",

@@ -4,12 +4,14 @@ starts on this machine, or as a task of one that stands.
 
 import argparse
 import contextlib
+import json
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from distlab.cli.long_command import Progress
@@ -59,6 +61,9 @@ def add_parser(subparsers: Commands) -> None:
     )  # fmt: skip
     usual = TrainConfig()
     add = parser.add_argument
+    add("--config", action=ReadSettings, metavar="FILE",
+        help="take settings from a JSON file, such as {\"learning_rate\": 0.02}; options that "
+        "follow it win")  # fmt: skip
     add("--strategy", default=usual.strategy, **_one_of(NAMES))
     add("--replicas", "--replicas-per-worker", type=int, metavar="N",
         help="replicas per worker (all GPUs; without GPUs 2 for strategies that have several)"
@@ -99,6 +104,31 @@ def add_parser(subparsers: Commands) -> None:
     add("--events", metavar="FILE", help="append what happens to FILE as JSON lines")
     add("--json", action="store_true",
         help="print the report as one JSON object; a loss that is not finite is null")  # fmt: skip
+
+
+class ReadSettings(argparse.Action):
+    """`--config FILE`: every setting of the file, as if its option stood here."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
+        option_string: str | None = None,
+    ) -> None:  # fmt: skip
+        try:
+            settings = json.loads(Path(values).read_text())
+        except OSError as error:
+            raise argparse.ArgumentError(self, f"{values}: {error.strerror}") from None
+        except ValueError as error:
+            raise argparse.ArgumentError(self, f"{values}: not JSON ({error})") from None
+        if not isinstance(settings, dict):
+            raise argparse.ArgumentError(self, f"{values}: must be a JSON object of settings")
+        for name, value in settings.items():
+            words = "" if name in SETTINGS else f"unknown setting {name!r}"
+            if isinstance(value, (list, dict)):
+                words = f"{name} must be one value, got {value!r}"
+            if words:
+                known = f"choose from {', '.join(SETTINGS)}"
+                raise argparse.ArgumentError(self, f"{values}: {words} ({known})")
+            setattr(namespace, name, value)
 
 
 def _one_of(names: Iterable[str], text: str = "") -> dict[str, Any]:

@@ -441,4 +441,4 @@ assert advice.strategy == "not TensorFlow"
 #
 # ## The lab
 #
-# Choosing has no lab of its own. You compute the numbers behind a choice in [lab 14, plan a run](../labs/lab14-plan-a-run.ipynb).
+# If your jobs are independent, [lab 18, many small jobs](../labs/lab18-many-small-jobs.ipynb) is yours: no kill may lose or double a row. You compute the numbers behind a choice in [lab 14, plan a run](../labs/lab14-plan-a-run.ipynb).

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from distlab.cli import main
+from distlab.cli import main, train
 from utils.events import read_events
 
 COMMAND = [sys.executable, "-m", "distlab", "train"]
@@ -117,6 +117,41 @@ def test_progress_bar_on_a_terminal():
     os.close(controller)
     assert process.returncode == 0 and json.loads(output)["epochs"] == 1
     assert b"step" in shown and b"epoch 1, loss" in shown
+
+
+def test_settings_come_from_a_file_and_options_after_it_win(tmp_path, monkeypatch):
+    taken = []
+    monkeypatch.setattr(train, "_train", lambda config, *others: taken.append(config))
+    path = tmp_path / "best.json"
+    path.write_text('{"learning_rate": 0.5, "global_batch_size": 128, "optimizer": "momentum"}')
+    main(["train", "--learning-rate", "1", "--config", str(path), "--global-batch-size", "256"])
+    [config] = taken
+    assert (config.optimizer, config.learning_rate) == ("momentum", 0.5)
+    assert (config.global_batch_size, config.epochs) == (256, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[1", "not JSON"),
+        ("[1]", "must be a JSON object"),
+        ('{"lr": 1}', "unknown setting 'lr' (choose from strategy"),
+        ('{"epochs": [1]}', "epochs must be one value, got [1]"),
+        ('{"learning_rate": "fast"}', "learning rate fast: must be a finite number"),
+        ('{"strategy": 3}', "3"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_that_holds_no_settings_gets_one_line(tmp_path, capsys, tf, text, words):
+    path = tmp_path / "best.json"
+    if text is not None:
+        path.write_text(text)
+    try:
+        status = main(["train", "--config", str(path)])
+    except SystemExit as end:
+        status = end.code
+    said = capsys.readouterr().err
+    assert status == 2 and said.count("\n") == 1 and words in said, said
 
 
 @pytest.mark.parametrize("arguments, words", [

@@ -1,0 +1,149 @@
+"""Lab 18, many small jobs: shards that survive kills, trials stopped early, a checked merge."""
+
+import hashlib
+import io
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.refusing import read_array, refuse
+from distlab.labs import ANSWERS
+from distlab.labs.lab18.shard_runs import try_work
+
+ABSENT = ANSWERS
+
+
+WORK = Exercise(
+    lab="lab18",
+    name="work",
+    function="work",
+    evidence="result",
+    examples=(("together", 1), ("killed", 2), ("cut", 3)),
+    mistakes={
+        "no-claim": "workers predicted the same shards. Claim a shard in one step that only one "
+        "worker can succeed in, and look again whether it's done once you have it",
+        "claim-outlives-its-worker": "the shard of a killed worker is missing. Its claim must go "
+        "when it dies, as a lock (fcntl.flock) does",
+        "waits-for-the-dead": "a worker waits forever for the shard of a dead one. A claim must "
+        "say whether its owner still lives, or be a lock that dies with it",
+        "half-file": "a worker died while it wrote, and its half file was taken for a finished "
+        "one. Write under another name, and rename",
+        "looked-once": "a worker returned while another one still held a shard, and that one was "
+        "killed. Go on until every output is there",
+    },
+    hint="is every shard's output there, with all its rows in order, whoever was killed?",
+    run=each(try_work),
+)
+
+
+# ---- exercise 2: successive halving
+
+
+def draw_losses(seed: int, trials: int, first: int, rungs: int) -> list[list[float]]:
+    """Return losses [trial][epoch], over `rungs` rungs that double; one trial diverges to nan."""
+    rng = np.random.default_rng(seed)
+    epochs = first * 2 ** (rungs - 1)
+    falls = rng.uniform(0.05, 1, (trials, 1)) * np.arange(1, epochs + 1)
+    losses = rng.uniform(0.1, 1, (trials, 1)) + np.exp(-falls)
+    losses += rng.uniform(-0.15, 0.15, (trials, epochs))  # a trial may be lucky for an epoch
+    losses[rng.integers(trials), first - 1 :] = np.nan
+    return losses.round(3).tolist()
+
+
+def try_halve(halve: Callable[..., Any], *case: int) -> Any:
+    """Return what `halve` makes of the table that `draw_losses(*case)` gives."""
+    _, _, first, _ = case
+    return halve(draw_losses(*case), first)
+
+
+HALVE = Exercise(
+    lab="lab18",
+    name="halve",
+    function="halve",
+    seconds=20,
+    examples=((1, 8, 1, 4), (2, 7, 2, 3), (4, 11, 1, 3)),
+    mistakes={
+        "keeps-the-worst": "a low loss is good: the half with the lower losses goes on",
+        "nan-is-best": "a loss that is nan has diverged: it's the worst of all, though "
+        "np.argmin takes it for the smallest",
+        "one-epoch-late": "epochs count from 1 and lists from 0: after `first` epochs the loss is "
+        "losses[trial][first - 1]",
+        "rounded-up": "of 7 trials 3 go on, not 4: round down, but keep at least one",
+        "best-so-far": "compare the losses after the same epoch, not each trial's lowest so far",
+        "stopped-ones-too": "the winner is one of those that ran to the end. A stopped trial has "
+        "a loss in the table for epochs that it never ran",
+    },
+    hint="after `first` epochs, then twice as many, …: who is left, and how far did others get?",
+    shows_case=False,
+    run=each(try_halve),
+    plain=True,
+)
+
+
+# ---- exercise 3: a merge that finds damage
+
+
+def draw_parts(seed: int, count: int) -> tuple[list[np.ndarray], list[int]]:
+    """Return the values of each part, in the order of their rows, and which three are damaged."""
+    rng = np.random.default_rng(seed)
+    parts = [rng.uniform(-9, 9, rng.integers(3, 7)).round(3) for _ in range(count)]
+    return parts, [int(k) for k in rng.choice(count - 1, 3, replace=False)]
+
+
+def write_parts(folder: Path, seed: int, count: int) -> None:
+    """Write the parts and their manifest; one has a wrong byte, one is cut, one is missing."""
+    parts, (wrong, cut, gone) = draw_parts(seed, count)
+    notes, first = [], 0
+    for number, values in enumerate(parts):
+        name, file = f"part-{number}.npy", io.BytesIO()
+        np.save(file, values)
+        body = bytearray(file.getvalue())
+        notes.append({"file": name, "first_row": first, "rows": len(values),
+                      "sha256": hashlib.sha256(body).hexdigest()})  # fmt: skip
+        first += len(values)
+        body[-2] ^= number == wrong
+        if number != gone:
+            (folder / name).write_bytes(body[:-8] if number == cut else body)
+    np.random.default_rng(seed).shuffle(notes)
+    (folder / "manifest.json").write_text(json.dumps({"rows": first, "parts": notes}))
+
+
+def try_merge(merge: Callable[..., Any], seed: int, count: int) -> dict[str, Any]:
+    """Return what `merge` makes of a folder with parts, three of which are damaged."""
+    with tempfile.TemporaryDirectory() as root:
+        write_parts(Path(root), seed, count)
+        found = merge(root)
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        raise refuse("merge returns two things: the values, and the names of damaged files")
+    values, damaged = found
+    values = read_array(values, "merge", "an array of values")
+    filled = np.nan_to_num(values.astype(float), nan=-1000.0)  # nan equals nothing
+    return {"values": filled, "damaged": sorted(map(str, damaged))}
+
+
+MERGE = Exercise(
+    lab="lab18",
+    name="merge",
+    function="merge",
+    evidence="result",
+    seconds=20,
+    examples=((1, 12), (2, 11)),
+    mistakes={
+        "rows-only": "a file with a wrong byte has the right number of rows: compare the SHA-256 "
+        "of its bytes",
+        "shifted": "the rows of a damaged part are nan, and those after it stay at their place",
+        "by-name": "part-10 comes after part-9: the place of a part is its first_row, not where "
+        "its name is in the alphabet or its note in the manifest",
+        "zeros": "a row that is lost is nan: zero looks like a value",
+        "gone-ones-not-named": "a file that is missing is damaged, too: name it",
+    },
+    hint="for each part of the manifest: is the file there, and are its bytes those that were "
+    "written? -1000 stands for nan here",
+    shows_case=False,
+    run=each(try_merge),
+)

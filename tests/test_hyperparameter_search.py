@@ -1,0 +1,138 @@
+"""examples/hyperparameter_search.py: several workers, some of which are killed in a trial."""
+
+import json
+import re
+import signal
+import time
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from needs import EVERYTHING, need_packages
+from test_examples import SECONDS, start
+
+from utils.data import load
+
+pytestmark = [pytest.mark.slow(40), pytest.mark.more_in_all]
+need_packages("Optuna", "optuna")
+PROGRAM = "hyperparameter_search.py"
+WORKERS, KILLS = (6, 3) if EVERYTHING else (3, 1)
+
+
+@pytest.fixture(scope="module")
+def data_file(tmp_path_factory):
+    train = load("fashion-mnist").train
+    path = tmp_path_factory.mktemp("data") / "small.npz"
+    np.savez(path, x_train=train.images[:640], y_train=train.labels[:640])
+    return path
+
+
+def list_words(folder, *words):
+    return [PROGRAM, "--folder", folder, "--epochs", "2", *words]
+
+
+def read_trials(folder):
+    """Return what the journal says of each trial: params, state, attributes, by number."""
+    import optuna
+    from optuna.storages.journal import JournalFileBackend
+
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(folder / "journal.log")))
+    return optuna.load_study(study_name="search", storage=storage).trials
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory, data_file):
+    """Two folders that one worker each has searched, the second one in two parts."""
+    folder = tmp_path_factory.mktemp("searched")
+    for name, parts in (("whole", [5]), ("parts", [2, 5])):
+        for trials in parts:
+            words = list_words(folder / name, "--trials", trials)
+            with start(*words, data_file=data_file, folder=folder) as running:
+                lines = running.end()
+    assert json.loads(lines[-1])["accuracy"] > 0.3
+    return folder
+
+
+def test_the_same_seed_gives_the_same_trials_on_one_worker(searched):
+    whole, parts = (read_trials(searched / name) for name in ("whole", "parts"))
+    assert len(whole) == 5 and len({str(trial.params) for trial in whole}) == 5
+    assert [(t.params, t.state, t.values) for t in whole] == [
+        (t.params, t.state, t.values) for t in parts
+    ]
+
+
+def test_the_best_settings_are_ones_that_training_takes(searched, monkeypatch):
+    from distlab.cli import main, train
+
+    taken = []
+    monkeypatch.setattr(train, "_train", lambda config, *others: taken.append(config))
+    assert main(["train", "--config", str(searched / "whole" / "best.json")]) == 0
+    complete = [t for t in read_trials(searched / "whole") if t.state.name == "COMPLETE"]
+    best = max(complete, key=lambda trial: trial.value)
+    [config] = taken
+    assert (config.model, config.optimizer, config.epochs) == ("cnn", "momentum", 2)
+    assert config.learning_rate == best.params["learning_rate"]
+    assert config.global_batch_size == best.params["global_batch_size"]
+    assert (searched / "whole" / "trials.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_model_is_the_one_that_training_builds():
+    """So that the best settings mean the same there."""
+    import importlib.util
+
+    from test_examples import EXAMPLES
+
+    from utils.models import build_cnn
+
+    spec = importlib.util.spec_from_file_location("search", EXAMPLES / PROGRAM)
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    ours, theirs = build_cnn(), program.build_model(0.1)
+    assert [w.shape for w in ours.weights] == [w.shape for w in theirs.weights]
+    assert theirs.optimizer.momentum == 0.9
+
+
+def test_settings_that_differ_are_refused(searched, data_file, tmp_path):
+    words = list_words(searched / "whole", "--seed", "3")
+    with start(*words, data_file=data_file, folder=tmp_path) as running:
+        lines = running.end(status=1)
+    assert "'seed': 0" in lines[-1] and lines[-1].endswith("Name another folder")
+    words = list_words("/proc/search")
+    with start(*words, data_file=data_file, folder=tmp_path) as running:
+        assert re.match("--folder /proc/search: ", running.end(status=1)[-1])
+    assert len(read_trials(searched / "whole")) == 5
+
+
+def wait_for_trials(folder, count):
+    """Return the running trials, once there are `count` of them."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        if (folder / "journal.log").exists():
+            found = [t for t in read_trials(folder) if t.state.name == "RUNNING" and t.params]
+            if len(found) == count:
+                return found
+        time.sleep(0.05)
+    raise AssertionError(f"no {count} trials run at the same time")
+
+
+def test_a_killed_worker_loses_its_trial_only_and_it_is_tried_again(data_file, tmp_path):
+    folder, trials = tmp_path / "search", 2 * WORKERS
+    words = list_words(folder, "--trials", trials)
+    with ExitStack() as stack:
+        workers = [
+            stack.enter_context(start(*words, data_file=data_file, folder=tmp_path))
+            for _ in range(WORKERS)
+        ]
+        wait_for_trials(folder, WORKERS)
+        for victim in workers[:KILLS]:
+            victim.send(signal.SIGKILL)
+        [worker.end() for worker in workers[KILLS:]]
+    found = read_trials(folder)
+    failed = [trial for trial in found if trial.state.name == "FAIL"]
+    again = [trial for trial in found if "again" in trial.user_attrs]
+    assert len(failed) == len(again) == KILLS and len(found) == trials + KILLS
+    assert {trial.user_attrs["again"] for trial in again} == {trial.number for trial in failed}
+    for trial in again:
+        assert trial.params == found[trial.user_attrs["again"]].params
+    ended = [trial for trial in found if trial.state.name in ("COMPLETE", "PRUNED")]
+    assert len(ended) == len({str(trial.params) for trial in ended}) == trials
