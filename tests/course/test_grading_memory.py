@@ -65,11 +65,14 @@ def test_rules_are_remembered_until_others_are_given(term, grade):
 
 def test_another_list_than_the_last_sets_no_mark(term, grade):
     grade(*FIRST)
-    (term / "other.csv").write_text("student,name\nAna Alt,Ana Alt\n")
+    (term / "other.csv").write_text("student,name\nana,Ana Alt\n")
     status, said = grade("--roster", "other.csv", "--set", "ana", "all", "6")
     assert status == 2 and "isn't the last grading's" in said.err
     assert read_course(term) == dict.fromkeys(("ana", "lea.lang", "hugo", "zoe"), "")
     assert "--roster" in grade()[1].out  # still the first list
+    (term / "strangers.csv").write_text("student,name\nbob,Bob\n")
+    status, said = grade("--roster", "strangers.csv")
+    assert status == 2 and "none of the 2 submissions is from a student in the list" in said.err
 
 
 def test_a_mark_by_hand_without_a_submission_is_in_every_table(term, grade):
