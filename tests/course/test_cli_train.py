@@ -120,37 +120,8 @@ def test_progress_bar_on_a_terminal():
 
 
 @pytest.mark.parametrize("arguments, words", [
-    (["--strategy", "miror"], ["'miror'", "mirrored"]),
     (["--strategy", "tpu"], ["'tpu'", "no TPU is here"]),
-    (["--strategy", "mirrored", "--workers", "2"], ["workers 2", "multi-worker"]),
-    (["--strategy", "multi-worker", "--workers", "0"], ["workers 0", "1 to 32"]),
-    (["--strategy", "multi-worker", "--workers", "two"], ["--workers two", "whole number"]),
-    (["--strategy", "multi-worker", "--workers", "1:2"], ["--workers 1:2", "need a --rendezvous"]),
-    (["--strategy", "multi-worker", "--ps", "1"], ["ps 1", "leave it out"]),
-    (["--strategy", "parameter-server", "--ps", "0"], ["ps 0", "1 to 32"]),
-    (["--strategy", "parameter-server", "--loop", "fit"], ["'fit'", "custom"]),
-    (["--strategy", "multi-worker", "--replicas-per-worker", "0"], ["0 replicas", "1 to 16"]),
-    (["--strategy", "multi-worker", "--auto-shard", "auto"], ["'auto'", "data, file, off"]),
-    (["--auto-shard", "off"], ["'off'", "multi-worker"]),
-    (["--replicas", "two"], ["--replicas", "'two'"]),
-    (["--strategy", "one-device", "--replicas", "3"], ["3 replicas", "one device"]),
-    (["--epochs", "0"], ["epochs 0", "from 1"]),
-    (["--epochs", "9" * 400], ["--epochs", "out of range"]),
-    (["--global-batch-size", "99999999999"], ["--global-batch-size", "out of range"]),
-    (["--max-examples", "1" * 50], ["--max-examples", "out of range"]),
-    (["--epochs", "2000000"], ["epochs 2000000", "from 1 to 1,000,000"]),
-    (["--global-batch-size", "20000000"], ["global batch size 20000000", "to 10,000,000"]),
-    (["--learning-rate", "1e999"], ["learning rate inf"]),
-    (["--global-batch-size", "-1"], ["global batch size -1"]),
-    (["--learning-rate", "-0.1"], ["-0.1"]),
-    (["--dataset", "imagenet"], ["'imagenet'", "fashion-mnist"]),
-    (["--dtype", "int8"], ["'int8'", "float64"]),
-    (["--loop", "for"], ["'for'", "custom"]),
-    (["--checkpoint-every", "3"], ["checkpoint"]),
-    (["--flux", "1"], ["--flux"]),
     (["--data-folder", "/nowhere/at/all", "--full-data", "--epochs", "1"], ["/nowhere/at/all"]),
-    (["--data-folder", "/nowhere/at/all"], ["full"]),
-    (["--checkpoint-dir", __file__], ["is a file"]),
 ])  # fmt: skip
 def test_bad_values_get_one_line_and_status_2(capsys, tf, arguments, words):
     try:

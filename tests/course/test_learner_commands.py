@@ -109,23 +109,6 @@ def test_reset_keeps_a_copy(course: Path) -> None:
     assert kept.name in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("check", "lab99"), "no lab is called 'lab99': choose from lab01"),
-        (("check", "labs/none.ipynb"), "no such notebook"),
-        (("submit", "lab01", "--name", "../x"), "letters, digits"),
-        (("reset", "lab99"), "choose from lab01"),
-        (("check", "README.md"), "choose from lab01"),
-    ],
-)
-def test_bad_input_gets_one_line(course: Path, arguments: tuple[str, ...], said: str) -> None:
-    done = distlab(course, *arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
 def test_a_pipe_keeps_nobody_waiting(course: Path) -> None:
     write_answer(course, "epoch", RIGHT)

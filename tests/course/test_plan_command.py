@@ -76,37 +76,6 @@ def test_a_machine_brings_its_number_and_its_network(tmp_path, monkeypatch, plan
     assert plan("--profile profile.json --machine H100 --devices 64")[0] == 2
 
 
-@pytest.mark.parametrize("words, says", [
-    ("", "one of the arguments --builtin-model --profile --model --parameters is required"),
-    ("--profile no.json", "no.json: can't be read"),
-    ("--profile profile.json", "network must be stated"),
-    ("--profile profile.json --network 50", "Write 50Gb/s for gigabits"),
-    ("--profile profile.json --network profile.json", "isn't nccl-tests' all-reduce output"),
-    (f"--profile profile.json {NETWORK} --devices 0", "devices 0"),
-    (f"--profile profile.json {NETWORK} --devices two", "must be whole numbers"),
-    (f"--profile profile.json {NETWORK} --devices 1-99999", "at most 10,000 sizes"),
-    (f"--profile profile.json {NETWORK} --devices 512 --scaling strong", "strong scaling leaves"),
-    (f"--profile profile.json {NETWORK} --zero-stage 5", "must be a whole number from 0 to 3"),
-    (f"--profile profile.json {NETWORK} --epochs 0", "epochs 0"),
-    (f"--profile profile.json {NETWORK} --node-mtbf-hours -1", "node mtbf hours -1"),
-    ("--profile profile.json --machine Z80", "P100, V100"),
-    ("--builtin-model cnn --machine H100 --devices 64", "what joins the nodes"),
-    (f"--profile profile.json {NETWORK} --machine=", "--machine: is empty"),
-    ("--builtin-model cnn --batch 0", "batch 0"),
-    ("--builtin-model lstm", "invalid choice: 'lstm'"),
-    (f"--profile profile.json {NETWORK} --devices 4 --plot a.svg", "one size makes no line"),
-    ("--parameters 7e9", "--parameters also needs --machine"),
-    ("--parameters 7e9 --machine 64H100", "isn't in the catalog"),
-    ("--parameters 7e9 --machine H100 --layout data=2", "Make the product 1"),
-    ("--parameters 7e9 --machine H100 --layout spam", "'spam' is unknown"),
-    ("--parameters 7e9 --machine H100", "fit nowhere on 1 H100"),
-])  # fmt: skip
-def test_bad_input_is_one_line_and_status_2(plan, words, says):
-    status, output, errors = plan(words)
-    assert (status, output) == (2, "") and says in errors, errors
-    assert len(errors.strip().splitlines()) == 1
-
-
 SEVEN = [
     "plan",
     "--parameters",

@@ -128,30 +128,3 @@ def test_each_prints_a_table_and_draws_a_picture(simulate, line, tmp_path):
     assert drawn.startswith("<svg") and 'role="img"' in drawn
     status, _, errors = simulate(f"{line} --plot {tmp_path}/a.png")
     assert status == 2 and "ends in .svg" in errors
-
-
-@pytest.mark.parametrize("line, says", [
-    (f"{PS} --backup-workers 8", "backup workers 8"),
-    (f"{PS} --slow-worker 0", "slow worker 0"),
-    (PS.replace("0.1", "-1"), "step seconds -1"),
-    (PS.replace("800", "0"), "updates 0"),
-    (PS.replace("constant", "normal"), "invalid choice: 'normal'"),
-    (FAILURES.replace("1024", "0"), "nodes 0"),
-    (FAILURES.replace("-seconds 60", "-seconds 0"), "checkpoint seconds 0"),
-    (f"{FAILURES} --interval-seconds nan", "interval seconds nan"),
-    (MEMORY.replace("7.5e9", "7.5"), "must be a whole number, got '7.5'"),
-    (MEMORY.replace("stage 1", "stage 4"), "invalid choice: 4"),
-    (f"{MEMORY} --tensor-parallel 0", "tensor parallel 0"),
-    (MEMORY.replace("parallel 64", "parallel 0"), "data parallel 0"),
-    (STEP.replace("10GB/s", "10Gx"), "rate must have a unit, got '10Gx'"),
-    (STEP.replace("10GB/s", "10"), "Write 10Gb/s for gigabits per second"),
-    (STEP.replace("10GB/s", "0GB/s"), "greater than 0"),
-    (STEP.replace("10us", "10"), "Write 10us for microseconds"),
-    (f"{STEP} --ranks-per-node 4", "nodes also need node-latency and node-bandwidth"),
-    (f"{PS} --servers 2", "servers also need bandwidth and parameter-bytes"),
-    (f"{STEP} --straggler-sigma -1", "straggler sigma -1"),
-])  # fmt: skip
-def test_bad_input_is_one_line_and_status_2(simulate, line, says):
-    status, output, errors = simulate(line)
-    assert (status, output) == (2, "") and says in errors, errors
-    assert len(errors.strip().splitlines()) == 1

@@ -2,9 +2,7 @@
 
 import json
 import re
-import subprocess
 import sys
-import textwrap
 import time
 from dataclasses import replace
 
@@ -437,13 +435,3 @@ def test_the_command_names_what_is_wrong_with_its_target(folder, capfd, target, 
     printed = capfd.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1
     assert printed.err.startswith("distlab tune-input: ") and re.search(says, printed.err)
-
-
-def test_the_command_ends_with_status_2_in_one_line(folder):
-    code = "import sys; from distlab.cli import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), "tune-input", "no_such_input:make"],
-        cwd=folder, timeout=60, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
-    assert done.stderr.startswith("distlab tune-input: no module 'no_such_input'")

@@ -359,17 +359,6 @@ def test_lint_takes_text_split_text_files_and_the_variable(capsys, monkeypatch, 
     assert any("both worker:0" in f["what"] for f in record["findings"])
 
 
-@pytest.mark.parametrize("arguments", [
-    "lint no-such-file", "build --workers 0", "build --task worker:9", "build --base-port 70000",
-    "build --pick-ports --host a --host b", "lint",
-])  # fmt: skip
-def test_what_cannot_be_is_one_line_and_status_2(arguments, capsys, monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    assert main(["tf-config", *arguments.split()]) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and len(said.err.splitlines()) == 1 and "distlab tf-config" in said.err
-
-
 # What diagnose does without a log of its own.
 
 

@@ -241,26 +241,6 @@ def test_the_command_prints_or_writes_the_files(tmp_path):
     assert len(done.stderr.splitlines()) == 1 and "Dockerfile: there already" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["kubernetes", "--name", "Digits", "x.py"], "name 'Digits': give at most 40 small"),
-        (["kubernetes", "--workers", "0", "x.py"], "workers 0: must be a whole number"),
-        (["vertex", "--kind", "tfjob", "x.py"], "only kubernetes has it, vertex does not"),
-        (["gke", "x.py"], "invalid choice: 'gke'"),
-        (["kubernetes"], "the following arguments are required: PROGRAM\n"),
-        (["kubernetes", ""], "nothing to run: name a program"),
-        (["kubernetes", "--output", "", "x.py"], "argument --output: is empty"),
-        (["vertex", "--image", "My Image", "x.py"], "image 'My Image': is no image's name"),
-        (["vertex", "--image", "http://a.b/x", "x.py"], "image 'http://a.b/x': is no image's name"),
-        (["sagemaker", "--gpus", "4", "x.py"], "gpus 4: on SageMaker they come with the machine"),
-    ],
-)
-def test_bad_input_is_one_line(words, says):
-    done = distlab(*words, status=2)
-    assert says in done.stderr and len(done.stderr.splitlines()) == 1
-
-
 @pytest.mark.parametrize("image", [
     "tf", "tf:1", "gcr.io/my-project/tf_train:v1.2", "localhost:5000/x", "Host.example:5000/a/b__c",
     "1234.dkr.ecr.eu-west-1.amazonaws.com/train@sha256:" + "a" * 64,

@@ -275,37 +275,3 @@ def test_command_prints_a_table_and_draws_a_picture(capsys, tmp_path):
     assert re.search(r"messages per rank +4\n", printed)
     drawn = picture.read_text()
     assert drawn.startswith("<svg") and "hierarchical" in drawn and "naive" in drawn
-
-
-@pytest.mark.parametrize(
-    "asked, words",
-    [
-        (f"--algorithm ring --ranks 0 --bytes 8 {LINKS}", "0 ranks"),
-        (f"--algorithm ring --ranks -2 --bytes 8 {LINKS}", "-2 ranks"),
-        (f"--algorithm ring --ranks 2 --bytes -8 {LINKS}", "-8 bytes"),
-        (f"--algorithm ring --ranks 2 --bytes 1.5 {LINKS}", "must be a whole number"),
-        (f"--algorithm ring --ranks 2 --bytes inf {LINKS}", "must be a whole number"),
-        (f"--algorithm ring --ranks two --bytes 8 {LINKS}", "--ranks"),
-        (f"--algorithm star --ranks 2 --bytes 8 {LINKS}", "invalid choice: 'star'"),
-        (f"--algorithm ring --ranks 2 --bytes 8 {LINKS} --latency=-1us", "must be 0 or more"),
-        (f"--algorithm ring --ranks 2 --bytes 8 {LINKS} --bandwidth 0GB/s", "greater than 0"),
-        (f"--algorithm ring --ranks 2 --bytes 8 {LINKS} --bandwidth 100", "Write 100Gb/s"),
-        ("--algorithm ring --ranks 2 --bytes 8", "required: --latency"),
-        (f"--algorithm hierarchical --ranks 8 --bytes 8 {LINKS}", "hierarchical needs the nodes"),
-        (f"--algorithm ring --ranks 8 --bytes 8 {LINKS} --ranks-per-node 4", "also need node-lat"),
-        (f"--algorithm hierarchical --ranks 7 --bytes 8 {LINKS} {NODES}", "ranks per node 8"),
-        (
-            f"--algorithm ring --ranks 8 --bytes 8 {LINKS} {NODES} --node-latency -1us",
-            "--node-latency",
-        ),
-        (f"--algorithm ring --ranks 1 --bytes 8 {LINKS} --plot a.svg", "nothing to draw"),
-        (f"--algorithm ring --ranks 2 --bytes 8 {LINKS} --plot a.png", "ends in .svg"),
-        (f"--algorithm ring --ranks 2 --bytes 8 {LINKS} --plot none/a.svg", "No such file"),
-    ],
-)
-def test_command_refuses_in_one_line(asked, words, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert run_command(asked) == 2
-    shown = capsys.readouterr()
-    assert shown.out == "" and shown.err.count("\n") == 1 and words in shown.err
-    assert shown.err.startswith("distlab simulate")

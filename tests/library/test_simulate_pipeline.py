@@ -398,32 +398,6 @@ def test_command_draws(capsys, tmp_path):
     assert path.read_text().startswith("<svg") and "stage 7" in path.read_text()
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"stages": "0"}, "stages 0: must be"),
-        ({"stages": "-2"}, "stages -2: must be"),
-        ({"stages": "two"}, "invalid int value"),
-        ({"micro_batches": "0"}, "micro-batches 0: must be"),
-        ({"forward": "-1"}, "forward times: -1.0 cannot be"),
-        ({"communication": "-1"}, "communication: -1.0 cannot be"),
-        ({"backward_weight": "nan"}, "backward for weights times: nan cannot be"),
-        ({"schedule": "2f2b"}, "invalid choice"),
-        ({"chunks": "2"}, "zb-h1 has one chunk"),
-        ({"schedule": "interleaved-1f1b", "chunks": "0"}, "chunks 0: must be"),
-        ({"schedule": "interleaved-1f1b", "micro_batches": "25"}, "choose a multiple of 8"),
-        ({"stages": "100000", "micro_batches": "100000"}, "too many to hold"),
-        ({"plot": "zero.png"}, "ends in .svg"),
-        ({"plot": "no-such-folder/zero.svg"}, "can't be written"),
-        ({"micro_batches": "1024", "plot": "large.svg"}, "too many to draw"),
-    ],
-)
-def test_command_refuses_in_one_line(capsys, options, says):
-    status, out, err = call(capsys, *changed(**options))
-    assert status == 2 and out == ""
-    assert says in err and err.count("\n") == 1
-
-
 def test_command_names_its_options():
     parser = OneLineParser()
     command.add_parser(parser.add_subparsers())
