@@ -1,4 +1,13 @@
-"""Distributed training with TensorFlow: what you take home.
+"""Distributed training with TensorFlow: what you take home, by name.
+
+    from utils import quiet_tensorflow, train
+
+    with quiet_tensorflow():
+        report = train(strategy="mirrored", replicas=2, epochs=1)
+
+`docs/library.md` describes these names, with an example for each group. Everything else in the
+folder is internal and may change. A name is loaded when it is first used, so importing this
+package doesn't import TensorFlow.
 
 - `checks`: checks of what a caller passes in: one wording for each, and one clear line
 - `devices`: what a strategy's replicas run on: all GPUs, logical CPU devices, or a TPU's cores
@@ -36,3 +45,62 @@
 - `tf_config`: cluster specifications and TF_CONFIG: build them, lint them, diagnose logs
 - `training`: one training program for every strategy: records in, records out
 """
+
+import importlib
+from typing import Any
+
+PUBLIC = {
+    "errors": "DistributedError InputError RunError",
+    "environment": "quiet_tensorflow set_seeds",
+    "measure": "Stopwatch array_bytes format_bytes peak_memory_bytes time_calls",
+    "devices": "use_logical_devices",
+    "placement": "describe_strategy",
+    "strategies": "make_strategy",
+    "data": "load load_scenes split_batch",
+    "data.batches": "epoch_order",
+    "models": "build_cnn build_mlp build_model build_transformer build_unet",
+    "training": "TrainConfig train",
+    "training.accumulation": "make_accumulating_step",
+    "training.checkpoints": "latest_intact_checkpoint",
+    "training.large_batch": "plan_rates",
+    "training.layerwise": "Lamb Lars",
+    "training.loss_scale": "SharedLossScaleOptimizer",
+    "training.recovery": "RecoverySettings train_with_recovery",
+    "training.tpu_ready": "examine_model",
+    "training.warm_up": "WarmUp",
+    "keras_multi_worker": "patch_keras_fit",
+    "input_pipeline": "tune write_shards",
+    "input_pipeline.measuring": "measure_rates shuffle_quality",
+    "input_pipeline.sharding": "auto_shard check_cover shard_examples",
+    "cluster": "ClusterError LocalCluster make_launcher",
+    "events": "report",
+    "tf_config": "build_cluster build_tf_configs describe_role diagnose lint lint_together "
+    "parse_tf_config pick_free_ports",
+    "engines.manifests": "ManifestSettings make_manifest",
+    "collectives": "all_reduce reduce_in_buckets ring_all_reduce",
+    "schedules": "check_schedule make_schedule partition_layers",
+    "parallel.pipeline": "cut_model run_pipeline",
+    "parallel.tensor": "split_dense",
+    "simulate.collective": "Link fit_link simulate_all_reduce",
+    "simulate.failures": "young_interval_seconds",
+    "simulate.memory": "find_zero_memory",
+    "simulate.pipeline": "StageTimes simulate_pipeline",
+    "simulate.published": "read_table",
+    "simulate.step": "Network StepWork simulate_step",
+    "calibrate": "Profile Scenario find_machine predict",
+}
+ROOM_OF = {name: room for room, names in PUBLIC.items() for name in names.split()}
+__all__ = sorted(ROOM_OF)
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name from its module, which is imported only now."""
+    if name not in ROOM_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{ROOM_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
