@@ -40,7 +40,7 @@ TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class ChaosFault:
+class Fault:
     """What is done to one run: a fault of this `kind` hits worker `victim` at `moment`.
 
     `place` is the step or checkpoint at which it comes, `delay_seconds` how long after
@@ -74,7 +74,7 @@ class ChaosOutcome:
     and the undisturbed run's. `problem` is None, or what was not as it must be.
     """
 
-    fault: ChaosFault
+    fault: Fault
     restarts: int
     lost_steps: int
     error: float
@@ -90,7 +90,7 @@ class ChaosOutcome:
         return f"seed {self.fault.seed}: {self.fault}: {end}; {how}, {self.seconds:.1f} s"
 
 
-def draw_fault(seed: int, settings: RecoverySettings) -> ChaosFault:
+def draw_fault(seed: int, settings: RecoverySettings) -> Fault:
     """Return the fault that belongs to `seed`: every part of it drawn at random."""
     rng = random.Random(seed)
     workers = rng.choice(WORKER_COUNTS)
@@ -102,7 +102,7 @@ def draw_fault(seed: int, settings: RecoverySettings) -> ChaosFault:
         "checkpoint": range(every, settings.total_steps, every),
     }
     delay = {"start-up": 1.0, "step": 0.03, "checkpoint": 0.03}[moment]
-    return ChaosFault(
+    return Fault(
         seed,
         rng.choice(list(METHODS)),
         workers,
@@ -120,7 +120,7 @@ def run_chaos(runs: int, seed: int) -> Iterator[ChaosOutcome]:
     return run_faults([draw_fault(seed + n, settings) for n in range(runs)], settings)
 
 
-def run_faults(faults: Sequence[ChaosFault], settings: RecoverySettings) -> Iterator[ChaosOutcome]:
+def run_faults(faults: Sequence[Fault], settings: RecoverySettings) -> Iterator[ChaosOutcome]:
     """Yield the outcome of one run for each of `faults`.
 
     All runs share one warm process. One undisturbed run of two workers comes first: its
@@ -142,7 +142,7 @@ def run_faults(faults: Sequence[ChaosFault], settings: RecoverySettings) -> Iter
 
 
 def inject_once(
-    cluster: LocalCluster, settings: RecoverySettings, fault: ChaosFault, wanted: RecoveryReport
+    cluster: LocalCluster, settings: RecoverySettings, fault: Fault, wanted: RecoveryReport
 ) -> ChaosOutcome:
     """Start one run, inject the fault, and examine how it ends."""
     return inject_in_turn(cluster, settings, [fault], wanted)
@@ -151,7 +151,7 @@ def inject_once(
 def inject_in_turn(
     cluster: LocalCluster,
     settings: RecoverySettings,
-    faults: Sequence[ChaosFault],
+    faults: Sequence[Fault],
     wanted: RecoveryReport,
 ) -> ChaosOutcome:
     """The same, with the n-th of `faults` in the n-th attempt. The outcome names the first."""
@@ -180,9 +180,7 @@ def inject_in_turn(
     return ChaosOutcome(first, job.attempt - 1, sum(lost), error, seconds, problem, lost)
 
 
-def _watch(
-    job: Job, faults: Sequence[ChaosFault], timers: list[threading.Timer]
-) -> Iterator[Event]:
+def _watch(job: Job, faults: Sequence[Fault], timers: list[threading.Timer]) -> Iterator[Event]:
     """Yield the job's events to its end, and inject each fault when its moment has come."""
     number = 0
     if faults[0].moment == "start-up":
@@ -197,13 +195,13 @@ def _watch(
             number += 1
 
 
-def _has_come(fault: ChaosFault, event: Event, attempt: int) -> bool:
+def _has_come(fault: Fault, event: Event, attempt: int) -> bool:
     kind = {"step": "step", "checkpoint": "saving"}[fault.moment]
     place = (event["event"], event.get("step")) == (kind, fault.place)
     return place and event["attempt"] >= attempt
 
 
-def hit(job: Job, fault: ChaosFault, timers: list[threading.Timer]) -> None:
+def hit(job: Job, fault: Fault, timers: list[threading.Timer]) -> None:
     """Kill or freeze the victim; what heeds no SIGTERM is killed once its grace is over.
 
     That is how Kubernetes, Slurm and the clouds' spot machines end a task.
@@ -321,7 +319,7 @@ def _examine_end(
 
 
 def _examine_steps(
-    faults: Sequence[ChaosFault], settings: RecoverySettings, told: list[ChaosStart]
+    faults: Sequence[Fault], settings: RecoverySettings, told: list[ChaosStart]
 ) -> str | None:
     """Return what is wrong with where the attempts began, or None."""
     saved, every = 0, settings.checkpoint_every or settings.steps_per_epoch

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from distlab.lessons import chaos
-from distlab.lessons.chaos import ChaosFault, ChaosStart, draw_fault, read_attempts, run_faults
+from distlab.lessons.chaos import ChaosStart, Fault, draw_fault, read_attempts, run_faults
 from utils.cluster import LocalCluster
 from utils.training.recovery import METHODS, RecoverySettings
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = RecoverySettings("", epochs=3, pause_seconds=0.01)  # 15 steps
-KILLED_WHILE_SAVING = ChaosFault(1, "manager", 3, 0, "SIGKILL", "checkpoint", 8, 0.01)
-GIVEN_NOTICE_IN_A_STEP = ChaosFault(2, "preemption", 2, 1, "SIGTERM", "step", 6, 0.0)
-FROZEN_AT_START_UP = ChaosFault(3, "backup", 2, 1, "freeze", "start-up", 0, 0.3)
+KILLED_WHILE_SAVING = Fault(1, "manager", 3, 0, "SIGKILL", "checkpoint", 8, 0.01)
+GIVEN_NOTICE_IN_A_STEP = Fault(2, "preemption", 2, 1, "SIGTERM", "step", 6, 0.0)
+FROZEN_AT_START_UP = Fault(3, "backup", 2, 1, "freeze", "start-up", 0, 0.3)
 NAMED = (KILLED_WHILE_SAVING, GIVEN_NOTICE_IN_A_STEP, FROZEN_AT_START_UP)
 
 

@@ -108,9 +108,9 @@ class ProgramMeter:
     """Bytes that the programs of a job have sent, as the kernel counts them for each connection."""
 
     def __init__(self, job: Any) -> None:
-        from utils.cluster.traffic import ProgramMeter
+        from utils.cluster.traffic import TrafficMeter
 
-        self._job, self._meter, self._sent = job, ProgramMeter(), 0
+        self._job, self._meter, self._sent = job, TrafficMeter(), 0
 
     def read(self) -> int:
         """Return the bytes so far."""
