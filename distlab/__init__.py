@@ -2,6 +2,7 @@
 
 - `__main__`: `python -m distlab` is `distlab`, also in a folder that has a `utils` of its own
 - `errors`: the course's own error. Imports nothing but the library's
+- `keras_backend`: a notebook whose kernel starts with another Keras backend, such as JAX
 - `notebook_files`: the files that `distlab lab` serves: without the course's machinery, and
   notebooks unchanged
 - `progress`: what a learner has done, in two plain files of the course folder's `.distlab`

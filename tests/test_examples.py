@@ -25,7 +25,7 @@ from utils.data import load
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
-PUBLIC = {"keras", "numpy", "optuna", "tensorflow", "tf_keras"}
+PUBLIC = {"jax", "jax.experimental", "keras", "numpy", "optuna", "tensorflow", "tf_keras"}
 OURS = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
 SECONDS = 200  # for any one program, on a busy machine
 SMALL = ["--max-examples", "640"]
@@ -379,6 +379,55 @@ def test_a_trainer_with_a_pass_of_its_own_trains_as_utils(tmp_path, data_file, i
     saved = list(tmp_path.glob("*.keras"))
     assert len(saved) == 2
     assert all(largest_difference(path, weights) < 1e-5 for path in saved)
+
+
+# --- Keras on JAX -------------------------------------------------------------------------
+
+
+def wait_for_file(path, workers):
+    """Return once `path` is there; fail if a worker ends before."""
+    deadline = time.monotonic() + SECONDS
+    while not path.exists():
+        assert time.monotonic() < deadline, "waited in vain for a checkpoint"
+        assert all(worker.process.poll() is None for worker in workers), workers[0].read()
+        time.sleep(0.02)
+
+
+@pytest.mark.cold_start  # a warm process has imported Keras on TensorFlow
+@pytest.mark.timeout(600)
+def test_keras_on_jax_resumes_under_another_layout_to_the_weights_of_one_device(
+    tmp_path, data_file
+):
+    """One device; two processes of two devices, sharded, killed; the same, data parallel."""
+    options = {"data_file": data_file, "folder": tmp_path}
+    common = ["--epochs", "6", "--checkpoint-every", "5", "--checkpoint"]
+    several = [*common, tmp_path / "two.npz", "--cpu-devices", "2"]
+    alone = [*common, tmp_path / "one.npz", "--cpu-devices", "1"]
+    with start_as_documented("keras_jax.py", *several, "--sharded", **options) as workers:
+        wait_for_file(tmp_path / "two.npz", workers)
+        workers[1].send(signal.SIGKILL)
+        with np.load(tmp_path / "two.npz") as saved:
+            assert 5 <= saved["step"] < 60
+        held = [find_bytes_held(worker.read()) for worker in workers]
+    run = ["-m", "distlab", "run", "--logs", tmp_path / "logs", "keras_jax.py", *several]
+    with start("keras_jax.py", *alone, **options) as one, start(*run, **options) as both:
+        lines, _ = one.end(), both.end()  # `distlab run` sets what initialize() reads
+    told = [(tmp_path / "logs" / f"worker-{k}.log").read_text().splitlines() for k in (0, 1)]
+    assert all("resumed at step " in "".join(each) for each in told)
+    assert held[0] == held[1] < 0.3 * find_bytes_held("".join(told[0]))
+    report, other, wanted = (
+        read_report([line for line in each if line.startswith("{")]) for each in (*told, lines)
+    )
+    assert report == other and wanted["accuracy"] > 0.6
+    assert report == pytest.approx(wanted, abs=1e-3)
+    with np.load(tmp_path / "one.npz") as one, np.load(tmp_path / "two.npz") as two:
+        assert sorted(one) == sorted(two) and one["step"] == two["step"] == 60
+        differences = [np.abs(one[name] - two[name]).max() for name in one]
+    assert max(differences) < 2e-3  # float32 adds up in another order, 60 times: 4e-4 seen
+
+
+def find_bytes_held(text):
+    return int(re.search(r"(\d+) bytes of weights and momentum on each", text)[1])
 
 
 # --- preemption ---------------------------------------------------------------------------

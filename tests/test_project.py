@@ -50,7 +50,7 @@ utils: keras_multi_worker
 utils: training
 utils: parallel
 utils: calibrate
-distlab: errors
+distlab: errors keras_backend
 distlab: lessons figures progress submission
 distlab: explorables
 distlab: exercises authoring

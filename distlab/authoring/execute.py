@@ -20,6 +20,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from distlab.errors import CourseError
+from distlab.keras_backend import pick_variables
 from utils.processes import keeper
 
 
@@ -161,6 +162,7 @@ async def _execute(client: _Client, profile: str, log: Any) -> None:
     environment = dict(os.environ, PYTEST_CURRENT_TEST="distlab build", IPYTHONDIR=profile)
     for name in ("TF_CONFIG", "MPLBACKEND", "PYTHONSTARTUP", "JPY_SESSION_NAME"):
         environment.pop(name, None)
+    environment |= pick_variables(client.nb.metadata)
     await client.async_execute(env=environment, stdout=log, stderr=log, cleanup_kc=True)
 
 

@@ -188,13 +188,19 @@ def read_source(target: Target) -> Any:
             line = CHECK.format(exercise.lower(), f" ({limit[1]})" if limit else "")
             cell.source = f"{line}\n{cell.source}"
         cell.id = _name_cell(target.slug, cell, used)
+    own = {"keras_backend": backend} if (backend := _take_backend(notebook)) else {}
     notebook.metadata = {
-        "distlab": {"code": digest_code(notebook), "source": where},
+        "distlab": {"code": digest_code(notebook), "source": where, **own},
         "kernelspec": dict(KERNELSPEC),
         "language_info": dict(LANGUAGE_INFO),
     }
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
+
+
+def _take_backend(notebook: Any) -> str:
+    """Return the Keras backend that the head of the source names, "" for TensorFlow."""
+    return notebook.cells[0].metadata.pop("keras_backend", "") if notebook.cells else ""
 
 
 def _name_cell(slug: str, cell: Any, used: Counter[str]) -> str:

@@ -27,6 +27,7 @@ from distlab.grading.roster import Match, Roster
 from distlab.submission import is_generic, list_attached
 
 _COPIES = {"originals", "kept"}  # folders of the course's own, handed in with the whole course
+_STRANGER = "is not in the list of students"
 _UNSURE = f"several {TIMESTAMP} say when this was handed in: which one is nbgrader's?"
 # what browsers, Jupyter, Canvas and file managers add to a name that is there already
 _COPY = re.compile(
@@ -95,6 +96,9 @@ def collect(
         other = "files of other labs" if groups else "no notebook (.ipynb)"
         why = "; ".join([*listing.notes, *notes][:2]) or f"only {other} lies there"
         raise CourseError(f"{source}: no hand-in of {lab.short} found: {why}")
+    if len(hand_ins) > 1 and all(_STRANGER in h.question for h in hand_ins):
+        raise CourseError(f"{source}: none of the {len(hand_ins)} submissions is from a student in "
+                          "the list. Is it another course's list?")  # fmt: skip
     used = [h.path for h in hand_ins] + [path for h in hand_ins for _, path in h.files]
     listing.clear({path for path in used if path})
     absent = {name: "handed in nothing" for name in roster.ids}
@@ -290,7 +294,7 @@ def _ask_whose(owner: Owner, roster: Roster, only: bool, taken: Container[str]) 
     if known.question or known.student is not None:
         return known._replace(student=known.student or owner.student)
     if roster.ids:
-        return Match(owner.student, f"{owner.told!r} is not in the list of students")
+        return Match(owner.student, f"{owner.told!r} {_STRANGER}")
     if owner.inside and not only:
         return Match(owner.student, f"nothing outside tells whose {owner.source!r} is")
     shared = is_generic(owner.told) and not owner.number

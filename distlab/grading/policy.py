@@ -4,6 +4,8 @@ From a plain file, `grading.toml`, for the whole course:
 
     zone = "Europe/Prague"  # of times without one, and of those on the pages; else UTC
 
+    absent = 0             # a platform's file has 0 for who handed in nothing; else "blank"
+
     [penalty]              # for every lab that has a due date; or points = 1
     percent = 10           # of the lab's points, for each day that has begun
     per = "day"            # or "hour"
@@ -73,6 +75,7 @@ class Policy:
     weights: Mapping[str, float] = field(default_factory=dict)
     confirmed: frozenset[str] = frozenset()
     zone: tzinfo = UTC
+    absent: float | None = None  # what platforms are told of who handed in nothing; None: blank
 
     @property
     def own_zone(self) -> tzinfo:
@@ -111,7 +114,9 @@ def read_policy(path: Path | None, lab: str, labs: Collection[str] = ()) -> Poli
 
 
 def _check_file(data: dict[str, Any], labs: Collection[str]) -> None:
-    _check_keys(data, {"zone", "penalty", "extra_time", "labs"}, "the file")
+    _check_keys(data, {"zone", "penalty", "extra_time", "absent", "labs"}, "the file")
+    if data.get("absent", "blank") not in ("blank", 0):
+        raise CourseError(f'absent = {data["absent"]!r}: write 0 or "blank"')
     if labs:
         _check_keys(data.get("labs", {}), set(labs), "labs")
     known = {"due", "weight", "weights", "extra_time", "penalty", "confirmed"}
@@ -135,6 +140,7 @@ def _make_policy(data: dict[str, Any], lab: str) -> Policy:
         weights={name: _read_number(mine["weights"], name) for name in mine.get("weights", {})},
         confirmed=frozenset(map(str, names)),
         zone=zone or _find_zone(str(due)) or UTC,
+        absent=0.0 if data.get("absent") == 0 else None,
     )
 
 

@@ -94,10 +94,27 @@ class Match(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Sheet:
+    """A platform's own table as it was downloaded, to be filled in and given back."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    owners: tuple[str | None, ...]  # of each row; None for a row of the platform's own
+    delimiter: str = ","
+    encoding: str = "utf-8"
+
+    def find(self, *names: str) -> int | None:
+        """Return the number of the column that is called one of `names` (in lower case)."""
+        head = [name.strip().lower() for name in self.head]
+        return next((head.index(name) for name in names if name in head), None)
+
+
+@dataclass(frozen=True)
 class Roster:
     """The students of a course, by id; empty where there is no list."""
 
     students: Mapping[str, Student] = field(default_factory=dict)
+    sheet: Sheet | None = None
 
     @property
     def ids(self) -> Iterable[str]:
@@ -183,19 +200,25 @@ def decode(data: bytes) -> tuple[str, str]:
     raise ValueError("it is neither UTF-8 nor Windows text: save it as CSV UTF-8")
 
 
+def _open_table(path: Path) -> tuple[list[str], int, str, str]:
+    """Return a CSV's lines, how many of them Excel put before the head, delimiter, encoding."""
+    try:
+        text, encoding = decode(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CourseError(f"{path}: cannot be read ({error})") from None
+    lines = text.splitlines(True)
+    skipped = int(bool(lines) and lines[0].lower().startswith("sep="))
+    head = lines[skipped] if len(lines) > skipped else ""
+    return lines[skipped:], skipped, max(",;\t", key=head.count), encoding
+
+
 def read_table(path: Path, *wanted: str) -> Iterator[Row]:
     """Yield each row of a CSV with its line; CourseError for one that cannot be read.
 
     `wanted` are columns that must be there.
     """
-    try:
-        text, _ = decode(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise CourseError(f"{path}: cannot be read ({error})") from None
-    lines = text.splitlines(True)
-    skipped = int(bool(lines) and lines[0].lower().startswith("sep="))  # Excel's own first line
-    head_line = lines[skipped] if len(lines) > skipped else ""
-    rows = csv.reader(lines[skipped:], delimiter=max(",;\t", key=head_line.count))
+    lines, skipped, delimiter, _ = _open_table(path)
+    rows = csv.reader(lines, delimiter=delimiter)
     try:
         head = [name.strip().lower() for name in next(rows, [])]
         if missing := [name for name in wanted if name not in head]:
@@ -206,6 +229,16 @@ def read_table(path: Path, *wanted: str) -> Iterator[Row]:
                 yield rows.line_num + skipped, cells
     except csv.Error as error:
         raise CourseError(f"{path}, line {rows.line_num + skipped}: {error}") from None
+
+
+def _read_sheet(path: Path) -> Sheet:
+    lines, _, delimiter, encoding = _open_table(path)
+    head, *rows = [tuple(row) for row in csv.reader(lines, delimiter=delimiter) if any(row)]
+    names = [name.strip().lower() for name in head]
+    students = [_read_student(dict(zip(names, (c.strip() for c in row), strict=False)))
+                for row in rows]  # fmt: skip
+    owners = tuple(student and student.id for student in students)
+    return Sheet(head, tuple(rows), owners, delimiter, encoding)
 
 
 def _pick(cells: Mapping[str, str], what: str, columns: Sequence[str] = ()) -> str:
@@ -244,7 +277,7 @@ def read_roster(path: Path | None) -> Roster:
         found[student.id] = student
     if path and not found:
         raise CourseError(f"{path}: the list of students is empty. Give one line per student.")
-    return Roster(found)
+    return Roster(found, _read_sheet(path) if path else None)
 
 
 def read_times(path: Path, zone: tzinfo = UTC) -> tuple[Roster, dict[str, datetime]]:

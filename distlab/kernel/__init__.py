@@ -10,7 +10,8 @@ a warm process that does not answer. `DISTLAB_COLD_START=1` turns it off.
 A kernel that was forked reads `utils` and `distlab` from their files, so restarting it shows
 an edit. It has TensorFlow, Keras and Matplotlib imported: variables such as TF_XLA_FLAGS or
 KERAS_BACKEND that a cell sets before `import tensorflow` come too late in it. Set them
-before `distlab lab`, which gives plain kernels to whoever asks for other values.
+before `distlab lab`, which gives plain kernels to whoever asks for other values. A notebook
+whose metadata name another Keras backend (`distlab.keras_backend`) gets a plain kernel with that.
 
 The warm process holds about 230 MB by itself, which its kernels share with it. It ends with the
 server, in whatever way that ends, and every kernel with it.

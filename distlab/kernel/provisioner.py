@@ -14,6 +14,7 @@ from typing import Any
 
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
 
+from distlab.keras_backend import read_variables
 from distlab.kernel.warm_kernels import NotForked, WarmKernels
 
 NAME = "distlab-warm"
@@ -24,8 +25,12 @@ class WarmProvisioner(LocalProvisioner):
     """Jupyter's own provisioner, but for where the process comes from."""
 
     source: WarmKernels | None = None  # of this server
+    notebook = ""  # whose kernel is started; a server names it in JPY_SESSION_NAME
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
+        environment = kwargs.get("env") or os.environ
+        if own := read_variables(environment.get("JPY_SESSION_NAME") or self.notebook):
+            kwargs["env"] = {**environment, **own}
         settings = self._scrub_kwargs(kwargs)
         try:
             kernel = await asyncio.to_thread(self.source.start, cmd, settings)

@@ -29,11 +29,14 @@ def pytest_plugin_registered(plugin: object, manager: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # a notebook's kernel starts when its first cell is set up
 def pytest_runtest_setup(item: Any) -> None:
-    if item.path.suffix != ".ipynb" or _asked:
+    if item.path.suffix != ".ipynb":
+        return
+    from distlab.kernel.provisioner import WarmProvisioner, install
+
+    WarmProvisioner.notebook = str(item.path)
+    if _asked:
         return
     _asked.append(True)
-    from distlab.kernel.provisioner import install
-
     if source := install(None):
         item.config.add_cleanup(source.close)
         start = source.start

@@ -14,37 +14,23 @@
 # - Compare the ways in start-up time, memory and restarts, and name what none of them does.
 
 # %%
-from utils.environment import quiet_tensorflow, set_seeds
-
-with quiet_tensorflow():
-    import tensorflow as tf
-from utils.devices import use_logical_devices
-
-set_seeds(0)
-print(use_logical_devices(1))
-
-# %%
 import json
 import os
 import re
 import shutil
 from pathlib import Path
 
-import keras
 import numpy as np
 
-from distlab import figures
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number
-from distlab.lessons.engine_pictures import draw_starts, draw_who_starts_whom
-from distlab.lessons.engine_runs import run_with_engine, watch, watch_engine
-from distlab.lessons.typed_cluster import run_tasks
-from utils.cluster import LocalCluster
-from utils.data import load
-from utils.engines.manifests import ManifestSettings, describe_check, make_manifest
-from utils.measure import Stopwatch, format_bytes
-from utils.models import build_mlp
-from utils.tf_config import build_cluster, build_tf_configs, pick_free_ports
+from utils.environment import quiet_tensorflow, set_seeds
+
+with quiet_tensorflow():
+    import keras
+    import tensorflow as tf
+from utils.devices import use_logical_devices
+
+set_seeds(0)
+print(use_logical_devices(1))
 
 # %% [markdown]
 # ## Who starts whom
@@ -52,6 +38,9 @@ from utils.tf_config import build_cluster, build_tf_configs, pick_free_ports
 # Read the picture from the bottom. The last line is the same in all six columns: a Python process that reads TF_CONFIG. Everything above it is about getting that process onto a machine, and getting it there again when it dies.
 
 # %%
+from distlab import figures
+from distlab.lessons.engine_pictures import draw_who_starts_whom
+
 figures.show(draw_who_starts_whom())
 home = Path("runs/lesson19")
 shutil.rmtree(home, ignore_errors=True)  # no checkpoint of an earlier run
@@ -108,6 +97,9 @@ strategy.reduce("SUM", strategy.run(lambda: tf.constant(1.0)), axis=None)  # wai
 # Two shells, two lines, and in each the same TF_CONFIG but for the index. `watch` starts both lines at once, as two people would, and notes when each line of output came. (Lines of a program start with the name of its task; we show every fortieth step.)
 
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.engine_runs import watch
+from utils.tf_config import build_cluster, build_tf_configs, pick_free_ports
+
 ports = pick_free_ports(2)
 both = {"worker": [f"localhost:{port}" for port in ports]}
 configs = [json.dumps({"cluster": both, "task": {"type": "worker", "index": i}}) for i in (0, 1)]
@@ -129,10 +121,14 @@ assert runs["by hand"].begun == [0] and len(runs["by hand"].lines) >= 2 * 7
 # **Predict.** At which step does the second attempt begin?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("The second attempt begins at step", 0, 120, step=10)
 my_guess
 
 # %% tags=["nbval-ignore-output"]
+from distlab.exercises.predict import show_guess
+
 options = "--workers 2 --max-restarts 1 --checkpoint-dir {} train.py"
 way, line = "distlab run", "distlab run " + options.format("local")
 runs[way] = watch(way, [line], folder=home, kill_after=40)
@@ -142,7 +138,7 @@ assert runs[way].begun[0] == 0 and runs[way].begun[-1] >= 40
 assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 
 # %% [markdown]
-# From the checkpoint, usually of step 40 or 60: the kill needs a moment too. The last loss is that of the run by hand, so the kill changed nothing but the time. Note who did what: the launcher started both processes again, with new ports. Resuming at the right step was the *program's* doing. A program that saves nothing is restarted just as well, and begins at 0. The launcher can't know.
+# If you said 0, you forgot the checkpoint; if 41, that only every twentieth step is saved. It's the checkpoint, usually of step 40 or 60: the kill needs a moment too. The last loss is that of the run by hand, so the kill changed nothing but the time. Note who did what: the launcher started both processes again, with new ports. Resuming at the right step was the *program's* doing. A program that saves nothing is restarted just as well, and begins at 0. The launcher can't know.
 #
 # ## Several machines: a rendezvous
 #
@@ -176,6 +172,8 @@ assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 
 
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.engine_runs import watch_engine
+
 def kill_on(engine):
     """Run the program on an engine, kill worker 1 after step 40, and show what was printed."""
     line = f"distlab run --engine {engine} {options.format(engine)}"
@@ -274,6 +272,9 @@ my_guess = guess_number("Stages", 0, 8)
 my_guess
 
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.engine_runs import run_with_engine
+from utils.data import load
+
 labels = load("fashion_mnist").train.labels
 np.save(home / "labels.npy", labels)
 counted, *stages = run_with_engine("spark", home / "count_labels.py")
@@ -287,6 +288,8 @@ assert len(stages) == 2 and by_spark == np.bincount(labels).tolist()
 
 
 # %%
+from utils.cluster import LocalCluster
+
 def count_by_all_reduce(labels):
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     index, workers = strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync
@@ -318,6 +321,8 @@ assert by_workers == [by_spark] * 4
 
 
 # %%
+from utils.models import build_mlp
+
 RATES = (0.003, 0.01, 0.03, 0.1)
 
 
@@ -356,14 +361,17 @@ def make_trial(strategy, batch=128):
 
 
 # %% [markdown]
-# **Predict.** How many times as long does the search take when all four workers do each trial together?
+# **Your turn.** A trial takes `seconds` on one worker. How long does a search take, if each trial is done by one worker?
 
 # %%
-my_guess = guess_number("Together over apart", 1, 100, "x", log=True)
-my_guess
+def seconds_apart(trials, workers, seconds):
+    return ...
 
 
 # %% tags=["nbval-ignore-output"]
+from distlab.turns import lesson19 as turns
+from utils.measure import Stopwatch
+
 def search_apart():
     index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     run_trial = make_trial(tf.distribute.get_strategy())  # alone: no collective anywhere
@@ -381,7 +389,9 @@ apart = cluster.run(search_apart, timeout=120, echo=False)
 together = cluster.run(search_together, timeout=120, echo=False)
 losses = [losses[0] for losses, _ in apart]
 took = [max(watch.seconds for _, watch in one) for one in (apart, together)]
-show_guess(my_guess, took[1] / took[0], unit="x")
+seconds_apart = turns.APART.take(seconds_apart)
+print("five trials of 10 s, four workers, apart:", seconds_apart(5, 4, 10), "s")
+print(f"our four trials: apart {took[0]:.2f} s, together {took[1]:.2f} s")
 print({rate: round(loss, 3) for rate, loss in zip(RATES, losses)})
 assert np.allclose(together[0][0], losses, atol=0.02)
 
@@ -391,13 +401,22 @@ assert np.allclose(together[0][0], losses, atol=0.02)
 # ## Predictions for a lot of data
 #
 # The same holds for a trained model. To label a million images, nobody needs anybody's gradients. Each worker loads the SavedModel, takes its part and writes its answers. If a worker dies, only its part is done again.
+#
+# **Your turn.** Give worker `index` every `workers`-th image, so that each image is in one part.
+
+# %%
+def part_of(images, index, workers):
+    return ...
 
 
 # %%
+part_of = turns.PART.take(part_of)
+
+
 def predict_part(folder):
     task = json.loads(os.environ["TF_CONFIG"])
     index, workers = task["task"]["index"], len(task["cluster"]["worker"])
-    images = load("fashion_mnist").test.images[index::workers, ..., None] / np.float32(255)
+    images = part_of(load("fashion_mnist").test.images[..., None] / np.float32(255), index, workers)
     saved = tf.saved_model.load(folder)
     return saved.serve(images).numpy().argmax(axis=1)
 
@@ -408,8 +427,9 @@ images = load("fashion_mnist").test.images[..., None] / np.float32(255)
 parts = cluster.run(predict_part, str(home / "exported"), timeout=120, echo=False)
 cluster.close()
 print([len(part) for part in parts])
-together = np.stack(parts, axis=1).reshape(-1)  # part 0, 1, 2, 3, 0, 1, …
-assert (together == model.predict(images, verbose=0).argmax(axis=1)).all()
+alone = model.predict(images, verbose=0).argmax(axis=1)
+same = [np.array_equal(part, part_of(alone, index, 4)) for index, part in enumerate(parts)]
+print("the answers of one process alone:", same)
 
 # %% [markdown]
 # On Spark this function is what `mapPartitions` takes, on Ray a plain `@ray.remote` task, and on Slurm one task of an array. TF_CONFIG served only to number the parts.
@@ -419,6 +439,8 @@ assert (together == model.predict(images, verbose=0).argmax(axis=1)).all()
 # A Kubernetes cluster doesn't fit into a lesson. What you hand it does: a *manifest*. `distlab manifest kubernetes` writes a Job with `completionMode: Indexed`, so that each pod has an index, and a headless Service, so that each has a name. These manifests were checked against published schemas. **They were not run**: no cluster and no cloud account stands behind this course.
 
 # %%
+from utils.engines.manifests import ManifestSettings, describe_check, make_manifest
+
 settings = ManifestSettings(program=("train.py",), workers=2, name="lesson19")
 files = make_manifest("kubernetes", settings)
 keys = r"kind|completionMode|completions|clusterIP|publishNotReady|subdomain|command|name: \"DIST|value"
@@ -429,6 +451,8 @@ print(describe_check("kubernetes"))
 # Nothing in it says TF_CONFIG. A pod only has its index, in the variable `JOB_COMPLETION_INDEX`. The container begins with a small program, `start.py`, which makes TF_CONFIG from that and then becomes your program. That part needs no cluster, so let's be pod 1:
 
 # %%
+from distlab.lessons.typed_cluster import run_tasks
+
 (home / "start.py").write_text(files["start.py"])
 (home / "show.py").write_text("import os; print(os.environ['TF_CONFIG'])")
 (home / "pod.py").write_text(
@@ -513,6 +537,9 @@ assert configs == list(build_tf_configs(build_cluster(2, ports=[2222, 2223])).va
 # All six ways trained the same 120 steps. Here is what each added. First come the seconds from the typed line to the first report (step 20), then those from the kill to the next report. Last comes the memory of all processes other than the two workers, at the moment of the kill.
 
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.engine_pictures import draw_starts
+from utils.measure import format_bytes
+
 print(f"{'':<12}{'first report':>14}{'after the kill':>16}{'memory':>12}")
 for way, run in runs.items():
     again = f"{run.again_seconds:.1f} s" if run.again_seconds else "by you"
@@ -539,6 +566,12 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 # The last line is the one to remember. And no engine makes a step faster: inside a step there's only TensorFlow.
 #
 # **Which one?** The one that your machines already run. If they run nothing, `distlab run` with a rendezvous is enough for a handful of them.
+#
+# ## On a real GPU
+#
+#     distlab train --strategy multi-worker --workers 2 --device gpu --epochs 1
+#
+# Workers on one machine divide its GPUs. Look at the devices in the report: the two workers must name different GPUs, and each one only once.
 #
 # ## Recap
 #

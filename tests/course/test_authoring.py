@@ -169,6 +169,16 @@ def test_words_change_without_a_run_and_nothing_else_does(course: Path, capsys) 
     assert read_cells(path)[1]["outputs"] != json.loads(before)["cells"][1]["outputs"]
 
 
+def test_a_head_that_names_jax_is_kept_and_starts_the_kernel_with_it(course: Path) -> None:
+    head = '# %% [markdown] keras_backend="jax"\n# # On JAX\n\n'
+    path = write_lesson(course, "24_on_jax", head + '# %%\nimport os\nos.environ["KERAS_BACKEND"]')
+    assert distlab_build(course, "24") == 0
+    notebook = json.loads(path.read_text())
+    assert notebook["metadata"]["distlab"]["keras_backend"] == "jax"
+    assert notebook["cells"][0]["metadata"] == {}
+    assert "".join(notebook["cells"][1]["outputs"][0]["data"]["text/plain"]) == "'jax'"
+
+
 def test_tag_that_lets_a_cell_raise_makes_it_run(course: Path) -> None:
     cell = '# %% tags=["nbval-ignore-output"]\nimport time\ntime.time_ns()\n'
     path = write_lesson(course, "00_tiny", cell)

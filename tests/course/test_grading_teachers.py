@@ -23,7 +23,7 @@ from distlab.grading.report.changes import note_changes
 from distlab.grading.report.lesson_sections import find_sections
 from distlab.grading.report.pages import write_report
 from distlab.grading.results import ClassResult, finish, hold_back
-from distlab.grading.roster import ByHand, Roster, Student, read_marks
+from distlab.grading.roster import ByHand, Roster, Student, read_marks, read_roster
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 from utils.errors import DistributedError
 
@@ -96,6 +96,66 @@ def test_what_canvas_takes_in(lab, tmp_path):
     assert head[5] == lab.title and "Points Possible" in points[0] and points[5] == "10"
     assert [[row[1], row[5]] for row in students] == [["501", "8.5"]]  # a blank would clear a mark
     assert not (tmp_path / "moodle.csv").exists()
+
+
+WORKSHEETS = {  # as mod/assign/feedback/offline writes them, in the language of the teacher
+    "english": ('Identifier,"Full name","Email address",Status,Grade,"Maximum Grade",'
+                '"Grade can be changed","Last modified (submission)","Last modified (grade)",'
+                '"Feedback comments"\n', "Participant ", "100.00", "85", "utf-8-sig", ","),
+    "german": ("ID;Vollständiger Name;E-Mail-Adresse;Status;Bewertung;Bestwertung;"
+               "Bewertung kann geändert werden;Zuletzt geändert (Abgabe);"
+               "Zuletzt geändert (Bewertung);Feedback als Kommentar\n",
+               "Teilnehmer/in", "5,00", "4,25", "cp1252", ";"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", WORKSHEETS)
+def test_moodles_own_worksheet_comes_back_filled_in(lab, tmp_path, language):
+    head, who, most, grade, encoding, sign = WORKSHEETS[language]
+    names = {"4003": "Zoë Last", "4001": "Ana Novak", "4002": "Bo Wait"}
+    lines = [sign.join([f"{who}{n}", name, f"x{n}@x.org", "-", "", most, "-", "-", "-", ""])
+             for n, name in names.items()]  # fmt: skip
+    path = tmp_path / "worksheet.csv"
+    path.write_bytes((head + "\n".join(lines) + "\n").encode(encoding))
+    roster = read_roster(path)
+    results = (make_result(lab, "x4001@x.org", {"epoch": 0.5}, MOODLE),
+               make_result(lab, "x4002@x.org", {"epoch": None}, MOODLE))  # fmt: skip
+    for absent, shown in ((None, ""), (0.0, "0")):
+        found = ClassResult(lab, results, Policy(absent=absent), roster=roster,
+                            absent={"x4003@x.org": "handed in nothing"})  # fmt: skip
+        write_report(found, tmp_path)
+        data = (tmp_path / "moodle.csv").read_bytes()
+        assert data.startswith(b"\xef\xbb\xbf") == (encoding == "utf-8-sig")
+        back = list(csv.reader(io.StringIO(data.decode(encoding)), delimiter=sign))
+        before = list(csv.reader(io.StringIO((head + "\n".join(lines)).strip()), delimiter=sign))
+        assert [row[4] for row in back[1:]] == [shown, grade, ""]
+        assert "epoch: 0.5 of 2" in back[2][9]
+        for row in back[1:]:
+            row[4] = row[9] = ""
+        assert back == before  # the same rows, in the same order
+        assert read_roster(tmp_path / "moodle.csv").students == roster.students
+
+
+def test_canvas_own_gradebook_comes_back_with_the_labs_column(lab, tmp_path):
+    path = tmp_path / "canvas-in.csv"
+    column = f"{lab.title} (99)"
+    path.write_text(
+        f"Student,ID,SIS User ID,SIS Login ID,Section,Other (98),{column},Final Score\n"
+        "    Points Possible,,,,,5,20,(read only)\n"
+        '"Zed, Zoe",503,s3,zoe,Mon,4,,80\n"Alt, Ana",501,s1,ana,Mon,5,,90\n'
+        '"Bo, Béla",502,s2,bo,Tue,,7,10\n"Student, Test",504,,t,Mon,,,\n', encoding="utf-8"
+    )  # fmt: skip
+    roster = read_roster(path)
+    results = (make_result(lab, "ana", {"epoch": 0.5}, replace(CANVAS, number="501")),
+               make_result(lab, "bo", {"epoch": None}, replace(CANVAS, number="502")))  # fmt: skip
+    found = ClassResult(lab, results, Policy(absent=0.0), roster=roster, absent={"zoe": "nothing"})
+    write_report(found, tmp_path)
+    head, *rows = rows_of(tmp_path / "canvas.csv")
+    assert head == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", column]
+    assert [(row[0], row[5]) for row in rows] == [
+        ("    Points Possible", "20"), ("Zed, Zoe", "0"), ("Alt, Ana", "17"), ("Bo, Béla", "7"),
+        ("Student, Test", "")]  # fmt: skip
+    assert read_roster(tmp_path / "canvas.csv").students == roster.students
 
 
 def test_what_changed_is_noted_once_with_its_reason_whenever_it_is_killed(lab, tmp_path):

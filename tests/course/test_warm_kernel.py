@@ -12,6 +12,7 @@ from lab_server import END_SECONDS, Lab
 from process_watch import lives, wait_for
 
 from distlab.cli.lab import find_kernel_processes
+from distlab.keras_backend import pick_variables, read_variables
 from distlab.kernel.warm_kernels import ROOT, WarmKernels
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forking is for Linux")
@@ -40,6 +41,7 @@ def running(tmp_path_factory):
         (folder / part).mkdir()
     (folder / "README.md").write_text("# The course\n")
     started = Lab(folder, home, warm=True)
+    started.folder = folder
     yield started
     started.process.kill()
     started.process.wait(END_SECONDS)
@@ -79,6 +81,24 @@ def test_a_kernel_is_a_fork_that_behaves_as_a_fresh_one(running):
     assert again != process and has_tensorflow and not lives(process)
     assert (Path(folder) / "ended").exists(), "what the first one had to do at its exit"
     talk.close()
+
+
+def test_a_notebook_that_names_a_keras_backend_starts_from_scratch_with_it(running):
+    notebook = {"cells": [], "nbformat": 4, "nbformat_minor": 5}
+    notebook["metadata"] = {"distlab": {"keras_backend": "jax"}}
+    path = running.folder / "notebooks" / "24-jax.ipynb"
+    path.write_text(json.dumps(notebook))
+    named = {"path": "notebooks/24-jax.ipynb", "name": path.name, "type": "notebook"}
+    made = running.ask("api/sessions", {**named, "kernel": {"name": "python3"}})["kernel"]["id"]
+    for _ in range(2):
+        talk = running.talk(made)
+        assert not tell(talk)[1], "no TensorFlow yet"
+        assert talk.run("import os; print(os.environ['KERAS_BACKEND'])") == "jax\n"
+        running.ask(f"api/kernels/{made}/restart", {})
+        talk.close()
+    path.write_text(json.dumps({**notebook, "metadata": {"distlab": {"keras_backend": "$(x)"}}}))
+    assert read_variables(path) == {} == read_variables(path.with_name("none.ipynb"))
+    assert pick_variables(notebook["metadata"]) == {"KERAS_BACKEND": "jax"}
 
 
 def test_without_its_warm_process_the_server_starts_plain_kernels(running):

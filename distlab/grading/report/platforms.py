@@ -4,18 +4,22 @@ Moodle: the grading worksheet (mod/assign/feedback/offline: `Identifier`, `Grade
 `Last modified (grade)` must be there, a blank grade is passed over) and the zip of
 feedback files (mod/assign/feedback/file: NAME_ID_assignsubmission_file/FILE). Canvas: the
 gradebook's CSV (lib/gradebook_importer.rb), where a blank would take a mark away: who
-waits is left out.
+waits is left out. If the list of students is the platform's own table, that table is filled
+in and given back: the same rows in the same order and encoding, points on its own scale.
 """
 
 import csv
 import io
+import re
 import zipfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from distlab.grading.report.text import to_cell, write_if_new
+from distlab.grading.report.text import to_cell
 from distlab.grading.report.wording import show_points
 from distlab.grading.results import ClassResult, Result
+from distlab.grading.roster import Sheet
 from distlab.grading.text import clean_line
 from utils.files import replace_atomically
 
@@ -33,13 +37,16 @@ def write_for_platforms(found: ClassResult, folder: Path, pages: dict[str, str])
     paths = []
     moodle = [(r, number) for r in found.results if (number := _find_number(found, r, "moodle"))]
     canvas = [(r, number) for r in found.results if (number := _find_number(found, r, "canvas"))]
+    sheet = found.roster.sheet
     if moodle:
         paths += [folder / "moodle.csv", folder / "moodle-feedback.zip"]
-        write_if_new(paths[0], make_moodle_csv(found, moodle))
+        filled = fill_worksheet(found, sheet) if sheet else None
+        _write(paths[0], filled or make_moodle_csv(found, moodle).encode())
         _write_feedback(found, moodle, pages, paths[1])
     if canvas:
         paths.append(folder / "canvas.csv")
-        write_if_new(paths[-1], make_canvas_csv(found, canvas))
+        filled = fill_canvas(found, sheet) if sheet else None
+        _write(paths[-1], filled or make_canvas_csv(found, canvas).encode())
     return paths
 
 
@@ -59,10 +66,77 @@ def _find_name(found: ClassResult, result: Result) -> str:
     return clean_line((known.name if known else "") or result.hand_in.owner.told or result.student)
 
 
-def _to_csv(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _to_csv(head: Sequence[str], rows: Sequence[Sequence[str]], delimiter: str = ",") -> str:
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([head, *rows])
+    csv.writer(stream, lineterminator="\n", delimiter=delimiter).writerows([head, *rows])
     return stream.getvalue()
+
+
+_GRADE, _MOST = ("grade", "bewertung", "note"), ("maximum grade", "bestwertung", "note maximale")
+_COMMENT = ("feedback comments", "feedback als kommentar", "feedback par commentaires")
+
+
+def fill_worksheet(found: ClassResult, sheet: Sheet) -> bytes | None:
+    """Return Moodle's worksheet with grades on its own scale; None if `sheet` isn't one."""
+    grade, most = sheet.find(*_GRADE), sheet.find(*_MOST)
+    if grade is None or most is None:
+        return None
+    rows = [list(row) for row in sheet.rows]
+    for row, owner in zip(rows, sheet.owners, strict=True):
+        result = next((r for r in found.results if r.student == owner), None)
+        row[grade] = _scale(found, owner, result, row[most])
+        comment = sheet.find(*_COMMENT)
+        if comment is not None and result is not None:
+            row[comment] = _comment(result)
+    return _encode(sheet, rows)
+
+
+def fill_canvas(found: ClassResult, sheet: Sheet) -> bytes | None:
+    """Return Canvas's gradebook with the lab's column only; None if `sheet` isn't one.
+
+    Whoever has no mark keeps what Canvas has already: a blank would take it away.
+    """
+    section = sheet.find("section")
+    if section is None or sheet.find("id") is None:
+        return None
+    lab = found.lab
+    names = (lab.title.lower(), lab.name.lower(), lab.slug.lower())
+    stems = [re.sub(r" \(\d+\)$", "", name).lower() for name in sheet.head]
+    place = next((k for k, stem in enumerate(stems) if k > section and stem in names), None)
+    head = [*sheet.head[: section + 1], lab.title if place is None else sheet.head[place]]
+    by_student = {result.student: result for result in found.results}
+    most = max((result.max for result in found.results), default=0.0)
+    rows, total = [], ""
+    for row, owner in zip(sheet.rows, sheet.owners, strict=True):
+        before = row[place] if place is not None and len(row) > place else ""
+        if owner is None and "points possible" in row[0].lower():
+            before = total = before or show_points(most)
+        mark = _scale(found, owner, by_student.get(owner or ""), total) if owner else ""
+        rows.append([*row[: section + 1], mark or before])
+    return _encode(replace(sheet, head=tuple(head)), rows)
+
+
+def _scale(found: ClassResult, owner: str | None, result: Result | None, most: str) -> str:
+    """Return a mark on the platform's scale, with its decimal sign; "" while there is none."""
+    mark = found.policy.absent if result is None and owner in found.absent else None
+    if result is not None and result.mark is not None:
+        try:
+            mark = result.mark * float(most.replace(",", ".")) / result.max
+        except (ValueError, ZeroDivisionError):
+            mark = result.mark
+    text = show_points(mark if mark is None else round(mark, 2))
+    return text.replace(".", ",") if "," in most else text
+
+
+def _encode(sheet: Sheet, rows: Sequence[Sequence[str]]) -> bytes:
+    text = _to_csv(sheet.head, rows, sheet.delimiter)
+    return text.encode(sheet.encoding, errors="replace")
+
+
+def _write(path: Path, data: bytes) -> None:
+    if not path.is_file() or path.read_bytes() != data:
+        with replace_atomically(path) as file:
+            file.write(data)
 
 
 def make_moodle_csv(found: ClassResult, numbered: _Numbered) -> str:
@@ -112,6 +186,4 @@ def _write_feedback(
             place = f"{name}_{number}_assignsubmission_file/{found.lab.name}-feedback.html"
             archive.writestr(zipfile.ZipInfo(place, _ALL_ZIPS_TIME), pages[result.student],
                              zipfile.ZIP_DEFLATED)  # fmt: skip
-    if not path.is_file() or path.read_bytes() != stream.getvalue():
-        with replace_atomically(path) as file:
-            file.write(stream.getvalue())
+    _write(path, stream.getvalue())
