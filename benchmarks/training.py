@@ -28,7 +28,7 @@ from utils.strategies import make_strategy
 from utils.training import TrainConfig
 from utils.training.input_feed import ImageFeed
 from utils.training.loops import choose_loop
-from utils.training.progress import Run
+from utils.training.progress import RunProgress
 from utils.training.state import make_state
 
 GLOBAL_BATCH_SIZE = 128
@@ -98,7 +98,7 @@ def make_our_epoch(replicas: int, data, loop: str) -> Callable[[], None]:
     )
     state = make_state(make_strategy("mirrored", replicas), config)
     plan = BatchPlan(len(data.train), GLOBAL_BATCH_SIZE, replicas)
-    run = Run(config, plan.steps_per_epoch, plan.examples)
+    run = RunProgress(config, plan.steps_per_epoch, plan.examples)
     feed = ImageFeed(data.train, plan, config)
     train_on = choose_loop(state, run, feed)
 

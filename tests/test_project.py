@@ -310,6 +310,17 @@ def test_contributing_names_only_files_that_exist():
         assert any(any(folder.glob(pattern)) for folder in folders), name
 
 
+def test_no_two_classes_share_a_name():
+    """Three pairs are left: in the gradebook and its intake, in networks, in tasks."""
+    found = [
+        node.name
+        for path in find_modules().values()
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert {name for name in found if found.count(name) > 1} <= {"Entry", "Network", "Task"}
+
+
 def test_no_module_is_a_junk_drawer_or_too_long():
     for path in find_modules().values():
         assert path.stem not in {"utils", "helpers", "common", "misc"}

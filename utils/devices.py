@@ -40,6 +40,7 @@ MOST_LOGICAL_DEVICES = 64
 USUAL_LOGICAL_DEVICES = 4  # a process is split at least so far, to leave room for a later call
 TPU_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_NAME")  # as TensorFlow's client reads them
 ANSWER_SECONDS = 5.0
+TUNING_VERSIONS = ("2.21.0",)  # of TensorFlow: those that were tried, and whose buffers are tuned
 
 
 def choose_devices(
@@ -254,13 +255,16 @@ def leave_device_buffers_untuned() -> None:
     `Strategy.experimental_distribute_dataset` keeps one batch ahead on each device. TensorFlow
     2.21 gives each of these buffers a tuning thread, whatever the data set's own options say.
     It has nothing to tune, and who drops the iterator may wait until it wakes: as long as
-    the iterator lived, up to a minute.
+    the iterator lived, up to a minute. Other versions than `TUNING_VERSIONS` are left alone.
     """
     import tensorflow as tf
+
+    if tf.__version__ not in TUNING_VERSIONS:
+        return
     from tensorflow.python.data.ops import multi_device_iterator_ops as module
 
-    theirs = getattr(module, "_create_device_dataset", None)
-    if theirs is None or hasattr(theirs, "__wrapped__"):
+    theirs = module._create_device_dataset
+    if hasattr(theirs, "__wrapped__"):
         return
     options = tf.data.Options()
     options.autotune.enabled = False

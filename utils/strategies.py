@@ -73,7 +73,7 @@ class StrategyRecord:
     """
 
     name: str
-    make: Callable[..., tf.distribute.Strategy]  # its first argument is a Plan
+    make: Callable[..., tf.distribute.Strategy]  # its first argument is a ReplicaPlan
     type_name: str
     place: str = "machine"
     usual_replicas: int = 1
@@ -99,7 +99,7 @@ class StrategyRecord:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReplicaPlan:
     """What a strategy is asked for: the fields of `make_strategy`, checked."""
 
     record: StrategyRecord
@@ -181,10 +181,10 @@ def make_strategy(
             f"strategy {name!r} trains in a cluster, and TF_CONFIG, which says what this process "
             "is in it, is not set: use utils.cluster.LocalCluster, or distlab train --workers 2"
         )
-    return record.make(Plan(record, replicas, devices, all_reduce), **options)
+    return record.make(ReplicaPlan(record, replicas, devices, all_reduce), **options)
 
 
-def _make_default(plan: Plan) -> tf.distribute.Strategy:
+def _make_default(plan: ReplicaPlan) -> tf.distribute.Strategy:
     import tensorflow as tf
 
     kind, _ = find_devices(plan.devices, plan.replicas)
@@ -196,13 +196,13 @@ def _make_default(plan: Plan) -> tf.distribute.Strategy:
     return tf.distribute.get_strategy()
 
 
-def _make_one_device(plan: Plan) -> tf.distribute.Strategy:
+def _make_one_device(plan: ReplicaPlan) -> tf.distribute.Strategy:
     import tensorflow as tf
 
     return tf.distribute.OneDeviceStrategy(plan.take_devices()[0])
 
 
-def _make_mirrored(plan: Plan) -> tf.distribute.Strategy:
+def _make_mirrored(plan: ReplicaPlan) -> tf.distribute.Strategy:
     import tensorflow as tf
 
     devices = plan.take_devices()
@@ -238,20 +238,20 @@ def _make_cross_device_ops(all_reduce: str, devices: list[str]) -> tf.distribute
 _group_keys = itertools.count(100 * KEYS_APART, KEYS_APART)
 
 
-def _make_central_storage(plan: Plan) -> tf.distribute.Strategy:
+def _make_central_storage(plan: ReplicaPlan) -> tf.distribute.Strategy:
     import tensorflow as tf
 
     devices = plan.take_devices()
     return tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device="CPU:0")
 
 
-def _make_tpu(plan: Plan) -> tf.distribute.Strategy:
+def _make_tpu(plan: ReplicaPlan) -> tf.distribute.Strategy:
     import tensorflow as tf
 
     return tf.distribute.TPUStrategy(connect_tpu().resolver)
 
 
-def _make_parameter_server(plan: Plan, partitioner: Any = None) -> tf.distribute.Strategy:
+def _make_parameter_server(plan: ReplicaPlan, partitioner: Any = None) -> tf.distribute.Strategy:
     """Return the coordinator's strategy; its workers hold the GPUs, and it takes none itself."""
     import tensorflow as tf
 
@@ -260,7 +260,7 @@ def _make_parameter_server(plan: Plan, partitioner: Any = None) -> tf.distribute
     return tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
 
 
-def _make_multi_worker(plan: Plan) -> tf.distribute.Strategy:
+def _make_multi_worker(plan: ReplicaPlan) -> tf.distribute.Strategy:
     kind, count = choose_worker_devices(plan.devices, plan.replicas, MAX_REPLICAS)
     return get_multi_worker(kind, count, plan.choose_all_reduce(kind))
 

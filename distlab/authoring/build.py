@@ -19,7 +19,7 @@ READABLE = 0o644  # by all who share a course folder
 
 
 @dataclass(frozen=True)
-class Result:
+class BuildResult:
     """What became of one target: `error` is "" when it was built; `ran` if its cells ran."""
 
     slug: str
@@ -155,8 +155,8 @@ def build_all(
     jobs: int = 2,
     seconds: float = 300.0,
     kept: Collection[Target] = (),
-) -> Iterator[Result]:
-    """Build `targets`, `jobs` at a time; yield a Result for each as it ends.
+) -> Iterator[BuildResult]:
+    """Build `targets`, `jobs` at a time; yield a BuildResult for each as it ends.
 
     Those in `kept` are not run: they keep the outputs they have. When the caller
     stops early (an interrupt, an error), running kernels are killed before this returns.
@@ -167,7 +167,7 @@ def build_all(
         yield from _run_all(waiting_for, root, jobs, seconds)
 
 
-def _run_all(targets: list[Target], root: Path, jobs: int, seconds: float) -> Iterator[Result]:
+def _run_all(targets: list[Target], root: Path, jobs: int, seconds: float) -> Iterator[BuildResult]:
     from distlab.authoring.execute import KernelGroup
 
     pool = ThreadPoolExecutor(max_workers=jobs)
@@ -185,11 +185,11 @@ def _run_all(targets: list[Target], root: Path, jobs: int, seconds: float) -> It
         pool.shutdown()
 
 
-def _timed(target: Target, root: Path, seconds: float, run: bool) -> Result:
+def _timed(target: Target, root: Path, seconds: float, run: bool) -> BuildResult:
     begun = time.perf_counter()
     error = ""
     try:
         build_target(target, root, seconds, run)
     except DistributedError as mistake:
         error = str(mistake)
-    return Result(target.slug, time.perf_counter() - begun, error, run)
+    return BuildResult(target.slug, time.perf_counter() - begun, error, run)

@@ -29,7 +29,7 @@ _LESSON = re.compile(r"\((\d\d)-[^)]*\.ipynb\)|lesson (\d\d)")
 
 
 @dataclass(frozen=True)
-class Entry:
+class MapEntry:
     """One lesson or lab; `after` are the numbers of the lessons that it builds on."""
 
     number: int
@@ -40,13 +40,13 @@ class Entry:
     file: str
 
 
-def read_entries(root: Path, kind: str) -> list[Entry]:
+def read_entries(root: Path, kind: str) -> list[MapEntry]:
     """Return what the sources of `kind`, "lessons" or "labs", say at their heads, in order."""
     files = {"lessons": "notebooks/src/[0-9][0-9]_*.py", "labs": "solutions/src/lab[0-9][0-9]_*.py"}
     return [read_entry(path) for path in sorted(root.glob(files[kind]))]
 
 
-def read_entry(source: Path) -> Entry:
+def read_entry(source: Path) -> MapEntry:
     """Return what the head of `source` says; raise CourseError for what it lacks."""
     text, name = source.read_text(encoding="utf-8"), source.name
     shows, title, line = _HEADER.search(text), _TITLE.search(text), _MINUTES.search(text)
@@ -64,7 +64,7 @@ def read_entry(source: Path) -> Entry:
     built_on = line[2].partition("**Prerequisites:**")[2].partition("**Hardware:**")[0]
     after = tuple(sorted(a or b for a, b in _LESSON.findall(built_on)))
     number = int(re.search(r"\d\d", name)[0])
-    return Entry(
+    return MapEntry(
         number, title[1], shows[1], int(line[1]), after, source.stem.replace("_", "-") + ".ipynb"
     )
 
@@ -83,7 +83,7 @@ def write_lessons(root: Path, folder: str = "notebooks/") -> str:
     return "\n\n".join(tables)
 
 
-def _show_lesson(entry: Entry, folder: str) -> str:
+def _show_lesson(entry: MapEntry, folder: str) -> str:
     link = f"[{entry.number:02} {entry.title}]({folder}{entry.file})"
     return f"| {link} | {entry.shows} | {entry.minutes} | {', '.join(entry.after)} |"
 

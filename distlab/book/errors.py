@@ -14,7 +14,7 @@ from typing import Any
 from distlab.exercises.exercise import Exercise
 from distlab.exercises.refusing import EXPLANATIONS
 from distlab.labs.lab07.failing_logs import LOGS, fill_in
-from distlab.modernize.table import Entry, read_table
+from distlab.modernize.table import OldForm, read_table
 from utils.tf_config import diagnose, lint
 from utils.tf_config.old_programs import OLD_PROGRAMS
 from utils.tf_config.symptoms import COLLATERAL, CONFIGURATION, PROGRAM, Symptom
@@ -119,7 +119,7 @@ def _read_symptom(symptom: Symptom) -> tuple[list[str], str, str]:
     return list(say_pattern(symptom.pattern.pattern)), cause, cure
 
 
-def _write_old(entry: Entry) -> str:
+def _write_old(entry: OldForm) -> str:
     return _write_entry([entry.error], entry.why, f"`{entry.new.splitlines()[0]}`")
 
 

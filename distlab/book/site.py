@@ -17,7 +17,7 @@ PICTURE = "distlab/lessons/two_replicas.svg"
 
 
 @dataclass(frozen=True)
-class Book:
+class BuiltBook:
     """What was built: its folder, how many pages, and what Sphinx warned of."""
 
     folder: Path
@@ -25,7 +25,7 @@ class Book:
     warnings: tuple[str, ...]
 
 
-def build_book(course: Path, out: Path, work: Path) -> Book:
+def build_book(course: Path, out: Path, work: Path) -> BuiltBook:
     """Build the book of `course` in `out`; `work` keeps what makes the next build quick.
 
     Raises CourseError where Sphinx and its theme are not installed.
@@ -40,7 +40,7 @@ def build_book(course: Path, out: Path, work: Path) -> Book:
     Sphinx(source, HERE, out, work / "doctrees", "html", status=None, warning=said).build()
     plain = re.sub(r"\x1b\[[\d;]*m", "", said.getvalue())
     warnings = tuple(line for line in plain.split("\n") if line.strip())
-    return Book(out, len(list(out.rglob("*.html"))), warnings)
+    return BuiltBook(out, len(list(out.rglob("*.html"))), warnings)
 
 
 def _write_pages(course: Path, source: Path) -> None:

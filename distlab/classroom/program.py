@@ -27,7 +27,7 @@ def train(settings: ClassSettings, folder: str) -> None:
         from utils.training.recovery.trainer import Trainer
     from utils.training.report import weights_checksum
 
-    class Pupil(Trainer):
+    class WatchedTrainer(Trainer):
         """Says when the pause after a step is over, which is no computing."""
 
         def note(self, epoch: int, step: int, loss: float) -> int:
@@ -35,7 +35,7 @@ def train(settings: ClassSettings, folder: str) -> None:
             report("batch")
             return taken
 
-    pupil = Pupil(settings.to_recovery(folder))
+    pupil = WatchedTrainer(settings.to_recovery(folder))
     done = train_with_manager(pupil)
     report("weights", step=done.step, checksum=weights_checksum(done.weights))
     pupil.group.barrier()  # who leaves early fails the others

@@ -12,7 +12,7 @@ from distlab.errors import CourseError
 from utils.measure import count
 
 if TYPE_CHECKING:
-    from distlab.modernize.reading import Finding
+    from distlab.modernize.reading import FoundForm
     from distlab.modernize.sources import Reading
 
 EPILOG = (
@@ -92,7 +92,7 @@ def list_lines(readings: Iterable["Reading"]) -> Iterator[str]:
     for reading in readings:
         if reading.problem:
             yield reading.problem
-        together: dict[tuple[str, str, str], list[Finding]] = {}
+        together: dict[tuple[str, str, str], list[FoundForm]] = {}
         for finding in reading.found:
             key = (finding.entry.name, finding.shown, finding.edit)
             together.setdefault(key, []).append(finding)

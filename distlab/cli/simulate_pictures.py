@@ -15,7 +15,14 @@ from distlab.figures import Picture
 from utils.collectives import ALGORITHMS
 from utils.measure import format_bytes
 from utils.simulate.memory import STAGES
-from utils.simulate.questions import AllReduce, Failures, Memory, ParameterServer, Pipeline, Step
+from utils.simulate.questions import (
+    AllReduce,
+    Failures,
+    Memory,
+    ParameterServer,
+    PipelineQuestion,
+    StepQuestion,
+)
 
 PICTURE_SIZES = [1 << power for power in range(10, 34, 2)]  # 1 KiB to 4 GiB
 MAX_OPERATIONS, MAX_BUCKETS = 6_000, 400
@@ -37,7 +44,7 @@ def write_picture(path: Path, make: Callable[[], Picture]) -> None:
     print(f"picture: {path}", file=sys.stderr)
 
 
-def draw_step(asked: Step) -> Picture:
+def draw_step(asked: StepQuestion) -> Picture:
     """Return compute and network of one step as a timeline."""
     step = asked.simulate()
     if len(step.ends) > MAX_BUCKETS:
@@ -74,7 +81,7 @@ def draw_all_reduce(asked: AllReduce) -> Picture:
     )
 
 
-def draw_pipeline(asked: Pipeline) -> Picture:
+def draw_pipeline(asked: PipelineQuestion) -> Picture:
     """Return the schedule as a timeline."""
     run = asked.simulate()
     if len(run.starts) > MAX_OPERATIONS:

@@ -3,7 +3,6 @@ starts on this machine, or as a task of one that stands.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import signal
@@ -25,10 +24,8 @@ from distlab.cli.starting import (
 )
 from distlab.cli.train_task import train_as_task
 from distlab.errors import CourseError
-from utils import events
 from utils.checks import check_count
 from utils.devices import ALL_REDUCES, DEVICES
-from utils.errors import InputError, RunError
 from utils.events import Event, EventWriter
 from utils.strategies import CLUSTER, NAMES, STRATEGIES, find_strategy
 from utils.training.config import (
@@ -215,7 +212,11 @@ def _train(
     if config.strategy in CLUSTER:
         if cluster == (0, 0):
             return train_as_task(config, listener, stop)
-        return train_on_cluster(config, *cluster, listener, stop, starting)
+        from utils.training.on_cluster import train_on_cluster
+
+        return train_on_cluster(
+            config, *cluster, listener, stop, starting.make_launcher, starting.restarts
+        )
     from utils.training import train
 
     return train(config, on_event=listener, should_stop=stop.is_set)
@@ -265,94 +266,3 @@ class _Listeners:
             raise CourseError(
                 f"events {self._path}: cannot be written ({error.strerror})"
             ) from None
-
-
-Listener = Callable[[Event], None]
-GRACE_SECONDS = 1.0
-
-
-def train_on_cluster(
-    config: TrainConfig, workers: int, ps: int, listener: Listener, stop: threading.Event,
-    starting: Starting,
-) -> TrainReport:  # fmt: skip
-    """Train on a cluster of processes, on this machine or an engine's; return the chief's report.
-
-    Events of the chief go to `listener`. Once `stop` is set, every task that trains
-    gets SIGINT, upon which all save and stop together: TrainingStopped is raised.
-    Nothing outlives the call. Raises CourseError with the task that failed, and why.
-    """
-    from utils.cluster import ClusterError, LocalCluster
-    from utils.data import open_data
-
-    open_data(config.dataset, config.full_data, config.data_folder)  # wrong? say so at once
-    launcher = starting.make_launcher()
-    with contextlib.ExitStack() as stack:
-        if launcher is not None:
-            stack.callback(launcher.close)
-        cluster = LocalCluster(
-            workers, ps, config.replicas, devices=config.devices, launcher=launcher
-        )
-        stack.enter_context(cluster)
-        job = cluster.start(run_task, config, restarts=starting.restarts)
-        try:
-            _follow(job, listener, stop)
-            results = job.wait(60)
-        except ClusterError as error:
-            kind, _, words = error.cause.partition(": ")
-            known = kind in (InputError.__name__, RunError.__name__)  # written to be read
-            raise (CourseError(words) if known else error) from None
-    report = results if ps else results[0]
-    if isinstance(report, tuple):
-        raise TrainingStopped(*report)
-    return report
-
-
-def run_task(config: TrainConfig) -> TrainReport | tuple[int, int, str | None]:
-    """Train as one task of a local cluster; return the report, or where it stopped on SIGINT.
-
-    Not SIGTERM: TensorFlow takes that for a notice of preemption, once the strategy is made.
-    """
-    from utils.training import train
-
-    stop = threading.Event()
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
-    try:
-        return train(config, on_event=_send, should_stop=stop.is_set)
-    except TrainingStopped as stopped:
-        return stopped.epoch, stopped.step, stopped.folder
-
-
-def _send(event: Event) -> None:
-    fields = {name: value for name, value in event.items() if name not in ("event", "time")}
-    events.report(event["event"], **fields)
-
-
-def _follow(job: Any, listener: Listener, stop: threading.Event) -> None:
-    """Hand the job's events on until it has ended; ask its tasks to stop once `stop` is set."""
-    started, failures = threading.Event(), []
-
-    def hand_on() -> None:
-        try:
-            for event in job.events():
-                listener({k: v for k, v in event.items() if k not in ("task", "attempt")})
-                started.set()
-        except Exception as error:  # the events file cannot be written
-            failures.append(error)
-
-    reader, asked = threading.Thread(target=hand_on, daemon=True), False
-    reader.start()
-    while reader.is_alive():
-        reader.join(0.1)
-        if stop.is_set() and not started.is_set():
-            raise TrainingStopped(0, 0, None)
-        if stop.is_set() and not asked:
-            asked = True
-            _ask_to_stop(job)
-    if failures:
-        raise failures[0]
-
-
-def _ask_to_stop(job: Any) -> None:
-    for task in job.tasks:
-        if task.order.role == "call":
-            job.kill(task.job, task.index, signal.SIGINT)

@@ -52,7 +52,7 @@ def contrast(got: Any, right: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Fault:
+class AnswerFault:
     """What is wrong with an answer: what differs, the mistake's name or "", its words."""
 
     difference: str
@@ -170,7 +170,7 @@ class Exercise:
 
     def find_fault(
         self, cases: Cases, observed: Any, expect: Callable[[str], Sequence[Any]]
-    ) -> Fault | None:
+    ) -> AnswerFault | None:
         """Return what is wrong with what was observed for `cases`, None if nothing is.
 
         `expect("right")` gives the right answer to each case, `expect(name)` what that
@@ -178,7 +178,7 @@ class Exercise:
         tuples or arrays; words may be in any case.
         """
         if not isinstance(observed, list | tuple) or len(observed) != len(cases):
-            return Fault(
+            return AnswerFault(
                 f"{self.function} did not answer each of {len(cases)} cases", "", self.hint
             )
         got = [self.read(one, *case) for one, case in zip(observed, cases, strict=True)]
@@ -189,7 +189,7 @@ class Exercise:
         name = self._find_mistake(got, right, expect)
         why = self.mistakes.get(name) or self._explain_slip(got[k], right, k) or self.hint
         shown = f"({', '.join(show(a) for a in cases[k])})" if self.shows_case else ""
-        return Fault(f"{self.function}{shown} {self.contrast(got[k], right[k])}", name, why)
+        return AnswerFault(f"{self.function}{shown} {self.contrast(got[k], right[k])}", name, why)
 
     def _find_mistake(
         self, got: Sequence[Any], right: Sequence[Any], expect: Callable[[str], Sequence[Any]]

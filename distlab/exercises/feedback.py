@@ -26,7 +26,7 @@ _TICK = ('<svg viewBox="0 0 24 24" width="22" height="22" aria-hidden="true" '
 _wrong: Counter[tuple[str, str]] = Counter()
 
 
-class Task(NamedTuple):
+class LabTask(NamedTuple):
     """An exercise as its lab's notebook has it: id, "Exercise 2", title, points."""
 
     name: str
@@ -81,7 +81,7 @@ def praise(lab: str, exercise: str, said: str, draw: Callable[[], Any] = lambda:
     show_picture(draw)
 
 
-def read_tasks(lab: str) -> list[Task]:
+def read_tasks(lab: str) -> list[LabTask]:
     """Return the exercises of a lab in order; [] where its notebook is not to be found."""
     course = progress.find_course()
     found = sorted((course / "labs").glob(f"{lab}-*.ipynb")) if course else []
@@ -89,21 +89,21 @@ def read_tasks(lab: str) -> list[Task]:
     return _read_notebook(path) if path else []
 
 
-def _read_notebook(path: Path) -> list[Task]:
-    tasks: list[Task] = []
+def _read_notebook(path: Path) -> list[LabTask]:
+    tasks: list[LabTask] = []
     heading = ("", "")
     for cell in progress.read_cells(path):
         found = _HEADING.search(cell["source"]) if cell["cell_type"] == "markdown" else None
         heading = (found[1], found[2]) if found else heading
         mark = cell.get("metadata", {}).get("nbgrader", {})
         if mark.get("solution"):
-            tasks.append(Task(mark["grade_id"], *heading, 0))
+            tasks.append(LabTask(mark["grade_id"], *heading, 0))
         if mark.get("grade") and tasks:  # an exercise may have several graded cells
             tasks[-1] = tasks[-1]._replace(points=tasks[-1].points + mark.get("points", 0))
     return tasks
 
 
-def _count_points(lab: str, exercise: str, tasks: list[Task]) -> list[str]:
+def _count_points(lab: str, exercise: str, tasks: list[LabTask]) -> list[str]:
     mine = next((task.points for task in tasks if task.name == exercise), None)
     if mine is None:
         return []
@@ -119,7 +119,7 @@ def _list_passed(lab: str) -> set[str]:
     return set(progress.read(course).get(lab, {})) if course else set()
 
 
-def _name_next(lab: str, exercise: str, tasks: list[Task]) -> list[str]:
+def _name_next(lab: str, exercise: str, tasks: list[LabTask]) -> list[str]:
     """Return what comes next: the first exercise that has not passed, from here on."""
     done = _list_passed(lab) | {exercise}
     here = next((k for k, task in enumerate(tasks) if task.name == exercise), 0)

@@ -11,20 +11,20 @@ import numpy as np
 CUT_SIGNAL = signal.SIGUSR1  # asks the main thread to cut a run off
 
 
-class CutOff(BaseException):
+class ModelCutOff(BaseException):
     """Ends a run in its middle, as a kill does: no `except Exception` keeps it alive."""
 
 
 @contextlib.contextmanager
 def cutting_off() -> Iterator[None]:
-    """Let a model cut off the run in this block: CutOff is raised in it, between two steps.
+    """Let a model cut off the run in this block: ModelCutOff is raised in it, between two steps.
 
     An error inside the step's graph would do it too, but TensorFlow may then wait for ever for
     the other replica.
     """
 
     def cut(number: int, frame: object) -> None:
-        raise CutOff
+        raise ModelCutOff
 
     before = signal.signal(CUT_SIGNAL, cut)
     try:

@@ -5,8 +5,8 @@ import time
 from collections.abc import Sequence
 
 from distlab.explorables.cockpit_book import JobBook, Watchable, WatchedTask
-from distlab.explorables.cockpit_story import Group, list_flags, list_lost, list_spans
-from distlab.figures.lanes import Flag, LaneRecord, Span, StageRecord
+from distlab.explorables.cockpit_story import LaneGroup, list_flags, list_lost, list_spans
+from distlab.figures.lanes import Flag, LaneRecord, LaneSpan, StageRecord
 from utils.cluster.traffic import TrafficMeter
 from utils.measure import format_bytes
 
@@ -49,7 +49,7 @@ def make_stage(
     since = max(book.begun, now - seconds)
     stopped = finished and job.error is not None and job.error.cause == "was stopped"
     states = name_states(tasks, finished, stopped)
-    group = Group([lane.story for lane in book.lanes.values()], since)
+    group = LaneGroup([lane.story for lane in book.lanes.values()], since)
     lanes = []
     for task in tasks:
         spans = list_spans(book.lanes[task.name].story, group, since, now)
@@ -60,7 +60,7 @@ def make_stage(
 
 
 def _make_lane(
-    task: WatchedTask, book: JobBook, state: tuple[str, str], spans: list[Span], sent: str
+    task: WatchedTask, book: JobBook, state: tuple[str, str], spans: list[LaneSpan], sent: str
 ) -> LaneRecord:
     lane, begun = book.lanes[task.name], book.begun
     if state[0] == "running" and lane.last.get("attempt", task.attempt) < task.attempt:
@@ -76,7 +76,7 @@ def _make_lane(
         symbol=SYMBOLS[state[0]],
         facts=lane.facts,
         sent=sent,
-        spans=[Span(s.start - begun, s.end - begun, s.kind) for s in spans],
+        spans=[LaneSpan(s.start - begun, s.end - begun, s.kind) for s in spans],
         lost=[(start - begun, end - begun) for start, end in lost],
         flags=[Flag(flag.time - begun, flag.step, flag.used) for flag in flags],
         marks=lane.marks,

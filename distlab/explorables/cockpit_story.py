@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from distlab.figures.lanes import Flag, Span
+from distlab.figures.lanes import Flag, LaneSpan
 
 if TYPE_CHECKING:
     from utils.events import Event
@@ -20,7 +20,7 @@ MAX_KEPT, MAX_DRAWN = 4000, 400  # steps of a task
 
 
 @dataclass(frozen=True)
-class Step:
+class LaneStep:
     """One step of a task: `began`, `ready` (None where it is not reported) and `ended`."""
 
     attempt: int
@@ -37,8 +37,8 @@ class LaneStory:
     `phase` is what it does since `since`: start, compute, wait, or idle, which is not known.
     """
 
-    steps: deque[Step] = field(default_factory=lambda: deque(maxlen=MAX_KEPT))
-    closed: list[Span] = field(default_factory=list)  # all but steps
+    steps: deque[LaneStep] = field(default_factory=lambda: deque(maxlen=MAX_KEPT))
+    closed: list[LaneSpan] = field(default_factory=list)  # all but steps
     flags: list[tuple[float, int]] = field(default_factory=list)
     phase: str = "start"
     since: float | None = None
@@ -73,15 +73,15 @@ class LaneStory:
         else:
             began = self.since if self.phase == "compute" else time
         if self.dead_at is not None and began > self.dead_at:
-            self.closed.append(Span(self.dead_at, began, "down"))
+            self.closed.append(LaneSpan(self.dead_at, began, "down"))
             self.dead_at = None
-        self.steps.append(Step(event["attempt"], int(event["step"]), began, ready, time))
+        self.steps.append(LaneStep(event["attempt"], int(event["step"]), began, ready, time))
         self._begin("idle" if "began" in event else "compute", time, began)
 
     def _begin(self, phase: str, time: float, started: float | None = None) -> None:
         """Now in `phase`; what it took to start ended at `started`, or now."""
         if self.phase == "start" and self.since is not None:
-            self.closed.append(Span(self.since, time if started is None else started, "start"))
+            self.closed.append(LaneSpan(self.since, time if started is None else started, "start"))
         self.phase, self.since = phase, time
 
     def restart(self, time: float) -> None:
@@ -95,30 +95,30 @@ class LaneStory:
 
     def resume(self, time: float) -> None:
         if self.paused_at is not None:
-            self.closed.append(Span(self.paused_at, time, "paused"))
+            self.closed.append(LaneSpan(self.paused_at, time, "paused"))
         self.paused_at = None
 
-    def find_open(self, now: float) -> list[Span]:
+    def find_open(self, now: float) -> list[LaneSpan]:
         """Return what it has been doing since its last event, up to `now`."""
         if self.since is None:
             return []
         end = now if self.dead_at is None else self.dead_at
-        spans = [] if self.phase == "idle" else [Span(self.since, end, self.phase)]
+        spans = [] if self.phase == "idle" else [LaneSpan(self.since, end, self.phase)]
         if self.phase == "wait":
-            spans.insert(0, Span(self.computed_from, self.since, "compute"))
+            spans.insert(0, LaneSpan(self.computed_from, self.since, "compute"))
         if self.paused_at is not None:
-            spans.append(Span(self.paused_at, end, "paused"))
+            spans.append(LaneSpan(self.paused_at, end, "paused"))
         if self.dead_at is not None:
-            spans.append(Span(self.dead_at, now, "down"))
+            spans.append(LaneSpan(self.dead_at, now, "down"))
         return spans
 
 
-class Group:
+class LaneGroup:
     """What decides when a group's all-reduce can run: the last task that is ready, and pauses."""
 
     def __init__(self, stories: Iterable[LaneStory], since: float) -> None:
         self._last_ready: dict[tuple[int, int], float] = {}
-        self._pauses: list[Span] = []
+        self._pauses: list[LaneSpan] = []
         for story in stories:
             self._pauses += [s for s in story.closed if s.kind == "paused" and s.end >= since]
             for step in _newest(story.steps, since):
@@ -126,7 +126,7 @@ class Group:
                     key = (step.attempt, step.number)
                     self._last_ready[key] = max(self._last_ready.get(key, 0.0), step.ready)
 
-    def find_arrival(self, step: Step) -> float:
+    def find_arrival(self, step: LaneStep) -> float:
         """Return when the last task had arrived at the all-reduce of a task's `step`."""
         last = max(self._last_ready.get((step.attempt, step.number), 0.0), step.ready)
         ends = [pause.end for pause in self._pauses if step.ready < pause.end <= step.ended]
@@ -134,14 +134,14 @@ class Group:
         return min(max([last, *ends]), step.ended)
 
 
-def _newest(steps: deque[Step], since: float) -> Iterable[Step]:
+def _newest(steps: deque[LaneStep], since: float) -> Iterable[LaneStep]:
     for step in reversed(steps):
         if step.ended < since:
             return
         yield step
 
 
-def list_spans(story: LaneStory, group: Group, since: float, now: float) -> list[Span]:
+def list_spans(story: LaneStory, group: LaneGroup, since: float, now: float) -> list[LaneSpan]:
     """Return what the task did from `since` to `now`.
 
     More than MAX_DRAWN steps are drawn in bundles, each with the sums of its steps.
@@ -154,12 +154,12 @@ def list_spans(story: LaneStory, group: Group, since: float, now: float) -> list
         begin = bundle[0][0]
         for place, kind in enumerate(("compute", "wait", "send"), start=1):
             end = begin + sum(part[place] for part in bundle)
-            spans.append(Span(begin, end, kind))
+            spans.append(LaneSpan(begin, end, kind))
             begin = end
     return [span for span in spans + story.find_open(now) if span.end > span.start]
 
 
-def _part(step: Step, group: Group) -> tuple[float, float, float, float]:
+def _part(step: LaneStep, group: LaneGroup) -> tuple[float, float, float, float]:
     """Return when a step began, and for how long it computed, waited and sent."""
     if step.ready is None:
         return step.began, step.ended - step.began, 0.0, 0.0

@@ -15,7 +15,7 @@ import numpy as np
 
 from distlab.explorables.cockpit_panel import take_messages_while_cells_run
 from distlab.explorables.explorable import MIME, Explorable
-from distlab.lessons.two_replicas import Frame, Replicas, split_classes
+from distlab.lessons.two_replicas import ReplicaFrame, Replicas, split_classes
 from utils.data.images import ImageData
 
 RECORDING = Path(__file__).parents[1] / "lessons" / "two_replicas.svg"
@@ -43,7 +43,7 @@ class WatchedReplicas(Explorable):
         take_messages_while_cells_run(self)
         self.observe(self._take_options, names="options")
 
-    def train(self, steps: int) -> Frame:
+    def train(self, steps: int) -> ReplicaFrame:
         """Take `steps` steps now and return the last."""
         for _ in range(steps):
             frame = self._step()
@@ -58,10 +58,10 @@ class WatchedReplicas(Explorable):
 
     def _start(self) -> None:
         self._replicas = Replicas(self._images, self._options["replicas"])
-        self.frames: list[Frame] = []
+        self.frames: list[ReplicaFrame] = []
         self._slow = SLOW_STEPS
 
-    def _step(self) -> Frame:
+    def _step(self) -> ReplicaFrame:
         with self._training:
             frame = self._replicas.step(self._options["broken"])
             self.frames.append(frame)
@@ -113,7 +113,7 @@ class WatchedReplicas(Explorable):
     def _interval(self) -> float:
         return SLOW_SECONDS if self._slow else FAST_SECONDS
 
-    def _describe(self, frame: Frame) -> dict[str, Any]:
+    def _describe(self, frame: ReplicaFrame) -> dict[str, Any]:
         """Return what the browser draws: small pictures as base64 of bytes, the rest as numbers."""
         names, groups = self._images.class_names, split_classes(self._replicas.count)
         strips = [*frame.gradients, frame.total]
@@ -155,7 +155,7 @@ def watch_replicas(data: ImageData) -> WatchedReplicas:
     return WatchedReplicas(data, still)
 
 
-def find_breaks(frames: list[Frame]) -> list[list[int]]:
+def find_breaks(frames: list[ReplicaFrame]) -> list[list[int]]:
     """Return [first, end) of each stretch of frames with a broken all-reduce."""
     breaks: list[list[int]] = []
     for place, frame in enumerate(frames):

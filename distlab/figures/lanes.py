@@ -38,7 +38,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Span:
+class LaneSpan:
     """What a task did from `start` to `end`; `kind` is one of SPANS."""
 
     start: float
@@ -65,7 +65,7 @@ class LaneRecord:
     symbol: str
     facts: str = ""
     sent: str = ""
-    spans: list[Span] = field(default_factory=list)
+    spans: list[LaneSpan] = field(default_factory=list)
     lost: list[tuple[float, float]] = field(default_factory=list)
     flags: list[Flag] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
@@ -251,7 +251,7 @@ def _describe_lane(lane: LaneRecord) -> str:
     return ", ".join(says) + "."
 
 
-def _describe_spans(spans: Iterable[Span]) -> list[str]:
+def _describe_spans(spans: Iterable[LaneSpan]) -> list[str]:
     seconds: dict[str, float] = {}
     for span in spans:
         seconds[span.kind] = seconds.get(span.kind, 0.0) + span.end - span.start

@@ -94,7 +94,7 @@ class Match(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sheet:
+class PlatformTable:
     """A platform's own table as it was downloaded, to be filled in and given back."""
 
     head: tuple[str, ...]
@@ -114,7 +114,7 @@ class Roster:
     """The students of a course, by id; empty where there is no list."""
 
     students: Mapping[str, Student] = field(default_factory=dict)
-    sheet: Sheet | None = None
+    sheet: PlatformTable | None = None
 
     @property
     def ids(self) -> Iterable[str]:
@@ -231,14 +231,14 @@ def read_table(path: Path, *wanted: str) -> Iterator[Row]:
         raise CourseError(f"{path}, line {rows.line_num + skipped}: {error}") from None
 
 
-def _read_sheet(path: Path) -> Sheet:
+def _read_sheet(path: Path) -> PlatformTable:
     lines, _, delimiter, encoding = _open_table(path)
     head, *rows = [tuple(row) for row in csv.reader(lines, delimiter=delimiter) if any(row)]
     names = [name.strip().lower() for name in head]
     students = [_read_student(dict(zip(names, (c.strip() for c in row), strict=False)))
                 for row in rows]  # fmt: skip
     owners = tuple(student and student.id for student in students)
-    return Sheet(head, tuple(rows), owners, delimiter, encoding)
+    return PlatformTable(head, tuple(rows), owners, delimiter, encoding)
 
 
 def _pick(cells: Mapping[str, str], what: str, columns: Sequence[str] = ()) -> str:

@@ -66,7 +66,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ChaosOutcome:
     """How one run ended.
 
     `lost_steps` counts what had to be trained twice, over all restarts, `lost_each` the
@@ -114,13 +114,13 @@ def draw_fault(seed: int, settings: RecoverySettings) -> Fault:
     )
 
 
-def run_chaos(runs: int, seed: int) -> Iterator[Outcome]:
+def run_chaos(runs: int, seed: int) -> Iterator[ChaosOutcome]:
     """Yield the outcome of `runs` runs, whose seeds are `seed`, `seed + 1`, …"""
     settings = RecoverySettings(folder="", pause_seconds=0.01)
     return run_faults([draw_fault(seed + n, settings) for n in range(runs)], settings)
 
 
-def run_faults(faults: Sequence[Fault], settings: RecoverySettings) -> Iterator[Outcome]:
+def run_faults(faults: Sequence[Fault], settings: RecoverySettings) -> Iterator[ChaosOutcome]:
     """Yield the outcome of one run for each of `faults`.
 
     All runs share one warm process. One undisturbed run of two workers comes first: its
@@ -143,7 +143,7 @@ def run_faults(faults: Sequence[Fault], settings: RecoverySettings) -> Iterator[
 
 def inject_once(
     cluster: LocalCluster, settings: RecoverySettings, fault: Fault, wanted: RecoveryReport
-) -> Outcome:
+) -> ChaosOutcome:
     """Start one run, inject the fault, and examine how it ends."""
     return inject_in_turn(cluster, settings, [fault], wanted)
 
@@ -153,7 +153,7 @@ def inject_in_turn(
     settings: RecoverySettings,
     faults: Sequence[Fault],
     wanted: RecoveryReport,
-) -> Outcome:
+) -> ChaosOutcome:
     """The same, with the n-th of `faults` in the n-th attempt. The outcome names the first."""
     begun, first = time.monotonic(), faults[0]
     restarts = RESTARTS + len(faults) - 1
@@ -163,7 +163,7 @@ def inject_in_turn(
         )
     except DistributedError as error:  # the machine could not even start the tasks
         seconds = time.monotonic() - begun
-        return Outcome(first, 0, 0, float("nan"), seconds, str(error))
+        return ChaosOutcome(first, 0, 0, float("nan"), seconds, str(error))
     timers = [threading.Timer(LIMIT_SECONDS, job.stop)]
     timers[0].start()
     try:
@@ -177,7 +177,7 @@ def inject_in_turn(
     told = read_attempts(events)
     problem = problem or _examine_steps(faults, settings, told)
     lost = tuple(attempt.lost for attempt in told[1:] if attempt.restored is not None)
-    return Outcome(first, job.attempt - 1, sum(lost), error, seconds, problem, lost)
+    return ChaosOutcome(first, job.attempt - 1, sum(lost), error, seconds, problem, lost)
 
 
 def _watch(job: Job, faults: Sequence[Fault], timers: list[threading.Timer]) -> Iterator[Event]:
@@ -221,7 +221,7 @@ def hit(job: Job, fault: Fault, timers: list[threading.Timer]) -> None:
 
 
 @dataclass
-class Attempt:
+class ChaosStart:
     """What the tasks told of one attempt, in steps from the very start.
 
     `restored` is where it began (None: it ended before that), `done` the last step
@@ -235,9 +235,9 @@ class Attempt:
     lost: int = 0
 
 
-def read_attempts(events: list[Event]) -> list[Attempt]:
+def read_attempts(events: list[Event]) -> list[ChaosStart]:
     """Return what `events` tell of each attempt, in order."""
-    told = [Attempt() for _ in range(max((e["attempt"] for e in events), default=1))]
+    told = [ChaosStart() for _ in range(max((e["attempt"] for e in events), default=1))]
     for event in events:
         attempt, step = told[event["attempt"] - 1], event.get("step", 0)
         if event["event"] == "restore":
@@ -319,7 +319,7 @@ def _examine_end(
 
 
 def _examine_steps(
-    faults: Sequence[Fault], settings: RecoverySettings, told: list[Attempt]
+    faults: Sequence[Fault], settings: RecoverySettings, told: list[ChaosStart]
 ) -> str | None:
     """Return what is wrong with where the attempts began, or None."""
     saved, every = 0, settings.checkpoint_every or settings.steps_per_epoch
@@ -335,7 +335,7 @@ def _examine_steps(
     return None
 
 
-def describe_outcomes(outcomes: list[Outcome]) -> str:
+def describe_outcomes(outcomes: list[ChaosOutcome]) -> str:
     """Return a table: for each method and fault the runs, restarts and lost steps."""
     lines = [f"{'method':<28}{'fault':<9}{'runs':>5}{'survived':>10}{'restarted':>11}"
              f"{'lost steps, mean':>18}{'most':>6}"]  # fmt: skip

@@ -12,7 +12,7 @@ from distlab.errors import CourseError
 
 
 @dataclass
-class Entry:
+class Decision:
     """One question, the choice that was made, why, and what was measured afterwards."""
 
     question: str
@@ -25,12 +25,12 @@ class Entry:
 class Logbook:
     """Entries in the order in which they were decided."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[Decision] = field(default_factory=list)
 
     def decide(self, question: str, choice: str, because: str) -> None:
         """Write a decision down and print it. Deciding again replaces it and what was measured."""
         self.entries = [e for e in self.entries if e.question != question]
-        self.entries.append(Entry(question, choice, because))
+        self.entries.append(Decision(question, choice, because))
         print(f"decided: {question}: {choice}, because {because}")
 
     def measure(self, question: str, found: str) -> None:

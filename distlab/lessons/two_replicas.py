@@ -22,7 +22,7 @@ CLASSES = (0, 2, 6, 4, 3, 1, 8, 5, 7, 9)
 
 
 @dataclass(frozen=True)
-class Frame:
+class ReplicaFrame:
     """What one step saw and did. The first axis is the replica, except in `total` and `loss`.
 
     `images` [replica, IMAGES, 28, 28] uint8; `gradients` [replica, FILTERS, SIDE, SIDE] of the
@@ -70,7 +70,7 @@ class Replicas:
             self.copies.append((variables, speeds))
         self._update = tf.function(self._update_all)
 
-    def step(self, broken: bool = False) -> Frame:
+    def step(self, broken: bool = False) -> ReplicaFrame:
         """Train on one global batch, IMAGES for each replica; return what happened."""
         chosen = np.stack([self._rng.choice(places, IMAGES) for places in self._places])
         pixels, labels = self._train.images[chosen], self._train.labels[chosen]
@@ -78,7 +78,7 @@ class Replicas:
         losses, gradients, total = self._update(inputs, tf.constant(labels), tf.constant(broken))
         self._steps += 1
         filters = np.stack([variables[0].numpy() for variables, _ in self.copies])
-        return Frame(
+        return ReplicaFrame(
             step=self._steps,
             images=pixels,
             gradients=_by_filter(gradients.numpy()),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from distlab.modernize.table import SILENT, STOPS, STYLE, Entry, find_entry, read_table
+from distlab.modernize.table import SILENT, STOPS, STYLE, OldForm, find_entry, read_table
 
 COURSE = Path(__file__).parents[2]
 PAGE = COURSE / "docs" / "migrating.md"
@@ -63,12 +63,12 @@ def write_page() -> str:
     return "\n".join(blocks)
 
 
-def get_title(entry: Entry) -> str:
+def get_title(entry: OldForm) -> str:
     """Return the error's own words, or what the entry is about where there is no error."""
     return re.sub(r"^\W+", "", entry.error) or entry.name.replace("-", " ")
 
 
-def write_entry(entry: Entry) -> str:
+def write_entry(entry: OldForm) -> str:
     """Return one entry as Markdown: the words to search for, why, old and new form."""
     about = f" ({entry.name.replace('-', ' ')})" if entry.error else ""
     title = f"`{get_title(entry).replace('`', '')}`" if entry.error else get_title(entry)
@@ -78,7 +78,7 @@ def write_entry(entry: Entry) -> str:
     return "\n".join(lines)
 
 
-def _list_ways(entry: Entry) -> Iterator[str]:
+def _list_ways(entry: OldForm) -> Iterator[str]:
     if entry.edit:
         yield " `distlab modernize --write` changes it."
     if entry.legacy:

@@ -28,7 +28,7 @@ from importlib.util import find_spec
 
 from distlab.modernize import checks, installed
 from distlab.modernize.names import KERAS_KINDS, Names, find_forms, get_dotted, make_canonical
-from distlab.modernize.table import STYLE, Entry, choose, find_entry, read_table
+from distlab.modernize.table import STYLE, OldForm, choose, find_entry, read_table
 from utils.tf_config.old_programs import find_package
 
 GRAPH = ("session", "placeholder", "initialize-variables")  # programs that build a graph
@@ -38,10 +38,10 @@ Span = tuple[int, int, int, int]  # first line and column, last line and column,
 
 
 @dataclass(frozen=True)
-class Finding:
+class FoundForm:
     """One place where an entry applies. `edit` is what rewriting.py does there, "" for nothing."""
 
-    entry: Entry
+    entry: OldForm
     span: Span
     shown: str
     edit: str = ""
@@ -56,12 +56,12 @@ class Finding:
 class Index:
     """The table by what is looked up: the last name of a path, an attribute, a keyword."""
 
-    paths: dict[str, Entry]
-    imports: dict[str, Entry]
-    attributes: dict[str, list[tuple[str, bool, Entry]]]
-    calls: dict[str, list[tuple[str, str, Entry]]]
-    checks: dict[str, Entry]
-    builtins: dict[str, Entry]
+    paths: dict[str, OldForm]
+    imports: dict[str, OldForm]
+    attributes: dict[str, list[tuple[str, bool, OldForm]]]
+    calls: dict[str, list[tuple[str, str, OldForm]]]
+    checks: dict[str, OldForm]
+    builtins: dict[str, OldForm]
 
 
 @cache
@@ -84,7 +84,7 @@ def index_table() -> Index:
     return index
 
 
-def read_program(text: str, local: Iterable[str] = ()) -> list[Finding]:
+def read_program(text: str, local: Iterable[str] = ()) -> list[FoundForm]:
     """Return what the table says of a program, in the order of its lines.
 
     `local` are the modules that are there besides those installed: files next to the program.
@@ -103,15 +103,15 @@ def read_program(text: str, local: Iterable[str] = ()) -> list[Finding]:
     return _settle_edits(sorted(unique.values(), key=lambda finding: finding.span), names)
 
 
-def _find(entry: Entry, node: ast.AST, shown: str, edit: str = "", why: str = "") -> Finding:
+def _find(entry: OldForm, node: ast.AST, shown: str, edit: str = "", why: str = "") -> FoundForm:
     span = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
-    return Finding(entry, span, shown, edit or entry.edit, why or entry.why)
+    return FoundForm(entry, span, shown, edit or entry.edit, why or entry.why)
 
 
 # ---- names
 
 
-def match_path(forms: Iterable[str]) -> tuple[Entry, str] | None:
+def match_path(forms: Iterable[str]) -> tuple[OldForm, str] | None:
     """Return the entry of the longest listed name that a form begins with, and that name."""
     paths = index_table().paths
     for form in forms:
@@ -122,7 +122,7 @@ def match_path(forms: Iterable[str]) -> tuple[Entry, str] | None:
     return None
 
 
-def match_gone(path: str) -> tuple[Entry, str] | None:
+def match_gone(path: str) -> tuple[OldForm, str] | None:
     """Return the entry for a name that the installed API lacks, and how far that name goes."""
     if path.startswith(tuple(f"tf.{name}." for name in installed.KERAS_IN_TF)):
         path = f"tf.keras.{path.removeprefix('tf.')}"
@@ -135,7 +135,7 @@ def match_gone(path: str) -> tuple[Entry, str] | None:
     return find_entry("gone-keras-name" if keras else "gone-name"), missing
 
 
-def _find_attributes(names: Names) -> Iterator[Finding]:
+def _find_attributes(names: Names) -> Iterator[FoundForm]:
     inner = {id(node.value) for node in names.of_type(ast.Attribute)}
     for node in names.of_type(ast.Attribute):
         if id(node) not in inner:
@@ -143,7 +143,7 @@ def _find_attributes(names: Names) -> Iterator[Finding]:
         yield from _find_attribute(names, node)
 
 
-def _find_name(names: Names, node: ast.Attribute) -> Iterator[Finding]:
+def _find_name(names: Names, node: ast.Attribute) -> Iterator[FoundForm]:
     forms = names.forms(node)
     bound = names.paths.get((get_dotted(node) or "").split(".")[0], "")
     if not forms or isinstance(node.ctx, ast.Store) or _is_optional(names, node):
@@ -164,7 +164,7 @@ def _find_name(names: Names, node: ast.Attribute) -> Iterator[Finding]:
     yield _find(entry, part, ast.unparse(part), *_describe_path(entry, prefix))
 
 
-def _describe_path(entry: Entry, path: str) -> tuple[str, str]:
+def _describe_path(entry: OldForm, path: str) -> tuple[str, str]:
     """Return the edit for this name, and why, where an entry covers many names."""
     if entry.edit == "renamed" or entry.edit == "v1":
         today = installed.find_today(path)
@@ -183,7 +183,7 @@ def _describe_path(entry: Entry, path: str) -> tuple[str, str]:
     return "", entry.why
 
 
-def _find_attribute(names: Names, node: ast.Attribute) -> Iterator[Finding]:
+def _find_attribute(names: Names, node: ast.Attribute) -> Iterator[FoundForm]:
     """An attribute by name, on an object of a kind."""
     for kind, stored, entry in index_table().attributes.get(node.attr, ()):
         wanted, _, middle = kind.partition(".")
@@ -202,7 +202,7 @@ def _find_attribute(names: Names, node: ast.Attribute) -> Iterator[Finding]:
 # ---- calls
 
 
-def _find_calls(names: Names) -> Iterator[Finding]:
+def _find_calls(names: Names) -> Iterator[FoundForm]:
     for node in names.of_type(ast.Call):
         for word in node.keywords:
             if word.arg:
@@ -213,7 +213,7 @@ def _find_calls(names: Names) -> Iterator[Finding]:
 
 def _find_argument(
     names: Names, call: ast.Call, name: str, value: ast.expr, node: ast.AST
-) -> Iterator[Finding]:
+) -> Iterator[FoundForm]:
     for target, pattern, entry in index_table().calls.get(name, ()):
         if names.keras_2 and (entry.legacy or entry.group == "Keras"):
             continue
@@ -241,7 +241,7 @@ def _match_target(names: Names, function: ast.expr, target: str) -> str | None:
 # ---- imports
 
 
-def _find_imports(names: Names, local: frozenset[str]) -> Iterator[Finding]:
+def _find_imports(names: Names, local: frozenset[str]) -> Iterator[FoundForm]:
     changes_path = any(get_dotted(n) == "sys.path" for n in names.of_type(ast.Attribute))
     for node in names.nodes:
         if not isinstance(node, ast.Import | ast.ImportFrom) or _is_optional(names, node):
@@ -263,7 +263,7 @@ def _find_imports(names: Names, local: frozenset[str]) -> Iterator[Finding]:
                     yield _find(find_entry("missing-module"), node, f"import {top}", "", why)
 
 
-def _match_import(names: Names, module: str, whole: str) -> tuple[Entry, str, str] | None:
+def _match_import(names: Names, module: str, whole: str) -> tuple[OldForm, str, str] | None:
     """Return the entry for an import, its edit and why."""
     forms = list(find_forms(make_canonical(whole), names.legacy))
     parts = whole.split(".")
@@ -312,7 +312,7 @@ def _is_optional(names: Names, node: ast.AST) -> bool:
 # ---- the rest
 
 
-def _find_builtins(names: Names) -> Iterator[Finding]:
+def _find_builtins(names: Names) -> Iterator[FoundForm]:
     listed = index_table().builtins
     used = [node for node in names.of_type(ast.Name) if node.id in listed]
     stored = {node.id for node in used if not isinstance(node.ctx, ast.Load)} | set(names.paths)
@@ -326,7 +326,7 @@ def _find_builtins(names: Names) -> Iterator[Finding]:
             yield _find(entry, node, node.id, f"path {node.id} {choose(entry.edit, node.id)}")
 
 
-def _find_checks(names: Names) -> Iterator[Finding]:
+def _find_checks(names: Names) -> Iterator[FoundForm]:
     for name, entry in index_table().checks.items():
         if names.keras_2 and entry.legacy:
             continue
@@ -336,7 +336,7 @@ def _find_checks(names: Names) -> Iterator[Finding]:
             yield _find(entry, node, shown if len(shown) <= 70 else shown[:69] + "…", *edit)
 
 
-def _settle_edits(found: list[Finding], names: Names) -> list[Finding]:
+def _settle_edits(found: list[FoundForm], names: Names) -> list[FoundForm]:
     """Choose between the two ways back to TensorFlow 1's names.
 
     A program that builds a graph imports tensorflow.compat.v1 and keeps all its names; in any
@@ -356,7 +356,7 @@ def _settle_edits(found: list[Finding], names: Names) -> list[Finding]:
     return settled
 
 
-def count_by(found: Iterable[Finding]) -> dict[str, int]:
+def count_by(found: Iterable[FoundForm]) -> dict[str, int]:
     """Return how many places stop, are silently wrong, or are in an old style."""
     counts = {"stops": 0, "silently wrong": 0, STYLE: 0}
     for finding in found:

@@ -23,7 +23,7 @@ from typing import Any
 
 from distlab.errors import CourseError
 from distlab.modernize.names import CANONICAL, make_canonical
-from distlab.modernize.reading import Finding
+from distlab.modernize.reading import FoundForm
 
 try:
     import libcst as cst
@@ -36,7 +36,7 @@ except ImportError:
 FULL = {short: full for full, short in CANONICAL.items()}
 
 
-def rewrite(text: str, found: Sequence[Finding]) -> tuple[str, list[Finding]]:
+def rewrite(text: str, found: Sequence[FoundForm]) -> tuple[str, list[FoundForm]]:
     """Return the program after its mechanical changes, and what was changed."""
     editor = Editor(text, [finding for finding in found if finding.edit])
     changed = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True).visit(editor)
@@ -48,14 +48,14 @@ class Editor(cst.CSTTransformer):
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def __init__(self, text: str, found: Iterable[Finding]) -> None:
+    def __init__(self, text: str, found: Iterable[FoundForm]) -> None:
         super().__init__()
-        self.made: list[Finding] = []
+        self.made: list[FoundForm] = []
         lines = text.split("\n")
-        self._edits: dict[tuple[int, int], list[tuple[tuple[int, int], Finding]]] = defaultdict(
+        self._edits: dict[tuple[int, int], list[tuple[tuple[int, int], FoundForm]]] = defaultdict(
             list
         )
-        self._graph: list[Finding] = []
+        self._graph: list[FoundForm] = []
         for finding in found:
             if finding.edit == "graph":
                 self._graph.append(finding)
@@ -80,7 +80,7 @@ class Editor(cst.CSTTransformer):
                     return updated
         return self._close_call(original, updated)
 
-    def _edit(self, original: Any, updated: Any, finding: Finding, same: bool) -> Any:
+    def _edit(self, original: Any, updated: Any, finding: FoundForm, same: bool) -> Any:
         kind, _, rest = finding.edit.partition(" ")
         if isinstance(original, cst.Arg):
             return _edit_argument(updated, kind, rest) if original.keyword else None

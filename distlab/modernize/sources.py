@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from distlab.errors import CourseError
-from distlab.modernize.reading import Finding, read_program
+from distlab.modernize.reading import FoundForm, read_program
 from distlab.modernize.table import find_entry
 
 SUFFIXES = (".py", ".ipynb")
@@ -58,7 +58,7 @@ class Reading:
 
     path: Path
     program: Program | None = None
-    found: list[Finding] = field(default_factory=list)
+    found: list[FoundForm] = field(default_factory=list)
     problem: str = ""
     note: str = ""
 
@@ -220,8 +220,8 @@ def _write_notebook(program: Program) -> None:
     nbformat.write(program.notebook, program.path)
 
 
-def _find_magics(program: Program) -> Iterator[Finding]:
+def _find_magics(program: Program) -> Iterator[FoundForm]:
     entry = find_entry("tensorflow-version-magic")
     for number, line in enumerate(program.text.split("\n"), 1):
         if f"{HIDDEN}%tensorflow_version 1" in line:
-            yield Finding(entry, (number, 0, number, len(line)), "%tensorflow_version 1.x")
+            yield FoundForm(entry, (number, 0, number, len(line)), "%tensorflow_version 1.x")

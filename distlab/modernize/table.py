@@ -10,7 +10,7 @@ STOPS, SILENT, STYLE = "stops", "silently wrong", "old style"
 
 
 @dataclass(frozen=True)
-class Entry:
+class OldForm:
     """What is known of one old form; the head of `table.toml` says what the fields mean."""
 
     group: str
@@ -28,18 +28,18 @@ class Entry:
 
 
 @cache
-def read_table() -> tuple[Entry, ...]:
+def read_table() -> tuple[OldForm, ...]:
     """Return all entries in the order of the file."""
     with FILE.open("rb") as file:
         groups = tomllib.load(file)
     return tuple(
-        Entry(group, **(fields | {"find": _list(fields["find"])}))
+        OldForm(group, **(fields | {"find": _list(fields["find"])}))
         for group, rows in groups.items()
         for fields in rows
     )
 
 
-def find_entry(name: str) -> Entry:
+def find_entry(name: str) -> OldForm:
     """Return the entry of that name."""
     return next(entry for entry in read_table() if entry.name == name)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from distlab.lessons import chaos
-from distlab.lessons.chaos import Attempt, Fault, draw_fault, read_attempts, run_faults
+from distlab.lessons.chaos import ChaosStart, Fault, draw_fault, read_attempts, run_faults
 from utils.cluster import LocalCluster
 from utils.training.recovery import METHODS, RecoverySettings
 
@@ -60,7 +60,7 @@ def test_of_several_strikes_each_is_examined_with_its_own_restart():
     settings = RecoverySettings("", checkpoint_every=4)
     kill = replace(draw_fault(0, settings), method="preemption", kind="SIGKILL")
     notice = replace(kill, kind="SIGTERM")
-    told = [Attempt(0, 6, 4), Attempt(4, 11, 8, 2), Attempt(8, 25, 25, 3)]
+    told = [ChaosStart(0, 6, 4), ChaosStart(4, 11, 8, 2), ChaosStart(8, 25, 25, 3)]
     assert chaos._examine_steps([kill, kill], settings, told) is None
     assert "there was notice" in chaos._examine_steps([kill, notice], settings, told)
 
@@ -76,7 +76,7 @@ def test_lost_steps_are_counted_from_what_the_tasks_told():
         (1, "worker 1", "checkpoint", 7), (1, "worker 0", "checkpoint", 4),
         (3, "worker 1", "restore", 4), (3, "worker 0", "step", 9),
     ))  # fmt: skip
-    assert told == [Attempt(0, 7, 4, 0), Attempt(), Attempt(4, 9, 0, 3)]
+    assert told == [ChaosStart(0, 7, 4, 0), ChaosStart(), ChaosStart(4, 9, 0, 3)]
 
 
 def test_the_spans_of_an_attempt_are_kept_lost_and_waited_for():
@@ -100,11 +100,11 @@ def test_a_kill_costs_the_lost_steps_and_the_restart():
 
 
 @pytest.mark.parametrize("told, method, kind, says", [
-    ([Attempt(0, 7, 4), Attempt(0, 25, 25, 7)], "manager", "SIGKILL", "and 4 was saved"),
-    ([Attempt(0, 9, 4), Attempt(4, 25, 25, 5)], "manager", "SIGKILL", "lost 5 steps"),
-    ([Attempt(0, 5, 4), Attempt(4, 25, 25, 1)], "preemption", "SIGTERM", "there was notice"),
-    ([Attempt(0, 5, 5), Attempt(5, 25, 25, 0)], "preemption", "SIGTERM", None),
-    ([Attempt(0, 5, 4), Attempt(4, 25, 25, 1)], "preemption", "SIGKILL", None),
+    ([ChaosStart(0, 7, 4), ChaosStart(0, 25, 25, 7)], "manager", "SIGKILL", "and 4 was saved"),
+    ([ChaosStart(0, 9, 4), ChaosStart(4, 25, 25, 5)], "manager", "SIGKILL", "lost 5 steps"),
+    ([ChaosStart(0, 5, 4), ChaosStart(4, 25, 25, 1)], "preemption", "SIGTERM", "there was notice"),
+    ([ChaosStart(0, 5, 5), ChaosStart(5, 25, 25, 0)], "preemption", "SIGTERM", None),
+    ([ChaosStart(0, 5, 4), ChaosStart(4, 25, 25, 1)], "preemption", "SIGKILL", None),
 ])  # fmt: skip
 def test_a_run_that_lost_too_much_is_found_out(told, method, kind, says):
     settings = RecoverySettings("", checkpoint_every=4)

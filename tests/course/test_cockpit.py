@@ -12,9 +12,23 @@ from process_watch import wait_for
 
 from distlab.explorables import cockpit, cockpit_chaos
 from distlab.explorables.cockpit_lanes import name_states
-from distlab.explorables.cockpit_story import Group, LaneStory, list_flags, list_lost, list_spans
+from distlab.explorables.cockpit_story import (
+    LaneGroup,
+    LaneStory,
+    list_flags,
+    list_lost,
+    list_spans,
+)
 from distlab.figures import draw_stage
-from distlab.figures.lanes import MAX_POINTS, Flag, LaneRecord, Mark, Span, StageRecord, find_runs
+from distlab.figures.lanes import (
+    MAX_POINTS,
+    Flag,
+    LaneRecord,
+    LaneSpan,
+    Mark,
+    StageRecord,
+    find_runs,
+)
 from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.group import Task
 from utils.cluster.launcher import TaskOrder
@@ -265,14 +279,16 @@ def test_a_step_is_computing_waiting_for_the_last_and_the_all_reduce():
         tell(story, "restore", 1.0, step=0)
         tell(story, "ready", ready)
         tell(story, "step", 4.0, step=1)
-    group = Group([quick, slow], 0.0)
-    start, compute = Span(0.0, 1.0, "start"), Span(1.0, 2.0, "compute")
-    waits = [Span(2.0, 3.5, "wait"), Span(3.5, 4.0, "send"), Span(4.0, 5.0, "compute")]
+    group = LaneGroup([quick, slow], 0.0)
+    start, compute = LaneSpan(0.0, 1.0, "start"), LaneSpan(1.0, 2.0, "compute")
+    waits = [LaneSpan(2.0, 3.5, "wait"), LaneSpan(3.5, 4.0, "send"), LaneSpan(4.0, 5.0, "compute")]
     assert list_spans(quick, group, 0.0, 5.0) == [start, compute, *waits]
-    assert list_spans(slow, group, 0.0, 4.0)[1:] == [Span(1.0, 3.5, "compute"), waits[1]]
+    assert list_spans(slow, group, 0.0, 4.0)[1:] == [LaneSpan(1.0, 3.5, "compute"), waits[1]]
     slow.pause(3.6), slow.resume(3.8)
-    held = Group([quick, slow], 0.0)
-    assert Span(2.0, 3.8, "wait") in list_spans(quick, held, 0.0, 5.0), "it waits for a paused one"
+    held = LaneGroup([quick, slow], 0.0)
+    assert LaneSpan(2.0, 3.8, "wait") in list_spans(quick, held, 0.0, 5.0), (
+        "it waits for a paused one"
+    )
 
 
 def test_what_is_lost_lies_between_the_checkpoint_and_the_death():
@@ -289,21 +305,23 @@ def test_what_is_lost_lies_between_the_checkpoint_and_the_death():
     assert list_lost(story, {2: 6}) == [(6.0, 7.0)]
     flags = list_flags(story, {2: 6}, {2: 8.0})
     assert flags == [Flag(3.1, 3), Flag(6.1, 6, used=True)]
-    spans = list_spans(story, Group([story], 0.0), 0.0, 10.0)
-    assert {Span(7.0, 7.2, "compute"), Span(7.2, 8.0, "down"), Span(8.0, 9.0, "start")} <= set(
-        spans
-    )
+    spans = list_spans(story, LaneGroup([story], 0.0), 0.0, 10.0)
+    assert {
+        LaneSpan(7.0, 7.2, "compute"),
+        LaneSpan(7.2, 8.0, "down"),
+        LaneSpan(8.0, 9.0, "start"),
+    } <= set(spans)
 
 
 def test_on_parameter_servers_a_dead_worker_is_down_until_its_next_update():
     story = LaneStory(since=0.0)
     tell(story, "step", 2.0, step=1, began=1.0)
     story.dead_at = 2.5
-    assert list_spans(story, Group([story], 0.0), 0.0, 4.0)[-1] == Span(2.5, 4.0, "down")
+    assert list_spans(story, LaneGroup([story], 0.0), 0.0, 4.0)[-1] == LaneSpan(2.5, 4.0, "down")
     tell(story, "step", 6.0, step=9, began=5.0)
-    spans = list_spans(story, Group([story], 0.0), 0.0, 7.0)
-    kinds = [Span(0.0, 1.0, "start"), Span(2.5, 5.0, "down"), Span(1.0, 2.0, "compute")]
-    assert spans == [*kinds, Span(5.0, 6.0, "compute")], "idle between updates: not known"
+    spans = list_spans(story, LaneGroup([story], 0.0), 0.0, 7.0)
+    kinds = [LaneSpan(0.0, 1.0, "start"), LaneSpan(2.5, 5.0, "down"), LaneSpan(1.0, 2.0, "compute")]
+    assert spans == [*kinds, LaneSpan(5.0, 6.0, "compute")], "idle between updates: not known"
 
 
 def test_curves_are_thinned_break_in_gaps_and_skip_losses_that_are_not_finite():
@@ -313,7 +331,7 @@ def test_curves_are_thinned_break_in_gaps_and_skip_losses_that_are_not_finite():
     runs = find_runs(losses + [(950.0, 1.0, 2), (951.0, 0.5, 2)])
     assert len(runs) == 3 and sum(map(len, runs)) <= MAX_POINTS and runs[-1][-1] == (951.0, 0.5)
     assert all(math.isfinite(value) for run in runs for _, value in run)
-    lane = LaneRecord("<w>", "done", "done", "✔", spans=[Span(0.0, 2.0, "compute")],
+    lane = LaneRecord("<w>", "done", "done", "✔", spans=[LaneSpan(0.0, 2.0, "compute")],
                       marks=[Mark("end", "gone", 1.0)])  # fmt: skip
     picture = draw_stage(StageRecord([lane], [(0.0, 2.0, 1), (1.0, 0.5, 1)], 2.0), title="The job")
     assert picture.alt == "The job. Loss from 2 to 0.5. <w>: done, computes 2.0 s, gone."

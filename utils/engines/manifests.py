@@ -246,7 +246,7 @@ Make = Callable[[ManifestSettings], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Target:
+class Platform:
     """Where a manifest goes: its file, how it is submitted, and what its tests check it by.
 
     `checked` is "" where no published schema ships in a package.
@@ -260,17 +260,17 @@ class Target:
 
 
 TARGETS = {
-    "kubernetes": Target(make_job, "job.yaml", "kubectl apply -f job.yaml",
+    "kubernetes": Platform(make_job, "job.yaml", "kubectl apply -f job.yaml",
                          "the schemas of Kubernetes in kubernetes-validate", True),
-    "tfjob": Target(make_tfjob, "tfjob.yaml", "kubectl apply -f tfjob.yaml",
+    "tfjob": Platform(make_tfjob, "tfjob.yaml", "kubectl apply -f tfjob.yaml",
                     "the TFJob definition of Training Operator 1.9"),
-    "vertex": Target(make_vertex, "vertex.yaml",
+    "vertex": Platform(make_vertex, "vertex.yaml",
                      "gcloud beta ai custom-jobs create: pass jobSpec as --config",
                      "the CustomJob type in google-cloud-aiplatform"),
-    "sagemaker": Target(make_sagemaker, "sagemaker.json",
+    "sagemaker": Platform(make_sagemaker, "sagemaker.json",
                         "aws sagemaker create-training-job --cli-input-json file://sagemaker.json",
                         "the CreateTrainingJob model in botocore", True),
-    "azureml": Target(make_azureml, "azureml.yaml", "az ml job create --file azureml.yaml", ""),
+    "azureml": Platform(make_azureml, "azureml.yaml", "az ml job create --file azureml.yaml", ""),
 }  # fmt: skip
 
 
@@ -293,7 +293,7 @@ def make_manifest(target: str, settings: ManifestSettings) -> dict[str, str]:
     return files
 
 
-def find_target(name: str) -> Target:
+def find_target(name: str) -> Platform:
     if name not in TARGETS:
         raise InputError(f"target {name!r}: choose from {', '.join(TARGETS)}")
     return TARGETS[name]

@@ -39,7 +39,7 @@ class TuneSettings:
 
 
 @dataclass(frozen=True)
-class Step:
+class ChainStep:
     """One stage to do: the stage that it stands for, the code, and the function that does it."""
 
     name: str
@@ -69,9 +69,9 @@ def write_code(stages: list[ChainStage], settings: TuneSettings) -> str:
     return "\n".join(lines)
 
 
-def plan(stages: list[ChainStage], settings: TuneSettings, repeated: bool) -> list[Step]:
+def plan(stages: list[ChainStage], settings: TuneSettings, repeated: bool) -> list[ChainStep]:
     """Return what to do after the source, in order."""
-    steps: list[Step] = []
+    steps: list[ChainStep] = []
     cached = False
     for stage, in_batches in order_stages(stages[1:], settings.batch_first):
         if stage.kind == "repeat" and not repeated:
@@ -80,14 +80,16 @@ def plan(stages: list[ChainStage], settings: TuneSettings, repeated: bool) -> li
             continue
         steps.append(_make_step(stage, settings, in_batches))
         if stage.name == settings.cache_after:
-            steps.append(Step("cache", "dataset.cache()", lambda dataset: dataset.cache()))
+            steps.append(ChainStep("cache", "dataset.cache()", lambda dataset: dataset.cache()))
             cached = True
     if settings.cache_after and not cached:
         names = ", ".join(stage.name for stage in stages[1:])
         raise InputError(f"cache after {settings.cache_after!r}: no such stage, only {names}")
     if settings.prefetch:
         code = f"dataset.prefetch({_number(settings.prefetch)})"
-        steps.append(Step("prefetch", code, lambda dataset: dataset.prefetch(settings.prefetch)))
+        steps.append(
+            ChainStep("prefetch", code, lambda dataset: dataset.prefetch(settings.prefetch))
+        )
     return steps
 
 
@@ -117,7 +119,7 @@ def find_vectorizable(stages: list[ChainStage]) -> tuple[int, int] | None:
     return (first, batch) if first < batch else None
 
 
-def _make_step(stage: ChainStage, settings: TuneSettings, in_batches: bool) -> Step:
+def _make_step(stage: ChainStage, settings: TuneSettings, in_batches: bool) -> ChainStep:
     if stage.kind == "map":
         return _make_map(stage, settings.map_calls, in_batches)
     if stage.kind == "read":
@@ -125,19 +127,19 @@ def _make_step(stage: ChainStage, settings: TuneSettings, in_batches: bool) -> S
     old = stage.dataset
     if stage.kind == "filter":
         code = f"dataset.filter({_code_name(stage.function)})"
-        return Step(stage.name, code, lambda dataset: dataset.filter(stage.function))
+        return ChainStep(stage.name, code, lambda dataset: dataset.filter(stage.function))
     if stage.kind == "batch":
         size, drop = int(old._batch_size), bool(old._drop_remainder)
         calls = getattr(old, "_num_parallel_calls", None)
         calls = None if calls is None else int(calls)
         code = f"dataset.batch({size}{', drop_remainder=True' if drop else ''})"
-        return Step(
+        return ChainStep(
             stage.name, code, lambda d: d.batch(size, drop_remainder=drop, num_parallel_calls=calls)
         )
     return _make_plain(stage)
 
 
-def _make_plain(stage: ChainStage) -> Step:
+def _make_plain(stage: ChainStage) -> ChainStep:
     """Return the step of a stage that takes at most a number."""
     old = stage.dataset
     if stage.kind == "shuffle":
@@ -145,30 +147,30 @@ def _make_plain(stage: ChainStage) -> Step:
         seeded = int(old._seed) or int(old._seed2)  # several workers need one order
         seed = int(old._seed2) if seeded else None
         code = f"dataset.shuffle({size}{f', seed={seed}' if seeded else ''})"
-        return Step(
+        return ChainStep(
             stage.name, code, lambda d: d.shuffle(size, seed, reshuffle_each_iteration=anew)
         )
     if stage.kind == "cache":
         file = old._filename.numpy().decode()
-        return Step(stage.name, f"dataset.cache({file!r})", lambda d: d.cache(file))
+        return ChainStep(stage.name, f"dataset.cache({file!r})", lambda d: d.cache(file))
     if stage.kind == "options":
         given = old.options()
         code = "dataset.with_options(options)  # yours"
-        return Step(stage.name, code, lambda d: d.with_options(given))
+        return ChainStep(stage.name, code, lambda d: d.with_options(given))
     count = int(old._buffer_size if stage.kind == "prefetch" else old._count)
     code = f"dataset.{stage.kind}({'' if count == -1 else count})"
-    return Step(stage.name, code, lambda d: getattr(d, stage.kind)(count))
+    return ChainStep(stage.name, code, lambda d: getattr(d, stage.kind)(count))
 
 
-def _make_map(stage: ChainStage, calls: int, in_batches: bool) -> Step:
+def _make_map(stage: ChainStage, calls: int, in_batches: bool) -> ChainStep:
     function = stage.batch_form if in_batches else stage.function
     own = getattr(stage.dataset, "_num_parallel_calls", None)
     number = calls or (None if own is None else int(own))
     code = f"dataset.map({_code_name(function)}{_calls(number)})"
-    return Step(stage.name, code, lambda dataset: dataset.map(function, number))
+    return ChainStep(stage.name, code, lambda dataset: dataset.map(function, number))
 
 
-def _make_read(stage: ChainStage, calls: int) -> Step:
+def _make_read(stage: ChainStage, calls: int) -> ChainStep:
     old = stage.dataset
     if stage.function is None:  # TFRecordDataset(file names)
         return _make_file_reader(stage, calls)
@@ -176,17 +178,19 @@ def _make_read(stage: ChainStage, calls: int) -> Step:
     number = calls or (None if own is None else int(own))
     name = _code_name(stage.function)
     if number is None and type(old).__name__ == "_FlatMapDataset":
-        return Step(stage.name, f"dataset.flat_map({name})", lambda d: d.flat_map(stage.function))
+        return ChainStep(
+            stage.name, f"dataset.flat_map({name})", lambda d: d.flat_map(stage.function)
+        )
     cycle = int(getattr(old, "_cycle_length", calls))
     block = int(getattr(old, "_block_length", 1))
     code = f"dataset.interleave({name}, cycle_length={_number(cycle)}{_calls(number)})"
-    return Step(
+    return ChainStep(
         stage.name, code,
         lambda d: d.interleave(stage.function, cycle, block, num_parallel_calls=number),
     )  # fmt: skip
 
 
-def _make_file_reader(stage: ChainStage, calls: int) -> Step:
+def _make_file_reader(stage: ChainStage, calls: int) -> ChainStep:
     import tensorflow as tf
 
     old = stage.dataset
@@ -194,7 +198,7 @@ def _make_file_reader(stage: ChainStage, calls: int) -> Step:
     arguments = (old._filenames, old._compression_type, old._buffer_size)
     code = "tf.data.TFRecordDataset(files"
     code += f", num_parallel_reads={_number(number)})" if number else ")"
-    return Step(stage.name, code, lambda dataset: tf.data.TFRecordDataset(*arguments, number))
+    return ChainStep(stage.name, code, lambda dataset: tf.data.TFRecordDataset(*arguments, number))
 
 
 def _calls(number: int | None) -> str:

@@ -69,7 +69,7 @@ class Wires:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step(Wires):
+class StepQuestion(Wires):
     """Predict a data-parallel step: compute, all-reduce in buckets, overlap, stragglers.
 
     Gradients become ready evenly over the backward pass. A ring all-reduces them bucket by
@@ -136,7 +136,7 @@ class AllReduce(Wires):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pipeline:
+class PipelineQuestion:
     """Predict a pipeline schedule: bubble, makespan and peak activations.
 
     Times are in any one unit, for one stage and one micro-batch; with V chunks each chunk takes
@@ -317,9 +317,9 @@ class Memory:
 
 
 QUESTIONS = {
-    "step": Step,
+    "step": StepQuestion,
     "all-reduce": AllReduce,
-    "pipeline": Pipeline,
+    "pipeline": PipelineQuestion,
     "parameter-server": ParameterServer,
     "failures": Failures,
     "memory": Memory,

@@ -17,6 +17,7 @@ Importing this package does not import TensorFlow; `train` does.
   epoch
 - `loss_scale`: float16 on several replicas: a loss scale that all of them share, and steps that
   all skip
+- `on_cluster`: training on a cluster of processes that starts here
 - `own_data`: own data: a `tf.data.Dataset`, or a function that makes one, as `TrainConfig`
   describes
 - `program`: the training program: one for every strategy

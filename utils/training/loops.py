@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from ..keras_multi_worker import patch_keras_fit
 from .input_feed import InputFeed
-from .progress import Run
+from .progress import RunProgress
 from .state import Means, TrainState, batch_dtype
 from .step import (
     ReplicaStep,
@@ -31,7 +31,7 @@ Coordinator = tf.distribute.coordinator.ClusterCoordinator
 EpochLoop = Callable[[Any], None]
 
 
-def choose_loop(state: TrainState, run: Run, feed: InputFeed) -> EpochLoop:
+def choose_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> EpochLoop:
     """Return a function of batches that trains what is left of an epoch."""
     if run.record.is_coordinated:
         return make_coordinated_loop(state, run, feed)
@@ -39,7 +39,7 @@ def choose_loop(state: TrainState, run: Run, feed: InputFeed) -> EpochLoop:
     return make(state, run, feed)
 
 
-def make_custom_loop(state: TrainState, run: Run, feed: InputFeed) -> EpochLoop:
+def make_custom_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> EpochLoop:
     """Return the custom loop: several steps inside one compiled function."""
     train_steps = compile_steps(state.strategy, make_train_replica(state, feed.prepare))
 
@@ -53,7 +53,7 @@ def make_custom_loop(state: TrainState, run: Run, feed: InputFeed) -> EpochLoop:
     return train_epoch
 
 
-def make_coordinated_loop(state: TrainState, run: Run, feed: InputFeed) -> EpochLoop:
+def make_coordinated_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> EpochLoop:
     """Return the loop of parameter servers: each batch goes as a step to any free worker.
 
     Workers do not wait for each other: a step reads the parameters, computes a gradient and
@@ -74,7 +74,7 @@ def make_coordinated_loop(state: TrainState, run: Run, feed: InputFeed) -> Epoch
     return train_epoch
 
 
-def make_fit_loop(state: TrainState, run: Run, feed: InputFeed) -> EpochLoop:
+def make_fit_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> EpochLoop:
     """Return Keras's own loop on the same weighted batches, exact for uneven ends.
 
     Plain `fit` fails or drifts where a batch does not divide by the replicas. The model is
@@ -102,7 +102,7 @@ def make_fit_loop(state: TrainState, run: Run, feed: InputFeed) -> EpochLoop:
 class _Reporter(keras.callbacks.Callback):
     """Tells `run` after every call of `fit`'s compiled steps."""
 
-    def __init__(self, state: TrainState, run: Run) -> None:
+    def __init__(self, state: TrainState, run: RunProgress) -> None:
         super().__init__()
         self.state, self.run, self.done = state, run, 0
         self.steps = run.steps_per_epoch - run.position.step
@@ -113,7 +113,7 @@ class _Reporter(keras.callbacks.Callback):
         self.run.advance(self.done - before, self.state.read_metrics)
 
 
-def evaluate(state: TrainState, run: Run, feed: InputFeed) -> Means:
+def evaluate(state: TrainState, run: RunProgress, feed: InputFeed) -> Means:
     """Return the means over all real examples of `feed`, with the training's strategy."""
     state.reset_metrics()
     batches, steps = feed.batches(0), feed.steps_per_epoch

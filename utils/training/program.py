@@ -26,7 +26,7 @@ from .report import DEVICE_FIELDS, OWN, TrainReport, weights_checksum
 
 if TYPE_CHECKING:
     from .input_feed import InputFeed, ReadLog
-    from .progress import Run
+    from .progress import RunProgress
     from .state import TrainState
     from .worker_group import WorkerGroup
 
@@ -67,7 +67,7 @@ def train(
     _import_keras()  # after the data, so that a wrong folder is known at once
 
     from .loops import choose_loop
-    from .progress import Run
+    from .progress import RunProgress
     from .state import make_state, set_own_seed
     from .worker_group import WorkerGroup
 
@@ -87,7 +87,9 @@ def train(
             to_close.callback(each.close)
         state = make_state(strategy, config, feed.spec)
         counted = feed.steps_per_epoch, feed.examples
-        run = Run(config, *counted, on_event, should_stop, group=group, devices=str(devices))
+        run = RunProgress(
+            config, *counted, on_event, should_stop, group=group, devices=str(devices)
+        )
         to_close.callback(run.close)  # lets other runs use the checkpoint folder
         run.resume(state)
         run.report(
@@ -143,7 +145,7 @@ def make_feeds(
     return feed, TestFeed(images.test, config, strategy.num_replicas_in_sync)
 
 
-def test(state: "TrainState", run: "Run", test_feed: "InputFeed | None") -> dict[str, Any]:
+def test(state: "TrainState", run: "RunProgress", test_feed: "InputFeed | None") -> dict[str, Any]:
     """Return what the trained model reaches on the test data, by the report's names."""
     from .loops import evaluate
 
@@ -167,7 +169,7 @@ def describe_devices(devices: Devices) -> dict[str, Any]:
     return dict(zip(DEVICE_FIELDS, (*values, devices.note), strict=True))
 
 
-def describe_data(run: "Run", images: BundledData | None) -> dict[str, Any]:
+def describe_data(run: "RunProgress", images: BundledData | None) -> dict[str, Any]:
     """Return what the report says of the data: its name, where it is from, its examples."""
     if images is None:
         examples = run.position.epoch_examples
@@ -180,7 +182,7 @@ def describe_data(run: "Run", images: BundledData | None) -> dict[str, Any]:
 
 
 def make_report(
-    state: "TrainState", run: "Run", found: dict[str, Any], begun: float
+    state: "TrainState", run: "RunProgress", found: dict[str, Any], begun: float
 ) -> TrainReport:
     """Return the report of a run that began at `begun`; `found` are fields that are known."""
     config, position = run.config, run.position
@@ -205,7 +207,7 @@ def make_report(
     )
 
 
-def describe_loss_scale(state: "TrainState", run: "Run") -> dict[str, Any]:
+def describe_loss_scale(state: "TrainState", run: "RunProgress") -> dict[str, Any]:
     """Return what the report says of float16's loss scale."""
     from .loss_scale import read_loss_scale
 
@@ -232,7 +234,7 @@ def gather_devices(group: "WorkerGroup") -> Devices:
 
 
 @contextlib.contextmanager
-def explain_ends(run: "Run") -> Iterator[None]:
+def explain_ends(run: "RunProgress") -> Iterator[None]:
     """Raise InputError if own data ends early or gives a batch that is too large."""
     import tensorflow as tf
 
@@ -249,7 +251,7 @@ def explain_ends(run: "Run") -> Iterator[None]:
         raise
 
 
-def _name_end(run: "Run") -> InputError:
+def _name_end(run: "RunProgress") -> InputError:
     return InputError(
         f"train_data: has not the {run.steps_per_epoch} batches that were counted; it must give "
         "as many in every epoch"

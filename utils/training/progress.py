@@ -70,12 +70,12 @@ class Position(tf.train.experimental.PythonState):
             setattr(self, name, saved[name])
 
 
-class Run:
+class RunProgress:
     """One job's progress, shared by both loops.
 
     A loop asks `next_steps` how many steps it may take, takes them, and tells
     `advance`, which reports, saves when a checkpoint is due, and raises
-    TrainingStopped if the run was asked to stop. With several workers, each has a Run
+    TrainingStopped if the run was asked to stop. With several workers, each has one
     and all of them move together; the chief's reports and keeps the checkpoints.
     """
 

@@ -147,11 +147,14 @@ def make_state(
         optimizer = make_optimizer(config.optimizer, config.learning_rate)
         optimizer = share_loss_scale(optimizer, model)
         optimizer.build(model.trainable_variables)
-        metrics = [ExampleMean("example_loss", example_loss), None]
+        loss_metric, accuracy_metric = ExampleMean("example_loss", example_loss), None
         if accuracy is not None:
-            metrics[1] = ExampleMean("accuracy", make_example_values(accuracy, labels_spec, dtype))
-        metrics.append(MaskCounts() if config.has_scenes else None)
-    return TrainState(strategy, model, optimizer, example_loss, *metrics)
+            values = make_example_values(accuracy, labels_spec, dtype)
+            accuracy_metric = ExampleMean("accuracy", values)
+        mask_counts = MaskCounts() if config.has_scenes else None
+    return TrainState(
+        strategy, model, optimizer, example_loss, loss_metric, accuracy_metric, mask_counts
+    )
 
 
 def make_model(config: TrainConfig, spec: Any = None) -> keras.Model:

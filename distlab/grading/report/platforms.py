@@ -19,7 +19,7 @@ from pathlib import Path
 from distlab.grading.report.text import to_cell
 from distlab.grading.report.wording import show_points
 from distlab.grading.results import ClassResult, Result
-from distlab.grading.roster import Sheet
+from distlab.grading.roster import PlatformTable
 from distlab.grading.text import clean_line
 from utils.files import replace_atomically
 
@@ -76,7 +76,7 @@ _GRADE, _MOST = ("grade", "bewertung", "note"), ("maximum grade", "bestwertung",
 _COMMENT = ("feedback comments", "feedback als kommentar", "feedback par commentaires")
 
 
-def fill_worksheet(found: ClassResult, sheet: Sheet) -> bytes | None:
+def fill_worksheet(found: ClassResult, sheet: PlatformTable) -> bytes | None:
     """Return Moodle's worksheet with grades on its own scale; None if `sheet` isn't one."""
     grade, most = sheet.find(*_GRADE), sheet.find(*_MOST)
     if grade is None or most is None:
@@ -91,7 +91,7 @@ def fill_worksheet(found: ClassResult, sheet: Sheet) -> bytes | None:
     return _encode(sheet, rows)
 
 
-def fill_canvas(found: ClassResult, sheet: Sheet) -> bytes | None:
+def fill_canvas(found: ClassResult, sheet: PlatformTable) -> bytes | None:
     """Return Canvas's gradebook with the lab's column only; None if `sheet` isn't one.
 
     Whoever has no mark keeps what Canvas has already: a blank would take it away.
@@ -128,7 +128,7 @@ def _scale(found: ClassResult, owner: str | None, result: Result | None, most: s
     return text.replace(".", ",") if "," in most else text
 
 
-def _encode(sheet: Sheet, rows: Sequence[Sequence[str]]) -> bytes:
+def _encode(sheet: PlatformTable, rows: Sequence[Sequence[str]]) -> bytes:
     text = _to_csv(sheet.head, rows, sheet.delimiter)
     return text.encode(sheet.encoding, errors="replace")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Exercise, contrast, each
-from distlab.exercises.model_maker import CutOff, ModelMaker, cutting_off
+from distlab.exercises.model_maker import ModelCutOff, ModelMaker, cutting_off
 from distlab.exercises.refusing import own_frames, read_array, read_number, refuse
 from distlab.labs import ANSWERS
 from distlab.labs.lab02.exercise import make_mirrored
@@ -348,7 +348,7 @@ def _call_once(call: Callable[[], Any]) -> tuple[Any, Any]:
     try:
         with own_frames(), cutting_off():
             found = call()
-    except CutOff:
+    except ModelCutOff:
         return None, None
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise refuse(

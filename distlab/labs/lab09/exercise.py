@@ -26,7 +26,7 @@ WORKERS = 2
 # ---- exercise 1: a run that is killed
 
 
-class Run:
+class ResumableRun:
     """What a learner's `train` gets besides its state: folders, and the step itself.
 
     `shared_folder` holds the checkpoints that count; `write_folder` is where this worker
@@ -143,7 +143,7 @@ def _train_worker(
     weights = tf.Variable(softmax.draw_weights(seed))
     step = tf.Variable(0, dtype=tf.int64)
     state = tf.train.Checkpoint(weights=weights, step=step)
-    train(state, Run(strategy, state, Path(root), seed, die_at), total, every)
+    train(state, ResumableRun(strategy, state, Path(root), seed, die_at), total, every)
     return weights.numpy()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import refuse, require_value
 from distlab.labs import ANSWERS
-from distlab.labs.lab15.program_runs import ProgramRun, run_program
+from distlab.labs.lab15.program_runs import LearnerRun, run_program
 from distlab.labs.lab15.saved_models import ask_model, pack_model, read_weights, unpack_model
 from distlab.labs.lab15.shards import draw_shards, give_shards, write_shards
 from utils.data import load
@@ -131,20 +131,20 @@ class ProgramRuns:
     def __init__(self, program: Path) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="capstone-")
         self.program = Path(shutil.copy(program, self._folder.name))
-        self._runs: dict[tuple[str, int], ProgramRun] = {}
+        self._runs: dict[tuple[str, int], LearnerRun] = {}
         split = SceneSplit(load("fashion_mnist").train, TRIED_SCENES, TRIED_SEED)
         draw_shards(self._name("data"), split)
 
     def _name(self, *parts: object) -> Path:
         return Path(self._folder.name, "-".join(map(str, parts)))
 
-    def get(self, kind: str, seed: int) -> ProgramRun:
+    def get(self, kind: str, seed: int) -> LearnerRun:
         """Return the run of `kind` with `seed`."""
         if (kind, seed) not in self._runs:
             self._runs[kind, seed] = self._run(kind, seed)
         return self._runs[kind, seed]
 
-    def _run(self, kind: str, seed: int) -> ProgramRun:
+    def _run(self, kind: str, seed: int) -> LearnerRun:
         workers = 2 if kind in ("together", "killed") else 1
         data = [give_shards(self._name("data"), worker, workers) for worker in range(workers)]
         if kind == "killed":
@@ -214,14 +214,14 @@ def _look_killed(runs: ProgramRuns, seed: int) -> dict[str, Any]:
     }
 
 
-def _compare_losses(run: ProgramRun, other: ProgramRun) -> str:
+def _compare_losses(run: LearnerRun, other: LearnerRun) -> str:
     """Return "the same", "twice" or "another", of the losses in two reports."""
     one, two = (each.report.get("loss", float("nan")) for each in (run, other))
     ratio = one / two if two else float("nan")
     return "the same" if abs(ratio - 1) < 1e-3 else "twice" if 1.8 < ratio < 2.2 else "another"
 
 
-def _read_weights(run: ProgramRun) -> list[np.ndarray]:
+def _read_weights(run: LearnerRun) -> list[np.ndarray]:
     for name in ("report.json", "saved_model/saved_model.pb"):
         if not (run.folder / name).is_file():
             raise refuse(f"{name} is not in --output after the program has ended")

@@ -37,7 +37,7 @@ EXPLANATIONS = {
 
 
 @dataclass(frozen=True)
-class ProgramRun:
+class LearnerRun:
     """What was seen of one run: `traffic` has the bytes between the workers.
 
     `saved` has the steps in the names of all checkpoint files that were written during the run;
@@ -58,7 +58,7 @@ def run_program(
     seed: int,
     steps: int,
     step_bytes: float = 0.0,
-) -> ProgramRun:
+) -> LearnerRun:
     """Run `python PROGRAM --data … --output FOLDER --epochs 9 --seed SEED --steps STEPS`.
 
     On as many workers as there are folders in `data`, each with its own. With `step_bytes`, the
@@ -82,7 +82,7 @@ def run_program(
     finally:
         job.stop()
     saved = saves.look()
-    return ProgramRun(folder, read_report(folder), traffic, saved, killed and steps not in saved)
+    return LearnerRun(folder, read_report(folder), traffic, saved, killed and steps not in saved)
 
 
 def _watch(job: Any, saves: Saves, step_bytes: float) -> tuple[int, bool]:
@@ -90,7 +90,7 @@ def _watch(job: Any, saves: Saves, step_bytes: float) -> tuple[int, bool]:
 
     A checkpoint is whole once the workers talk again after it.
     """
-    meter, deadline = Meter(job), time.monotonic() + RUN_SECONDS
+    meter, deadline = ProgramMeter(job), time.monotonic() + RUN_SECONDS
     whole_at = 0.0
     while not job.finished and time.monotonic() < deadline:
         time.sleep(WATCH_SECONDS / 10 if step_bytes else WATCH_SECONDS)
@@ -104,7 +104,7 @@ def _watch(job: Any, saves: Saves, step_bytes: float) -> tuple[int, bool]:
     return meter.read(), False
 
 
-class Meter:
+class ProgramMeter:
     """Bytes that the programs of a job have sent, as the kernel counts them for each connection."""
 
     def __init__(self, job: Any) -> None:

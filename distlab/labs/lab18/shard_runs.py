@@ -40,7 +40,7 @@ def predict_rows(rows: np.ndarray) -> np.ndarray:
     return rows @ np.linspace(1, 2, FEATURES)
 
 
-class Trial:
+class ShardTrial:
     """A folder with shards, and the workers that predict them."""
 
     def __init__(self, work: Callable[..., Any], seed: int) -> None:
@@ -155,7 +155,7 @@ def _agree(found: np.ndarray, wanted: np.ndarray) -> bool:
 
 def try_work(work: Callable[..., Any], how: str, seed: int) -> dict[str, Any]:
     """Run workers in one of three ways: "together", "killed" in a call, or "cut" in a write."""
-    trial = Trial(work, seed)
+    trial = ShardTrial(work, seed)
     try:
         if how == "together":
             ended = [trial.end(one) for one in (trial.start(), trial.start())]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Piece:
+class VariablePiece:
     """One piece of a variable, on one parameter server. `rows` counts its first axis."""
 
     variable: str
@@ -59,7 +59,7 @@ def is_sharded(variable: Any) -> bool:
     return hasattr(variable, "variables") and not hasattr(variable, "handle")
 
 
-def describe_pieces(variables: Iterable[Any]) -> list[Piece]:
+def describe_pieces(variables: Iterable[Any]) -> list[VariablePiece]:
     """Return a record for each piece of `variables` (Keras's or TensorFlow's)."""
     found = []
     for variable in variables:
@@ -67,11 +67,11 @@ def describe_pieces(variables: Iterable[Any]) -> list[Piece]:
         for piece in list_pieces([variable]):
             server = int(re.search(r"/job:ps/.*task:(\d+)", piece.device)[1])
             rows = int(piece.shape[0]) if piece.shape.rank else 1
-            found.append(Piece(name, server, rows, array_bytes([piece])))
+            found.append(VariablePiece(name, server, rows, array_bytes([piece])))
     return found
 
 
-def format_pieces(pieces: Sequence[Piece]) -> str:
+def format_pieces(pieces: Sequence[VariablePiece]) -> str:
     """Return the pieces as text: variable, server, rows, bytes, a line each."""
     width = max([8, *(len(piece.variable) for piece in pieces)])
     lines = [f"{'variable':<{width}}  server  {'rows':>9}  {'size':>10}"]
@@ -82,7 +82,7 @@ def format_pieces(pieces: Sequence[Piece]) -> str:
     return "\n".join(lines)
 
 
-def bytes_by_server(pieces: Iterable[Piece]) -> dict[int, int]:
+def bytes_by_server(pieces: Iterable[VariablePiece]) -> dict[int, int]:
     """Return how many bytes each server holds: server -> bytes."""
     totals: dict[int, int] = {}
     for piece in pieces:
