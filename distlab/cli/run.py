@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
     report = find_way(arguments)(command, settings, show=show, say=say)
     tell_cause(report, say)
     if report.cause and "--keras legacy" in report.cause and arguments.keras != "legacy":
-        say(f"try it: {write_legacy_command(sys.argv[1:])}")
+        say(f"try it: {write_legacy_command(sys.argv[1:], 1 + len(arguments.arguments))}")
     if arguments.json:
         write(report.to_json(), sys.stdout)
     else:
@@ -126,10 +126,14 @@ def run(arguments: argparse.Namespace) -> int:
     return report.status
 
 
-def write_legacy_command(words: list[str]) -> str:
-    """Return the same command line, `run` and what follows, with Keras 2 in place of Keras 3."""
-    rest = re.sub(r"^--keras[ =]\S+ ", "", shlex.join(words[1:]))
-    return f"distlab run --keras legacy {rest}"
+def write_legacy_command(words: list[str], last: int) -> str:
+    """Return the command line, `run` and what follows, with Keras 2 in place of Keras 3.
+
+    The `last` words are the program and its own options, which stay as they are.
+    """
+    options = re.sub(r"(^| )--keras[ =]\S+", "", shlex.join(words[1:-last]))
+    parts = ("distlab run --keras legacy", options.strip(), shlex.join(words[-last:]))
+    return " ".join(filter(None, parts))
 
 
 def find_way(arguments: argparse.Namespace) -> "Callable[..., RunReport]":

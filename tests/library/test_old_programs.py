@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from distlab.cli.run import write_legacy_command
 from utils.errors import InputError
 from utils.keras_multi_worker import KERAS_CHOICES, STARTUP, make_keras_variables
 from utils.tf_config import diagnose
@@ -132,6 +133,17 @@ def start(folder, keras, workers):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+
+
+@pytest.mark.parametrize("words, own, told", [
+    ("run train.py", 1, "train.py"),
+    ("run --keras=patched -m train --lr 1", 3, "-m train --lr 1"),
+    ("run --workers 2 --keras patched --gpus 1 train.py --keras mine", 3,
+     "--workers 2 --gpus 1 train.py --keras mine"),
+])  # fmt: skip
+def test_the_line_to_type_keeps_all_but_the_choice_of_keras(words, own, told):
+    line = write_legacy_command(words.split(), own)
+    assert line == f"distlab run --keras legacy {told}"
 
 
 @pytest.mark.cold_start  # a start-up hook is what is tested
