@@ -177,7 +177,13 @@ def test_readme_makefile_and_project_speak_of_what_is_there(students: Path) -> N
     assert set(re.findall(r"echo 'make (\w+)", makefile)) < targets
     project = tomllib.loads((students / "pyproject.toml").read_text())
     ours = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["project"]["optional-dependencies"].keys() == {"lab", "gpu", "ray", "spark"}
+    assert project["project"]["optional-dependencies"].keys() == {
+        "lab",
+        "gpu",
+        "ray",
+        "spark",
+        "search",
+    }
     assert project["project"]["dependencies"] == ours["project"]["dependencies"]
     assert project["tool"].keys() == {"setuptools"}
     assert (
