@@ -18,6 +18,8 @@ ALLOWED = {
     "names in NumPy, TensorFlow, nbgrader, os": "atleast cancelled delimeter nd writeable wronly",
     "all-to-alls": "alls",
     "parts of a regular expression": "earch ontent",
+    "heads of platforms' tables in German and French": "adresse als complet copie groupes",
+    "a message of JAX": "initialise",
     "typos made in tests": "mirored miror penatly polcy precent trian verson",
 }
 

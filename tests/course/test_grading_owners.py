@@ -160,7 +160,7 @@ def test_the_latest_of_a_students_own_counts_and_what_cannot_be_compared_waits(t
 
 
 @pytest.mark.parametrize("copy", [" (1)", "-Copy1", "-1", " 2", " - Copy", " - Kopie (2)", " copy"])
-def test_a_copys_name_is_the_labs_and_the_latest_counts(tmp_path, copy):
+def test_the_name_of_a_copy_is_the_labs_and_the_latest_counts(tmp_path, copy):
     place = "Ana Alt_11_assignsubmission_file"
     files = {f"{place}/{NAME}": "stub", f"{place}/{SLUG}{copy}.ipynb": "answers",
              f"{place}/{SLUG}-draft-of-mine.ipynb": "draft"}  # fmt: skip
