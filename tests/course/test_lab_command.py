@@ -185,7 +185,7 @@ def move_slider_by_keyboard(page) -> None:
     slider.wait_for(timeout=60_000)
     slider.focus()
     slider.press("ArrowRight")
-    page.wait_for_selector("svg[aria-label*='do not divide by 20 replicas']", timeout=30_000)
+    page.wait_for_selector("svg[aria-label*='divide by 20 replicas']", timeout=30_000)
     assert slider.input_value() == "5"
 
 

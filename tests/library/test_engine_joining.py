@@ -87,6 +87,7 @@ def open_ray(folder):
     port = pick_free_ports(1)[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # or Ray misses its two GPUs
         hide_slow_import(str(folder))
         start_by_hand(
             folder, Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--port",
