@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -14,6 +15,7 @@ from typing import BinaryIO
 from .errors import InputError
 
 PART = ".part"  # how a file that is not yet whole is named
+LEAVING_SECONDS = 5.0  # that a run which has just been ended may take to let go
 
 
 def write_atomically(path: Path, text: str, durable: bool = False, mode: int = 0o600) -> None:
@@ -76,16 +78,20 @@ def hold_folder(name: str, folder: Path) -> int:
 
     The lock ends with the process, however it ends, and leaves no file behind. A
     file system that has no locks is used without. Raises InputError if another
-    run holds the folder; `name` is what the setting is called.
+    run holds the folder for `LEAVING_SECONDS` more; `name` is what the setting is called.
     """
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise InputError(
-            f"{name} {folder}: another run is saving there; wait for it, or name another folder"
-        ) from None
-    except OSError:
-        pass
-    return descriptor
+    descriptor, patience = os.open(folder, os.O_RDONLY), time.monotonic() + LEAVING_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < patience:
+                time.sleep(0.1)
+                continue
+            os.close(descriptor)
+            raise InputError(
+                f"{name} {folder}: another run is saving there; wait for it, or name another folder"
+            ) from None
+        except OSError:
+            pass
+        return descriptor
