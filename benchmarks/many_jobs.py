@@ -1,9 +1,9 @@
 """Many small jobs: what workers and claims cost, against a plain loop and the library alone.
 
-Prediction: rows per second of a loop over `model.predict`, and of examples/batch_prediction.py
-with one and with two workers, for a small network and for the capstone's U-Net. Starts and
-loading are left out. One process uses all cores already if a model's operations are large enough,
-so two workers gain most from a small model, whose time goes into Python and input.
+Prediction: rows per second of a loop that calls `model.predict` once for each shard, and of
+examples/batch_prediction.py with one and with two workers, for a small network and for the
+capstone's U-Net. Starts and loading are left out. One process already uses all cores for large
+operations, so compare the two columns of workers before you expect much of a second one here.
 
 Search: what a trial costs beside its training in examples/hyperparameter_search.py (the folder's
 lock, the journal, the search for dead workers), and in Optuna alone, in memory.
@@ -34,11 +34,9 @@ folder, shape = Path(sys.argv[1]), json.loads(sys.argv[2])
 model = keras.saving.load_model(folder / "model.keras", compile=False)
 begun, rows = time.perf_counter(), 0
 for shard in sorted((folder / "shards").iterdir()):
-    found = []
-    for batch in tf.data.TFRecordDataset(str(shard)).batch(64).as_numpy_iterator():
-        pixels = np.frombuffer(b"".join(batch), np.uint8).reshape(-1, *shape)
-        found.append(model.predict(pixels / np.float32(255), verbose=0).argmax(-1))
-    rows += len(np.concatenate(found))
+    records = list(tf.data.TFRecordDataset(str(shard)).as_numpy_iterator())
+    pixels = np.frombuffer(b"".join(records), np.uint8).reshape(-1, *shape) / np.float32(255)
+    rows += len(model.predict(pixels, batch_size=64, verbose=0).argmax(-1))
 print(json.dumps({"rows": rows, "seconds": time.perf_counter() - begun}))
 """
 
