@@ -81,17 +81,22 @@ def hold_folder(name: str, folder: Path) -> int:
     run holds the folder for `LEAVING_SECONDS` more; `name` is what the setting is called.
     """
     descriptor, patience = os.open(folder, os.O_RDONLY), time.monotonic() + LEAVING_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() < patience:
-                time.sleep(0.1)
-                continue
+    while not _lock(descriptor):
+        if time.monotonic() > patience:
             os.close(descriptor)
             raise InputError(
                 f"{name} {folder}: another run is saving there; wait for it, or name another folder"
-            ) from None
-        except OSError:
-            pass
-        return descriptor
+            )
+        time.sleep(0.1)
+    return descriptor
+
+
+def _lock(descriptor: int) -> bool:
+    """Return False if another process holds the lock; True also if the file system has none."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
