@@ -78,16 +78,8 @@ def make_job(settings: ManifestSettings) -> list[dict[str, Any]]:
     container = _make_container(settings, "worker", ["python", "start.py", *settings.program])
     container["env"] = [{"name": "DISTLAB_HOSTS", "value": ",".join(_name_pods(settings))}]
     pod = {"subdomain": settings.name, "restartPolicy": "OnFailure", "containers": [container]}
-    job = {
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": settings.name},
-        "spec": {
-            "completionMode": "Indexed", "completions": settings.workers,
-            "parallelism": settings.workers,
-            "backoffLimit": settings.max_restarts * settings.workers,
-            "template": {"metadata": {"labels": {"app": settings.name}}, "spec": pod},
-        },
-    }  # fmt: skip
-    return [service, job]
+    backoff = settings.max_restarts * settings.workers
+    return [service, _make_indexed(settings, pod, backoffLimit=backoff)]
 
 
 def make_independent_job(settings: ManifestSettings) -> list[dict[str, Any]]:
@@ -104,15 +96,24 @@ def make_independent_job(settings: ManifestSettings) -> list[dict[str, Any]]:
         {"name": "DISTLAB_TASK_COUNT", "value": str(settings.workers)},
     ]
     pod = {"restartPolicy": "Never", "containers": [container]}
-    return [{
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": settings.name},
+    limits = {"backoffLimitPerIndex": settings.max_restarts, "maxFailedIndexes": settings.workers}
+    return [_make_indexed(settings, pod, **limits)]
+
+
+def _make_indexed(settings: ManifestSettings, pod: dict[str, Any], **limits: int) -> dict[str, Any]:
+    """Return an Indexed Job with a pod for each worker; `limits` say how often one may fail."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": settings.name},
         "spec": {
-            "completionMode": "Indexed", "completions": settings.workers,
-            "parallelism": settings.workers, "backoffLimitPerIndex": settings.max_restarts,
-            "maxFailedIndexes": settings.workers,
+            "completionMode": "Indexed",
+            "completions": settings.workers,
+            "parallelism": settings.workers,
+            **limits,
             "template": {"metadata": {"labels": {"app": settings.name}}, "spec": pod},
         },
-    }]  # fmt: skip
+    }
 
 
 def _name_pods(settings: ManifestSettings) -> list[str]:
