@@ -66,8 +66,9 @@ class Turn:
             self._say("empty", EMPTY)
             return ours
         progress.record_turn(self.lesson, self.name)
-        state, words = self._judge(got)
-        usable = all(map(_is_alike, got, self._try(ours)))
+        wanted = self._try(ours)
+        state, words = self._judge(got, wanted)
+        usable = all(map(_is_alike, got, wanted))
         self._say(state, words if usable else f"{words} We continue with ours.")
         return written if usable else ours
 
@@ -77,8 +78,8 @@ class Turn:
         given = [written(*case) for case in self.cases] if self.cases else [written]
         return [one if one is None or one is ... else self.read(one) for one in given]
 
-    def _judge(self, got: list[Any]) -> tuple[str, str]:
-        if same(got, self._try(evaluate(self.answer)), self.tolerance):
+    def _judge(self, got: list[Any], wanted: list[Any]) -> tuple[str, str]:
+        if same(got, wanted, self.tolerance):
             return "correct", f"Correct. {self.right}"
         for code, words in self.mistakes.items():
             if same(got, self._try(evaluate(code)), self.tolerance):
