@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from distlab.errors import CourseError
+from distlab.grading.report.text import write_if_new
 from distlab.grading.roster import ByHand
-from utils.files import write_atomically
 
 FILES = ("submitted", "roster", "submission_times", "policy", "extensions", "gradebook")
 TEXTS = ("due", "penalty", "pattern")
@@ -115,6 +115,4 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:
-    text = json.dumps(data, sort_keys=True, indent=1)
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        write_atomically(path, text, durable=True)
+    write_if_new(path, json.dumps(data, sort_keys=True, indent=1), durable=True)

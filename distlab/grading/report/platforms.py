@@ -16,12 +16,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from distlab.grading.report.text import to_cell
+from distlab.grading.report.text import to_cell, write_if_new
 from distlab.grading.report.wording import show_points
 from distlab.grading.results import ClassResult, Result
 from distlab.grading.roster import PlatformTable
 from distlab.grading.text import clean_line
-from utils.files import replace_atomically
 
 MOODLE_HEAD = ("Identifier", "Full name", "Email address", "Grade", "Maximum Grade",
                "Last modified (grade)", "Feedback comments")  # fmt: skip
@@ -41,12 +40,12 @@ def write_for_platforms(found: ClassResult, folder: Path, pages: dict[str, str])
     if moodle:
         paths += [folder / "moodle.csv", folder / "moodle-feedback.zip"]
         filled = fill_worksheet(found, sheet) if sheet else None
-        _write(paths[0], filled or make_moodle_csv(found, moodle).encode())
+        write_if_new(paths[0], filled or make_moodle_csv(found, moodle))
         _write_feedback(found, moodle, pages, paths[1])
     if canvas:
         paths.append(folder / "canvas.csv")
         filled = fill_canvas(found, sheet) if sheet else None
-        _write(paths[-1], filled or make_canvas_csv(found, canvas).encode())
+        write_if_new(paths[-1], filled or make_canvas_csv(found, canvas))
     return paths
 
 
@@ -81,11 +80,12 @@ def fill_worksheet(found: ClassResult, sheet: PlatformTable) -> bytes | None:
     grade, most = sheet.find(*_GRADE), sheet.find(*_MOST)
     if grade is None or most is None:
         return None
+    comment = sheet.find(*_COMMENT)
+    by_student = {result.student: result for result in found.results}
     rows = [list(row) for row in sheet.rows]
     for row, owner in zip(rows, sheet.owners, strict=True):
-        result = next((r for r in found.results if r.student == owner), None)
+        result = by_student.get(owner or "")
         row[grade] = _scale(found, owner, result, row[most])
-        comment = sheet.find(*_COMMENT)
         if comment is not None and result is not None:
             row[comment] = _comment(result)
     return _encode(sheet, rows)
@@ -131,12 +131,6 @@ def _scale(found: ClassResult, owner: str | None, result: Result | None, most: s
 def _encode(sheet: PlatformTable, rows: Sequence[Sequence[str]]) -> bytes:
     text = _to_csv(sheet.head, rows, sheet.delimiter)
     return text.encode(sheet.encoding, errors="replace")
-
-
-def _write(path: Path, data: bytes) -> None:
-    if not path.is_file() or path.read_bytes() != data:
-        with replace_atomically(path) as file:
-            file.write(data)
 
 
 def make_moodle_csv(found: ClassResult, numbered: _Numbered) -> str:
@@ -186,4 +180,4 @@ def _write_feedback(
             place = f"{name}_{number}_assignsubmission_file/{found.lab.name}-feedback.html"
             archive.writestr(zipfile.ZipInfo(place, _ALL_ZIPS_TIME), pages[result.student],
                              zipfile.ZIP_DEFLATED)  # fmt: skip
-    _write(path, stream.getvalue())
+    write_if_new(path, stream.getvalue())

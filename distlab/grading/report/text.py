@@ -4,7 +4,7 @@ import unicodedata
 from pathlib import Path
 
 from distlab.grading.text import clean_line
-from utils.files import write_atomically
+from utils.files import replace_atomically
 
 
 def to_cell(text: str) -> str:
@@ -14,7 +14,9 @@ def to_cell(text: str) -> str:
     return "'" + line if first in ("=", "+", "-", "@", "|", "%", "−") else line
 
 
-def write_if_new(path: Path, text: str) -> None:
-    """Write `text`, unless the file holds it already."""
-    if not path.is_file() or path.read_bytes() != text.encode(errors="backslashreplace"):
-        write_atomically(path, text)
+def write_if_new(path: Path, content: str | bytes, durable: bool = False) -> None:
+    """Write `content`, unless the file holds it already; `durable` waits for the disk."""
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
+    if not path.is_file() or path.read_bytes() != data:
+        with replace_atomically(path, durable) as file:
+            file.write(data)
