@@ -79,6 +79,7 @@ def save(path: Path, state: list, step: int, is_chief: bool) -> None:
         part = path.with_suffix(".part.npz")
         np.savez(part, *arrays, step=step)
         os.replace(part, path)  # whole or not at all
+        print(f"saved step {step}", flush=True)
 
 
 def restore(path: Path, state: list) -> int:

@@ -242,7 +242,9 @@ def check_set_up(code: list[tuple[int, Cell]]) -> Iterator[str]:
         yield "no set-up cell"
         return
     k, first = code[0]
-    for words in ("quiet_tensorflow", "set_seeds(", "use_logical_devices("):
+    on_jax = "KERAS_BACKEND" in first["source"]
+    own = ("jax_num_cpu_devices", "set_random_seed(") if on_jax else ("set_seeds(", "use_logical_devices(")
+    for words in ("quiet_tensorflow", *own):
         if words not in first["source"]:
             yield f"cell {k}: the set-up cell has no {words}"
     for k, cell in code[2:]:

@@ -147,7 +147,7 @@ def test_lessons_and_labs_are_those_of_the_sources():
     assert before == README == after, "run distlab build"
     rows = re.findall(r"^\| ((?:\d\d|\[\d\d) [^|]*?) \|", README, re.MULTILINE)
     lessons = [row for row in rows if "](labs/" not in row]
-    assert [row.lstrip("[")[:2] for row in lessons] == [f"{number:02}" for number in range(24)]
+    assert [row.lstrip("[")[:2] for row in lessons] == [f"{number:02}" for number in range(25)]
     for folder in ("notebooks", "labs", "solutions"):
         linked = {n for n in LINKS if n.startswith(f"{folder}/") and n.endswith(".ipynb")}
         assert linked == {f"{folder}/{path.name}" for path in (ROOT / folder).glob("*.ipynb")}

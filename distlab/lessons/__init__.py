@@ -23,4 +23,5 @@
 | 21 | `what_works` |
 | 22 | `capstone`, `capstone_gallery`, `killed_run`, `logbook`, `mask_pictures` |
 | 23 | `mesh_pictures` |
+| 24 | `keras_on_jax` |
 """

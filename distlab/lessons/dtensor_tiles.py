@@ -29,13 +29,13 @@ def draw_tiles(
 
     def paint(sheet: Sheet) -> None:
         middle, x, (rows, columns) = TOP_PX + tall / 2, 4.0, mesh
-        _draw_grid(sheet, own, x, middle, (CELL_PX * first, CELL_PX * second))
-        _name(sheet, x + CELL_PX * second / 2, TOP_PX + tall, "mesh", f"{rows} ↓  {columns} →")
+        draw_grid(sheet, own, x, middle, (CELL_PX * first, CELL_PX * second))
+        write_name(sheet, x + CELL_PX * second / 2, TOP_PX + tall, "mesh", f"{rows} ↓  {columns} →")
         x += CELL_PX * second + GAP_PX
         for number, (name, (shape, _)) in enumerate(tensors.items()):
             high, wide = sizes[name]
-            _draw_grid(sheet, tiles[name], x, middle, (high, wide))
-            _name(sheet, x + wide / 2, TOP_PX + tall, name, f"{shape[0]} × {shape[1]}")
+            draw_grid(sheet, tiles[name], x, middle, (high, wide))
+            write_name(sheet, x + wide / 2, TOP_PX + tall, name, f"{shape[0]} × {shape[1]}")
             x += wide + GAP_PX
             sign = {len(tensors) - 1: "", len(tensors) - 2: "="}.get(number, "·")
             sheet.write(x - GAP_PX / 2, middle, sign)
@@ -58,7 +58,7 @@ def find_tiles(specs: Sequence[str], mesh: Mapping[str, int]) -> Tiles:
     return tiles
 
 
-def _draw_grid(
+def draw_grid(
     sheet: Sheet, tiles: Tiles, x: float, middle: float, size: tuple[float, float]
 ) -> None:
     """Draw the tiles of one matrix; a tile of several devices is banded in their colors."""
@@ -78,7 +78,7 @@ def _draw_grid(
         sheet.write(left + wide / 2, top + high / 2, words, size=SMALL_PX)
 
 
-def _name(sheet: Sheet, x: float, below: float, name: str, size: str) -> None:
+def write_name(sheet: Sheet, x: float, below: float, name: str, size: str) -> None:
     sheet.write(x, below + 14, name, weight="bold")
     sheet.write(x, below + 31, size, size=SMALL_PX)
 
