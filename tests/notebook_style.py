@@ -243,7 +243,11 @@ def check_set_up(code: list[tuple[int, Cell]]) -> Iterator[str]:
         return
     k, first = code[0]
     on_jax = "KERAS_BACKEND" in first["source"]
-    own = ("jax_num_cpu_devices", "set_random_seed(") if on_jax else ("set_seeds(", "use_logical_devices(")
+    own = (
+        ("jax_num_cpu_devices", "set_random_seed(")
+        if on_jax
+        else ("set_seeds(", "use_logical_devices(")
+    )
     for words in ("quiet_tensorflow", *own):
         if words not in first["source"]:
             yield f"cell {k}: the set-up cell has no {words}"

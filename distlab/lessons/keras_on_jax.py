@@ -36,7 +36,7 @@ def check_backend() -> None:
 
 
 @dataclass(frozen=True)
-class Collective:
+class CompiledCollective:
     """A collective of a compiled program: its result's bytes on a device, and its group's size."""
 
     name: str
@@ -55,11 +55,11 @@ class Collective:
         return f"{self.name:<15}{self.payload_bytes:>9,} bytes, {self.devices} devices"
 
 
-def list_collectives(program: str) -> list[Collective]:
+def list_collectives(program: str) -> list[CompiledCollective]:
     """Return the collectives in the text of a compiled XLA program (HLO), in its order."""
     lines = ((line, _COLLECTIVE.search(line)) for line in program.splitlines())
     return [
-        Collective(found["name"], _count_bytes(found["result"]), _count_devices(line))
+        CompiledCollective(found["name"], _count_bytes(found["result"]), _count_devices(line))
         for line, found in lines
         if found
     ]

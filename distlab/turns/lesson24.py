@@ -56,6 +56,7 @@ CUT = Turn(
     },
     otherwise='Return one entry per axis: "batch" for the first axis that divides, None otherwise.',
     cases=(((784, 256), 4), ((10,), 4), ((10, 256), 4), ((30, 8), 4)),
+    read=lambda layout: [str(axis) for axis in layout],
 )
 
 UNMATCHED = Turn(
@@ -79,7 +80,8 @@ UNMATCHED = Turn(
     otherwise="Keep a key if re.fullmatch(key, path) is None for every path.",
     cases=(
         (["hidden/kernel", ".*logits/kernel"], ["net/hidden/kernel", "net/logits/kernel"]),
-        ([".*hiden/kernel", ".*bias"], ["net/hidden/kernel", "net/hidden/bias"]),
+        ([".*logit/kernel", ".*bias"], ["net/hidden/kernel", "net/hidden/bias"]),
         ([".*kernel"], ["net/hidden/kernel"]),
     ),
+    read=lambda keys: str(list(keys)),
 )

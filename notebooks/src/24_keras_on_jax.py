@@ -3,7 +3,7 @@
 #
 # You ask how to run Keras's `fit` on several machines, or how to shard a model that doesn't fit, and the answer is: Keras 3 on JAX. What you have learned carries over, because the ideas are the same and only their names change. Here you take one model through four layouts without touching its code, and then read in the compiled program what each layout sends.
 #
-# **Time:** 80 minutes: a core of 60, and 20 for *And then* · **Prerequisites:** [all-reduce](06-all-reduce.ipynb), [model parallelism](15-model-parallelism.ipynb), [which way to cut](23-which-way-to-cut.ipynb) · **Hardware:** two CPU cores
+# **Time:** 75 minutes: a core of 55, and 20 for *And then* · **Prerequisites:** [all-reduce](06-all-reduce.ipynb), [model parallelism](15-model-parallelism.ipynb), [which way to cut](23-which-way-to-cut.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #

@@ -78,6 +78,7 @@ OPENED = """What a lesson imports of the library besides its public names, to sh
 23 collectives.ring_reduce_scatter collectives.split_into_chunks
 23 parallel.group.DeviceGroup simulate.planner.Run simulate.planner.tabulate_layouts
 23 simulate.transformer.find_kept_bytes
+24 engines.RunSettings engines.run_program
 """
 
 
