@@ -70,6 +70,7 @@ def test_every_task_gets_its_place_the_arguments_and_the_folder(program):
     folder = "print(os.environ['DISTLAB_CHECKPOINT_DIR'])"
     name = program(text + "\n" + folder)
     output, errors = run("--workers", 3, "--checkpoint-dir", "kept", name, "--epochs", "3")
+    assert os.path.isdir("kept")
     for index in range(3):
         assert f"[worker {index}] worker {index} 3 ['--epochs', '3'] 0\n" in output
     assert output.count(f"] {os.getcwd()}/kept\n") == 3
@@ -186,7 +187,12 @@ def test_the_command_names_every_engine():
     assert sorted(starting.ENGINES) == sorted(ENGINES)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def heed_hangups():
+    """In a child: these tests may run under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_signals_are_passed_on_and_tasks_may_end_by_themselves(program, number):
     name = program("""
         def leave(number, frame):
@@ -197,18 +203,19 @@ def test_signals_are_passed_on_and_tasks_may_end_by_themselves(program, number):
         open(f"ready-{index}", "w").close()
         time.sleep(60)
     """)
-    running = start("--json", name)
+    running = start("--json", name, preexec_fn=heed_hangups)
     wait_for(lambda: os.path.exists("ready-0") and os.path.exists("ready-1"))
     running.send_signal(number)
     report = json.loads(running.communicate(timeout=60)[0])
     assert running.returncode == 128 + number
     assert [task["status"] for task in report["tasks"]] == [0, 0]
-    assert open(report["tasks"][1]["log"]).read() == f"saved before {number}\n"
+    heard = signal.SIGINT if number == signal.SIGINT else signal.SIGTERM
+    assert open(report["tasks"][1]["log"]).read() == f"saved before {heard:d}\n"
 
 
 DEAF = """
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGINT, lambda *_: None)
+signal.signal(signal.SIGTERM, lambda *_: None)
 child = subprocess.Popen(["sleep", "300"], start_new_session=True)
 with open(f"ready-{index}", "w") as file:
     file.write(f"{os.getpid()} {child.pid} {os.environ['DISTLAB_CLUSTER']}")
@@ -344,6 +351,7 @@ BAD_LINES = [
     (["--ps", "-1", "x.py"], "ps -1"),
     (["--max-restarts", "-1", "x.py"], "max-restarts -1"),
     (["--grace-period", "-1", "x.py"], "grace-period -1"),
+    (["--checkpoint-dir", "/dev/null/x", "sh"], "checkpoint-dir /dev/null/x: cannot be written"),
     (["--grace-period", "nan", "x.py"], "grace-period nan: must be a finite number"),
     (["--gpus", "9" * 5000, "x.py"], "choose auto, none, or a number"),
     (["--gpus", "2", "x.py"], "2 workers with 2 GPUs each need 4 GPUs, and this machine has 0"),
