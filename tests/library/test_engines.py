@@ -167,11 +167,13 @@ def test_a_worker_of_a_parameter_server_cluster_starts_again_alone_at_its_addres
         if task == {"type": "worker", "index": 1} and not os.path.exists("died"):
             open("died", "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
+        if task == {"type": "worker", "index": 1}:
+            sys.stdout.flush()
+            open("again", "w").close()
         if task["type"] != "chief":
             time.sleep(60)
-        while not os.path.exists("died"):
+        while not os.path.exists("again"):
             time.sleep(0.05)
-        time.sleep(2)
     """)
     report = run_json("--workers", 2, "--ps", 1, "--max-restarts", 1, name)
     assert report["restarts"] == 1 and report["cause"] is None
@@ -179,6 +181,7 @@ def test_a_worker_of_a_parameter_server_cluster_starts_again_alone_at_its_addres
     assert [len(lines) for lines in logs] == [1, 1, 2, 1]
     assert logs[2][0].split()[1] == logs[2][1].split()[1]
     os.remove("died")
+    os.remove("again")
     report = run_json("--workers", 2, "--ps", 1, name, status=137)
     assert "worker 1" in report["cause"]
 
@@ -430,7 +433,15 @@ def test_workers_see_their_own_gpus_only(program, monkeypatch):
 def test_the_library_call_gives_the_same_report(program, tmp_path):
     lines = []
     settings = RunSettings(workers=2, logs=str(tmp_path / "kept"))
-    name = program("print('hi')\nif index: raise KeyError('x')\ntime.sleep(30)")
+    name = program("""
+        if index == 0:
+            print("hi", flush=True)
+            open("said", "w").close()
+            time.sleep(30)
+        while not os.path.exists("said"):
+            time.sleep(0.05)
+        raise KeyError("x")
+    """)
     report = run_program([sys.executable, name], settings, lambda *both: lines.append(both))
     assert report.status == 1 and report.traceback.endswith("KeyError: 'x'")
     assert ("worker 0", "hi") in lines and MARK_VARIABLE not in os.environ
@@ -442,12 +453,19 @@ def test_who_waits_says_for_whom_and_whether_it_can_come(program, monkeypatch):
         import socket
         if index == 0:
             end = socket.create_server(("", int(cluster["worker"][0].split(":")[1])))
-        time.sleep(1.5 * (index != 1))
+        while index != 1 and not os.path.exists("heard"):
+            time.sleep(0.05)
     """)
-    said = []
-    run_program([sys.executable, name], RunSettings(workers=3), lambda *line: None, said.append)
     ended = "worker 1, which ended without opening a port"
-    assert f"worker 0: waiting for worker 2, with no open port yet; {ended}" in said
+    said, expected = [], f"worker 0: waiting for worker 2, with no open port yet; {ended}"
+
+    def hear(line):
+        said.append(line)
+        if line == expected:
+            Path("heard").touch()
+
+    run_program([sys.executable, name], RunSettings(workers=3), lambda *line: None, hear)
+    assert expected in said
 
 
 def test_the_end_names_the_logs_of_this_machine(tmp_path, capsys):
