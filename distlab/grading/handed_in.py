@@ -244,7 +244,12 @@ def _find_problem(found: os.stat_result) -> str:
 
 
 def _is_wanted(parts: tuple[str, ...]) -> bool:
-    return parts[-1].lower().endswith((*NOTEBOOKS, ".zip")) or parts[-1] == TIMESTAMP
+    return parts[-1].lower().endswith((*NOTEBOOKS, ".zip")) or is_stamp(parts)
+
+
+def is_stamp(parts: tuple[str, ...]) -> bool:
+    """Return whether a file may be taken for nbgrader's time stamp: in any spelling."""
+    return parts[-1].lower() == TIMESTAMP
 
 
 def open_plain(path: Path) -> BinaryIO:
@@ -292,7 +297,7 @@ def _attach(file: _File, name: str, listing: Listing) -> None:
 def _unpack(file: _File, listing: Listing) -> None:
     if _is_notebook(file.name):
         listing.add(file, path=_keep(file, listing))
-    elif file.parts[-1] == TIMESTAMP:
+    elif is_stamp(file.parts):
         with closing(file.open()) as stream:
             text = stream.read(200).decode("utf-8", "replace").strip()
         listing.add(file, text=text)
