@@ -9,10 +9,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Asked = TypeVar("Asked")
 Done = TypeVar("Done")
+_STOP: Any = object()
 
 
 class BackgroundQueue(Generic[Asked, Done]):
@@ -50,8 +51,7 @@ class BackgroundQueue(Generic[Asked, Done]):
 
     def _run(self) -> None:
         with self._wake:
-            while True:
-                asked = self._todo.get()
+            while (asked := self._todo.get()) is not _STOP:
                 try:
                     self._done.put((self._work(asked), None))
                 except BaseException as error:  # raised again in `take`
@@ -68,3 +68,4 @@ class BackgroundQueue(Generic[Asked, Done]):
 
     def __exit__(self, *error: object) -> None:
         self._awake.close()
+        self._todo.put(_STOP)
