@@ -379,7 +379,7 @@ assert int(sgd.iterations.numpy()) == 20 * 3 * (1 + 5)
 #
 # The other side of the choice doesn't depend on the machine: between two calls your Python code can print, stop or save; during a call it can't. `utils.training` takes up to 32 steps per call, fewer if a checkpoint is due.
 #
-# **Your turn.** Your run prints its loss after every 10 steps and saves after every 25. How many steps may one call take at most, if neither is to be missed?
+# **Your turn.** Your run prints its loss after every 10 steps and saves after every 25. All calls take equally many steps. How many can that be at most, if neither is to be missed?
 
 # %%
 most = ...

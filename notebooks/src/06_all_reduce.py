@@ -658,7 +658,7 @@ for ranks in (2, 4, 8, 64, 1024):
 #
 # `make gpu-check ARGS=all-reduces` times NCCL, the ring and one device on all GPUs of the machine, for several sizes.
 # Look at the largest size in the row of NCCL, in ms.
-# 2(P - 1)/P times its bytes, divided by that time, is your links' bus bandwidth.
+# 2(P - 1)/P times its bytes, divided by that time, is the bus bandwidth. The time includes the call, so the links can do a little more.
 #
 # ## Further reading
 #

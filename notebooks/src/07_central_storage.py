@@ -519,7 +519,7 @@ print("its working part is the", type(central.extended).__name__)
 #
 # `distlab train --strategy central-storage --device gpu` trains on the GPUs of one machine, with the variables on its CPU.
 # Look at its images/s, and compare with `--strategy mirrored`.
-# The difference is what the weights cost on their way through the host.
+# Central storage pays for the way through the host and for an update on its CPU, mirroring for an all-reduce and an update on each GPU.
 #
 # ## Further reading
 #

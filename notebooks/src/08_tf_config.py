@@ -132,7 +132,7 @@ workers = ["gpu9:12345", "gpu10:12345", "gpu1:12345"]
 print({host: find_index(workers, host) for host in ("gpu9", "gpu10", "gpu1")})
 
 # %% [markdown]
-# (`socket.gethostname()` is the machine's own name.)
+# (`socket.gethostname()` is the machine's own name. Some machines add a domain to it, as in `gpu9.example.org`. Write the names in the list the way they do.)
 #
 # ## The same through utils
 #

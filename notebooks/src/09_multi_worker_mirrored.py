@@ -634,7 +634,7 @@ folder.cleanup()  # the checkpoints and summaries of this lesson
 #
 # `distlab train --strategy multi-worker --workers 2 --device gpu` divides this machine's GPUs between two workers.
 # Look at its images/s, and compare with `--strategy mirrored`, one process for the same GPUs.
-# On several machines, add `--rendezvous HOST:PORT` and type the same line on each.
+# On two machines, add `--rendezvous HOST:PORT` and type the same line on each: one worker runs on each, with all its GPUs.
 #
 # ## Further reading
 #
