@@ -15,7 +15,8 @@ def _call_on_replicas(own_part: Callable[[Any], Any], penalty: float) -> Any:
     parts = strategy.run(own_part, args=(tf.constant(penalty, tf.float64),))
     if parts is None or parts is ...:
         return parts
-    return [float(part) for part in strategy.experimental_local_results(parts)]
+    values = [float(part) for part in strategy.experimental_local_results(parts)]
+    return values if len(values) == 4 else 4 * values  # all returned one object
 
 
 DIVISOR = Turn(

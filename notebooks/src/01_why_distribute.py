@@ -3,7 +3,7 @@
 #
 # Eight GPUs cost eight times as much as one, and may be no faster. Before you pay, you want to know what they share, what they send each other and what limits the gain. By the end of this lesson you can work that out for your own model; sometimes the answer is that one device is plenty.
 #
-# **Time:** 40 minutes · **Prerequisites:** [start here](00-start-here.ipynb) · **Hardware:** two CPU cores
+# **Time:** 75 minutes · **Prerequisites:** [start here](00-start-here.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #

@@ -3,7 +3,7 @@
 #
 # Code under a strategy often runs and still trains the wrong thing: one variable in the wrong place, one mean of unequal parts, and no error. A strategy does four jobs: it places variables, assigns computation, combines results and splits the data. In this lesson you watch each one happen on four devices, so you can tell when one goes wrong.
 #
-# **Time:** 45 minutes · **Prerequisites:** [why distribute](01-why-distribute.ipynb) · **Hardware:** two CPU cores
+# **Time:** 75 minutes · **Prerequisites:** [why distribute](01-why-distribute.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -313,15 +313,11 @@ images, labels = split.images[order][..., None] / 255, split.labels[order]
 dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(64)  # 8 global batches
 four_batches = tf.data.Dataset.from_tensor_slices((images[:32], labels[:32])).batch(8)
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)  # both for `fit`, below
-job = {
-    "model": "mlp",
-    "max_examples": 512,
-    "epochs": 1,
-    "global_batch_size": 64,
-}  # the same, for train
+job = {"model": "mlp", "max_examples": 512, "epochs": 1, "global_batch_size": 64}  # for `train`
 job |= {"optimizer": "sgd", "learning_rate": 0.05, "dtype": "float64"}
 
 
+# %%
 def train_by_hand(strategy):
     """Return the weights of the MLP after one epoch of `dataset`, float64."""
     with strategy.scope():

@@ -1,9 +1,9 @@
 # %% [markdown] shows="Naive, ring, recursive doubling and hierarchical, with messages and bytes counted; your own gradient on the ring, step by step; five algorithms race on one clock"
 # # All-reduce
 #
-# Every step of data-parallel training needs the same sum: each replica has a gradient, and all of them need the total. The obvious way is to send everything to one place. But then every replica you add makes the others wait longer. In an hour you'll have summed gradients in four ways, counted every message, and learned to predict what the sum costs before you rent the machines.
+# Every step of data-parallel training needs the same sum: each replica has a gradient, and all of them need the total. The obvious way is to send everything to one place. But then every replica you add makes the others wait longer. Here you sum gradients in four ways, count every message, and learn to predict what the sum costs before you rent the machines.
 #
-# **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
+# **Time:** 100 minutes, in two sittings · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -98,6 +98,7 @@ class Post:
         self.steps += 1
 
 
+# %%
 def count_costs(post):
     """Return the steps, and the messages and bytes of the ranks that send most."""
     messages, sent = Counter(), Counter()
@@ -162,12 +163,14 @@ sent_chunk = ...
 
 
 # %%
-from distlab.exercises.predict import show_guess
 from distlab.turns import lesson06 as turns
 
 sent_chunk = turns.SENT_CHUNK.take(sent_chunk)
+summed = "the sum of two ranks' numbers" if sent_chunk == 3 else "one rank's numbers: no progress"
+print(f"chunk {sent_chunk} of rank 0, after turn 0: {summed}")
 
 
+# %%
 def reduce_scatter(chunks, post, ranks):  # chunks[p][k]: chunk k of ranks[p]
     count = len(chunks)
     for turn in range(count - 1):
@@ -194,9 +197,10 @@ def ring(vectors, post, ranks=range(4)):
     return [np.concatenate(row) for row in chunks]
 
 
+# %%
+from distlab.exercises.predict import show_guess
+
 costs = run(ring, vectors, Post())
-summed = "the sum of two ranks' numbers" if sent_chunk == 3 else "one rank's numbers: no progress"
-print(f"chunk {sent_chunk} of rank 0, after turn 0: {summed}")
 show_guess(my_guess, round(costs[2] / N, 3), unit=" times")
 print("steps, most messages, most bytes:", costs)
 

@@ -3,7 +3,7 @@
 #
 # One machine is too slow, so you rent a second, and now your program runs twice. What goes wrong then often goes wrong quietly: both copies train on the same examples, or add up numbers that never belonged together. By the end you'll have trained one model in two processes, with your own loop and with `fit`. And you'll have proved that a single process would have found the same weights, to nine decimal places.
 #
-# **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [TF_CONFIG](08-tf-config.ipynb) · **Hardware:** two CPU cores
+# **Time:** 85 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [TF_CONFIG](08-tf-config.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -130,6 +130,7 @@ def train_by_hand(strategy, examples=512, batch=64):
     return model.get_weights()
 
 
+# %%
 def work_by_hand():
     print("training")
     return train_by_hand(tf.distribute.MultiWorkerMirroredStrategy())
@@ -291,9 +292,6 @@ assert "PerReplica" in refused
 
 
 # %%
-from utils.keras_multi_worker import patch_keras_fit
-
-
 def patch_by_hand():
     """Run in each worker, before fit; for Keras 3.15.1."""
     from keras.src.backend.tensorflow import trainer
@@ -317,6 +315,9 @@ def patch_by_hand():
     trainer.TensorFlowTrainer._maybe_symbolic_build = build
     trainer.reduce_per_replica = reduce_per_replica
 
+
+# %%
+from utils.keras_multi_worker import patch_keras_fit
 
 for patch in (patch_by_hand, patch_keras_fit):
     fitted = cluster.run(fit, patch, timeout=60)
