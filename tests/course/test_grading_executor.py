@@ -6,12 +6,12 @@ import os
 import select
 import sys
 import threading
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 from grading_notebooks import LAB, RIGHT, fill, write
+from process_watch import wait_for
 
 from distlab.errors import CourseError
 from distlab.grading import sandbox, submission_server
@@ -183,8 +183,7 @@ def test_unsealed_says_so_and_closing_early_leaves_nothing(tmp_path):
         verdict = bench.judge(observation)
     assert verdict.mark == LAB.points and "graded without the sandbox" in verdict.notes[-1]
     run.close()
-    time.sleep(0.2)
-    assert psutil.Process().children(recursive=True) == before
+    wait_for(lambda: psutil.Process().children(recursive=True) == before)
     commands = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"])]
     assert not [command for command in commands if "7654321" in command]
 

@@ -550,15 +550,15 @@ def on_long_run(sample, folder, steps, hidden_units=128):
 
 
 def test_no_closure_is_lost_with_a_killed_worker(cluster, sample):
-    job = cluster.start(on_long_run, sample, None, 60)
+    job = cluster.start(on_long_run, sample, None, 150)
     next(iter(job.events()))
     time.sleep(0.2)
     job.kill("worker", 1)
     time.sleep(0.3)
     job.restart("worker", 1)
     _, updates, written, iterations = job.wait(90)
-    assert len(updates) == 60 and len({u.ticket for u in updates}) == 60
-    assert written >= 64 and iterations >= 64, "at least once"
+    assert len(updates) == 150 and len({u.ticket for u in updates}) == 150
+    assert written >= 154 and iterations >= 154, "at least once"
     assert abs(iterations - written) <= 1, "a killed closure has half written, another whole"
     assert {u.worker for u in updates} <= {0, 1}
 
