@@ -82,7 +82,6 @@ def where():
     return type(tf.distribute.get_strategy()).__name__, kind
 
 
-# %%
 print("outside:     ", *where())
 with mirrored.scope():
     print("in the scope:", *where())

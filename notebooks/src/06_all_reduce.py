@@ -98,7 +98,6 @@ class Post:
         self.steps += 1
 
 
-# %%
 def count_costs(post):
     """Return the steps, and the messages and bytes of the ranks that send most."""
     messages, sent = Counter(), Counter()
@@ -163,14 +162,12 @@ sent_chunk = ...
 
 
 # %%
+from distlab.exercises.predict import show_guess
 from distlab.turns import lesson06 as turns
 
 sent_chunk = turns.SENT_CHUNK.take(sent_chunk)
-summed = "the sum of two ranks' numbers" if sent_chunk == 3 else "one rank's numbers: no progress"
-print(f"chunk {sent_chunk} of rank 0, after turn 0: {summed}")
 
 
-# %%
 def reduce_scatter(chunks, post, ranks):  # chunks[p][k]: chunk k of ranks[p]
     count = len(chunks)
     for turn in range(count - 1):
@@ -197,10 +194,9 @@ def ring(vectors, post, ranks=range(4)):
     return [np.concatenate(row) for row in chunks]
 
 
-# %%
-from distlab.exercises.predict import show_guess
-
 costs = run(ring, vectors, Post())
+summed = "the sum of two ranks' numbers" if sent_chunk == 3 else "one rank's numbers: no progress"
+print(f"chunk {sent_chunk} of rank 0, after turn 0: {summed}")
 show_guess(my_guess, round(costs[2] / N, 3), unit=" times")
 print("steps, most messages, most bytes:", costs)
 

@@ -130,7 +130,6 @@ def train_by_hand(strategy, examples=512, batch=64):
     return model.get_weights()
 
 
-# %%
 def work_by_hand():
     print("training")
     return train_by_hand(tf.distribute.MultiWorkerMirroredStrategy())
@@ -292,6 +291,9 @@ assert "PerReplica" in refused
 
 
 # %%
+from utils.keras_multi_worker import patch_keras_fit
+
+
 def patch_by_hand():
     """Run in each worker, before fit; for Keras 3.15.1."""
     from keras.src.backend.tensorflow import trainer
@@ -315,9 +317,6 @@ def patch_by_hand():
     trainer.TensorFlowTrainer._maybe_symbolic_build = build
     trainer.reduce_per_replica = reduce_per_replica
 
-
-# %%
-from utils.keras_multi_worker import patch_keras_fit
 
 for patch in (patch_by_hand, patch_keras_fit):
     fitted = cluster.run(fit, patch, timeout=60)

@@ -133,13 +133,13 @@ def find_place(done, per_epoch):  # epoch, batches to skip
 
 
 # %%
+from utils.events import report
 from distlab.turns import lesson10 as turns
 
 find_place = turns.PLACE.take(find_place)
 print({done: find_place(done, 5) for done in (3, 5, 8, 24)})
 
 
-# %%
 def batches_after(trainer, done):
     """Yield (epoch, batch) for every step after the first `done`."""
     per_epoch = trainer.plan.steps_per_epoch
@@ -154,10 +154,6 @@ def open_manager(trainer):
     """Return a manager that keeps three checkpoints; the chief's are in the shared folder."""
     place = trainer.settings.folder if trainer.group.is_chief else tempfile.mkdtemp()
     return tf.train.CheckpointManager(trainer.checkpoint, place, max_to_keep=3)
-
-
-# %%
-from utils.events import report
 
 
 def train_saving(settings):
@@ -267,7 +263,12 @@ print("newest in the file checkpoint:", Path(tf.train.latest_checkpoint(kept_fol
 # On a local disk, TensorFlow writes in an order that makes a kill harmless. The values go into a folder `ckpt-8_temp` and from there to `ckpt-8.data…`. Then comes `ckpt-8.index`. The file `checkpoint`, which names the newest one, comes last and is replaced in one piece. Let's test that. Worker 0's first checkpoint is small and complete. The second has 64 MB, and we kill the worker as soon as the first file of that one appears.
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
+from utils.cluster import ClusterError
+from utils.measure import format_bytes
+from utils.training.checkpoints import latest_intact_checkpoint
+
+
 def save_small_then_large(folder):
     """Save a small checkpoint, then a large one. Only worker 0: there is no strategy here."""
     if tf.distribute.cluster_resolver.TFConfigClusterResolver().task_id > 0:
@@ -279,11 +280,6 @@ def save_small_then_large(folder):
         manager.save(checkpoint_number=step)
         report("saved", step=step)
 
-
-# %% tags=["nbval-ignore-output"]
-from utils.cluster import ClusterError
-from utils.measure import format_bytes
-from utils.training.checkpoints import latest_intact_checkpoint
 
 cut = Path(folder.name) / "cut"
 job = cluster.start(save_small_then_large, str(cut))
@@ -526,7 +522,6 @@ def fit_once(*callbacks):
     return int(model.optimizer.iterations), round(float(dense.kernel[0, 0]), 4)
 
 
-# %%
 def fit_through_a_power_cut(save_freq):
     place = f"{folder.name}/backup-{save_freq}"
     try:
