@@ -3,7 +3,7 @@
 #
 # In synchronous training one slow worker holds up all the others. And where do you put an embedding table that no single worker can hold? Parameter servers are one answer to both: the variables live in pieces on separate servers, and no worker waits for another. The price: gradients arrive late. Here you run a coordinator, two workers and two servers as real processes, and measure both sides of the bargain.
 #
-# **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [central storage](07-central-storage.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 120 minutes, in two sittings · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [central storage](07-central-storage.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -132,11 +132,11 @@ assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in de
 #
 # A *partitioner* cuts large variables along their first axis, here into at most two pieces, one for each server. The table has 49 places x 4,096 patterns = 200,704 rows. Where do they go?
 #
-# **Your turn.** `MinSizePartitioner` divides a variable's bytes by `min_bytes` and rounds up. That many pieces it makes, but never more than `max_shards`. Into how many pieces does it cut a variable of `size` bytes?
+# **Your turn.** `MinSizePartitioner` divides a variable's bytes by `min_shard_bytes` and rounds up. It makes that many pieces, but never more than `max_shards`, nor more than the variable has rows. Into how many pieces does it cut a variable of `size` bytes with plenty of rows?
 
 
 # %%
-def count_pieces(size, min_bytes, max_shards):
+def count_pieces(size, min_shard_bytes, max_shards):
     return ...
 
 
@@ -240,7 +240,7 @@ assert last < first
 #
 # Would synchronous training move less? [`count_synchronous`](../distlab/lessons/loopback_traffic.py) measures it on two workers that each hold the whole table: once as TensorFlow does it, and once with the gradient made dense first, which is what a plain ring all-reduce ([lesson 06](06-all-reduce.ipynb)) would carry.
 #
-# **Your turn.** The whole table takes 12,544 KiB. How many KiB does a step move if it reads and writes only its own rows? (As if no token came twice.)
+# **Your turn.** The whole table takes 12,544 KiB. How many KiB does a step move if it reads and writes only its own rows? (Take every token as a different one, and leave out the row numbers, which travel with the rows.)
 
 # %%
 moved = ...  # KiB, an expression
@@ -826,7 +826,7 @@ assert sum(held.values()) == table_bytes
 # ## On a real GPU
 #
 # `distlab train --strategy parameter-server --workers 2 --ps 1 --device gpu` gives each of the two workers a GPU.
-# Look at its images/s, and compare with `--strategy mirrored`.
+# Look at its images/s, and compare with `--strategy mirrored --replicas 2`.
 # A dense model moves twice per step and worker, so expect the servers to be the limit.
 #
 # ## Further reading
