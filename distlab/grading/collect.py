@@ -16,14 +16,19 @@ from pathlib import Path
 from distlab.errors import CourseError
 from distlab.grading.handed_in import (
     NOTEBOOKS,
-    TIMESTAMP,
     Entry,
     hash_file,
     hash_together,
-    is_stamp,
     list_files,
 )
-from distlab.grading.naming import LabNames, Owner, find_owner, parse_time
+from distlab.grading.naming import (
+    TIMESTAMP,
+    LabNames,
+    Owner,
+    find_owner,
+    is_stamp,
+    parse_time,
+)
 from distlab.grading.roster import Match, Roster
 from distlab.submission import is_generic, list_attached
 
