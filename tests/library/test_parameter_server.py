@@ -445,7 +445,11 @@ def test_keras_cannot_differentiate_or_save_a_variable_that_was_cut(cluster):
 
 
 def on_learning_rates(features, targets, runs):
-    """Full-batch least squares with each (rate, max_in_flight, scaling) of `runs`; its losses."""
+    """Full-batch least squares with each (rate, max_in_flight, scaling) of `runs`; its losses.
+
+    Two workers have a staleness of about one only while both get on alike: a run in which a busy
+    machine held one of them up says nothing, and is done again.
+    """
     import keras
     import tensorflow as tf
 
@@ -455,8 +459,7 @@ def on_learning_rates(features, targets, runs):
     def squares(y, outputs):
         return tf.reduce_sum((outputs - y) ** 2, axis=-1) / 2
 
-    coordination, found = connect(), {}
-    for name, (rate, max_in_flight, scaling) in runs.items():
+    def descend(rate, max_in_flight, scaling):
         layer = keras.layers.Dense(10, use_bias=False, kernel_initializer="zeros")
         with coordination.strategy.scope():
             model = keras.Sequential([keras.Input((features.shape[1],)), layer])
@@ -466,7 +469,18 @@ def on_learning_rates(features, targets, runs):
             lambda: tf.data.Dataset.from_tensors((features, targets)).repeat(),
             delays=(0.03, 0.03), staleness_scaling=scaling,
         )  # fmt: skip
-        found[name] = [u.loss for u in loop.run(30, max_in_flight)]
+        return loop.run(30, max_in_flight)
+
+    coordination, found = connect(), {}
+    for name, (rate, max_in_flight, scaling) in runs.items():
+        for _ in range(10):
+            updates = descend(rate, max_in_flight, scaling)
+            staleness = [u.ticket - u.version for u in updates]
+            if max_in_flight == 1 or (sum(staleness) >= 24 and max(staleness) <= 2):
+                break
+        else:
+            raise AssertionError(f"{name}: never a staleness of about one, at last {staleness}")
+        found[name] = [u.loss for u in updates]
     return found
 
 
