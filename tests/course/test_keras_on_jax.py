@@ -12,7 +12,7 @@ from distlab.lessons.keras_on_jax import CompiledCollective, check_backend, list
 PROGRAM = """
   %p = f32[784,256]{1,0} parameter(0)
   %a = f32[32,10]{1,0} all-reduce(%x), channel_id=1, replica_groups=[2,2]<=[4], to_apply=%add
-  %b = (f32[], f32[8,4]{1,0}) all-reduce(%l, %g), replica_groups=mesh['a'=2,'b'=3] {'b'}, to_apply=%s
+  %b = (f32[], f32[8,4]{1,0}) all-reduce(%l, %g), replica_groups=mesh['a'=2,'b'=3] {'b'}, to_apply=%
   %c = f32[10]{0} all-gather(%y), replica_groups=mesh['a'=2,'b'=2], device_ids=([2,2]T(1,0)) {'a'}
   %d = bf16[64,8]{1,0} all-gather(%y), replica_groups=mesh['a'=2,'b'=2] {'a','b'}, dimensions={0}
   %e = f32[5,8]{1,0} reduce-scatter(%g), channel_id=1, replica_groups={{0,1,2,3}}, dimensions={0}
