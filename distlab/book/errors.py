@@ -65,7 +65,8 @@ def write_errors(course: Path) -> str:
     for title, symptoms in KINDS.items():
         blocks.append(f"## {title}\n")
         entries = [_write_entry(*_read_symptom(symptom)) for symptom in symptoms]
-        blocks += _fold(f"{len(entries)} messages", entries) if symptoms is EXCEPTIONS else entries
+        is_folded = symptoms in (EXCEPTIONS, COLLATERAL)
+        blocks += _fold(f"{len(entries)} messages", entries) if is_folded else entries
         patterns += [
             {"text": to_javascript(each.pattern.pattern), "needs": each.needs} for each in symptoms
         ]
