@@ -242,7 +242,7 @@ PASTED = {  # what people paste or type, and words of the cure that must be amon
     "failed to connect to all addresses; Connection refused": "in the other tasks",
     "OSError: [Errno 98] Address already in use": "its own free port",
     "it hangs": "start that task",
-    "loss is nan": "the sum of nothing is 0",
+    "loss is nan": "lower the learning rate",
     "Colective ops must be configurd": "before any op, variable or dataset",
     "RuntimeError: NCCL unhandled system error": "NCCL_DEBUG=INFO",
     "ValueError: Attempt to convert a value (PerReplica:{": "--keras patched",
