@@ -472,7 +472,7 @@ print("three layouts, one kill, and the weights of one device")
 # | pipeline | nothing built in | nothing built in | `jax.lax.ppermute` | `torch.distributed.pipelining` |
 # | several processes | TF_CONFIG | `keras.distribution.initialize` | `jax.distributed.initialize` | `torchrun`, `init_process_group` |
 # | parameter servers, asynchronous training | `ParameterServerStrategy` | no | no | not in this course |
-# | `fit` on several machines | only with Keras 3 patched ([README](../README.md)) | yes | has no `fit` | has no `fit` |
+# | `fit` on several machines | only patched (`distlab run --keras patched`) | yes | has no `fit` | has no `fit` |
 # | a process dies | all start again from a checkpoint | the same | the same | not in this course |
 #
 # The PyTorch column follows its documentation, and nothing here runs it. On GPUs and TPUs nothing changes in the program except that the two `jax.config` lines go. We haven't run it there.
