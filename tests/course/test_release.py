@@ -319,7 +319,7 @@ def test_papers_say_what_stays(tmp_path: Path) -> None:
     table = "| Lab | Solution |\n|---|---|\n| [1](a.md) | [s](b.md) |\n| [2](c.md) | no |\n"
     text = f"# T\n\n{table}\nRun `make test`.\nRun `make lab`, see [x](gone.md) and [y](a.md#p).\n"
     text += "\n## Teaching and grading\n\nSecret.\n\n## End\n\nThen `distlab grade x`, again.\n"
-    fitted = papers.fit_readme(text, {"check"}, {"lab"}, lambda link: link == "a.md")
+    fitted = papers.fit_page(text, {"check"}, {"lab"}, lambda link: link == "a.md")
     rest = "Run `make lab`, see x and [y](a.md#p).\n\n## End\n\n"
     assert fitted == f"# T\n\n| Lab |\n|---|\n| [1](a.md) |\n\n{rest}"
     code = papers.unlink("`[z](gone.md)` and `f[0](x)`", lambda link: False)
