@@ -8,7 +8,7 @@ import numpy as np
 from distlab.turns.turn import Turn
 
 
-def _read_epochs(cached: Callable[[Any], Any]) -> dict[str, bool] | None:
+def _read_epochs(cached: Callable[[Any], Any]) -> Any:
     """Return what two epochs of `cached(numbers)` have in common, and how often it read."""
     import tensorflow as tf
 
@@ -20,7 +20,7 @@ def _read_epochs(cached: Callable[[Any], Any]) -> dict[str, bool] | None:
 
     made = cached(tf.data.Dataset.range(48).map(count))
     if made is None or made is ...:
-        return None
+        return made
     epochs = [[tuple(batch.ravel()) for batch in made.as_numpy_iterator()] for _ in range(2)]
     members = [{frozenset(batch) for batch in epoch} for epoch in epochs]
     return {
@@ -30,13 +30,13 @@ def _read_epochs(cached: Callable[[Any], Any]) -> dict[str, bool] | None:
     }
 
 
-def _read_cut(cut: Callable[[Any], Any]) -> dict[str, Any] | None:
+def _read_cut(cut: Callable[[Any], Any]) -> Any:
     """Return the sizes of the two parts, what they share, and which of them are shuffled."""
     import tensorflow as tf
 
     made = cut(tf.data.Dataset.range(1000))
     if made is None or made is ...:
-        return None
+        return made
     validation, training = ([int(n) for n in part.as_numpy_iterator()] for part in made)
     return {
         "sizes": [len(validation), len(training)],

@@ -8,11 +8,11 @@ import numpy as np
 from distlab.turns.turn import Turn
 
 
-def _read_build(build: Callable[[str], Any]) -> list[str] | None:
+def _read_build(build: Callable[[str], Any]) -> Any:
     """Return the types in which the model computes, keeps its weights and answers."""
     model = build("mixed_bfloat16")
     if model is None or model is ...:
-        return None
+        return model
     hidden, output = model.layers[-2:]
     return [
         f"computes in {hidden.compute_dtype}",

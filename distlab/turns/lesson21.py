@@ -6,7 +6,7 @@ from typing import Any
 from distlab.turns.turn import Turn
 
 
-def _read_make(make: Callable[[Any], Any]) -> list[str] | None:
+def _read_make(make: Callable[[Any], Any]) -> Any:
     """Return whether model and optimizer know the strategy that `make` was given."""
     import tensorflow as tf
 
@@ -15,7 +15,7 @@ def _read_make(make: Callable[[Any], Any]) -> list[str] | None:
     )
     model = make(strategy)
     if model is None or model is ...:
-        return None
+        return model
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
         return ["not compiled"]

@@ -6,6 +6,7 @@ import json
 import re
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab_runner import LABS, get_lab
@@ -14,7 +15,7 @@ from distlab import progress
 from distlab.exercises.exercise import Exercise, call, list_exercises
 from distlab.home.course import read_course
 from distlab.home.page import make_page
-from distlab.turns.turn import EMPTY, Turn, evaluate
+from distlab.turns.turn import DOTS_LEFT, EMPTY, NO_RETURN, Turn, evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB_NAMES = [target.slug.split("-")[0] for target in LABS]
@@ -62,6 +63,62 @@ def test_our_answer_is_correct_and_each_mistake_is_named(said, lesson, constant,
     assert len(textwrap.dedent(turn.answer).strip().split("\n")) <= 7
 
 
+OTHER_RIGHT_ANSWERS = [
+    ("lesson01", "THIRD_CUT", "def f(p):\n    return p[0] + p[1] + p[2] + p[3]"),
+    ("lesson01", "THIRD_CUT", "def f(p):\n    p[0] += p[1] + p[2] + p[3]\n    return p[0]"),
+    ("lesson01", "THIRD_CUT", "def f(p):\n    return tf.add_n(p)"),
+    ("lesson02", "TOKENS", "tf.VariableAggregation.SUM"),
+    ("lesson02", "TOKENS", "'sum'"),
+    ("lesson04", "STEPS", "5"),
+    ("lesson05", "PENALTY", "def f(p):\n    return tf.nn.scale_regularization_loss(p)"),
+    ("lesson05", "PENALTY", "def f(p):\n    return 0.25 * p"),
+    ("lesson09", "POLICY", "tf.data.experimental.AutoShardPolicy.AUTO"),
+    ("lesson11", "MOVED", "2 * 1568 * (16 * 4 + 8) / 1024"),
+    ("lesson11", "MOVED", "1568 * (2 * 16 * 4 + 4) / 1024"),
+    ("lesson11", "KEPT", "73"),
+    ("lesson11", "KEPT", "73.3"),
+]
+OTHER_WRONG_ANSWERS = [
+    ("lesson01", "THIRD_CUT", "def f(p):\n    return p[0] + p[1]", "Which part of it"),
+    ("lesson02", "TOKENS", "tf.VariableAggregation.MEAN", "a quarter of the tokens"),
+    ("lesson02", "TOKENS", "'SUM, ON READ'", "every read in every step"),
+    ("lesson04", "STEPS", "10", "the save at 25 is missed"),
+    ("lesson04", "SAVE", "def f(e, n):\n    if e % 2 == 0 or e == n:\n        return 1", NO_RETURN),
+    ("lesson05", "PENALTY", "def f(p):\n    return tf.reduce_sum(p)", "four times too fast"),
+    ("lesson09", "CHIEF", "def f(j, i, js):\n    if j == 'chief':\n        return True", NO_RETURN),
+    ("lesson09", "POLICY", "tf.data.experimental.AutoShardPolicy.DATA", "decodes all the images"),
+    ("lesson11", "MOVED", "2 * 1568 * 16 * 8 / 1024", "Rows × numbers in a row"),
+    ("lesson11", "KEPT", "74", "divide by three"),
+]
+
+
+def take(lesson: str, constant: str, code: str) -> tuple[Any, Any]:
+    """Check what `code` makes; return what the next cell gets, and our own answer."""
+    (turn,) = (turn for *key, turn in TURNS if key == [lesson, constant])
+    return turn.take(evaluate(code)), evaluate(turn.answer)
+
+
+@pytest.mark.parametrize(("lesson", "constant", "code"), OTHER_RIGHT_ANSWERS)
+def test_a_right_answer_is_accepted_however_it_is_written(said, lesson, constant, code):
+    taken, ours = take(lesson, constant, code)
+    assert said[-1][0].startswith("Correct. ")
+    assert isinstance(taken, str) or not isinstance(ours, str), "the next cell can use it"
+
+
+@pytest.mark.parametrize(("lesson", "constant", "code", "words"), OTHER_WRONG_ANSWERS)
+def test_a_wrong_answer_is_told_why(said, lesson, constant, code, words):
+    take(lesson, constant, code)
+    assert said[-1][0].startswith("Not yet") and words in said[-1][0]
+
+
+@each_turn
+def test_a_check_that_is_run_twice_says_the_same(said, lesson, constant, turn):
+    turn.take(turn.take(...))
+    assert [text for text, _ in said] == [EMPTY, EMPTY]
+    turn.take(turn.take(None))
+    assert said[2][0] == said[3][0] == f"Not yet: {NO_RETURN}. We continue with ours."
+
+
 @each_turn
 def test_the_lesson_asks_with_a_stub_and_checks_at_once(lesson, constant, turn):
     path = next((ROOT / "notebooks").glob(f"{turn.lesson}-*.ipynb"))
@@ -70,6 +127,8 @@ def test_the_lesson_asks_with_a_stub_and_checks_at_once(lesson, constant, turn):
     check = next(k for k, text in enumerate(texts) if f"turns.{constant}.take(" in text)
     stub = max(k for k in range(check) if cells[k]["cell_type"] == "code")
     assert "..." in texts[stub], "the cell before the check has the stub"
+    for name in re.findall(r"(?m)^def (\w+)", textwrap.dedent(turn.answer))[-1:]:
+        assert f"def {name}(" in texts[stub], "the folded answer has the stub's name"
     asked = "\n".join(texts[stub - 1 : stub])
     assert "Your turn" in asked, "the cell above the stub says whose turn it is"
     if re.fullmatch(r"[\w.'\"]+", turn.answer.strip()):
@@ -145,6 +204,12 @@ def test_whatever_is_written_is_answered_and_a_notebook_never_stops(said):
     assert SHARE.take(lambda batch_size, replicas: "two")(8, 4) == 2
     assert SHARE.take(lambda batch_size, replicas: [2, 2, 2, 2])(8, 4) == 2
     assert said[-1][0].endswith("How many examples does one replica hold? We continue with ours.")
+    assert SHARE.take(lambda batch_size, replicas: print(2))(8, 4) == 2
+    assert said[-1][0] == f"Not yet: {NO_RETURN}. We continue with ours."
+    assert SHARE.take(lambda batch_size, replicas: 2 if batch_size == 8 else ...)(8, 4) == 2
+    assert said[-1][0] == f"Not yet: {DOTS_LEFT}. We continue with ours."
+    SHARE.take(lambda batch_size, replicas: 2)
+    assert said[-1][0].startswith("Not yet: this gives 2. "), "the one that is wrong is shown"
     text = Turn("05", "word", "'FILE'", "Yes.", {"'OFF'": "No."}, "Look again.").take("<b>")
     assert text == "<b>" and "<b>" not in said[-1][1]
 
