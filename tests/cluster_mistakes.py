@@ -186,6 +186,31 @@ def use_two_strategies() -> None:
         all_reduce(tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)]), 1)
 
 
+def call_with_other_shape() -> None:
+    model = make_model()
+    tf.function(lambda x: model(x))(tf.ones([2, 9]))
+
+
+def gather_out_of_range() -> None:
+    tf.function(lambda index: tf.gather(tf.ones([3]), index))(tf.constant(7))
+
+
+def read_missing_records() -> None:
+    list(tf.data.TFRecordDataset("/nowhere/train.tfrecord"))
+
+
+def compute_nan() -> None:
+    tf.function(lambda x: tf.debugging.check_numerics(tf.math.log(x), "loss"))(tf.constant(-1.0))
+
+
+def raise_in_one_of_two() -> None:
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    all_reduce(strategy, 1)
+    if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
+        {}["label_column"]
+    all_reduce(strategy, 1000)
+
+
 # The mistakes.
 
 
@@ -333,6 +358,34 @@ def python_repr() -> Mistake:
     return Mistake("python-repr", [Task("worker:0", text, train_custom)])
 
 
+def own_parsing() -> Mistake:
+    text = str({"cluster": make_cluster(worker=2), "task": {"type": "worker", "index": 0}})
+    return Mistake(
+        "own-parsing", [Task("worker:0", text, lambda: json.loads(os.environ["TF_CONFIG"]))]
+    )
+
+
+def raised() -> Mistake:
+    return make_pair("raised", raise_in_one_of_two)
+
+
+def make_single(name: str, run: Callable[[], None]) -> Callable[[], Mistake]:
+    return lambda: Mistake(name, [Task("worker:0", "", run)])
+
+
+SINGLE = tuple(
+    make_single(name, run)
+    for name, run in {
+        "other-shape": call_with_other_shape,
+        "graph-error": gather_out_of_range,
+        "missing-file": read_missing_records,
+        "not-finite": compute_nan,
+        "disk-full": lambda: tf.io.write_file("/dev/full", "x" * 100_000),
+        "missing-library": lambda: ctypes.CDLL("libcudart.so.99"),
+    }.items()
+)
+
+
 def misspelt_job() -> Mistake:
     return Mistake("misspelt-job", [make_task(make_cluster(workers=2), "workers", 0)])
 
@@ -355,13 +408,13 @@ def make_pair(name: str, run: Callable[[], None], until=(), both_end: bool = Tru
 
 # Those that take longest come first.
 MISTAKES = (
-    dead_peer, duplicate_index_elsewhere, dead_parameter_server, mismatched_sizes,
+    dead_peer, raised, duplicate_index_elsewhere, dead_parameter_server, mismatched_sizes,
     missing_leader, missing_server, unknown_host, multi_worker_with_ps, evaluator_in_cluster,
     keras_fit_multi_worker, keras_fit_parameter_server, missing_peer, taken_port, wrong_index,
     renewed_server, duplicate_index, mismatched_shapes, late_tf_config, late_strategy,
     second_strategy,
     ps_strategy_without_ps, multi_worker_as_ps, python_repr, misspelt_job,
-    type_not_in_cluster, no_task,
+    type_not_in_cluster, no_task, own_parsing, *SINGLE,
 )  # fmt: skip
 
 

@@ -163,7 +163,7 @@ if __name__ == "__main__":
     from distkit.cluster import LocalCluster
 
     with LocalCluster(workers=2) as cluster:
-        for mine, ours, report in cluster.run(train_there, "multi-worker", timeout=150):
+        for mine, ours, report in cluster.run(train_there, "multi-worker", timeout=150, echo=False):
             print(mine, ours, report.workers, report.weights_checksum)
 """
     (tmp_path / "cluster.py").write_text(cluster)

@@ -17,7 +17,7 @@ from distlab.labs.lab07.failing_logs import LOGS, fill_in
 from distlab.modernize.table import OldForm, read_table
 from utils.tf_config import diagnose, lint
 from utils.tf_config.old_programs import OLD_PROGRAMS
-from utils.tf_config.symptoms import COLLATERAL, CONFIGURATION, PROGRAM, Symptom
+from utils.tf_config.symptoms import COLLATERAL, CONFIGURATION, EXCEPTIONS, PROGRAM, Symptom
 
 INTRO = """# Error messages, their causes and cures
 
@@ -35,6 +35,7 @@ a shell.
 KINDS = {
     "TF_CONFIG cannot be read": CONFIGURATION,
     "The program stops": PROGRAM,
+    "The program raises an error": EXCEPTIONS,
     "Another task has gone": COLLATERAL,
 }
 ALSO_SAID = {  # by the start of the cause: other words for it, as people paste or search them
@@ -72,11 +73,12 @@ def write_errors(course: Path) -> str:
     blocks, patterns = [INTRO], []
     for title, symptoms in KINDS.items():
         blocks.append(f"## {title}\n")
-        for symptom in symptoms:
-            blocks.append(_write_entry(*_read_symptom(symptom)))
-            patterns.append(
-                {"text": to_javascript(symptom.pattern.pattern), "needs": symptom.needs}
-            )
+        entries = [_write_entry(*_read_symptom(symptom)) for symptom in symptoms]
+        is_folded = symptoms in (EXCEPTIONS, COLLATERAL)
+        blocks += _fold(f"{len(entries)} messages", entries) if is_folded else entries
+        patterns += [
+            {"text": to_javascript(each.pattern.pattern), "needs": each.needs} for each in symptoms
+        ]
     blocks.append("## Programs of 2017 to 2024\n\n[All of them](../docs/migrating.md).\n")
     old = [entry for entry in read_table() if entry.error and entry.old]
     known = [to_javascript(symptom.pattern.pattern) for symptom in OLD_PROGRAMS]

@@ -7,12 +7,14 @@ import os
 import re
 import stat
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
 from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
+from utils.errors import shorten
 from utils.measure import count
 
 TAIL_BYTES = 1_000_000  # of each log: the end is what counts
@@ -31,17 +33,24 @@ def add_parser(subparsers: Commands) -> None:
     )  # fmt: skip
     text = "one log a task, or their folder; - for standard input (the default)"
     parser.add_argument("logs", nargs="*", metavar="LOG", default=["-"], help=text)
+    parser.add_argument("--tf-config", metavar="FILE",
+        help="the TF_CONFIG of one of the tasks: a file, or the JSON itself; with it, waiting "
+        "tasks are named")  # fmt: skip
     parser.add_json()
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what went wrong; return 1 where a cause was found, else 0."""
+    """Print what went wrong; return 1 if a cause was found, else 0."""
     from utils.tf_config import diagnose_cluster
 
     texts = {}
     for name in arguments.logs:
         texts |= read_logs(name)
-    found = diagnose_cluster(texts)
+    configs = read_configs(arguments.tf_config, texts) if arguments.tf_config else {}
+    if not configs and not any(text.strip() for text in texts.values()):
+        names = ", ".join(texts)
+        raise CourseError(f"{names}: empty. Name the logs of the tasks, or add --tf-config FILE")
+    found = diagnose_cluster(texts, configs)
     if arguments.json:
         print(json.dumps(asdict(found) if found else None, indent=2))
     elif found is None:
@@ -54,17 +63,38 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def describe_unknown(texts: dict[str, str]) -> str:
-    """Return what there is to say of logs without a known cause: the errors that Python printed."""
-    from utils.cluster.failures import find_traceback
-
-    errors = [(name, find_traceback(text.splitlines())) for name, text in texts.items()]
-    lines = [f"{name}: {error.splitlines()[-1]}" for name, error in errors if error]
-    lines += [f"{name}: is empty" for name, text in texts.items() if not text.strip()]
+    """Return what there is to say of logs without a known cause."""
+    lines = [f"{name}: is empty" for name, text in texts.items() if not text.strip()]
     if any(ERROR.search(text) for text in texts.values()):
         said = "no known cause. The first error is in the log of the task that ended first."
     else:
         said = "no error found. If the run failed, its error is in another log."
     return "\n".join([*lines, f"{count(len(texts), 'log')}: {said}"])
+
+
+def read_configs(given: str, logs: Iterable[str]) -> dict[str, str]:
+    """Return the TF_CONFIG of each log: that cluster with the task that the log's name says.
+
+    A log whose name says no task has `given` as it stands. Raises CourseError for a file that
+    can't be read, or no JSON.
+    """
+    try:
+        text = given if given.lstrip().startswith("{") else Path(given).read_text()
+        config = json.loads(text)
+        jobs = dict(config["cluster"])
+    except OSError as error:
+        raise CourseError(f"--tf-config {given}: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError):
+        raise CourseError(
+            f"--tf-config {shorten(given)}: must be JSON with a cluster. `distlab tf-config lint` "
+            "shows every mistake in it"
+        ) from None
+    found = {}
+    for name in logs:
+        said = re.search(rf"\b({'|'.join(map(re.escape, jobs))})[^0-9a-z]?(\d+)\b", Path(name).name)
+        task = {"type": said[1], "index": int(said[2])} if said else config.get("task")
+        found[name] = json.dumps({**config, "task": task})
+    return found
 
 
 def read_logs(name: str) -> dict[str, str]:

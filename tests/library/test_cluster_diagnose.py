@@ -51,6 +51,16 @@ EXPECTED = {
     "misspelt-job": ("misspelt-job", "workers:0", "'workers'", "called chief, worker, ps"),
     "type-not-in-cluster": ("type-not-in-cluster", "chief:0", "no task of type chief", "list its"),
     "no-task": ("no-task", "unknown", "not which task", '"task": {"type"'),
+    "own-parsing": ("not-json", "worker:0", "TF_CONFIG is not JSON", "json.dumps"),
+    "raised": ("exception", "worker:1", "it raised KeyError: 'label_column'", "have lost this one"),
+    "other-shape": ("exception", "worker:0", "it raised ValueError: Input 0 with name 'None' of",
+                    "cluster_mistakes.py, line"),
+    "graph-error": ("exception", "worker:0", "it raised InvalidArgumentError: indices = 7 is not",
+                    "cluster_mistakes.py, line"),
+    "missing-file": ("missing-file", "worker:0", "/nowhere/train.tfrecord isn't on", "same folder"),
+    "not-finite": ("not-finite", "worker:0", "no longer a finite number", "learning rate"),
+    "disk-full": ("disk-full", "worker:0", "the disk is full", "df -h"),
+    "missing-library": ("missing-library", "worker:0", "libcudart.so.99 isn't", "and-cuda"),
     "evaluator-in-cluster": ("configuration", "worker:0", "not part of the training cluster",
                              "leave it out"),
 }  # fmt: skip
@@ -163,6 +173,11 @@ def test_the_linter_of_all_members_sees_what_one_alone_does_not_show(made, mista
 def test_these_wait_without_an_error(made, mistake):
     """What the linter and the diagnosis say of them is true: nothing ends by itself."""
     assert [task["status"] for task in made[mistake]] == [None] * len(made[mistake])
+
+
+def test_without_tf_config_a_worker_is_known_to_wait(made):
+    [task] = made["missing-leader"]
+    assert diagnose(task["log"]).name == "server"
 
 
 def test_a_late_tf_config_trains_alone_and_ends_well(made):

@@ -18,9 +18,9 @@ from process_watch import lives, wait_for
 
 from distlab.cli import diagnose, starting
 from distlab.cli.run import tell_end
-from utils.cluster.failures import find_traceback
 from utils.engines import ENGINES, RunReport, RunSettings, TaskReport, run_program
 from utils.processes.registry import MARK_VARIABLE, find_clusters
+from utils.tf_config.tracebacks import find_traceback
 
 FIRST_LINES = """
 import json, os, signal, subprocess, sys, time
@@ -501,6 +501,30 @@ def test_a_traceback_is_cut_out_of_what_was_written():
     assert find_traceback(lines) == "\n".join(lines[1:])
 
 
+def test_the_cause_is_the_error_below_autographs_first_line(program):
+    name = program(r"""
+        frame = '    File "/mine/net.py", line 3, in step  *\n        f()\n'
+        raise ValueError(f'in user code:\n\n{frame}\n    ValueError: shapes differ\n')
+    """)
+    said = run("--workers", 1, name, status=1)[1]
+    assert "ended with status 1: ValueError: shapes differ (/mine/net.py, line 3)" in said
+
+
+def test_a_culprits_own_error_comes_before_what_its_death_caused(program):
+    name = program("""
+        def fail(number, frame):
+            raise KeyError("label_column")
+        signal.signal(signal.SIGTERM, fail)
+        open(f"ready-{index}", "w").close()
+        while index or not os.path.exists("ready-1"):
+            time.sleep(0.05)
+        raise ConnectionError("UnavailableError: Collective ops is aborted by: Socket closed")
+    """)
+    said = run(name, status=1)[1]
+    assert "distlab run: worker 1 on " in said
+    assert f"ended with status 1: KeyError: 'label_column' ({os.getcwd()}/{name}, line " in said
+
+
 def test_diagnose_reads_logs_a_folder_or_standard_input(program):
     name = program("""
         time.sleep(30) if index == 0 else None
@@ -531,17 +555,23 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
     expected = [
         ([""], 2, "LOG is empty"),
         (["powershell.log"], 1, "the strategy was made after TensorFlow had run its first"),
-        (["sparse.log"], 0, "sparse.log: is empty"),
+        (["sparse.log"], 2, "sparse.log: empty. Name the logs"),
         (["others", "nowhere.log"], 2, "nowhere.log: No such file"),
         (["/dev/zero"], 2, "/dev/zero: neither a file nor a pipe"),
         (["empty"], 2, "empty: no *.log in this folder"),
-        (["others"], 0, "worker-1.log: ValueError: no such column"),
-        (["empty.log"], 0, "empty.log: is empty\n1 log: no error found"),
+        (["others"], 1, "worker-1.log: it raised ValueError: no such column\ncure: correct the"),
+        (["--tf-config", "two.json", "worker-1.log"], 1, "it waits for worker:0 at a:2222"),
+        (["--tf-config", '{"cluster": 1}', "done.log"], 2, "must be JSON with a cluster"),
+        (["--tf-config", "nowhere.json", "done.log"], 2, "nowhere.json: No such file"),
+        (["empty.log", "done.log"], 0, "empty.log: is empty\n2 logs: no error found"),
+        (["empty.log"], 2, "empty.log: empty. Name the logs of the tasks, or add --tf-config"),
         (["done.log"], 0, "1 log: no error found. If the run failed"),
         (["killed.log"], 0, "1 log: no known cause. The first error"),
         (["noise.log"], 1, "another task cannot be reached any more"),
     ]
     os.mkdir("empty")
+    Path("two.json").write_text('{"cluster": {"worker": ["a:2222", "b:2222"]}}')
+    Path("worker-1.log").write_text("Started server with target: grpc://b:2222\n")
     ends = run_all([["diagnose", *words] for words, _, _ in expected], os.getcwd())
     for (words, status, says), (ended, output, errors) in zip(expected, ends, strict=True):
         assert ended == status and says in (errors if status == 2 else output), words

@@ -3,12 +3,11 @@
 `waiting` explains tasks that aren't done in time.
 """
 
-import re
 import signal
 from collections.abc import Iterable, Sequence
 
 from ..errors import InputError, shorten
-from ..tf_config import Diagnosis
+from ..tf_config import Diagnosis, diagnose, diagnose_cluster, is_collateral, read_error
 from .group import Task, describe_status
 
 # what a task says when another one has gone: never the first cause
@@ -25,8 +24,6 @@ COLLATERAL = (
 # once in a hundred jobs with parameter servers, a request between tasks that arrives garbled
 ACCIDENTS, ACCIDENT_RETRIES = ("Could not start gRPC server", "Unable to parse request"), 3
 OUT_OF_MEMORY = "; if nobody killed it, memory may have run out"
-TRACEBACK = "Traceback (most recent call last)"
-SYNTAX = re.compile(r'  File ".*", line \d+')  # how Python begins where a file has a mistake
 MAX_LAST_LINE = 200  # letters
 
 
@@ -54,24 +51,43 @@ def explain_failure(tasks: Sequence[Task], first: Task | None = None) -> tuple[C
     `first` is the task that failed first. Of tasks that call a function, which say more, the
     error is that of the first with a reason of its own.
     """
-    from ..tf_config import diagnose_cluster
-
     chief = next((task.status for task in tasks if task.job == "chief"), None)
     if first is None or not first.is_program:
         error = _explain_functions(tasks)
         said = (error.details, *(line for task in tasks for line in list(task.lines)))
         return error, is_accident(said, chief)
     ordered = [first, *(task for task in tasks if task is not first)]
-    found = diagnose_cluster({task.name: "\n".join(task.lines) for task in ordered})
+    logs = {task.name: "\n".join(task.lines) for task in ordered}
+    found = diagnose_cluster(logs)
     taken = found is not None and found.name == "taken-port"
     accident = taken or is_accident((line for task in tasks for line in list(task.lines)), chief)
-    return _explain_program(first, found), accident
+    return _explain_program(*_find_culprit(first, tasks, found)), accident
+
+
+def _find_culprit(
+    first: Task, tasks: Sequence[Task], found: Diagnosis | None
+) -> tuple[Task, Diagnosis | None]:
+    """Return the task that the cause lies with, and what is known of it.
+
+    That is the task that failed first, unless it only says that it has lost another one. `found`
+    is the first cause in all logs.
+    """
+    own = diagnose("\n".join(first.lines))
+    own = None if own is not None and own.name == "server" else own  # it no longer waits
+    if own is not None and not is_collateral(own):
+        return first, own
+    if own is None and read_error(first.lines):
+        return first, None
+    if own is None or found is None or is_collateral(found):
+        return first, found if found is not None and (own or found.is_known) else None
+    culprit = next((task for task in tasks if task.name == found.task), first)
+    return culprit, found if found.is_known else None
 
 
 def _explain_program(task: Task, found: Diagnosis | None) -> ClusterError:
     """Return why a program failed: its error, what is known of such an error, or its last line."""
-    traceback = find_traceback(task.lines)
-    error = traceback.rpartition("\n")[2].strip()
+    told = read_error(task.lines)
+    traceback, error = (told.traceback, str(told)) if told else ("", "")
     cause = f"on {task.host} {task.describe_end()}" + f": {error}" * bool(error)
     if found is not None:
         return ClusterError(task.name, f"{cause}; {found.cause}", found.cure, traceback)
@@ -84,22 +100,6 @@ def _explain_program(task: Task, found: Diagnosis | None) -> ClusterError:
     return ClusterError(task.name, cause, f"see {task.log}", traceback)
 
 
-def find_traceback(lines: Iterable[str]) -> str:
-    """Return the last traceback that Python printed, from its first line to its error's.
-
-    Of a file that is no Python, it prints that error with the place alone.
-    """
-    lines = list(lines)
-    begins = [i for i, line in enumerate(lines) if TRACEBACK in line]
-    begins = begins or [i for i, line in enumerate(lines) if SYNTAX.fullmatch(line)]
-    if not begins:
-        return ""
-    end = begins[-1] + 1
-    while end < len(lines) and (lines[end].startswith(" ") or not lines[end].strip()):
-        end += 1
-    return "\n".join(lines[begins[-1] : end + 1]).rstrip()
-
-
 def _explain_functions(tasks: Sequence[Task]) -> ClusterError:
     """Return the error of the task that failed first for a reason of its own.
 
@@ -109,8 +109,6 @@ def _explain_functions(tasks: Sequence[Task]) -> ClusterError:
     bad = ("frozen", "failed", "killed")
     failed = [task for task in tasks if task.state in bad] or list(tasks)
     task = min(failed, key=lambda t: (_rank(t), t.ended_at or float("inf")))
-    from ..tf_config import diagnose
-
     if task.result is None:
         return _explain_death(task)
     _, summary, details = task.result

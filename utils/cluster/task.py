@@ -13,6 +13,7 @@ from ..environment import quiet_tensorflow
 from ..events import EVENTS_VARIABLE
 from ..processes.connection import Connection, PeerGone
 from ..processes.lifetime import name_process
+from ..tf_config.tracebacks import unwrap
 from .launcher import TaskOrder
 
 FOR_EVER = float("inf")
@@ -81,11 +82,10 @@ def serve(tf: Any) -> None:
 
 def _describe(error: BaseException) -> tuple[str, str, str]:
     first_line, *rest = str(error).strip().split("\n")
-    if first_line.endswith("root error(s) found.") and rest:  # TensorFlow lists them below
-        first_line = rest[0].strip()
-    elif first_line.endswith(("(", "[", "{")) and rest:  # a value over many lines: how it ends
+    if first_line.endswith(("(", "[", "{")) and rest:  # a value over many lines: how it ends
         first_line = f"{first_line} … {rest[-1].strip()}"
-    summary = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
+    name = type(error).__name__
+    summary = unwrap([f"{name}: {first_line}" if first_line else name, *rest])
     return ("error", summary, traceback.format_exc())
 
 

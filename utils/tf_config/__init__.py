@@ -17,6 +17,8 @@ TF_CONFIG is what `tf.distribute.cluster_resolver.TFConfigClusterResolver` reads
 - `rules`: the rules that one TF_CONFIG must keep, and what breaking one gives: a `LintFinding`
 - `spec`: what a cluster and one of its tasks are: plain, frozen data
 - `symptoms`: the sayings by which a start that goes wrong is known: pattern, cause, cure
+- `tracebacks`: the last traceback in a task's output: its error in one line, and the user's line
+  that led there
 """
 
 from .build import BASE_PORT as BASE_PORT
@@ -31,6 +33,7 @@ from .build import view_as_slurm as view_as_slurm
 from .diagnose import Diagnosis as Diagnosis
 from .diagnose import diagnose as diagnose
 from .diagnose import diagnose_cluster as diagnose_cluster
+from .diagnose import is_collateral as is_collateral
 from .lint import STRATEGIES as STRATEGIES
 from .lint import lint as lint
 from .lint import lint_together as lint_together
@@ -45,3 +48,4 @@ from .spec import describe_role as describe_role
 from .spec import is_loopback as is_loopback
 from .spec import join_address as join_address
 from .spec import split_address as split_address
+from .tracebacks import read_error as read_error

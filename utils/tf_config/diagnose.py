@@ -7,14 +7,15 @@ Reads the text only: nothing is run, no TensorFlow is imported.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import shorten
 from .lint import examine
 from .old_programs import OLD_PROGRAMS, find_package
 from .spec import TaskConfig
-from .symptoms import COLLATERAL, CONFIGURATION, PROGRAM, TASK, Symptom
+from .symptoms import COLLATERAL, CONFIGURATION, EXCEPTIONS, PROGRAM, TASK, Symptom
+from .tracebacks import find_traceback, read_error
 
 MAX_EVIDENCE = 300
 TAIL_CHARACTERS, MAX_LINE = 200_000, 4000  # of a text, and of each line of it
@@ -26,7 +27,7 @@ STRAGGLERS = re.compile(r"Waiting for (\d+)/\d+ tasks to connect[^\n]*(?:\n[^\n]
                         + TASK + r")?")  # fmt: skip
 COORDINATOR = "ParameterServerStrategyV2 is now connecting to cluster"
 COLLATERAL_NAMES = ("dead-peer", "dead-parameter-server", "renewed-server")
-WAITING_NAMES = ("missing-peer", "silent")
+WAITING_NAMES, RAISED = ("missing-peer", "silent", "server"), "exception"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Diagnosis:
     evidence: str = ""
     name: str = ""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether this is a known mistake: not an error that nobody knows, nor a consequence."""
+        return self.name not in (*COLLATERAL_NAMES, *WAITING_NAMES, RAISED)
+
     def __str__(self) -> str:
         return f"{self.task + ': ' if self.task else ''}{self.cause}; {self.cure}"
 
@@ -59,9 +65,15 @@ def diagnose(log_or_exception_text: str, tf_config: str | None = None) -> Diagno
     text = "\n".join(map(_cut_line, log_or_exception_text[-TAIL_CHARACTERS:].split("\n")))
     config, findings = examine(tf_config) if tf_config is not None else (None, [])
     own = config.name if config else None
-    for symptom in (*CONFIGURATION, *PROGRAM, *OLD_PROGRAMS, *COLLATERAL):
-        found = _recognize(symptom, text, own)
-        if found:
+    raised = find_traceback(text.split("\n"))
+    for symptom in (*CONFIGURATION, *PROGRAM, *OLD_PROGRAMS):
+        if found := _recognize(symptom, text, own):
+            return found
+    for symptom in EXCEPTIONS:
+        if found := _recognize(symptom, raised, own):
+            return found
+    for symptom in COLLATERAL:
+        if found := _recognize(symptom, text, own):
             return found
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors:
@@ -76,22 +88,60 @@ def diagnose_cluster(
 ) -> Diagnosis | None:
     """Return the first cause among the logs of all tasks: name -> text, and TF_CONFIG likewise.
 
-    A task that only says that another has gone, or that it waits, counts only where
+    A known cause comes first, then an error that a program raised, best of a task that others
+    have lost. A task that only says that another has gone, or that it waits, counts only if
     no task has a cause of its own. `task` is filled in with the name of the log.
     """
     configs = tf_configs or {}
     found = {name: diagnose(text, configs.get(name)) for name, text in logs.items()}
     named = [(name, each) for name, each in found.items() if each is not None]
-    if not named:
+    named.sort(key=lambda pair: _rank(pair[1]))
+    if not named or _rank(named[0][1]):
+        lost = [each.task for _, each in named if is_collateral(each) and each.task]
+        if raised := _find_raised(logs, lost):
+            return raised
+    if not named or (named[0][1].name == "server" and _is_coordinated(logs)):
         return None
-
-    def rank(pair: tuple[str, Diagnosis]) -> int:
-        return (pair[1].name in COLLATERAL_NAMES) + 2 * (pair[1].name in WAITING_NAMES)
-
-    name, first = min(named, key=rank)
+    name, first = named[0]
     if first.task is not None:
         return first
     return Diagnosis(first.cause, first.cure, name, first.evidence, first.name)
+
+
+def is_collateral(found: Diagnosis | None) -> bool:
+    """Return whether a task has only said that another one has gone."""
+    return found is not None and found.name in COLLATERAL_NAMES
+
+
+def _rank(found: Diagnosis) -> int:
+    return is_collateral(found) + 2 * (found.name in WAITING_NAMES)
+
+
+def _find_raised(logs: Mapping[str, str], lost: Sequence[str]) -> Diagnosis | None:
+    """Return the error that a program raised for a reason of its own; first if others lost it."""
+    names = sorted(logs, key=lambda name: not any(_names_task(name, task) for task in lost))
+    for name in names:
+        error = read_error(logs[name][-TAIL_CHARACTERS:].split("\n"))
+        if error and not any(s.pattern.search(error.traceback) for s in COLLATERAL):
+            place = error.place or "the place that its traceback names"
+            cure = f"correct the program at {place}"
+            if lost:
+                cure += "; the other tasks only say that they have lost this one"
+            words = _put_on_one_line(error.error, MAX_EVIDENCE)
+            evidence = words.partition(": ")[2] or words
+            return Diagnosis(f"it raised {words}", cure, name, evidence, RAISED)
+    return None
+
+
+def _names_task(log: str, task: str) -> bool:
+    """Return whether the log called `log`, like "logs/worker-1.log", is that of "worker:1"."""
+    job, _, index = task.partition(":")
+    return re.search(rf"\b{job}[^0-9a-z]?{index}(?!\d)", log) is not None
+
+
+def _is_coordinated(logs: Mapping[str, str]) -> bool:
+    """Return whether a coordinator runs: its servers then wait to be used, which is no fault."""
+    return any(COORDINATOR in text for text in logs.values())
 
 
 def _cut_line(line: str) -> str:
@@ -172,6 +222,12 @@ def _find_waiting(text: str, config: TaskConfig | None) -> Diagnosis | None:
     if server and COLLECTED not in text and _is_client_of_leader(config):
         job, index = config.cluster.leader
         return _make_missing(f"{job}:{index}", _find_line(text, server.start()), config)
+    if config is None and server and text.rstrip().endswith(server[0]):
+        cause = "it started its server, and nothing has happened since: its chief isn't there, its "
+        cause += "name isn't found, or a firewall drops what is sent to it"
+        cure = "start the chief (or worker 0), and try its address from this machine; a server of "
+        cure += "a parameter-server cluster looks like this while it waits for its coordinator"
+        return Diagnosis(cause, cure, None, _find_line(text, server.start()), "server")
     if COORDINATOR in text and server is None:
         line = _find_line(text, text.index(COORDINATOR))
         cause = "the coordinator waits: a worker or parameter server has not started"

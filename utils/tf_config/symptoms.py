@@ -229,10 +229,98 @@ PROGRAM = (
         "try NCCL_SOCKET_IFNAME=eth0 or NCCL_IB_DISABLE=1",
     ),
     make_symptom(
+        "crash", r"Fatal Python error: (?P<words>Segmentation fault|Aborted|Bus error|Illegal "
+        r"instruction|Floating-point exception)",
+        "the process crashed in compiled code ({words})",
+        "look below that line for the Python line that called it; most often a library was built "
+        "for another version or another processor: install it again in a fresh environment",
+    ),
+    make_symptom(
+        "wrong-options", r"^(?:\[[^\]\n]*\] )?\S+: error: (?P<words>the following arguments are "
+        r"required[^\n]*|unrecognized arguments[^\n]*|argument [^\n]*)",
+        "the program doesn't take its options: {words}",
+        "correct what follows the program's name on the command line",
+    ),
+    make_symptom(
         "unknown-host", r"(?:DNS resolution failed|Name or service not known)"
         r"(?:[^\n]*? for (?P<host>[\w.:-]+))?",
         "a host name of the cluster cannot be resolved",
         "write names that every machine can look up, or addresses",
+    ),
+)  # fmt: skip
+
+# what a program itself raised: looked for in its last traceback only
+EXCEPTIONS = (
+    make_symptom(
+        "disk-full", r"No space left on device|\[Errno 28\]|\d+ requested and \d+ written",
+        "the disk is full: a file could not be written",
+        "free some space (df -h shows the disks), keep fewer checkpoints, or write elsewhere",
+    ),
+    make_symptom(
+        "disk-full", r"Disk quota exceeded|\[Errno 122\]",
+        "this user's share of the disk is used up: a file could not be written",
+        "delete old checkpoints (quota -s shows what is left), or write to another disk",
+    ),
+    make_symptom(
+        "missing-file", r"FileNotFoundError: \[Errno 2\] No such file or directory: "
+        r"'(?P<path>[^'\n]*)'",
+        "{path} isn't on this machine",
+        "have the data in the same folder on every machine, or give its full path; a relative "
+        "path begins in the folder where the program was started",
+    ),
+    make_symptom(
+        "missing-file", r"NotFoundError: (?:[^\n]*\}\} )?(?P<path>[^;\n]*); "
+        r"No such file or directory",
+        "{path} isn't on this machine",
+        "have the data in the same folder on every machine, or give its full path; a relative "
+        "path begins in the folder where the program was started",
+    ),
+    make_symptom(
+        "missing-library", r"(?P<module>[\w.+-]+\.so[\w.]*): cannot open shared object file",
+        "the library {module} isn't installed on this machine, or isn't found",
+        "install it, or put its folder into LD_LIBRARY_PATH; `pip install tensorflow[and-cuda]` "
+        "brings CUDA's",
+    ),
+    make_symptom(
+        "not-json", r"JSONDecodeError: (?P<words>[^\n]*)",
+        "TF_CONFIG is not JSON ({words})", f"write it with json.dumps, not str(); {LINT}",
+        needs="TF_CONFIG",
+    ),
+    make_symptom(
+        "not-json", r"JSONDecodeError: Expecting property name enclosed in double quotes",
+        "a text isn't JSON: it has Python's single quotes",
+        f"write it with json.dumps, not str(). If it's TF_CONFIG, {LINT}",
+    ),
+    make_symptom(
+        "not-finite", r"Tensor had (?:NaN|Inf)[^\n]*|[Ll]oss\b[^\n]{0,40}\b(?:nan|NaN|NAN|inf)\b|"
+        r"\b[Nn]on-?finite\b|Invalid loss",
+        "the loss, or a tensor, is no longer a finite number",
+        "lower the learning rate or clip gradients, and look for log(0), 0/0 and bad input; "
+        "tf.debugging.enable_check_numerics() names the first operation",
+    ),
+    make_symptom(
+        "permission", r"PermissionError: \[Errno \d+\] [^\n]*?: '(?P<path>[^'\n]*)'",
+        "this user may not open {path} on this machine",
+        "change its permissions (ls -l shows them), or write to a folder of your own",
+    ),
+    make_symptom(
+        "permission", r"PermissionDeniedError: (?:[^\n]*\}\} )?(?P<path>[^;\n]*);",
+        "this user may not open {path} on this machine",
+        "change its permissions (ls -l shows them), or write to a folder of your own",
+    ),
+    make_symptom(
+        "no-gpu", r"Could not satisfy device specification '[^'\n]*GPU:\d+'|\b[Nn]o GPUs?\b|"
+        r"GPU:\d+ unknown device",
+        "the program expects a GPU, and TensorFlow sees none",
+        "run nvidia-smi, then `distlab doctor`; `pip install tensorflow[and-cuda]` brings CUDA; an "
+        "empty CUDA_VISIBLE_DEVICES hides every GPU",
+    ),
+    make_symptom(
+        "message-size", r"(?:Received|Sent|Trying to send) message larger than max "
+        r"\((?P<given>\d+) vs\. (?P<limit>\d+)\)",
+        "a message of {given} bytes is larger than gRPC takes ({limit})",
+        "send less at once: keep data out of the graph (use tf.data, not constants), or raise the "
+        "limit if it's your own gRPC server",
     ),
 )  # fmt: skip
 
