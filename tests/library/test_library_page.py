@@ -37,7 +37,7 @@ OPENED = """What a lesson imports of the library besides its public names, to sh
 10 training.recovery.METHODS training.recovery.trainer.Trainer
 11 models.build_embedding_model simulate.parameter_server.Cluster
 11 simulate.parameter_server.simulate_parameter_server
-11 training.parameter_server.counting training.parameter_server.evaluation
+11 training.parameter_server.counting
 11 training.parameter_server.variables
 11 training.parameter_server.checkpoints.train_with_checkpoints
 11 training.parameter_server.coordination.connect
