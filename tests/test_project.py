@@ -300,8 +300,8 @@ def test_a_release_has_its_papers():
 
 
 def test_contributing_names_only_files_that_exist():
-    """A bare name such as `step.py` is a file of training or grading, the two trips it tells."""
-    text = (ROOT / "CONTRIBUTING.md").read_text()
+    """A bare name such as `step.py` is a file of training or grading: architecture's two trips."""
+    text = "".join((ROOT / n).read_text() for n in ("CONTRIBUTING.md", "docs/architecture.md"))
     named = re.findall(r"`([\w./-]+(?:/|\.(?:py|md|toml|js)))`|\]\(([\w./-]+)\)", text)
     assert len(named) > 60
     for name in (code or link for code, link in named):

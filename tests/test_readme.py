@@ -1,4 +1,4 @@
-"""The course home: every link, command, table and example in README.md holds."""
+"""README.md and docs/: every link, command, table and example in them holds."""
 
 import os
 import re
@@ -14,33 +14,48 @@ from pathlib import Path
 import pytest
 
 from distlab.authoring import course_map
-from distlab.cli import make_parser
+from distlab.cli import command_page, make_parser
+from distlab.cli.examples import TASKS
 from utils.errors import DistributedError
 from utils.strategies import NAMES, SUPPORT
 from utils.tf_config.build import pick_free_ports
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-LINKS = re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", README)
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-SHELL_LINES = "".join(text for language, text in BLOCKS if language == "sh").splitlines()
-INLINE = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", README, flags=re.M | re.S))
-COMMANDS = [line.split("#")[0].strip() for line in SHELL_LINES + INLINE]
+DOCS = {path.stem: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+TEXT = "\n".join([README, *DOCS.values()])
+LINK = re.compile(r"(?:\[[^\]]*\]\(|<img src=\")([^)\s\"]+)[)\"]")
+LINKS = LINK.findall(README)
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+SHELL = "".join(text for language, text in BLOCKS if language == "sh").replace("\\\n", " ")
+INLINE = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", TEXT, flags=re.M | re.S))
+COMMANDS = [line.split("#")[0].strip() for line in [*SHELL.splitlines(), *INLINE]]
 
 
-def read_table(heading: str) -> list[list[str]]:
-    """Return the cells of the first table after `heading`, without its header."""
-    section = re.split(rf"^#+ {re.escape(heading)}$", README, flags=re.MULTILINE)[1]
+def read_table(text: str, heading: str) -> list[list[str]]:
+    """Return the cells of the first table of `text` after `heading`, without its header."""
+    section = re.split(rf"^#+ {re.escape(heading)}$", text, flags=re.MULTILINE)[1]
     table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
     return rows[2:]
 
 
 def test_every_relative_link_resolves():
-    relative = [link for link in LINKS if "://" not in link]
-    assert len(relative) > 8
-    broken = [link for link in relative if not (ROOT / link.partition("#")[0]).exists()]
+    pages = [ROOT / f"{name}.md" for name in ("README", "TEACHING", "CONTRIBUTING", "SECURITY")]
+    found = [(page, link) for page in [*pages, *(ROOT / "docs").glob("*.md")]
+             for link in LINK.findall(page.read_text()) if "://" not in link]  # fmt: skip
+    assert len(found) > 100
+    broken = [(page.name, link) for page, link in found
+              if not (page.parent / link.partition("#")[0]).exists()]  # fmt: skip
     assert not broken
+
+
+def test_readme_is_one_page_that_begins_with_the_two_commands():
+    prose = [line for line in README.splitlines() if not line.startswith(("|", "<!--"))]
+    assert len(" ".join(prose).split()) <= 900
+    begin = README[: README.index("<img")]
+    assert "\nmake lab " in begin and "\nmake test " in begin and len(begin) < 1200
+    assert {f"docs/{name}.md" for name in DOCS} <= set(LINKS)
 
 
 def test_every_distlab_command_parses():
@@ -48,9 +63,25 @@ def test_every_distlab_command_parses():
     assert {"doctor", "train", "data", "build", "lab"} <= {c.split()[1] for c in shown}
     for command in shown:
         try:
-            make_parser().parse_args(shlex.split(command)[1:])
+            words = shlex.split(command)[1:]
+            if command not in INLINE or not is_a_name(words):
+                make_parser().parse_args(words)
         except SystemExit as end:
             assert end.code == 0 and re.search("--(help|version)$", command), command
+
+
+def is_a_name(words: list[str]) -> bool:
+    """Return True for a command that prose only names, with an option at most.
+
+    Such as `distlab data fetch`, `distlab modernize --write` or `distlab manifest kubernetes`.
+    """
+    parser = make_parser()
+    rest = list(words)
+    while rest and rest[0] in parser.list_commands():
+        parser = parser.list_commands()[rest.pop(0)]
+    known = [*parser._option_string_actions]
+    known += [str(c) for a in parser._get_positional_actions() for c in a.choices or ()]
+    return not rest or (len(rest) == 1 and rest[0] in known)
 
 
 def test_every_make_target_exists():
@@ -59,7 +90,8 @@ def test_every_make_target_exists():
     assert {"lab", "test"} <= shown <= targets
 
 
-EXAMPLE, MINE = [text for language, text in BLOCKS if language == "python"]
+OWN = DOCS["own-project"]
+EXAMPLE, MINE = re.findall(r"^```python\n(.*?)^```", OWN, re.MULTILINE | re.DOTALL)
 
 
 def test_the_example_runs_anywhere_where_utils_is_installed(tmp_path):
@@ -80,10 +112,10 @@ def run_python(*arguments, folder, **variables):
 
 def test_an_own_model_trains_on_one_machine_and_on_two(tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
-    one, two = (line.split()[1:] for line in SHELL_LINES if line.startswith("python mine.py"))
+    one, two = (line.split()[1:] for line in re.findall("^python mine.py .*", OWN, re.MULTILINE))
     alone = run_python(*one, folder=tmp_path)
     assert "own data, 1,000 training examples" in alone and "mirrored, 2 replicas" in alone
-    text = re.search(r"export TF_CONFIG='(.*?)'", README)[1]
+    text = re.search(r"export TF_CONFIG='(.*?)'", OWN)[1]
     for name, port in zip(("one:2222", "two:2222"), pick_free_ports(2)):
         assert name in text
         text = text.replace(name, f"127.0.0.1:{port}")
@@ -172,10 +204,10 @@ def test_a_row_says_what_its_source_says(tmp_path):
         course_map.write_lessons(tmp_path)
 
 
-def test_the_commands_table_names_every_command():
-    shown = {row[0].strip("`") for row in read_table("In a shell")}
-    subparsers = make_parser()._subparsers._group_actions[0].choices
-    assert shown == set(subparsers)
+def test_the_page_of_the_command_line_is_what_the_help_says():
+    assert DOCS["command-line"] == command_page.write_page(), "python -m distlab.cli.command_page"
+    named = [name for names in TASKS.values() for name in names]
+    assert sorted(named) == sorted(make_parser().list_commands())
 
 
 def test_what_works_is_what_the_table_in_the_library_says():
@@ -188,18 +220,18 @@ def test_what_works_is_what_the_table_in_the_library_says():
     ]
     cells = {(row.strategy, row.loop, row.keras): words[row.works] for row in SUPPORT}
     expected = [[f"`{name}`", *(cells[name, *column] for column in columns)] for name in NAMES]
-    assert read_table("What works with which Keras") == expected
+    assert read_table(DOCS["compatibility"], "Strategies and Keras") == expected
 
 
 def test_versions_and_names_agree_with_the_project():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["requires-python"] == ">=3.11,<3.14"
-    assert "Python 3.11, 3.12 or 3.13" in README
+    assert all("Python 3.11, 3.12 or 3.13" in text for text in (README, DOCS["install"]))
     pins = dict(d.split("==") for d in project["dependencies"] if "==" in d)
     for title, name in (("TensorFlow", "tensorflow"), ("Keras", "keras"), ("tf_keras", "tf_keras")):
-        assert f"{title} {'.'.join(pins[name].split('.')[:2])}" in README
+        assert f"{title} {'.'.join(pins[name].split('.')[:2])}" in DOCS["compatibility"]
     name = re.search(r"^name: *(\S+)", (ROOT / "environment.yml").read_text(), re.MULTILINE)[1]
-    assert f"conda activate {name}" in SHELL_LINES
+    assert f"conda activate {name}" in SHELL.splitlines()
 
 
 def test_the_quoted_error_is_the_one_that_is_raised(tf):
@@ -207,7 +239,7 @@ def test_the_quoted_error_is_the_one_that_is_raised(tf):
 
     with pytest.raises(DistributedError) as raised:
         use_logical_devices(64)
-    quoted = re.search(r'"(4 logical devices [^"]*)"', README)[1]
+    quoted = re.search(r'"(4 logical devices [^"]*)"', DOCS["troubleshooting"])[1]
     without_numbers = [re.sub(r"\d+", "N", text) for text in (quoted, str(raised.value))]
     assert without_numbers[1].startswith(without_numbers[0])
 
@@ -215,7 +247,8 @@ def test_the_quoted_error_is_the_one_that_is_raised(tf):
 def test_every_file_that_contributing_names_is_there():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     assert text.split("\n\n")[1].startswith("The files to edit are `notebooks/src/*.py`")
-    folders = {"training run": "utils/training", "hand-in": "distlab/grading"}
+    text += "\n" + DOCS["architecture"]
+    folders = {"training run": "utils/training", "submission": "distlab/grading"}
     missing = []
     for section in text.split("\n## "):
         near = next((f for words, f in folders.items() if words in section.split("\n")[0]), ".")

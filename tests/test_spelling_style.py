@@ -20,7 +20,7 @@ ALLOWED = {
     "parts of a regular expression": "earch ontent",
     "heads of platforms' tables in German and French": "adresse als complet copie groupes",
     "a message of JAX": "initialise",
-    "typos made in tests": "mirored miror penatly polcy precent trian verson",
+    "typos made in tests": "colective mirored miror penatly polcy precent trian verson",
 }
 
 

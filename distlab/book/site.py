@@ -68,7 +68,7 @@ def _list_pages(course: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "reference/errors.md", partial(errors.write_errors, course)
     yield "reference/cards.md", partial(cards.write_cards, course)
     for path in course.glob("docs/*.md"):
-        yield path.relative_to(course).as_posix(), partial(path.read_text, encoding="utf-8")
+        yield path.relative_to(course).as_posix(), partial(written.write_document, path)
     yield from _list_programs(course)
     rooms = library.list_rooms(course)
     yield "api/index.md", partial(library.write_list, sorted(rooms))

@@ -1,10 +1,12 @@
 """The pages that are no notebooks: home, examples, sources that lessons name, the API."""
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
+from distlab.book.notebooks import turn_links
 from distlab.home.course import Head, Item
 from distlab.home.page import PARTS
 from distlab.home.pictures import read_picture
@@ -88,7 +90,13 @@ def _write_list(title: str, pages: Sequence[str], depth: int) -> Iterator[str]:
                 *pages, "```", ""]  # fmt: skip
 
 
-# ---- programs
+# ---- pages of docs and programs
+
+
+def write_document(path: Path) -> str:
+    """Return a page of docs; what the book doesn't have is named without a link."""
+    text = turn_links(path.read_text(encoding="utf-8"))
+    return re.sub(r"\[([^\]]*)\]\(\.\./(?!(?:notebooks|labs|examples)/)[^)]*\)", r"\1", text)
 
 
 def write_program(path: Path, name: str) -> str:

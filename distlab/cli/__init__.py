@@ -9,10 +9,12 @@ runs, so that `distlab --help` answers at once.
   lab
 - `classroom`: `distlab classroom`: a room full of laptops trains one model, and the teacher sees
   every lane
+- `command_page`: docs/command-line.md, made from the commands' own help
 - `data`: `distlab data`: list, verify or download data sets
 - `diagnose`: `distlab diagnose`: from the logs of a failed TensorFlow cluster to the cause and the
   cure
 - `doctor`: `distlab doctor`: what this machine has, and what of the course works on it
+- `examples`: the commands by task, and examples of each
 - `grade`: `distlab grade`: marks, feedback and a class page from what students handed in
 - `lab`: `distlab lab`: JupyterLab at the course home, on this machine only, that leaves nothing
   behind
@@ -95,7 +97,9 @@ def make_parser(word: str = "") -> OneLineParser:
     one is imported alone: all of them take half a second.
     """
     parser = OneLineParser(
-        prog="distlab", description="Distributed training with TensorFlow: the course's command."
+        prog="distlab",
+        description="Learn, run, plan and teach distributed training with TensorFlow.",
+        epilog="`distlab help COMMAND` explains a command and its options.",
     )
     text = "print the versions of distlab, TensorFlow, Keras and Python"
     parser.add_argument("--version", action=_ShowVersions, nargs=0, help=text)
@@ -120,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
     program = "distlab"
     try:
         words = sys.argv[1:] if arguments is None else arguments
-        parsed = make_parser(*words[:1]).parse_args(words)
+        parsed = make_parser(*words[:1]).parse_args(words or ["--help"])
         program = parsed.prog
         status = parsed.run(parsed)
         sys.stdout.flush()

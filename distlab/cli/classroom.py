@@ -17,8 +17,8 @@ SETTINGS = (
 )  # fmt: skip
 PLACE = ("name", "logs", "advertise_address", "join_seconds", "trust_network")
 EPILOG = (
-    "The code is asked for, or read from the environment variable DISTLAB_CODE. TEACHING.md has "
-    "the lesson plan."
+    "The command asks for the code, or reads it from the environment variable DISTLAB_CODE. "
+    "docs/classroom.md has the lesson plan."
 )
 
 

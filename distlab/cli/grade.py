@@ -46,7 +46,7 @@ def add_parser(subparsers: Commands) -> None:
     add("--roster", metavar="FILE", type=Path, help=text)
     text = "CSV of when each handed in: student,handed_in, or a grading worksheet of Moodle"
     add("--submission-times", metavar="FILE", type=Path, help=text)
-    text = "submissions at a time (%(default)s)"
+    text = "submissions at a time [one for each core, 4 at most]"
     add("--jobs", metavar="N", type=int, default=min(4, os.cpu_count() or 1), help=text)
     text = "without the sandbox, for your own work only: written on the report"
     add("--no-sandbox", action="store_true", help=text)

@@ -7,14 +7,17 @@ another option tomorrow.
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
+from distlab.cli.examples import EXAMPLES, TASKS
 from distlab.errors import CourseError
 
 MAX_WHOLE = 10**10  # nothing that is counted here is more
 MAX_WORD = 160  # of an error: a number of 400 digits needs no repeating
+MAX_LISTED = 8  # choices in an error
+LONG_USAGE = 7  # arguments of a command whose usage line doesn't list them
 
 Commands = argparse._SubParsersAction  # what `add_parser` of a command's module gets
 
@@ -28,6 +31,39 @@ class OneLineParser(argparse.ArgumentParser):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **{**settings, "allow_abbrev": False})
         self.register("type", int, read_whole)
+
+    def format_help(self) -> str:
+        """Return the help: commands by task, options, and examples at the end."""
+        if self.usage is None and len(self._actions) > LONG_USAGE:
+            names = [
+                self._get_formatter()._format_args(a, a.dest)
+                for a in self._get_positional_actions()
+            ]
+            self.usage = " ".join([self.prog, "[options]", *names])
+        shown = self._format_tasks() if self.prog == "distlab" else super().format_help()
+        examples = EXAMPLES.get(self.prog.removeprefix("distlab "), ())
+        lines = "".join(f"\n  {text}" for text in examples).replace("\n    ", "\n      ")
+        return f"{shown}\nexamples:{lines}\n" if examples else shown
+
+    def _needs_options(self) -> bool:
+        groups = self._mutually_exclusive_groups
+        return any(each.required for each in (*self._get_optional_actions(), *groups))
+
+    def _format_tasks(self) -> str:
+        """Return the help of `distlab` itself."""
+        commands = next(a for a in self._actions if isinstance(a, argparse._SubParsersAction))
+        helps = {action.dest: action for action in commands._get_subactions()}
+        written = self._get_formatter()
+        written.add_usage(self.usage, self._actions, [])
+        written.add_text(self.description)
+        options = {"Options": self._get_optional_actions()}
+        tasks = {task: [helps[n] for n in names if n in helps] for task, names in TASKS.items()}
+        for title, actions in (tasks | options).items():
+            written.start_section(title)
+            written.add_arguments(actions)
+            written.end_section()
+        written.add_text(self.epilog)
+        return written.format_help()
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("the following arguments are required"):  # rather, which is odd
@@ -57,10 +93,9 @@ class OneLineParser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            choices = ", ".join(map(str, action.choices))
-            near = suggest(str(value), action.choices)
-            said = f"invalid choice: {value!r} (choose from {choices}){near}"
-            raise argparse.ArgumentError(action, said)
+            raise argparse.ArgumentError(
+                action, f"invalid choice: {value!r}{offer(value, action.choices)}"
+            )
 
     def add_json(self) -> None:
         """Add `--json`, which every command that prints results has."""
@@ -77,9 +112,8 @@ class OneLineParser(argparse.ArgumentParser):
         for word in words:
             commands = parser.list_commands()
             if word not in commands:
-                known = f"choose from {', '.join(commands)}" if commands else "it has none below it"
-                near = suggest(word, commands)
-                raise CourseError(f"{parser.prog} has no command {word!r}: {known}{near}")
+                known = offer(word, commands) if commands else ": it has none below it"
+                raise CourseError(f"{parser.prog} has no command {word!r}{known}")
             parser = commands[word]
         return parser
 
@@ -104,6 +138,25 @@ def suggest(word: str, choices: Iterable[Any]) -> str:
     near = [name for name in names if len(word) > 3 and name.startswith(word)]
     near = near or get_close_matches(word[:MAX_WORD], names, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def list_few(choices: Iterable[Any]) -> str:
+    """Return the choices in one line: eight at most, and then how many there are."""
+    names = [str(choice) for choice in choices]
+    few = (
+        names
+        if len(names) <= MAX_LISTED
+        else [*names[: MAX_LISTED - 1], f"… ({len(names)} in all)"]
+    )
+    return ", ".join(few) or "none"
+
+
+def offer(word: Any, choices: Collection[Any]) -> str:
+    """Return the choice that was probably meant, then a few of all choices."""
+    near = suggest(str(word), choices)
+    return (
+        near if near and len(choices) > MAX_LISTED else f"{near} (choose from {list_few(choices)})"
+    )
 
 
 def read_whole(text: str) -> int:

@@ -22,7 +22,7 @@ The way of a hand-in:
 
 - `demo`: a small class to try grading on: `python -m distlab.grading.demo [FOLDER]` (`make
   grade-demo`)
-- `evidence`: what each mark proves, as a table for TEACHING.md: `python -m
+- `evidence`: what each mark proves, as a table for docs/grading.md: `python -m
   distlab.grading.evidence`
 - `gradebook_rows`: the rows of one lab in nbgrader's tables: found, or made as nbgrader makes them
 - `judging`: what the judge of an exercise is: the exercise, and the reference that only grading

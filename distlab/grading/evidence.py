@@ -1,4 +1,4 @@
-"""What each mark proves, as a table for TEACHING.md: `python -m distlab.grading.evidence`.
+"""What each mark proves, as a table for docs/grading.md: `python -m distlab.grading.evidence`.
 
 Made of the exercises' own `evidence`, so that no page claims more than they do.
 """
@@ -35,5 +35,5 @@ def fill_guide(text: str, root: Path) -> str:
 
 if __name__ == "__main__":
     root = find_root(Path.cwd())
-    guide = root / "TEACHING.md"
+    guide = root / "docs" / "grading.md"
     write_atomically(guide, fill_guide(guide.read_text(encoding="utf-8"), root))

@@ -163,7 +163,7 @@ def _write_code(words: str) -> str:
 
 
 def _write_foot(course: Path) -> str:
-    pages = (("README.md", "README: commands, examples, what works with what"),
+    pages = (("README.md", "README: examples, and where to look things up"),
              ("TEACHING.md", "Teaching and grading"))  # fmt: skip
     links = [_link(path, words, "dl-page") for path, words in pages if (course / path).is_file()]
     return (

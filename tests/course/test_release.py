@@ -191,9 +191,12 @@ def test_readme_makefile_and_project_speak_of_what_is_there(students: Path) -> N
         and "-e .[lab]" in (students / "environment.yml").read_text()
     )
     assert subprocess.run(["make", "-n", "help"], cwd=students, timeout=60).returncode == 0
-    commands = re.findall(r"`(distlab [^`]+)`|^(distlab .*)$", readme, re.MULTILINE)
-    tried = [shlex.split((one or other).split("#")[0])[1:] for one, other in commands]
-    assert len(tried) > 8
+    pages = "".join(path.read_text() for path in (students / "docs").glob("*.md"))
+    assert not re.search(r"TEACHING|distlab (grade|release|build|book)\b", pages)
+    commands = re.findall(r"`(distlab [^`]+)`", readme)
+    commands += re.findall(r"^(distlab .*)$", (readme + pages).replace("\\\n", " "), re.MULTILINE)
+    tried = [shlex.split(command.split("#")[0])[1:] for command in commands]
+    assert len(tried) > 50
     code = (
         "import json, sys\nfrom distlab.cli import make_parser\n"
         "for words in json.loads(sys.argv[1]):\n"
@@ -207,7 +210,7 @@ def test_readme_makefile_and_project_speak_of_what_is_there(students: Path) -> N
 def test_help_names_the_learners_commands_only(students: Path) -> None:
     done = run(students, "-m", "distlab", "--help")
     assert done.returncode == 0, done.stderr
-    shown = set(re.findall(r"^    ([a-z][a-z-]*)", done.stdout, re.MULTILINE))
+    shown = set(re.findall(r"^  ([a-z][a-z-]*)", done.stdout, re.MULTILINE))
     assert {"lab", "check", "submit", "reset", "doctor", "train"} <= shown
     assert not {"grade", "release", "build"} & shown
     refused = run(students, "-m", "distlab", "grade", "lab01", "labs")
@@ -319,7 +322,7 @@ def test_papers_say_what_stays(tmp_path: Path) -> None:
     table = "| Lab | Solution |\n|---|---|\n| [1](a.md) | [s](b.md) |\n| [2](c.md) | no |\n"
     text = f"# T\n\n{table}\nRun `make test`.\nRun `make lab`, see [x](gone.md) and [y](a.md#p).\n"
     text += "\n## Teaching and grading\n\nSecret.\n\n## End\n\nThen `distlab grade x`, again.\n"
-    fitted = papers.fit_readme(text, {"check"}, {"lab"}, lambda link: link == "a.md")
+    fitted = papers.fit_page(text, {"check"}, {"lab"}, lambda link: link == "a.md")
     rest = "Run `make lab`, see x and [y](a.md#p).\n\n## End\n\n"
     assert fitted == f"# T\n\n| Lab |\n|---|\n| [1](a.md) |\n\n{rest}"
     code = papers.unlink("`[z](gone.md)` and `f[0](x)`", lambda link: False)

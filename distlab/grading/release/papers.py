@@ -1,4 +1,4 @@
-"""README.md, Makefile and pyproject.toml cut to what students get.
+"""README.md, docs, Makefile and pyproject.toml cut to what students get.
 
 Each function takes the teacher's text and returns the students': lines that speak of
 what is not handed out are left out, the others stay as they are.
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Set
 
 STUDENTS_TARGETS = ("help", "lab", "doctor", "clean")
-TEACHERS_SECTION = "Teaching"  # how its heading in README.md begins
+TEACHERS_SECTION = "Teach"  # how its heading on a page begins
 _LINK = re.compile(r"(?<!!)\[([^\[\]]*)\]\(([^()\s]+)\)")
 _RULE = re.compile(r"^([\w$()/.-]+):(?!=)")
 
@@ -71,12 +71,12 @@ def fit_pyproject(text: str) -> str:
     return "".join(kept).rstrip() + "\n"
 
 
-def fit_readme(
+def fit_page(
     text: str, commands: Set[str], targets: Set[str], exists: Callable[[str], bool]
 ) -> str:
-    """Return README.md for students: no solutions, nor commands, targets and files not there."""
+    """Return a page for students, without the solutions, commands, targets and files they lack."""
     text = re.sub(
-        rf"^## {TEACHERS_SECTION}\b.*?(?=^## |\Z)", "", text, flags=re.MULTILINE | re.DOTALL
+        rf"^## {TEACHERS_SECTION}.*?(?=^## |\Z)", "", text, flags=re.MULTILINE | re.DOTALL
     )
     lines = _drop_column(text.split("\n"), "Solution")
     kept = [line for line in lines if _holds(line, commands, targets, exists)]

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from distlab.authoring.course_map import fill_readme
 from distlab.authoring.sources import Target, make_lab, read_source, to_text
-from distlab.grading.release.papers import fit_makefile, fit_pyproject, fit_readme, unlink
+from distlab.grading.release.papers import fit_makefile, fit_page, fit_pyproject, unlink
 
 AS_THEY_ARE = ("LICENSE", "constraints.txt")
-TEACHERS_COMMANDS = ("grade", "release", "build", "book")
+TEACHERS_COMMANDS = ("grade", "release", "build", "book", "command_page")
 # What learners' commands use.
 AUTHORING = ("__init__.py", "course_map.py", "execute.py", "sources.py")
+TEACHERS_PAGES = ("grading.md", "hub.md", "architecture.md")
 JUNK = re.compile(r"__pycache__|\..*|.*\.egg-info|.*\.py[co]|.*~")
 IGNORED = ".venv/\n__pycache__/\n*.egg-info/\n.ipynb_checkpoints/\n.distlab/\n"
 
@@ -54,6 +55,7 @@ def _copy_library(root: Path, folder: Path) -> None:
     authoring = root / "distlab" / "authoring"
     left_out |= {path for path in authoring.iterdir() if path.name not in AUTHORING}
     left_out |= set((root / "distlab" / "labs").glob("*/judge.py"))
+    left_out |= {root / "docs" / name for name in TEACHERS_PAGES}
 
     def choose(place: str, names: list[str]) -> list[str]:
         return [n for n in names if JUNK.fullmatch(n) or Path(place, n) in left_out]
@@ -66,11 +68,13 @@ def _copy_lessons(root: Path, folder: Path) -> int:
     lessons = sorted((root / "notebooks").glob("*.ipynb"))
     for path in lessons:
         _write(folder / "notebooks" / path.name, path.read_text(encoding="utf-8"))
+    pictures = root / "notebooks" / "pictures"
+    shutil.copytree(pictures, folder / "notebooks" / "pictures")
     return len(lessons)
 
 
 def _write_papers(root: Path, folder: Path) -> None:
-    """Write the Makefile, pyproject.toml, environment.yml and README.md that fit the copy."""
+    """Write Makefile, pyproject.toml, environment.yml, README.md and docs that fit the copy."""
     makefile = fit_makefile((root / "Makefile").read_text(encoding="utf-8"))
     _write(folder / "Makefile", makefile)
     pyproject = fit_pyproject((root / "pyproject.toml").read_text(encoding="utf-8"))
@@ -81,7 +85,10 @@ def _write_papers(root: Path, folder: Path) -> None:
     commands = {p.stem.replace("_", "-") for p in (folder / "distlab" / "cli").glob("*.py")}
     targets = set(re.findall(r"^(\w+):(?!=)", makefile, re.MULTILINE))
     readme = fill_readme(root)[1]  # also with a lab that was never built
-    _write(folder / "README.md", fit_readme(readme, commands, targets, _exists_from(folder)))
+    _write(folder / "README.md", fit_page(readme, commands, targets, _exists_from(folder)))
+    for page in (folder / "docs").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        _write(page, fit_page(text, commands, targets, _exists_from(page.parent)))
 
 
 def _exists_from(folder: Path) -> Callable[[str], bool]:
