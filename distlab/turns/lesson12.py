@@ -8,7 +8,15 @@ import numpy as np
 from distlab.turns.turn import Turn
 
 
-def _read_epochs(cached: Callable[[Any], Any]) -> dict[str, bool] | None:
+def _read_center(center_batch: Callable[[Any], Any]) -> Any:
+    """Return what `center_batch` makes of a tensor, as an array: the lesson has tensors too."""
+    import tensorflow as tf
+
+    made = center_batch(tf.constant(np.arange(24, dtype="float32").reshape(2, 3, 4) ** 2))
+    return made if made is None or made is ... else np.asarray(made)
+
+
+def _read_epochs(cached: Callable[[Any], Any]) -> Any:
     """Return what two epochs of `cached(numbers)` have in common, and how often it read."""
     import tensorflow as tf
 
@@ -20,23 +28,25 @@ def _read_epochs(cached: Callable[[Any], Any]) -> dict[str, bool] | None:
 
     made = cached(tf.data.Dataset.range(48).map(count))
     if made is None or made is ...:
-        return None
+        return made
     epochs = [[tuple(batch.ravel()) for batch in made.as_numpy_iterator()] for _ in range(2)]
     members = [{frozenset(batch) for batch in epoch} for epoch in epochs]
     return {
+        "batches of 4": {len(batch) for batch in epochs[0]} == {4},
+        "shuffled": epochs[0] != sorted(epochs[0]),
         "read again": int(reads.numpy()) > 48,
         "same order": epochs[0] == epochs[1],
         "same batches": members[0] == members[1],
     }
 
 
-def _read_cut(cut: Callable[[Any], Any]) -> dict[str, Any] | None:
+def _read_cut(cut: Callable[[Any], Any]) -> Any:
     """Return the sizes of the two parts, what they share, and which of them are shuffled."""
     import tensorflow as tf
 
     made = cut(tf.data.Dataset.range(1000))
     if made is None or made is ...:
-        return None
+        return made
     validation, training = ([int(n) for n in part.as_numpy_iterator()] for part in made)
     return {
         "sizes": [len(validation), len(training)],
@@ -63,8 +73,7 @@ def center_batch(images):
         ),
     },
     otherwise="Each image, minus the mean of its own pixels.",
-    cases=[(np.arange(24, dtype="float32").reshape(2, 3, 4) ** 2,)],
-    read=np.asarray,
+    read=_read_center,
 )
 CACHED = Turn(
     lesson="12",
@@ -84,6 +93,12 @@ def cached(numbers):
         ),
         "def cached(numbers):\n    return numbers.shuffle(48).batch(4)": (
             "There is no cache, so every epoch reads everything again."
+        ),
+        "def cached(numbers):\n    return numbers.cache().batch(4)": (
+            "Nothing is shuffled, so every epoch has the numbers in their old order."
+        ),
+        "def cached(numbers):\n    return numbers.cache().shuffle(48)": (
+            "The order of the two stages is right. The batches of 4 are missing."
         ),
     },
     otherwise="Which of the three is the same in every epoch? It comes first.",

@@ -6,8 +6,22 @@ from typing import Any
 from distlab.turns.turn import Turn
 
 
-def _read_make(make: Callable[[Any], Any]) -> list[str] | None:
-    """Return whether model and optimizer know the strategy that `make` was given."""
+def name_aggregation(given: Any) -> Any:
+    """Return TensorFlow's name of an aggregation that was written as a word or as the enum's."""
+    return getattr(given, "name", given).strip().upper()
+
+
+def _read_aggregation(given: Any) -> str | list[str]:
+    """Return the name; in a list if TensorFlow would refuse to count with it."""
+    name = name_aggregation(given)
+    return name if name in ("SUM", "MEAN", "ONLY_FIRST_REPLICA") else [name]
+
+
+def _read_make(make: Callable[[Any], Any]) -> Any:
+    """Return whether model and optimizer know the strategy that `make` was given.
+
+    A bare word says that the model can't be trained.
+    """
     import tensorflow as tf
 
     strategy = tf.distribute.MirroredStrategy(
@@ -15,10 +29,10 @@ def _read_make(make: Callable[[Any], Any]) -> list[str] | None:
     )
     model = make(strategy)
     if model is None or model is ...:
-        return None
+        return model
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
-        return ["not compiled"]
+        return "not compiled"
     with strategy.scope():
         counter = type(tf.Variable(0.0, aggregation=tf.VariableAggregation.MEAN))
     inside = isinstance(getattr(optimizer.iterations, "_value", None), counter)
@@ -40,6 +54,7 @@ AGGREGATION = Turn(
         '"NONE"': "With NONE, TensorFlow refuses an update on several replicas.",
     },
     otherwise='One of "SUM", "MEAN" and "ONLY_FIRST_REPLICA".',
+    read=_read_aggregation,
 )
 MAKE = Turn(
     lesson="21",
@@ -69,6 +84,11 @@ def make(strategy):
             "compile makes the optimizer, and here that's outside the scope: its steps count once "
             "for each replica."
         ),
+        """
+def make(strategy):
+    with strategy.scope():
+        return keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+""": "The model isn't compiled, so `fit` has neither a loss nor an optimizer.",
     },
     otherwise="Three lines, two of them under `with strategy.scope():`.",
     read=_read_make,
