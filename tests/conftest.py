@@ -39,6 +39,11 @@ SLOW_FILES = (  # the longest first: the last file to start should be a short on
     "test_rendezvous_networks.py", "test_old_programs.py", "test_grading_damage.py",
     "test_notebooks_in_jupyterlab.py", "test_home.py", "test_lab_command.py",
     "test_cockpit_browser.py", "test_data.py", "test_tune.py", "test_user_function.py",
+    "test_explorables.py", "test_modernize.py", "test_transformer.py", "test_tpu_ready.py",
+    "test_grading_plans.py", "test_loss_scale.py", "test_authoring.py",
+    "test_lesson_companions.py", "test_cluster_local.py", "test_devices.py", "test_cockpit.py",
+    "test_engines.py", "test_cluster_diagnose.py", "test_hardening.py", "test_plan_command.py",
+    "test_warm_kernel.py", "test_sharding.py", "test_command_line.py", "test_large_batch.py",
 )  # fmt: skip
 MORE_IN_ALL = ("19-engines.ipynb", "22-capstone.ipynb")
 

@@ -72,23 +72,28 @@ class Launcher:
 
 
 class Namespaces:
-    """Network namespaces 10.77.0.1, … behind one bridge; `slow` is a rate as `tc tbf` has it."""
+    """Network namespaces 10.77.0.1, … behind one bridge; `slow` is a rate as `tc tbf` has it.
+
+    The bridge has a namespace of its own, the hub: a browser that runs beside a test drops its
+    downloads (ERR_NETWORK_CHANGED) whenever an interface of this machine comes or goes.
+    """
 
     def __init__(self, count, slow=None):
         self.prefix, self._count = f"dl{os.getpid() % 100000}", count
-        self._bridge = f"{self.prefix}b"
+        self._hub, self._bridge = f"{self.prefix}h", f"{self.prefix}b"
         self.close()
-        self._run("ip", "link", "add", self._bridge, "type", "bridge")
-        self._run("ip", "link", "set", self._bridge, "up")
+        self._run("ip", "netns", "add", self._hub)
+        self._run("ip", "-n", self._hub, "link", "add", self._bridge, "type", "bridge")
+        self._run("ip", "-n", self._hub, "link", "set", self._bridge, "up")
         for index in range(count):
             self._add(index, slow)
 
     def _add(self, index, slow):
         name, outer, inner = self.name(index), f"{self.prefix}o{index}", f"{self.prefix}i{index}"
         self._run("ip", "netns", "add", name)
-        self._run("ip", "link", "add", outer, "type", "veth", "peer", "name", inner)
-        self._run("ip", "link", "set", inner, "netns", name)
-        self._run("ip", "link", "set", outer, "master", self._bridge, "up")
+        pair = ["link", "add", outer, "type", "veth", "peer", "name", inner, "netns", name]
+        self._run("ip", "-n", self._hub, *pair)
+        self._run("ip", "-n", self._hub, "link", "set", outer, "master", self._bridge, "up")
         for words in (["addr", "add", f"{self.address(index)}/24", "dev", inner],
                       ["link", "set", inner, "up"], ["link", "set", "lo", "up"]):  # fmt: skip
             self._run("ip", "-n", name, *words)
@@ -114,13 +119,12 @@ class Namespaces:
 
     def unplug(self, index):
         """Pull the cable of machine `index`: no word comes through, and no connection is closed."""
-        self._run("ip", "link", "set", f"{self.prefix}o{index}", "down")
+        outer = f"{self.prefix}o{index}"
+        self._run("ip", "-n", self._hub, "link", "set", outer, "down")
 
     def close(self):
-        for index in range(self._count):
-            subprocess.run(["ip", "netns", "del", self.name(index)], capture_output=True)
-            subprocess.run(["ip", "link", "del", f"{self.prefix}o{index}"], capture_output=True)
-        subprocess.run(["ip", "link", "del", self._bridge], capture_output=True)
+        for name in (self._hub, *map(self.name, range(self._count))):
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
     @staticmethod
     def _run(*words):

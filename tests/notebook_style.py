@@ -7,13 +7,13 @@ notebooks/src/README.md and solutions/src/README.md say the same to authors.
 
 import ast
 import builtins
+import dis
 import json
 import re
 import statistics
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from symtable import symtable
 from typing import Any
 from urllib.parse import unquote
 
@@ -375,7 +375,8 @@ def check_graded_cell(source: str) -> Iterator[str]:
     known = _assigned(inputs) | {"np", *dir(builtins)}
     stray = _used(inputs) - known - {"SEED"}
     yield from (f"the inputs use {name}: np and SEED only" for name in sorted(stray))
-    names = [n.get_name() for n in symtable(inputs, "", "exec").get_symbols() if n.is_assigned()]
+    steps = dis.get_instructions(compile(inputs, "", "exec"))  # a comprehension's names aren't set
+    names = {step.argval for step in steps if step.opname == "STORE_NAME"}
     taken = [name for name in names if not re.fullmatch(r"_\w*|\w+_cases|rng", name)]
     yield from (f"the inputs set {n}, maybe a learner's own name: _{n}" for n in sorted(taken))
     stray = _used(hidden) - known - _assigned(hidden) - got - _imported_judges(hidden)

@@ -60,9 +60,11 @@ class Run:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config, self.outcomes, self.reasons = config, dict[str, str](), dict[str, str]()
+        self.seconds = Counter[str]()  # of each file
         self.began = self.said_at = time.monotonic()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[_get_file(report)] += report.duration
         before = self.outcomes.get(report.nodeid)
         if report.when == "call" or report.outcome != "passed":
             if before != "failed":
@@ -81,8 +83,8 @@ class Run:
         counts = Counter(self.outcomes.values())
         failed = f", {counts['failed']} failed" if counts["failed"] else ""
         minutes = (time.monotonic() - self.began) / 60
-        place = report.nodeid.split("::")[0]
-        words = f"{len(self.outcomes):,} of {total:,} tests{failed}, {minutes:.0f} min: {place}"
+        place = f"{minutes:.0f} min: {_get_file(report)}"
+        words = f"{len(self.outcomes):,} of {total:,} tests{failed}, {place}"
         self._say(words)
 
     def _say(self, words: str) -> None:
@@ -121,7 +123,14 @@ class Run:
             terminalreporter.write_line(f"  {count} skipped: {reason}")
         if self.reasons:
             terminalreporter.write_line(f"  With these installed, `{ALL}` runs them all.")
+        if count := self.config.option.durations:
+            for file, seconds in self.seconds.most_common(count):
+                terminalreporter.write_line(f"  {seconds:.0f} s in {file}")
         terminalreporter.write_line(f"{minutes:.1f} minutes")
+
+
+def _get_file(report: pytest.TestReport) -> str:
+    return report.nodeid.split("::")[0]
 
 
 def _read_reason(report: pytest.TestReport) -> str:

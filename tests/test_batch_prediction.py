@@ -1,5 +1,6 @@
 """examples/batch_prediction.py: killed, damaged and shared runs, with every row counted."""
 
+import fcntl
 import json
 import os
 import random
@@ -12,6 +13,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 from needs import EVERYTHING
+from process_watch import wait_for
 from test_examples import SECONDS, start
 
 pytestmark = [pytest.mark.slow(20), pytest.mark.more_in_all]
@@ -121,11 +123,12 @@ def test_no_kill_loses_or_doubles_a_row(given, tmp_path):
 def test_a_start_after_a_kill_continues_with_what_is_left(given, tmp_path):
     out = tmp_path / "out"
     words = list_words(given / "shards", out, given / "model")
-    with start(*words, folder=tmp_path) as running:
-        deadline = time.monotonic() + SECONDS
-        while not (out / "s0.tfrecord.npy").exists() and time.monotonic() < deadline:
-            time.sleep(0.002)
-        running.send(signal.SIGKILL)
+    (out / "claims").mkdir(parents=True)
+    with (out / "claims/s5.tfrecord.lock").open("w") as lock:  # it never gets to the last one
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with start(*words, folder=tmp_path) as running:
+            wait_for((out / "s0.tfrecord.npy").exists)
+            running.send(signal.SIGKILL)
     assert not (out / "manifest.json").exists()
     (out / "claims/s1.tfrecord.part99").touch()  # as a worker leaves that dies meanwhile
     report = json.loads(predict(given / "shards", out, tmp_path, model=given / "model")[-1])

@@ -25,6 +25,7 @@ html_js_files = ["book.js"]
 html_copy_source = False
 html_show_sphinx = html_show_copyright = False
 html_use_index = html_domain_indices = False
+html_search_scorer = str(Path(__file__).with_name("search_order.js"))
 html_show_search_summary = False  # it fetches pages, which a page of a folder may not
 html_theme_options = {"top_of_page_buttons": []}
 pygments_style = "a11y-high-contrast-light"

@@ -21,20 +21,29 @@ from utils.tf_config.symptoms import COLLATERAL, CONFIGURATION, PROGRAM, Symptom
 
 INTRO = """# Error messages, their causes and cures
 
-Paste what you see, a line or a whole log. The list below keeps what fits: entries whose pattern
-is in your text, or else those with your words. `distlab diagnose` does the same in a shell, for
-the logs of all tasks together.
+Paste what you see, a line or a whole log, or describe it in a few words. The entries that fit your
+text come first, then the nearest ones. `distlab diagnose` reads the logs of all tasks together, in
+a shell.
 
 ```{raw} html
 <div class="book-find"><label for="book-message">Your message or log</label>
 <textarea id="book-message" rows="3" spellcheck="false"></textarea>
-<p id="book-found" role="status"></p></div>
+<p id="book-found" role="status"></p><div id="book-nearest"></div></div>
+<script src="../_static/finder.js"></script>
 ```
 """
 KINDS = {
     "TF_CONFIG cannot be read": CONFIGURATION,
-    "The program stops or hangs": PROGRAM,
+    "The program stops": PROGRAM,
     "Another task has gone": COLLATERAL,
+}
+ALSO_SAID = {  # by the start of the cause: other words for it, as people paste or search them
+    "port {port} is taken": "Address already in use",
+    "{job}:{index} died or froze": "Task … heartbeat timeout. This indicates that the remote "
+    "task has failed",
+    "another task cannot be reached": "UNAVAILABLE: failed to connect to all addresses; "
+    "Connection refused",
+    "the machine's memory ran out": "Killed",
 }
 _TWO = '"cluster": {"worker": ["a:2222", "b:2222"]}'
 FAULTY = (  # configurations, each with one mistake of the linter's
@@ -75,7 +84,7 @@ def write_errors(course: Path) -> str:
     patterns += [{"text": text, "needs": ""} for text in known]
     entries = [_write_entry(*_read_symptom(symptom)) for symptom in OLD_PROGRAMS]
     blocks += _fold(f"{len(known)} messages", [*entries, *map(_write_old, old)])
-    blocks += ["## No error, and still wrong\n", *_write_silent()]
+    blocks += ["## No error: the program hangs, or its result is wrong\n", *_write_silent()]
     blocks += ["## What `distlab tf-config lint` finds\n", *_write_lint()]
     blocks.append("## What a lab's check says of TensorFlow's errors\n")
     for pattern, words in EXPLANATIONS.items():
@@ -116,7 +125,8 @@ def _read_symptom(symptom: Symptom) -> tuple[list[str], str, str]:
     fill = re.compile(r"\{\w+\}")
     cause = fill.sub("…", symptom.cause.replace("{job}:{index}", "another task"))
     cure = fill.sub("…", symptom.cure)
-    return list(say_pattern(symptom.pattern.pattern)), cause, cure
+    also = [words for start, words in ALSO_SAID.items() if symptom.cause.startswith(start)]
+    return [*say_pattern(symptom.pattern.pattern), *also], cause, cure
 
 
 def _write_old(entry: OldForm) -> str:

@@ -1,5 +1,6 @@
-"""What Sphinx does to the book's pages: the glossary's words, and formulas."""
+"""What Sphinx does to the book's pages: the glossary's words, formulas, and the search's order."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,7 @@ from latex2mathml.converter import convert
 from sphinx import addnodes
 from sphinx.application import Sphinx
 
-from distlab.book.glossary import Word, find_uses
+from distlab.book.glossary import Word, find_uses, list_forms
 
 UNTOUCHED = (nodes.title, nodes.reference, nodes.literal, nodes.raw, nodes.literal_block,
              addnodes.pending_xref, nodes.math)  # fmt: skip
@@ -17,6 +18,7 @@ UNTOUCHED = (nodes.title, nodes.reference, nodes.literal, nodes.raw, nodes.liter
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect what is in this file, as Sphinx asks of an extension."""
     app.connect("doctree-resolved", link_words)
+    app.connect("html-page-context", name_lessons)
     app.add_html_math_renderer("mathml", (_visit_math, None), (_visit_formula, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -62,6 +64,19 @@ def _split(
         yield link
         here = end
     yield nodes.Text(text[here:])
+
+
+# ---- search: the lessons that the glossary names come first (`search_order.js`)
+
+
+def name_lessons(app: Sphinx, page: str, template: str, context: Any, tree: Any) -> None:
+    """Give the search page each word's lessons: {"all-reduce": ["notebooks/06-all-reduce"]}."""
+    if page != "search":
+        return
+    pages = {name[10:12]: name for name in app.env.found_docs if name.startswith("notebooks/")}
+    lessons = {form.lower(): [pages[number] for number in word.lessons]
+               for form, word in list_forms().items()}  # fmt: skip
+    app.add_js_file(None, body=f"globalThis.BOOK_LESSONS = {json.dumps(lessons)};")
 
 
 # ---- formulas: the browser's own MathML, which needs no script and no fonts of ours

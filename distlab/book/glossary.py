@@ -47,12 +47,13 @@ def write_glossary(lessons: dict[str, str]) -> str:
 
 @cache
 def _make_pattern() -> re.Pattern[str]:
-    forms = sorted(_list_forms(), key=len, reverse=True)
+    forms = sorted(list_forms(), key=len, reverse=True)
     return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, forms))})(?![\w-])", re.IGNORECASE)
 
 
 @cache
-def _list_forms() -> dict[str, Word]:
+def list_forms() -> dict[str, Word]:
+    """Return each word's entry by every form in which it may stand."""
     return {form: word for word in read_words() for form in (word.name, *word.forms)}
 
 
@@ -61,7 +62,7 @@ def find_uses(text: str, seen: set[str]) -> list[tuple[int, int, Word]]:
 
     The words found are added to `seen`. What is written in capitals must be so in the text.
     """
-    forms = _list_forms()
+    forms = list_forms()
     small = {form.lower(): word for form, word in forms.items() if form.islower()}
     found = []
     for match in _make_pattern().finditer(text):

@@ -1,7 +1,9 @@
 """A stored notebook becomes a page's source: nothing is run, and what it stored is shown."""
 
+import ast
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ _ANSWER = re.compile(r"^(measured|simulated|predicted|computed|published): (.+)$
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 _PICTURES = "../distlab/lessons/"  # of the course; Sphinx keeps them in one folder
 _EXAMPLES = re.compile(r"\]\(\.\./examples/?\)")
+MIN_IMPORTS = 3  # at the head of a cell, to be folded
 
 
 def make_page(path: Path, course: Path) -> str:
@@ -34,7 +37,8 @@ def make_page(path: Path, course: Path) -> str:
     notebook = json.loads(path.read_text(encoding="utf-8"))
     place = path.relative_to(course).as_posix()
     _add_answers(notebook["cells"])
-    cells = [cell for cell in map(_turn, notebook["cells"]) if cell["source"].strip()]
+    turned = [cell for cell in map(_turn, notebook["cells"]) if cell["source"].strip()]
+    cells = [part for cell in turned for part in _fold_imports(cell)]
     cells[0]["source"] = _head(cells[0]["source"], place)
     for cell in cells:
         if cell["cell_type"] == "markdown":
@@ -78,6 +82,40 @@ def _turn(cell: Cell) -> Cell:
         outputs = [_turn_output(each, cell["id"]) for each in cell["outputs"]]
         turned |= {"outputs": outputs, "execution_count": cell["execution_count"]}
     return turned
+
+
+def _fold_imports(cell: Cell) -> Iterator[Cell]:
+    """Yield a cell that begins with imports as two: they are folded, with their modules' names."""
+    end, modules = find_imports(cell["source"]) if cell["cell_type"] == "code" else (0, [])
+    if len(modules) < MIN_IMPORTS:
+        yield cell
+        return
+    lines = cell["source"].split("\n")
+    rest = "\n".join(lines[end:]).strip("\n")
+    words = {"code_prompt_show": f"{len(modules)} imports: {', '.join(modules)}"}
+    folded = {"tags": ["hide-input"], "mystnb": words | {"code_prompt_hide": "Imports"}}
+    outputs = [] if rest else cell["outputs"]
+    yield cell | {"source": "\n".join(lines[:end]), "metadata": folded, "outputs": outputs}
+    if rest:
+        yield cell | {"source": rest, "id": f"{cell['id']}-rest"}
+
+
+def find_imports(source: str) -> tuple[int, list[str]]:
+    """Return how many lines of imports a cell begins with, and the names of their modules."""
+    end, modules = 0, []
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:  # a line of IPython's, such as %%writefile
+        return 0, []
+    for statement in statements:
+        inside = statement.body if isinstance(statement, ast.With) else [statement]
+        if not all(isinstance(each, ast.Import | ast.ImportFrom) for each in inside):
+            break
+        end = statement.end_lineno
+        for each in inside:
+            is_from = isinstance(each, ast.ImportFrom)
+            modules += [each.module] if is_from else [name.name for name in each.names]
+    return end, modules
 
 
 def _turn_output(output: dict[str, Any], cell: str) -> dict[str, Any]:

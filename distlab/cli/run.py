@@ -61,7 +61,8 @@ def add_parser(subparsers: Commands) -> None:
         help="how often to start all tasks again after one has failed; with --independent, how "
         "often each task may restart (0)")  # fmt: skip
     add("--checkpoint-dir", metavar="DIR",
-        help="folder for checkpoints, given to the program in DISTLAB_CHECKPOINT_DIR"
+        help="folder for checkpoints, made if it isn't there; your program finds it in "
+        "DISTLAB_CHECKPOINT_DIR"
         )  # fmt: skip
     add("--logs", metavar="DIR", help="folder for the logs, one TASK.log per task (runs/TIME)")
     add(
@@ -76,8 +77,10 @@ def add_parser(subparsers: Commands) -> None:
     add("--gpus", default="auto", metavar="auto|none|N",
         help="divide this machine's GPUs among the workers (auto), or N for each; Ray and Slurm "
         "are asked for N")  # fmt: skip
-    add("--grace-period", dest="grace_seconds", type=float, default=10.0, metavar="SECONDS",
-        help="the longest that tasks may take to end after Ctrl-C or SIGTERM [10]")  # fmt: skip
+    add("--grace-period", dest="grace_seconds", type=float, default=30.0, metavar="SECONDS",
+        help="the longest that a task may take to save and end after Ctrl-C, SIGTERM, a closed "
+        "terminal or another task's failure; your program finds it in DISTLAB_GRACE_SECONDS [30]"
+        )  # fmt: skip
     add_rendezvous(parser, "run")
     add("--engine", choices=ENGINES, metavar="NAME",
         help=f"start the tasks with {' or '.join(ENGINES)}; without --engine-address, on a cluster "

@@ -3,6 +3,7 @@ machines that meet at a rendezvous.
 """
 
 import argparse
+import errno
 import os
 import re
 import sys
@@ -178,14 +179,15 @@ def tell_cause(report: "RunReport", say: Callable[[str], None]) -> None:
 
 
 def write(text: str, stream: TextIO) -> None:
-    """Print to `stream`; where its reader has gone (`distlab run … | head`), the run goes on.
+    """Print to `stream`; if its reader has gone (`distlab run … | head`), the run continues.
 
-    It does, too, where standard error is on a full disk: nobody is left to be told.
+    It does, too, if the terminal was closed, or standard error is on a full disk: nobody is
+    left to be told.
     """
     try:
         print(text, file=stream, flush=True)
     except OSError as error:
-        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+        if stream is sys.stdout and error.errno not in (errno.EPIPE, errno.EIO):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

@@ -32,7 +32,7 @@ other numbers, the graded cell, the answers that test both.
   tolerance
 - `feedback`: what a check says in JupyterLab: a moment for a right answer, and a first look for a
   wrong one
-- `model_maker`: makes the model of a hand-written loop, and notes how the loop uses it
+- `model_maker`: makes the model of a hand-written loop, whose weights show how the loop uses it
 - `predict`: guess first, then look: what a lesson's predict cells call
 - `refusing`: what is said of an answer that is not right, and how what a function returned is read
 - `saves`: which checkpoints a run writes, seen from outside: by the names of their files

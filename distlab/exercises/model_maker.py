@@ -1,4 +1,4 @@
-"""Makes the model of a hand-written loop, and notes how the loop uses it."""
+"""Makes the model of a hand-written loop, whose weights show how the loop uses it."""
 
 import contextlib
 import signal
@@ -36,17 +36,15 @@ def cutting_off() -> Iterator[None]:
 class ModelMaker:
     """What a learner's loop gets to make its model with: one dense layer of the weights `kernel`.
 
-    Counts the calls of the model that run op by op, and notes whether it was traced, and whether
-    a gradient was taken through it. `dtype` is a Keras dtype policy. Features are `louder` times as
-    much larger on replica 1, and so on, so that weights show who trained on what. After
-    `cut_after` gradients the next one cuts the run off (`cutting_off`).
+    `dtype` is a Keras dtype policy. Features are `louder` times as much larger on replica 1, and so
+    on, so that weights show who trained on what. After `cut_after` gradients the next one cuts the
+    run off (`cutting_off`).
     """
 
     def __init__(
         self, kernel: np.ndarray, dtype: str, louder: float = 0.0, cut_after: int | None = None
     ) -> None:
-        self.kernel, self.dtype, self.eager_calls, self.traced = kernel, dtype, 0, False
-        self.differentiated, self.louder, self.left = False, louder, cut_after
+        self.kernel, self.dtype, self.louder, self.left = kernel, dtype, louder, cut_after
 
     def _pass_on(self, slopes: Any) -> Any:
         """Return a gradient as it came, or cut the run off."""
@@ -63,10 +61,6 @@ class ModelMaker:
             signal.pthread_kill(threading.main_thread().ident, CUT_SIGNAL)
         return np.int64(self.left)
 
-    def was_compiled(self, steps: int) -> bool:
-        """Return whether the model ran in a tf.function, and op by op in hardly any step."""
-        return self.traced and self.eager_calls < steps
-
     def __call__(self) -> Any:
         import keras
         import tensorflow as tf
@@ -75,16 +69,10 @@ class ModelMaker:
 
         @tf.custom_gradient
         def watch(outputs: Any) -> Any:
-            def note(slopes: Any) -> Any:
-                maker.differentiated = True
-                return maker._pass_on(slopes)
-
-            return tf.identity(outputs), note
+            return tf.identity(outputs), maker._pass_on
 
         class Watched(keras.layers.Dense):
             def call(self, inputs: Any) -> Any:
-                maker.eager_calls += not tf.inside_function()
-                maker.traced |= tf.inside_function()
                 context = tf.distribute.get_replica_context()
                 replica = context.replica_id_in_sync_group if context else 0
                 louder = 1 + maker.louder * tf.cast(replica, inputs.dtype)
@@ -94,5 +82,4 @@ class ModelMaker:
         inputs = keras.Input((features,), dtype="float64" if self.dtype == "float64" else None)
         model = keras.Sequential([inputs, Watched(units, use_bias=False, dtype=self.dtype)])
         model.set_weights([self.kernel])
-        self.traced = False  # as it was when Keras built it
         return model

@@ -16,7 +16,7 @@ The way of a hand-in:
     makes plain data of what it gives. What holds an answer is not there (`absent`).
  8. `frames` reads what comes out, with limits, and `text` cleans it: nothing of it is trusted.
  9. What was seen is an `observation`; it is judged outside, while others run
-    (`judging_queue`), by a second reader (`judge_process`): `cell_verdict`, the lab's `judge`.
+    (`background`), by a second reader (`judge_process`): `cell_verdict`, the lab's `judge`.
 10. `verdict` has the marks of exercises, `results` what a policy makes of them, `gradebook`
     keeps them in nbgrader's database, `report` writes the pages.
 
@@ -30,8 +30,6 @@ The way of a hand-in:
 - `labs`: a lab as grading sees it: its exercises, the parts of its graded cells, its time limits
 - `process_tree`: the processes below one process, and the memory that they hold, read from /proc
 - `program_cell`: an answer that is a whole program: a cell that begins with `%%writefile NAME.py`
-- `reading_queue`: reads what was handed in while others run: one thread that asks the reader's
-  process
 - `regression`: losses and gradients of softmax regression in NumPy: the one-device truth of labs
   03 to 09
 - `worked`: `python -m distlab.grading.worked lab01 …`: write what the visible checks compare with

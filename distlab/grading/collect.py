@@ -16,13 +16,19 @@ from pathlib import Path
 from distlab.errors import CourseError
 from distlab.grading.handed_in import (
     NOTEBOOKS,
-    TIMESTAMP,
     Entry,
     hash_file,
     hash_together,
     list_files,
 )
-from distlab.grading.naming import LabNames, Owner, find_owner, parse_time
+from distlab.grading.naming import (
+    TIMESTAMP,
+    LabNames,
+    Owner,
+    find_owner,
+    is_stamp,
+    parse_time,
+)
 from distlab.grading.roster import Match, Roster
 from distlab.submission import is_generic, list_attached
 
@@ -151,9 +157,9 @@ def _group(
             unknown += [entry.name] * (not entry.name.lower().endswith(_QUIET))
         elif owner is not None:
             groups[owner.source or owner.told].append((entry, owner))
-        elif not _is_stamp(entry) and not entry.other:
+        elif not is_stamp(entry.parts) and not entry.other:
             nobody.append(entry.name)
-    held = {key: f for key, f in groups.items() if any(not _is_stamp(e) for e, _ in f)}
+    held = {key: f for key, f in groups.items() if any(not is_stamp(e.parts) for e, _ in f)}
     why = "do not fit the pattern: whose are they?" if pattern else "belong to other labs"
     notes = _describe(nobody, f"files {why}:")
     return held, notes + _describe(unknown, "files are no notebooks: whose are they?")
@@ -164,13 +170,9 @@ def _describe(names: list[str], what: str) -> list[str]:
     return [f"{len(names)} {what} {shown}"] if names else []
 
 
-def _is_stamp(entry: Entry) -> bool:
-    return entry.parts[-1] == TIMESTAMP
-
-
 def _is_mine(entry: Entry, lab: LabNames) -> bool:
     """Return whether a file may be a hand-in of this lab: not named as another's."""
-    if _is_stamp(entry):
+    if is_stamp(entry.parts):
         return False
     if lab.is_named(entry.parts[-1]) or not entry.parts[1:]:
         return True
@@ -234,7 +236,7 @@ def _choose(
     owner = found[0][1]
     student, question, by_name_only = _ask_whose(owner, roster, only, taken)
     base = HandIn(student, None, question=question, owner=owner, by_name_only=by_name_only)
-    stamps = [e for e, _ in found if _is_stamp(e)]
+    stamps = [e for e, _ in found if is_stamp(e.parts)]
     files = [(e, o) for e, o in found if _is_mine(e, lab) and not e.attached]
     readable = [(e, o) for e, o in files if e.path is not None]
     told = [e for e, _ in files if e.problem and not (readable and e.other)]
@@ -324,20 +326,26 @@ def _find_time(
     """Return when a file was handed in, what says so, and notes.
 
     That is the outermost part's name, or the timestamp that nbgrader writes at
-    STUDENT/LAB/timestamp.txt. Whatever else a student may have written counts for nothing.
+    STUDENT/LAB/timestamp.txt. Whatever else a student may have written counts for nothing, but
+    a second file of that name that says another time, in any spelling, makes it uncertain.
     """
     if owner.timestamp is not None:
         return owner.timestamp, owner.clock, []
     theirs = [e for e in stamps if len(e.parts) == 3 and lab.is_folder(e.parts[1])
               and not e.own_zip and not owner.platform]  # fmt: skip
-    beside = [e for e in theirs if e.parts[:2] == entry.parts[:2]] or theirs
-    if not beside:
+    near = [e for e in theirs if e.parts[:2] == entry.parts[:2]]
+    beside = near if any(map(_is_nbgraders, near)) else theirs
+    if not any(map(_is_nbgraders, beside)):
         return None, "", []
     if len({e.text for e in beside}) > 1:
         return None, _UNSURE, []
     time = parse_time(beside[0].text)
     wrong = f"{beside[0].name!r} holds no time ({beside[0].text[:40]!r}): hand-in time unknown"
     return (time, "nbgrader's timestamp", []) if time else (None, "", [wrong])
+
+
+def _is_nbgraders(entry: Entry) -> bool:
+    return entry.parts[-1] == TIMESTAMP
 
 
 def _describe_choice(entry: Entry, older: list[Entry], lab: LabNames) -> list[str]:

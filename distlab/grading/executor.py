@@ -2,7 +2,7 @@
 
 One loop: it starts submissions, reads their pipes, keeps their time limits, and is the
 only one who says that a submission has ended. It never waits for a file: a thread of
-`reading_queue` has those read ahead.
+`background` has those read ahead.
 """
 
 import contextlib
@@ -11,17 +11,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from distlab.grading.alignment import Plan
+from distlab.grading.background import BackgroundQueue
 from distlab.grading.handed_in import hash_together
 from distlab.grading.labs import LabSpec
 from distlab.grading.observation import Observation, Submission
 from distlab.grading.reader_process import ReaderProcess, Refused
-from distlab.grading.reading_queue import Read, ReadingQueue
 from distlab.grading.running import Running
 from distlab.grading.sandbox import Sandbox, check_can_seal
 
 READ_SECONDS, TICK_SECONDS = 8.0, 0.5
+Read = dict[str, Any] | Refused  # what the reader has told of a file
 
 
 @dataclass
@@ -65,6 +68,13 @@ class LabProcesses:
             self.sandbox.close()
             raise
 
+    def read(self, path: Path) -> Read:
+        """Return what the reader tells of the notebook at `path`, or why it can't."""
+        try:
+            return self.reader.ask(do="align", path=str(path))
+        except Refused as why:
+            return why
+
     def __enter__(self) -> "LabProcesses":
         return self
 
@@ -93,7 +103,7 @@ def observe(
         processes.sandbox.wait_until_ready()
         selector = stack.enter_context(selectors.DefaultSelector())
         jobs = 1 if lab.rules.exclusive else jobs
-        reading = stack.enter_context(ReadingQueue(processes.reader))
+        reading = stack.enter_context(BackgroundQueue(processes.read))
         executor = Executor(lab, processes.sandbox, reading, selector, jobs)
         yield from executor.run(deque(submissions), seed_for)
 
@@ -104,7 +114,7 @@ class Executor:
 
     lab: LabSpec
     sandbox: Sandbox
-    reading: ReadingQueue
+    reading: BackgroundQueue[Path, Read]
     selector: selectors.BaseSelector
     jobs: int
     asked: deque[tuple[Submission, int]] = field(default_factory=deque)  # being read, their seeds

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from distlab.errors import CourseError
+from distlab.grading.naming import is_stamp
 from distlab.submission import read_packed_name
 
 Files = Sequence[tuple[str, Path]]  # what is handed in with a notebook: names, and where they lie
@@ -34,7 +35,6 @@ MAX_BYTES_OF_ONE = 400 * 2**20  # what one student's zips may unpack to, togethe
 MAX_FILES_OF_ONE = 500
 MAX_FOLDERS = 12  # how deep a path may go
 MAX_DIRECTORY_BYTES = (64 * 2**20, 2**20)  # of a zip's list of files: the class's, a student's
-TIMESTAMP = "timestamp.txt"
 NOTEBOOKS = (".ipynb", ".ipynb.txt", ".ipynb.json")
 _LINK = "a link, which is not followed: hand in the file itself"
 _OTHER = "not a notebook"
@@ -244,7 +244,7 @@ def _find_problem(found: os.stat_result) -> str:
 
 
 def _is_wanted(parts: tuple[str, ...]) -> bool:
-    return parts[-1].lower().endswith((*NOTEBOOKS, ".zip")) or parts[-1] == TIMESTAMP
+    return parts[-1].lower().endswith((*NOTEBOOKS, ".zip")) or is_stamp(parts)
 
 
 def open_plain(path: Path) -> BinaryIO:
@@ -292,7 +292,7 @@ def _attach(file: _File, name: str, listing: Listing) -> None:
 def _unpack(file: _File, listing: Listing) -> None:
     if _is_notebook(file.name):
         listing.add(file, path=_keep(file, listing))
-    elif file.parts[-1] == TIMESTAMP:
+    elif is_stamp(file.parts):
         with closing(file.open()) as stream:
             text = stream.read(200).decode("utf-8", "replace").strip()
         listing.add(file, text=text)

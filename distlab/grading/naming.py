@@ -24,6 +24,7 @@ CANVAS = (
     r"((?P<early>late_|LATE_)?(?P<student_id>anon_\w+?)"
     r"|(?P<named>[^/]+?)(?P<late>_late|_LATE)?_(?P<number>\d+))_\d+_[^/]+"
 )
+TIMESTAMP = "timestamp.txt"  # what nbgrader writes beside a notebook
 PATTERNS = {"moodle": MOODLE, "canvas": CANVAS}
 # what the course itself has round a lab's notebook: never a student's name
 COURSE_FOLDERS = ("labs", "notebooks", "solutions", "originals", "kept")
@@ -178,6 +179,11 @@ def clean_name(name: str) -> str:
     )  # fmt: skip
     short = shown.strip(" .")[:MAX_NAME].encode()[:MAX_NAME_BYTES].decode(errors="ignore")
     return short.strip(" .") or "(no name)"
+
+
+def is_stamp(parts: tuple[str, ...]) -> bool:
+    """Return whether a file may be taken for nbgrader's time stamp: in any spelling."""
+    return parts[-1].lower() == TIMESTAMP
 
 
 def parse_time(text: str) -> datetime | None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from distlab.errors import CourseError
 from distlab.grading import memory
+from distlab.grading.background import BackgroundQueue
 from distlab.grading.collect import Collection, HandIn, collect, set_times
 from distlab.grading.executor import LabProcesses, observe
 from distlab.grading.gradebook import Book, Entry
 from distlab.grading.journal import Journal, Record
 from distlab.grading.judge_process import JudgeProcess
-from distlab.grading.judging_queue import JudgingQueue
 from distlab.grading.labs import LabSpec
 from distlab.grading.naming import LabNames
 from distlab.grading.observation import Observation, Submission
@@ -212,8 +212,10 @@ def _run(
 ) -> None:
     """Run what has not been run yet, and judge all of `hand_ins`, each as soon as it is seen."""
     done = 0
-    with JudgeProcess(settings.lab) as judges:
-        queue = JudgingQueue(judges)
+    with (
+        JudgeProcess(settings.lab) as judges,
+        BackgroundQueue(lambda seen: (seen, judges.judge(seen))) as queue,
+    ):
         for seen in _see(settings, journal, hand_ins, processes):
             queue.put(seen)
             for judged, said in queue.take():

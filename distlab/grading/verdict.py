@@ -1,8 +1,7 @@
 """Marks: what each exercise of a submission earned, and what is said of it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from distlab.grading.cell_verdict import CellVerdict
 from distlab.grading.labs import ExerciseSpec
@@ -46,12 +45,6 @@ class Verdict:
     def for_human(self) -> bool:
         """Whether a human should look at it."""
         return any(exercise.status == "for a human" for exercise in self.exercises)
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as plain data, as `distlab grade --json` prints it."""
-        exercises = [asdict(exercise) for exercise in self.exercises]
-        return {"student": self.student, "mark": self.mark, "max": self.max,
-                "exercises": exercises, "notes": list(self.notes)}  # fmt: skip
 
 
 def judge_exercise(

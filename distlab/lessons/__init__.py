@@ -10,7 +10,7 @@
 | 08, 09 | `watched_training` |
 | 08, 09 | `cluster_pictures` |
 | 10 | `chaos` (also `make chaos`) |
-| 11 | `stale_updates`, `synchronous_rounds`, `update_records`, `slow_workers`, `loopback_traffic` |
+| 11 | `stale_updates`, `update_records`, `slow_workers`, `loopback_traffic` |
 | 11 | `watched_servers` |
 | 11, 13 | `server_pictures` |
 | 12 | `profiles` |

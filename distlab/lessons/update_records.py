@@ -30,21 +30,6 @@ class Update:
         return self.ticket - self.version
 
 
-@dataclass(frozen=True)
-class Round:
-    """One synchronous update: the workers whose gradients it took, and what it left out.
-
-    `late` counts the gradients of earlier rounds that arrived during this one and
-    were thrown away. `seconds` is from the round's first closure to its update.
-    """
-
-    number: int
-    workers: tuple[int, ...]
-    late: int
-    loss: float
-    seconds: float
-
-
 def mean_staleness(updates: Sequence[Update]) -> float:
     """Return the mean staleness.
 
@@ -57,12 +42,9 @@ def mean_staleness(updates: Sequence[Update]) -> float:
     return sum(update.staleness for update in updates) / len(updates)
 
 
-def count_by_worker(records: Iterable[Update | Round]) -> dict[int, int]:
-    """Return how many updates, or gradients of rounds, each worker gave: worker -> count."""
-    counts: Counter[int] = Counter()
-    for record in records:
-        counts.update(record.workers if isinstance(record, Round) else [record.worker])
-    return dict(sorted(counts.items()))
+def count_by_worker(updates: Iterable[Update]) -> dict[int, int]:
+    """Return how many updates each worker gave: worker -> count."""
+    return dict(sorted(Counter(update.worker for update in updates).items()))
 
 
 def make_spans(updates: Sequence[Update]) -> list[tuple[str, float, float, str, str]]:

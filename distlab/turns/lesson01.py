@@ -4,7 +4,7 @@ import numpy as np
 
 from distlab.turns.turn import Turn
 
-_PARTS = [np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[10.0, 20.0], [30.0, 40.0]])]
+_PARTS = [power * np.array([[1.0, 2.0], [3.0, 4.0]]) for power in (1, 10, 100, 1000)]
 
 THIRD_CUT = Turn(
     lesson="01",

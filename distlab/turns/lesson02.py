@@ -41,8 +41,13 @@ TOKENS = Turn(
         "'MEAN'": "Then each copy holds a quarter of the tokens that were really seen.",
         "'NONE'": "Then each copy counts its own replica alone, and they drift apart.",
         "'ONLY_FIRST_REPLICA'": "Then the tokens of three replicas are never counted.",
+        "'SUM, on read'": (
+            "Then each copy counts its own replica's tokens, and every read in every step has to "
+            "add them up. Here each copy should hold the count of all."
+        ),
     },
-    otherwise="It's one of the four names in the left column of the picture.",
+    otherwise="It's one of the five names in the left column of the picture.",
+    read=lambda chosen: getattr(chosen, "name", chosen),  # tf.VariableAggregation.SUM, too
 )
 
 MEANS = Turn(

@@ -36,5 +36,5 @@ STEPS = Turn(
         "50": "That's when both are due at once. Everything before it is missed.",
         "1": "Nothing is missed, but this is a call per step, and you can do with fewer.",
     },
-    otherwise="Both 10 and 25 must be multiples of it, and it should be as large as possible.",
+    otherwise="10 and 25 must both be multiples of it, and it should be as large as possible.",
 )

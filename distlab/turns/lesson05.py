@@ -1,6 +1,23 @@
 """Lesson 05: what to divide by, and what a replica adds of a penalty that all of them add."""
 
+from collections.abc import Callable
+from typing import Any
+
 from distlab.turns.turn import Turn
+
+
+def _call_on_replicas(own_part: Callable[[Any], Any], penalty: float) -> Any:
+    """Return what each of four replicas adds, with `own_part` called there."""
+    import tensorflow as tf
+
+    devices, to_one = [f"CPU:{k}" for k in range(4)], tf.distribute.ReductionToOneDevice()
+    strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=to_one)
+    parts = strategy.run(own_part, args=(tf.constant(penalty, tf.float64),))
+    if parts is None or parts is ...:
+        return parts
+    values = [float(part) for part in strategy.experimental_local_results(parts)]
+    return values if len(values) == 4 else 4 * values  # all returned one object
+
 
 DIVISOR = Turn(
     lesson="05",
@@ -36,4 +53,5 @@ PENALTY = Turn(
     },
     otherwise="The four replicas compute the same penalty, and what they return is added up.",
     cases=[(1.0,), (3.0,)],
+    call=_call_on_replicas,
 )

@@ -1,25 +1,34 @@
 """Lesson 09: who is the chief, and which policy."""
 
+from typing import Any
+
 from distlab.turns.turn import Turn
 
 _SMALL, _LARGE = ["worker"], ["chief", "ps", "worker"]
+
+
+def _read_policy(chosen: Any) -> Any:
+    """Return the name of a policy, given as a word or as tf.data's own, and FILE for AUTO."""
+    name = getattr(chosen, "name", chosen)
+    return "FILE" if str(name).strip().upper() == "AUTO" else name
+
 
 CHIEF = Turn(
     lesson="09",
     name="chief",
     answer="""
-        def is_chief(job, index, jobs):
+        def is_first(job, index, jobs):
             return index == 0 and job == ("chief" if "chief" in jobs else "worker")
     """,
     right="Exactly one task in each cluster.",
     mistakes={
-        "def is_chief(job, index, jobs):\n    return index == 0": (
+        "def is_first(job, index, jobs):\n    return index == 0": (
             "A cluster with a chief has a worker 0 and a ps 0 as well: three would save."
         ),
-        "def is_chief(job, index, jobs):\n    return job == 'chief'": (
+        "def is_first(job, index, jobs):\n    return job == 'chief'": (
             "A cluster of workers has no task called chief: nobody would save."
         ),
-        "def is_chief(job, index, jobs):\n    return job == 'worker' and index == 0": (
+        "def is_first(job, index, jobs):\n    return job == 'worker' and index == 0": (
             "If there's a chief, worker 0 is a worker like the others."
         ),
     },
@@ -43,5 +52,5 @@ POLICY = Turn(
         "'OFF'": "Then every worker trains on all the images, and an epoch is eight times as long.",
     },
     otherwise="It's one of the titles of the three pictures. What does each worker read?",
-    read=lambda word: "FILE" if str(word).strip().upper() == "AUTO" else word,
+    read=_read_policy,
 )

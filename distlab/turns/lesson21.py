@@ -6,14 +6,9 @@ from typing import Any
 from distlab.turns.turn import Turn
 
 
-def name_aggregation(given: Any) -> Any:
-    """Return TensorFlow's name of an aggregation that was written as a word or as the enum's."""
-    return getattr(given, "name", given).strip().upper()
-
-
 def _read_aggregation(given: Any) -> str | list[str]:
-    """Return the name; in a list if TensorFlow would refuse to count with it."""
-    name = name_aggregation(given)
+    """Return the name, also of the enum; in a list if TensorFlow would refuse to count with it."""
+    name = str(getattr(given, "name", given)).strip().upper()
     return name if name in ("SUM", "MEAN", "ONLY_FIRST_REPLICA") else [name]
 
 

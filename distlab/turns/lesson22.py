@@ -1,26 +1,13 @@
 """Lesson 22: the loss of many pixels, and what a class is most often taken for."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
-from distlab.turns.turn import Turn
+from distlab.turns.turn import Turn, call_with_tensors
 
 _EACH = np.random.default_rng(0).uniform(0.5, 3.0, size=(4, 64, 64)).astype("float32")
 _COUNTS = np.random.default_rng(1).permutation(121).reshape(11, 11)  # no number twice
 _COUNTS[np.diag_indices(11)] += 1000
 _COUNTS[:, 0] += 500
-
-
-def _read_average(average: Callable[[Any, int], Any]) -> Any:
-    """Return the loss of one replica's four scenes in global batches of 8 and of 4."""
-    import tensorflow as tf
-
-    losses = [average(tf.constant(_EACH), size) for size in (8, 4)]
-    missing = [one for one in losses if one is None or one is ...]
-    return missing[0] if missing else [float(one) for one in losses]
-
 
 AVERAGE = Turn(
     lesson="22",
@@ -45,7 +32,9 @@ def average(each, global_batch_size):
 """: "That divides by the scenes twice: once in the mean, once by the global batch.",
     },
     otherwise="A mean over each scene's pixels, [replica's scenes], then their sum over the global batch.",
-    read=_read_average,
+    cases=[(_EACH, 8), (_EACH, 4)],
+    call=call_with_tensors,
+    read=float,
     tolerance=1e-4,
 )
 TAKEN_FOR = Turn(

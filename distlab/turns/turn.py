@@ -5,9 +5,11 @@
     divisor = turns.DIVISOR.take(divisor)
 
 Left empty, `take` says so and returns our answer, so a notebook that is run as a whole never
-stops. Nothing here is graded, and the answer folds out under what the check says.
+stops. Our answer remembers what it stands for, so a check that is run twice says the same twice.
+Nothing here is graded, and the answer folds out under what the check says.
 """
 
+import copy
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from distlab import progress
-from distlab.exercises.comparing import as_numbers, same, show
+from distlab.exercises.comparing import as_numbers, find_wrong, same, show
 
 _CARD = (
     "border-left:5px solid {color};padding:0.55em 1em;max-width:44em;line-height:1.5;"
@@ -26,16 +28,18 @@ _CARD = (
 )
 _COLORS = {"correct": "#009e73", "not yet": "#d55e00", "empty": "#7f7f7f"}  # Okabe-Ito, and gray
 EMPTY = "Nothing written yet, so we continue with our answer. Try it: it's one to six lines."
+NO_RETURN = "the result is None, as a function gives it without return. End every path with return"
+DOTS_LEFT = "your function still returns the dots for some inputs"
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One thing to write in a lesson: a value, or a function that is called with each of `cases`.
+    """One thing to write in a lesson: a value, or a function that `call` calls with each of `cases`.
 
     `answer` is our code: an expression, or a `def`. `right` is what a correct answer is told, one
     sentence that says why. `mistakes` maps the code of a plausible wrong answer to what it is
     told; `otherwise` is for all others. `read` turns what was written (a dataset, say) into plain
-    data, which is compared within `tolerance`.
+    data, which is compared within `tolerance`. It returns None and the stub's dots as they are.
     """
 
     lesson: str  # "05"
@@ -45,6 +49,7 @@ class Turn:
     mistakes: Mapping[str, str]
     otherwise: str
     cases: Sequence[tuple[Any, ...]] = ()
+    call: Callable[..., Any] = lambda written, *case: written(*case)
     read: Callable[[Any], Any] = lambda written: written
     tolerance: float = 1e-3
 
@@ -54,7 +59,9 @@ class Turn:
         Returns our answer in its place if nothing was written, if it can't be run, or if it isn't
         the same kind of thing (a word for a number, say), which would stop the next cell.
         """
-        ours = evaluate(self.answer)
+        written = getattr(written, "stands_for", written)
+        answer = evaluate(self.answer)
+        ours = _stand_in(answer, written)
         try:
             got = self._try(written)
         except Exception as error:  # whatever a learner's line raises
@@ -62,29 +69,36 @@ class Turn:
             said = f"Your code raised {type(error).__name__}: {first}. We continue with ours."
             self._say("not yet", said)
             return ours
-        if all(one is None or one is ... for one in got):
+        if all(one is ... for one in got):
             self._say("empty", EMPTY)
             return ours
         progress.record_turn(self.lesson, self.name)
-        wanted = self._try(ours)
+        wanted = self._try(answer)
         state, words = self._judge(got, wanted)
-        usable = all(map(_is_alike, got, wanted))
+        usable = all(map(_is_alike, got, wanted)) and (
+            callable(written) or _is_alike(written, answer)
+        )
         self._say(state, words if usable else f"{words} We continue with ours.")
         return written if usable else ours
 
     def _try(self, written: Any) -> list[Any]:
         if written is None or written is ...:
-            return [None]
-        given = [written(*case) for case in self.cases] if self.cases else [written]
+            return [written]
+        cases = copy.deepcopy(self.cases)  # some code works in place
+        given = [self.call(written, *case) for case in cases] if cases else [written]
         return [one if one is None or one is ... else self.read(one) for one in given]
 
     def _judge(self, got: list[Any], wanted: list[Any]) -> tuple[str, str]:
+        for missing, words in ((None, NO_RETURN), (..., DOTS_LEFT)):
+            if any(one is missing for one in got):
+                return "not yet", f"Not yet: {words}."
         if same(got, wanted, self.tolerance):
             return "correct", f"Correct. {self.right}"
         for code, words in self.mistakes.items():
             if same(got, self._try(evaluate(code)), self.tolerance):
                 return "not yet", f"Not yet. {words}"
-        return "not yet", f"Not yet: this gives {show(got[0])}. {self.otherwise}"
+        wrong = find_wrong(got, wanted, self.tolerance) or 0
+        return "not yet", f"Not yet: this gives {show(got[wrong])}. {self.otherwise}"
 
     def _say(self, state: str, words: str) -> None:
         from IPython.display import display
@@ -96,6 +110,22 @@ class Turn:
             f"<details><summary>Show our answer</summary><pre>{answer}</pre></details></div>"
         )
         display({"text/html": html, "text/plain": words}, raw=True)
+
+
+def call_with_tensors(written: Callable[..., Any], *case: Any) -> Any:
+    """Call `written` with the arrays of `case` as tensors, since it gets tensors in the lesson."""
+    import tensorflow as tf
+
+    return written(*(tf.constant(one) if isinstance(one, np.ndarray) else one for one in case))
+
+
+def _stand_in(ours: Any, written: Any) -> Any:
+    """Return `ours`, as an object that remembers what was `written` in its place."""
+    if isinstance(ours, int | float | str | list | tuple | np.integer):
+        ours = type(type(ours).__name__, (type(ours),), {})(ours)
+    if hasattr(ours, "__dict__"):
+        ours.stands_for = written
+    return ours
 
 
 def _is_alike(given: Any, ours: Any) -> bool:

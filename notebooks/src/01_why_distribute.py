@@ -3,7 +3,7 @@
 #
 # Eight GPUs cost eight times as much as one, and may be no faster. Before you pay, you want to know what they share, what they send each other and what limits the gain. By the end of this lesson you can work that out for your own model; sometimes the answer is that one device is plenty.
 #
-# **Time:** 40 minutes · **Prerequisites:** [start here](00-start-here.ipynb) · **Hardware:** two CPU cores
+# **Time:** 75 minutes · **Prerequisites:** [start here](00-start-here.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -45,9 +45,9 @@ from distlab.explorables.sharing import draw_cluster
 figures.show(draw_cluster(workers=2, replicas_per_worker=2))
 
 # %% [markdown]
-# ## Two ways to split one computation
+# ## How to split one computation
 #
-# A layer multiplies a batch of images by a matrix of weights. You can split that product over several devices in two ways. **Data parallelism** cuts the batch: every device holds all weights. **Model parallelism** cuts the weights: every device sees all images. The next cell does both, on four devices.
+# A layer multiplies a batch of images by a matrix of weights. There are two usual ways to split that product over several devices. **Data parallelism** cuts the batch: every device holds all weights. **Model parallelism** cuts the weights: every device sees all images. The next cell does both, on four devices.
 
 # %%
 from utils.data import load

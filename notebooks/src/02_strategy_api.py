@@ -3,7 +3,7 @@
 #
 # Code under a strategy often runs and still trains the wrong thing: one variable in the wrong place, one mean of unequal parts, and no error. A strategy does four jobs: it places variables, assigns computation, combines results and splits the data. In this lesson you watch each one happen on four devices, so you can tell when one goes wrong.
 #
-# **Time:** 45 minutes · **Prerequisites:** [why distribute](01-why-distribute.ipynb) · **Hardware:** two CPU cores
+# **Time:** 75 minutes · **Prerequisites:** [why distribute](01-why-distribute.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -82,7 +82,6 @@ def where():
     return type(tf.distribute.get_strategy()).__name__, kind
 
 
-# %%
 print("outside:     ", *where())
 with mirrored.scope():
     print("in the scope:", *where())
@@ -313,15 +312,11 @@ images, labels = split.images[order][..., None] / 255, split.labels[order]
 dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(64)  # 8 global batches
 four_batches = tf.data.Dataset.from_tensor_slices((images[:32], labels[:32])).batch(8)
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)  # both for `fit`, below
-job = {
-    "model": "mlp",
-    "max_examples": 512,
-    "epochs": 1,
-    "global_batch_size": 64,
-}  # the same, for train
+job = {"model": "mlp", "max_examples": 512, "epochs": 1, "global_batch_size": 64}  # for `train`
 job |= {"optimizer": "sgd", "learning_rate": 0.05, "dtype": "float64"}
 
 
+# %%
 def train_by_hand(strategy):
     """Return the weights of the MLP after one epoch of `dataset`, float64."""
     with strategy.scope():
@@ -481,9 +476,9 @@ print("combined:", combine(own_means, [2, 2, 2, 0]), "· mean of the six:", squa
 replica_values("mean-of-means", count=6, values=squares)
 
 # %% [markdown]
-# If no share is empty, the mean of means is a number, and a wrong one: an example on a replica with few of them counts for more. The picture deals the six as evenly as possible, 2, 2, 1 and 1. Choose *replica by replica* under **Cut into pieces** to see 2, 2, 2 and 0.
+# If no share is empty, the mean of means is a number. It's wrong if the shares differ in size, because an example on a replica with few of them counts for more. The picture deals the six as evenly as possible, 2, 2, 1 and 1. Choose *replica by replica* under **Cut into pieces** to see 2, 2, 2 and 0.
 #
-# Play it, then move **Values**: the two means agree only if the examples divide by four. Move **First value** and compare how far the mean moves with how far this answer does.
+# Play it, then move **Values**: the two means agree if the examples divide by four. Move **First value** and compare how far the mean moves with how far this answer does.
 #
 # The fix: reduce per-example losses with `axis=0`, or sum on each replica and divide by the global number of examples once.
 #

@@ -3,7 +3,7 @@
 #
 # Moving a `fit` call from one device to four changes about three lines. A model made in the wrong place, or a batch that doesn't divide, can still spoil the run. In this lesson you train a digit classifier on MNIST as a real job would, with callbacks, a checkpoint and an export, and check whether the four copies of every variable drift apart.
 #
-# **Time:** 45 minutes · **Prerequisites:** [what a strategy does](02-strategy-api.ipynb) · **Hardware:** two CPU cores
+# **Time:** 75 minutes · **Prerequisites:** [what a strategy does](02-strategy-api.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #

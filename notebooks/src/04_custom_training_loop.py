@@ -3,7 +3,7 @@
 #
 # Sooner or later `fit` is in your way: two models that train each other, a penalty on the gradient, an update every fourth batch. If only the step is different, override `train_step` of your model: `fit` keeps its callbacks, and a strategy works with it (we tried a gradient penalty under `MirroredStrategy`). For the rest you write the loop yourself, and on four replicas one wrong divisor changes every step without an error. In this lesson you write that loop on Fashion-MNIST, with metrics and checkpoints, and get the weights of `fit` to twelve decimal places.
 #
-# **Time:** 50 minutes · **Prerequisites:** [Keras on four replicas](03-mirrored-keras.ipynb) · **Hardware:** two CPU cores
+# **Time:** 70 minutes · **Prerequisites:** [Keras on four replicas](03-mirrored-keras.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -379,7 +379,7 @@ assert int(sgd.iterations.numpy()) == 20 * 3 * (1 + 5)
 #
 # The other side of the choice doesn't depend on the machine: between two calls your Python code can print, stop or save; during a call it can't. `utils.training` takes up to 32 steps per call, fewer if a checkpoint is due.
 #
-# **Your turn.** Your run prints its loss after every 10 steps and saves after every 25. How many steps may one call take at most, if neither is to be missed?
+# **Your turn.** Your run prints its loss after every 10 steps and saves after every 25. All calls take equally many steps. How many can that be at most, if neither is to be missed?
 
 # %%
 most = ...
@@ -444,7 +444,6 @@ assert says["four, collectives, not built"].startswith("You must feed")
 
 # %%
 from utils.data.batches import epoch_order
-from utils.training import train
 
 order = epoch_order(512, seed=0, epoch=0)
 x = fashion.train.images[order][..., None] / 255.0  # float64
@@ -468,14 +467,12 @@ loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="float
 fitted.compile(sgd, loss)
 fitted.fit(ordered, verbose=0, shuffle=False)
 
+# %%
+from utils.training import train
+
 job = {"strategy": "mirrored", "replicas": 4, "dataset": "fashion_mnist", "model": "mlp"}
-job |= {
-    "max_examples": 512,
-    "global_batch_size": 64,
-    "epochs": 1,
-    "optimizer": "sgd",
-    "dtype": "float64",
-}
+job |= {"max_examples": 512, "global_batch_size": 64, "epochs": 1}
+job |= {"optimizer": "sgd", "dtype": "float64"}
 others = {"fit": fitted.get_weights()}
 for loop in ("custom", "fit"):
     others[f'train(loop="{loop}")'] = train(loop=loop, **job).weights

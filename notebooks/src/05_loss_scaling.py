@@ -1,9 +1,9 @@
 # %% [markdown] shows="Each scaling mistake, measured as a ratio of updates"
 # # Loss scaling
 #
-# On four replicas, one wrong divisor makes every step four times too long. There is no error, and the loss may still go down; it just looks like a badly chosen learning rate. In an hour you will be able to scale a loss so that four replicas take exactly the step of one device. And you will recognize each usual mistake by what it does to that step.
+# On four replicas, one wrong divisor makes every step four times too long. There is no error, and the loss may still go down; it just looks like a badly chosen learning rate. At the end you will be able to scale a loss so that four replicas take exactly the step of one device. And you will recognize each usual mistake by what it does to that step.
 #
-# **Time:** 60 minutes · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+# **Time:** 85 minutes · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #

@@ -1,9 +1,9 @@
 # %% [markdown] shows="Naive, ring, recursive doubling and hierarchical, with messages and bytes counted; your own gradient on the ring, step by step; five algorithms race on one clock"
 # # All-reduce
 #
-# Every step of data-parallel training needs the same sum: each replica has a gradient, and all of them need the total. The obvious way is to send everything to one place. But then every replica you add makes the others wait longer. In an hour you'll have summed gradients in four ways, counted every message, and learned to predict what the sum costs before you rent the machines.
+# Every step of data-parallel training needs the same sum: each replica has a gradient, and all of them need the total. The obvious way is to send everything to one place. But then every replica you add makes the others wait longer. Here you sum gradients in four ways, count every message, and learn to predict what the sum costs before you rent the machines.
 #
-# **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
+# **Time:** 100 minutes, in two sittings · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -658,7 +658,7 @@ for ranks in (2, 4, 8, 64, 1024):
 #
 # `make gpu-check ARGS=all-reduces` times NCCL, the ring and one device on all GPUs of the machine, for several sizes.
 # Look at the largest size in the row of NCCL, in ms.
-# 2(P - 1)/P times its bytes, divided by that time, is your links' bus bandwidth.
+# 2(P - 1)/P times its bytes, divided by that time, is the bus bandwidth. The time includes the call, so the links can do a little more.
 #
 # ## Further reading
 #

@@ -1,9 +1,9 @@
 # %% [markdown] shows="CentralStorageStrategy: where variables live and what each step copies, next to MirroredStrategy"
 # # Central storage
 #
-# Mirroring keeps a full set of weights and optimizer state on every GPU. What if that doesn't fit? The oldest answer is to keep one copy in the memory of the computer that the GPUs sit in, the *host*: it sends the weights out to the GPUs and collects their gradients. You may never train this way, but it's simple enough to check every byte. In 40 minutes you'll audit what a strategy really sends, find traffic that nobody needs, and catch a metric that lies. The same audit works on other strategies.
+# Mirroring keeps a full set of weights and optimizer state on every GPU. What if that doesn't fit? The oldest answer is to keep one copy in the memory of the computer that the GPUs sit in, the *host*: it sends the weights out to the GPUs and collects their gradients. You may never train this way, but it's simple enough to check every byte. Here you audit what a strategy really sends, find traffic that nobody needs, and catch a metric that lies. The same audit works on other strategies.
 #
-# **Time:** 40 minutes · **Prerequisites:** [what a strategy does](02-strategy-api.ipynb) and [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+# **Time:** 75 minutes · **Prerequisites:** [what a strategy does](02-strategy-api.ipynb) and [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -519,7 +519,7 @@ print("its working part is the", type(central.extended).__name__)
 #
 # `distlab train --strategy central-storage --device gpu` trains on the GPUs of one machine, with the variables on its CPU.
 # Look at its images/s, and compare with `--strategy mirrored`.
-# The difference is what the weights cost on their way through the host.
+# Central storage pays for the way through the host and for an update on its CPU, mirroring for an all-reduce and an update on each GPU.
 #
 # ## Further reading
 #

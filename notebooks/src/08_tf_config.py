@@ -3,7 +3,7 @@
 #
 # You start the same program on two machines, and it hangs. Or it stops with an error from deep inside TensorFlow. Or, worst of all, it runs happily on both, and neither notices the other. Often the cause is one environment variable, TF_CONFIG. Here you'll write it, watch a worker die and come back, and make eight mistakes on purpose, so that you know them when you meet them by accident.
 #
-# **Time:** 50 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+# **Time:** 75 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -132,7 +132,7 @@ workers = ["gpu9:12345", "gpu10:12345", "gpu1:12345"]
 print({host: find_index(workers, host) for host in ("gpu9", "gpu10", "gpu1")})
 
 # %% [markdown]
-# (`socket.gethostname()` is the machine's own name.)
+# (`socket.gethostname()` is the machine's own name. Some machines add a domain to it, as in `gpu9.example.org`. Write the names in the list the way they do.)
 #
 # ## The same through utils
 #

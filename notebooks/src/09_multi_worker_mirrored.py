@@ -3,7 +3,7 @@
 #
 # One machine is too slow, so you rent a second, and now your program runs twice. What goes wrong then often goes wrong quietly: both copies train on the same examples, or add up numbers that never belonged together. By the end you'll have trained one model in two processes, with your own loop and with `fit`. And you'll have proved that a single process would have found the same weights, to nine decimal places.
 #
-# **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [TF_CONFIG](08-tf-config.ipynb) · **Hardware:** two CPU cores
+# **Time:** 85 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [TF_CONFIG](08-tf-config.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -634,7 +634,7 @@ folder.cleanup()  # the checkpoints and summaries of this lesson
 #
 # `distlab train --strategy multi-worker --workers 2 --device gpu` divides this machine's GPUs between two workers.
 # Look at its images/s, and compare with `--strategy mirrored`, one process for the same GPUs.
-# On several machines, add `--rendezvous HOST:PORT` and type the same line on each.
+# On two machines, add `--rendezvous HOST:PORT` and type the same line on each: one worker runs on each, with all its GPUs.
 #
 # ## Further reading
 #

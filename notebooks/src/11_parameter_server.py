@@ -1,9 +1,9 @@
 # %% [markdown] shows="ParameterServerStrategy: a coordinator, workers and servers; staleness measured and bounded"
 # # Parameter servers
 #
-# In synchronous training one slow worker holds up all the others. And where do you put an embedding table that no single worker can hold? Parameter servers are one answer to both: the variables live in pieces on separate servers, and no worker waits for another. The price: gradients arrive late. Here you run a coordinator, two workers and two servers as real processes, and measure both sides of the bargain.
+# In synchronous training one slow worker holds up all the others. And where do you put an embedding table that no single worker can hold? Parameter servers are one answer to both: the variables live in pieces on separate servers, and no worker waits for another. The price: gradients arrive late. Here you run a coordinator, two workers and two servers as real processes, and measure both sides.
 #
-# **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [central storage](07-central-storage.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 100 minutes, in two sittings · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [central storage](07-central-storage.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -11,7 +11,7 @@
 # - Place variables on parameter servers in pieces, and count the bytes that a step moves.
 # - Measure how stale every update is, and choose a learning rate that stays stable all the same.
 # - Count steps exactly where Keras 3 loses some.
-# - Compare asynchronous training, synchronous rounds and rounds with a backup worker when one worker is slow.
+# - Lose a worker and a server, and say what each of them costs.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -33,14 +33,13 @@ import numpy as np
 # %% [markdown]
 # ## Four kinds of process
 #
-# *Parameter servers* (the job `ps`) hold the variables, each server a part of them. *Workers* read the variables, compute a gradient and send it back, each at its own pace. The *coordinator* (the job `chief`) is where your program runs: it hands out the work. An *evaluator* is optional; we meet it near the end.
+# *Parameter servers* (the job `ps`) hold the variables, each server a part of them. *Workers* read the variables, compute a gradient and send it back, each at its own pace. The *coordinator* (the job `chief`) is where your program runs: it hands out the work.
 #
 # It takes two short functions to set this up by hand. Every worker and every server runs a `tf.distribute.Server`, which listens, does what it is asked, and never returns. The coordinator gets the same list of addresses. We start four processes, each on a free port of this computer: the coordinator, two workers and one server. The coordinator asks a worker to add 22 to a variable that holds 20.
 
 # %%
 from distlab import figures
 from distlab.lessons.server_pictures import draw_parameter_servers
-from utils.cluster import LocalCluster, make_launcher
 
 figures.show(draw_parameter_servers())
 
@@ -62,6 +61,9 @@ def coordinate(addresses):
     promise = coordinator.schedule(tf.function(lambda: variable.assign_add(22)))
     return promise.fetch(), variable.device
 
+
+# %%
+from utils.cluster import LocalCluster, make_launcher
 
 launcher = make_launcher()  # a process that has imported TensorFlow: all clusters here fork from it
 roles = [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0)]
@@ -132,20 +134,17 @@ assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in de
 #
 # A *partitioner* cuts large variables along their first axis, here into at most two pieces, one for each server. The table has 49 places x 4,096 patterns = 200,704 rows. Where do they go?
 #
-# **Your turn.** `MinSizePartitioner` divides a variable's bytes by `min_bytes` and rounds up. That many pieces it makes, but never more than `max_shards`. Into how many pieces does it cut a variable of `size` bytes?
+# **Your turn.** `MinSizePartitioner` divides a variable's bytes by `min_shard_bytes` and rounds up. It makes that many pieces, but never more than `max_shards`, nor more than the variable has rows. Into how many pieces does it cut a variable of `size` bytes with plenty of rows?
 
 
 # %%
-def count_pieces(size, min_bytes, max_shards):
+def count_pieces(size, min_shard_bytes, max_shards):
     return ...
 
 
 # %%
-from utils.measure import format_bytes
-from utils.models import build_embedding_model
-from utils.training.parameter_server import variables
-from utils.training.parameter_server.coordination import connect
 from distlab.turns import lesson11 as turns
+from utils.measure import format_bytes
 
 count_pieces = turns.PIECES.take(count_pieces)
 partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(256 << 10, max_shards=2)
@@ -154,6 +153,11 @@ for units in (32, 128, 256):
     mine = count_pieces(784 * units * 4, 256 << 10, 2)
     size = format_bytes(784 * units * 4)
     print(f"kernel of Dense({units}), {size}: {real} in TensorFlow, {mine} by your count")
+
+# %%
+from utils.models import build_embedding_model
+from utils.training.parameter_server import variables
+from utils.training.parameter_server.coordination import connect
 
 
 def show_placement():
@@ -190,8 +194,10 @@ from utils.data import load
 train = load("fashion_mnist").train
 images, labels = train.images[:1000, ..., None] / np.float32(255), train.labels[:1000]
 tokens = build_embedding_model().layers[0](images).numpy()  # [1000, 49], rows of the table
+print("rows of the first image:", tokens[0, :4], "…")
 
 
+# %%
 def train_table(tokens, labels, steps):
     """Train on the workers; return the loss of each step, and where the table is."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -232,26 +238,21 @@ print(f"mean loss of the first 20 steps {first:.2f}, of the last 20 {last:.2f}")
 assert last < first
 
 # %% [markdown]
-# No worker waited for another. What a step writes back to the table are *IndexedSlices*: row numbers and rows. How many bytes is that?
+# No worker waited for another.
 #
 # ## A step moves the rows it touches
 #
 # A batch of 32 images has 32 x 49 = 1,568 tokens. Our model looks them up on the server, where the table lives. So only those rows travel, and the gradient goes back as *IndexedSlices*: row numbers and rows. `keras.layers.Embedding` is less careful under this strategy: it reads the whole variable first. We count the bytes of both on the *loopback* device, the network between the processes of one machine. (What other programs send there counts too.)
 #
-# Would synchronous training move less? [`count_synchronous`](../distlab/lessons/loopback_traffic.py) measures it on two workers that each hold the whole table: once as TensorFlow does it, and once with the gradient made dense first, which is what a plain ring all-reduce ([lesson 06](06-all-reduce.ipynb)) would carry.
-#
-# **Your turn.** The whole table takes 12,544 KiB. How many KiB does a step move if it reads and writes only its own rows? (As if no token came twice.)
+# **Your turn.** The whole table takes 12,544 KiB. How many KiB does a step move if it reads and writes only its own rows? (Take every token as a different one, and leave out the row numbers, which travel with the rows.)
 
 # %%
 moved = ...  # KiB, an expression
 
 # %%
-from distlab.lessons.loopback_traffic import measure_traffic
 from utils.training.parameter_server.coordination import find_worker
-from utils.training.parameter_server.loop import AsynchronousLoop
 
 moved = turns.MOVED.take(moved)
-table_bytes = sum(p.payload_bytes for p in pieces)
 
 
 def cross_entropy(labels, logits):
@@ -273,6 +274,11 @@ def build_keras_embedding():
     return keras.Sequential(layers)
 
 
+# %%
+from distlab.lessons.loopback_traffic import measure_traffic
+from utils.training.parameter_server.loop import AsynchronousLoop
+
+
 def count_bytes(images, labels):
     """Return the bytes a step of 32 images moves, with each of the two lookups."""
     coordination, found = connect(), {}
@@ -287,25 +293,45 @@ def count_bytes(images, labels):
 
 
 # %% tags=["nbval-ignore-output"]
-from distlab.lessons.loopback_traffic import count_synchronous
-
 sent = cluster.run(count_bytes, images, labels)
-pair = LocalCluster(workers=2, launcher=launcher)
-parts = (build_keras_embedding, cross_entropy, images[:32], labels[:32])
-reduced = pair.run(count_synchronous, *parts, timeout=60, echo=False)[0]
-sizes = {"servers: only its rows": sent["own"], "servers: Keras Embedding": sent["keras"]}
-sizes |= {"all-reduce: IndexedSlices": reduced["slices"], "all-reduce: dense": reduced["dense"]}
-mebibytes = {name: size / 2**20 for name, size in sizes.items()}
+table_bytes = sum(piece.payload_bytes for piece in pieces)
+mebibytes = {"only its rows": sent["own"] / 2**20, "Keras Embedding": sent["keras"] / 2**20}
 print(f"only its rows: {sent['own'] / 1024:.0f} KiB measured, {moved:.0f} KiB by your count")
-title = "Bytes sent in one step"
-figures.show(figures.bars(mebibytes, unit="MiB", title=title, log=True))
+figures.show(figures.bars(mebibytes, unit="MiB", title="Bytes sent in one step", log=True))
 assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * sent["own"]
-assert 0.9 < reduced["dense"] / (2 * table_bytes) < 1.3 and reduced["slices"] < table_bytes / 10
 
 # %% [markdown]
-# (The scale is logarithmic, so read the numbers rather than the lengths.) The first two bars show why the lookup belongs where the table is. The other two are one synchronous step, in which *both* workers take part, so they carry two gradients. The dense one is close to what the ring formula predicts for two workers: twice the table. But an Embedding's gradient is `IndexedSlices`, and MultiWorkerMirroredStrategy gathers only those rows.
+# (The scale is logarithmic, so read the numbers rather than the lengths.) The lookup belongs where the table is.
 #
-# So bytes alone are no reason for parameter servers. The real reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. Even the table isn't a reason any more if your hardware is fast: today most such tables are cut over the *workers*. They train synchronously and fetch each other's rows in an all-to-all exchange (DLRM below, TorchRec, HugeCTR, TPU embeddings). And for dense models asynchronous training is mostly history. With a dense model parameter servers save no bytes: a step reads all its variables and writes all its gradients.
+# ## Where big tables live today
+#
+# Bytes alone are no reason for parameter servers. The reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. With fast links the table isn't a reason any more: today most such tables are cut over the *workers* (DLRM below, TorchRec, HugeCTR, TPU embeddings). They train synchronously and fetch each other's rows in an *all-to-all*: every worker sends every other worker something of its own. First each asks the owners for its rows, then the owners answer. Here it is for four workers, in NumPy:
+
+# %%
+rows = np.random.default_rng(0).normal(size=(200_704, 16)).astype("float32")  # the table
+held = np.split(rows, 4)  # worker w holds 50,176 rows, from row 50,176 w on
+needed = [tokens[32 * worker : 32 * (worker + 1)].ravel() for worker in range(4)]
+
+
+def all_to_all(boxes):  # boxes[a][b] goes from a to b, and arrives as [b][a]
+    return [list(arrived) for arrived in zip(*boxes)]
+
+
+def by_owner(numbers):
+    return [numbers[numbers // len(held[0]) == owner] for owner in range(4)]
+
+
+asked = all_to_all([by_owner(numbers) for numbers in needed])  # asked[owner][worker]
+answers = [[held[w][numbers % len(held[w])] for numbers in asked[w]] for w in range(4)]
+received = all_to_all(answers)  # received[worker][owner]
+for worker, numbers in enumerate(needed):
+    got, wanted = np.concatenate(received[worker]), np.concatenate(by_owner(numbers))
+    np.testing.assert_array_equal(got, rows[wanted])
+far = sum(a.nbytes for w in range(4) for owner, a in enumerate(received[w]) if owner != w) / 4
+print(f"{far / 1024:.0f} KiB of rows for each worker, {rows.nbytes / 1024:,.0f} KiB in the table")
+
+# %% [markdown]
+# The gradients of the rows go back the same way. And for dense models asynchronous training is mostly history: with a dense model parameter servers save no bytes, because a step reads all its variables and writes all its gradients.
 #
 # ## Staleness
 #
@@ -313,46 +339,7 @@ assert 0.9 < reduced["dense"] / (2 * table_bytes) < 1.3 and reduced["slices"] < 
 #
 # To measure it, we borrow the ticket machine from a bakery. Before a closure reads the parameters, it looks at the number on the machine. When its gradient is ready, it draws that machine's next ticket; no number is drawn twice. The time between the look and the ticket is the closure's *window*. Staleness is the number on the ticket minus the number seen at the start: that many others drew in between.
 #
-# First the window alone, with nothing computed in it. (A sleep of 50 ms stands for the computation. `tf.control_dependencies` keeps the order: the operations inside the `with` wait for those in its brackets.)
-
-
-# %% tags=["nbval-ignore-output"]
-from distlab.lessons.slow_workers import sleep_in_graph
-
-
-def with_ticket(tickets, delays, compute):
-    """In a closure: look at the counter, compute, sleep, draw a ticket."""
-    worker, began, version = find_worker(), tf.timestamp(), tickets.read_value()
-    with tf.control_dependencies([began, version]):  # look first
-        result = compute()
-    with tf.control_dependencies(tf.nest.flatten(result)):
-        waited = sleep_in_graph(tf.gather(tf.constant(delays), worker))
-    with tf.control_dependencies([waited]):  # take a number and add 1, in one go
-        ticket = tf.raw_ops.ResourceCountUpTo(
-            resource=tickets.handle, limit=tf.int64.max, T=tf.int64
-        )
-    return worker, version, ticket, began, result
-
-
-def open_windows(closures, delays):
-    """Return (worker, number seen, ticket drawn) of each closure, in the order of the tickets."""
-    coordination = connect()
-    with coordination.strategy.scope():
-        tickets = tf.Variable(0, dtype=tf.int64)
-    closure = tf.function(lambda: with_ticket(tickets, delays, lambda: tf.constant(0))[:3])
-    promises = [coordination.coordinator.schedule(closure) for _ in range(closures)]
-    coordination.coordinator.join()
-    rows = coordination.coordinator.fetch(promises)
-    return sorted((tuple(map(int, row)) for row in rows), key=lambda row: row[2])
-
-
-windows = cluster.run(open_windows, 8, (0.05, 0.05))
-for worker, seen, ticket in windows:
-    print(f"worker {worker} saw {seen}, drew {ticket}: staleness {ticket - seen}")
-assert [ticket for _, _, ticket in windows] == list(range(8))  # each number once
-
-# %% [markdown]
-# Now we do real work in that window, a least-squares fit: read the weights, compute the gradient, and write once the ticket is drawn.
+# (A sleep stands for the computation. `tf.control_dependencies` keeps the order: the operations inside the `with` wait for those in its brackets.)
 #
 # **Predict.** Two workers; worker 1 takes five times as long as worker 0. Roughly what is the mean staleness over the updates of both?
 
@@ -364,74 +351,79 @@ my_guess
 
 
 # %%
+from distlab.lessons.slow_workers import sleep_in_graph
 from distlab.lessons.update_records import Update
 
 
-def descend(features, targets, runs):
-    """Least squares on the workers: for each run (rate, steps, delays, in_flight) its updates
-    and weights. `features` is [example, pixel], `targets` [example, 10]."""
-    coordination, found = connect(), []
-    for rate, steps, delays, in_flight in runs:
-        with coordination.strategy.scope():
-            weights = tf.Variable(tf.zeros([features.shape[1], 10]))
-            tickets = tf.Variable(0, dtype=tf.int64)
+def open_windows(closures, delays):
+    """Return an Update of each closure, in the order of the tickets; nothing is computed."""
+    coordination = connect()
+    with coordination.strategy.scope():
+        tickets = tf.Variable(0, dtype=tf.int64)
 
-        def find_gradient():
-            residual = features @ weights - targets  # [example, 10]
-            gradient = tf.matmul(features, residual, transpose_a=True) / len(features)
-            return gradient, tf.reduce_sum(residual**2) / len(features) / 2
+    @tf.function
+    def closure():
+        worker, began, seen = find_worker(), tf.timestamp(), tickets.read_value()
+        with tf.control_dependencies([began, seen]):  # look first
+            waited = sleep_in_graph(tf.gather(tf.constant(delays), worker))
+        with tf.control_dependencies([waited]):  # take a number and add 1, in one go
+            ticket = tf.raw_ops.ResourceCountUpTo(
+                resource=tickets.handle, limit=tf.int64.max, T=tf.int64
+            )
+        with tf.control_dependencies([ticket]):
+            return worker, seen, ticket, began, tf.timestamp()
 
-        @tf.function
-        def closure():
-            worker, version, ticket, began, result = with_ticket(tickets, delays, find_gradient)
-            with tf.control_dependencies([ticket]):
-                written = weights.assign_sub(rate * result[0], read_value=False)
-            with tf.control_dependencies([written]):
-                return worker, version, ticket, True, result[1], began, tf.timestamp()
+    promises = [coordination.coordinator.schedule(closure) for _ in range(closures)]
+    rows = coordination.coordinator.fetch(promises)
+    updates = [Update(*map(int, row[:3]), True, 0.0, *map(float, row[3:])) for row in rows]
+    return sorted(updates, key=lambda update: update.ticket)
 
-        rows = []
-        for _ in range(0, steps, in_flight):
-            promises = [coordination.coordinator.schedule(closure) for _ in range(in_flight)]
-            coordination.coordinator.join()
-            rows += coordination.coordinator.fetch(promises)
-        updates = [Update(*map(int, row[:3]), *map(float, row[3:])) for row in rows]
-        found.append((sorted(updates, key=lambda update: update.ticket), weights.numpy()))
-    return found
-
-
-# %% tags=["nbval-ignore-output"]
-from distlab.lessons.update_records import make_spans
-
-x, y = images[:256].reshape(256, -1), np.eye(10, dtype=np.float32)[labels[:256]]
-curvature = float(np.linalg.norm(x, 2) ** 2 / len(x))  # k of the next section
-gentle = 0.2 / curvature
-runs = [(gentle, 40, (0.05, 0.05), 40), (gentle, 40, (0.03, 0.15), 40)]
-(even, _), (slow, _) = cluster.run(descend, x, y, runs)
-title = "The first 24 updates, each with its staleness"
-figures.show(figures.timeline(make_spans(slow[:24]), title=title))
 
 # %% tags=["nbval-ignore-output"]
 from distlab.exercises.predict import show_guess
-from distlab.lessons.update_records import mean_staleness, mean_staleness_by_worker
+from distlab.lessons.update_records import make_spans, mean_staleness, mean_staleness_by_worker
 
+even, slow = (cluster.run(open_windows, 40, delays) for delays in ((0.05, 0.05), (0.03, 0.15)))
+figures.show(figures.timeline(make_spans(slow[:24]), title="Staleness of the first 24 updates"))
 for name, updates in {"two even workers": even, "worker 1 is slow": slow}.items():
     means = mean_staleness_by_worker(updates)
     print(f"{name}: mean staleness {mean_staleness(updates):.2f};", end=" ")
     print(", ".join(f"worker {w} {mean:.2f}" for w, mean in means.items()))
     assert mean_staleness(updates) <= 1 and [u.ticket for u in updates] == list(range(40))
 show_guess(my_guess, mean_staleness(slow))
-assert means[1] > means[0]
 
 # %% [markdown]
 # The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. (If you said more than 1, you thought of the slow worker's updates, which are stale but rare.) A slow worker doesn't push the mean past that limit; it piles the staleness onto its own, rare updates.
+#
+# And how much speed do you keep? A synchronous group runs at the pace of its slowest member.
+#
+# **Your turn.** Speed is gradients used per second. What share of it, in percent, does *asynchronous* training keep when one of three equal workers becomes five times slower?
+
+# %%
+percent = ...
+
+# %%
+from utils.simulate.parameter_server import Cluster, simulate_parameter_server
+
+percent = turns.KEPT.take(percent)
+for mode, kept in {"synchronous": 20, "asynchronous": 73}.items():
+    each = [(0.05, 0.05, 0.05), (0.05, 0.05, 0.25)]
+    runs = [simulate_parameter_server(mode, Cluster(seconds), 2000) for seconds in each]
+    speed = 100 * runs[1].gradients_per_second / runs[0].gradients_per_second
+    assert round(speed) == kept
+    print(f"{mode:<13}{speed:3.0f} % of the gradients per second, simulated")
+print(f"asynchronous, by your count: {percent:.0f} %")
+
+# %% [markdown]
+# ([Lesson 21](21-choosing.ipynb) asks what that speed is worth, and what happens if a synchronous round leaves out its slowest workers.)
 #
 # ## A learning rate that stays stable
 #
 # Why would an old gradient hurt? It points downhill from where the weights *were*, so a large step overshoots before anyone notices. Let *k* be the largest curvature of the loss: how much the gradient changes for a step of length 1 in the direction where it changes most. Plain gradient descent is stable for rates below 2/*k*. If every gradient has the staleness *s*, the limit is 2 sin(π / (4*s* + 2)) / *k*. With *s* = 1 that is 1/*k*, half as much.
 #
-# For our least squares we can compute *k*, so we choose a rate between the two limits, 1.25/*k*. We try it with one closure in flight, whose gradient is never stale, and with both workers busy.
+# For a least-squares fit we can compute *k*, so we choose a rate between the two limits, 1.5/*k*. We try it with one closure in flight, whose gradient is never stale, and with both workers busy. [`descend_squares`](../distlab/lessons/stale_updates.py) does it with the tickets from above: read the weights, compute the gradient, draw a ticket, write.
 #
-# **Predict.** With both workers busy at 1.25/*k*: is the loss after 40 updates smaller or larger than at the start?
+# **Predict.** With both workers busy at 1.5/*k*: is the loss after 40 updates smaller or larger than at the start?
 
 # %%
 from distlab.explorables import guess_word
@@ -442,46 +434,46 @@ my_guess = guess_word("The loss after 40 updates is", "smaller", "larger")
 my_guess
 
 # %% tags=["nbval-ignore-output"]
-cases = {"1.25/k, one in flight": (1.25, 1), "1.25/k, both": (1.25, 40), "0.5/k, both": (0.5, 40)}
-runs = [(rate / curvature, 40, (0.03, 0.03), in_flight) for rate, in_flight in cases.values()]
-descents = dict(zip(cases, cluster.run(descend, x, y, runs)))
-losses = {name: [u.loss for u in updates] for name, (updates, _) in descents.items()}
+from distlab.lessons.stale_updates import descend_squares
+
+x, y = images[:256].reshape(256, -1), np.eye(10, dtype=np.float32)[labels[:256]]
+curvature = float(np.linalg.norm(x, 2) ** 2 / len(x))  # k
+busy = {"delays": (0.03, 0.03)}
+cases = {
+    "1.5/k, one in flight": (1.5 / curvature, 1, busy),
+    "1.5/k, both": (1.5 / curvature, 40, busy),
+    "0.5/k, both": (0.5 / curvature, 40, busy),
+    "1.25/k, damped": (1.25 / curvature, 40, {**busy, "staleness_scaling": True}),
+    "1.5/k, only fresh gradients": (1.5 / curvature, 40, {**busy, "max_staleness": 0}),
+}
+found = dict(zip(cases, cluster.run(descend_squares, x, y, list(cases.values()))))
+losses = {name: [update.loss for update in updates] for name, (updates, _) in found.items()}
 words = {"x_label": "update", "y_label": "loss", "title": "Loss with and without stale gradients"}
-figures.show(figures.lines({n: (range(40), v) for n, v in losses.items()}, log_y=True, **words))
-show_guess(my_guess, "larger" if max(losses["1.25/k, both"][-10:]) > 0.5 else "smaller")
-assert [max(values[-10:]) > values[0] for values in losses.values()] == [False, True, False]
+drawn = {name: (range(40), losses[name]) for name in list(cases)[:3]}
+figures.show(figures.lines(drawn, log_y=True, **words))
+show_guess(my_guess, "larger" if max(losses["1.5/k, both"][-10:]) > 0.5 else "smaller")
+for name in list(cases)[3:]:
+    written = sum(update.written for update in found[name][0])
+    print(f"{name:<29}loss {losses[name][-1]:.3f} at the end, {written} of 40 updates written")
+for name in ("1.5/k, one in flight", "1.5/k, only fresh gradients"):  # never stale
+    assert losses[name][-1] < losses[name][0]
 
 # %% [markdown]
 # Same model, same data, same rate: training that is stable with one closure in flight explodes with a staleness of about one. At 0.5/k it is stable again, with both workers busy. (Where the exploding curve dips, the weights swing past the minimum and come close to it for a moment.)
 #
-# There are two more remedies, both options of `StalenessLoop`, which does for any Keras model what `descend` did for ours. `staleness_scaling=True` divides a gradient by 1 + its staleness. (That doesn't help Adam, which ignores the size of a gradient.) `max_staleness=n` drops gradients staler than *n*; with 0, only fresh ones are written. Both know the staleness in time, because the ticket is drawn before anything is written. And both look at a second counter, of updates that are *finished*: an update that has its ticket and isn't written yet counts as missed. Here is each of them at the rate that exploded, with both workers busy. ([`descend_squares`](../distlab/lessons/stale_updates.py) runs our least squares through a `StalenessLoop`.) The second cell checks that it is the same descent: with one closure in flight it ends with the weights of our own loop.
-
-
-# %% tags=["nbval-ignore-output"]
-from distlab.lessons.stale_updates import descend_squares
-
-remedies = {"damped": {"staleness_scaling": True}, "only fresh gradients": {"max_staleness": 0}}
-runs = [(1.25 / curvature, 40, {"delays": (0.03, 0.03), **extra}) for extra in remedies.values()]
-for name, (updates, _) in zip(remedies, cluster.run(descend_squares, x, y, runs)):
-    written = sum(update.written for update in updates)
-    print(f"{name:<22}loss {updates[-1].loss:.3f} at the end, {written} of 40 updates written")
-    assert updates[-1].loss < updates[0].loss
+# The two printed lines are two more remedies, both options of `StalenessLoop`, the loop behind `descend_squares`. `staleness_scaling=True` damps: it divides a gradient by 1 + its staleness. (That doesn't help Adam, which ignores the size of a gradient.) `max_staleness=n` drops gradients staler than *n*; with 0, only fresh ones are written. Both know the staleness in time, because the ticket is drawn before anything is written. And both count an update that has its ticket and isn't written yet as missed.
+#
+# Neither is free: damping takes smaller steps, and dropping throws away work that was already done. And damping has a limit too, so we tried it at 1.25/*k*. If two workers move in step, one gradient is fresh and the other late by one. Together they step 1 + 1/2 times the rate from the same weights. Above a rate of 4/3 of 1/*k* that is more than 2/*k*.
 
 # %%
 from distlab.explorables import staleness_race
 
-[(updates, theirs)] = cluster.run(descend_squares, x, y, [(1.25 / curvature, 1, {})])
-ours = descents["1.25/k, one in flight"][1]
-np.testing.assert_allclose(ours, theirs, atol=1e-5)
-print(f"mean staleness {mean_staleness(updates)}; weights {ours.shape} equal to 1e-5")
 staleness_race()
 
 # %% [markdown]
-# Both are stable at a rate at which plain updates were not. Neither is free: damping takes smaller steps, and dropping throws away work that was already done. And damping has a limit too. If two workers move in step, one gradient is fresh and the other late by one. Together they step 1 + 1/2 times the rate from the same weights. Above a rate of 4/3 of 1/*k* that is more than 2/*k*. For your own training take `AsynchronousLoop` of `utils`: the same for any Keras model, without the tickets.
+# This is the whole bargain on a simulated clock; run the cell to play with it. In the running picture a block is one step, and its number the staleness of its update. Below the blocks, each line starts at the version of the parameters that a worker read, and jumps up to the server's when it writes: the jump is the staleness. (A saved copy of this page may show less.)
 #
-# The picture above is the whole bargain on a simulated clock; run its cell to play with it. In the running picture a block is one step, and its number the staleness of its update. Below the blocks, each line starts at the version of the parameters that a worker read, and jumps up to the server's when it writes: the jump is the staleness. (A saved copy of this page may show less.)
-#
-# - Raise **Learning rate** until the asynchronous loss runs away. Which of the four ways to train is stable at the highest rate? (*Backup* and *bounded*: see "One slow worker".)
+# - Raise **Learning rate** until the asynchronous loss runs away. Which of the four ways to train is stable at the highest rate? (*Backup* leaves out the slowest worker of each round. *Bounded* lets no worker get more than a few steps ahead of the slowest.)
 # - Add **Workers** at that rate. Which of the four get worse?
 # - Make the **Slow worker** slower. Whose curve suffers, and who pays with staleness or with steps thrown away?
 #
@@ -490,7 +482,7 @@ staleness_race()
 # Keras 3 counts an optimizer's steps with `iterations.assign(iterations + 1)`: read, add, write back, like `b` above. `use_atomic_step_counter(optimizer)` replaces that one method by an addition at the server. Who cares? Adam does. To correct the bias of its first averages, it multiplies its rate by a factor that depends on the number of steps and approaches 1 as they add up.
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 from utils.training.parameter_server import counting
 
 
@@ -518,6 +510,7 @@ def count_steps(steps):
     return counts
 
 
+# %% tags=["nbval-ignore-output"]
 lossy, exact = cluster.run(count_steps, 150)
 print(f"of 150 steps Keras counted {lossy}, the exact counter {exact}")
 is_, should = counting.adam_correction(lossy), counting.adam_correction(exact)
@@ -529,7 +522,7 @@ assert exact == 150 >= lossy
 #
 # ## Nobody waits
 #
-# You know the cockpit from [lesson 08](08-tf-config.ipynb), where killing one worker stopped both. Here are two workers and two servers in it. A block is one update: read the parameters, compute, write. (`make_loop` makes a `StalenessLoop`, our own loop for any Keras model, in which each update takes at least 80 ms.)
+# You know the cockpit from [lesson 08](08-tf-config.ipynb), where killing one worker stopped both. Here are two workers and two servers in it. A block is one update: read the parameters, compute, write. (`make_loop` makes a `StalenessLoop` in which each update takes at least 80 ms.)
 #
 # - **Slow down** or **pause** worker 1. What does worker 0 do? In lessons 08 and 09 a gray block showed its waiting.
 # - **Kill** worker 1, watch worker 0, and bring worker 1 back with **Restart**. It needs some seconds to connect.
@@ -563,7 +556,7 @@ cockpit(played)
 # A worker holds nothing that can't be found elsewhere. If it dies in the middle of a closure, the coordinator gives that closure to another worker. When it is back, it takes closures again. We count: worker 1 is killed after 20 updates and started again 20 updates later, and we go on until it takes part. In the picture a bar is one update, and the gap in worker 1's lane is the time it was away.
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 from utils.events import report
 from utils.training.parameter_server.checkpoints import train_with_checkpoints
 
@@ -586,11 +579,7 @@ def run_and_report(images, labels, steps, folder=None):
     return updates, loop.written.read()
 
 
-def draw_lanes(updates, title):
-    spans = [(lane, start, end, "", kind) for lane, start, end, _, kind in make_spans(updates)]
-    figures.show(figures.timeline(spans, title=title))
-
-
+# %% tags=["nbval-ignore-output"]
 played.stop()
 job = cluster.start(run_and_report, images, labels, 1000)
 for event in job.events():
@@ -599,7 +588,8 @@ for event in job.events():
     elif event["number"] == 40:
         job.restart("worker", 1)
 updates, written = job.wait(timeout=60)
-draw_lanes(updates, "Worker 1 was killed, and started again")
+spans = [(lane, start, end, "", kind) for lane, start, end, _, kind in make_spans(updates)]
+figures.show(figures.timeline(spans, title="Worker 1 was killed, and started again"))
 print(f"{len(updates)} closures scheduled and done, {written} updates written")
 assert len(updates) <= written and len({u.ticket for u in updates}) == len(updates) >= 80
 
@@ -628,125 +618,7 @@ print(f"went on at step {begun}: {len(updates)} more updates, {written} in all")
 assert begun >= 40 and begun + len(updates) == written == 100
 
 # %% [markdown]
-# ## One slow worker
-#
-# Now we have three workers and one server, and three ways to train. A *synchronous* round waits for all gradients, averages them and writes once. With a *backup worker* a round ends when the first two of three gradients are in; the late one is thrown away. In *asynchronous* training every worker writes on its own, as above. First each worker takes 50 ms a step; then worker 2 takes 250 ms.
-#
-# **Your turn.** Speed is gradients used per second. What share of it, in percent, does *asynchronous* training keep when one of three equal workers becomes five times slower?
-
-# %%
-percent = ...
-
-
-# %%
-from distlab.lessons.synchronous_rounds import SynchronousRounds
-from utils.measure import Stopwatch
-from utils.simulate.parameter_server import Cluster, simulate_parameter_server
-
-percent = turns.KEPT.take(percent)
-
-
-def race(images, labels, seconds):
-    """Return gradients per second of each way, for each time that a step of worker 2 takes."""
-    coordination = connect()
-    return {slow: race_once(coordination, images, labels, slow) for slow in seconds}
-
-
-def race_once(coordination, images, labels, slow_seconds):
-    found, settings = {}, {"delays": (0.05, 0.05, slow_seconds)}
-    ways = {"synchronous": {}, "backup": {"wanted": 2, "backup": 1}, "asynchronous": None}
-    for name, extra in ways.items():
-        with coordination.strategy.scope():
-            model, sgd = build_mlp(), keras.optimizers.SGD(0.05)
-        parts = (coordination, model, sgd, cross_entropy, lambda: make_batches(images, labels))
-        if extra is None:
-            loop, steps, gradients = StalenessLoop(*parts, **settings), 18, 1
-        else:
-            loop, steps = SynchronousRounds(*parts, **settings, **extra), 4
-            gradients = loop.wanted
-        loop.run(1)
-        with Stopwatch() as watch:
-            loop.run(steps)
-        found[name] = steps * gradients / watch.seconds
-    return found
-
-
-def simulate_race(slow_seconds):
-    """Return the same from the event simulator: no TensorFlow, no overhead."""
-    three = Cluster((0.05, 0.05, slow_seconds))
-    modes = {"synchronous": {}, "backup": {"backup": 1}, "asynchronous": {}}
-    return {
-        mode: simulate_parameter_server(mode, three, 200, **extra).gradients_per_second
-        for mode, extra in modes.items()
-    }
-
-
-def share_kept(rates):
-    return {way: 100 * rates[0.25][way] / rates[0.05][way] for way in rates[0.05]}
-
-
-# %% tags=["nbval-ignore-output"]
-three = LocalCluster(workers=3, ps=1, launcher=launcher)
-rates = three.run(race, images, labels, (0.05, 0.25))
-kept = share_kept(rates)
-bars = {"measured here": kept, "simulated": share_kept({s: simulate_race(s) for s in rates})}
-title = "Gradients per second kept when one of three workers is 5x slower"
-figures.show(figures.grouped_bars(bars, unit="%", title=title))
-print(f"asynchronous: {kept['asynchronous']:.0f} % measured, {percent:.0f} % by your count")
-assert bars["simulated"]["synchronous"] < bars["simulated"]["asynchronous"]
-
-# %%
-many, modes = Cluster([1.0] * 63 + [5.0], jitter=0.2), {"synchronous": {}, "asynchronous": {}}
-for mode, extra in {**modes, "backup": {"backup": 2}, "bounded": {"bound": 4}}.items():
-    run = simulate_parameter_server(mode, many, 3000, **extra)
-    pace = f"{run.gradients_per_second:5.1f} gradients in the time of one step"
-    print(f"{mode:<13} {pace}, staleness {run.mean_staleness:4.1f}, at most {max(run.staleness)}")
-
-# %% [markdown]
-# Synchronous training runs at the pace of the slowest. Asynchronous training loses what worker 2 no longer does. Rounds with a backup worker don't wait for it, so in the simulator they lose nothing. The measured bars also include what the simulator leaves out: messages, scheduling, and five processes that share your cores. (Nothing gets faster from a slow worker, so a bar above 100 % is noise.) Neither way is free: asynchronous updates are stale, and a backup worker's gradients are computed for nothing.
-#
-# The printed lines are the simulator's answer for 64 workers. One is five times slower, and all of them vary by 20 % from step to step. *Asynchronous* uses nearly every gradient, at a mean staleness just below 63: the number of workers minus one again. *Backup*, here with two spare workers, ignores the slow one but still waits for the 62nd of 64 in every round. *Bounded* is stale-synchronous training: no worker may be more than 4 steps ahead of the slowest. That smooths out jitter. It doesn't help against a worker that is always slow, since in the long run everyone goes at its pace.
-#
-# ## Evaluation, inline and sidecar
-#
-# There are two ways to evaluate. *Inline*: the coordinator waits for the queue to empty, then schedules the test batches on the workers. Training stops meanwhile, and the result belongs to exactly one step. *Sidecar*: an evaluator, a process of its own, restores each checkpoint as it appears, while training goes on. Here are both, on the model with the table.
-
-
-# %% tags=["nbval-ignore-output"]
-from utils.training.parameter_server import evaluation
-
-
-def train_and_evaluate(images, labels, test_images, test_labels, folder):
-    coordination = connect()
-    with coordination.strategy.scope():
-        model, sgd = build_embedding_model(), keras.optimizers.SGD(0.1)
-    parts = (coordination, model, sgd, cross_entropy, lambda: make_batches(images, labels))
-    loop = AsynchronousLoop(*parts)
-    train_with_checkpoints(loop, folder, steps=300, every=60)
-    return evaluation.evaluate_inline(coordination, model, test_images, test_labels, step=300)
-
-
-def evaluate_meanwhile(images, labels, folder):
-    follow = evaluation.follow_checkpoints
-    return follow(folder, build_embedding_model, images, labels, last_step=300)
-
-
-test = load("fashion_mnist").test
-held_out = test.images[:1000, ..., None] / np.float32(255), test.labels[:1000]
-seen = tempfile.TemporaryDirectory()
-evaluator = LocalCluster(workers=1, launcher=launcher)
-watching = evaluator.start(evaluate_meanwhile, *held_out, seen.name)
-inline = cluster.run(train_and_evaluate, images, labels, *held_out, seen.name)
-[found] = watching.wait(timeout=60)
-curve = {"evaluator": ([e.step for e in found], [e.accuracy for e in found])}
-words = {"x_label": "step", "y_label": "test accuracy", "title": "What the evaluator saw"}
-figures.show(figures.lines(curve, **words))
-print(f"inline, after step {inline.step}: {inline.accuracy:.3f} on {inline.examples} images")
-seen.cleanup()
-assert found[-1].step == 300 and abs(found[-1].accuracy - inline.accuracy) < 0.005
-
-# %% [markdown]
-# Both agree on the last checkpoint, although one read a table in two pieces and the other read it whole. That works because a variable that was cut is saved whole. The evaluator always takes the newest checkpoint, so if it is slower than the training, it skips some.
+# Checkpoints are also how you evaluate. *Inline*, the coordinator waits for the queue to empty and schedules the test batches on the workers: training stops meanwhile, and the result belongs to exactly one step. *Sidecar*, an evaluator, a process that the cluster doesn't know, restores each checkpoint as it appears while training goes on. A variable that was cut is saved whole, so the evaluator needs no servers. `evaluate_inline` and `follow_checkpoints` of `utils.training.parameter_server.evaluation` do the two.
 #
 # ## The mistake: a Keras model on sharded variables
 #
@@ -787,8 +659,8 @@ dense, held = array_bytes(build_mlp().trainable_variables), variables.bytes_by_s
 print("held by the servers:", {f"ps {server}": format_bytes(n) for server, n in held.items()})
 print(f"one step: the MLP, any batch: {format_bytes(2 * dense)};", end=" ")
 print(f"32 images on a table of {format_bytes(table_bytes)}: {format_bytes(sent['own'])}")
-for each in (one, pair, cluster, three, evaluator):
-    each.close()
+one.close()
+cluster.close()
 assert sum(held.values()) == table_bytes
 
 # %% [markdown]
@@ -797,11 +669,11 @@ assert sum(held.values()) == table_bytes
 # ## Recap
 #
 # - 150 closures scheduled, joined, fetched; `assign_add` kept all of them, read-add-write can lose some.
-# - A table lay in two halves on two servers, and a step moved only the rows it touched; so did a synchronous step with IndexedSlices.
-# - A learning rate that is stable without staleness exploded with a staleness of about one; two fifths of it didn't.
+# - A table lay in two halves on two servers, and a step moved only the rows it touched. Four workers fetched each other's rows in an all-to-all.
+# - A learning rate that is stable without staleness exploded with a staleness of about one; a third of it didn't.
 # - Keras's step counter can lose steps; the exact one reached 150.
+# - A slow worker cost asynchronous training about a quarter of its speed, and a synchronous group four fifths.
 # - A killed worker cost no closure; a killed server cost the steps since the last checkpoint.
-# - One slow worker hurt synchronous training most; the ways around it cost staleness or wasted gradients.
 #
 # ## Cheat sheet
 #
@@ -826,7 +698,7 @@ assert sum(held.values()) == table_bytes
 # ## On a real GPU
 #
 # `distlab train --strategy parameter-server --workers 2 --ps 1 --device gpu` gives each of the two workers a GPU.
-# Look at its images/s, and compare with `--strategy mirrored`.
+# Look at its images/s, and compare with `--strategy mirrored --replicas 2`.
 # A dense model moves twice per step and worker, so expect the servers to be the limit.
 #
 # ## Further reading

@@ -9,7 +9,7 @@ import zipfile
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urldefrag, urlparse
+from urllib.parse import quote, unquote, urldefrag, urlparse
 
 import pytest
 from needs import EVERYTHING, need_packages
@@ -17,7 +17,7 @@ from page_checks import find_with_axe, move, walk_by_keyboard, watch
 
 from distlab.book.errors import KINDS, say_pattern
 from distlab.book.glossary import find_uses, read_words
-from distlab.book.notebooks import make_page
+from distlab.book.notebooks import find_imports, make_page
 from distlab.book.site import build_book, check_folder, write_zip
 from distlab.errors import CourseError
 from distlab.explorables.explorable import MIME
@@ -232,20 +232,49 @@ def test_every_explorable_changes_when_it_is_moved(chromium, book):
     page.close()
 
 
+PASTED = {  # what people paste or type, and words of the cure that must be among the three shown
+    "UNAVAILABLE: Task /job:worker/replica:0/task:1 heartbeat timeout. This indicates that the "
+    "remote task has failed, got preempted, or crashed unexpectedly.": "in its own log",
+    "heartbeat timeout": "in its own log",
+    "ResourceExhaustedError: OOM when allocating tensor": "batch size per replica",
+    "CUDA_ERROR_OUT_OF_MEMORY: out of memory": "nvidia-smi",
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0": "start fewer workers",
+    "failed to connect to all addresses; Connection refused": "in the other tasks",
+    "OSError: [Errno 98] Address already in use": "its own free port",
+    "it hangs": "start that task",
+    "loss is nan": "the sum of nothing is 0",
+    "Colective ops must be configurd": "before any op, variable or dataset",
+    "RuntimeError: NCCL unhandled system error": "NCCL_DEBUG=INFO",
+    "ValueError: Attempt to convert a value (PerReplica:{": "--keras patched",
+    "AttributeError: module 'tensorflow' has no attribute 'Session'": "modernize",
+}
+
+
+def test_what_people_paste_finds_its_cure_among_the_nearest(chromium, book):
+    page, wrong = open_page(chromium, book, "reference/errors")
+    field, shown = page.get_by_label("Your message or log"), page.locator("#book-nearest")
+    for message, cure in PASTED.items():
+        field.fill(message)
+        said = shown.inner_text().replace("–", "--").lower()
+        assert cure.lower() in said, (message, said)
+        assert shown.locator(".book-error").count() >= 3, message
+    field.fill("zzzz")
+    assert shown.locator(".book-error").count() == 3 and wrong == []
+    page.close()
+
+
 def test_a_pasted_log_finds_the_cause_that_diagnose_names(chromium, book):
     page, wrong = open_page(chromium, book, "reference/errors")
-    field, entries = page.get_by_label("Your message or log"), page.locator(".book-error:visible")
-    everything = entries.count()
+    field = page.get_by_label("Your message or log")
+    entries = page.locator("#book-nearest .book-error")
     for name in ("taken-port", "wrong-index", "not-json", "late-strategy"):
         log = fill_in(LOGS[name], 0)
         field.fill(log)
         cure = diagnose(log).cure.split("`")[0].strip()
         assert 0 < entries.count() < 5
-        assert cure[1:40] in " ".join(entries.all_inner_texts()), name
-    field.fill("no such words anywhere")
-    assert entries.count() == 0
+        assert cure[1:40] in entries.first.inner_text(), name
     field.fill("")
-    assert entries.count() == everything and wrong == []
+    assert entries.count() == 0 and wrong == []
     page.close()
 
 
@@ -261,7 +290,7 @@ def test_a_labs_messages_are_folded_until_they_are_looked_for(chromium, book):
     hidden = page.locator("#lab-05 .book-error", has_text="added up and never divided")
     assert not hidden.is_visible()
     field.fill("added up and never divided")
-    hidden.wait_for(state="visible")
+    page.locator("#book-nearest", has_text="added up and never divided").wait_for()
     field.fill("")
     assert unfolded.count() == 1 and not hidden.is_visible(), "as the hand had left it"
     page.evaluate("location.hash = 'lab-05'")
@@ -306,11 +335,38 @@ def test_the_drawers_of_a_narrow_page_open_by_keyboard(chromium, book):
     page.close()
 
 
-def test_search_finds_a_word_from_a_folder(chromium, book):
+SEARCHED = {  # the first result of each; the misspelled one is read as it was meant
+    "bubble": "16 · Pipeline parallelism", "all-reduce": "06 · All-reduce",
+    "ZeRO": "15 · Model parallelism", "sharding polcy": "13 · Distributed input",
+}  # fmt: skip
+
+
+def test_search_finds_the_lesson_from_a_folder(chromium, book):
     page, wrong = open_page(chromium, book, "index")
-    page.goto((book.folder / "search.html").as_uri() + "?q=bubble")
-    page.locator("#search-results li a").first.wait_for()
-    assert "pipeline" in page.locator("#search-results").inner_text().lower() and wrong == []
+    for words, title in SEARCHED.items():
+        page.goto((book.folder / "search.html").as_uri() + f"?q={quote(words)}")
+        first = page.locator("#search-results li a").first
+        first.wait_for()
+        assert first.inner_text() == title, words
+    assert wrong == []
+    page.close()
+
+
+def test_imports_at_the_head_of_a_cell_are_found_to_be_folded():
+    head = "import os\nfrom a.b import (\n    c,\n)\n\nwith quiet():\n    import keras\n"
+    assert find_imports(f"{head}x = 1\nimport y") == (7, ["os", "a.b", "keras"])
+    assert find_imports("%%writefile a.py\nimport os") == (0, [])
+
+
+def test_folded_imports_open_by_hand_and_on_paper(chromium, book):
+    page, wrong = open_page(chromium, book, "notebooks/06-all-reduce")
+    fold = page.locator("details.hide", has_text="imports: os, re, collections")
+    line = fold.get_by_text("from collections import Counter")
+    assert not line.is_visible()
+    fold.locator("summary").press("Enter")
+    line.wait_for(state="visible")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details.hide:not([open])").count() == 0 and wrong == []
     page.close()
 
 

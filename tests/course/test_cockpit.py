@@ -192,11 +192,11 @@ def test_chaos_makes_workers_fail_until_it_is_switched_off(cluster, tmp_path, mo
 
 
 def test_restart_of_a_synchronous_task_restarts_its_group_where_that_is_allowed(cluster, tmp_path):
-    job = cluster.start(count_down, str(tmp_path), 40, restarts=1)
+    job = cluster.start(count_down, str(tmp_path), 100, restarts=1)
     view = cockpit(job)
     wait_for(lambda: step_of(view) > 12)
     view.act("restart", "worker 1")
-    assert job.wait(60)[0] in (10, 20, 30) and job.attempt == 2
+    assert job.wait(60)[0] in range(10, 100, 10) and job.attempt == 2
     wait_for(lambda: not view._thread.is_alive())
     assert "✕ restarted by you at step" in lanes_of(view)["worker 1"]["notes"]
 
@@ -206,12 +206,13 @@ def test_bytes_are_the_kernels_or_the_tasks_own_count(cluster, tmp_path):
     view = cockpit(job)
     wait_for(lambda: step_of(view) > 40)
     process = job.tasks[1].process
+    first = step_of(view)
     sent, received = view._bytes._meter.read([process])[process]
-    step = step_of(view)
+    last = step_of(view) + 20  # the view may be behind
     job.wait(60)
     reduced = 4 * FLOATS  # each of two workers sends half of its numbers twice
-    assert 0.7 * reduced * step < sent < 2 * reduced * (step + 20)
-    assert 0.7 * reduced * step < received < 2 * reduced * (step + 20)
+    assert 0.7 * reduced * first < sent < 2 * reduced * last
+    assert 0.7 * reduced * first < received < 2 * reduced * last
     assert re.fullmatch(r"TCP: [\d.]+ MiB out, [\d.]+ MiB in", lanes_of(view)["worker 1"]["bytes"])
     own = tmp_path / "own"
     own.mkdir()

@@ -34,7 +34,7 @@ for step in range(begin, 100, 20):
     if index == 0:
         open("step", "w").write(str(step))
         print(f"step {step + 20} loss {1 / (step + 1):.4f}", flush=True)
-    time.sleep(0.3)
+    time.sleep(60 if step == 60 and not begin else 0.3)  # until the kill
 """
 
 

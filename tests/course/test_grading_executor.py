@@ -6,23 +6,23 @@ import os
 import select
 import sys
 import threading
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 from grading_notebooks import LAB, RIGHT, fill, write
+from process_watch import wait_for
 
 from distlab.errors import CourseError
 from distlab.grading import sandbox, submission_server
 from distlab.grading.alignment import Aligner
-from distlab.grading.executor import observe
+from distlab.grading.background import BackgroundQueue
+from distlab.grading.executor import LabProcesses, observe
 from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.judging import LabRules
 from distlab.grading.notebook_file import read_notebook
 from distlab.grading.observation import Observation, Submission
 from distlab.grading.reader_process import Refused
-from distlab.grading.reading_queue import ReadingQueue
 from utils.errors import DistributedError
 
 RULES = LabRules(data=(), cell_seconds=4, own_seconds=1, submission_seconds=30)
@@ -183,8 +183,7 @@ def test_unsealed_says_so_and_closing_early_leaves_nothing(tmp_path):
         verdict = bench.judge(observation)
     assert verdict.mark == LAB.points and "graded without the sandbox" in verdict.notes[-1]
     run.close()
-    time.sleep(0.2)
-    assert psutil.Process().children(recursive=True) == before
+    wait_for(lambda: psutil.Process().children(recursive=True) == before)
     commands = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"])]
     assert not [command for command in commands if "7654321" in command]
 
@@ -254,11 +253,11 @@ def test_a_graded_cell_is_asked_for_its_answers_and_its_check_does_not_run():
     assert [s.text for s in plan.steps if not s.check] == [RIGHT[e.id] for e in LAB.exercises]
 
 
-class SlowReader:
+class SlowReader(LabProcesses):
     """Stands for the reader's process: one file keeps it until it is let go."""
 
     def __init__(self) -> None:
-        self.let_go = threading.Event()
+        self.reader, self.let_go = self, threading.Event()
 
     def ask(self, do: str, path: str) -> dict[str, str]:
         if path == "held":
@@ -271,7 +270,7 @@ class SlowReader:
 
 def test_a_file_that_keeps_the_reader_does_not_keep_the_loop():
     reader = SlowReader()
-    with ReadingQueue(reader) as queue:
+    with BackgroundQueue(reader.read) as queue:
         for path in ("held", "other"):
             queue.put(Path(path))
         assert list(queue.take()) == [] and queue.waiting == 2  # at once

@@ -180,11 +180,14 @@ def test_only_timestamp_txt_is_nbgraders_and_a_second_candidate_waits(tmp_path):
         "bo/lab01/TIMESTAMP.TXT": FAKE,
         f"cy/{NAME}": "c", "cy/lab01/timestamp.txt": "2026-11-29 12:00:00 UTC",
         f"cy/{SLUG}/timestamp.txt": FAKE,
+        f"dee/lab01/{NAME}": "d", "dee/lab01/timestamp.txt": "2026-11-29 12:00:00 UTC",
+        "dee/lab01/Timestamp.txt": "2026-11-29 12:00:00 UTC",
     }  # fmt: skip
     found = by_student(gather(write(tmp_path / "in", files), tmp_path))
     assert found["ana"].timestamp is None and not found["ana"].question
-    assert found["bo"].timestamp == datetime(2026, 11, 29, 12) and not found["bo"].question
-    assert found["cy"].timestamp is None and "which one is nbgrader's" in found["cy"].question
+    for name in ("bo", "cy"):
+        assert found[name].timestamp is None and "which one is nbgrader's" in found[name].question
+    assert found["dee"].timestamp == datetime(2026, 11, 29, 12) and not found["dee"].question
 
 
 def test_names_that_become_equal_only_by_normalizing_wait_and_are_all_listed(tmp_path):

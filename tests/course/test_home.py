@@ -157,10 +157,10 @@ def use_home(page, course):
     tile = home.get_by_role("link", name=re.compile("00 Go 00.*not begun"))
     tile.focus()
     page.keyboard.press("Enter")
-    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
     page.locator(".jp-Notebook .jp-CodeCell .cm-content >> visible=true").first.click()
+    page.keyboard.press("Shift+Enter")  # the kernel may not be there yet: the cells wait for it
     page.keyboard.press("Shift+Enter")
-    page.keyboard.press("Shift+Enter")
+    page.get_by_text("[1]:", exact=True).wait_for(timeout=60_000)
     page.locator(".jp-OutputArea-output >> text=ZeroDivisionError").first.wait_for(timeout=30_000)
     told = {"00-go": {"How long?": {"off": 0.05, "words": ""}, "Which?": {"off": 1, "words": ""}}}
     page.evaluate("told => localStorage.setItem('distlab-guesses', JSON.stringify(told))", told)

@@ -55,6 +55,10 @@ def wait_for_files(folder, number):
     end = time.time() + 60
     while time.time() < end and sum(1 for n in os.scandir(folder) if n.stat().st_size) < number:
         time.sleep(0.05)
+
+def wait_until_seen(folder):
+    while not os.path.exists(f"{folder}.seen"):
+        time.sleep(0.05)
 """
 
 
@@ -105,7 +109,12 @@ class Kernel:
         children = psutil.Process(self.process).children(recursive=True)
         return processes | {child.pid for child in children}, [row[2] for row in told]
 
+    @property
+    def seen(self):
+        return self.told.with_suffix(".seen")
+
     def forget(self):
+        self.seen.unlink(missing_ok=True)
         for path in self.told.iterdir():
             path.unlink()
 
@@ -169,11 +178,13 @@ def test_the_same_notebook_twice_with_two_clusters_each_and_a_with_block_that_en
                 jobs = [each.start(work, FOLDER) for each in (cluster, other)]
                 wait_for_files(FOLDER, 4)
                 assert not any(job.finished for job in jobs)
-                time.sleep(1.5)
+                wait_until_seen(FOLDER)
     """
     asked = [kernel.begin(code) for kernel in kernels]
     seen = [kernel.wait_until_started(4) for kernel in kernels]
     assert not seen[0][0] & seen[1][0] and len({*seen[0][1], *seen[1][1]}) == 8
+    for kernel in kernels:
+        kernel.seen.touch()
     for kernel, message, (processes, ports) in zip(kernels, asked, seen):
         assert kernel.answer(message)["status"] == "ok"
         assert_nothing_is_left(processes, ports, kernel.temporary)
@@ -186,10 +197,11 @@ def test_an_exception_in_the_cell_leaves_nothing(kernels):
         with LocalCluster(workers=2) as cluster:
             job = cluster.start(work, FOLDER)
             wait_for_files(FOLDER, 2)
-            time.sleep(1)
+            wait_until_seen(FOLDER)
             raise RuntimeError("a mistake in the cell")
     """)
     seen = kernel.wait_until_started()
+    kernel.seen.touch()
     assert kernel.answer(message)["evalue"] == "a mistake in the cell"
     assert_nothing_is_left(*seen, kernel.temporary)
     kernel.forget()

@@ -132,13 +132,15 @@ def test_a_frozen_worker_is_named_when_time_is_up_and_can_go_on(cluster):
     job = cluster.start(reduce_for_ever)
     wait_for_event(job)
     job.pause("worker", 0)
-    time.sleep(0.3)
-    seen = len(list(zip(range(10**6), job.history())))
-    time.sleep(0.5)
-    assert len(job.history()) == seen, "a frozen worker holds up a synchronous group"
+
+    def stands_still():
+        before = len(job.history())
+        time.sleep(0.5)
+        return len(job.history()) == before and before
+
+    seen = wait_for(stands_still)  # a frozen worker holds up a synchronous group
     job.resume("worker", 0)
-    time.sleep(0.5)
-    assert len(job.history()) > seen
+    wait_for(lambda: len(job.history()) > seen)
     job.pause("worker", 0)
     with pytest.raises(ClusterError, match=r"worker 0: is frozen.*job.resume\('worker', 0\)"):
         job.wait(1)
@@ -175,7 +177,7 @@ def test_the_whole_group_restarts_and_goes_on(cluster, tmp_path):
                     file.write(str(number + 1))
                 os.replace(place + ".part", place)
             report("step", step=number + 1)
-            time.sleep(0.05)
+            time.sleep(600 if number == 8 and not done else 0.05)  # until the kill
         return done
 
     job = cluster.start(count, str(tmp_path), restarts=2)

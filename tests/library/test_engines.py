@@ -70,6 +70,7 @@ def test_every_task_gets_its_place_the_arguments_and_the_folder(program):
     folder = "print(os.environ['DISTLAB_CHECKPOINT_DIR'])"
     name = program(text + "\n" + folder)
     output, errors = run("--workers", 3, "--checkpoint-dir", "kept", name, "--epochs", "3")
+    assert os.path.isdir("kept")
     for index in range(3):
         assert f"[worker {index}] worker {index} 3 ['--epochs', '3'] 0\n" in output
     assert output.count(f"] {os.getcwd()}/kept\n") == 3
@@ -166,11 +167,13 @@ def test_a_worker_of_a_parameter_server_cluster_starts_again_alone_at_its_addres
         if task == {"type": "worker", "index": 1} and not os.path.exists("died"):
             open("died", "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
+        if task == {"type": "worker", "index": 1}:
+            sys.stdout.flush()
+            open("again", "w").close()
         if task["type"] != "chief":
             time.sleep(60)
-        while not os.path.exists("died"):
+        while not os.path.exists("again"):
             time.sleep(0.05)
-        time.sleep(2)
     """)
     report = run_json("--workers", 2, "--ps", 1, "--max-restarts", 1, name)
     assert report["restarts"] == 1 and report["cause"] is None
@@ -178,6 +181,7 @@ def test_a_worker_of_a_parameter_server_cluster_starts_again_alone_at_its_addres
     assert [len(lines) for lines in logs] == [1, 1, 2, 1]
     assert logs[2][0].split()[1] == logs[2][1].split()[1]
     os.remove("died")
+    os.remove("again")
     report = run_json("--workers", 2, "--ps", 1, name, status=137)
     assert "worker 1" in report["cause"]
 
@@ -186,7 +190,12 @@ def test_the_command_names_every_engine():
     assert sorted(starting.ENGINES) == sorted(ENGINES)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def heed_hangups():
+    """In a child: these tests may run under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_signals_are_passed_on_and_tasks_may_end_by_themselves(program, number):
     name = program("""
         def leave(number, frame):
@@ -197,18 +206,19 @@ def test_signals_are_passed_on_and_tasks_may_end_by_themselves(program, number):
         open(f"ready-{index}", "w").close()
         time.sleep(60)
     """)
-    running = start("--json", name)
+    running = start("--json", name, preexec_fn=heed_hangups)
     wait_for(lambda: os.path.exists("ready-0") and os.path.exists("ready-1"))
     running.send_signal(number)
     report = json.loads(running.communicate(timeout=60)[0])
     assert running.returncode == 128 + number
     assert [task["status"] for task in report["tasks"]] == [0, 0]
-    assert open(report["tasks"][1]["log"]).read() == f"saved before {number}\n"
+    heard = signal.SIGINT if number == signal.SIGINT else signal.SIGTERM
+    assert open(report["tasks"][1]["log"]).read() == f"saved before {heard:d}\n"
 
 
 DEAF = """
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGINT, lambda *_: None)
+signal.signal(signal.SIGTERM, lambda *_: None)
 child = subprocess.Popen(["sleep", "300"], start_new_session=True)
 with open(f"ready-{index}", "w") as file:
     file.write(f"{os.getpid()} {child.pid} {os.environ['DISTLAB_CLUSTER']}")
@@ -344,6 +354,7 @@ BAD_LINES = [
     (["--ps", "-1", "x.py"], "ps -1"),
     (["--max-restarts", "-1", "x.py"], "max-restarts -1"),
     (["--grace-period", "-1", "x.py"], "grace-period -1"),
+    (["--checkpoint-dir", "/dev/null/x", "sh"], "checkpoint-dir /dev/null/x: cannot be written"),
     (["--grace-period", "nan", "x.py"], "grace-period nan: must be a finite number"),
     (["--gpus", "9" * 5000, "x.py"], "choose auto, none, or a number"),
     (["--gpus", "2", "x.py"], "2 workers with 2 GPUs each need 4 GPUs, and this machine has 0"),
@@ -422,7 +433,15 @@ def test_workers_see_their_own_gpus_only(program, monkeypatch):
 def test_the_library_call_gives_the_same_report(program, tmp_path):
     lines = []
     settings = RunSettings(workers=2, logs=str(tmp_path / "kept"))
-    name = program("print('hi')\nif index: raise KeyError('x')\ntime.sleep(30)")
+    name = program("""
+        if index == 0:
+            print("hi", flush=True)
+            open("said", "w").close()
+            time.sleep(30)
+        while not os.path.exists("said"):
+            time.sleep(0.05)
+        raise KeyError("x")
+    """)
     report = run_program([sys.executable, name], settings, lambda *both: lines.append(both))
     assert report.status == 1 and report.traceback.endswith("KeyError: 'x'")
     assert ("worker 0", "hi") in lines and MARK_VARIABLE not in os.environ
@@ -434,12 +453,19 @@ def test_who_waits_says_for_whom_and_whether_it_can_come(program, monkeypatch):
         import socket
         if index == 0:
             end = socket.create_server(("", int(cluster["worker"][0].split(":")[1])))
-        time.sleep(1.5 * (index != 1))
+        while index != 1 and not os.path.exists("heard"):
+            time.sleep(0.05)
     """)
-    said = []
-    run_program([sys.executable, name], RunSettings(workers=3), lambda *line: None, said.append)
     ended = "worker 1, which ended without opening a port"
-    assert f"worker 0: waiting for worker 2, with no open port yet; {ended}" in said
+    said, expected = [], f"worker 0: waiting for worker 2, with no open port yet; {ended}"
+
+    def hear(line):
+        said.append(line)
+        if line == expected:
+            Path("heard").touch()
+
+    run_program([sys.executable, name], RunSettings(workers=3), lambda *line: None, hear)
+    assert expected in said
 
 
 def test_the_end_names_the_logs_of_this_machine(tmp_path, capsys):

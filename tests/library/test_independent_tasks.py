@@ -102,7 +102,24 @@ def test_each_task_has_its_own_restarts_and_the_others_run_to_their_end(write):
 
 
 def test_the_summary_counts_what_failed_and_names_the_first(write):
-    name = write("time.sleep(0.3 * index)\nsys.exit(5 + index if index else 0)")
+    name = write("""
+        def is_there(process):
+            try:
+                os.kill(process, 0)
+            except ProcessLookupError:
+                return False
+            return True
+
+        if index == 1:
+            with open("part", "w") as file:
+                file.write(str(os.getpid()))
+            os.rename("part", "first")
+        while index == 2 and not os.path.exists("first"):
+            time.sleep(0.05)
+        while index == 2 and is_there(int(open("first").read())):  # until its end has been seen
+            time.sleep(0.05)
+        sys.exit(5 + index if index else 0)
+    """)
     running = start("--workers", 3, name)
     said = running.communicate(timeout=120)[1]
     assert running.returncode == 6

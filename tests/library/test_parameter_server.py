@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from distlab.lessons.update_records import (
-    Round,
     Update,
     count_by_worker,
     make_spans,
@@ -130,8 +129,7 @@ def test_records_add_up():
         ("worker 0", 2.0, 2.5, "0", "update"),
         ("worker 1", 0.0, 1.0, "0", "update"),
     ]
-    rounds = [Round(0, (0, 1), 0, 1.0, 0.1), Round(1, (0, 2), 1, 1.0, 0.1)]
-    assert count_by_worker(rounds) == {0: 2, 1: 1, 2: 1}
+    assert count_by_worker(updates) == {0: 2, 1: 1}
     with pytest.raises(DistributedError, match="no updates"):
         mean_staleness([])
 
@@ -447,7 +445,11 @@ def test_keras_cannot_differentiate_or_save_a_variable_that_was_cut(cluster):
 
 
 def on_learning_rates(features, targets, runs):
-    """Full-batch least squares with each (rate, max_in_flight, scaling) of `runs`; its losses."""
+    """Full-batch least squares with each (rate, max_in_flight, scaling) of `runs`; its losses.
+
+    Two workers have a staleness of about one only while both get on alike: a run in which a busy
+    machine held one of them up says nothing, and is done again.
+    """
     import keras
     import tensorflow as tf
 
@@ -457,8 +459,7 @@ def on_learning_rates(features, targets, runs):
     def squares(y, outputs):
         return tf.reduce_sum((outputs - y) ** 2, axis=-1) / 2
 
-    coordination, found = connect(), {}
-    for name, (rate, max_in_flight, scaling) in runs.items():
+    def descend(rate, max_in_flight, scaling):
         layer = keras.layers.Dense(10, use_bias=False, kernel_initializer="zeros")
         with coordination.strategy.scope():
             model = keras.Sequential([keras.Input((features.shape[1],)), layer])
@@ -468,7 +469,18 @@ def on_learning_rates(features, targets, runs):
             lambda: tf.data.Dataset.from_tensors((features, targets)).repeat(),
             delays=(0.03, 0.03), staleness_scaling=scaling,
         )  # fmt: skip
-        found[name] = [u.loss for u in loop.run(30, max_in_flight)]
+        return loop.run(30, max_in_flight)
+
+    coordination, found = connect(), {}
+    for name, (rate, max_in_flight, scaling) in runs.items():
+        for _ in range(10):
+            updates = descend(rate, max_in_flight, scaling)
+            staleness = [u.ticket - u.version for u in updates]
+            if max_in_flight == 1 or (sum(staleness) >= 24 and max(staleness) <= 2):
+                break
+        else:
+            raise AssertionError(f"{name}: never a staleness of about one, at last {staleness}")
+        found[name] = [u.loss for u in updates]
     return found
 
 
@@ -487,40 +499,6 @@ def test_a_rate_that_is_stable_alone_diverges_with_staleness_one(cluster, sample
     assert losses["stale"][-1] > 10 * losses["stale"][0]
     for name in ("alone", "stale, slower", "stale, damped"):
         assert losses[name][-1] < losses[name][0]
-
-
-def on_rounds(sample):
-    import keras
-
-    from distlab.lessons.synchronous_rounds import SynchronousRounds
-    from utils.models import build_mlp
-    from utils.training.parameter_server.coordination import connect
-
-    coordination, found = connect(), []
-    for settings in ({}, {"wanted": 2, "backup": 1}):
-        with coordination.strategy.scope():
-            model, optimizer = build_mlp(), keras.optimizers.SGD(0.05)
-        loop = SynchronousRounds(
-            coordination, model, optimizer, cross_entropy, lambda: make_batches(*sample),
-            delays=(0.02, 0.02, 0.4), **settings,
-        )  # fmt: skip
-        loop.run(1)
-        found.append((loop.run(6), int(optimizer.iterations.numpy())))
-    try:
-        SynchronousRounds(
-            coordination, model, optimizer, cross_entropy, lambda: make_batches(*sample), wanted=4
-        )
-    except DistributedError as error:
-        return (*found, str(error))
-
-
-def test_a_backup_worker_frees_rounds_from_the_slowest(launcher, sample):
-    three = LocalCluster(workers=3, ps=1, launcher=launcher)
-    (all_rounds, count), (rounds, other), error = three.run(on_rounds, sample, timeout=120)
-    assert count == other == 7 and all(r.workers == (0, 1, 2) for r in all_rounds)
-    assert all(r.seconds >= 0.4 and r.late == 0 for r in all_rounds)
-    assert all(len(r.workers) == 2 for r in rounds) and any(r.workers == (0, 1) for r in rounds)
-    assert "4 gradients and 0 backups on 3 workers" in error
 
 
 def on_long_run(sample, folder, steps, hidden_units=128):
@@ -550,15 +528,15 @@ def on_long_run(sample, folder, steps, hidden_units=128):
 
 
 def test_no_closure_is_lost_with_a_killed_worker(cluster, sample):
-    job = cluster.start(on_long_run, sample, None, 60)
+    job = cluster.start(on_long_run, sample, None, 150)
     next(iter(job.events()))
     time.sleep(0.2)
     job.kill("worker", 1)
     time.sleep(0.3)
     job.restart("worker", 1)
     _, updates, written, iterations = job.wait(90)
-    assert len(updates) == 60 and len({u.ticket for u in updates}) == 60
-    assert written >= 64 and iterations >= 64, "at least once"
+    assert len(updates) == 150 and len({u.ticket for u in updates}) == 150
+    assert written >= 154 and iterations >= 154, "at least once"
     assert abs(iterations - written) <= 1, "a killed closure has half written, another whole"
     assert {u.worker for u in updates} <= {0, 1}
 

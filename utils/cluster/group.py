@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..events import Event
+from .grace import Notice
 from .launcher import LaunchedTasks, Launcher, TaskOrder
 from .record import JobRecord
 
@@ -149,15 +150,17 @@ class TaskGroup:
         self._launched.act(task.name, action)
 
     def let_end(
-        self, seconds: float, number: int = 0, hurries: Callable[[], bool] = lambda: False
-    ) -> None:
+        self, seconds: float, number: int = 0, hurries: Callable[[], bool] = lambda: False,
+        ends_idle: bool = False,
+    ) -> None:  # fmt: skip
         """Wait until all that count are over, at most `seconds`, or until `hurries()`.
 
-        Programs are asked to end first, with signal `number`.
+        Programs are asked to end first, with signal `number`. With `ends_idle` those that do
+        nothing more are killed sooner.
         """
-        for task in self.tasks if number and seconds else ():
-            if task.is_program and task.status is None:
-                self._launched.act(task.name, name_action(number))
+        asked = [task.name for task in self.tasks if task.is_program and task.status is None]
+        if number and seconds and asked:
+            self._launched.ask_to_end(asked, Notice(name_action(number), float(seconds), ends_idle))
         deadline = time.monotonic() + seconds
         with self._record.changed:
             while not all(task.is_over for task in self.vital) and not hurries():

@@ -31,6 +31,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from ..events import Event
+from .grace import Notice
 
 Stop = Callable[[], int]  # the number of the signal that asks to stop, 0 for none
 RESTART_VARIABLE = "DISTLAB_RESTART"  # how often a task has started again
@@ -96,6 +97,12 @@ class LaunchedTasks(Protocol):
 
         "kill" ends it at once with whatever it started, "terminate" and "interrupt" ask it
         to end, "pause" freezes it and "resume" lets it go on.
+        """
+
+    def ask_to_end(self, tasks: Sequence[str], notice: Notice) -> None:
+        """Ask programs to end, wherever they run, and kill each when its time is over.
+
+        Returns at once. A task that has ended is left alone.
         """
 
     def start_again(self, task: str) -> None:

@@ -16,6 +16,7 @@ import psutil
 
 from ..errors import RunError
 from ..processes.connection import Connection, WireMessage
+from .grace import GraceWatch, Notice
 from .launcher import TaskListener, TaskOrder
 from .streams import MAX_LINE_BYTES, LineReader, Streams
 from .task import TaskEnds
@@ -30,6 +31,11 @@ NUMBERS = {
 }
 ACTIONS = frozenset(NUMBERS) | {number.name for number in signal.Signals}
 OnEnd = Callable[[int], None]
+
+
+def find_number(action: str) -> int:
+    """Return the number of the signal that an action of `LaunchedTasks.act` sends."""
+    return NUMBERS.get(action) or signal.Signals[action]
 
 
 class Process(NamedTuple):
@@ -127,6 +133,11 @@ class _Running:
         self._listener.take_end(self.order.name, status)
         self.ended.set()
 
+    def signal(self, number: int) -> None:
+        """Send a signal to the process and its group; nothing if it has ended."""
+        if not self.ended.is_set():
+            self.process.send_signal(number)
+
     def release(self) -> None:
         self._streams.call(lambda: self._streams.remove(self.result))
 
@@ -169,10 +180,16 @@ class LocalTasks:
         self._start(self._orders[task])
 
     def act(self, task: str, action: str) -> None:
-        running = self._running[task]
-        if not running.ended.is_set():
-            number = NUMBERS.get(action) or signal.Signals[action]
-            running.process.send_signal(number)
+        self._running[task].signal(find_number(action))
+
+    def ask_to_end(self, tasks: Sequence[str], notice: Notice) -> None:
+        number = find_number(notice.action)
+        asked = {self._running[t].process.number: self._running[t] for t in tasks if t in self.left}
+        watch = GraceWatch(notice, number, {process: task.ended for process, task in asked.items()})
+        for task in asked.values():
+            task.signal(number)
+        kills = [lambda process: asked[process].signal(signal.SIGKILL)]
+        threading.Thread(target=watch.run, args=kills, daemon=True).start()
 
     def find_process(self, task: str) -> int | None:
         return self._running[task].process.number

@@ -13,9 +13,10 @@ from .failures import ACCIDENT_RETRIES, explain_failure, has_left
 from .group import Task, TaskGroup
 from .launcher import Launcher, Stop, Stopped
 from .record import JobRecord
+from .signals import choose_signal
 from .waiting import FreezeWatch, PortWatch
 
-GRACE_SECONDS = 1.0  # for the peers of a failed task to say what they saw
+PEER_SECONDS = 1.0  # for the peers of a failed function to say what they saw
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
 SERVERS_SECONDS = 0.2  # for the servers of a coordinator that has succeeded
 SETTLE_SECONDS = 0.05  # what is told first need not have happened first
@@ -31,7 +32,7 @@ class Supervisor:
     accidents are free. Independent tasks each have their own, and the run lasts until the last of
     them has ended. A frozen task counts as failed after `stall_seconds`, None for never.
     Once `stopped_by()` is a signal's number, the tasks are asked to end with it and have
-    `grace_seconds`; with SIGKILL they have none.
+    `grace_seconds`; with SIGKILL they have none. Programs have as long when a peer has failed.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Supervisor:
         if number != signal.SIGKILL:
             words = f"passed on to every task, which has {self._grace_seconds:g} s to end"
             self._record.say(f"{signal.Signals(number).name}: {words}")
-            self.group.let_end(self._grace_seconds, number, self._hurries)
+            self.group.let_end(self._grace_seconds, choose_signal(number), self._hurries)
 
     def _end_servers(self) -> None:
         """Once a coordinator has succeeded: end who waits for it, which is no failure."""
@@ -169,9 +170,7 @@ class Supervisor:
             if group.first_failed.is_independent:
                 self.error, _ = explain_failure([group.first_failed], group.first_failed)
                 return False
-        leaving = self.restarts_left and any(map(has_left, group.vital))
-        seconds = LEAVE_SECONDS if leaving else GRACE_SECONDS
-        group.let_end(seconds, signal.SIGTERM, self._hurries)
+        self._let_peers_end(group)
         error, is_accident = explain_failure(group.tasks, group.first_failed)
         group.end()
         is_free = is_accident and self._accidents_left > 0
@@ -190,6 +189,14 @@ class Supervisor:
         self._record.say(words)
         self._record.note_restart(error.task, error.cause, self.attempt + 1)
         return True
+
+    def _let_peers_end(self, group: TaskGroup) -> None:
+        """Give the peers of a failed task their time: programs the whole grace, if they use it."""
+        seconds = self._grace_seconds
+        if not any(task.is_program for task in group.tasks):
+            leaving = self.restarts_left and any(map(has_left, group.vital))
+            seconds = LEAVE_SECONDS if leaving else PEER_SECONDS
+        group.let_end(seconds, signal.SIGTERM, self._hurries, ends_idle=True)
 
 
 def _end_of(group: TaskGroup) -> str:

@@ -14,6 +14,7 @@ import sys
 import threading
 from typing import Any
 
+from ..cluster.grace import Notice
 from ..cluster.launcher import LaunchedTasks, TaskOrder
 from ..cluster.local_launcher import ColdLauncher
 from ..errors import InputError, RunError
@@ -86,6 +87,8 @@ class Agent:
             self._start(TaskOrder(**content["order"]), content["folder"], bytes(body))
         elif self._tasks is not None and what == "act":
             self._tasks.act(self._task, content["action"])
+        elif self._tasks is not None and what == "ask":
+            self._tasks.ask_to_end([self._task], Notice(**content["notice"]))
         elif self._tasks is not None and what == "release":
             self._tasks.release()
         elif what == "end":

@@ -9,7 +9,9 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
+from ..cluster.grace import Notice
 from ..cluster.launcher import Stop, Stopped, TaskListener, TaskOrder
 from ..cluster.local_tasks import ACTIONS
 from ..errors import InputError, RunError
@@ -166,6 +168,11 @@ class EngineTasks:
     def act(self, task: str, action: str) -> None:
         if not self._lines[task].ended.is_set():
             self._lines[task].send("act", action=action)
+
+    def ask_to_end(self, tasks: Sequence[str], notice: Notice) -> None:
+        for task in tasks:
+            if not self._lines[task].ended.is_set():
+                self._lines[task].send("ask", notice=asdict(notice))
 
     def find_process(self, task: str) -> int | None:
         return None

@@ -21,6 +21,7 @@ from ..cluster.record import JobRecord
 from ..cluster.signals import Signals
 from ..cluster.supervisor import Supervisor
 from ..errors import InputError, first_line
+from ..files import make_folder
 from ..gpus import gpu_variables
 from ..tf_config import TaskConfig, deal_addresses
 from .settings import (
@@ -53,7 +54,8 @@ def run_program(
     Each task finds its TF_CONFIG in its environment, with ports that were free a moment
     ago (where one was lost, all start again). `show(task, line)` gets what they write, from
     a thread; `say(text)` what the launcher has to say. SIGINT and SIGTERM go to
-    every task, which then has `grace_seconds`; a second one ends them at once. Call it in
+    every task, which then has `grace_seconds`; SIGHUP and SIGQUIT become SIGTERM. A second
+    signal ends them at once. Call it in
     the main thread, or signals are not passed on. Raises InputError for settings that
     cannot be, RunError if a task cannot be started. No process is left when it returns.
     """
@@ -167,6 +169,8 @@ class ProgramRun:
     ) -> None:  # fmt: skip
         self.command, self.settings, self.launcher = check_command(command), settings, launcher
         self.workers, self.signals = settings.workers, Signals()
+        if settings.checkpoint_dir is not None:
+            make_folder("checkpoint-dir", Path(settings.checkpoint_dir))
         now = time.strftime("%Y%m%d-%H%M%S")
         self.logs = make_logs_folder(settings.logs, f"{now}-{os.getpid()}")
         self.record = RunRecord(show, say)

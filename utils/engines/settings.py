@@ -16,9 +16,10 @@ from ..tf_config import TaskConfig
 MAX_TASKS = 256
 MAX_RESTARTS = 1000
 MAX_GPUS = 64  # of one worker
-GRACE_SECONDS = 10.0
+GRACE_SECONDS = 30.0
 CHECKPOINT_VARIABLE = "DISTLAB_CHECKPOINT_DIR"
 INDEX_VARIABLE, COUNT_VARIABLE = "DISTLAB_TASK_INDEX", "DISTLAB_TASK_COUNT"
+GRACE_VARIABLE = "DISTLAB_GRACE_SECONDS"
 CODE_VARIABLE = "DISTLAB_CODE"
 HANDOUT_VARIABLE = "DISTLAB_HANDOUT"
 
@@ -29,11 +30,12 @@ class RunSettings:
 
     With `min_workers`, a rendezvous goes on with fewer, down to that many.
     With `ps` the program runs on a coordinator (task "chief 0") as well. `max_restarts` is how
-    often all tasks start again after one has failed. `checkpoint_dir` is passed on to the
-    program in the variable DISTLAB_CHECKPOINT_DIR. `logs` is a folder for one log a
-    task. `gpus` is "auto" (this machine's are divided among its workers), "none", or
+    often all tasks start again after one has failed. `checkpoint_dir` is made before the program
+    starts, and passed on to it in the variable DISTLAB_CHECKPOINT_DIR. `logs` is a folder for one
+    log a task. `gpus` is "auto" (this machine's are divided among its workers), "none", or
     how many each worker gets, which an engine is asked for.
-    `grace_seconds` is what a task gets to end by itself when it is asked to. `handout` is
+    `grace_seconds` is the longest that a task may take to end after a signal, or after another
+    task has failed; the program finds it in DISTLAB_GRACE_SECONDS. `handout` is
     text that every task finds in the variable DISTLAB_HANDOUT. `variables` are added to every
     task's environment.
 
@@ -86,7 +88,12 @@ class RunSettings:
 
     def make_order(self, config: TaskConfig, command: Sequence[str], restart: int) -> TaskOrder:
         """Return the order for one task of the program: the same wherever it runs."""
-        environment = {**memory_variables(), RESTART_VARIABLE: str(restart), **self.variables}
+        environment = {
+            **memory_variables(),
+            RESTART_VARIABLE: str(restart),
+            GRACE_VARIABLE: f"{self.grace_seconds:g}",
+            **self.variables,
+        }
         if self.independent:
             environment[INDEX_VARIABLE] = str(config.index)
             environment[COUNT_VARIABLE] = str(len(config.cluster.tasks))

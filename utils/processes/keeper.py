@@ -16,7 +16,7 @@ from .module_command import make_module_command
 from .registry import ClusterMark, end_cluster, make_mark, remove_folder, remove_orphaned_folders
 
 DONE = b"done\n"
-DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Keeper:

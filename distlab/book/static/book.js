@@ -1,4 +1,4 @@
-// The book's own script: which theme is on, for pictures and explorables; and the page of errors.
+// The book's own script: which theme is on, for pictures and explorables; what folds and scrolls.
 
 (() => {
   "use strict";
@@ -28,8 +28,6 @@
     window.addEventListener("afterprint", () => change(chosen));
     nameParts();
     openDrawers();
-    const field = document.getElementById("book-message");
-    if (field) findErrors(field);
     openFolds();
   });
 
@@ -81,7 +79,7 @@
 
   // A folded part opens when what is looked for is in it: a part of the address, or a word of the search.
   const openFolds = () => {
-    const folds = [...document.querySelectorAll("details.book-fold")];
+    const folds = [...document.querySelectorAll("details.book-fold, details.hide")];
     const openWhere = (holds) => { for (const fold of folds) if (holds(fold)) fold.open = true; };
     const openTarget = () => {
       const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
@@ -94,31 +92,5 @@
     let closed = [];
     window.addEventListener("beforeprint", () => { closed = folds.filter((fold) => !fold.open); openWhere(() => true); });
     window.addEventListener("afterprint", () => { for (const fold of closed) fold.open = false; });
-  };
-
-  const findErrors = (field) => {
-    const known = JSON.parse(document.getElementById("book-patterns").textContent);
-    const entries = [...document.querySelectorAll(".book-error")];
-    const patterned = entries.filter((entry) => entry.classList.contains("book-pattern"));
-    const patterns = new Map(patterned.map((entry, k) => [entry, known[k]]));
-    const heads = [...document.querySelectorAll("section section")], folds = [...document.querySelectorAll("details.book-fold")];
-    let opened = null;  // by hand, before there was a text
-    const fits = (entry, text) => {
-      const pattern = patterns.get(entry);
-      return pattern && new RegExp(pattern.text, "m").test(text) && text.includes(pattern.needs);
-    };
-    const show = () => {
-      const text = field.value.trim(), words = text.toLowerCase().split(/\s+/);
-      let shown = entries.filter((entry) => text && fits(entry, text));
-      if (!shown.length) shown = entries.filter((entry) => words.every((word) => entry.textContent.toLowerCase().includes(word)));
-      for (const entry of entries) entry.hidden = !shown.includes(entry);
-      for (const head of heads) head.hidden = Boolean(text) && !head.querySelector(".book-error:not([hidden])");
-      opened ??= folds.filter((fold) => fold.open);
-      for (const fold of folds) fold.open = text ? Boolean(fold.querySelector(".book-error:not([hidden])")) : opened.includes(fold);
-      if (!text) opened = null;
-      const count = shown.length === 1 ? "1 entry fits" : `${shown.length} entries fit`;
-      document.getElementById("book-found").textContent = text ? `${count}.` : "";
-    };
-    field.addEventListener("input", show);
   };
 })();

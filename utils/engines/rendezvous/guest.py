@@ -5,9 +5,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from ...cluster.grace import Notice
 from ...cluster.launcher import TaskListener
 from ...errors import RunError
 from ...processes.handshake import ChannelLost
@@ -204,6 +205,11 @@ class RemoteTask:
         if not self._is_over:
             with contextlib.suppress(ChannelLost):  # its task has ended with that
                 self.guest.send("act", task=self.name, action=action)
+
+    def ask_to_end(self, notice: Notice) -> None:
+        if not self._is_over:
+            with contextlib.suppress(ChannelLost):
+                self.guest.send("ask", task=self.name, **asdict(notice))
 
     def join(self, seconds: float) -> None:
         """Wait until it has ended; a machine that does not end it is lost."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ...cluster.grace import Notice
 from ...cluster.group import Task, TaskGroup
 from ...cluster.launcher import RESTART_VARIABLE, Stop, Stopped, TaskListener, TaskOrder
 from ...cluster.local_tasks import ACTIONS, LocalTasks
@@ -207,6 +208,12 @@ class MeetingTasks:
             self.away[task].act(action)
         else:
             self._here.act(task, action)
+
+    def ask_to_end(self, tasks: Sequence[str], notice: Notice) -> None:
+        self._here.ask_to_end([task for task in tasks if task not in self.away], notice)
+        for task in tasks:
+            if task in self.away:
+                self.away[task].ask_to_end(notice)
 
     def start_again(self, task: str) -> None:
         if task in self.away:

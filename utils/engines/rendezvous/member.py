@@ -12,9 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...cluster.grace import Notice
 from ...cluster.group import Task, TaskGroup
 from ...cluster.local_tasks import ACTIONS
-from ...cluster.signals import Signals
+from ...cluster.signals import Signals, choose_signal
 from ...errors import DistributedError, InputError, RunError, first_line
 from ...processes.connection import split_address
 from ...processes.handshake import ChannelLost, Garbled, WrongCode, hear_host
@@ -31,9 +32,8 @@ from .reach import OpenPorts, try_all
 from .settings import RendezvousSettings
 
 RETRY_SECONDS, CONNECT_SECONDS, CHECK_SECONDS = 0.5, 5.0, 2.0
-LOST_GRACE_SECONDS = 2.0  # for tasks, once the host is lost
 LOOK_SECONDS = 2.0  # between two looks for ports that tasks have opened
-MAX_HANDOUT, NOT_STARTED = 4096, 127
+MAX_HANDOUT, NOT_STARTED, MAX_GRACE_SECONDS = 4096, 127, 3600.0
 
 
 class RefusedByHost(RunError):
@@ -162,6 +162,11 @@ class MemberTasks:
                 self.group.take_line(task.name, first_line(error))
                 self.group.take_end(task.name, NOT_STARTED)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a task has not ended yet."""
+        return self.group is not None and any(task.status is None for task in self.group.tasks)
+
     def find(self, frame: MeetingFrame) -> Task | None:
         """Return the task that a frame names, None where it is not here."""
         name = frame.get("task", str)
@@ -172,6 +177,13 @@ class MemberTasks:
         task, action = self.find(frame), frame.get("action", str)
         if task is not None and task.launched is not None and action in ACTIONS:
             task.launched.act(task.name, action)
+
+    def ask_to_end(self, frame: MeetingFrame) -> None:
+        task, action = self.find(frame), frame.get("action", str)
+        seconds = min(frame.get("seconds", float), MAX_GRACE_SECONDS)
+        if task is not None and task.launched is not None and action in ACTIONS:
+            notice = Notice(action, seconds, frame.get("ends_idle", bool))
+            task.launched.ask_to_end([task.name], notice)
 
     def start_again(self, frame: MeetingFrame) -> None:
         if task := self.find(frame):
@@ -200,11 +212,14 @@ class MemberTasks:
 
     def end(
         self, grace_seconds: float, number: int = signal.SIGTERM,
-        hurries: Callable[[], bool] = lambda: False,
+        hurries: Callable[[], bool] = lambda: False, ends_idle: bool = False,
     ) -> None:  # fmt: skip
-        """Ask every task to end with signal `number`; kill those that are left after the grace."""
+        """Ask every task to end with signal `number`; kill those that are left after the grace.
+
+        With `ends_idle` those that do nothing are killed sooner.
+        """
         if self.group is not None:
-            self.group.let_end(grace_seconds, number, hurries)
+            self.group.let_end(grace_seconds, number, hurries, ends_idle)
             self.group.end()
 
     def close(self) -> None:
@@ -244,9 +259,17 @@ class Member:
                 if report is not None:
                     return report
         except ChannelLost as lost:
+            self._let_tasks_end(str(lost), signals)
             raise RunError(self._explain_lost_host(str(lost))) from None
         finally:
             self._close()
+
+    def _let_tasks_end(self, why: str, signals: Signals) -> None:
+        """Once the host is lost: its tasks have their grace, as after any end."""
+        grace = self._settings.grace_seconds
+        if self._tasks.is_running:
+            self._say(f"the host is lost ({why}); this machine's tasks have {grace:g} s to end")
+        self._tasks.end(grace, hurries=lambda: signals.hurries, ends_idle=True)
 
     def _read(self) -> None:
         """In a thread: everything that the host says, pieces of a copy to the fetcher."""
@@ -282,6 +305,7 @@ class Member:
         handlers = {
             "prepare": self._on_prepare, "probe": self._on_probe, "start": self._on_start,
             "act": self._tasks.act, "again": self._tasks.start_again,
+            "ask": self._tasks.ask_to_end,
             "offer": self._on_offer, "give": self._on_give,
         }  # fmt: skip
         if frame.kind not in handlers:
@@ -332,7 +356,7 @@ class Member:
         grace, name = self._settings.grace_seconds, signals.name
         self._say(f"{name}: this machine leaves; its tasks have {grace:g} s to end")
         self._send("leaving", why=name)
-        self._tasks.end(grace, signals.number, lambda: signals.hurries)
+        self._tasks.end(grace, choose_signal(signals.number), lambda: signals.hurries)
         return RunReport(self._settings.workers, 0, 0.0, [], None, 128 + signals.number)
 
     def _close(self) -> None:
@@ -340,7 +364,7 @@ class Member:
         self._release_ports()
         if self._fetcher:
             self._fetcher.close()
-        self._tasks.end(LOST_GRACE_SECONDS)
+        self._tasks.end(0.0)
         self._tasks.close()
 
     def _explain_lost_host(self, why: str) -> str:

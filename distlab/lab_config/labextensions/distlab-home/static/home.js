@@ -8,6 +8,7 @@
   const folder = document.currentScript.src.replace(/[^/]*$/, '');
   const LOOK_AGAIN_MS = 2000;
   const GATHER_MS = 800;
+  const MAX_KERNEL_WAIT_MS = 60000;
   let shared;
 
   const load = async name => (await Object.values(shared[name])[0].get())();
@@ -107,7 +108,8 @@
     NotebookActions.executed.connect((_, { notebook, cell, success }) => {
       const panel = tracker.find(one => one.content === notebook);
       const meant = (cell.model.getMetadata('tags') || []).includes('raises-exception');
-      if (!panel || cell.model.type !== 'code' || !(success || meant)) return;
+      const ran = cell.model.type === 'code' && cell.model.executionCount !== null;
+      if (!panel || !ran || !(success || meant)) return;
       const path = panel.context.path;
       if (!path.startsWith('notebooks/')) return;
       waiting.set(path, (waiting.get(path) || new Set()).add(cell.model.id));
@@ -115,7 +117,28 @@
     });
   }
 
-  async function makePlugin() {
+  /** Run a cell once its notebook has a kernel. JupyterLab alone clears a cell that is run before.
+   *
+   * It takes the place of JupyterLab's own plugin, which `page_config.json` leaves out.
+   */
+  function makeExecutor({ INotebookCellExecutor, runCell }) {
+    const wait = context => Promise.race([
+      context.ready, new Promise(resolve => setTimeout(resolve, MAX_KERNEL_WAIT_MS))]);
+    const executor = {
+      async runCell(options) {
+        const { cell, sessionContext } = options;
+        if (cell.model.type === 'code' && sessionContext && !sessionContext.isReady) {
+          cell.setPrompt('*');
+          await wait(sessionContext);
+        }
+        return runCell(options);
+      }
+    };
+    return { id: 'distlab-home:executor', autoStart: true, provides: INotebookCellExecutor,
+             activate: () => executor };
+  }
+
+  async function makePlugins() {
     const names = ['@lumino/widgets', '@jupyterlab/services', '@jupyterlab/notebook',
                    '@jupyterlab/coreutils', '@jupyterlab/apputils'];
     const [widgets, services, notebook, coreutils, apputils] = await Promise.all(names.map(load));
@@ -154,16 +177,17 @@
       app.restored.then(() => open(!named));
     }
 
-    return { id: 'distlab-home:plugin', autoStart: true, requires: [notebook.INotebookTracker],
-             optional: [apputils.ICommandPalette], activate };
+    const plugin = { id: 'distlab-home:plugin', autoStart: true, requires: [notebook.INotebookTracker],
+                     optional: [apputils.ICommandPalette], activate };
+    return [plugin, makeExecutor(notebook)];
   }
 
   window._JUPYTERLAB = window._JUPYTERLAB || {};
   window._JUPYTERLAB['distlab-home'] = {
     init(scope) { shared = scope; },
     async get() {
-      const plugin = await makePlugin();
-      return () => ({ __esModule: true, default: plugin });
+      const plugins = await makePlugins();
+      return () => ({ __esModule: true, default: plugins });
     }
   };
 })();
