@@ -255,6 +255,33 @@ def test_the_lesson_asks_with_a_stub_and_checks_at_once(lesson, constant, turn):
 
 
 @each_turn
+def test_what_a_learner_writes_keeps_its_name(lesson, constant, turn):
+    """Else a check that is run again, later in the lesson, gets something else to check."""
+    path = next((ROOT / "notebooks").glob(f"{turn.lesson}-*.ipynb"))
+    cells = json.loads(path.read_text())["cells"]
+    codes = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    check, name = next(
+        (k, found[1])
+        for k, code in enumerate(codes)
+        if (found := re.search(rf"turns\.{constant}\.take\((\w+)\)", code))
+    )
+    for code in codes[check:]:
+        body = ast.parse(re.sub(r"(?m)^[%!].*", "", code)).body
+        others = [node for node in body if f"turns.{constant}.take(" not in ast.unparse(node)]
+        assert name not in [bound for node in others for bound in list_bound(node)], code
+
+
+def list_bound(tree: ast.AST) -> list[str]:
+    """Return the names that a statement of a cell binds in the notebook."""
+    if isinstance(tree, ast.FunctionDef | ast.ClassDef):
+        return [tree.name]
+    if isinstance(tree, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        return []
+    own = [tree.id] if isinstance(tree, ast.Name) and isinstance(tree.ctx, ast.Store) else []
+    return own + [name for child in ast.iter_child_nodes(tree) for name in list_bound(child)]
+
+
+@each_turn
 def test_no_line_of_an_answer_is_a_line_of_a_labs_solution(lesson, constant, turn):
     """A lesson's answer is the case before a lab's, not a piece of one to paste."""
     solved = "\n".join(path.read_text() for path in (ROOT / "solutions/src").glob("lab*.py"))
