@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from distlab.turns.turn import Turn
+from distlab.turns.turn import Turn, call_with_tensors
 
 
 def _read_epochs(cached: Callable[[Any], Any]) -> Any:
@@ -24,6 +24,8 @@ def _read_epochs(cached: Callable[[Any], Any]) -> Any:
     epochs = [[tuple(batch.ravel()) for batch in made.as_numpy_iterator()] for _ in range(2)]
     members = [{frozenset(batch) for batch in epoch} for epoch in epochs]
     return {
+        "batches of 4": {len(batch) for batch in epochs[0]} == {4},
+        "shuffled": epochs[0] != sorted(epochs[0]),
         "read again": int(reads.numpy()) > 48,
         "same order": epochs[0] == epochs[1],
         "same batches": members[0] == members[1],
@@ -64,6 +66,7 @@ def center_batch(images):
     },
     otherwise="Each image, minus the mean of its own pixels.",
     cases=[(np.arange(24, dtype="float32").reshape(2, 3, 4) ** 2,)],
+    call=call_with_tensors,
     read=np.asarray,
 )
 CACHED = Turn(
@@ -84,6 +87,12 @@ def cached(numbers):
         ),
         "def cached(numbers):\n    return numbers.shuffle(48).batch(4)": (
             "There is no cache, so every epoch reads everything again."
+        ),
+        "def cached(numbers):\n    return numbers.cache().batch(4)": (
+            "Nothing is shuffled, so every epoch has the numbers in their old order."
+        ),
+        "def cached(numbers):\n    return numbers.cache().shuffle(48)": (
+            "The order of the two stages is right. The batches of 4 are missing."
         ),
     },
     otherwise="Which of the three is the same in every epoch? It comes first.",

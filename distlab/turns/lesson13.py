@@ -7,9 +7,11 @@ import numpy as np
 
 from distlab.turns.turn import Turn
 
+_FILES = 8  # twice as many as in the lesson, so that two wrong parts hardly ever fit by chance
+
 
 def _read_part(part_of: Callable[..., Any]) -> Any:
-    """Return what two workers read of four files of eight numbers, and in which order."""
+    """Return what two workers read of files of eight numbers, and in which order."""
     import tensorflow as tf
 
     opened: list[int] = []
@@ -24,16 +26,23 @@ def _read_part(part_of: Callable[..., Any]) -> Any:
 
     numbers: list[list[int]] = []
     for index in range(2):
-        part = part_of(tf.data.Dataset.range(4), read, 2, index)
+        part = part_of(tf.data.Dataset.range(_FILES), read, 2, index)
         if part is None or part is ...:
             return part
         numbers.append([int(n) for n in part.as_numpy_iterator()])
-    seen = np.bincount(sum(numbers, []), minlength=32)
+    seen = np.bincount(sum(numbers, []), minlength=8 * _FILES)
     return {
         "all once": bool((seen == 1).all()),
+        "numbers of a worker": [len(part) for part in numbers],
         "files opened": len(opened),
-        "shuffled": all(part != sorted(part) for part in numbers),
+        "shuffled": all(map(_is_mixed, numbers)),
     }
+
+
+def _is_mixed(numbers: list[int]) -> bool:
+    """Return whether the numbers of some file come in another order than in the file."""
+    of_files = [[n for n in numbers if n // 8 == file] for file in range(_FILES)]
+    return any(own != sorted(own) for own in of_files)
 
 
 BATCH = Turn(
@@ -70,11 +79,25 @@ def part_of(files, read, workers, index):
         """
 def part_of(files, read, workers, index):
     return files.flat_map(read).shard(workers, index).shuffle(16)
-""": ("Nothing is lost, but each worker reads all four files and throws half away. Cut the files."),
+""": "Nothing is lost, but each worker reads every file and throws half away. Cut the files.",
         """
 def part_of(files, read, workers, index):
-    return files.shard(workers, index).flat_map(read)
-""": "The parts are right, but nothing is shuffled.",
+    return files.flat_map(read).shuffle(64).shard(workers, index)
+""": (
+            "That's the mistake above: the workers cut two different orders, so some numbers go "
+            "to both and as many to nobody."
+        ),
+        """
+def part_of(files, read, workers, index):
+    return files.shuffle(8).shard(workers, index).flat_map(read)
+""": (
+            "Each worker shuffles the files and then cuts its own order, so some files go to both "
+            "workers and as many to nobody. Cut first."
+        ),
+        """
+def part_of(files, read, workers, index):
+    return files.shard(workers, index).shuffle(4).flat_map(read)
+""": ("The parts are right, but the numbers of a file stay in order. Shuffle what was read."),
         """
 def part_of(files, read, workers, index):
     return files.flat_map(read).shuffle(16)

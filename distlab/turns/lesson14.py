@@ -35,7 +35,7 @@ def bucket(width):
             "A width of 20 is a multiple of 4 already, and you pad it to 24."
         ),
         "def bucket(width):\n    return 28": (
-            "That's one size for all: correct, but the narrow ones compute mostly padding. "
+            "That's one size for all: correct, but at width 20 eight of 28 columns are padding. "
             "Use the next multiple of 4."
         ),
     },
@@ -88,5 +88,5 @@ def choose_steps(step_ms, host_ms):
         ),
     },
     otherwise="n · step / (n · step + host) must be 0.9 or more. Solve for n, and round up.",
-    cases=[(1.0, 20.0), (3.0, 10.0), (50.0, 2.0)],
+    cases=[(1.0, 20.5), (3.0, 10.5), (50.0, 2.0)],  # 9 host / step is no whole number in any
 )

@@ -1,6 +1,16 @@
 """Lesson 15: what crosses a cut, a layout by columns, the bytes of ZeRO's stages."""
 
+from collections.abc import Sequence
+
 from distlab.turns.turn import Turn
+
+
+def _read_layout(words: Sequence[str]) -> str | list[str]:
+    """Return the words of a layout; a bare word if DTensor would refuse them."""
+    cuts = [word for word in words if word != "unsharded"]
+    known = set(cuts) <= {"batch", "model"} and len(set(cuts)) == len(cuts)
+    return list(words) if len(words) == 2 and known else "no layout of W"
+
 
 CROSSING = Turn(
     lesson="15",
@@ -29,8 +39,12 @@ COLUMNS = Turn(
             "and y needs both."
         ),
         '["batch", "model"]': "That splits both axes, so each device has a quarter of W.",
+        '["rows", "model"]': (
+            "A word is the name of a mesh dimension, each at most once, or unsharded."
+        ),
     },
     otherwise="Two words, one for each axis of W [784, 10]: the name of a dimension, or unsharded.",
+    read=_read_layout,
 )
 ZERO = Turn(
     lesson="15",

@@ -1,6 +1,20 @@
 """Lesson 16: the bubble, what 1F1B keeps, an order that doesn't wait for itself."""
 
+from collections.abc import Sequence
+
 from distlab.turns.turn import Turn
+
+
+def _read_order(order: Sequence[tuple[str, int]]) -> str | list[str]:
+    """Return what becomes of an order for stage 1; a bare word if it isn't the four operations."""
+    names = [f"{kind} {number}" for kind, number in order]
+    if sorted(names) != ["BW 0", "BW 1", "F 0", "F 1"]:
+        return "other operations"
+    if any(names.index(f"BW {n}") < names.index(f"F {n}") for n in (0, 1)):
+        return ["a backward comes before its forward"]
+    waits = names.index("F 1") < names.index("BW 0")
+    return ["it waits for micro-batch 1"] if waits else ["it runs"]
+
 
 BUBBLE = Turn(
     lesson="16",
@@ -61,7 +75,10 @@ ORDER = Turn(
         '[("BW", 0), ("F", 0), ("BW", 1), ("F", 1)]': (
             "A backward needs its forward first: F 0, then BW 0."
         ),
+        '[("F", 0), ("BW", 0)]': (
+            "Stage 1 has four operations, each once: F and BW of micro-batches 0 and 1."
+        ),
     },
     otherwise="The four operations of stage 1: F and BW of micro-batches 0 and 1, each once.",
-    read=lambda order: [f"{kind} {number}" for kind, number in order],
+    read=_read_order,
 )

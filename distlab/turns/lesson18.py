@@ -9,15 +9,27 @@ from distlab.turns.turn import Turn
 
 
 def _read_build(build: Callable[[str], Any]) -> Any:
-    """Return the types in which the model computes, keeps its weights and answers."""
-    model = build("mixed_bfloat16")
+    """Return the types in which the model computes, keeps its weights and answers.
+
+    A bare word says that every later layer would have the policy too, ours included.
+    """
+    import keras
+
+    before = keras.config.dtype_policy()
+    try:
+        model = build("mixed_bfloat16")
+        changed = keras.config.dtype_policy() != before
+    finally:
+        keras.config.set_dtype_policy(before)
     if model is None or model is ...:
         return model
-    hidden, output = model.layers[-2:]
+    if changed:
+        return "changes the policy of all later layers"
+    hidden = next(layer for layer in model.layers if layer.weights)
     return [
         f"computes in {hidden.compute_dtype}",
-        f"keeps {hidden.kernel.dtype}",
-        f"answers in {output.compute_dtype}",
+        f"keeps {hidden.weights[0].dtype}",
+        f"answers in {model.outputs[0].dtype}",
     ]
 
 
@@ -54,11 +66,21 @@ def build(policy):
     layers = [keras.layers.Dense(n, dtype="float32") for n in (8, 3)]
     return keras.Sequential([keras.Input((4,)), *layers])
 """: "That's all float32. The hidden layer takes the policy.",
+        """
+def build(policy):
+    keras.mixed_precision.set_global_policy(policy)
+    layers = [keras.layers.Dense(8, "relu"), keras.layers.Dense(3, dtype="float32")]
+    return keras.Sequential([keras.Input((4,)), *layers])
+""": (
+            "That sets the policy of every layer made from now on, in the whole notebook. "
+            "Give `dtype=policy` to the hidden layer."
+        ),
     },
     otherwise="Every Keras layer takes `dtype=`: the policy for one, float32 for the other.",
     read=_read_build,
 )
 _EXACT = np.array([3.0, -4.0, 12.0])
+_BLOCK = np.array([[[3.0, -4.0], [12.0, 1.0]], [[5.0, 2.0], [-7.0, 6.0]]])  # as a head's kernel
 ERROR = Turn(
     lesson="18",
     name="error",
@@ -83,6 +105,9 @@ def find_error(got, exact):
         ),
     },
     otherwise="The norm of the difference, over the norm of the exact gradient.",
-    cases=[(_EXACT, _EXACT), (_EXACT * 1.5, _EXACT), (_EXACT[::-1], _EXACT), (_EXACT * 0, _EXACT)],
+    cases=[
+        *((got, _EXACT) for got in (_EXACT, _EXACT * 1.5, _EXACT[::-1], _EXACT * 0)),
+        (_BLOCK[::-1], _BLOCK),
+    ],
     tolerance=1e-6,
 )

@@ -6,8 +6,17 @@ from typing import Any
 from distlab.turns.turn import Turn
 
 
+def _read_aggregation(given: Any) -> str | list[str]:
+    """Return the name, also of the enum; in a list if TensorFlow would refuse to count with it."""
+    name = str(getattr(given, "name", given)).strip().upper()
+    return name if name in ("SUM", "MEAN", "ONLY_FIRST_REPLICA") else [name]
+
+
 def _read_make(make: Callable[[Any], Any]) -> Any:
-    """Return whether model and optimizer know the strategy that `make` was given."""
+    """Return whether model and optimizer know the strategy that `make` was given.
+
+    A bare word says that the model can't be trained.
+    """
     import tensorflow as tf
 
     strategy = tf.distribute.MirroredStrategy(
@@ -18,7 +27,7 @@ def _read_make(make: Callable[[Any], Any]) -> Any:
         return model
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
-        return ["not compiled"]
+        return "not compiled"
     with strategy.scope():
         counter = type(tf.Variable(0.0, aggregation=tf.VariableAggregation.MEAN))
     inside = isinstance(getattr(optimizer.iterations, "_value", None), counter)
@@ -40,6 +49,7 @@ AGGREGATION = Turn(
         '"NONE"': "With NONE, TensorFlow refuses an update on several replicas.",
     },
     otherwise='One of "SUM", "MEAN" and "ONLY_FIRST_REPLICA".',
+    read=_read_aggregation,
 )
 MAKE = Turn(
     lesson="21",
@@ -69,6 +79,11 @@ def make(strategy):
             "compile makes the optimizer, and here that's outside the scope: its steps count once "
             "for each replica."
         ),
+        """
+def make(strategy):
+    with strategy.scope():
+        return keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+""": "The model isn't compiled, so `fit` has neither a loss nor an optimizer.",
     },
     otherwise="Three lines, two of them under `with strategy.scope():`.",
     read=_read_make,

@@ -1,5 +1,7 @@
 """Lesson 23: what a rank holds, what is left for data, merging softmaxes, who is dropped."""
 
+import numpy as np
+
 from distlab.turns.turn import Turn
 
 HELD = Turn(
@@ -81,5 +83,9 @@ KEEP = Turn(
         "[-capacity:]": "You kept the last ones. The first ones come first.",
     },
     otherwise="List the places of the tokens that chose this expert, then cut the list.",
-    cases=(([2, 0, 2, 2, 1, 2], 2, 2), ([2, 0, 2, 2, 1, 2], 1, 2), ([1, 1, 1, 0], 1, 2)),
+    cases=(
+        (np.array([2, 0, 2, 2, 1, 2]), 2, 2),
+        (np.array([2, 0, 2, 2, 1, 2]), 1, 2),
+        (np.array([1, 1, 1, 0]), 1, 2),
+    ),
 )

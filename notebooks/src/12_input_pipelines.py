@@ -281,7 +281,7 @@ print("each bar over the one above it:", ", ".join(f"{n} ×{r:.1f}" for n, r in 
 print("largest gain in this run:", max(worth, key=worth.get))
 
 # %% [markdown]
-# Why this factor? A tuned epoch neither reads nor parses, so only augment and batch are left of the four costs above, and each is paid once for 128 images. If you guessed 2 or 3, you may have counted the cache and forgotten the calls.
+# Why this factor? A tuned epoch neither reads nor parses, so only augment and batch are left of the four costs above. And both are now *called* once for 128 images: the work on each image stays, the price of 127 calls is gone. If you guessed 2 or 3, you may have counted the cache and forgotten the calls.
 #
 # (Mind the scale: it's logarithmic, so a bar twice as long is far more than twice the rate. Read the numbers.) The line below the picture divides each bar by the one above it. Why does a line of code help, or not?
 #
@@ -637,7 +637,7 @@ assert shards.bytes < 4 * pixels
 #
 #     distlab tune-input my_input:make_dataset --step-ms 5
 #
-# Look at one number, *ready tensors* over *naive*: it says how much faster your training could be with perfect input.
+# Divide *ready tensors* by *as written*: that's how much faster your training could be with perfect input.
 #
 # ## Cheat sheet
 #

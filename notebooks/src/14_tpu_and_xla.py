@@ -166,7 +166,7 @@ bucket = turns.BUCKET.take(bucket)
 static = tf.function(pixel_loss, jit_compile=True)
 same = []
 for x in cut:
-    missing = [(0, 0), (0, 0), (0, max(0, bucket(x.shape[2]) - x.shape[2])), (0, 0)]
+    missing = [(0, 0), (0, 0), (0, max(0, int(bucket(x.shape[2])) - x.shape[2])), (0, 0)]
     padded = static(np.pad(x, missing), np.pad(np.ones_like(x), missing))
     same.append(np.allclose(padded, dynamic(x, np.ones_like(x)), rtol=1e-5))
 print("programs for nine widths:", static.experimental_get_tracing_count(), "same loss:", all(same))
@@ -548,11 +548,11 @@ assert returns == {1: 256, 8: 32, 64: 4}
 #
 # ## On a real GPU
 #
-# XLA compiles for GPUs too, so every rule above holds there. Try the two ways of running the same epoch:
+# XLA compiles for GPUs too, and `jit_compile=True` asks it for the whole step there as well. The variable below is milder. It lets XLA compile the parts of a graph that it can, and TensorFlow runs the rest, so an op that XLA lacks raises no error:
 #
 #     TF_XLA_FLAGS=--tf_xla_auto_jit=2 distlab train --device gpu --model cnn --epochs 2
 #
-# Compare the images/s of the second epoch with and without the variable, which lets XLA compile what it can. The first epoch includes compiling.
+# Compare the images/s of the second epoch with and without the variable. The first epoch includes compiling.
 #
 # ## Cheat sheet
 #

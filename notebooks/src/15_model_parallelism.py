@@ -169,8 +169,8 @@ figures.show(figures.bars(values, unit="kB", title="Activations of 32 images on 
 
 links = placed.traffic.count_links()
 table = np.array([[links.get((a, b), 0) / 1e3 for b in devices] for a in devices])
-rows, columns = [f"from {d}" for d in devices], [f"to {d}" for d in devices]
-figures.show(figures.matrix(table, rows, columns, title="kB sent in one step", format="{:,.0f}"))
+names = [f"from {d}" for d in devices], [f"to {d}" for d in devices]
+figures.show(figures.matrix(table, *names, title="kB sent in one step", format="{:,.0f}"))
 assert placed.traffic.count_bytes("activations") == placed.traffic.count_bytes("gradients")
 
 # %% [markdown]
@@ -366,8 +366,8 @@ for name, shape in meshes.items():
 show_guess(my_guess, min(table, key=lambda name: table[name][0]))
 title = "Bytes on each of four devices"
 numbers = np.array(list(table.values()))
-columns = ["weights", "images"]
-figures.show(figures.matrix(numbers, list(table), columns, title=title, format="{:,}"))
+held = ["weights", "images"]
+figures.show(figures.matrix(numbers, list(table), held, title=title, format="{:,}"))
 
 # %% [markdown]
 # One function, three meshes, equal gradients. "batch 4" is data parallelism, "model 4" is the split by columns and rows, and 2 × 2 is both.

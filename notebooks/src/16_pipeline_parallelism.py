@@ -330,8 +330,8 @@ for name in ("zb-h1", "zb-h2"):
     ]
     title = f"{name.upper()}, simulated: B and W apart, then the next batch"
     figures.show(figures.timeline(rows + coming, title=title, unit="forwards"))
-    kept = split_run.peak_activations_per_stage
-    print(f"a batch every {again:g}, bubble {split_run.bubble_fraction:.3f}, kept at most {kept}")
+    most = split_run.peak_activations_per_stage
+    print(f"a batch every {again:g}, bubble {split_run.bubble_fraction:.3f}, kept at most {most}")
 
 # %% [markdown]
 # The light bars are the first forwards of the next batch. Under ZB-H1 stage 0 gets to them after 27 units. Under ZB-H2 each stage is done 24 units after it started. Stage 0 takes the next batch at 24, while stage 3 is still busy with this one, and no stage waits. (That is what the bubble counts: waiting between a stage's first start and its last end.)

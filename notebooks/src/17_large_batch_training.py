@@ -202,7 +202,7 @@ assert mean_error("same rate", 32) < mean_error("same rate", 512) < mean_error("
 assert mean_error("same rate", 1024) > mean_error("same rate", 32) + 5
 
 # %% [markdown]
-# If you said 14: the batch changes nothing about a step's direction, but there are only 72 steps. Nothing broke; the run just stopped short. A batch of 1,024 takes about 35 times fewer steps, and at the same rate they don't get as far. Now k times the rate:
+# If you said 14: a step with a larger batch points, on average, in the same direction, but there are only 72 steps. Nothing broke; the run just stopped short. A batch of 1,024 takes about 35 times fewer steps, and at the same rate they don't get as far. Now k times the rate:
 
 # %% tags=["nbval-ignore-output"]
 from utils.training.large_batch import plan_rates
@@ -348,7 +348,7 @@ assert max(ratios.values()) > 2 * min(ratios.values())
 # %% [markdown]
 # The layers with the shortest bars are the first to break: their gradient is large compared with their weights. One rate for all layers must suit the shortest bar, and is then too small for the longest. *LARS* gives each layer its own rate, so that every layer's step is the same fraction of the norm of its weights. `trust` sets that fraction.
 #
-# **Your turn.** Which rate does a layer with weights `w` and gradient `g` need?
+# **Your turn.** Which rate does a layer need, if its weights `w` and their gradient `g` are arrays of the same shape?
 
 
 # %%

@@ -298,18 +298,18 @@ def intensity(n, bytes_each):
 
 
 # %%
-intensity_of = turns.INTENSITY.take(intensity)
+intensity = turns.INTENSITY.take(intensity)
 MEMORY_BYTES_PER_SECOND = 3.35e12
 corner = machine.peak_tflops * 1e12 / MEMORY_BYTES_PER_SECOND
 print(f"{corner:.0f} FLOPs per byte")
-intensity = np.geomspace(1, 4096, 60)
-roof = np.minimum(machine.peak_tflops, intensity * MEMORY_BYTES_PER_SECOND / 1e12)
+per_byte = np.geomspace(1, 4096, 60)
+roof = np.minimum(machine.peak_tflops, per_byte * MEMORY_BYTES_PER_SECOND / 1e12)
 words = {"x_label": "FLOPs per byte", "y_label": "TFLOP/s at most", "log_x": True}
-kinds = {f"matrices of {n}": intensity_of(n, 2) for n in (16, 128, 4096)}
-marks = {name: (at, float(np.interp(at, intensity, roof))) for name, at in kinds.items()}
+kinds = {f"matrices of {n}": intensity(n, 2) for n in (16, 128, 4096)}
+marks = {name: (at, float(np.interp(at, per_byte, roof))) for name, at in kinds.items()}
 title = "Roofline of an H100"
 figures.show(
-    figures.lines({"roof": (intensity, roof)}, log_y=True, title=title, marks=marks, **words)
+    figures.lines({"roof": (per_byte, roof)}, log_y=True, title=title, marks=marks, **words)
 )
 
 # %% [markdown]
@@ -326,7 +326,7 @@ for n in (16, 64, 256, 1024):
     a = tf.random.stateless_normal([n, n], [0, 2])
     multiply = tf.function(lambda a=a: tf.reduce_sum(a @ a))
     seconds = time_calls(lambda multiply=multiply: multiply().numpy(), 9, warm_up=2).best_seconds
-    marks[f"matrices of {n}"] = (intensity_of(n, 4), 2 * n**3 / seconds / 1e9)
+    marks[f"matrices of {n}"] = (intensity(n, 4), 2 * n**3 / seconds / 1e9)
 best = max(peak / 1e9, *(rate for _, rate in marks.values()))
 roof = np.minimum(best, here * 12 * 2**24 / add_seconds / 1e9)
 words = {"x_label": "FLOPs per byte", "y_label": "GFLOP/s", "log_x": True, "log_y": True}
@@ -389,7 +389,7 @@ for save, restart in ((60, 600), (60, 60), (10, 600), (10, 60)):
 # - *Sharded* checkpoints: each rank writes what it holds. On 512 GPUs that's 1.64 GB each. Eight to a node and 2 GB/s per node make 6.6 seconds. (The storage must take 128 GB/s from 64 nodes. If it doesn't, divide by what it takes.)
 # - *Asynchronous* checkpoints: training stops only while each GPU copies its 1.64 GB to the host. At 25 GB/s that's 0.07 seconds. The host then writes in the background, and needs the memory for it: 13 GB per node.
 #
-# In the formula of Young and Daly, the time to save is the time that training stops. So a shorter stop also means that you save more often and lose less: the best interval shrinks with its square root, but it can't be shorter than the write. TensorFlow has both as options of `tf.train.CheckpointOptions`: `enable_async=True` and `experimental_sharding_callback`.
+# In the formula of Young and Daly, the time to save is the time that training stops. So a shorter stop also means that you save more often and lose less: the best interval shrinks with its square root, but it can't be shorter than the write. TensorFlow has the second: `tf.train.CheckpointOptions(enable_async=True)`. It has nothing like the first for a mirrored model. Its option `experimental_sharding_callback` decides how one checkpoint is cut into files, and doesn't split the writing among workers.
 #
 # Two things our simulators don't predict: how much tuning an input pipeline gains, and accuracy as the batch grows. So we draw published numbers next to small measurements of our own. Ours reads nothing from a disk: it sorts random numbers, on all cores at once instead of on one. So its speed-up can't be larger than the number of your cores.
 

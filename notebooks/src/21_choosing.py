@@ -158,7 +158,7 @@ aggregation = turns.AGGREGATION.take(aggregation)
 outside = tf.Variable(0.0)
 with mirrored.scope():
     inside = tf.Variable(0.0, aggregation=tf.VariableAggregation.MEAN)
-    examples = tf.Variable(0.0, aggregation=tf.VariableAggregation[aggregation])
+    examples = tf.Variable(0.0, aggregation=tf.VariableAggregation[aggregation.strip().upper()])
 
 
 @tf.function

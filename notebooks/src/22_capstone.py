@@ -500,9 +500,9 @@ Markdown(page)
 # %% [markdown]
 # ## On a real GPU
 #
-#     distlab train --device gpu --dataset fashion-scenes --model unet --epochs 2
+#     distlab train --device gpu --dataset fashion-scenes --model unet --epochs 2 --global-batch-size 16
 #
-# Compare the images/s of the second epoch with what *What it costs* predicts for one A100, 16 scenes in each step. If they're far apart, one of two assumptions was wrong: the 0.1, or the time of a launch.
+# Compare the images/s of the second epoch with what *What it costs* predicts for one A100: 16 scenes over the time of a step. If they're far apart, one of two assumptions was wrong: the 0.1, or the time of a launch.
 #
 # ## What you did
 #
