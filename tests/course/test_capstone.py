@@ -25,7 +25,8 @@ for step in range(first + 1, 13):
     if worker == 0:
         print(f"step {step} of 12: loss {1 / step:.4f}", flush=True)
         if step % 4 == 0:
-            place.write_text(str(step))
+            pathlib.Path("part").write_text(str(step))
+            os.replace("part", place)  # it may be ended at any time
 if worker == 1:
     time.sleep(0.3)
 """
