@@ -465,7 +465,7 @@ for batch in strategy.experimental_distribute_dataset(ordered):
 fitted, sgd = new_model(strategy)
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="float64")
 fitted.compile(sgd, loss)
-fitted.fit(ordered, verbose=0, shuffle=False)
+history = fitted.fit(ordered, verbose=0, shuffle=False)
 
 # %%
 from utils.training import train
