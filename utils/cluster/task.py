@@ -13,7 +13,6 @@ from ..environment import quiet_tensorflow
 from ..events import EVENTS_VARIABLE
 from ..processes.connection import Connection, PeerGone
 from ..processes.lifetime import name_process
-from ..tf_config.tracebacks import unwrap
 from .launcher import TaskOrder
 
 FOR_EVER = float("inf")
@@ -81,6 +80,8 @@ def serve(tf: Any) -> None:
 
 
 def _describe(error: BaseException) -> tuple[str, str, str]:
+    from ..tf_config.tracebacks import unwrap  # not for tasks that end well: it costs their start
+
     first_line, *rest = str(error).strip().split("\n")
     if first_line.endswith(("(", "[", "{")) and rest:  # a value over many lines: how it ends
         first_line = f"{first_line} … {rest[-1].strip()}"

@@ -249,6 +249,15 @@ PROGRAM = (
     ),
 )  # fmt: skip
 
+MISSING_FILE = (
+    "{path} isn't on this machine",
+    "have the data in the same folder on every machine, or give its full path; a relative "
+    "path begins in the folder where the program was started",
+)
+FORBIDDEN = (
+    "this user may not open {path} on this machine",
+    "change its permissions (ls -l shows them), or write to a folder of your own",
+)
 # what a program itself raised: looked for in its last traceback only
 EXCEPTIONS = (
     make_symptom(
@@ -264,16 +273,12 @@ EXCEPTIONS = (
     make_symptom(
         "missing-file", r"FileNotFoundError: \[Errno 2\] No such file or directory: "
         r"'(?P<path>[^'\n]*)'",
-        "{path} isn't on this machine",
-        "have the data in the same folder on every machine, or give its full path; a relative "
-        "path begins in the folder where the program was started",
+        *MISSING_FILE,
     ),
     make_symptom(
         "missing-file", r"NotFoundError: (?:[^\n]*\}\} )?(?P<path>[^;\n]*); "
         r"No such file or directory",
-        "{path} isn't on this machine",
-        "have the data in the same folder on every machine, or give its full path; a relative "
-        "path begins in the folder where the program was started",
+        *MISSING_FILE,
     ),
     make_symptom(
         "missing-library", r"(?P<module>[\w.+-]+\.so[\w.]*): cannot open shared object file",
@@ -300,13 +305,11 @@ EXCEPTIONS = (
     ),
     make_symptom(
         "permission", r"PermissionError: \[Errno \d+\] [^\n]*?: '(?P<path>[^'\n]*)'",
-        "this user may not open {path} on this machine",
-        "change its permissions (ls -l shows them), or write to a folder of your own",
+        *FORBIDDEN,
     ),
     make_symptom(
         "permission", r"PermissionDeniedError: (?:[^\n]*\}\} )?(?P<path>[^;\n]*);",
-        "this user may not open {path} on this machine",
-        "change its permissions (ls -l shows them), or write to a folder of your own",
+        *FORBIDDEN,
     ),
     make_symptom(
         "no-gpu", r"Could not satisfy device specification '[^'\n]*GPU:\d+'|\b[Nn]o GPUs?\b|"
