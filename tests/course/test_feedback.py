@@ -58,7 +58,7 @@ def say_right(check):
     with capture_output() as said:
         check()
     assert said.stdout == ""
-    pages = [shown.data["text/html"] for shown in said.outputs]
+    pages = [shown.data.get("text/html", shown.data.get("image/svg+xml")) for shown in said.outputs]
     return "".join(pages), said.outputs[0].data["text/plain"]
 
 
