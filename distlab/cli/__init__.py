@@ -41,6 +41,7 @@ runs, so that `distlab --help` answers at once.
 - `train`: `distlab train`: the main job of the course from a shell, in this process, on a cluster
   that it starts on this machine, or as a task of one that stands
 - `train_task`: `distlab train` where TF_CONFIG is set: one task of a cluster that stands
+- `update`: `distlab update`: get the newest version of the course and keep what a learner wrote
 - `user_child`: the child process in which a user's module is loaded and our library works on it
 - `user_function`: `distlab tune-input` and `distlab tpu-ready`: our library at work on a function
   of the user
@@ -65,8 +66,8 @@ from utils.errors import DistributedError
 
 MODULES = (
     "lab", "doctor", "data", "train", "run", "classroom", "manifest", "diagnose", "modernize",
-    "tf_config", "processes", "simulate", "plan", "user_function", "lab_work", "grade", "release",
-    "build", "book", "help",
+    "tf_config", "processes", "simulate", "plan", "user_function", "lab_work", "update",
+    "grade", "release", "build", "book", "help",
 )  # fmt: skip
 
 
