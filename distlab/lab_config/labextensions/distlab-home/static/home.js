@@ -88,6 +88,8 @@
     }, LOOK_AGAIN_MS);
     home.disposed.connect(() => clearInterval(timer));
     home.onAfterShow = look;
+    home.node.tabIndex = -1;  // JupyterLab's current tab is the one with the focus
+    home.onActivateRequest = () => home.node.focus();
     look();
     return home;
   }
