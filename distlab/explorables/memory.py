@@ -14,7 +14,8 @@ PARTS = ("weights", "gradients", "optimizer", "activations")
 # 2020 (table 2.1); how many devices, and of which kind, is a choice of ours.
 _PLAIN = {
     "sequenceLog": 11, "batch": 1, "micros": 1, "dataLog": 0, "tensorLog": 0, "pipelineLog": 0,
-    "zero": 0, "recompute": False, "scores": False, "sequenceParallel": False, "precision": "mixed", "capacity": 80,
+    "zero": 0, "recompute": False, "scores": False, "sequenceParallel": False,
+    "precision": "mixed", "capacity": 80,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "10 million, one device": {**_PLAIN, "parameters": 1e7, "sequenceLog": 8, "capacity": 8},

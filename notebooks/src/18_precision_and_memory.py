@@ -493,17 +493,12 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One gradient of 64 ima
 # ### Eight bits
 #
 #
-# Recent GPUs also multiply 8-bit floats. There are two types. e4m3 has 4 bits of precision, for weights and activations. e5m2 gives one of them up for range, for gradients. Here is what they make of everyday numbers:
-
-# %%
-for kind in (tf.dtypes.experimental.float8_e4m3fn, tf.dtypes.experimental.float8_e5m2):
-    values = tf.cast(tf.constant([1.001, 448.0, 500.0, 5e-4, 1e-8, 0.1]), kind)
-    print(f"{kind.name:<14}", *(f"{v:<11.6g}" for v in tf.cast(values, tf.float32).numpy()))
-
-# %% [markdown]
-# e4m3 ends at 448. It has no infinity, so 500 becomes nan, and 0.0005 is gone. With so few numbers, one loss scale for the whole model isn't enough. Every tensor needs its own. Keras's policy `float8_from_mixed_bfloat16` keeps three for a dense layer: one for its inputs, one for its kernel, one for the gradient that arrives from above. We train the same network three times.
+# Recent GPUs also multiply 8-bit floats. There are two types. e4m3 has 4 bits of precision, for weights and activations. e5m2 gives one of them up for range, for gradients. With so few numbers, one loss scale for the whole model isn't enough. Every tensor needs its own. Keras's policy `float8_from_mixed_bfloat16` keeps three for a dense layer: one for its inputs, one for its kernel, one for the gradient that arrives from above. Here are both types on everyday numbers, and then the same network trained three times.
 
 # %% tags=["nbval-ignore-output"]
+for kind in (tf.dtypes.experimental.float8_e4m3fn, tf.dtypes.experimental.float8_e5m2):
+    values = tf.cast(tf.constant([1.001, 448.0, 500.0, 5e-4, 0.1]), kind)
+    print(f"{kind.name:<14}", *(f"{v:<11.6g}" for v in tf.cast(values, tf.float32).numpy()))
 flat_images = tf.reshape(images, [64, 784])
 mean_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 policies, ended = ("float32", "mixed_bfloat16", "float8_from_mixed_bfloat16"), {}
@@ -534,7 +529,7 @@ for name in ("kernel_scale", "inputs_scale"):
     assert (float(copies[0]) == float(copies[1])) is (name == "kernel_scale")
 
 # %% [markdown]
-# All three learn. The scale puts the largest number of the last 1,024 steps at 448. The next step may bring a larger one, so Keras clips it. Weights and their gradients stay float32. So on a GPU that has it, FP8 saves time, and not a byte of weights. (On a CPU it doesn't save time either: Keras rounds to 8 bits there and multiplies in bfloat16. A tape outside of a `tf.function` raises a ValueError in Keras 3.15.1.)
+# e4m3 ends at 448. It has no infinity, so 500 becomes nan, and 0.0005 is gone. Still, all three networks learn. The scale puts the largest number of the last 1,024 steps at 448. The next step may bring a larger one, so Keras clips it. Weights and their gradients stay float32. So on a GPU that has it, FP8 saves time, and not a byte of weights. (On a CPU it doesn't save time either: Keras rounds to 8 bits there and multiplies in bfloat16. A tape outside of a `tf.function` raises a ValueError in Keras 3.15.1.)
 #
 # The last cell shows what several replicas do with the scales. Scales and histories are "trainable" variables in Keras: their new value travels as their gradient, and the optimizer puts it in place without a step. But no all-reduce touches it. Each replica keeps the scale of its own images, and the copies of one "mirrored" variable differ. The weights' gradients are still summed, so training works. But a checkpoint keeps only one of the copies.
 #

@@ -124,7 +124,9 @@ def make_transformer(
     """
     check_number("parameters", parameters, above=0)
     stated = {"layers": layers, "hidden": hidden, "sequence": sequence, "vocabulary": vocabulary}
-    vocabulary, per_layer = vocabulary or 50_000, 4 + 8 * experts.get("experts", 1)
+    sequence = 2048 if sequence is None else sequence
+    vocabulary = 50_000 if vocabulary is None else vocabulary
+    per_layer = 4 + 8 * experts.get("experts", 1)
     if layers is None and hidden is None:
         layers = max(1, round(find_shape(parameters * 12 / per_layer).layers))
     if hidden is None:  # per_layer * layers * h^2 + vocabulary * h = parameters
@@ -136,9 +138,7 @@ def make_transformer(
         rest = parameters - vocabulary * check_count("hidden", hidden)
         layers = max(1, round(rest / (per_layer * hidden**2)))
     guessed = tuple(name for name, value in stated.items() if value is None)
-    return Transformer(
-        parameters, layers, hidden, sequence or 2048, vocabulary, guessed=guessed, **experts
-    )
+    return Transformer(parameters, layers, hidden, sequence, vocabulary, guessed=guessed, **experts)
 
 
 def find_kept_bytes(
