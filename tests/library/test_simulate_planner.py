@@ -1,5 +1,6 @@
 """Layouts of a Transformer: memory and seconds by hand, measured networks, search, bad input."""
 
+import itertools
 import math
 import time
 from dataclasses import replace
@@ -60,6 +61,9 @@ def test_a_shape_that_is_left_out_is_taken_from_the_parameters():
     assert 28 <= full.layers <= 36 and full.hidden % 128 == 0
     assert make_transformer(7e9, layers=32).hidden == 4096
     assert make_transformer(7e9, hidden=4096).layers in (33, 34)
+    for parameters, experts in itertools.product((1e9, 47e9, 300e9), (2, 8, 64)):
+        mixture = make_transformer(parameters, experts=experts)  # the experts leave a rest
+        assert 0.5 * parameters < mixture.expert_parameters < parameters
     with pytest.raises(DistributedError, match="Leave one of them out"):
         make_transformer(7e9, layers=32, hidden=512)
 

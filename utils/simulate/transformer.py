@@ -8,6 +8,7 @@ and token), and Chowdhery et al. 2022, "PaLM", appendix B (attention's 12 * laye
 sequence per token). NumPy at most.
 """
 
+import math
 from dataclasses import dataclass
 
 from ..checks import check_count, check_number
@@ -73,7 +74,8 @@ class Transformer:
         check_count("active_experts", self.active_experts, 1, self.experts)
         of_shape = self.expert_parameters + self.layers * 4 * self.hidden**2
         of_shape += self.vocabulary * self.hidden
-        if not MIN_FIT <= self.parameters / of_shape <= MAX_FIT:
+        fits = MIN_FIT <= self.parameters / of_shape <= MAX_FIT
+        if not fits or self.expert_parameters >= self.parameters:
             raise InputError(
                 f"layers={self.layers} of hidden={self.hidden} make about {of_shape:.2g} "
                 f"parameters, got parameters={self.parameters:.2g}. Leave one of them out."
@@ -133,7 +135,8 @@ def make_transformer(
         a = per_layer * check_count("layers", layers)
         width = ((vocabulary**2 + 4 * a * parameters) ** 0.5 - vocabulary) / (2 * a)
         step = HEAD_WIDTH * (4 if width > 16 * HEAD_WIDTH else 1)  # so that heads can be split
-        hidden = max(1, round(width / step)) * step
+        whole = round if per_layer == 12 else math.floor  # the experts alone must leave a rest
+        hidden = max(1, whole(width / step)) * step
     if layers is None:
         rest = parameters - vocabulary * check_count("hidden", hidden)
         layers = max(1, round(rest / (per_layer * hidden**2)))
