@@ -6,6 +6,7 @@ Tests marked `more_in_all` do more under `make test-all`, so they run again.
 """
 
 import json
+import os
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from needs import EVERYTHING, HARDWARE
 
 REPORT_SECONDS = 20.0  # between two lines of progress
+SPENT = pytest.StashKey[float]()  # processor seconds at the last report of this process
 ALL = "make test-all"
 
 
@@ -25,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SPENT] = sum(os.times()[:4])
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Run(config), "the run")
 
@@ -55,16 +58,27 @@ def does_more_now(item: pytest.Item) -> bool:
     return more and (EVERYTHING or item.path.suffix == ".ipynb")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> pytest.TestReport:
+    """Note how many seconds of a processor a step of a test took, its ended processes included."""
+    report = yield
+    now = sum(os.times()[:4])
+    report.processor_seconds = now - item.config.stash[SPENT]
+    item.config.stash[SPENT] = now
+    return report
+
+
 class Run:
     """Counts outcomes in the process that reports; xdist's workers have none."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config, self.outcomes, self.reasons = config, dict[str, str](), dict[str, str]()
-        self.seconds = Counter[str]()  # of each file
+        self.seconds, self.spent = Counter[str](), Counter[str]()  # of each file
         self.began = self.said_at = time.monotonic()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[_get_file(report)] += report.duration
+        self.spent[_get_file(report)] += getattr(report, "processor_seconds", 0.0)
         before = self.outcomes.get(report.nodeid)
         if report.when == "call" or report.outcome != "passed":
             if before != "failed":
@@ -124,8 +138,10 @@ class Run:
         if self.reasons:
             terminalreporter.write_line(f"  With these installed, `{ALL}` runs them all.")
         if count := self.config.option.durations:
-            for file, seconds in self.seconds.most_common(count):
-                terminalreporter.write_line(f"  {seconds:.0f} s in {file}")
+            for file, spent in self.spent.most_common(count):
+                seconds = self.seconds[file]
+                terminalreporter.write_line(f"  {spent:.0f} s of a core, {seconds:.0f} s in {file}")
+            terminalreporter.write_line(f"{self.spent.total():.0f} s of a core in all files")
         terminalreporter.write_line(f"{minutes:.1f} minutes")
 
 
