@@ -9,14 +9,15 @@ import json
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from needs import EVERYTHING, HARDWARE
 
 REPORT_SECONDS = 20.0  # between two lines of progress
-SPENT = pytest.StashKey[float]()  # processor seconds at the last report of this process
 ALL = "make test-all"
 
 
@@ -27,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[SPENT] = sum(os.times()[:4])
+    config.pluginmanager.register(Meter(), "the meter")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Run(config), "the run")
 
@@ -58,14 +59,40 @@ def does_more_now(item: pytest.Item) -> bool:
     return more and (EVERYTHING or item.path.suffix == ".ipynb")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> pytest.TestReport:
-    """Note how many seconds of a processor a step of a test took, its ended processes included."""
-    report = yield
-    now = sum(os.times()[:4])
-    report.processor_seconds = now - item.config.stash[SPENT]
-    item.config.stash[SPENT] = now
-    return report
+class Meter:
+    """Notes in each report how many seconds of a processor the step took, with its processes.
+
+    A process that has ended counts in the step where it ended; what those that still run have
+    taken counts in the last step of the file.
+    """
+
+    def __init__(self) -> None:
+        self._ended, self._running = sum(os.times()[:4]), 0.0
+        self._is_last = False
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
+        self._is_last = nextitem is None or nextitem.path != item.path
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo) -> pytest.TestReport:
+        report = yield
+        before, self._ended = self._ended, sum(os.times()[:4])
+        report.processor_seconds = self._ended - before
+        if self._is_last and call.when == "teardown":
+            before, self._running = self._running, _count_running()
+            report.processor_seconds += self._running - before
+        return report
+
+
+def _count_running() -> float:
+    """Return the processor seconds of this process's descendants, and of theirs that ended."""
+    seconds = 0.0
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            seconds += sum(process.cpu_times()[:4])
+    return seconds
 
 
 class Run:
