@@ -7,7 +7,6 @@ import numpy as np
 
 from distlab.turns.turn import Turn, call_with_tensors
 
-
 ENDLESS = "endless"
 
 

@@ -110,7 +110,7 @@ OTHER_RIGHT_ANSWERS = [
     (
         "lesson17",
         "NOISE",
-        "def f(g, n):\n    m = g.mean(0)\n    return n * np.trace(np.cov(g, rowvar=False)) / (m @ m)",
+        "def f(g, n):\n    m = g.mean(0)\n    return n * np.trace(np.cov(g.T)) / (m @ m)",
     ),
     (
         "lesson17",
