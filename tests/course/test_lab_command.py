@@ -16,6 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from needs import need_browser
 
 from distlab.cli import lab, make_parser
+from distlab.home.server import trust_notebooks
 from utils.errors import DistributedError
 
 ROOT = Path(__file__).parents[2]
@@ -249,7 +250,7 @@ def test_executed_notebooks_are_trusted_and_labs_are_not(tmp_path, monkeypatch):
         notebook = new_notebook(cells=[new_markdown_cell(part)])
         nbformat.write(notebook, tmp_path / part / "a.ipynb")
     (tmp_path / "notebooks" / "broken.ipynb").write_text("{")
-    lab.trust_notebooks(tmp_path)
+    trust_notebooks(tmp_path)
     for part in ("notebooks", "labs"):
         notebook = nbformat.read(tmp_path / part / "a.ipynb", as_version=4)
         signed[part] = NotebookNotary().check_signature(notebook)
