@@ -27,13 +27,13 @@ def write_page_replicas(data: ImageData, source: str) -> str:
     """
     options = {"replicas": 2, "broken": False, "running": True, "again": 0, "seen": False}
     shown = {"label": LABEL, "images": pack_for_page(data)}
-    return write_fragment("replicas", shown, options, show_recording(source))
+    still = f'<img src="{source}" alt="{html.escape(read_alt())}">'
+    return write_fragment("replicas", shown, options, still)
 
 
-def show_recording(source: str) -> str:
-    """Return the recording as an image, whose alt text is the recording's own."""
-    words = html.escape(ElementTree.parse(RECORDING).getroot().get("aria-label"))
-    return f'<img src="{source}" alt="{words}" style="width:100%">'
+def read_alt() -> str:
+    """Return what the recording shows, in words."""
+    return ElementTree.parse(RECORDING).getroot().get("aria-label")
 
 
 def pack_for_page(data: ImageData) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import numpy as np
 
 from distlab.explorables.cockpit_panel import take_messages_while_cells_run
 from distlab.explorables.explorable import Explorable
-from distlab.explorables.page_replicas import LABEL, RECORDING, pack_for_page, show_recording
+from distlab.explorables.page_replicas import LABEL, RECORDING, pack_for_page, read_alt
+from distlab.figures.picture import Picture
 from distlab.lessons.two_replicas import ReplicaFrame, Replicas, split_classes
 from utils.data.images import ImageData
 
@@ -28,7 +29,7 @@ class WatchedReplicas(Explorable):
     whether the picture is on the screen. `frames` are those since the last start.
     """
 
-    def __init__(self, data: ImageData, still: str = "") -> None:
+    def __init__(self, data: ImageData, still: Picture | str = "") -> None:
         self._images, self._changed = data, threading.Condition()
         self._training = threading.Lock()
         self._closed, self._thread = False, None
@@ -148,7 +149,8 @@ def watch_replicas(data: ImageData) -> WatchedReplicas:
 
     If scripts can't run, a recording stands in: an animated SVG, made from a real training.
     """
-    return WatchedReplicas(data, show_recording(f"../distlab/lessons/{RECORDING.name}"))
+    words = read_alt()
+    return WatchedReplicas(data, Picture(RECORDING.read_text(encoding="utf-8"), words))
 
 
 def find_breaks(frames: list[ReplicaFrame]) -> list[list[int]]:

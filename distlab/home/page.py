@@ -20,7 +20,8 @@ PARTS = (
     (range(0, 8), "One machine, many replicas"),
     (range(8, 12), "Many machines"),
     (range(12, 19), "Feeding and fitting"),
-    (range(19, 100), "Beyond one machine"),
+    (range(19, 23), "Beyond one machine"),
+    (range(23, 100), "Today's scale"),
 )
 RECORDING = Path(__file__).parents[1] / "lessons" / "two_replicas.svg"
 RING = 2 * 3.14159265 * 15.5  # the way round a ring
