@@ -21,10 +21,20 @@ export default function piece(stage) {
     paintAll(parts, stage, data, pictures, share, colors);
     return share < 1;
   };
+  const refresh = () => {
+    const data = read();
+    if (!data) return;
+    colors = readColors(stage.root);
+    const mark = `${stage.options.where} ${data.replicas} ${data.step}`;
+    if (mark !== shown) { shown = mark; since = performance.now(); }
+    pictures = makePictures(data, colors);
+    write(stage, data, parts);
+  };
   const run = (time) => {
     frame = 0;
-    own?.follow(time);
-    if ((read() && paint(time)) | own?.isBusy()) frame = requestAnimationFrame(run);
+    if (own?.follow(time)) refresh();
+    const moves = pictures && paint(time);
+    if (moves || own?.isBusy()) frame = requestAnimationFrame(run);
   };
   const eye = new IntersectionObserver(([entry]) => {
     if (entry.isIntersecting !== stage.options.seen) stage.set("seen", entry.isIntersecting);
@@ -32,14 +42,7 @@ export default function piece(stage) {
   eye.observe(parts.canvas);
   stage.ends.push(() => { eye.disconnect(); cancelAnimationFrame(frame); });
   return () => {
-    const data = read();
-    if (data) {
-      colors = readColors(stage.root);
-      const mark = `${stage.options.where} ${data.replicas} ${data.step}`;
-      if (mark !== shown) { shown = mark; since = performance.now(); }
-      pictures = makePictures(data, colors);
-      write(stage, data, parts);
-    }
+    refresh();
     frame ||= requestAnimationFrame(run);
   };
 }
@@ -75,17 +78,17 @@ class PageTrainer {
 
   trainOn() { if (this.steps >= this.limit) this.limit = this.steps + LONGEST; }
 
-  // Called once a frame: begin again if the hand said so, and take a step when its time has come.
+  // Called once a frame: begin again if the hand said so, or take a step when its time has come; returns if it did.
   follow(time) {
     const { replicas, again, broken } = this.stage.options;
-    if (!this.train || this.stage.options.where !== "page") return;
+    if (!this.train || this.stage.options.where !== "page") return false;
     if (this.made !== `${replicas} ${again ?? 0}`) this.begin();
     else if (this.isBusy() && time - this.last >= 1000 * this.frame.interval) {
       if (broken !== this.frame.broken) this.slow = SLOW_STEPS;
       this.step();
-    } else return;
+    } else return false;
     this.last = time;
-    this.stage.redraw();
+    return true;
   }
 
   step() {
