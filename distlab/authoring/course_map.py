@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distlab.errors import CourseError
-from distlab.home import page
+from distlab.notebook_files import PARTS as COURSE_PARTS
 from utils.files import write_atomically
 
 PLACEHOLDER = "# {{lessons}}\n"
 PARTS = {
     f"{roman}: {title[0].lower()}{title[1:]}": numbers
-    for roman, (numbers, title) in zip(("I", "II", "III", "IV", "V"), page.PARTS, strict=True)
+    for roman, (numbers, title) in zip(("I", "II", "III", "IV", "V"), COURSE_PARTS, strict=True)
 }
 _HEADER = re.compile(r'\A# %% \[markdown\].*? shows="([^"]+)"')
 _TITLE = re.compile(r"^# # (?:Lab \d\d · )?(.+)$", re.MULTILINE)

@@ -9,8 +9,8 @@ from pathlib import Path
 from distlab.book.notebooks import turn_links
 from distlab.explorables.page_replicas import write_page_replicas
 from distlab.home.course import Head, Item
-from distlab.home.page import PARTS
 from distlab.home.pictures import read_picture
+from distlab.notebook_files import PARTS
 from utils.data import load
 
 LOOK_UP = (
