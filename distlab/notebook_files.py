@@ -17,15 +17,6 @@ from typing import Any
 
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 
-# The parts of the course: their lessons, and what they are about.
-PARTS = (
-    (range(0, 8), "One machine, many replicas"),
-    (range(8, 12), "Many machines"),
-    (range(12, 19), "Feeding and fitting"),
-    (range(19, 23), "Beyond one machine"),
-    (range(23, 100), "Today's scale"),
-)
-
 BEHIND_THE_SCENES = frozenset(
     "benchmarks build constraints.txt CONTRIBUTING.md distlab environment.yml HOME.md LICENSE "
     "Makefile pyproject.toml tests wheels".split()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distlab.errors import CourseError
-from distlab.notebook_files import PARTS as COURSE_PARTS
+from distlab.progress import PARTS as COURSE_PARTS
 from utils.files import write_atomically
 
 PLACEHOLDER = "# {{lessons}}\n"

@@ -10,7 +10,7 @@ from distlab.book.notebooks import turn_links
 from distlab.explorables.page_replicas import write_page_replicas
 from distlab.home.course import Head, Item
 from distlab.home.pictures import read_picture
-from distlab.notebook_files import PARTS
+from distlab.progress import PARTS
 from utils.data import load
 
 LOOK_UP = (

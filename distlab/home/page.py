@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from distlab.home.course import Item, find_next, read_course
 from distlab.home.pictures import read_picture
-from distlab.notebook_files import PARTS
+from distlab.progress import PARTS
 
 RECORDING = Path(__file__).parents[1] / "lessons" / "two_replicas.svg"
 RING = 2 * 3.14159265 * 15.5  # the way round a ring
