@@ -46,12 +46,18 @@ class _Stop(Exception):
 
 
 def add_parser(subparsers: Commands) -> None:
-    text = "Open JupyterLab at the course home. Options after `--` go to `jupyter lab`."
+    text = "Open the course in JupyterLab. Options after `--` are passed to `jupyter lab`."
     parser = add_command(subparsers, "lab", run, "open the course in JupyterLab", text)
     parser.usage = "distlab lab [options] [-- JupyterLab's options]"
-    parser.add_argument("--port", type=int, help="port to listen on (the first free one from 8888)")
-    parser.add_argument("--no-browser", action="store_true", help="only print the address")
-    parser.add_argument("--notebook", metavar="NAME", help="open this notebook: 03, or 03-mirrored")
+    parser.add_argument(
+        "--port", type=int, help="port to listen on [the first free port from 8888]"
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the address, don't open a browser"
+    )
+    parser.add_argument(
+        "--notebook", metavar="NAME", help="open this notebook, such as 03 or 03-mirrored"
+    )
     parser.add_argument("options", nargs="*", help=argparse.SUPPRESS)
 
 

@@ -32,7 +32,7 @@ WORKERS_A_SERVER = 16
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """So many independent `runs`, each once through `examples` of 512 tokens, on A100s.
 
     `place` is a key of PLACES, `data` one of DATA.
@@ -59,7 +59,7 @@ class Question:
     text: str
     limit: str
     found: str
-    holds: Callable[[Job, Numbers], bool]
+    holds: Callable[[TrainingJob, Numbers], bool]
     advice: str
     reasons: Sequence[str]
     hours: str = ""
@@ -155,7 +155,7 @@ class Advice:
     alone: Prediction | None
 
 
-def advise(job: Job) -> Advice:
+def advise(job: TrainingJob) -> Advice:
     """Return the first question of QUESTIONS that holds for `job`, as advice."""
     machine = find_machine(f"A100 on {PLACES[job.place][0]}")
     numbers = {
@@ -189,7 +189,7 @@ def _read_hours(row: Prediction) -> float:
     return math.inf if row.hours is None else row.hours
 
 
-def _predict(job: Job, machine: object) -> list[Prediction]:
+def _predict(job: TrainingJob, machine: object) -> list[Prediction]:
     """Return a run on one device, on all of them, and on all with parameter servers."""
     profile = Profile(
         1.0, 2.0, 2 * job.parameters, batch=BATCH, parameters=job.parameters,
@@ -281,7 +281,9 @@ def choosing_explorer() -> Explorer:
     """Draw the decision's tree, and light the path of a job; below it, the advice and its plan."""
 
     def show(parameters: int, examples: int, devices: int, place: str, runs: int) -> list[str]:
-        advice = advise(Job(10.0**parameters, 10.0**examples, 2**devices, place, runs=2**runs))
+        advice = advise(
+            TrainingJob(10.0**parameters, 10.0**examples, 2**devices, place, runs=2**runs)
+        )
         return [draw_tree(len(advice.path)), describe(advice)]
 
     return explore(

@@ -5,7 +5,6 @@ while the picture is on the screen, and sends one frame for each step.
 """
 
 import base64
-import html
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from distlab.explorables.cockpit_panel import take_messages_while_cells_run
 from distlab.explorables.explorable import MIME, Explorable
+from distlab.figures.picture import Picture
 from distlab.lessons.two_replicas import ReplicaFrame, Replicas, split_classes
 from utils.data.images import ImageData
 
@@ -30,7 +30,7 @@ class WatchedReplicas(Explorable):
     whether the picture is on the screen. `frames` are those since the last start.
     """
 
-    def __init__(self, data: ImageData, still: str = "") -> None:
+    def __init__(self, data: ImageData, still: Picture | str = "") -> None:
         self._images, self._changed = data, threading.Condition()
         self._training = threading.Lock()
         self._closed, self._thread = False, None
@@ -149,10 +149,8 @@ def watch_replicas(data: ImageData) -> WatchedReplicas:
 
     Where widgets can't run, a recording stands in: an animated SVG, made from a real training.
     """
-    words = html.escape(ElementTree.parse(RECORDING).getroot().get("aria-label"))
-    source = f"../distlab/lessons/{RECORDING.name}"
-    still = f'<img src="{source}" alt="{words}" style="width:100%">'
-    return WatchedReplicas(data, still)
+    words = ElementTree.parse(RECORDING).getroot().get("aria-label")
+    return WatchedReplicas(data, Picture(RECORDING.read_text(encoding="utf-8"), words))
 
 
 def find_breaks(frames: list[ReplicaFrame]) -> list[list[int]]:

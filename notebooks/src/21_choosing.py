@@ -469,10 +469,10 @@ def hours(runs, devices, alone, together):
 
 
 # %%
-from distlab.explorables.choosing import HERE, Job, advise
+from distlab.explorables.choosing import HERE, TrainingJob, advise
 
 hours = turns.HOURS.take(hours)
-job = Job(parameters=1e9, examples=1e7, devices=8, place=HERE)
+job = TrainingJob(parameters=1e9, examples=1e7, devices=8, place=HERE)
 plan = advise(job)
 for runs in (1, 8, 9, 40):
     apart, in_turn = hours(runs, 8, plan.alone.hours, plan.row.hours)
@@ -498,12 +498,12 @@ choosing_explorer()
 from distlab.explorables.choosing import SPARE, STEADY
 
 jobs = {
-    "a small classifier": Job(1e6, 1e6, 8, HERE),
-    "a large one, one machine": Job(1e9, 1e9, 8, HERE),
-    "the same, 64 devices": Job(1e9, 1e9, 64, STEADY),
-    "on spare machines": Job(1e9, 1e9, 64, SPARE),
-    "forty settings of it": Job(1e9, 1e7, 8, HERE, runs=40),
-    "a hundred billion": Job(1e11, 1e9, 1024, STEADY),
+    "a small classifier": TrainingJob(1e6, 1e6, 8, HERE),
+    "a large one, one machine": TrainingJob(1e9, 1e9, 8, HERE),
+    "the same, 64 devices": TrainingJob(1e9, 1e9, 64, STEADY),
+    "on spare machines": TrainingJob(1e9, 1e9, 64, SPARE),
+    "forty settings of it": TrainingJob(1e9, 1e7, 8, HERE, runs=40),
+    "a hundred billion": TrainingJob(1e11, 1e9, 1024, STEADY),
 }
 for name, job in jobs.items():
     advice = advise(job)
@@ -540,9 +540,9 @@ assert advice.strategy == "not TensorFlow"
 # # several steady machines                                tf.distribute.MultiWorkerMirroredStrategy()
 # # machines come and go, and the plan prefers servers     tf.distribute.ParameterServerStrategy(r)
 # # a model larger than a device                           PyTorch FSDP, Megatron-LM, JAX; DTensor
-# from distlab.explorables.choosing import Job, advise
+# from distlab.explorables.choosing import TrainingJob, advise
 #
-# advice = advise(Job(parameters=1e9, examples=1e9, devices=64, runs=1))
+# advice = advise(TrainingJob(parameters=1e9, examples=1e9, devices=64, runs=1))
 # print(advice.strategy, advice.reasons, advice.hours)
 # ```
 #

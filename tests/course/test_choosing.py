@@ -11,7 +11,7 @@ from distlab.explorables.choosing import (
     QUESTIONS,
     SPARE,
     STEADY,
-    Job,
+    TrainingJob,
     advise,
     choosing_explorer,
     draw_tree,
@@ -20,17 +20,17 @@ from distlab.lessons.what_works import try_all
 
 
 @pytest.mark.parametrize("job, strategy, found", [
-    (Job(1e12, 1e9, 8), "more devices", "16,000 GB, all devices hold 640"),
-    (Job(1e11, 1e9, 1024), "not TensorFlow", "1,600 GB, one device holds 80"),
-    (Job(1e9, 1e7, 8, HERE, runs=8), "distlab run --independent", "8 runs: "),
-    (Job(1e9, 1e7, 8, SPARE, runs=40), "distlab run --independent", "40 runs: "),
-    (Job(1e6, 1e6, 8), "one device", "One device takes 0."),
-    (Job(1e9, 1e9, 1), "one device", "One device takes 6,"),
-    (Job(1e9, 1e9, 8, HERE), "MirroredStrategy", "8 devices: one machine"),
-    (Job(1e9, 1e7, 8, HERE, runs=9), "MirroredStrategy", "8 devices: one machine"),
-    (Job(1e9, 1e9, 4096, SPARE), "ParameterServerStrategy", "Parameter servers take "),
-    (Job(1e9, 1e9, 64), "MultiWorkerMirroredStrategy", ""),
-    (Job(1e9, 1e9, 64, SPARE), "MultiWorkerMirroredStrategy", ""),
+    (TrainingJob(1e12, 1e9, 8), "more devices", "16,000 GB, all devices hold 640"),
+    (TrainingJob(1e11, 1e9, 1024), "not TensorFlow", "1,600 GB, one device holds 80"),
+    (TrainingJob(1e9, 1e7, 8, HERE, runs=8), "distlab run --independent", "8 runs: "),
+    (TrainingJob(1e9, 1e7, 8, SPARE, runs=40), "distlab run --independent", "40 runs: "),
+    (TrainingJob(1e6, 1e6, 8), "one device", "One device takes 0."),
+    (TrainingJob(1e9, 1e9, 1), "one device", "One device takes 6,"),
+    (TrainingJob(1e9, 1e9, 8, HERE), "MirroredStrategy", "8 devices: one machine"),
+    (TrainingJob(1e9, 1e7, 8, HERE, runs=9), "MirroredStrategy", "8 devices: one machine"),
+    (TrainingJob(1e9, 1e9, 4096, SPARE), "ParameterServerStrategy", "Parameter servers take "),
+    (TrainingJob(1e9, 1e9, 64), "MultiWorkerMirroredStrategy", ""),
+    (TrainingJob(1e9, 1e9, 64, SPARE), "MultiWorkerMirroredStrategy", ""),
 ])  # fmt: skip
 def test_each_kind_of_job_gets_its_strategy(job, strategy, found):
     advice = advise(job)
@@ -44,20 +44,20 @@ def test_each_kind_of_job_gets_its_strategy(job, strategy, found):
 
 
 def test_hours_are_those_of_the_advice():
-    job = Job(1e9, 1e7, 8, HERE)
+    job = TrainingJob(1e9, 1e7, 8, HERE)
     one = advise(job)
     assert one.hours == one.row.hours < one.alone.hours
     assert advise(replace(job, runs=9)).hours == pytest.approx(9 * one.row.hours)
     apart = advise(replace(job, runs=40))
     assert apart.hours == pytest.approx(5 * one.alone.hours)
     assert apart.hours < 40 * one.row.hours
-    assert advise(Job(1e6, 1e6, 8)).hours == advise(Job(1e6, 1e6, 1)).hours
+    assert advise(TrainingJob(1e6, 1e6, 8)).hours == advise(TrainingJob(1e6, 1e6, 1)).hours
 
 
 def test_what_else_the_plan_says_is_among_the_reasons():
-    slow = advise(Job(1e9, 1e9, 64, SPARE))
+    slow = advise(TrainingJob(1e9, 1e9, 64, SPARE))
     assert any("network is the bottleneck" in said for said in slow.reasons)
-    fed = advise(Job(1e7, 1e10, 64, STEADY, "needs much preparation"))
+    fed = advise(TrainingJob(1e7, 1e10, 64, STEADY, "needs much preparation"))
     assert any("input is the bottleneck" in said for said in fed.reasons)
     assert any("64 devices" in said for said in slow.reasons)  # the numbers are filled in
 

@@ -758,7 +758,7 @@ def test_a_guess_is_what_the_hand_has_chosen(capsys):
 def test_a_piece_says_what_it_is_where_scripts_do_not_run():
     piece = schedule_toy()
     bundle = piece._repr_mimebundle_()
-    assert "<svg" in bundle["text/html"] and "<script" not in bundle["text/html"]
+    assert "<svg" in bundle["image/svg+xml"] and "<script" not in bundle["image/svg+xml"]
     assert bundle["text/plain"].startswith("Explorable schedule: gpipe: 4 stages")
     told = json.loads(bundle[MIME])
     assert Explorable(**told, still="").to_html() == Explorable(**told, still="").to_html()
