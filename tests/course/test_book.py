@@ -151,8 +151,9 @@ def test_a_guess_in_the_book_keeps_its_answer_until_it_is_asked_for():
         asked = len(re.findall(r"= guess_(?:number|word)\(", path.read_text(encoding="utf-8")))
         later[path.stem] = re.findall(r'later\\": (\{.*?\})', page)
         assert len(later[path.stem]) == asked, path.stem
-    held, sent, _ = (json.loads(each.replace('\\"', '"')) for each in later["07-central-storage"])
-    assert held == {"answer": 9.0, "how": "measured"} and sent["answer"] == 376_320
+    names = [json.loads(each.replace('\\"', '"')) for each in later["07-what-a-step-sends"]]
+    assert names[0] == {"answer": 9.0, "how": "measured"}
+    assert [each["answer"] for each in names] == [9.0, 8.0, 2]
 
 
 def test_words_are_found_once_in_the_longest_form_and_capitals_count():
