@@ -13,7 +13,6 @@ from distlab.explorables.controls import Choice, Slider
 from distlab.explorables.explorer import Explorer, explore
 from distlab.figures.canvas import say_number
 from distlab.figures.palette import GREEN
-from distlab.figures.picture import INK_CSS
 from utils.calibrate import Prediction, Profile, Scenario, find_machine, predict
 from utils.measure import count
 
@@ -241,8 +240,7 @@ def draw_tree(asked: int) -> str:
             f'<div style="{_ROW}">{_draw_arrow("no ↓", number < asked - 1)}</div>'
         )
     rows.append(f'<div style="{_ROW}">{_draw_box(OTHERWISE.advice, asked > len(QUESTIONS))}</div>')
-    style = f"max-width:720px;line-height:1.3;color:{INK_CSS}"
-    return f'<div class="decision" style="{style}">{"".join(rows)}</div>'
+    return f'<div style="max-width:720px;line-height:1.3">{"".join(rows)}</div>'
 
 
 def _draw_box(text: str, lit: bool, more: str = "") -> str:

@@ -386,7 +386,7 @@ assert stale["256 workers, sigma 1"] > 200 and backup > 1.5
 #
 # Here are sixteen such jobs. The linear rule of [lesson 17](17-large-batch-training.ipynb) says: eight times the batch, eight times the rate. Does it hold for our network? The program tries eight rates for a batch of 32, and eight times each of them for a batch of 256. It reads its place from two variables, takes every fourth trial, and needs no TF_CONFIG.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 from utils.data import load
 
 home = Path("runs/lesson21")
