@@ -253,7 +253,7 @@ all_reduce_race()
 #
 # 1. Make the vector 1 kB, and play again: now latency decides, and the fewest steps win. At 100 MB bytes decide, and the ring wins.
 # 2. Go from 8 ranks to 16. The naive curve climbs, and the ring's right end hardly moves: that is the 2(P - 1)/P.
-# 3. Make the links inside a node 10 times as fast. The ring gains nothing: in each of its steps some message crosses between two nodes. Which algorithm gains most?
+# 3. Make the links inside a node 10 times as fast. The ring gains nothing. Why? And which algorithm gains most?
 #
 # `utils.collectives` has the four for other lengths and numbers of ranks. Its sums and counts are the same as ours:
 
@@ -287,9 +287,9 @@ for name, per_rank in sums.items():
 #
 # ## Between processes
 #
-# `ProcessRing` in `utils` is our ring between real processes: each holds one socket to the next rank and one from the previous. We time it against the ring that TensorFlow uses between workers without GPUs. (Its strategy is the subject of [lesson 09](09-multi-worker-mirrored.ipynb).)
+# `ProcessRing` in `utils` is our ring between real processes: each holds one socket to the next rank and one from the previous. We time it against the ring that TensorFlow uses between workers without GPUs. ([Lesson 09](09-multi-worker-mirrored.ipynb) is about its strategy.)
 #
-# How do you time a collective? Three things in the cell matter. The first call isn't timed, because it traces the graph and opens connections. A barrier before each timed call makes both workers start together, or you'd time the wait for the slower one. And the two take turns, so that other programs slow both alike. We keep the best of seven rounds.
+# How do you time a collective? Three things in the cell matter. The first call isn't timed, because it traces the graph and opens connections. A barrier before each timed call makes both workers start together, or you'd time the wait for the slower one. And the two take turns, so that other programs slow both alike. The best of seven rounds counts.
 
 
 # %%
