@@ -6,11 +6,13 @@ checkpoint -> report. How a step works stands in `step`, the three loops in `loo
 
 import contextlib
 import hashlib
+import inspect
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -21,10 +23,12 @@ from ..events import Listener
 from ..files import make_folder
 from ..placement import Devices, describe_strategy
 from ..strategies import make_strategy
-from .config import TrainConfig, make_config
-from .report import DEVICE_FIELDS, OWN, TrainReport, weights_checksum
+from .config import TrainConfig, TrainSettings, make_config
+from .report import DEVICE_FIELDS, OWN, TESTED, TrainReport, weights_checksum
 
 if TYPE_CHECKING:
+    import keras
+
     from .input_feed import InputFeed, ReadLog
     from .progress import RunProgress
     from .state import TrainState
@@ -40,7 +44,7 @@ def train(
     on_event: Listener | None = None,
     should_stop: Callable[[], bool] | None = None,
     read_log: "ReadLog | None" = None,
-    **settings: Any,
+    **settings: Unpack[TrainSettings],
 ) -> TrainReport:
     """Train as `config` says, with `settings` changed, and return the report.
 
@@ -63,8 +67,13 @@ def train(
     """
     begun = time.perf_counter()
     config = make_config(config, settings)
-    images = None if config.has_own_data else _load_images(config)
-    _import_keras()  # after the data, so that a wrong folder is known at once
+    images = None
+    if not config.has_own_data:
+        images = open_data(config.dataset, full=config.full_data, folder=config.data_folder)
+        if config.max_examples is not None:
+            images = images.take(config.max_examples)
+    with quiet_tensorflow():  # after the data, so that a wrong folder is known at once
+        check_backend()
 
     from .loops import choose_loop
     from .progress import RunProgress
@@ -75,10 +84,11 @@ def train(
         config.strategy, config.replicas, devices=config.devices, all_reduce=config.all_reduce
     )
     group = WorkerGroup(strategy)
-    group.compare({**config.facts(), **_versions(), **_image_facts(images)})
+    if group.in_lockstep:
+        group.compare({**config.facts(), **_versions(), **_image_facts(images)})
     if config.export is not None and group.is_chief:
         make_folder("export", Path(config.export))
-    devices = gather_devices(group)
+    devices = gather_devices(group) if group.in_lockstep else describe_strategy(strategy)
     with contextlib.ExitStack() as to_close:
         if config.has_own_data:  # shuffles without a seed have the same order on every worker
             set_own_seed(config)
@@ -86,10 +96,7 @@ def train(
         for each in filter(None, (feed, test_feed)):
             to_close.callback(each.close)
         state = make_state(strategy, config, feed.spec)
-        counted = feed.steps_per_epoch, feed.examples
-        run = RunProgress(
-            config, *counted, on_event, should_stop, group=group, devices=str(devices)
-        )
+        run = RunProgress(config, feed, on_event, should_stop, group=group, devices=str(devices))
         to_close.callback(run.close)  # lets other runs use the checkpoint folder
         run.resume(state)
         run.report(
@@ -104,19 +111,56 @@ def train(
             first_step=run.steps_taken,
         )
         train_on = choose_loop(state, run, feed)
+        callbacks = make_callbacks(state, run)
+        callbacks.on_train_begin()
         with explain_ends(run):
-            while run.position.epoch < config.epochs:
-                batches = feed.batches(run.position.epoch, first_step=run.position.step)
+            while run.position.epoch < config.epochs and not state.model.stop_training:
+                epoch = run.position.epoch
+                callbacks.on_epoch_begin(epoch)
+                batches = feed.batches(epoch, first_step=run.position.step)
                 run.begin_epoch()
                 state.reset_metrics()
                 train_on(batches)
                 run.end_epoch(state.read_metrics)
+                callbacks.on_epoch_end(epoch, run.last_means())
+                run.save()
+        callbacks.on_train_end()
         tested = test(state, run, test_feed)
         if config.export is not None and group.is_chief:
             export_model(state, config, feed.spec)
         group.barrier()
         found = {**describe_devices(devices), **describe_data(run, images), **tested}
         return make_report(state, run, found, begun)
+
+
+_signature = inspect.signature(train)
+_config, *_others, _ = _signature.parameters.values()
+_settings = [
+    inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+    )
+    for field in fields(TrainConfig)
+]
+train.__signature__ = _signature.replace(  # type: ignore[attr-defined]
+    parameters=[_config, *_settings, *_others]  # each setting in place of `settings`
+)
+
+
+def make_callbacks(state: "TrainState", run: "RunProgress") -> "keras.callbacks.CallbackList":
+    """Return the caller's callbacks, which see the model and its optimizer as under `fit`."""
+    import keras
+
+    given = run.config.callbacks
+    made = list(given() if callable(given) else given)
+    for each in made:
+        if not isinstance(each, keras.callbacks.Callback):
+            raise InputError(f"callbacks must be Keras callbacks, got {type(each).__name__}")
+    if made:
+        state.model.optimizer = state.optimizer
+    state.model.stop_training = False
+    return keras.callbacks.CallbackList(
+        made, model=state.model, epochs=run.config.epochs, steps=run.steps_per_epoch
+    )
 
 
 def make_feeds(
@@ -128,39 +172,40 @@ def make_feeds(
     """Return what feeds the training and the test; own data may have no test."""
     if read_log is not None and (config.has_own_data or config.has_scenes):
         raise InputError("read_log knows only the bundled single images. Leave it out.")
-    strategy = group.strategy
     if config.has_own_data:
         from .own_data import make_own_feed
 
         feeds = [make_own_feed(name, config, group) for name in ("train_data", "test_data")]
         return feeds[0], feeds[1]
+    from ..data.batches import BatchPlan
+    from .input_feed import ImageFeed, TestFeed
+
+    replicas, by_plan = group.strategy.num_replicas_in_sync, config.auto_shard == "data"
+    plan = BatchPlan(len(images.train), config.global_batch_size, replicas)
     if config.has_scenes:
-        from .scene_feed import SceneTestFeed, make_scene_feed
+        from .scene_feed import CountingSceneFeed, SceneFeed, SceneTestFeed
 
-        test_feed = SceneTestFeed(images.test, config, strategy.num_replicas_in_sync)
-        return make_scene_feed(images.train, config, strategy, group.workers), test_feed
-    from .input_feed import TestFeed, make_image_feed
+        test_feed = SceneTestFeed(images.test, config, replicas)
+        if by_plan:
+            return SceneFeed(images.train, plan, config), test_feed
+        return CountingSceneFeed(images.train, plan, config, group), test_feed
+    if by_plan:
+        feed = ImageFeed(images.train, plan, config, read_log)
+    else:
+        from .counting_feed import CountingFeed
 
-    feed = make_image_feed(images.train, config, strategy, group.workers, read_log)
-    return feed, TestFeed(images.test, config, strategy.num_replicas_in_sync)
+        feed = CountingFeed(images.train, plan, config, group, read_log)
+    return feed, TestFeed(images.test, config, replicas)
 
 
 def test(state: "TrainState", run: "RunProgress", test_feed: "InputFeed | None") -> dict[str, Any]:
     """Return what the trained model reaches on the test data, by the report's names."""
     from .loops import evaluate
 
-    if test_feed is None:
-        run.report("end", step=run.steps_taken)
-        return {"test_loss": None, "test_accuracy": None}
-    means = evaluate(state, run, test_feed)
-    found = {"test_loss": means.loss}
-    if means.accuracy is not None:
-        found["test_accuracy"] = means.accuracy
-    if state.mask_counts is not None:
-        score = state.mask_counts.score()
-        found |= {"test_foreground_iou": score.foreground, "test_garments_iou": score.garments}
-    run.report("end", step=run.steps_taken, **found)
-    return {"test_accuracy": None, **found}
+    means = {} if test_feed is None else evaluate(state, run, test_feed)
+    run.report("end", step=run.steps_taken, **{f"test_{n}": mean for n, mean in means.items()})
+    found = {f"test_{name}": means.pop(name, None) for name in TESTED}
+    return {**found, "test_metrics": means}
 
 
 def describe_devices(devices: Devices) -> dict[str, Any]:
@@ -185,7 +230,7 @@ def make_report(
     state: "TrainState", run: "RunProgress", found: dict[str, Any], begun: float
 ) -> TrainReport:
     """Return the report of a run that began at `begun`; `found` are fields that are known."""
-    config, position = run.config, run.position
+    config, position, history = run.config, run.position, dict(run.position.history)
     weights = tuple(np.asarray(v) for v in state.model.trainable_variables)
     return TrainReport(
         strategy=config.strategy,
@@ -196,8 +241,9 @@ def make_report(
         epochs=position.epoch,
         resumed_from=run.restored.path,
         skipped_checkpoints=run.restored.skipped_checkpoints,
-        loss=position.loss,
-        accuracy=position.accuracy if state.accuracy_metric else None,
+        loss=history.pop("loss", []),
+        accuracy=history.pop("accuracy", None),
+        metrics=history,
         images_per_second=run.images_per_second(),
         seconds=time.perf_counter() - begun,
         weights_checksum=weights_checksum(weights),
@@ -221,10 +267,8 @@ def describe_loss_scale(state: "TrainState", run: "RunProgress") -> dict[str, An
 
 
 def gather_devices(group: "WorkerGroup") -> Devices:
-    """Return the devices of all replicas of the run, on every worker."""
+    """Return the devices of all workers' replicas, on every worker."""
     own = describe_strategy(group.strategy)
-    if not group.in_lockstep:
-        return own
     everyone = [Devices(*one) for one in group.gather(list(vars(own).values()))]
     names = [f"{who} {name}" for who, one in zip(group.names, everyone) for name in one.names]
     kinds = [kind for one in everyone for kind in one.kinds]
@@ -282,24 +326,16 @@ def export_model(state: "TrainState", config: TrainConfig, spec: Any = None) -> 
     return folder / "model.keras", folder / "saved_model"
 
 
-def _load_images(config: TrainConfig) -> BundledData:
-    data = open_data(config.dataset, full=config.full_data, folder=config.data_folder)
-    return data if config.max_examples is None else data.take(config.max_examples)
+def check_backend() -> None:
+    """Import Keras; raise InputError if it runs on another backend than TensorFlow."""
+    try:
+        import keras
 
-
-def _import_keras() -> None:
-    """Import TensorFlow and Keras with their banner caught; InputError for another backend."""
-    with quiet_tensorflow():
-        import tensorflow  # noqa: F401
-
-        try:
-            import keras
-
-            backend = keras.backend.backend()
-        except ModuleNotFoundError as error:
-            if error.name not in OTHER_BACKENDS:
-                raise
-            backend = error.name
+        backend = keras.backend.backend()
+    except ModuleNotFoundError as error:
+        if error.name not in OTHER_BACKENDS:
+            raise
+        backend = error.name
     if backend != "tensorflow":
         raise InputError(
             f"Keras runs on {backend}, and tf.distribute needs it on tensorflow: unset "

@@ -3,22 +3,26 @@
 The shards are drawn into a folder of this process's own, which goes with the run. Every
 worker reads all of them and trains on its part of each global batch (AutoShardPolicy.DATA), so
 that all parts together are the batches of the one-process run; with "file" and "off" workers
-count what they read together, as `input_feed.CountingFeed` does.
+count what they read together, as `counting_feed.CountingFeed` does.
 """
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
+import keras
+import numpy as np
 import tensorflow as tf
 
 from ..data.batches import BatchPlan, without_autotune
-from ..data.scenes import SCENE_SIZE, SceneSplit
+from ..data.masks import score_masks
+from ..data.scenes import MASK_CLASSES, SCENE_SIZE, SceneSplit
 from ..input_pipeline.scenes import read_scenes, write_scenes
 from ..input_pipeline.store import Shards
 from .config import TrainConfig
-from .input_feed import MIN_FILES, CountingFeed, ImageFeed, set_auto_shard
+from .counting_feed import MIN_FILES, CountingFeed
+from .input_feed import ImageFeed, set_auto_shard
 from .own_data import pad
+from .state import add_in_place
 from .step import Batch
 
 TEST_BATCH_SIZE = 50
@@ -89,6 +93,39 @@ class SceneTestFeed(SceneFeed):
     def find_shuffle(self, epoch: int) -> None:
         return None
 
+    def make_test_metric(self) -> "MaskCounts":
+        return MaskCounts()
+
+
+class MaskCounts(keras.metrics.Metric):
+    """How often the pixels of each class were predicted as each, over real examples.
+
+    Labels are class numbers [batch, height, width], outputs logits for each of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="mask_counts")
+        shape = (MASK_CLASSES, MASK_CLASSES)
+        self.counts = self.add_weight(shape=shape, initializer="zeros", name="counts")
+
+    def update_state(self, y_true, y_pred, sample_weight) -> None:
+        predicted = tf.argmax(y_pred, axis=-1, output_type=tf.int32)  # [batch, height, width]
+        pairs = tf.cast(y_true, tf.int32) * MASK_CLASSES + predicted
+        real = tf.cast(sample_weight > 0, tf.float32)[:, tf.newaxis, tf.newaxis]
+        sums = tf.math.bincount(
+            tf.reshape(pairs, [-1]),
+            weights=tf.reshape(real * tf.ones_like(pairs, tf.float32), [-1]),
+            minlength=MASK_CLASSES**2,
+            maxlength=MASK_CLASSES**2,
+        )
+        counts = tf.reshape(sums, [MASK_CLASSES, MASK_CLASSES])
+        add_in_place(self.counts, tf.cast(counts, self.counts.dtype))
+
+    def score(self) -> dict[str, float]:
+        """Return intersections over union, over all replicas since the last reset."""
+        found = score_masks(np.asarray(tf.convert_to_tensor(self.counts.value)))
+        return {"foreground_iou": found.foreground, "garments_iou": found.garments}
+
 
 class CountingSceneFeed(CountingFeed):
     """Workers that read shards of their own (FILE), or everything each (OFF)."""
@@ -108,13 +145,3 @@ class CountingSceneFeed(CountingFeed):
 
     def close(self) -> None:
         self.files.close()
-
-
-def make_scene_feed(
-    split: SceneSplit, config: TrainConfig, strategy: Any, workers: int
-) -> ImageFeed:
-    """Return what a run on scenes is fed."""
-    plan = BatchPlan(len(split), config.global_batch_size, strategy.num_replicas_in_sync)
-    if config.auto_shard == "data":
-        return SceneFeed(split, plan, config)
-    return CountingSceneFeed(split, plan, config, strategy, max(MIN_FILES, workers))
