@@ -3,7 +3,7 @@
 #
 # You add a GPU and the step gets slower. Maybe something travels that nobody needs, or it travels in too many small pieces. You don't have to guess. TensorFlow writes down what it will send before it sends anything: in the graph of your step. Here you read it there for five ways to share gradients. One sends more than it has to, and one silently loses a gradient.
 #
-# **Time:** 75 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
+# **Time:** 80 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -35,7 +35,7 @@ import numpy as np
 # %% [markdown]
 # ## The first patient: one store, several readers
 #
-# `MirroredStrategy` keeps a copy of all variables on every replica. The older `CentralStorageStrategy` keeps one set in the memory of the computer that the GPUs sit in, the *host*. In each step it sends the variables' values to the replicas and collects their gradients. You may never train this way, but it's simple enough to check every byte.
+# `MirroredStrategy` keeps a copy of all variables on every replica. `CentralStorageStrategy`, an older idea, keeps one set in the memory of the computer that the GPUs sit in, the *host*. In each step it sends the variables' values to the replicas and collects their gradients. You may never train this way, but it's simple enough to check every byte.
 #
 # Here the logical device CPU:0 plays the host, and CPU:1, CPU:2 and CPU:3 play three GPUs. `ReductionToOneDevice` means that one replica adds up all gradients.
 
@@ -88,7 +88,7 @@ show_guess(my_guess, round(sum(held["mirrored"].values()) / V, 2), unit=" V")
 #
 # ## Read it off the graph
 #
-# A compiled step is a graph, and each operation in it has a device. A tensor that is made on one device and used on another has to be sent, once for each device that uses it. So we can count the bytes without running anything. `count_sent` starts at the graph's outputs and assignments and walks backwards, because what none of them needs is never computed. On the way it adds up the tensors that change devices. (A variable is read on the device where it lives.)
+# A compiled step is a graph, and each operation in it has a device. A tensor that is made on one device and used on another has to be sent, once for each device that uses it. So we can count the bytes without running anything. `count_sent` starts at the graph's outputs and assignments and walks backwards, because what none of them needs isn't computed. On the way it adds up the tensors that change devices. (A variable is read on the device where it lives.)
 
 
 # %%
@@ -166,7 +166,7 @@ sent = {"central-storage": show_sent(trace_step(central), "Central storage: sent
 show_guess(my_guess, sent["central-storage"], unit=" V")
 
 # %% [markdown]
-# On paper it's 6 V: V out and V back, for three replicas. TensorFlow sends 8. Where do the other two come from? Look at the row and the column of CPU:1, which show 2 instead of 1. Keras's optimizer asks for the sum of the gradients *in the replicas*, as it must under mirroring. So the host sends the sum to CPU:1, and CPU:1 sends it back for the update. That's 2 V for nothing, whatever the number of replicas. (It doesn't show in the loss, in the weights or in the log. It shows here.)
+# On paper it's 6 V: V out and V back, for three replicas. TensorFlow sends 8. Where do the other two come from? Look at the row and the column of CPU:1, which show 2 instead of 1. Keras's optimizer asks for the sum of the gradients *in the replicas*, as it must under mirroring. So the host sends the sum to CPU:1, and CPU:1 sends it back for the update. That's 2 V for nothing, whatever the number of replicas. (Neither the loss nor the weights show it. The graph does.)
 #
 # **Your turn.** Under mirroring here, one of the R replicas adds up the gradients and sends the sum back. How many V travel in a step?
 
@@ -299,7 +299,7 @@ except tf.errors.InvalidArgumentError as error:
 assert "NcclAllReduce" in said
 
 # %% [markdown]
-# Nothing changes devices in the graph: each device has one operation that takes its V, and the sending happens inside. For the ring we know what: 2(R - 1)/R V from each device, 6 V in total for four.
+# Nothing changes devices in the graph: each device has one operation that takes its V, and the sending happens inside. For a ring, lesson 06 says what: 2(R - 1)/R V from each device, 6 V in total for four.
 #
 # You'll find `NcclAllReduce` in a lot of example code. Building the graph works everywhere. Running it without NVIDIA GPUs doesn't: the operation exists for GPUs only.
 #

@@ -360,7 +360,7 @@ def test_imports_at_the_head_of_a_cell_are_found_to_be_folded():
 
 
 def test_folded_imports_open_by_hand_and_on_paper(chromium, book):
-    page, wrong = open_page(chromium, book, "notebooks/06-all-reduce")
+    page, wrong = open_page(chromium, book, "notebooks/07-what-a-step-sends")
     fold = page.locator("details.hide", has_text="imports: os, re, collections")
     line = fold.get_by_text("from collections import Counter")
     assert not line.is_visible()
