@@ -44,8 +44,8 @@ MAX_TASKS = 32
 COORDINATED = tuple(name for name, record in STRATEGIES.items() if record.is_coordinated)
 SETTINGS = (
     "strategy", "replicas", "devices", "all_reduce", "dataset", "loop", "auto_shard", "model",
-    "epochs", "global_batch_size", "optimizer", "learning_rate", "dtype", "seed", "max_examples",
-    "full_data", "data_folder", "checkpoint_dir", "checkpoint_every", "export",
+    "epochs", "global_batch_size", "optimizer", "learning_rate", "warm_up_steps", "dtype", "seed",
+    "max_examples", "full_data", "data_folder", "checkpoint_dir", "checkpoint_every", "export",
 )  # fmt: skip
 
 
@@ -131,6 +131,13 @@ def add_parser(subparsers: Commands) -> None:
     add("--optimizer", default=usual.optimizer, **_one_of(OPTIMIZERS))
     rates = ", ".join(f"{name} {rate:g}" for name, rate in OPTIMIZERS.items())
     add("--learning-rate", type=float, metavar="X", help=f"learning rate [{rates}]")
+    add(
+        "--warm-up-steps",
+        type=int,
+        default=usual.warm_up_steps,
+        metavar="N",
+        help="raise the learning rate from a tenth to all of it over N steps [%(default)s]",
+    )
     add = parser.add_argument_group("output").add_argument
     add(
         "--checkpoint-dir",
