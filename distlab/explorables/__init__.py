@@ -56,6 +56,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `update_scaling`: the update explorer: what each way to scale a loss does to the reader's own
   gradients
 - `values`: one value per replica, and where reduce, gather and all_reduce leave it
+- `page_replicas`: the replicas of lesson 00 for a page without a kernel
 - `watched_replicas`: lesson 00: the replicas of `two_replicas`, trained while one watches, with a
   hand on the wire
 """

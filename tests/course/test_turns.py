@@ -109,6 +109,11 @@ OTHER_RIGHT_ANSWERS = [
     ),
     (
         "lesson17",
+        "NOISE",
+        "def f(g, n):\n    m = g.mean(0)\n    return n * np.trace(np.cov(g.T)) / (m @ m)",
+    ),
+    (
+        "lesson17",
         "OWN_RATE",
         "def f(w, g, t):\n    return t * np.sqrt(np.sum(w**2) / np.sum(g**2))",
     ),
@@ -177,6 +182,19 @@ OTHER_WRONG_ANSWERS = [
     ("lesson16", "ORDER", "[('F', 0), ('F', 1), ('BW', 1), ('BW', 0)]", "still waits"),
     ("lesson16", "ORDER", "[('F', 1), ('BW', 1), ('F', 0), ('BW', 0)]", "still waits"),
     ("lesson16", "ORDER", "[('BW', 1), ('F', 1), ('F', 0), ('BW', 0)]", "forward first"),
+    (
+        "lesson12",
+        "CACHED",
+        "def f(n):\n    return n.repeat().cache().batch(4)",
+        "doesn't end",
+    ),
+    ("lesson12", "CUT", "def f(n):\n    return n.take(100).repeat(), n.skip(100)", "doesn't end"),
+    (
+        "lesson17",
+        "NOISE",
+        "def f(g, n):\n    return n * np.trace(np.cov(g)) / (g.mean(0) ** 2).sum()",
+        "Three",
+    ),
     (
         "lesson17",
         "NOISE",

@@ -28,7 +28,7 @@ OPENED = """What a lesson imports of the library besides its public names, to sh
 02 collectives.combine_values
 03 data.make_tfds_folder
 04 measure.images_per_second
-07 data.batches.without_autotune
+06 collectives.ProcessRing
 08 processes.registry.find_clusters tf_config.view_as_simple tf_config.view_as_slurm
 09 training.input_feed.ReadLog
 10 simulate.failures.daly_interval_seconds simulate.failures.expected_run_seconds
