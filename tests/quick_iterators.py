@@ -21,7 +21,7 @@ def install(tf: ModuleType) -> None:
     from tensorflow.python.ops import gen_dataset_ops
 
     theirs = multi_device_iterator_ops._PerDeviceGenerator.__init__
-    theirs_again = multi_device_iterator_ops._ReincarnatedPerDeviceGenerator
+    theirs_again = multi_device_iterator_ops._ReincarnatedPerDeviceGenerator.__init__
     made: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
 
     @functools.wraps(theirs)
@@ -46,13 +46,15 @@ def install(tf: ModuleType) -> None:
         )  # fmt: skip
         dataset_ops.DatasetV2.__init__(self, variant)
 
-    def make_again(dataset: Any, incarnation: Any) -> Any:
-        return (
-            dataset if getattr(dataset, "is_final", False) else theirs_again(dataset, incarnation)
-        )
+    def make_again(self: Any, dataset: Any, incarnation: Any) -> None:
+        if not getattr(dataset, "is_final", False):
+            theirs_again(self, dataset, incarnation)
+            return
+        self._element_spec, self._name = dataset.element_spec, dataset._name
+        dataset_ops.DatasetV2.__init__(self, dataset._variant_tensor)
 
     multi_device_iterator_ops._PerDeviceGenerator.__init__ = make
-    multi_device_iterator_ops._ReincarnatedPerDeviceGenerator = make_again
+    multi_device_iterator_ops._ReincarnatedPerDeviceGenerator.__init__ = make_again
 
 
 def trace_functions(tf: ModuleType, shard: int, source: Any, spec: Any) -> tuple[Any, Any, Any]:

@@ -349,7 +349,8 @@ def main() -> None:
     import_tensorflow()
     with quiet_tensorflow():
         import_modules((*PRELOADED, ".devices", ".data.batches", ".training.loops"))
-    quick_iterators.install(sys.modules["tensorflow"])
+    if tensorflow := sys.modules.get("tensorflow"):
+        quick_iterators.install(tensorflow)
     threads = count_threads()
     if threads > 1:
         raise SystemExit(f"the warm process has {threads} threads: forking would not be safe")
