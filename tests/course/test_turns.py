@@ -128,6 +128,7 @@ OTHER_RIGHT_ANSWERS = [
     ("lesson20", "INTENSITY", "def f(n, b):\n    return n * n * (2 * n - 1) / (3 * n * n * b)"),
     ("lesson21", "AGGREGATION", "tf.VariableAggregation.SUM"),
     ("lesson21", "AGGREGATION", "'sum'"),
+    ("lesson21", "HOURS", "def f(r, d, a, t):\n    return [-(-r // d) * a, t * r]"),
     ("lesson22", "AVERAGE", "def f(e, n):\n    return tf.reduce_sum(e) / (n * 64 * 64)"),
     (
         "lesson22",
@@ -217,6 +218,7 @@ OTHER_WRONG_ANSWERS = [
     ),
     ("lesson20", "INTENSITY", "def f(n, b):\n    return 2 * n / 3", "has `bytes_each`"),
     ("lesson21", "AGGREGATION", "'avg'", "One of"),
+    ("lesson21", "HOURS", "def f(r, d, a, t):\n    return r // d * a, r * t", "Two numbers"),
     ("lesson21", "AGGREGATION", "tf.VariableAggregation.MEAN", "one replica's share"),
     (
         "lesson22",

@@ -1,4 +1,4 @@
-"""The public API: `utils/__init__.py`, its page docs/library.md, and what notebooks import."""
+"""The public API: `utils/__init__.pyi`, its page docs/library.md, and what notebooks import."""
 
 import ast
 import importlib
@@ -68,6 +68,7 @@ OPENED = """What a lesson imports of the library besides its public names, to sh
 20 calibrate.calibrate calibrate.check_locally simulate.comparisons.llama_mtbf_hours
 20 simulate.comparisons.transformer_flops simulate.failures.best_interval_seconds
 20 simulate.failures.effective_time_fraction simulate.published.read_source
+21 engines.RunSettings engines.run_program
 21 simulate.parameter_server.make_cluster simulate.parameter_server.simulate_parameter_server
 21 simulate.parameter_server.synchronous_rate strategies.SUPPORT
 22 calibrate.calibrate calibrate.predict_local
