@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from machines import Launcher, Namespaces
 from needs import need_namespaces
@@ -164,9 +165,12 @@ def test_a_real_training_program_over_four_machines(machines):
     assert ends[0][1]["tasks"][1]["status"] == 0
 
 
-def test_keras_on_jax_over_two_machines(machines, tmp_path):
-    """JAX's own all-reduce between machines; both end with the same report."""
+def test_keras_on_jax_over_two_machines(machines, tmp_path, monkeypatch):
+    """JAX's own collectives between machines; both end with the same report."""
     machines.network.map_host_name()
+    with np.load(ROOT / "utils" / "data" / "bundled" / "fashion_mnist.npz") as full:
+        np.savez(tmp_path / "few.npz", **{name: full[name][:160] for name in full})
+    monkeypatch.setenv("FASHION_MNIST", str(tmp_path / "few.npz"))
     words = ["--workers", 2, ROOT / "examples" / "keras_jax.py", "--cpu-devices", 2, "--sharded"]
     words += ["--epochs", 1, "--checkpoint", tmp_path / "seen-by-all.npz"]
     launchers = machines.start_all(*words, order=(0, 1))
