@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
 from distlab.cli import lab
@@ -87,7 +88,7 @@ class Lab:
 class Talk:
     """A kernel's channels through the server, one request at a time."""
 
-    def __init__(self, address: str, log: Path) -> None:
+    def __init__(self, address: str | HTTPRequest, log: Path) -> None:
         self._loop, self._log = asyncio.new_event_loop(), log
         self._socket = self._run(websocket_connect, address, max_message_size=2**24)
 

@@ -21,6 +21,7 @@ TOOLS = {
     "Optuna": "pip install -e '.[search]'",
     "the manifests' checkers": "pip install -e '.[manifests]'",
     "the book's builder": "pip install -e '.[book]'",
+    "JupyterHub": "root, pip install -e '.[hub]', and npm's configurable-http-proxy on the PATH",
     "network namespaces": "root, and Debian's iproute2",
 }
 HARDWARE = ("a GPU", "a TPU")  # nothing installs these: a skip for want of one is no failure
@@ -58,6 +59,13 @@ def need_engine(name: str) -> None:
         skip_without(name.capitalize())
     if name == "slurm" and os.getuid():
         skip_without("Slurm")
+
+
+def need_hub() -> None:
+    """Skip unless a hub with users of this machine can run here."""
+    if os.getuid() or not all(map(shutil.which, ("configurable-http-proxy", "useradd"))):
+        skip_without("JupyterHub")
+    need_packages("JupyterHub", "jupyterhub")
 
 
 def need_namespaces() -> None:

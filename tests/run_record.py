@@ -6,11 +6,14 @@ Tests marked `more_in_all` do more under `make test-all`, so they run again.
 """
 
 import json
+import os
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from needs import EVERYTHING, HARDWARE
 
@@ -25,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Meter(), "the meter")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Run(config), "the run")
 
@@ -55,16 +59,53 @@ def does_more_now(item: pytest.Item) -> bool:
     return more and (EVERYTHING or item.path.suffix == ".ipynb")
 
 
+class Meter:
+    """Notes in each report how many seconds of a processor the step took, with its processes.
+
+    A process that has ended counts in the step where it ended; what those that still run have
+    taken counts in the last step of the file.
+    """
+
+    def __init__(self) -> None:
+        self._ended, self._running = sum(os.times()[:4]), 0.0
+        self._is_last = False
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
+        self._is_last = nextitem is None or nextitem.path != item.path
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo) -> pytest.TestReport:
+        report = yield
+        before, self._ended = self._ended, sum(os.times()[:4])
+        report.processor_seconds = self._ended - before
+        if self._is_last and call.when == "teardown":
+            before, self._running = self._running, _count_running()
+            report.processor_seconds += self._running - before
+        return report
+
+
+def _count_running() -> float:
+    """Return the processor seconds of this process's descendants, and of theirs that ended."""
+    seconds = 0.0
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            seconds += sum(process.cpu_times()[:4])
+    return seconds
+
+
 class Run:
     """Counts outcomes in the process that reports; xdist's workers have none."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config, self.outcomes, self.reasons = config, dict[str, str](), dict[str, str]()
-        self.seconds = Counter[str]()  # of each file
+        self.seconds, self.spent = Counter[str](), Counter[str]()  # of each file
         self.began = self.said_at = time.monotonic()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[_get_file(report)] += report.duration
+        self.spent[_get_file(report)] += getattr(report, "processor_seconds", 0.0)
         before = self.outcomes.get(report.nodeid)
         if report.when == "call" or report.outcome != "passed":
             if before != "failed":
@@ -124,8 +165,10 @@ class Run:
         if self.reasons:
             terminalreporter.write_line(f"  With these installed, `{ALL}` runs them all.")
         if count := self.config.option.durations:
-            for file, seconds in self.seconds.most_common(count):
-                terminalreporter.write_line(f"  {seconds:.0f} s in {file}")
+            for file, spent in self.spent.most_common(count):
+                seconds = self.seconds[file]
+                terminalreporter.write_line(f"  {spent:.0f} s of a core, {seconds:.0f} s in {file}")
+            terminalreporter.write_line(f"{self.spent.total():.0f} s of a core in all files")
         terminalreporter.write_line(f"{minutes:.1f} minutes")
 
 

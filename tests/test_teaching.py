@@ -161,12 +161,6 @@ def test_messages_in_the_table_are_those_of_the_code() -> None:
         assert not missing, message
 
 
-def test_what_the_guide_says_of_limits_and_penalties_parses() -> None:
-    (hub,) = [text for language, text in BLOCKS if language == "python"]
-    compile(hub, "jupyterhub_config.py", "exec")
-    assert "distlab/lab_config" in hub and (ROOT / "distlab" / "lab_config").is_dir()
-
-
 def run(folder: Path, *words: str, path: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "distlab", *words], cwd=folder,

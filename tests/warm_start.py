@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ from utils.processes.connection import Connection, PeerGone, PeerSilent, WireMes
 from utils.processes.forked_program import (
     KERNEL,
     enter,
-    has_other_packages,
     pick_starting,
     run_program,
 )
@@ -57,6 +56,17 @@ START_SECONDS, HIGH = 300.0, 100  # from HIGH up, descriptors are in nobody's wa
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
 start_fresh = getattr(subprocess, "_fork_exec", None)  # what `subprocess.Popen` calls
+
+
+def has_other_packages(folder: Path, own: Path, names: Iterable[str]) -> bool:
+    """Return whether a package of `names` that is not `own`'s is in `folder`, or above it.
+
+    A program that starts there would import that one; a notebook may put the folder above
+    its own on its path.
+    """
+    above = [one for one in (folder, *folder.parents) if one != own]
+    return any((one / f"{name}{end}").exists() for one in above for name in names
+               for end in ("", ".py"))  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,7 @@ def normalize_outputs(notebook: Any, root: Path) -> None:
                 output.evalue = shorten_paths(output.evalue, names)
                 frames = [shorten_paths(frame, names) for frame in output.traceback]
                 output.traceback = [_shorten_frame(frame) for frame in frames]
-            data = output.get("data", {})
-            data.pop(WIDGET_VIEW, None)
-            if "<svg" in data.get("text/html", ""):
-                data.pop("image/png", None)  # the same picture again, ten times as large
+            output.get("data", {}).pop(WIDGET_VIEW, None)
 
 
 def _shorten_frame(frame: str) -> str:

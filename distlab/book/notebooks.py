@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from distlab.explorables.explorable import MIME, write_fragment
+from distlab.figures.picture import SVG, embed_image
 
 Cell = dict[str, Any]
 STORED = (
@@ -27,7 +28,6 @@ _EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+)\.py\)")
 _GUESS = re.compile(r"^(my_\w+) = guess_", re.MULTILINE)
 _ANSWER = re.compile(r"^(measured|simulated|predicted|computed|published): (.+)$", re.MULTILINE)
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
-_PICTURES = "../distlab/lessons/"  # of the course; Sphinx keeps them in one folder
 _EXAMPLES = re.compile(r"\]\(\.\./examples/?\)")
 MIN_IMPORTS = 3  # at the head of a cell, to be folded
 
@@ -120,13 +120,12 @@ def find_imports(source: str) -> tuple[int, list[str]]:
 
 def _turn_output(output: dict[str, Any], cell: str) -> dict[str, Any]:
     data = output.get("data", {})
-    if MIME not in data and "text/html" in data:
-        moved = _join(data["text/html"]).replace(_PICTURES, "../_images/")
-        return output | {"data": {**data, "text/html": moved}}
-    if MIME not in data:
+    if SVG not in data and MIME not in data:
         return output
+    still = embed_image(_join(data[SVG])) if SVG in data else _join(data["text/html"])
+    if MIME not in data:
+        return output | {"data": {"text/html": still}}
     what = json.loads(_join(data[MIME]))
-    still = _join(data["text/html"])
     live = write_fragment(what["piece"], what["data"], what["options"], still, cell)
     return output | {"data": {"text/html": live}}
 

@@ -16,6 +16,8 @@ runs, so that `distlab --help` answers at once.
 - `doctor`: `distlab doctor`: what this machine has, and what of the course works on it
 - `examples`: the commands by task, and examples of each
 - `grade`: `distlab grade`: marks, feedback and a class page from what students handed in
+- `hub_config`: `distlab hub-config`: a commented configuration with which JupyterHub serves the
+  course
 - `lab`: `distlab lab`: JupyterLab at the course home, on this machine only, that leaves nothing
   behind
 - `lab_work`: a learner's own labs: `distlab check`, `distlab submit` and `distlab reset`
@@ -62,12 +64,14 @@ from typing import NoReturn
 from distlab.cli.parser import OneLineParser, shorten_words
 from utils.environment import skip_uri_grammar, versions
 from utils.errors import DistributedError
+from utils.processes.private_network import enter_if_wanted
 
 MODULES = (
     "lab", "doctor", "data", "train", "run", "classroom", "manifest", "diagnose", "modernize",
     "tf_config", "processes", "simulate", "plan", "user_function", "lab_work", "grade", "release",
-    "build", "book", "help",
+    "hub_config", "build", "book", "help",
 )  # fmt: skip
+STARTS_CLUSTERS = ("check", "plan", "run", "train", "tune-input")
 
 
 class _ShowVersions(argparse.Action):
@@ -126,6 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
         words = sys.argv[1:] if arguments is None else arguments
         parsed = make_parser(*words[:1]).parse_args(words or ["--help"])
         program = parsed.prog
+        _keep_others_out(parsed)
         status = parsed.run(parsed)
         sys.stdout.flush()
         return status
@@ -142,6 +147,16 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{program}: {shorten_words(_describe(error))}", file=sys.stderr)
         _drop_output()
         return 2
+
+
+def _keep_others_out(parsed: argparse.Namespace) -> None:
+    """Enter a private network if that's wanted and all that this command starts is started here."""
+    elsewhere = getattr(parsed, "rendezvous", None) or getattr(parsed, "engine", None)
+    if parsed.command not in STARTS_CLUSTERS or elsewhere or "TF_CONFIG" in os.environ:
+        return
+    if why := enter_if_wanted():
+        text = "other users of this machine can reach TensorFlow's ports"
+        print(f"{parsed.prog}: no private network ({why}): {text}", file=sys.stderr)
 
 
 def _open_standard_streams() -> None:

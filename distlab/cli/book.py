@@ -11,14 +11,14 @@ from distlab.errors import CourseError
 
 def add_parser(commands: Commands) -> None:
     book = add_command(
-        commands, "book", run_book, "make the course a static site: no kernel, no network",
-        "Make the whole course a static site from the notebooks as they are stored; nothing runs. "
-        "It works from its folder (open index.html) and from any web server, without a network. "
-        "Needs the extra packages of '.[book]'.",
+        commands, "book", run_book, "make a static site of the course",
+        "Make a static site of the whole course from the stored notebooks, without running them. "
+        "Open index.html in its folder or put it on any web server. It needs no network. "
+        "The packages of '.[book]' must be installed.",
     )  # fmt: skip
-    text = "where to put it (build/book)"
+    text = "write the site to this folder"
     book.add_argument("--output", type=Path, default=Path("build/book"), metavar="DIR", help=text)
-    text = "pack it into one file as well, for a learning platform"
+    text = "also pack it into one file for a learning platform"
     book.add_argument("--zip", type=Path, metavar="FILE", help=text)
 
 

@@ -23,27 +23,31 @@ def add_parser(commands: Commands) -> None:
         commands, "build", run_build,
         "rebuild notebooks, labs and solutions whose sources changed",
         "Rebuild notebooks, labs and solutions whose sources changed. A notebook runs if its "
-        "code has changed; if only its words have, it keeps its outputs. Whether a change of "
-        "the library altered an output is what `make test` finds out.",
+        "code changed. If only its text changed, it keeps its outputs. `make test` finds out if "
+        "a change of the library altered an output.",
     )  # fmt: skip
-    build.add_argument("names", nargs="*", metavar="NAME", help='"03", "lab01" or a slug; all')
+    build.add_argument("names", nargs="*", metavar="NAME", help='"03", "lab01" or a slug [all]')
     chosen = build.add_mutually_exclusive_group()
-    chosen.add_argument("--check", action="store_true", help="change nothing; list what is stale")
-    chosen.add_argument("--force", action="store_true", help="run what has not changed as well")
-    text = "run nothing: for changes of code that alter no output (make test compares them)"
+    chosen.add_argument("--check", action="store_true", help="list stale notebooks, change nothing")
+    chosen.add_argument(
+        "--force", action="store_true", help="also run notebooks that haven't changed"
+    )
+    text = "run nothing; for changes of code that alter no output (make test compares them)"
     chosen.add_argument("--keep-outputs", action="store_true", help=text)
-    build.add_argument("--jobs", type=int, default=2, metavar="N", help="at once (default 2)")
-    text = "seconds a notebook (300), of which a cell gets two fifths at most"
+    build.add_argument("--jobs", type=int, default=2, metavar="N", help="run N notebooks at once")
+    text = "stop a notebook after this many seconds; a cell gets at most two fifths of them"
     build.add_argument("--timeout", type=float, default=300.0, metavar="S", help=text)
     new = add_command(
         commands, "new", run_new,
-        "begin a lab with a template that builds, checks and grades as it stands",
-        "Write the five files of a new lab, each with three exercises that work.",
+        "start a new lab from a template",
+        "Write the files of a new lab. Its three exercises already build, check and grade.",
     )  # fmt: skip
-    new.add_argument("kind", choices=["lab"], metavar="KIND", help="lab: what to begin")
-    new.add_argument("title", metavar="TITLE", help='in words: "precision and memory"')
+    new.add_argument("kind", choices=["lab"], metavar="KIND", help="what to start: lab")
+    new.add_argument("title", metavar="TITLE", help='the title, such as "precision and memory"')
     for parser in (build, new):
-        parser.add_argument("--root", type=Path, metavar="DIR", help="the course's folder")
+        parser.add_argument(
+            "--root", type=Path, metavar="DIR", help="the course's folder [found automatically]"
+        )
 
 
 def run_build(parsed: argparse.Namespace) -> int:

@@ -23,61 +23,73 @@ EPILOG = (
 
 
 def add_parser(subparsers: Commands) -> None:
-    text = "Train one model on all laptops of a class; the teacher sees what each of them does."
+    text = "Train one model on all laptops of a class. The teacher sees what each laptop does."
     parser = subparsers.add_parser("classroom", help="train with a class", description=text)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_start(actions)
     join = add_command(
-        actions, "join", run_join, "take part with this laptop",
-        "Take part in a class. What runs is the course's own training, with the teacher's "
-        "settings. Ctrl-C leaves.", EPILOG,
+        actions, "join", run_join, "join a class with this laptop",
+        "Join a class. Your laptop runs the course's own training with the teacher's "
+        "settings. Ctrl-C leaves the class.", EPILOG,
     )  # fmt: skip
     test = add_command(
-        actions, "test", run_test, "only try the connections, the day before",
-        "Try whether the laptops reach each other; nothing is trained. On the machine that owns "
-        "ADDRESS this waits for the others, if no class has been started there.", EPILOG,
+        actions, "test", run_test, "test the connections the day before",
+        "Test if the laptops reach each other, without training. If no class runs yet, the machine "
+        "that owns ADDRESS waits for the others.", EPILOG,
     )  # fmt: skip
     for each in (join, test):
-        each.add_argument("address", metavar="ADDRESS", help="the teacher's, as HOST or HOST:PORT")
+        each.add_argument(
+            "address", metavar="ADDRESS", help="the teacher's address: HOST or HOST:PORT"
+        )
         _add_place(each, with_address=True)
     test.add_argument("--machines", type=int, default=2, metavar="N",
-                      help="how many to wait for, this one included (2)")  # fmt: skip
+                      help="wait for N machines, this one included")  # fmt: skip
 
 
 def _add_start(actions: Commands) -> None:
     start = add_command(
         actions, "start", run_start, "host a class on the teacher's laptop",
-        "Host a class: shows the address and the code that students type, waits for them, and "
-        "trains along. Ctrl-C ends the class on all laptops.", EPILOG,
+        "Host a class. It shows the address and the code that students type, waits for them, and "
+        "trains with them. Ctrl-C ends the class on all laptops.", EPILOG,
     )  # fmt: skip
     add = start.add_argument
     add("--workers", type=int, default=WORKERS, metavar="N",
-        help=f"laptops in all, this one included ({WORKERS}); Enter begins with fewer")  # fmt: skip
+        help="train on N laptops, this one included; Enter starts with fewer")  # fmt: skip
     add("--advertise-address", metavar="ADDRESS",
-        help="this machine's address in the room's network (found by itself)")  # fmt: skip
-    add("--port", type=int, default=PORT, metavar="N", help=f"({PORT})")
-    add("--epochs", type=int, default=20, metavar="N", help="epochs in all (20)")
-    add("--examples", type=int, default=2560, metavar="N", help="images of each epoch (2560)")
+        help="this machine's address in the room's network [found automatically]")  # fmt: skip
+    add("--port", type=int, default=PORT, metavar="N", help="port to listen on")
+    add("--epochs", type=int, default=20, metavar="N", help="train for N epochs")
+    add("--examples", type=int, default=2560, metavar="N", help="images per epoch")
     add("--global-batch-size", type=int, default=128, metavar="N",
-        help="images a step, over all laptops (128)")  # fmt: skip
-    add("--hidden-units", type=int, default=32, metavar="N", help="of the network (32)")
-    add("--optimizer", default="momentum", metavar="NAME", help="sgd, momentum or adam (momentum)")
-    add("--learning-rate", type=float, default=0.05, metavar="X", help="(0.05)")
-    add("--checkpoint-every", type=int, default=20, metavar="N", help="steps to a checkpoint (20)")
+        help="images per step, over all laptops")  # fmt: skip
+    add("--hidden-units", type=int, default=32, metavar="N", help="hidden units of the network")
+    add("--optimizer", default="momentum", metavar="NAME", help="sgd, momentum or adam")
+    add("--learning-rate", type=float, default=0.05, metavar="X", help="learning rate")
+    add(
+        "--checkpoint-every",
+        type=int,
+        default=20,
+        metavar="N",
+        help="save a checkpoint every N steps",
+    )
     add("--pause-seconds", type=float, default=0.25, metavar="X",
-        help="everyone sleeps so long after each step, for the room to follow (0.25)")  # fmt: skip
-    add("--seed", type=int, default=0, metavar="N", help="of the first weights (0)")
+        help="sleep after each step, so that the room can follow")  # fmt: skip
+    add("--seed", type=int, default=0, metavar="N", help="seed of the initial weights")
     add("--max-restarts", type=int, default=20, metavar="N",
-        help="how often all start again after a laptop was lost (20)")  # fmt: skip
-    add("--checkpoint-dir", metavar="DIR", help="go on from the checkpoint there (a new folder)")
+        help="restart all laptops up to N times after one is lost")  # fmt: skip
+    add(
+        "--checkpoint-dir",
+        metavar="DIR",
+        help="resume from the checkpoint in this folder [a new folder]",
+    )
     _add_place(start, with_address=False)
     start.add_json()
 
 
 def _add_place(parser: OneLineParser, with_address: bool) -> None:
     add = parser.add_argument
-    add("--name", metavar="NAME", help="what the others see (your login)")
-    add("--logs", metavar="DIR", help="folder for logs and checkpoints (runs/class-TIME)")
+    add("--name", metavar="NAME", help="the name that the others see [your login]")
+    add("--logs", metavar="DIR", help="folder for logs and checkpoints [runs/class-TIME]")
     add_network(parser, with_address, JOIN_SECONDS)
 
 

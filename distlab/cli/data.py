@@ -18,21 +18,24 @@ NAMES = " or ".join(DATA_SETS)
 
 def add_parser(subparsers: Commands) -> None:
     words = "list, verify or download data sets"
-    parser = add_command(subparsers, "data", show, words, __doc__)
+    text = "List, verify or download the data sets of the course."
+    parser = add_command(subparsers, "data", show, words, text)
     parser.set_defaults(json=False)
     _add_json(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    _add_action(actions, "show", show, "what is found where (the default)")
-    verifying = _add_action(actions, "verify", verify, "check all content; status 1 if damaged")
-    verifying.add_argument("name", nargs="?", metavar="NAME", help=f"{NAMES}; all when left out")
-    verifying.add_argument("--folder", type=Path, help="check this folder too (needs NAME)")
-    fetching = _add_action(actions, "fetch", fetch_full, "download a full set through TFDS")
+    _add_action(actions, "show", show, "list the data sets that were found (the default)")
+    verifying = _add_action(
+        actions, "verify", verify, "verify the content of the files; status 1 if any is damaged"
+    )
+    verifying.add_argument("name", nargs="?", metavar="NAME", help=f"{NAMES} [all]")
+    verifying.add_argument("--folder", type=Path, help="also check this folder (needs NAME)")
+    fetching = _add_action(actions, "fetch", fetch_full, "download a full data set through TFDS")
     fetching.add_argument("name", metavar="NAME", help=NAMES)
-    text = "give up after that long [%(default)g]"
+    text = "give up after this long"
     fetching.add_argument(
         "--timeout", type=float, default=DOWNLOAD_SECONDS, metavar="SECONDS", help=text
     )
-    text = "TFDS data folder (default: TFDS's own)"
+    text = "TFDS data folder [TFDS's own]"
     fetching.add_argument("--output", type=Path, help=text)
 
 

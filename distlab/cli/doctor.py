@@ -12,11 +12,13 @@ WAIT_NOTE = "Trying TensorFlow in a process of its own takes some seconds (--qui
 
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
-        subparsers, "doctor", run, "say what this machine has and what works on it",
-        "Examine this machine: what it has, what works, what does not and why. "
-        "Exit status 1 when something that the course needs is broken.",
+        subparsers, "doctor", run, "check this machine and the course's installation",
+        "Check what this machine has, what works, what doesn't and why. "
+        "The exit status is 1 if something that the course needs is broken.",
     )  # fmt: skip
-    parser.add_argument("--quick", action="store_true", help="do not start TensorFlow")
+    parser.add_argument(
+        "--quick", action="store_true", help="skip the checks that start TensorFlow"
+    )
     parser.add_json()
 
 

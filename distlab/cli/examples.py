@@ -8,7 +8,7 @@ TASKS = {
         *("doctor", "data", "processes", "tf-config", "diagnose", "modernize"),
         *("help", "completion"),
     ),
-    "Teach and write": ("release", "grade", "build", "new", "book"),
+    "Teach and write": ("release", "grade", "hub-config", "build", "new", "book"),
 }
 EXAMPLES = {
     "lab": ("distlab lab --notebook 03", "distlab lab --no-browser --port 8890"),
@@ -128,6 +128,10 @@ EXAMPLES = {
     ),
     "help": ("distlab help tf-config lint", "distlab help train"),
     "completion": ('eval "$(distlab completion bash)"', 'eval "$(distlab completion zsh)"'),
+    "hub-config": (
+        "distlab hub-config --output jupyterhub_config.py",
+        "distlab hub-config --course /opt/course --output jupyterhub_config.py",
+    ),
     "release": (
         "distlab release ../release",
         "distlab release ../first-week --labs lab01 lab02",

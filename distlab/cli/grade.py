@@ -27,66 +27,76 @@ POLICY, ROSTER = "grading.toml", "students.csv"
 
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
-        subparsers, "grade", run, "grade what students handed in",
-        "Run what students handed in, sealed, and judge what it gave: marks go into "
-        "nbgrader's gradebook, pages and a table into a folder. It can be stopped at any moment; "
-        "the same command goes on. Exit status 1: something waits for a human.",
+        subparsers, "grade", run, "grade a lab's submissions",
+        "Grade the submissions of a lab. Answers run in a sandbox. Marks go into nbgrader's "
+        "gradebook, feedback pages and a table into a folder. You can stop it at any moment, and "
+        "the same command continues. The exit status is 1 if a submission waits for you.",
     )  # fmt: skip
     add = parser.add_argument
-    add("lab", metavar="LAB", help="lab01, lab02 …")
+    add("lab", metavar="LAB", help="the lab to grade, such as lab05")
     text = "nbgrader's submitted/STUDENT/LAB/, a folder of notebooks, or a platform's zip"
     add("submitted", metavar="SUBMITTED", type=Path, nargs="?", help=text)
-    text = "folder for pages, tables and what is kept (%(default)s)"
+    add = parser.add_argument_group("files").add_argument
+    text = "write pages, tables and the lab's journal to this folder"
     add("--output", metavar="REPORT", type=Path, default=Path("grades"), help=text)
-    text = "nbgrader's gradebook (gradebook.db in REPORT)"
+    text = "nbgrader's gradebook [gradebook.db in REPORT]"
     add("--gradebook", metavar="FILE", type=Path, help=text)
-    text = "how files are named: moodle, canvas, or with (?P<student_id>…), (?P<timestamp>…)"
+    text = "how files are named: moodle, canvas, or a regex with (?P<student_id>…)"
     add("--pattern", metavar="REGEX", default="", help=text)
-    text = f"CSV of the class, with names: student,name,… ({ROSTER} here, if there is one)"
+    text = f"CSV of the class: student,name,… [{ROSTER} in this folder, if there is one]"
     add("--roster", metavar="FILE", type=Path, help=text)
-    text = "CSV of when each handed in: student,handed_in, or a grading worksheet of Moodle"
+    text = "CSV of submission times: student,handed_in, or a grading worksheet from Moodle"
     add("--submission-times", metavar="FILE", type=Path, help=text)
-    text = "submissions at a time [one for each core, 4 at most]"
+    add = parser.add_argument_group("how it runs").add_argument
+    text = "grade N submissions at a time [one per core, at most 4]"
     add("--jobs", metavar="N", type=int, default=min(4, os.cpu_count() or 1), help=text)
-    text = "without the sandbox, for your own work only: written on the report"
+    text = "run answers without the sandbox; only for your own work, and the report says so"
     add("--no-sandbox", action="store_true", help=text)
-    text = "pages and marks under codes, in REPORT/LAB/anonymous; --set and --marks take codes too"
+    text = "replace names by codes, in REPORT/LAB/anonymous; --set and --marks take codes too"
     add("--anonymous", action="store_true", help=text)
-    text = "show what the lab remembers, who waits and why; grade nothing"
+    text = "show the remembered options, who waits and why; grade nothing"
     add("--status", action="store_true", help=text)
-    parser.add_json()
-    _add_rules(add)
-    _add_marks(add)
+    parser.add_json(add)
+    _add_rules(parser.add_argument_group("due dates").add_argument)
+    _add_marks(parser.add_argument_group("marks").add_argument)
 
 
 def _add_rules(add: Callable[..., Any]) -> None:
-    text = f"due dates, penalties, extra time, weights ({POLICY} here, if there is one)"
+    text = f"due dates, penalties, extra time, weights [{POLICY} in this folder, if there is one]"
     add("--policy", metavar="FILE", type=Path, help=text)
-    add("--due", metavar="TIME", default="", help="2026-11-20T23:59 (UTC) or …T23:59+01:00")
-    text = "for each day or hour late: 10%%/day, 0.5/hour; 10%%/day,50%% for 50%% at most"
+    add(
+        "--due",
+        metavar="TIME",
+        default="",
+        help="2026-11-20T23:59 (in UTC) or 2026-11-20T23:59+01:00",
+    )
+    text = "per day or hour late: 10%%/day, 0.5/hour, or 10%%/day,50%% for at most 50%%"
     add("--penalty", metavar="P", default="", help=text)
     add(
-        "--extensions", metavar="FILE", type=Path, help="lines of student,2 days: who has more time"
+        "--extensions",
+        metavar="FILE",
+        type=Path,
+        help="CSV of students with more time: student,2 days",
     )
 
 
 def _add_marks(add: Callable[..., Any]) -> None:
     many: dict[str, Any] = {"action": "append", "default": []}
-    add("--student", metavar="ID", **many, help="only this one")
-    add("--exercise", metavar="ID", **many, help="change the marks of this one only (id or number)")
-    add("--rerun", action="store_true", help="run what was run already again, with other numbers")
-    text = "set a mark by hand, which no grading changes (all: every exercise; auto: take it back)"
+    add("--student", metavar="ID", **many, help="grade only this student")
+    add("--exercise", metavar="ID", **many, help="change only this exercise's marks (id or number)")
+    add("--rerun", action="store_true", help="run graded answers again, on other inputs")
+    text = "set a mark by hand; grading doesn't change it (all: every exercise; auto: undo)"
     add("--set", nargs=3, metavar=("STUDENT", "EXERCISE", "POINTS"), **many, help=text)
-    text = "set many marks by hand: a CSV of student,exercise,points,reason"
+    text = "set marks by hand from a CSV: student,exercise,points,reason"
     add("--marks", metavar="FILE", type=Path, help=text)
-    text = "why the marks of --set are set: shown to the student"
+    text = "the reason for --set, which the student reads"
     add("--reason", metavar="TEXT", default="", help=text)
-    text = "take marks by hand that are above the maximum"
+    text = "accept hand marks above the maximum"
     add("--allow-bonus", action="store_true", help=text)
-    text = "set the remembered marks by hand again in a new gradebook"
+    text = "set the remembered hand marks in a new gradebook"
     add("--restore", action="store_true", help=text)
-    add("--forget", action="store_true", help="don't set them again, and forget them")
-    text = "remove from the gradebook a student whom no submission and no list knows"
+    add("--forget", action="store_true", help="forget the remembered hand marks")
+    text = "remove a student from the gradebook who has no submission and is on no list"
     add("--remove", metavar="ID", **many, help=text)
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from distlab.cli.parser import Commands, OneLineParser, add_command
 
 EPILOG = (
-    'For the shell that is open: eval "$(distlab completion bash)". For all of them: put that '
-    "line into ~/.bashrc, or into ~/.zshrc with zsh for bash."
+    'In this shell: eval "$(distlab completion bash)". In every new shell: add that line to '
+    "~/.bashrc. With zsh, write zsh for bash and add the line to ~/.zshrc."
 )
 ZSH_HEAD = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
 SCRIPT = """\
@@ -38,9 +38,9 @@ complete -o default -F _distlab distlab
 
 
 def add_parser(commands: Commands) -> None:
-    shown = add_command(commands, "help", run_help, "say what a command does and takes")
+    shown = add_command(commands, "help", run_help, "show the help of a command")
     shown.add_argument("words", nargs="*", metavar="COMMAND", help="train, or tf-config lint")
-    text = "print a script that completes commands and options in a shell"
+    text = "print a shell script that completes commands and options"
     script = add_command(commands, "completion", run_completion, text, epilog=EPILOG)
     script.add_argument("shell", choices=("bash", "zsh"), metavar="SHELL", help="bash or zsh")
 

@@ -34,7 +34,6 @@ from utils.processes.lifetime import die_with_parent
 
 CONFIG_FOLDER = Path(__file__).resolve().parent.parent / "lab_config"
 README = "README.md"
-TRUSTED_FOLDERS = ("notebooks", "solutions")
 GRACE_SECONDS = 10.0
 END_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
@@ -46,12 +45,18 @@ class _Stop(Exception):
 
 
 def add_parser(subparsers: Commands) -> None:
-    text = "Open JupyterLab at the course home. Options after `--` go to `jupyter lab`."
+    text = "Open the course in JupyterLab. Options after `--` are passed to `jupyter lab`."
     parser = add_command(subparsers, "lab", run, "open the course in JupyterLab", text)
     parser.usage = "distlab lab [options] [-- JupyterLab's options]"
-    parser.add_argument("--port", type=int, help="port to listen on (the first free one from 8888)")
-    parser.add_argument("--no-browser", action="store_true", help="only print the address")
-    parser.add_argument("--notebook", metavar="NAME", help="open this notebook: 03, or 03-mirrored")
+    parser.add_argument(
+        "--port", type=int, help="port to listen on [the first free port from 8888]"
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the address, don't open a browser"
+    )
+    parser.add_argument(
+        "--notebook", metavar="NAME", help="open this notebook, such as 03 or 03-mirrored"
+    )
     parser.add_argument("options", nargs="*", help=argparse.SUPPRESS)
 
 
@@ -71,7 +76,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.port is not None:
         check_count("--port", arguments.port, 1, 65535)
     command = make_command(folder, page, arguments)
-    trust_notebooks(folder)
     print("JupyterLab is starting; Ctrl-C here ends it and its kernels.", flush=True)
     return supervise(command, make_environment(folder), folder)
 
@@ -121,7 +125,6 @@ def find_page(folder: Path, name: str | None) -> str:
 def make_command(folder: Path, page: str, arguments: argparse.Namespace) -> list[str]:
     """Return the command line of JupyterLab; the options of the caller come last."""
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}"]
-    command.append(f"--LabApp.extra_labextensions_path={CONFIG_FOLDER / 'labextensions'}")
     if page:
         command.append(f"--LabApp.default_url=/lab/tree/{quote(page)}")
     if arguments.port is not None:
@@ -140,25 +143,6 @@ def make_environment(folder: Path) -> dict[str, str]:
     )
     environment["JUPYTERLAB_WORKSPACES_DIR"] = str(folder / ".distlab" / "workspaces")
     return environment
-
-
-def trust_notebooks(folder: Path) -> None:
-    """Sign the course's own executed notebooks, as `jupyter trust` does.
-
-    JupyterLab strips pictures (SVG) from the saved outputs of a notebook that it
-    has no signature for. Labs, which people hand round, are not signed.
-    """
-    import nbformat
-    from nbformat.sign import NotebookNotary
-
-    notary = NotebookNotary()
-    for path in (p for part in TRUSTED_FOLDERS for p in sorted((folder / part).glob("*.ipynb"))):
-        try:
-            notebook = nbformat.read(path, as_version=4)
-        except (OSError, ValueError, nbformat.ValidationError):
-            continue  # JupyterLab will say what is wrong with it when it is opened
-        if not notary.check_signature(notebook):
-            notary.sign(notebook)
 
 
 def supervise(command: list[str], environment: dict[str, str], folder: Path) -> int:

@@ -13,25 +13,26 @@ from typing import Any
 
 from distlab import progress
 from distlab.cli.long_command import say_waiting
-from distlab.cli.parser import Commands, add_command, suggest
+from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
 from distlab.submission import is_generic, is_plain_name, list_attached, make_zip_name
+from utils.checks import suggest
 
 CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
 
 
 def add_parser(commands: Commands) -> None:
-    check = add_command(commands, "check", run_check, "try your answers of a lab")
+    check = add_command(commands, "check", run_check, "check your answers of a lab")
     check.add_argument("lab", metavar="LAB", help="lab05, 05, or a notebook's path")
     check.add_json()
-    text = "check a lab and pack what is to be handed in"
+    text = "check a lab and pack it for submission"
     submit = add_command(commands, "submit", run_submit, text)
     submit.add_argument("lab", metavar="LAB", help="lab05, 05, or a notebook's path")
-    submit.add_argument("--name", help="what your teacher knows you by (your login name)")
+    submit.add_argument("--name", help="the name that your teacher knows [your login name]")
     submit.add_argument(
-        "--output", type=Path, default=Path("handed-in"), help="where to put the zip"
+        "--output", type=Path, default=Path("handed-in"), help="write the zip to this folder"
     )
-    text = "start a lab from scratch; what was there is kept as a copy"
+    text = "start a lab from scratch, and keep a copy of the old one"
     reset = add_command(commands, "reset", run_reset, text)
     reset.add_argument("lab", metavar="LAB", help="lab05, or 05")
 

@@ -23,33 +23,39 @@ IMAGE_LINES = {  # of the Dockerfile
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
         subparsers, "manifest", run, "write manifests for Kubernetes and clouds",
-        "Write what Kubernetes, Vertex AI, SageMaker or Azure ML needs to run a program that reads "
-        "TF_CONFIG on several workers, with a Dockerfile.", EPILOG,
+        "Write a manifest for Kubernetes, Vertex AI, SageMaker or Azure ML that runs a program on "
+        "several workers, and a Dockerfile.", EPILOG,
     )  # fmt: skip
     parser.usage = "distlab manifest [options] TARGET PROGRAM [its options]"
     add = parser.add_argument
     add("target", choices=TARGETS, metavar="TARGET", help=", ".join(TARGETS))
-    add("--workers", type=int, default=2, metavar="N", help="worker tasks (2)")
-    add("--name", default="train", metavar="NAME", help="of the job (train)")
+    add("--workers", type=int, default=2, metavar="N", help="number of workers")
+    add("--name", default="train", metavar="NAME", help="name of the job")
     add("--image", default="registry.example/train:1", metavar="IMAGE",
-        help="the container image that you build and push (registry.example/train:1)")  # fmt: skip
-    add("--gpus", type=int, default=0, metavar="N", help="GPUs of each worker (0)")
-    add("--max-restarts", type=int, default=3, metavar="N", help="restarts after a failure (3)")
+        help="the container image that you build and push")  # fmt: skip
+    add("--gpus", type=int, default=0, metavar="N", help="GPUs per worker")
+    add(
+        "--max-restarts",
+        type=int,
+        default=3,
+        metavar="N",
+        help="restart up to N times after a failure",
+    )
     add("--independent", action="store_true",
-        help="workers that don't form a cluster; each restarts alone (kubernetes)")  # fmt: skip
+        help="run workers that form no cluster; each restarts alone (kubernetes only)")  # fmt: skip
     add("--machine", metavar="TYPE", help="machine type; on Azure ML the compute cluster's name")
     add("--kind", choices=("job", "tfjob"), default="job", metavar="job|tfjob",
-        help="of kubernetes: an Indexed Job, or Kubeflow's TFJob (job)")  # fmt: skip
+        help="on kubernetes: an Indexed Job, or Kubeflow's TFJob")  # fmt: skip
     add(
         "--keras",
         choices=("installed", "legacy", "patched"),
         default="installed",
         metavar="NAME",
-        help="which Keras the image gives the program, as in distlab run [installed]",
+        help="give the program this Keras, as in distlab run",
     )
-    add("--output", metavar="DIR", help="write the files there (the manifest is printed)")
+    add("--output", metavar="DIR", help="write the files to this folder [print the manifest]")
     add("program", metavar="PROGRAM", help="a Python file in the image, such as train.py")
-    text = "passed on as they are"
+    text = "passed to PROGRAM unchanged"
     add("arguments", nargs=argparse.REMAINDER, metavar="its options", help=text).required = False
 
 

@@ -29,7 +29,7 @@ def add_parser(commands: Commands) -> None:
         commands,
         "modernize",
         run,
-        "list what a program of 2017 to 2024 has to change",
+        "list what an old TensorFlow program has to change",
         "Read TensorFlow, Keras and Horovod programs without running them. List what no longer "
         "exists or behaves differently on the installed versions, with the line, the replacement "
         "and the reason.",

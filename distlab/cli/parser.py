@@ -8,11 +8,11 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from distlab.cli.examples import EXAMPLES, TASKS
 from distlab.errors import CourseError
+from utils.checks import suggest
 
 MAX_WHOLE = 10**10  # nothing that is counted here is more
 MAX_WORD = 160  # of an error: a number of 400 digits needs no repeating
@@ -22,6 +22,18 @@ LONG_USAGE = 7  # arguments of a command whose usage line doesn't list them
 Commands = argparse._SubParsersAction  # what `add_parser` of a command's module gets
 
 
+class DefaultsInBrackets(argparse.HelpFormatter):
+    """Shows an option's default in brackets, unless its help text already does."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        default, text = action.default, action.help
+        has_none = isinstance(default, bool | list) or default in (None, "", argparse.SUPPRESS)
+        if not text or not action.option_strings or "[" in text or has_none:
+            return text
+        shown = "%(default)g" if isinstance(default, float) else "%(default)s"
+        return f"{text} [{shown}]"
+
+
 class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line (what was wrong, what is allowed) and exit status 2.
 
@@ -29,7 +41,9 @@ class OneLineParser(argparse.ArgumentParser):
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **{**settings, "allow_abbrev": False})
+        super().__init__(
+            *arguments, **{**settings, "allow_abbrev": False, "formatter_class": DefaultsInBrackets}
+        )
         self.register("type", int, read_whole)
 
     def format_help(self) -> str:
@@ -97,9 +111,10 @@ class OneLineParser(argparse.ArgumentParser):
                 action, f"invalid choice: {value!r}{offer(value, action.choices)}"
             )
 
-    def add_json(self) -> None:
-        """Add `--json`, which every command that prints results has."""
-        self.add_argument("--json", action="store_true", help="print one JSON object")
+    def add_json(self, add: Callable[..., Any] | None = None) -> None:
+        """Add `--json`, which every command that prints results has, by `add` of a group."""
+        add = add or self.add_argument
+        add("--json", action="store_true", help="print one JSON object")
 
     def list_commands(self) -> dict[str, "OneLineParser"]:
         """Return the parsers of the commands below this one, by name."""
@@ -124,20 +139,13 @@ def add_command(
 ) -> OneLineParser:  # fmt: skip
     """Declare the command `name`, which `run` carries out, and return its parser.
 
-    `run` takes the parsed arguments and returns an exit status; `description` is `help`
-    where it says no more.
+    `run` takes the parsed arguments and returns an exit status. Without a `description`, the
+    help begins with `help` as a sentence.
     """
-    parser = commands.add_parser(name, help=help, description=description or help, epilog=epilog)
+    text = description or f"{help[0].upper()}{help[1:]}."
+    parser = commands.add_parser(name, help=help, description=text, epilog=epilog)
     parser.set_defaults(run=run)
     return parser
-
-
-def suggest(word: str, choices: Iterable[Any]) -> str:
-    """Return "; did you mean 'x'?" where one of `choices` is near `word`, else ""."""
-    names = [str(choice) for choice in choices]
-    near = [name for name in names if len(word) > 3 and name.startswith(word)]
-    near = near or get_close_matches(word[:MAX_WORD], names, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def list_few(choices: Iterable[Any]) -> str:

@@ -15,21 +15,23 @@ Record = dict[str, Any]
 
 
 def add_parser(subparsers: Commands) -> None:
-    text = "Find the local clusters of this user, and end what a crashed kernel left."
+    text = "List your local clusters, and end the ones that a crashed kernel left behind."
     parser = subparsers.add_parser(
-        "processes", help="find and end local clusters", description=text
+        "processes", help="list and end local clusters", description=text
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     text = "Show each cluster's id, who made it, and its processes with their ports."
     add_command(actions, "list", run_list, "show the clusters on this machine", text).add_json()
     stop = add_command(
-        actions, "stop", run_stop, "end clusters whose owner has gone",
-        "Kill the processes of clusters and remove their temporary files. With no "
-        "argument: of those whose owner, the kernel or script that made them, has gone.",
+        actions, "stop", run_stop, "end clusters whose owner is gone",
+        "Kill the processes of clusters and remove their temporary files. Without an argument, "
+        "end the clusters whose owner (the kernel or script that started them) is gone.",
     )  # fmt: skip
     chosen = stop.add_mutually_exclusive_group()
-    chosen.add_argument("id", nargs="?", metavar="ID", help="this one, even if its owner lives")
-    chosen.add_argument("--all", action="store_true", help="every cluster, in use or not")
+    chosen.add_argument(
+        "id", nargs="?", metavar="ID", help="end this cluster, even if its owner is alive"
+    )
+    chosen.add_argument("--all", action="store_true", help="end all clusters, in use or not")
     stop.add_json()
 
 

@@ -12,13 +12,13 @@ from distlab.errors import CourseError
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
         subparsers, "release", run,
-        "make what students get, and an nbgrader course",
-        "Write DIR/students (the course without solutions, hidden tests and judges; "
-        "it works by itself) and DIR/nbgrader (a course that nbgrader and formgrader open).",
+        "write the students' copy and an nbgrader course",
+        "Write DIR/students, a complete course without solutions, hidden tests and judges, "
+        "and DIR/nbgrader, a course that nbgrader and formgrader open.",
     )  # fmt: skip
-    text = "a folder that is empty or not there yet"
+    text = "an empty or new folder"
     parser.add_argument("folder", metavar="DIR", type=Path, help=text)
-    text = "only these: lab01 lab05 … (all)"
+    text = "release only these labs, such as lab01 lab05 [all]"
     parser.add_argument("--labs", metavar="LAB", nargs="+", default=[], help=text)
 
 

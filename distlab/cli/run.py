@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from distlab.cli.parser import Commands, add_command
 from distlab.cli.starting import (
-    ENGINES,
+    add_engine,
     add_rendezvous,
     check_rendezvous,
     read_rendezvous,
@@ -40,58 +40,68 @@ EPILOG = (
 
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
-        subparsers, "run", run, "start a program as the tasks of a cluster",
+        subparsers, "run", run, "run a program on several workers",
         "Run a program on several workers, as torchrun does for PyTorch. It assigns ports and "
         "ranks, merges the output, and with --max-restarts starts all tasks again when one dies.",
         EPILOG,
     )  # fmt: skip
     parser.usage = "distlab run [options] PROGRAM [its options]"
-    add = parser.add_argument
-    add("--workers", default="2", metavar="N",
-        help="number of worker tasks (2); with --rendezvous also a range, MIN:MAX")  # fmt: skip
-    add("--ps", type=int, default=0, metavar="N",
-        help="number of parameter servers; if there are any, a coordinator runs too (0)"
-        )  # fmt: skip
+    add = parser.add_argument_group("tasks").add_argument
+    add(
+        "--workers",
+        default="2",
+        metavar="N",
+        help="start N workers; with --rendezvous also a range, MIN:MAX",
+    )
+    add(
+        "--ps",
+        type=int,
+        default=0,
+        metavar="N",
+        help="start N parameter servers, and a coordinator if N isn't 0",
+    )
     add("--independent", action="store_true",
         help="run N separate programs, not a cluster: no TF_CONFIG, but DISTLAB_TASK_INDEX and "
         "DISTLAB_TASK_COUNT; a failed task restarts alone")  # fmt: skip
     add("--tf-config", action="store_true",
-        help="with --independent: set TF_CONFIG as well")  # fmt: skip
-    add("--max-restarts", type=int, default=0, metavar="N",
-        help="how often to start all tasks again after one has failed; with --independent, how "
-        "often each task may restart (0)")  # fmt: skip
-    add("--checkpoint-dir", metavar="DIR",
-        help="folder for checkpoints, made if it isn't there; your program finds it in "
-        "DISTLAB_CHECKPOINT_DIR"
-        )  # fmt: skip
-    add("--logs", metavar="DIR", help="folder for the logs, one TASK.log per task (runs/TIME)")
+        help="with --independent: also set TF_CONFIG")  # fmt: skip
+    add(
+        "--max-restarts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="restart all tasks up to N times after a failure; with --independent, restart each "
+        "failed task up to N times",
+    )
+    add("-m", "--module", action="store_true", help="PROGRAM is a module, as with python -m")
+    add = parser.add_argument_group("files and devices").add_argument
+    add(
+        "--checkpoint-dir",
+        metavar="DIR",
+        help="create this folder for checkpoints; your program finds it in DISTLAB_CHECKPOINT_DIR",
+    )
+    add("--logs", metavar="DIR", help="write one TASK.log per task to this folder [runs/TIME]")
     add(
         "--keras",
         choices=("installed", "legacy", "patched"),
         default="installed",
         metavar="NAME",
-        help="which Keras the program gets: installed (Keras 3), legacy (Keras 2 as tf.keras, for "
-        "programs written before 2024), or patched (Keras 3, whose fit then trains across "
-        "workers) [installed]",
+        help="give the program this Keras: installed (Keras 3), legacy (Keras 2 as tf.keras, for "
+        "programs written before 2024), or patched (Keras 3, with a fit that trains across "
+        "workers)",
     )
     add("--gpus", default="auto", metavar="auto|none|N",
-        help="divide this machine's GPUs among the workers (auto), or N for each; Ray and Slurm "
-        "are asked for N")  # fmt: skip
+        help="divide this machine's GPUs among the workers (auto), hide them (none), or give each "
+        "worker N; with Ray and Slurm, request N for each")  # fmt: skip
     add("--grace-period", dest="grace_seconds", type=float, default=30.0, metavar="SECONDS",
-        help="the longest that a task may take to save and end after Ctrl-C, SIGTERM, a closed "
-        "terminal or another task's failure; your program finds it in DISTLAB_GRACE_SECONDS [30]"
-        )  # fmt: skip
+        help="give each task this long to save and exit after Ctrl-C, SIGTERM, a closed terminal "
+        "or another task's failure; your program finds it in DISTLAB_GRACE_SECONDS")  # fmt: skip
     add_rendezvous(parser, "run")
-    add("--engine", choices=ENGINES, metavar="NAME",
-        help=f"start the tasks with {' or '.join(ENGINES)}; without --engine-address, on a cluster "
-        "of two nodes that is set up on this machine and removed afterwards")  # fmt: skip
-    add("--engine-address", metavar="WHERE",
-        help="use this running cluster: Ray's host:port, Spark's master, Slurm's partition"
-        )  # fmt: skip
-    add("-m", "--module", action="store_true", help="PROGRAM is a module, as with python -m")
+    add_engine(parser)
     parser.add_json()
+    add = parser.add_argument
     add("program", metavar="PROGRAM", help="a Python file, or any other program")
-    text = "given to PROGRAM unchanged"
+    text = "passed to PROGRAM unchanged"
     add("arguments", nargs=argparse.REMAINDER, metavar="its options", help=text).required = False
 
 

@@ -24,46 +24,66 @@ LOCAL_WORKERS, JOIN_SECONDS = 1, 300.0
 DESTINATIONS = {"join-timeout": "join_seconds"}  # of options whose name has no unit
 
 
-def add_starting(parser: OneLineParser) -> None:
-    """Declare the options that say who starts the tasks."""
-    add = parser.add_argument
-    add("--engine", choices=ENGINES, metavar="NAME",
-        help=f"let it start these tasks: {', '.join(ENGINES)}")  # fmt: skip
-    add("--engine-address", metavar="WHERE",
-        help="on the cluster there (one of two nodes on this machine)")  # fmt: skip
-    add("--max-restarts", type=int, metavar="N",
-        help="start these tasks again as often after one has died (0)")  # fmt: skip
-    add_rendezvous(parser, "train")
-
-
 def add_rendezvous(parser: OneLineParser, verb: str) -> None:
     """Declare the options of a run on several machines; `verb` says what they do there."""
-    add = parser.add_argument
-    add("--rendezvous", metavar="HOST:PORT",
-        help=f"{verb} on several machines that meet at the host's address; type the same line on "
-        "all")  # fmt: skip
-    add("--local-workers", type=int, default=LOCAL_WORKERS, metavar="N",
-        help=f"with --rendezvous: how many workers this machine runs ({LOCAL_WORKERS})"
-        )  # fmt: skip
-    add_network(parser, True, JOIN_SECONDS, "with --rendezvous: ")
+    group = parser.add_argument_group("several machines")
+    add = group.add_argument
+    add(
+        "--rendezvous",
+        metavar="HOST:PORT",
+        help=f"{verb} on several machines that meet at this address; type the same command on each",
+    )
+    add(
+        "--local-workers",
+        type=int,
+        default=LOCAL_WORKERS,
+        metavar="N",
+        help="run N of the workers on this machine",
+    )
+    add_network(group, True, JOIN_SECONDS)
+
+
+def add_engine(parser: OneLineParser) -> None:
+    """Declare the options of a run on Ray, Spark or Slurm."""
+    add = parser.add_argument_group("engines").add_argument
+    add(
+        "--engine",
+        choices=ENGINES,
+        metavar="NAME",
+        help=f"start the tasks with {', '.join(ENGINES[:-1])} or {ENGINES[-1]}",
+    )
+    add(
+        "--engine-address",
+        metavar="WHERE",
+        help="use this running cluster: Ray's host:port, Spark's master, Slurm's partition "
+        "[a cluster of two nodes, set up on this machine and removed afterwards]",
+    )
 
 
 def add_network(
-    parser: OneLineParser, with_address: bool, join_seconds: float, where: str = ""
+    parser: argparse._ActionsContainer, with_address: bool, join_seconds: float
 ) -> None:
-    """Declare how machines find and reach each other; `with_address` adds this machine's own.
-
-    `where` begins each help text.
-    """
+    """Declare how machines find and reach each other; `with_address` adds this machine's own."""
     add = parser.add_argument
     if with_address:
-        add("--advertise-address", metavar="ADDRESS",
-            help=f"{where}this machine's address as others see it (found by itself)")  # fmt: skip
-    add("--join-timeout", dest="join_seconds", type=float, default=join_seconds, metavar="SECONDS",
-        help=f"{where}how long machines wait for each other [{join_seconds:g}]")  # fmt: skip
-    add("--trust-network", action="store_true",
-        help=f"{where}confirm that anyone in this network may reach TensorFlow's ports"
-        )  # fmt: skip
+        add(
+            "--advertise-address",
+            metavar="ADDRESS",
+            help="give the others this address of this machine [found automatically]",
+        )
+    add(
+        "--join-timeout",
+        dest="join_seconds",
+        type=float,
+        default=join_seconds,
+        metavar="SECONDS",
+        help="wait this long for the other machines",
+    )
+    add(
+        "--trust-network",
+        action="store_true",
+        help="confirm that everyone in this network may reach TensorFlow's ports",
+    )
 
 
 def check_rendezvous(arguments: argparse.Namespace) -> None:

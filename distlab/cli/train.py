@@ -17,7 +17,8 @@ from distlab.cli.long_command import Progress
 from distlab.cli.parser import Commands, add_command
 from distlab.cli.starting import (
     Starting,
-    add_starting,
+    add_engine,
+    add_rendezvous,
     check_starting,
     read_workers,
     train_at_rendezvous,
@@ -41,7 +42,6 @@ from utils.training.report import TrainingStopped, TrainReport, describe_resumpt
 
 MAX_TASKS = 32
 COORDINATED = tuple(name for name, record in STRATEGIES.items() if record.is_coordinated)
-USUAL = "(%(default)s)"
 SETTINGS = (
     "strategy", "replicas", "devices", "all_reduce", "dataset", "loop", "auto_shard", "model",
     "epochs", "global_batch_size", "optimizer", "learning_rate", "dtype", "seed", "max_examples",
@@ -51,56 +51,103 @@ SETTINGS = (
 
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
-        subparsers, "train", run, "train on real images under any strategy",
-        "Train a small network on real images under a tf.distribute strategy. "
-        "What is taken when an option is left out stands in brackets. Ctrl-C stops after the "
-        "steps under way, twice at once.",
+        subparsers, "train", run, "train a network under any strategy",
+        "Train a small network on real images under a tf.distribute strategy. Ctrl-C stops after "
+        "the current step, a second Ctrl-C at once.",
     )  # fmt: skip
     usual = TrainConfig()
-    add = parser.add_argument
-    add("--config", action=ReadSettings, metavar="FILE",
-        help="take settings from a JSON file, such as {\"learning_rate\": 0.02}; options that "
-        "follow it win")  # fmt: skip
+    add = parser.add_argument_group("strategy and devices").add_argument
     add("--strategy", default=usual.strategy, **_one_of(NAMES))
-    add("--replicas", "--replicas-per-worker", type=int, metavar="N",
-        help="replicas per worker (all GPUs; without GPUs 2 for strategies that have several)"
-        )  # fmt: skip
-    add("--device", "--devices", default=usual.devices, dest="devices",
-        **_one_of(DEVICES, "train on GPUs or logical CPUs: "))  # fmt: skip
-    add("--all-reduce", default=usual.all_reduce,
-        **_one_of(ALL_REDUCES, "add up gradients with "))  # fmt: skip
-    add("--workers", metavar="N",
-        help="worker processes of multi-worker and parameter-server (2); with --rendezvous also a "
-        "range, MIN:MAX")  # fmt: skip
-    add("--ps", type=int, metavar="N", help="servers of parameter-server (1)")
-    add_starting(parser)
-    add("--dataset", default=usual.dataset, metavar="NAME", help=f"{', '.join(DATASETS)} {USUAL}")
-    add("--loop", default=usual.loop, **_one_of(LOOPS))
-    add("--auto-shard", default=usual.auto_shard,
-        **_one_of(AUTO_SHARD, "how the workers of multi-worker share the data: "))  # fmt: skip
+    add(
+        "--replicas",
+        "--replicas-per-worker",
+        type=int,
+        metavar="N",
+        help="replicas per worker [all GPUs; without GPUs, 2 if the strategy has several]",
+    )
+    add(
+        "--device",
+        "--devices",
+        default=usual.devices,
+        dest="devices",
+        **_one_of(DEVICES, "train on GPUs or logical CPUs: "),
+    )
+    add("--all-reduce", default=usual.all_reduce, **_one_of(ALL_REDUCES, "add up gradients with "))
+    add(
+        "--workers",
+        metavar="N",
+        help="workers of multi-worker and parameter-server; with --rendezvous also a range, "
+        "MIN:MAX [2]",
+    )
+    add("--ps", type=int, metavar="N", help="servers of parameter-server [1]")
+    text = "restart all tasks up to N times after a failure [0]"
+    add("--max-restarts", type=int, metavar="N", help=text)
+    add(
+        "--auto-shard",
+        default=usual.auto_shard,
+        **_one_of(AUTO_SHARD, "shard the data across the workers of multi-worker by "),
+    )
+    add = parser.add_argument_group("data and model").add_argument
+    add("--dataset", default=usual.dataset, metavar="NAME", help=", ".join(DATASETS))
+    add("--max-examples", type=int, metavar="N", help="train on the first N examples [all]")
+    add("--full-data", action="store_true", help="train on the full data set, not on the sample")
+    add(
+        "--data-folder",
+        metavar="DIR",
+        help="with --full-data: a TFDS folder, or an .npz file in Keras's format",
+    )
     add("--model", default=usual.model, **_one_of(MODELS))
-    add("--epochs", type=int, default=usual.epochs, metavar="N",
-        help="epochs in all, those of a resumed run included (%(default)s)")  # fmt: skip
-    add("--global-batch-size", type=int, default=usual.global_batch_size, metavar="N",
-        help="examples a step, over all replicas (%(default)s)")  # fmt: skip
+    add("--dtype", default=usual.dtype, **_one_of(DTYPES))
+    add(
+        "--seed",
+        type=int,
+        default=usual.seed,
+        metavar="N",
+        help="seed of the initial weights and the order of examples",
+    )
+    add = parser.add_argument_group("training").add_argument
+    add(
+        "--config",
+        action=ReadSettings,
+        metavar="FILE",
+        help='read settings from a JSON file, such as {"learning_rate": 0.02}; options after it '
+        "override them",
+    )
+    add("--loop", default=usual.loop, **_one_of(LOOPS))
+    add(
+        "--epochs",
+        type=int,
+        default=usual.epochs,
+        metavar="N",
+        help="train for N epochs; a resumed run counts the epochs before it",
+    )
+    add(
+        "--global-batch-size",
+        type=int,
+        default=usual.global_batch_size,
+        metavar="N",
+        help="examples per step, over all replicas",
+    )
     add("--optimizer", default=usual.optimizer, **_one_of(OPTIMIZERS))
     rates = ", ".join(f"{name} {rate:g}" for name, rate in OPTIMIZERS.items())
-    add("--learning-rate", type=float, metavar="X", help=f"(the optimizer's usual one: {rates})")
-    add("--dtype", default=usual.dtype, **_one_of(DTYPES))
-    add("--seed", type=int, default=usual.seed, metavar="N",
-        help="of the first weights and the order of examples (%(default)s)")  # fmt: skip
-    add("--max-examples", type=int, metavar="N", help="train on the first N examples only (all)")
-    add("--full-data", action="store_true", help="the full data set in place of the bundled sample")
-    add("--data-folder", metavar="DIR",
-        help="with --full-data: a TFDS folder, or an .npz file as Keras has it")  # fmt: skip
-    add("--checkpoint-dir", metavar="DIR",
-        help="save there after each epoch and on Ctrl-C, and go on from what is there; "
-        "one run at a time")  # fmt: skip
-    add("--checkpoint-every", type=int, metavar="N", help="save every N steps too")
-    add("--export", metavar="DIR", help="write model.keras and saved_model there at the end")
-    add("--events", metavar="FILE", help="append what happens to FILE as JSON lines")
-    add("--json", action="store_true",
-        help="print the report as one JSON object; a loss that is not finite is null")  # fmt: skip
+    add("--learning-rate", type=float, metavar="X", help=f"learning rate [{rates}]")
+    add = parser.add_argument_group("output").add_argument
+    add(
+        "--checkpoint-dir",
+        metavar="DIR",
+        help="save checkpoints to this folder after each epoch and on Ctrl-C, and resume from the "
+        "latest; one run at a time",
+    )
+    add("--checkpoint-every", type=int, metavar="N", help="also save every N steps")
+    add("--export", metavar="DIR", help="write model.keras and saved_model to this folder")
+    add("--events", metavar="FILE", help="append events to FILE as JSON lines")
+    add(
+        "--json",
+        action="store_true",
+        help="print the report as one JSON object; a loss that isn't finite is null",
+    )
+    add_rendezvous(parser, "train")
+    add_engine(parser)
 
 
 class ReadSettings(argparse.Action):
@@ -129,7 +176,7 @@ class ReadSettings(argparse.Action):
 
 
 def _one_of(names: Iterable[str], text: str = "") -> dict[str, Any]:
-    return {"choices": tuple(names), "metavar": "NAME", "help": f"{text}{', '.join(names)} {USUAL}"}
+    return {"choices": tuple(names), "metavar": "NAME", "help": f"{text}{', '.join(names)}"}
 
 
 def run(arguments: argparse.Namespace) -> int:

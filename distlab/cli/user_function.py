@@ -44,22 +44,22 @@ TPU_READY_MORE = (
 
 
 def add_parser(commands: Commands) -> None:
-    text = "find the settings of a tf.data pipeline by measuring"
+    text = "find good settings for a tf.data pipeline by measuring"
     tune = add_command(commands, "tune-input", run_tune, text, TUNE, TUNE_MORE)
     add = tune.add_argument
-    add("target", metavar="MODULE:FUNCTION", help="for example my_input:make_dataset")
+    add("target", metavar="MODULE:FUNCTION", help="such as my_input:make_dataset")
     add("--step-ms", type=float, default=0.0, metavar="X",
-        help="what the training step takes, in milliseconds (0: as fast as it goes)")  # fmt: skip
+        help="time of a training step in milliseconds; 0 measures at full speed")  # fmt: skip
     add("--seconds", type=float, default=20.0, metavar="S",
-        help="how long to measure, about (%(default)g)")  # fmt: skip
+        help="measure for about this long")  # fmt: skip
     add("--cache-mb", type=float, default=1000.0, metavar="M",
-        help="the most memory that a cache may take (%(default)g)")  # fmt: skip
+        help="let a cache take at most this much memory")  # fmt: skip
     tune.add_json()
-    text = "find what would stop a Keras model on a TPU"
+    text = "find ops of a Keras model that would fail on a TPU"
     ready = add_command(commands, "tpu-ready", run_tpu_ready, text, TPU_READY, TPU_READY_MORE)
     add = ready.add_argument
-    add("target", metavar="MODULE:FUNCTION", help="for example my_model:make_model")
-    add("--batch", type=int, default=32, metavar="N", help="examples on one core (%(default)s)")
+    add("target", metavar="MODULE:FUNCTION", help="such as my_model:make_model")
+    add("--batch", type=int, default=32, metavar="N", help="examples per TPU core")
     ready.add_json()
 
 

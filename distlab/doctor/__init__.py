@@ -10,7 +10,8 @@ process: it is tried in a child process, which may hang or crash.
 - `examination`: `examine`: every probe, in the order in which the report shows them
 - `findings`: what the doctor finds, and probes that may fail or hang without harm to the others
 - `machine`: probes of the machine itself: Python, system, cores, memory, disk
-- `processes`: probes of starting processes: fork, ports, and what a crashed kernel left running
+- `processes`: probes of starting processes: fork, ports, who reaches them, and what a crashed
+  kernel left
 - `report`: the findings as text for people and as one record for programs, with what works here
 - `software`: probes of what is installed: packages, their pinned versions, which `utils` is
   imported; and of the environment variables that change what code does

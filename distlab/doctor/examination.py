@@ -35,6 +35,7 @@ def list_probes(quick: bool = False) -> list[Probe]:
         Probe("Java", tools.examine_java),
         Probe("fork", processes.examine_fork),
         Probe("ports", processes.examine_ports),
+        Probe("cluster ports", processes.examine_network),
         Probe("left-over workers", processes.examine_workers),
     ]
 

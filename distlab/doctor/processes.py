@@ -1,4 +1,4 @@
-"""Probes of starting processes: fork, ports, and what a crashed kernel left running."""
+"""Probes of starting processes: fork, ports, who reaches them, and what a crashed kernel left."""
 
 import os
 import socket
@@ -6,12 +6,15 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
+from distlab.doctor.commands import run_command
 from distlab.doctor.findings import Finding
+from utils.processes.private_network import VARIABLE
 
-LAB_PORT = 8888
+LAB_PORT, NOBODY = 8888, 65534
 OUR_MODULES = ("utils.",)  # `python -m utils.…`: each starts or is a worker
 ADOPTERS = ("systemd", "init", "launchd", "tini", "dumb-init")
 
@@ -47,6 +50,39 @@ def examine_ports(lab_port: int = LAB_PORT) -> Finding:
         return Finding("ports", "ok", f"loopback works, {lab_port} is free")
     advice = "JupyterLab takes the next free port by itself"
     return Finding("ports", "ok", f"loopback works, {lab_port} is taken", advice)
+
+
+def examine_network(environment: Mapping[str, str] | None = None) -> Finding:
+    """Who reaches the ports of a cluster's servers? They read and write files as their owner."""
+    given = os.environ if environment is None else environment
+    wanted, why = given.get(VARIABLE) == "private", _find_obstacle()
+    if wanted and not why:
+        return Finding("cluster ports", "ok", "private: only you reach them; nothing is downloaded")
+    open_to = "while a cluster runs, whoever reaches its ports reads and writes your files"
+    if wanted:
+        value = f"open to this machine's other users: no private network ({why})"
+        return Finding("cluster ports", "warning", value, f"{open_to}; docs/hub.md names remedies")
+    value = "open to this machine's users and, without a firewall, to its network"
+    advice = f"{open_to}; " + (f"the system allows no private network ({why})" if why else
+                               f"{VARIABLE}=private closes them")  # fmt: skip
+    shared = "JUPYTERHUB_USER" in given and _sees_other_users()
+    return Finding("cluster ports", "warning" if shared else "ok", value, advice)
+
+
+def _find_obstacle() -> str:
+    """Try a private network in a program with one thread, which this one isn't."""
+    text = "from utils.processes import private_network as p; print(p.find_obstacle())"
+    done = run_command([sys.executable, "-c", text], 8.0, Path(__file__).resolve().parents[2])
+    return done.output.strip() if done.status == 0 else done.last_error_line or "no answer"
+
+
+def _sees_other_users() -> bool:
+    """Return whether an ordinary user other than this one has a process here."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.uids().real not in (os.getuid(), *range(1000), NOBODY):
+                return True
+    return False
 
 
 def _is_free(port: int) -> bool:

@@ -15,7 +15,7 @@ from distlab.explorables.controls import Choice, Slider
 from distlab.explorables.explorable import Explorable
 from distlab.explorables.frames import Frame, freeze, round_numbers
 from distlab.figures.canvas import charts_alone
-from distlab.figures.picture import Picture
+from distlab.figures.picture import Picture, stack
 
 Control = Slider | Choice
 Shown = Picture | str | Sequence[Picture | str]
@@ -139,4 +139,6 @@ def _to_frame(shown: Shown) -> Frame:
 def _to_still(shown: Shown) -> Picture | str:
     if isinstance(shown, Picture | str):
         return shown
+    if all(isinstance(each, Picture) for each in shown):
+        return stack(shown)
     return "".join(each if isinstance(each, str) else each.html for each in shown)

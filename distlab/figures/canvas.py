@@ -150,9 +150,9 @@ def from_figure(figure: "Figure", alt: str, caption: str = "") -> Picture:
 def show(figure: "Picture | Figure", alt: str = "", caption: str = "") -> None:
     """Display a Picture, or any matplotlib figure with `alt`, in a notebook as one output.
 
-    The output is HTML with the SVG inside, and the words as plain text. Equal figures give
-    equal outputs, so a notebook that is run again compares clean. A figure of `plt` is
-    closed, so that the notebook does not show it twice. Raises as `from_figure` does.
+    The output is an SVG image, and the words as plain text. Equal figures give equal outputs,
+    so a notebook that is run again compares clean. A figure of `plt` is closed, so that the
+    notebook does not show it twice. Raises as `from_figure` does.
     """
     if isinstance(figure, Picture):
         return (replace(figure, caption=caption) if caption else figure).show()

@@ -1,14 +1,16 @@
 """A picture that says what it shows, and the clean-up that matplotlib's SVG needs.
 
 What is drawn in `INK` and `PAPER` follows the theme of the page: both are
-replaced by CSS variables that JupyterLab sets (with fallbacks for other pages).
+replaced by CSS variables that JupyterLab sets. A page that shows the SVG as an image (a code
+host, a plain viewer) gets the fallbacks: dark ink on white paper.
 """
 
 import base64
 import hashlib
 import html
 import re
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +23,7 @@ INK_CSS = "var(--jp-content-font-color1, #222)"
 PAPER_CSS = "var(--jp-layout-color0, #fff)"
 FONT_CSS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
+SVG = "image/svg+xml"
 CAPTION_CSS = f"max-width:720px;margin-top:0.6em;line-height:1.5;color:{INK_CSS}"
 
 
@@ -39,7 +42,7 @@ def shorten_number(value: float) -> float:
 
 @dataclass(frozen=True)
 class Picture:
-    """One drawn picture: `svg` (one `<svg>` element, transparent) and what it shows in words.
+    """One drawn picture: `svg` (one `<svg>` element) and what it shows in words.
 
     `alt` stands for the picture where it cannot be seen; it is also the
     element's accessible name. `caption` is plain text to read below it. `chart` is what
@@ -59,6 +62,14 @@ class Picture:
         if self.caption:
             words = f'<figcaption style="{CAPTION_CSS}">{html.escape(self.caption)}</figcaption>'
         return f'<figure style="margin:0.5em 0">{self.svg}{words}</figure>'
+
+    @property
+    def image(self) -> str:
+        """The picture as an SVG file, its caption drawn under it: what a notebook stores.
+
+        Code hosts remove drawings from HTML, and show this one as an image.
+        """
+        return _draw_caption(self.svg, self.caption) if self.caption else self.svg
 
     def with_ideas(self, ideas: Mapping[str, str]) -> "Picture":
         """Return the picture whose chart has the colors of ideas: {name in the chart: idea}.
@@ -84,7 +95,7 @@ class Picture:
         display(self._repr_mimebundle_(), raw=True)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"text/html": self.html, "text/plain": f"Figure: {self.alt}"}
+        return {SVG: self.image, "text/plain": f"Figure: {self.alt}"}
 
 
 def add_still(bundle: Any, still: Picture | str, words: str) -> dict[str, Any]:
@@ -93,10 +104,57 @@ def add_still(bundle: Any, still: Picture | str, words: str) -> dict[str, Any]:
     `words` stand for it as plain text.
     """
     bundle = dict(bundle[0] if isinstance(bundle, tuple) else bundle or {})
-    bundle |= {"text/html": still if isinstance(still, str) else still.html, "text/plain": words}
-    if isinstance(still, Picture):
-        bundle["image/png"] = base64.b64encode(still.png()).decode("ascii")
-    return bundle
+    shown = {"text/html": still} if isinstance(still, str) else {SVG: still.image}
+    return bundle | shown | {"text/plain": words}
+
+
+def embed_image(svg: str) -> str:
+    """Return a stored SVG as HTML in which it follows the page's theme.
+
+    One with a style sheet, which would reach the whole page, becomes an `<img>`.
+    """
+    if "<style" not in svg:
+        return f'<figure style="margin:0.5em 0">{svg}</figure>'
+    alt = re.search(r'aria-label="([^"]*)"', svg)[1]
+    source = base64.b64encode(svg.encode()).decode("ascii")
+    return f'<img alt="{alt}" src="data:{SVG};base64,{source}" style="width:100%">'
+
+
+def stack(pictures: Sequence[Picture]) -> Picture:
+    """Return pictures as one, each below the one before."""
+    parts, top, widest = [], 0.0, 0.0
+    for picture in pictures:
+        width, height = _read_size(picture.image)
+        place = f'y="{top:g}" style="overflow:visible" '
+        parts.append(re.sub(r' style="[^"]*"', "", picture.image, count=1).replace(
+            "<svg ", f"<svg {place}", 1))  # fmt: skip
+        top, widest = top + height, max(widest, width)
+    alt = " ".join(picture.alt for picture in pictures)
+    element = f'<svg viewBox="0 0 {widest:g} {top:g}">'
+    return Picture(_open_element(f"{element}{''.join(parts)}</svg>", alt, round(widest)), alt)
+
+
+def _read_size(svg: str) -> tuple[float, float]:
+    """Return width and height that the picture has in a page that's wide enough."""
+    width, height = re.search(r'<svg[^>]* width="([\d.]+)" height="([\d.]+)"', svg).groups()
+    return float(width), float(height)
+
+
+def _draw_caption(svg: str, caption: str) -> str:
+    """Return the picture with `caption` below it, in lines as long as it is wide."""
+    width, height = _read_size(svg)
+    across, down = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()
+    unit = float(across) / width  # of a pixel
+    lines = textwrap.wrap(caption, int(width / 7.8))  # 92 in 720 pixels, in wide letters too
+    tall = float(down) + (len(lines) * 18 + 8) * unit
+    written = "".join(
+        f'<text y="{float(down) + (18 * k + 20) * unit:g}" style="font-size:{13 * unit:g}px;'
+        f'fill:{INK_CSS}">{html.escape(line)}</text>'
+        for k, line in enumerate(lines)
+    )
+    svg = svg.replace(f'viewBox="0 0 {across} {down}"', f'viewBox="0 0 {across} {tall:g}"', 1)
+    svg = svg.replace(f' height="{height:g}"', f' height="{tall / unit:g}"', 1)
+    return f"{svg.removesuffix('</svg>')}{written}</svg>"
 
 
 def follow_theme(raw: str) -> str:
@@ -143,14 +201,18 @@ def _shorten_numbers(attribute: re.Match[str]) -> str:
 
 
 def _open_element(svg: str, alt: str, width_px: int) -> str:
-    view_box = re.search(r'viewBox="[^"]*"', svg).group()
+    """Give the picture its accessible name, its size, and paper to lie on."""
+    across, down = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()
+    height_px = float(down) / float(across) * width_px
     style = (
         f"width:100%;max-width:{width_px}px;height:auto;display:block;overflow:visible;"
         f"stroke-linejoin:round;stroke-linecap:butt;font-family:{FONT_CSS}"
     )
     element = (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-        f'role="img" aria-label="{html.escape(alt)}" {view_box} style="{style}">'
+        f'role="img" aria-label="{html.escape(alt)}" viewBox="0 0 {across} {down}" '
+        f'width="{width_px}" height="{height_px:g}" style="{style}">'
+        f'<rect width="100%" height="100%" fill="#fff" style="fill:{PAPER_CSS};stroke:none"/>'
     )
     return re.sub(r"<svg[^>]*>", lambda _: element, svg, count=1, flags=re.S)
 

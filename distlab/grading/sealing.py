@@ -1,13 +1,12 @@
 """Sealing one process, from inside: namespaces, mounts, limits, no way back.
 
 The fork server runs under bubblewrap. Every submission gets namespaces of its own on
-top of that: user, pid, mount, network, ipc, host name. Only the standard library is
-used: this file is read inside the sandbox. Follows namespaces(7), user_namespaces(7),
+top of that: user, pid, mount, network, ipc, host name. This file is read inside the
+sandbox. Follows namespaces(7), user_namespaces(7),
 capabilities(7), seccomp(2) and landlock(7).
 """
 
 import ctypes
-import fcntl
 import os
 import resource
 import socket
@@ -15,6 +14,8 @@ import struct
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+
+from utils.processes.private_network import bring_up_loopback, call, drop_capabilities, map_identity
 
 NEW_NAMESPACES = 0x10000000 | 0x20000 | 0x20000000 | 0x40000000 | 0x08000000 | 0x04000000
 # user, mount, pid, network, ipc, host name
@@ -24,7 +25,6 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVA
 )  # fmt: skip
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
 PR_SET_CHILD_SUBREAPER = 36
-SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 TEMPORARY_MIB, SHARED_MIB = 256, 128
 INSIDE_ID, NOBODY = 1000, 65534
 LIMITS = {
@@ -50,16 +50,6 @@ SCMP_ALLOW, SCMP_REFUSE, SCMP_EQUAL, SCMP_GREATER = 0x7FFF0000, 0x00050001, 4, 6
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def call(name: str, *arguments: int | bytes | None) -> int:
-    """Call a function of the C library; OSError with its name if it fails."""
-    given = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
-    result = getattr(_libc, name)(*given)
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
-    return result
-
-
 def drop_root() -> None:
     """If this is the machine's root, uncover /proc and become nobody for good.
 
@@ -81,13 +71,7 @@ def enter_namespaces() -> None:
     """Give the next child of this process namespaces of its own; this process keeps its pid."""
     user, group = os.getuid(), os.getgid()
     call("unshare", NEW_NAMESPACES)
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{INSIDE_ID} {user} 1"),
-        ("gid_map", f"{INSIDE_ID} {group} 1"),
-    ):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
+    map_identity(user, group, INSIDE_ID)
 
 
 def seal(most_threads: int, hidden: Sequence[Path] = ()) -> None:
@@ -99,7 +83,7 @@ def seal(most_threads: int, hidden: Sequence[Path] = ()) -> None:
     _mount_private()
     for place in hidden:
         _hide(place)
-    _bring_up_loopback()
+    bring_up_loopback()
     socket.sethostname("lab")
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("800")  # an answer raises its own to 1000
@@ -138,19 +122,11 @@ def _forbid_user_namespaces() -> None:
     call("mount", b"proc", b"/proc", b"proc", flags, None)
 
 
-def _bring_up_loopback() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        asked = fcntl.ioctl(probe, SIOCGIFFLAGS, struct.pack("16sh", b"lo", 0))
-        flags = struct.unpack("16sh", asked)
-        fcntl.ioctl(probe, SIOCSIFFLAGS, struct.pack("16sh", b"lo", flags[1] | IFF_UP))
-
-
 def _drop_capabilities() -> None:
     for capability in range(64):
         if _libc.prctl(PR_CAPBSET_DROP, ctypes.c_long(capability), 0, 0, 0) < 0:
             break
-    header = struct.pack("Ii", 0x20080522, 0)  # version 3, this process
-    call("capset", header, struct.pack("6I", *[0] * 6))
+    drop_capabilities()
 
 
 def restrict_files() -> bool:

@@ -1,4 +1,7 @@
-"""What the server of `distlab lab` answers beside JupyterLab, and the kernels that it makes ready.
+"""What Jupyter's server does for the course: under `distlab lab`, on a hub, under any prefix.
+
+It shows the home page and signs the lessons, so that their pictures are shown, makes kernels
+ready, and answers:
 
     GET  /distlab/home   the home page; 204 where it is still what `?seen=` names
     POST /distlab/ran    {"path": "notebooks/05-….ipynb", "cells": [ids]}: these cells have run
@@ -13,14 +16,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.utils import url_path_join
+from nbformat.sign import NotebookNotary
 from tornado import web
 
 from distlab import progress
 from distlab.home.page import make_page
 
 MAX_CELLS, MAX_LETTERS = 500, 64
+TRUSTED_FOLDERS = ("notebooks", "solutions")
 
 
 class _Handler(JupyterHandler):
@@ -70,8 +76,15 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
     return [{"module": "distlab.home.server"}]
 
 
+def _link_jupyter_server_extension(server: Any) -> None:
+    """Name the page's part of the home, before JupyterLab is loaded."""
+    folder = str(Path(__file__).parents[1] / "lab_config" / "labextensions")
+    for app in server.extension_manager.extension_apps.get("jupyterlab", ()):
+        app.extra_labextensions_path = [*app.extra_labextensions_path, folder]
+
+
 def _load_jupyter_server_extension(server: Any) -> None:
-    """Add the answers, and start the process that kernels are forked from."""
+    """Add the answers, sign the lessons, and start the process that kernels are forked from."""
     from distlab.kernel import provisioner
 
     base = server.web_app.settings["base_url"]
@@ -80,3 +93,20 @@ def _load_jupyter_server_extension(server: Any) -> None:
         (url_path_join(base, "distlab", "ran"), RanHandler),
     ])  # fmt: skip
     provisioner.install(server)
+    trust_notebooks(Path(server.root_dir))
+
+
+def trust_notebooks(folder: Path) -> None:
+    """Sign the course's own executed notebooks, as `jupyter trust` does.
+
+    JupyterLab strips pictures (SVG) from the saved outputs of a notebook that it
+    has no signature for. Labs, which people hand round, are not signed.
+    """
+    notary = NotebookNotary()
+    for path in (p for part in TRUSTED_FOLDERS for p in sorted((folder / part).glob("*.ipynb"))):
+        try:
+            notebook = nbformat.read(path, as_version=4)
+        except (OSError, ValueError, nbformat.ValidationError):
+            continue  # JupyterLab will say what is wrong with it when it is opened
+        if not notary.check_signature(notebook):
+            notary.sign(notebook)

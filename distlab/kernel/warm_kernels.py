@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distlab.kernel.warm_process import OURS
 from utils.errors import RunError
 from utils.processes.connection import PeerGone
 from utils.processes.fork_server import ForkServer, NotStarted
-from utils.processes.forked_program import KERNEL, has_other_packages, pick_starting
+from utils.processes.forked_program import KERNEL, pick_starting
 
 ROOT = Path(__file__).resolve().parents[2]  # holds both packages
 START_SECONDS, READY_SECONDS, FORK_SECONDS = 120.0, 20.0, 5.0
@@ -93,8 +92,6 @@ class WarmKernels:
         environment = settings.get("env") or os.environ
         if pick_starting(environment) != pick_starting(self._environment):
             return "it has variables that TensorFlow or Python reads when it starts"
-        if has_other_packages(Path(settings.get("cwd") or ".").resolve(), ROOT, OURS):
-            return "its folder has a package named as one of the course's"
         if self._packages.stat().st_mtime_ns != self._installed_at:
             return "packages were installed since"
         return ""

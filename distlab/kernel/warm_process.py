@@ -3,6 +3,7 @@
 It imports what a lesson's first cells import, and forks kernels.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from utils.processes import forked_program
 from utils.processes.fork_server import ForkLoop, serve
 from utils.processes.lifetime import name_process
 from utils.processes.preload import import_modules, import_tensorflow
+from utils.processes.private_network import enter_if_wanted
 
 OURS = ("utils", "distlab")
 PRELOADED = (
@@ -33,6 +35,8 @@ class KernelLoop(ForkLoop):
     def run(self, request: Any, body: bytes, descriptors: Sequence[int]) -> int:
         name_process("distlab-kernel")
         forked_program.enter(request["folder"], request["environment"])
+        if why := enter_if_wanted():
+            print(f"Other users can reach this kernel's ports: {why}", file=sys.stderr)
         forked_program.use_all_cores()
         forked_program.forget_modules(OURS)
         return forked_program.run_to_the_end(request["words"])

@@ -314,7 +314,7 @@ def test_the_cockpit_of_a_class_only_watches():
     shown = ClassCockpit(room)
     try:
         assert [lane["name"] for lane in shown.data["lanes"]] == ["T", "李"]
-        assert "image/png" in shown._repr_mimebundle_() and "李" in shown.picture().alt
+        assert "image/svg+xml" in shown._repr_mimebundle_() and "李" in shown.picture().alt
         shown.act("kill", "李")
         assert not ended
         shown.act("stop")

@@ -40,7 +40,7 @@ def test_a_wrong_answer_is_marked_by_more_than_color():
 
 def test_a_still_picture_stands_beside_the_widget():
     bundle = make_explorer()._repr_mimebundle_()
-    assert bundle["image/png"] and "Image 0, after" in bundle["text/html"]
+    assert "Image 0, after" in bundle["image/svg+xml"]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_explorer_shows_the_chosen_way_and_follows_its_controls(gradients):
     assert "hold 6, 6, 4." in explorer.result
     explorer.move(examples=63, replicas=4, way="tf.reduce_mean")
     assert "the direction is off" in explorer.result
-    assert "image/png" in explorer._repr_mimebundle_()
+    assert "image/svg+xml" in explorer._repr_mimebundle_()
 
 
 def test_a_shape_without_examples_is_named():

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -13,6 +14,7 @@ from distlab import figures
 from distlab.explorables.amdahl import amdahl_speed_up, draw_amdahl
 from distlab.explorables.predictions import draw_prediction
 from distlab.figures.canvas import COLORS
+from distlab.figures.picture import embed_image, stack
 from distlab.lessons.split_matrix import split_matrix
 from utils.errors import DistributedError
 
@@ -92,11 +94,11 @@ def test_svg_is_clean(pictures, name):
     assert (root.get("role"), root.get("aria-label")) == ("img", alt)
     assert len(alt) > 20
     assert "max-width:720px" in root.get("style")
-    assert root.get("width") is None and root.get("height") is None
+    width, height = (float(number) for number in root.get("viewBox").split()[2:])
+    assert float(root.get("height")) / float(root.get("width")) == pytest.approx(height / width)
     assert "<style" not in svg, "a style element would reach the whole page"
     assert "<metadata" not in svg and "\n\n" not in svg
     sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px", svg)]
-    width = float(root.get("viewBox").split()[2])  # the font grows with the picture, up to 720 px
     assert sizes and min(sizes) * 720 / width >= 12
     assert name == "plt" or "clip-path" not in svg
 
@@ -315,9 +317,29 @@ def test_show_makes_one_output(monkeypatch):
     picture.show()
     assert len(shown) == 2 and shown[0] == shown[1]
     data, raw = shown[0]
-    assert raw and set(data) == {"text/html", "text/plain"}
-    assert data["text/plain"] == f"Figure: {picture.alt}"
-    assert data["text/html"].startswith("<figure") and "<svg" in data["text/html"]
+    assert raw and data == {"image/svg+xml": picture.svg, "text/plain": f"Figure: {picture.alt}"}
+
+
+def test_a_caption_makes_room_below_the_picture_and_pictures_stack(pictures):
+    plain, long = pictures["lines"], "It reads as one. " * 20
+    with_words = ElementTree.fromstring(replace(plain, caption=long).image)
+    lines = [t for t in with_words.iter(f"{SVG}text") if "It reads" in (t.text or "")]
+    height = float(ElementTree.fromstring(plain.svg).get("height"))
+    places = [float(line.get("y")) for line in lines]
+    assert len(lines) > 3 and height < places[0] and places == sorted(places)
+    assert places[-1] < float(with_words.get("height"))
+    both = ElementTree.fromstring(stack([plain, pictures["images"]]).svg)
+    inner = both.findall(f"{SVG}svg")
+    assert [float(each.get("y")) for each in inner] == [0, height]
+    assert float(both.get("height")) == height + float(inner[1].get("height"))
+    assert pictures["images"].alt in both.get("aria-label")
+
+
+def test_a_picture_with_a_style_sheet_stays_an_image():
+    styled = '<svg role="img" aria-label="A &lt; B"><style>p { color: red }</style></svg>'
+    html = embed_image(styled)
+    assert html.startswith('<img alt="A &lt; B" src="data:image/svg+xml;base64,')
+    assert embed_image("<svg/>").count("<svg/>") == 1
 
 
 def test_the_reader_keeps_matplotlib_as_it_was():
@@ -350,6 +372,7 @@ def test_a_plot_of_the_reader_follows_the_theme_and_keeps_its_colors(pictures):
     assert "clip-path" in svg, "what lies outside the limits would be drawn"
     assert "#1f77b4" in svg and svg.count("stroke: var(--jp-content-font-color1, #222)") > 4
     assert "fill: var(--jp-layout-color0, #fff)" in svg, "the legend's paper"
+    assert svg.index("<rect") < svg.index("<path"), "no paper under the picture"
     assert {"Loss & epochs", "epoch", "loss"} <= set(texts(pictures["plt"]))
 
 
@@ -366,8 +389,9 @@ def test_show_takes_a_plot_once_and_leaves_it_as_it_was(monkeypatch):
     assert figure.number not in plt.get_fignums(), "the notebook would show it a second time"
     figures.show(figure, alt="Some words.", caption="Below <it>")
     assert shown[0] == shown[1] and shown[0]["text/plain"] == "Figure: Some words."
-    assert 'aria-label="Some words."' in shown[0]["text/html"]
-    assert "Below &lt;it&gt;" in shown[0]["text/html"] and "#ffffff" in shown[0]["text/html"]
+    image = ElementTree.fromstring(shown[0]["image/svg+xml"])
+    assert image.get("aria-label") == "Some words." and "#ffffff" in shown[0]["image/svg+xml"]
+    assert "Below <it>" in ["".join(text.itertext()) for text in image.iter(f"{SVG}text")]
     assert (figure.get_facecolor(), dict(matplotlib.rcParams)) == (before, settings)
 
 

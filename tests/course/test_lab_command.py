@@ -16,6 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from needs import need_browser
 
 from distlab.cli import lab, make_parser
+from distlab.home.server import trust_notebooks
 from utils.errors import DistributedError
 
 ROOT = Path(__file__).parents[2]
@@ -133,7 +134,7 @@ def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course
     path = need_browser()
     from playwright.sync_api import sync_playwright
 
-    lesson = course / "notebooks" / "07-central-storage.ipynb"
+    lesson = course / "notebooks" / "07-what-a-step-sends.ipynb"
     shutil.copyfile(ROOT / "notebooks" / lesson.name, lesson)
     running = start()
     with sync_playwright() as playwright:
@@ -144,7 +145,7 @@ def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course
             page.goto(f"{address}?token={running.token}")
             page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
             page.wait_for_timeout(2_000)  # the kernel's own words come after it is idle
-            changed = page.locator(".lm-TabBar-tab.jp-mod-dirty:has-text('07-central')")
+            changed = page.locator(".lm-TabBar-tab.jp-mod-dirty:has-text('07-what')")
             assert changed.count() == 0
             page.locator(".jp-Notebook .jp-CodeCell .cm-content >> visible=true").first.click()
             page.keyboard.type("# ")
@@ -249,7 +250,7 @@ def test_executed_notebooks_are_trusted_and_labs_are_not(tmp_path, monkeypatch):
         notebook = new_notebook(cells=[new_markdown_cell(part)])
         nbformat.write(notebook, tmp_path / part / "a.ipynb")
     (tmp_path / "notebooks" / "broken.ipynb").write_text("{")
-    lab.trust_notebooks(tmp_path)
+    trust_notebooks(tmp_path)
     for part in ("notebooks", "labs"):
         notebook = nbformat.read(tmp_path / part / "a.ipynb", as_version=4)
         signed[part] = NotebookNotary().check_signature(notebook)

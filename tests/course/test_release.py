@@ -183,6 +183,7 @@ def test_readme_makefile_and_project_speak_of_what_is_there(students: Path) -> N
         "ray",
         "spark",
         "search",
+        "hub",
     }
     assert project["project"]["dependencies"] == ours["project"]["dependencies"]
     assert project["tool"].keys() == {"setuptools"}
@@ -212,7 +213,7 @@ def test_help_names_the_learners_commands_only(students: Path) -> None:
     assert done.returncode == 0, done.stderr
     shown = set(re.findall(r"^  ([a-z][a-z-]*)", done.stdout, re.MULTILINE))
     assert {"lab", "check", "submit", "reset", "doctor", "train"} <= shown
-    assert not {"grade", "release", "build"} & shown
+    assert not {"grade", "release", "build", "hub-config"} & shown
     refused = run(students, "-m", "distlab", "grade", "lab01", "labs")
     assert refused.returncode == 2 and "invalid choice" in refused.stderr
 

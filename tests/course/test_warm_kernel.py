@@ -83,6 +83,16 @@ def test_a_kernel_is_a_fork_that_behaves_as_a_fresh_one(running):
     talk.close()
 
 
+def test_a_folder_with_packages_named_as_ours_gets_a_warm_kernel_that_imports_them(running):
+    other = running.folder / "notebooks" / "utils.py"
+    other.write_text("its = 'own'\n")
+    _, talk = open_kernel(running)
+    assert tell(talk)[1], "a fork"
+    assert talk.run("import sys; sys.path.insert(0, ''); import utils; print(utils.its)") == "own\n"
+    talk.close()
+    other.unlink()
+
+
 def test_a_notebook_that_names_a_keras_backend_starts_from_scratch_with_it(running):
     notebook = {"cells": [], "nbformat": 4, "nbformat_minor": 5}
     notebook["metadata"] = {"distlab": {"keras_backend": "jax"}}
@@ -137,9 +147,6 @@ def test_what_needs_a_fresh_python_is_not_forked(kernels, tmp_path, monkeypatch)
     assert "wants stdout" in kernels.why_not(words, settings | {"stdout": 1})
     other = settings["env"] | {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2"}
     assert "variables" in kernels.why_not(words, settings | {"env": other})
-    (tmp_path / "utils.py").touch()
-    assert "its folder" in kernels.why_not(words, settings)
-    assert kernels.why_not(words, settings | {"cwd": str(ROOT / "notebooks")}) == ""
     packages = Path(sysconfig.get_path("purelib"))
     monkeypatch.setattr(kernels, "_installed_at", packages.stat().st_mtime_ns - 1)
     assert "installed since" in kernels.why_not(words, settings | {"cwd": str(ROOT)})

@@ -11,6 +11,7 @@ from typing import Any
 from ..processes.fork_server import ForkLoop, serve
 from ..processes.lifetime import name_process
 from ..processes.preload import import_modules, import_tensorflow
+from ..processes.private_network import enter_if_wanted
 from ..processes.registry import MARK_VARIABLE, parse_mark, remove_folder, remove_orphaned_folders
 from .launcher import TaskOrder
 from .task import TaskEnds, enter_task
@@ -18,6 +19,11 @@ from .task import TaskEnds, enter_task
 
 class TaskLoop(ForkLoop):
     """Forks tasks: a request is an order, its descriptors are `TaskEnds`."""
+
+    def check(self) -> str:
+        if why := enter_if_wanted():  # now, as it takes a process with one thread
+            print(f"Other users can reach the ports of this cluster: {why}", file=sys.stderr)
+        return ""
 
     def prepare(self) -> Mapping[str, Any]:
         name_process("distlab-warm")

@@ -4,7 +4,8 @@
 `forked_program` makes such a fork a program. `module_command` starts a module in a fresh Python.
 `connection` carries messages, bytes and open descriptors between processes, and `handshake` lets
 two show each other that they hold the same key; a `door` lets in who does. `missing_peers` is a
-small process that says whom a task waits for. No TensorFlow is imported here.
+small process that says whom a task waits for. In a `private_network`, nobody else reaches the ports
+of TensorFlow's servers. No TensorFlow is imported here.
 
 A launcher that can still act ends what it has started: by `close`, at the end of a `with` block.
 Who does it if the process that started something was killed:

@@ -34,17 +34,6 @@ def pick_starting(environment: Mapping[str, str]) -> dict[str, str]:
             if name.startswith(STARTING) and not name.startswith(FREE)}  # fmt: skip
 
 
-def has_other_packages(folder: Path, own: Path, names: Iterable[str]) -> bool:
-    """Return whether a package of `names` that is not `own`'s is in `folder`, or above it.
-
-    A program that starts there would import that one; a notebook may put the folder above
-    its own on its path.
-    """
-    above = [one for one in (folder, *folder.parents) if one != own]
-    return any((one / f"{name}{end}").exists() for one in above for name in names
-               for end in ("", ".py"))  # fmt: skip
-
-
 def enter(folder: str, environment: Mapping[str, str]) -> None:
     """Take the folder, the environment and the standard streams that a program is to have.
 

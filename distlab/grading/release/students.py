@@ -15,7 +15,7 @@ from distlab.authoring.sources import Target, make_lab, read_source, to_text
 from distlab.grading.release.papers import fit_makefile, fit_page, fit_pyproject, unlink
 
 AS_THEY_ARE = ("LICENSE", "constraints.txt")
-TEACHERS_COMMANDS = ("grade", "release", "build", "book", "command_page")
+TEACHERS_COMMANDS = ("grade", "release", "hub_config", "build", "book", "command_page")
 # What learners' commands use.
 AUTHORING = ("__init__.py", "course_map.py", "execute.py", "sources.py")
 TEACHERS_PAGES = ("grading.md", "hub.md", "architecture.md")

@@ -1,4 +1,4 @@
-/* The course's home as a tab of JupyterLab, and which cells of lessons have run.
+/* The course's home as a tab of JupyterLab, which cells of lessons have run, and pictures.
  *
  * An extension without a build step: JupyterLab loads this file, calls `init` with the modules
  * that all extensions share, and asks `get` for the plugin.
@@ -138,10 +138,43 @@
              activate: () => executor };
   }
 
+  /** Show SVG outputs so that they follow the theme and say what they show.
+   *
+   * JupyterLab alone shows them as images without alt text, and those of others not at all. An
+   * image runs no scripts; a picture with its own style sheet, which would reach the page, stays one.
+   */
+  function makePictures({ IRenderMimeRegistry }, { Widget }) {
+    const type = 'image/svg+xml';
+    class Picture extends Widget {
+      async renderModel(model) {
+        const source = String(model.data[type]);
+        const root = new DOMParser().parseFromString(source, type).documentElement;
+        if (model.trusted && root.localName === 'svg' && !root.querySelector('style')) {
+          const figure = document.createElement('figure');
+          figure.append(document.importNode(root, true));
+          return this.node.replaceChildren(figure);
+        }
+        const image = new Image();
+        image.alt = root.getAttribute('aria-label') || '';
+        image.src = `data:${type},${encodeURIComponent(source)}`;
+        this.node.replaceChildren(image);
+      }
+    }
+    const makePicture = () => {
+      const picture = new Picture();
+      picture.addClass('jp-RenderedSVG');
+      return picture;
+    };
+    const factory = { safe: true, mimeTypes: [type], createRenderer: makePicture };
+    return { id: 'distlab-home:pictures', autoStart: true, requires: [IRenderMimeRegistry],
+             activate: (_, registry) => registry.addFactory(factory, 0) };
+  }
+
   async function makePlugins() {
     const names = ['@lumino/widgets', '@jupyterlab/services', '@jupyterlab/notebook',
-                   '@jupyterlab/coreutils', '@jupyterlab/apputils'];
-    const [widgets, services, notebook, coreutils, apputils] = await Promise.all(names.map(load));
+                   '@jupyterlab/coreutils', '@jupyterlab/apputils', '@jupyterlab/rendermime'];
+    const [widgets, services, notebook, coreutils, apputils, rendermime] =
+      await Promise.all(names.map(load));
     const style = Object.assign(document.createElement('link'),
                                 { rel: 'stylesheet', href: folder + 'home.css' });
     document.head.append(style);
@@ -179,7 +212,7 @@
 
     const plugin = { id: 'distlab-home:plugin', autoStart: true, requires: [notebook.INotebookTracker],
                      optional: [apputils.ICommandPalette], activate };
-    return [plugin, makeExecutor(notebook)];
+    return [plugin, makeExecutor(notebook), makePictures(rendermime, widgets)];
   }
 
   window._JUPYTERLAB = window._JUPYTERLAB || {};
