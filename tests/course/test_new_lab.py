@@ -70,11 +70,11 @@ def test_template_works_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:
-    there = tmp_path / "tests" / "answers" / "lab01.py"
+    there = tmp_path / "distlab" / "labs" / "lab01" / "judge.py"
     there.parent.mkdir(parents=True)
     there.write_text("mine")
-    with pytest.raises(DistributedError, match="tests/answers/lab01.py is there already"):
+    with pytest.raises(DistributedError, match="distlab/labs/lab01/judge.py is there already"):
         new_lab.write_lab(tmp_path, "rings")
     with pytest.raises(DistributedError, match="named by words"):
         new_lab.write_lab(tmp_path, "12 · ?")
-    assert there.read_text() == "mine" and not (tmp_path / "distlab").exists()
+    assert there.read_text() == "mine" and not (tmp_path / "solutions").exists()
