@@ -184,7 +184,7 @@ if __name__ == "__main__":
     short = """
 import sys, distkit, utils
 report = distkit.train(strategy="mirrored", replicas=2, model="mlp", max_examples=64, epochs=1)
-course = {"distlab", "matplotlib", "tqdm", "tensorflow_datasets", "IPython", "pandas"}
+course = {"distlab", "tqdm", "tensorflow_datasets", "pandas"}
 print(distkit.__version__, utils.MINE, len(report.loss), course & set(sys.modules))
 """
     own = {"folder": project, "python": tmp_path / "env" / "bin" / "python"}
