@@ -22,14 +22,9 @@ from utils.training.config import (
 
 SETTINGS = (
     "strategy", "replicas", "devices", "all_reduce", "dataset", "loop", "auto_shard", "model",
-<<<<<<< HEAD
-    "epochs", "global_batch_size", "optimizer", "learning_rate", "clipnorm", "jit_compile", "dtype",
-    "seed", "max_examples", "full_data", "data_folder", "checkpoint_dir", "checkpoint_every",
-    "export",
-=======
-    "epochs", "global_batch_size", "optimizer", "learning_rate", "warm_up_steps", "dtype", "seed",
-    "max_examples", "full_data", "data_folder", "checkpoint_dir", "checkpoint_every", "export",
->>>>>>> main
+    "epochs", "global_batch_size", "optimizer", "learning_rate", "warm_up_steps", "clipnorm",
+    "jit_compile", "dtype", "seed", "max_examples", "full_data", "data_folder", "checkpoint_dir",
+    "checkpoint_every", "export",
 )  # fmt: skip
 
 
@@ -111,12 +106,6 @@ def add_options(parser: OneLineParser) -> None:
     add("--optimizer", default=usual.optimizer, **_one_of(OPTIMIZERS))
     rates = ", ".join(f"{name} {rate:g}" for name, rate in OPTIMIZERS.items())
     add("--learning-rate", type=float, metavar="X", help=f"learning rate [{rates}]")
-<<<<<<< HEAD
-    text = "clip each variable's gradient, of all replicas together, to this norm [don't clip]"
-    add("--clipnorm", type=float, metavar="X", help=text)
-    text = "compile forward and backward pass with XLA; only with --loop custom"
-    add("--jit-compile", action="store_true", help=text)
-=======
     add(
         "--warm-up-steps",
         type=int,
@@ -124,7 +113,10 @@ def add_options(parser: OneLineParser) -> None:
         metavar="N",
         help="raise the learning rate from a tenth to all of it over N steps",
     )
->>>>>>> main
+    text = "clip each variable's gradient, of all replicas together, to this norm [don't clip]"
+    add("--clipnorm", type=float, metavar="X", help=text)
+    text = "compile forward and backward pass with XLA; only with --loop custom"
+    add("--jit-compile", action="store_true", help=text)
     add = parser.add_argument_group("output").add_argument
     add(
         "--checkpoint-dir",
