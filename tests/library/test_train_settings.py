@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import fields
+from pathlib import Path
 from typing import get_type_hints
 
 import numpy as np
@@ -40,6 +41,8 @@ def test_the_signature_lists_every_setting_with_type_and_default():
         assert taken[field.name].annotation == field.type
     others = {"config", "on_event", "should_stop", "read_log"}
     assert set(taken) - {field.name for field in fields(TrainConfig)} == others
+    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
+    assert [name for name in taken if name != "config" and f"`{name}`" not in page] == []
     assert set(get_type_hints(TrainSettings)) == {field.name for field in fields(TrainConfig)}
 
 
