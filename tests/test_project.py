@@ -53,13 +53,14 @@ utils: parallel
 utils: calibrate
 distlab: errors keras_backend
 distlab: lessons figures progress submission
+distlab: copies
 distlab: explorables
 distlab: exercises authoring
 distlab: turns
 distlab: grading
 distlab: labs
 distlab: kernel classroom
-distlab: home modernize
+distlab: home modernize notebook_files
 distlab: book
 distlab: doctor cli lab_config __main__
 """
@@ -125,7 +126,8 @@ def test_installed_versions_are_the_pinned_ones():
     from importlib import metadata
 
     pins, project = read_pins(), tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked_for = {r for extra in ("ray", "spark", "search", "manifests", "book", "gpu", "hub")
+    extras = ("ray", "spark", "search", "manifests", "book", "gpu", "hub", "types")
+    asked_for = {r for extra in extras
                  for r in project["optional-dependencies"][extra]}  # fmt: skip
     for requirement in read_requirements():
         name = requirement.partition("==")[0].partition("[")[0]

@@ -135,6 +135,7 @@ figures.show(figures.mirrored_devices(2, device="CPU"))
 # - **Break the all-reduce** and count ten steps. What happens to the two sets of filters, and to the accuracy?
 # - Repair it. Do the copies become equal again?
 # - Try three and four replicas.
+# - Switch *Train in* to **this page**. Now your browser trains the same network on 600 images, without the kernel. Does it forget as well?
 
 # %% tags=["nbval-ignore-output"]
 from distlab.explorables.watched_replicas import watch_replicas

@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import fields
+from pathlib import Path
 from typing import get_type_hints
 
 import numpy as np
@@ -40,6 +41,8 @@ def test_the_signature_lists_every_setting_with_type_and_default():
         assert taken[field.name].annotation == field.type
     others = {"config", "on_event", "should_stop", "read_log"}
     assert set(taken) - {field.name for field in fields(TrainConfig)} == others
+    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
+    assert [name for name in taken if name != "config" and f"`{name}`" not in page] == []
     assert set(get_type_hints(TrainSettings)) == {field.name for field in fields(TrainConfig)}
 
 
@@ -169,17 +172,39 @@ def stop_early():
     return [keras.callbacks.EarlyStopping("is_wrong", patience=1, min_delta=1, mode="min")]
 
 
-def test_workers_have_the_metrics_and_callbacks_of_one_device(tf, launcher):
+@pytest.mark.parametrize(("workers", "servers"), [(2, 0), (1, 1)])
+def test_clusters_have_the_metrics_and_callbacks_of_one_device(tf, launcher, workers, servers):
     """No epoch gains a whole point, so all stop after the second."""
     settings = {**SMALL, "epochs": 5, "metrics": [is_wrong], "callbacks": stop_early}
     settings["clipnorm"] = 0.1
     one = train(**settings)
-    with LocalCluster(2, launcher=launcher) as cluster:
-        there = {**settings, "strategy": "multi-worker"}
-        for report in cluster.run(train_there, there, timeout=200, echo=False):
-            assert_same_weights(report, one)
-            assert report.epochs == one.epochs == 2
-            assert report.metrics["is_wrong"] == pytest.approx(one.metrics["is_wrong"])
+    there = {**settings, "strategy": "parameter-server" if servers else "multi-worker"}
+    with LocalCluster(workers, servers, launcher=launcher) as cluster:
+        told = cluster.run(train_there, there, timeout=200, echo=False)
+    for report in [told] if servers else told:
+        assert_same_weights(report, one)
+        assert report.epochs == one.epochs == 2
+        assert report.metrics["is_wrong"] == pytest.approx(one.metrics["is_wrong"])
+
+
+@pytest.mark.parametrize("strategy", ["one-device", "mirrored"])
+def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf, strategy):
+    """Two steps of SGD, at a tenth of the rate and at its middle between a tenth and all of it."""
+    settings = {"strategy": strategy, "model": "mlp", "optimizer": "sgd", "learning_rate": 0.2,
+                "max_examples": 64, "global_batch_size": 32, "epochs": 1}  # fmt: skip
+    warmed = train(**settings, warm_up_steps=2)
+    rates = [0.02, 0.11]
+
+    class ByHand(tf.keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return tf.gather(rates, tf.cast(step, tf.int32))
+
+    own = {"optimizer": lambda: tf.keras.optimizers.SGD(ByHand()), "learning_rate": None}
+    expected = train(**{**settings, **own})
+    plain = train(**settings)
+    for ours, theirs in zip(warmed.weights, expected.weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    assert not np.allclose(warmed.weights[0], plain.weights[0], atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +219,8 @@ def test_workers_have_the_metrics_and_callbacks_of_one_device(tf, launcher):
         ({"callbacks": [3]}, "must be Keras callbacks, got int"),
         ({"callbacks": 3}, "callbacks must be a list, got int"),
         ({"clipnorm": 0}, "clipnorm 0: must be"),
+        ({"warm_up_steps": -1}, "warm_up_steps -1: must be"),
+        ({"warm_up_steps": 5, "optimizer": "lion"}, "must come with a learning_rate"),
         ({"jit_compile": True, "loop": "fit"}, "needs loop 'custom'"),
         ({"jit_compile": True, "strategy": "central-storage"}, "XLA reads no variables"),
         ({"model": 3}, "its class, or the function that builds it, got int"),
