@@ -320,16 +320,22 @@ def test_nbgraders_list_fetches_and_submits_and_the_teacher_collects_and_grades(
     for step in ("fetch", "submit"):
         hub.ask(f"user/{user}/assignments/{step}?{chosen}", data={})
     nbgrader("collect")
-    words = ["grade", "lab01", str(hub.teacher / "submitted"), "--output", str(tmp_path), "--json"]
+    other = hub.teacher / "submitted" / "by-mail" / lab  # put there by the teacher
+    other.mkdir(parents=True)
+    shutil.copy(hub.teacher / "source" / lab / f"{lab}.ipynb", other)
+    words = ["lab01", str(hub.teacher / "submitted"), "--output", str(tmp_path), "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "distlab", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+        [sys.executable, "-m", "distlab", "grade", *words, "--gradebook", hub.teacher / "gradebook.db"],
+        cwd=ROOT, capture_output=True, text=True, timeout=280,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (result,) = json.loads(done.stdout)["submissions"]
-    assert (result["student"], result["mark"]) == (user, 0), "an empty lab of the right student"
+    marks = {one["student"]: one["mark"] for one in json.loads(done.stdout)["submissions"]}
+    assert marks == {user: 0, "by-mail": 10}, "an empty lab, and the solution"
+    nbgrader("generate_feedback")
+    nbgrader("release_feedback")
+    hub.ask(f"user/{user}/assignments/fetch_feedback?{chosen}", data={})
+    (page,) = (hub.homes[user] / "course" / lab).glob("feedback/*/*.html")
+    assert "Score: 0.0 / 10.0" in page.read_text()
 
 
 def test_nobody_reads_anothers_file_through_a_clusters_port(hub):
