@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,9 @@ from distlab.explorables.amdahl import amdahl_explorer
 from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.choosing import choosing_explorer
 from distlab.explorables.explorer import Explorer
+from distlab.explorables.page_replicas import RECORDING, write_page_replicas
 from distlab.explorables.screenshots import write_page
+from utils.data import load
 
 
 def _freeze(explorer: Explorer) -> Explorer:
@@ -60,7 +63,27 @@ def run(rounds: int) -> None:
             held = median <= LIMITS_MS[0] and late <= LIMITS_MS[1]
             mark = "" if held else "  more than 50 and 100"
             print(f"{name:<14}{len(times):>8}{median:>10.1f}{late:>10.1f}{mark}", flush=True)
+        rate = count_steps(browser, Path(folder))
+        print(f"\nlesson 00's replicas in the page: {rate:.0f} steps per second")
         browser.close()
+
+
+def count_steps(browser, folder: Path) -> float:
+    """Return the steps per second with which a page without a kernel trains two replicas."""
+    path = folder / "replicas_page.html"
+    text = write_page_replicas(load("fashion_mnist"), RECORDING.as_uri())
+    path.write_text(f"<!doctype html><body>{text}</body>", encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1270, "height": 1000})
+    page.goto(path.as_uri())
+    page.wait_for_timeout(6000)  # after the slow first steps
+    steps = []
+    for _ in range(2):
+        label = page.locator("canvas").get_attribute("aria-label")
+        steps.append((int(label.split(".")[0].removeprefix("Step ")), time.perf_counter()))
+        page.wait_for_timeout(5000)
+    page.close()
+    (first, begun), (last, ended) = steps
+    return (last - first) / (ended - begun)
 
 
 def measure(browser, name: str, folder: Path, rounds: int) -> list[float]:

@@ -98,8 +98,8 @@ def make_our_epoch(replicas: int, data, loop: str) -> Callable[[], None]:
     )
     state = make_state(make_strategy("mirrored", replicas), config)
     plan = BatchPlan(len(data.train), GLOBAL_BATCH_SIZE, replicas)
-    run = RunProgress(config, plan.steps_per_epoch, plan.examples)
     feed = ImageFeed(data.train, plan, config)
+    run = RunProgress(config, feed)
     train_on = choose_loop(state, run, feed)
 
     def train_epoch() -> None:

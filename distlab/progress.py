@@ -21,6 +21,14 @@ from utils.files import write_atomically
 Progress = dict[str, dict[str, str]]
 FILE = Path(".distlab") / "progress.json"
 LESSONS_FILE = FILE.with_name("lessons.json")
+# The parts of the course: their lessons, and what they are about.
+PARTS = (
+    (range(0, 8), "One machine, many replicas"),
+    (range(8, 12), "Many machines"),
+    (range(12, 19), "Feeding and fitting"),
+    (range(19, 23), "Beyond one machine"),
+    (range(23, 100), "Today's scale"),
+)
 
 
 def is_course(folder: Path, beside: str) -> bool:

@@ -222,7 +222,7 @@ def train_with_utils(model, epochs, momentum=0.9):
     optimizer.build(model.trainable_variables)
     loss, _ = find_loss(None, "float32")
     strategy, mean = tf.distribute.get_strategy(), ExampleMean("loss", loss)
-    state = TrainState(strategy, model, optimizer, loss, mean, None)
+    state = TrainState(strategy, model, optimizer, loss, {"loss": mean})
     steps = compile_steps(strategy, make_train_replica(state))
     for batches in epochs:
         batches = batches.map(weigh)
@@ -531,7 +531,7 @@ def train_capstone_with_utils(program, shards, steps):
     optimizer.build(model.trainable_variables)
     loss = make_example_values(find_loss(None, "float32")[0], None, "float32")
     state = TrainState(
-        tf.distribute.get_strategy(), model, optimizer, loss, ExampleMean("loss", loss), None
+        tf.distribute.get_strategy(), model, optimizer, loss, {"loss": ExampleMean("loss", loss)}
     )
     size = program.GLOBAL_BATCH_SIZE
     batches = program.read_batches(shards, "train", size, seed=0).take(steps)

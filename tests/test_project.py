@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import utils
 from distlab.doctor.software import normalize_package
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,7 +125,7 @@ def test_installed_versions_are_the_pinned_ones():
     from importlib import metadata
 
     pins, project = read_pins(), tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked_for = {r for extra in ("ray", "spark", "search", "manifests", "book", "gpu")
+    asked_for = {r for extra in ("ray", "spark", "search", "manifests", "book", "gpu", "hub")
                  for r in project["optional-dependencies"][extra]}  # fmt: skip
     for requirement in read_requirements():
         name = requirement.partition("==")[0].partition("[")[0]
@@ -282,8 +283,7 @@ def test_a_release_has_its_papers():
     assert citation["version"] == project["version"]
     assert " AND ".join(citation["license"]) == project["license"]
     assert f"## {project['version']} (" in (ROOT / "CHANGELOG.md").read_text()
-    library = tomllib.loads((ROOT / "utils" / "pyproject.toml").read_text())["project"]
-    assert library["version"] == project["version"]
+    assert utils.__version__ == project["version"]  # distkit's, too
     assert (ROOT / "utils" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     assert sum(len(list(ROOT.glob(files))) for files in project["license-files"]) == 3
     workflows = [yaml.safe_load(p.read_text()) for p in (ROOT / ".github/workflows").glob("*.yml")]

@@ -49,6 +49,7 @@ package doesn't import TensorFlow.
 import importlib
 from typing import Any
 
+__version__ = "0.2.0"
 PUBLIC = {
     "errors": "DistributedError InputError RunError",
     "environment": "quiet_tensorflow set_seeds",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -43,6 +44,14 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> str:
     if value not in allowed:
         raise InputError(f"{name} {show(repr(value))}: choose from {', '.join(allowed)}")
     return value
+
+
+def suggest(word: str, choices: Iterable[Any]) -> str:
+    """Return "; did you mean 'x'?" where one of `choices` is near `word`, else ""."""
+    names = [str(choice) for choice in choices]
+    near = [name for name in names if len(word) > 3 and name.startswith(word)]
+    near = near or get_close_matches(word[: 4 * MAX_SHOWN], names, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def is_whole(value: Any) -> bool:

@@ -10,9 +10,10 @@ since the epoch). `training` writes these kinds:
 epochs, devices, device_kinds, all_reduce, unused_gpus, device_note (as in `training.report`) |
 | patched | what: a piece of Keras that was patched for several workers |
 | step | step, epoch, loss, images_per_second |
-| epoch | step, epoch, loss, accuracy (of a classification), images_per_second |
+| epoch | step, epoch, loss, accuracy (of a classification), other metrics by their names, \
+images_per_second |
 | checkpoint | step, epoch, path |
-| end | step, test_loss, test_accuracy (where there is test data) |
+| end | step, test_loss, test_accuracy and other metrics (where there is test data) |
 
 A worker that reports `ready` (its own gradients are there, the others' are not yet) before
 each `step` shows how long it computed and how long it waited; `batch` says that it begins to

@@ -68,7 +68,8 @@ class StrategyRecord:
     why; 0 takes none at all. `all_reduces` are the ways to add up gradients that it offers; the
     last works on every device. `in_lockstep`: several workers take every step together.
     `is_coordinated`: one process, the coordinator, sends steps to workers, and servers hold the
-    variables. `options` are what `make` takes besides. `exceptions`
+    variables. `takes_xla`: a replica's variables are on its own device, where XLA can read them.
+    `options` are what `make` takes besides. `exceptions`
     holds what differs from "works" in the table, (loop, keras) -> row.
     """
 
@@ -82,6 +83,7 @@ class StrategyRecord:
     single_replica_reason: str = "it trains on one device"
     in_lockstep: bool = False
     is_coordinated: bool = False
+    takes_xla: bool = True
     options: tuple[str, ...] = ()
     exceptions: tuple[Support, ...] = ()
 
@@ -285,6 +287,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
             usual_replicas=2,
             max_replicas=MAX_REPLICAS,
             all_reduces=("one-device",),
+            takes_xla=False,
         ),
         StrategyRecord(
             "multi-worker",
@@ -312,6 +315,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
             place="cluster",
             single_replica_reason="each of its workers trains on one device",
             is_coordinated=True,
+            takes_xla=False,
             options=("partitioner",),
             exceptions=(
                 Support(

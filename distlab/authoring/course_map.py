@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distlab.errors import CourseError
+from distlab.progress import PARTS as COURSE_PARTS
 from utils.files import write_atomically
 
 PLACEHOLDER = "# {{lessons}}\n"
 PARTS = {
-    "I: one machine, many replicas": range(8),
-    "II: many machines": range(8, 12),
-    "III: feeding and fitting": range(12, 19),
-    "IV: beyond one machine": range(19, 23),
-    "V: today's scale": range(23, 25),
+    f"{roman}: {title[0].lower()}{title[1:]}": numbers
+    for roman, (numbers, title) in zip(("I", "II", "III", "IV", "V"), COURSE_PARTS, strict=True)
 }
 _HEADER = re.compile(r'\A# %% \[markdown\].*? shows="([^"]+)"')
 _TITLE = re.compile(r"^# # (?:Lab \d\d · )?(.+)$", re.MULTILINE)

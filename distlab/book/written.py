@@ -7,14 +7,17 @@ from html import escape
 from pathlib import Path
 
 from distlab.book.notebooks import turn_links
+from distlab.explorables.page_replicas import write_page_replicas
 from distlab.home.course import Head, Item
-from distlab.home.page import PARTS
 from distlab.home.pictures import read_picture
+from distlab.progress import PARTS
+from utils.data import load
 
 LOOK_UP = (
     "reference/glossary", "reference/errors", "reference/cards", "examples/index", "api/index",
 )  # fmt: skip
 MORE = "More labs"
+RECORDING = "_images/two_replicas.svg"  # lesson 00 shows it, so Sphinx has copied it there
 HOME = Path(__file__).with_name("home.md")
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -29,8 +32,11 @@ def write_home(items: Sequence[Item]) -> str:
         "Train one model on many devices, and see what really happens. This is the whole course "
         "to read: every lesson with the results of a real run, pictures that you can move, and "
         "the labs.", "",
-        "![Two devices train copies of one network; in the all-reduce their two gradients become "
-        "one, and both copies stay equal.](distlab/lessons/two_replicas.svg){.book-hero}", "",
+        "Here two copies of one network train in your browser, each on its own classes of clothes. "
+        "Break the all-reduce, and watch them forget the rest.", "",
+        "```{raw} html",
+        f'<div class="book-hero">{write_page_replicas(load("fashion_mnist"), RECORDING)}</div>',
+        "```", "",
         "```{raw} html", f'<div id="distlab-home"><div class="dl-home">{parts}</div></div>', "```",
         "", HOME.read_text(encoding="utf-8"), *_write_contents(items),
     ])  # fmt: skip

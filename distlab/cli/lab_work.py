@@ -13,9 +13,10 @@ from typing import Any
 
 from distlab import progress
 from distlab.cli.long_command import say_waiting
-from distlab.cli.parser import Commands, add_command, suggest
+from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
 from distlab.submission import is_generic, is_plain_name, list_attached, make_zip_name
+from utils.checks import suggest
 
 CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
 

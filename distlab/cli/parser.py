@@ -8,11 +8,11 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from distlab.cli.examples import EXAMPLES, TASKS
 from distlab.errors import CourseError
+from utils.checks import suggest
 
 MAX_WHOLE = 10**10  # nothing that is counted here is more
 MAX_WORD = 160  # of an error: a number of 400 digits needs no repeating
@@ -146,14 +146,6 @@ def add_command(
     parser = commands.add_parser(name, help=help, description=text, epilog=epilog)
     parser.set_defaults(run=run)
     return parser
-
-
-def suggest(word: str, choices: Iterable[Any]) -> str:
-    """Return "; did you mean 'x'?" where one of `choices` is near `word`, else ""."""
-    names = [str(choice) for choice in choices]
-    near = [name for name in names if len(word) > 3 and name.startswith(word)]
-    near = near or get_close_matches(word[:MAX_WORD], names, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def list_few(choices: Iterable[Any]) -> str:

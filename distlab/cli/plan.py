@@ -2,16 +2,14 @@
 
 import argparse
 import functools
-import json
 import os
 import sys
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 from distlab.cli import plan_report as report
 from distlab.cli.parser import Commands, add_command
-from distlab.cli.simulate import add_fields, as_type
-from distlab.cli.simulate_pictures import add_picture, write_picture
+from distlab.cli.simulate import add_fields, as_type, make
+from distlab.cli.simulate_pictures import add_picture, show_answer
 from distlab.cli.user_model import build_user_model
 from distlab.errors import CourseError
 from utils.calibrate import Profile, Scenario, calibrate, check_locally, predict, read_profile
@@ -26,6 +24,9 @@ DESCRIPTION = (
     "and --model calibrate on this machine with two processes, predict 2 and 4 local workers, and "
     "run them. --profile reads an earlier measurement (the profile that --json prints). "
     "--parameters describes a Transformer by its shape and finds the quickest layouts that fit."
+)
+STAND_IN = Profile(
+    1.0, 2.0, 1e6, flops_per_example=1.0, latency_seconds=0.0, bandwidth_bytes_per_second=1e9
 )
 EXAMPLES = (
     'Examples: distlab plan --builtin-model cnn --devices 1,8,64 --machine "H100 on 400Gb/s"; '
@@ -46,8 +47,9 @@ def add_parser(subparsers: Commands) -> None:
     source.add_argument("--model", metavar="MODULE:FUNCTION", help="calibrate on your keras.Model")
     add_fields(source, Run, only=("parameters",))
     add = parser.add_argument
-    add("--machine", metavar="NAME", help='such as "64 H100, 8 a node, 400Gb/s"')
-    add("--network", metavar="RATE|FILE", help='400Gb/s, "10us 400Gb/s", or a measured all-reduce')
+    add("--machine", type=as_type(find_machine), metavar="NAME", help='"64 H100, 400Gb/s"')
+    rate = '400Gb/s, "10us 400Gb/s", or a measured all-reduce'
+    add("--network", type=as_type(read_network), metavar="RATE|FILE", help=rate)
     add("--devices", type=as_type(parse_sizes), metavar="LIST", help="such as 1,8,64 or 1-16")
     add("--batch", type=int, metavar="N", help="with --builtin-model and --model: examples a step")
     add_fields(parser.add_argument_group("measured models"), Scenario)
@@ -62,17 +64,9 @@ def add_parser(subparsers: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    network = None if arguments.network is None else read_network(arguments.network)
-    machine = None if arguments.machine is None else find_machine(arguments.machine)
+    machine, network = arguments.machine, arguments.network
     if machine is not None and network is not None:
-        rate, latency = network.link.bandwidth_bytes_per_second, network.link.latency_seconds
-        machine = replace(
-            machine,
-            measured=network.measured,
-            network_bytes_per_second=rate,
-            network_latency_seconds=latency,
-        )
-        network = None
+        machine, network = replace(machine, network=network), None
     sizes = arguments.devices or ((machine.count,) if machine and machine.count else (1, 2, 4, 8))
     if arguments.parameters is not None:
         return run_shape(arguments, machine, sizes)
@@ -85,50 +79,27 @@ def run(arguments: argparse.Namespace) -> int:
         predict(replace(STAND_IN, batch=arguments.batch), made)  # fails now, if it will
         profile, checks = measure(arguments)
     rows = predict(profile, made)
-    if arguments.plot:
-        write_picture(arguments.plot, lambda: report.draw(rows))
-    told = report.summarize(profile, rows, checks)
-    print(json.dumps(told) if arguments.json else report.tabulate(profile, rows, checks, made))
-    return 0
-
-
-STAND_IN = Profile(
-    1.0,
-    2.0,
-    1e6,
-    batch=64,
-    flops_per_example=1.0,
-    latency_seconds=1e-6,
-    bandwidth_bytes_per_second=1e9,
-)
-
-
-def make(question: type, arguments: argparse.Namespace, **others: Any) -> Any:
-    """Return the question that the options describe."""
-    names = [each.name for each in fields(question) if "kind" in each.metadata]
-    return question(**{name: getattr(arguments, name) for name in names}, **others)
+    told, draw = report.summarize(profile, rows, checks), functools.partial(report.draw, rows)
+    text = functools.partial(report.tabulate, profile, rows, checks, made)
+    return show_answer(arguments, told, text, draw)
 
 
 def run_shape(arguments: argparse.Namespace, machine: Machine | None, sizes: tuple) -> int:
     if machine is None:
         raise CourseError('--parameters also needs --machine, such as "64 H100, 400Gb/s".')
-    asked = make(Run, arguments)
+    asked, explain = make(Run, arguments), arguments.explain
     plans = [asked.plan(machine, size, arguments.layout) for size in sizes]
-    if arguments.plot:
-        write_picture(arguments.plot, lambda: report.draw_plans(plans))
-    told = report.summarize_plans(plans, arguments.explain)
-    print(json.dumps(told) if arguments.json else report.tabulate_plans(plans, arguments.explain))
-    return 0
+    told, draw = report.summarize_plans(plans, explain), functools.partial(report.draw_plans, plans)
+    return show_answer(arguments, told, lambda: report.tabulate_plans(plans, explain), draw)
 
 
 def measure(arguments: argparse.Namespace) -> tuple[Profile, list]:
     """Calibrate on this machine, then run 2 and 4 workers; return profile and checks."""
     from utils.cluster import ClusterError, make_launcher
 
-    name = arguments.builtin_model or arguments.model
-    model = arguments.builtin_model or functools.partial(
-        build_user_model, arguments.model, os.getcwd()
-    )
+    name = model = arguments.builtin_model or arguments.model
+    if arguments.model:
+        model = functools.partial(build_user_model, name, os.getcwd())
     if not arguments.json:
         print(f"distlab plan: measuring {name} with two processes", file=sys.stderr)
     launcher = make_launcher()

@@ -55,7 +55,7 @@ def tabulate(
     lines += [f"{row.devices:,} devices: {row.advice}" for row in rows if row.advice]
     if any(row.bottleneck == "input" for row in rows):
         lines += ["", WAITS_FOR_INPUT]
-    network = scenario.network or machine
+    network = scenario.network or (machine and machine.network)
     return "\n".join([*lines, *note(scenario.price, network and network.measured)])
 
 
@@ -131,14 +131,15 @@ def tabulate_plans(plans: list[RunPlan], explain: bool) -> str:
             lines += ["", *(f"{name:<21}{value:<24}{why}" for name, value, why in plan.explain())]
     machine = plans[0].machine
     inside = all(plan.devices <= machine.ranks_per_node for plan in plans)
-    return "\n".join([*lines, *note(plans[0].run.price, inside or machine.measured)])
+    measured = machine.network and machine.network.measured
+    return "\n".join([*lines, *note(plans[0].run.price, inside or measured)])
 
 
 def list_plan(plan: RunPlan) -> Iterator[str]:
     """Yield the lines of one size: how it was chosen, and its layouts."""
     machine, joined = plan.machine, ""
-    if plan.devices > machine.ranks_per_node and machine.network_bytes_per_second:
-        gigabits = machine.network_bytes_per_second * 8e-9
+    if plan.devices > machine.ranks_per_node and machine.network:
+        gigabits = machine.network.link.bandwidth_bytes_per_second * 8e-9
         joined = f", {machine.ranks_per_node} a node, {gigabits:,.4g} Gb/s for each node"
     yield (
         f"{plan.devices:,} {machine.name}{joined}; {plan.global_batch:,} sequences a step; "

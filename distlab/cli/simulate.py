@@ -2,12 +2,11 @@
 
 import argparse
 import functools
-import json
 from dataclasses import MISSING, fields
 from typing import Any
 
 from distlab.cli.parser import Commands, add_command
-from distlab.cli.simulate_pictures import PICTURES, add_picture, write_picture
+from distlab.cli.simulate_pictures import PICTURES, add_picture, show_answer
 from utils.errors import InputError
 from utils.measure import format_bytes
 from utils.simulate.questions import QUESTIONS
@@ -62,43 +61,40 @@ def add_fields(parser: Any, question: type, only: tuple = (), but: tuple = ()) -
         if "kind" not in each.metadata or each.name in but or (only and each.name not in only):
             continue
         kind, help, default = each.metadata["kind"], each.metadata["help"], each.default
-        option = "--" + each.name.replace("_", "-")
+        option, choices = "--" + each.name.replace("_", "-"), each.metadata["choices"]
         if kind == "flag":
             parser.add_argument(option, action="store_true", help=help)
             continue
-        shown = "" if default in (None, MISSING) else f" [{default}]"
-        choices = each.metadata["choices"] or None
-        parser.add_argument(
-            option,
-            type=TYPES[kind],
-            required=default is MISSING and not only,
-            help=help + shown,
-            metavar=None if choices else kind.upper(),
-            choices=choices,
-            default=None if default is MISSING else default,
-        )
+        words = {"choices": choices} if choices else {"metavar": kind.upper()}
+        words |= {"required": True} if default is MISSING and not only else {}
+        if default not in (None, MISSING):
+            words["default"], help = default, f"{help} [{default}]"
+        parser.add_argument(option, type=TYPES[kind], help=help, **words)
 
 
 def run(name: str, arguments: argparse.Namespace) -> int:
-    question = QUESTIONS[name]
-    asked = question(**{each.name: getattr(arguments, each.name) for each in fields(question)})
+    asked = make(QUESTIONS[name], arguments)
     answer = asked.answer()
-    if arguments.plot:
-        write_picture(arguments.plot, lambda: PICTURES[name].draw(asked))
-    print(json.dumps(answer) if arguments.json else tabulate(f"{name}: {describe(asked)}", answer))
-    return 0
+    head = f"{name}: {describe(asked)}"
+    draw = functools.partial(PICTURES[name].draw, asked)
+    return show_answer(arguments, answer, lambda: tabulate(head, answer), draw)
+
+
+def make(question: type, arguments: argparse.Namespace, **others: Any) -> Any:
+    """Return the question that the options describe."""
+    names = [each.name for each in fields(question) if "kind" in each.metadata]
+    return question(**{name: getattr(arguments, name) for name in names}, **others)
 
 
 def describe(asked: Any) -> str:
     """Return what was asked on one line: every field that isn't at its default."""
-    given = [(f, getattr(asked, f.name)) for f in fields(asked)]
-    return ", ".join(
-        f.name.replace("_", " ")
-        if value is True
-        else f"{f.name.replace('_', ' ')} {format_value(f.metadata['kind'], value)}"
-        for f, value in given
-        if value != f.default
-    )
+    words = []
+    for each in fields(asked):
+        name, value = each.name.replace("_", " "), getattr(asked, each.name)
+        if value != each.default:
+            shown = "" if value is True else f" {format_value(each.metadata['kind'], value)}"
+            words.append(name + shown)
+    return ", ".join(words)
 
 
 def tabulate(head: str, answer: dict[str, Any]) -> str:

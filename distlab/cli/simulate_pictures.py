@@ -1,10 +1,13 @@
 """What `--plot` draws for each question of `distlab simulate`, and how it is written."""
 
+import argparse
+import json
 import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +33,16 @@ MAX_OPERATIONS, MAX_BUCKETS = 6_000, 400
 
 def add_picture(parser: OneLineParser, shows: str) -> None:
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help=f"draw {shows}")
+
+
+def show_answer(
+    arguments: argparse.Namespace, told: Any, tabulate: Callable[[], str], draw: Callable
+) -> int:
+    """Draw with --plot, then print what is `told`: as JSON with --json, else as text."""
+    if arguments.plot:
+        write_picture(arguments.plot, draw)
+    print(json.dumps(told) if arguments.json else tabulate())
+    return 0
 
 
 def write_picture(path: Path, make: Callable[[], Picture]) -> None:

@@ -12,8 +12,8 @@ Each shows a still picture where widgets can't run. README.md says how to write 
   times them
 - `checkpoint_interval`: the checkpoint-interval explorer: what each interval costs, and which one
   costs least
-- `choosing`: the choosing explorer: five answers about a job in; a strategy, its reasons and a
-  plan out
+- `choosing`: the choosing explorer: a decision as data; a job in, its path, a strategy and a plan
+  out
 - `cockpit_book`: what has happened in a job, taken in as it comes: steps, losses, lines, and what
   was done
 - `cockpit_chaos`: the chaos button: while it is on, a random worker fails every few seconds
@@ -56,6 +56,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `update_scaling`: the update explorer: what each way to scale a loss does to the reader's own
   gradients
 - `values`: one value per replica, and where reduce, gather and all_reduce leave it
+- `page_replicas`: the replicas of lesson 00 for a page without a kernel
 - `watched_replicas`: lesson 00: the replicas of `two_replicas`, trained while one watches, with a
   hand on the wire
 """

@@ -1,121 +1,212 @@
-"""The choosing explorer: five answers about a job in; a strategy, its reasons and a plan out."""
+"""The choosing explorer: a decision as data; a job in, its path, a strategy and a plan out.
+
+`QUESTIONS` is the whole decision. The first one that holds decides, and its limit is compared with
+the planner's numbers. The tree is drawn from it, and the advice reads from it.
+"""
 
 import html
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from distlab.explorables.controls import Choice, Slider
 from distlab.explorables.explorer import Explorer, explore
 from distlab.figures.canvas import say_number
+from distlab.figures.palette import GREEN
 from utils.calibrate import Prediction, Profile, Scenario, find_machine, predict
+from utils.measure import count
 
 BYTES_A_PARAMETER = 16  # mixed precision and Adam
 TOKENS, FLOPS = 512, 6  # of an example, and for each parameter and token
 BATCH = 32
-PLACES = ("one machine", "several machines, steady", "many machines that come and go")
+PLACES = {  # the network, and the days until a node fails
+    "one machine": ("HDR", 200),
+    "several machines, steady": ("HDR", 200),
+    "many machines that come and go": ("10GbE", 1),
+}
+HERE, STEADY, SPARE = PLACES
 DATA = {"fits in memory": 0.0, "files on disk": 0.001, "needs much preparation": 0.02}
 SHORT_HOURS = 12
 WORKERS_A_SERVER = 16
 
 
 @dataclass(frozen=True)
+class TrainingJob:
+    """So many independent `runs`, each once through `examples` of 512 tokens, on A100s.
+
+    `place` is a key of PLACES, `data` one of DATA.
+    """
+
+    parameters: float
+    examples: float
+    devices: int
+    place: str = STEADY
+    data: str = "files on disk"
+    runs: int = 1
+
+
+Numbers = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, and what a yes advises; `found` and `reasons` take the plan's numbers.
+
+    `limit` says what the answer is compared with, `hours` which of the plan's hours the advice has.
+    """
+
+    text: str
+    limit: str
+    found: str
+    holds: Callable[[TrainingJob, Numbers], bool]
+    advice: str
+    reasons: Sequence[str]
+    hours: str = ""
+
+
+QUESTIONS = (
+    Question(
+        "Is the model larger than all devices together?",
+        f"{BYTES_A_PARAMETER} bytes for each parameter: weights, gradients, Adam",
+        "The training state takes {state} GB, all devices hold {together} GB.",
+        lambda job, n: n["state"] > n["together"],
+        "more devices",
+        ["Even ZeRO's stage 3 can't place it. Take more devices, or a smaller model."],
+    ),
+    Question(
+        "Is it larger than one device?",
+        "the memory of an A100, 80 GB",
+        "The training state takes {state} GB, one device holds {memory} GB.",
+        lambda job, n: n["state"] > n["memory"],
+        "not TensorFlow",
+        [
+            "It has to be cut. TensorFlow's DTensor can, but PyTorch FSDP, Megatron-LM and JAX do "
+            "it with less work of yours. distlab plan --parameters finds the cut."
+        ],
+    ),
+    Question(
+        "Are there independent runs, and do they end sooner apart?",
+        "each on one device, against one after the other on all of them",
+        "{runs}: {apart} hours apart, {in_turn} hours one after the other.",
+        lambda job, n: job.runs > 1 and n["apart"] < n["in_turn"],
+        "distlab run --independent",
+        [
+            "Nobody waits for anybody: no cluster, no all-reduce, no large batch to tune.",
+            "A failure costs one run, and that one starts again alone.",
+        ],
+        "apart",
+    ),
+    Question(
+        "Is one device quick enough?",
+        f"{SHORT_HOURS} hours",
+        "One device takes {one} hours.",
+        lambda job, n: job.devices == 1 or n["one"] <= SHORT_HOURS,
+        "one device",
+        ["There's nothing to set up, and nothing to lose when another machine fails."],
+        "one",
+    ),
+    Question(
+        "Are all devices in one machine?",
+        "no network between them",
+        "{devices} devices: {place}.",
+        lambda job, n: job.place == HERE,
+        "MirroredStrategy",
+        ["All devices are in one machine: one process, and fit works as it is."],
+        "in_turn",
+    ),
+    Question(
+        "Do machines come and go, and are parameter servers quicker?",
+        f"one server for {WORKERS_A_SERVER} workers, and the links that it has",
+        "Parameter servers take {served} hours, synchronous steps {in_turn} hours.",
+        lambda job, n: job.place == SPARE and n["served"] < n["in_turn"],
+        "ParameterServerStrategy",
+        [
+            "Workers come and go: here a worker that leaves loses its step, and nobody waits.",
+            "Its updates are stale. Compare the accuracy on a small run first.",
+        ],
+        "served",
+    ),
+)
+OTHERWISE = Question(
+    "", "", "", lambda job, n: True, "MultiWorkerMirroredStrategy",
+    [
+        "Synchronous steps: the result is that of one large batch.",
+        "Each failure stops all {devices} devices, so it needs checkpoints and restarts.",
+    ],
+    "in_turn",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Advice:
-    """What to use, why (one sentence each), and the plan's numbers; None if no device holds it."""
+    """What to use and why; each question that was asked, with its answer; the plan's numbers.
+
+    `hours` is for all runs, done as advised. `row` is one run on all devices (with parameter
+    servers if they are the advice), `alone` one run on one device. All are None if no device
+    holds the model: nothing is predicted for a run that can't exist.
+    """
 
     strategy: str
     reasons: tuple[str, ...]
+    path: tuple[tuple[str, bool], ...]
+    hours: float | None
     row: Prediction | None
     alone: Prediction | None
 
 
-def advise(
-    parameters: float, examples: float, devices: int, place: str, data: str, mtbf_days: float
-) -> Advice:
-    """Return the advice for a dense model trained once through `examples` of 512 tokens on A100s.
+def advise(job: TrainingJob) -> Advice:
+    """Return the first question of QUESTIONS that holds for `job`, as advice."""
+    machine = find_machine(f"A100 on {PLACES[job.place][0]}")
+    numbers = {
+        "state": BYTES_A_PARAMETER * job.parameters / 1e9, "memory": machine.memory_gb,
+        "together": machine.memory_gb * job.devices, "runs": job.runs, "devices": job.devices,
+    }  # fmt: skip
+    alone = row = served = None
+    if numbers["state"] <= numbers["memory"]:
+        alone, row, served = _predict(job, machine)
+        numbers |= {
+            "one": job.runs * _read_hours(alone), "in_turn": job.runs * _read_hours(row),
+            "served": job.runs * _read_hours(served),
+            "apart": math.ceil(job.runs / job.devices) * _read_hours(alone),
+        }  # fmt: skip
+    words = {name: say_number(value) for name, value in numbers.items()}
+    words |= {"place": job.place, "runs": count(job.runs, "run")}
+    path = []
+    for question in (*QUESTIONS, OTHERWISE):
+        yes = question.holds(job, numbers)
+        path.append((question.found.format(**words), yes))
+        if yes:
+            break
+    row = served if question.hours == "served" else row
+    reasons = [reason.format(**words) for reason in question.reasons]
+    reasons += _warn(row)
+    hours = numbers.get(question.hours)
+    return Advice(question.advice, tuple(reasons), tuple(path), hours, row, alone)
 
-    `place` is one of PLACES, `data` a key of DATA.
-    """
+
+def _read_hours(row: Prediction) -> float:
+    return math.inf if row.hours is None else row.hours
+
+
+def _predict(job: TrainingJob, machine: object) -> list[Prediction]:
+    """Return a run on one device, on all of them, and on all with parameter servers."""
     profile = Profile(
-        1.0, 2.0, 2 * parameters, batch=BATCH, parameters=parameters,
-        flops_per_example=FLOPS * parameters * TOKENS,
-        input_seconds=DATA[data] * BATCH, straggler_sigma=0.05,
-        checkpoint_seconds=max(1.0, 14 * parameters / 2e9), restart_seconds=300,
+        1.0, 2.0, 2 * job.parameters, batch=BATCH, parameters=job.parameters,
+        flops_per_example=FLOPS * job.parameters * TOKENS,
+        input_seconds=DATA[job.data] * BATCH, straggler_sigma=0.05,
+        checkpoint_seconds=max(1.0, 14 * job.parameters / 2e9), restart_seconds=300,
     )  # fmt: skip
-    machine = find_machine(f"A100 on {'HDR' if place != PLACES[2] else '10GbE'}")
     scenario = Scenario(
-        (1, devices),
-        examples=int(examples),
-        epochs=1,
-        machine=machine,
-        node_mtbf_hours=24 * mtbf_days,
-    )
-    if BYTES_A_PARAMETER * parameters > machine.memory_gb * 1e9:
-        return Advice(*_advise_cut(parameters, devices, machine.memory_gb), None, None)
-    alone, row = predict(profile, scenario)
-    served = None
-    if place == PLACES[2]:
-        servers = max(1, devices // WORKERS_A_SERVER)
-        alike = replace(scenario, devices=(devices,), servers=servers, node_mtbf_hours=None)
-        (served,) = predict(replace(profile, straggler_sigma=0.0), alike)  # nobody waits
-    strategy, reasons, row = _choose(devices, place, alone, row, served)
-    return Advice(strategy, (*reasons, *_warn(row)), row, alone)
+        (1, job.devices), examples=int(job.examples), epochs=1, machine=machine,
+        node_mtbf_hours=24 * PLACES[job.place][1],
+    )  # fmt: skip
+    servers = max(1, job.devices // WORKERS_A_SERVER)
+    alike = replace(scenario, devices=(job.devices,), servers=servers, node_mtbf_hours=None)
+    nobody_waits = replace(profile, straggler_sigma=0.0)
+    return [*predict(profile, scenario), *predict(nobody_waits, alike)]
 
 
-def _advise_cut(parameters: float, devices: int, memory_gb: float) -> tuple[str, tuple[str, ...]]:
-    """Return the advice for a model that no single device holds: nothing of it is predicted."""
-    gigabytes = BYTES_A_PARAMETER * parameters / 1e9
-    if gigabytes > memory_gb * devices:
-        return "not TensorFlow", (
-            f"The training state takes {say_number(gigabytes)} GB, more than all devices hold.",
-            "Even ZeRO's stage 3 cannot place it: take more devices, or a smaller model.",
-        )
-    return "not TensorFlow", (
-        f"The training state takes {say_number(gigabytes)} GB, a device holds {memory_gb:g}.",
-        "It has to be cut. TensorFlow's DTensor can, but PyTorch FSDP, Megatron-LM and JAX do it "
-        "with less work of yours. distlab plan --parameters finds the cut.",
-    )
-
-
-def _choose(
-    devices: int, place: str, alone: Prediction, row: Prediction, served: Prediction | None
-) -> tuple[str, tuple[str, ...], Prediction]:
-    """Return the strategy, the reasons that decide it, and its prediction."""
-    if devices == 1 or (alone.hours is not None and alone.hours <= SHORT_HOURS):
-        hours = say_number(alone.hours)
-        return (
-            "one device",
-            (f"One device takes {hours} hours: nothing to set up or to fail.",),
-            row,
-        )
-    if place == PLACES[0]:
-        reason = "All devices are in one machine: one process, and fit works as it is."
-        return "MirroredStrategy", (reason,), row
-    steady = (
-        "Steady machines and synchronous steps: the result is that of one large batch.",
-        f"Every failure stops all {devices:,} devices: it needs checkpoints and restarts.",
-    )
-    if served is None:
-        return "MultiWorkerMirroredStrategy", steady, row
-    if row.hours is not None and served.hours > row.hours:
-        hours = f"{say_number(served.hours)} hours"
-        return (
-            "MultiWorkerMirroredStrategy",
-            (
-                f"Parameter servers would take {hours}: all workers pull over the servers' links.",
-                "So train synchronously, and restart from a checkpoint when a machine leaves.",
-            ),
-            row,
-        )
-    return (
-        "ParameterServerStrategy",
-        (
-            "Workers come and go: here a worker that leaves loses its step, and nobody waits.",
-            "Its updates are stale; compare the accuracy on a small run first.",
-        ),
-        served,
-    )
-
-
-def _warn(row: Prediction) -> list[str]:
+def _warn(row: Prediction | None) -> list[str]:
     """Return what else the plan says."""
     said = {
         "network": "The network is the bottleneck: a larger batch per device, or fewer devices.",
@@ -123,39 +214,81 @@ def _warn(row: Prediction) -> list[str]:
         "failures": "Failures are the bottleneck: save faster, or restart faster.",
         "stragglers": "The slowest device is the bottleneck.",
     }
-    return [said[row.bottleneck]] if row.bottleneck in said else []
+    return [said[row.bottleneck]] if row is not None and row.bottleneck in said else []
+
+
+_ROW = "display:grid;grid-template-columns:minmax(0,3fr) 4.2em minmax(0,2fr);align-items:center"
+_BOX = (
+    "border:{width}px solid {color};border-radius:6px;padding:0.35em 0.7em;"
+    "overflow-wrap:anywhere;background:{paint}"
+)
+
+
+def draw_tree(asked: int) -> str:
+    """Return the tree as HTML; the path through its first `asked` questions is lit.
+
+    One more than there are questions lights the last advice.
+    """
+    rows = []
+    for number, question in enumerate(QUESTIONS):
+        yes = number == asked - 1
+        limit = f"<br><small>{html.escape(question.limit)}</small>"
+        text = f"{number + 1}. {question.text}"
+        rows.append(
+            f'<div style="{_ROW}">{_draw_box(text, number < asked, limit)}'
+            f"{_draw_arrow('yes →', yes)}{_draw_box(question.advice, yes)}</div>"
+            f'<div style="{_ROW}">{_draw_arrow("no ↓", number < asked - 1)}</div>'
+        )
+    rows.append(f'<div style="{_ROW}">{_draw_box(OTHERWISE.advice, asked > len(QUESTIONS))}</div>')
+    return f'<div style="max-width:720px;line-height:1.3">{"".join(rows)}</div>'
+
+
+def _draw_box(text: str, lit: bool, more: str = "") -> str:
+    paint = f"color-mix(in srgb, {GREEN} 22%, transparent)" if lit else "transparent"
+    style = _BOX.format(width=2 if lit else 1, color=GREEN if lit else "#888", paint=paint)
+    shown = f"<strong>{html.escape(text)}</strong>" if lit else html.escape(text)
+    return f'<div style="{style}">{shown}{more}</div>'
+
+
+def _draw_arrow(text: str, lit: bool) -> str:
+    weight = f"font-weight:bold;text-decoration:underline 2px {GREEN}" if lit else ""
+    return f'<div style="text-align:center;{weight}">{text}</div>'
 
 
 def describe(advice: Advice) -> str:
-    """Return the advice as HTML."""
+    """Return the advice as HTML, with the number that answered each question."""
     row, alone = advice.row, advice.alone
     plan = "No plan: nothing is predicted for a run that can't exist."
-    reasons = "".join(f"<li>{html.escape(reason)}</li>" for reason in advice.reasons)
-    if row is not None:
+    if row is not None and alone is not None:
         plan = (
-            f"Plan for {row.devices:,} A100s: {say_number(row.hours)} hours at "
-            f"{100 * row.efficiency:.0f} % efficiency (one device: {say_number(alone.hours)} "
-            f"hours), {say_number(row.bytes_per_device / 1e9)} GB on each; bottleneck: "
-            f"{row.bottleneck}."
+            f"Plan: {say_number(advice.hours)} hours in all. A run on {row.devices:,} A100s takes "
+            f"{say_number(row.hours)} hours at {100 * row.efficiency:.0f} % efficiency, on one "
+            f"{say_number(alone.hours)}; {say_number(row.bytes_per_device / 1e9)} GB on each; "
+            f"bottleneck: {row.bottleneck}."
         )
-    return f"<p><strong>{advice.strategy}</strong></p><ul>{reasons}</ul><p>{plan}</p>"
+    found = [f"{'yes' if yes else 'no'}: {words}" for words, yes in advice.path if words]
+    reasons, asked = (
+        "".join(f"<li>{html.escape(words)}</li>" for words in each)
+        for each in (advice.reasons, found)
+    )
+    head = f"<p><strong>{advice.strategy}</strong></p>"
+    return f"{head}<ul>{reasons}</ul><p>{plan}</p><ol>{asked}</ol>"
 
 
 def choosing_explorer() -> Explorer:
-    """Ask five things about a job and answer with a strategy, its reasons and a plan."""
+    """Draw the decision's tree, and light the path of a job; below it, the advice and its plan."""
 
-    def show(
-        parameters: int, examples: int, devices: int, place: str, data: str, mtbf_days: int
-    ) -> str:
-        sizes = 10.0**parameters, 10.0**examples, 2**devices
-        return describe(advise(*sizes, place, data, mtbf_days))
+    def show(parameters: int, examples: int, devices: int, place: str, runs: int) -> list[str]:
+        advice = advise(
+            TrainingJob(10.0**parameters, 10.0**examples, 2**devices, place, runs=2**runs)
+        )
+        return [draw_tree(len(advice.path)), describe(advice)]
 
     return explore(
         show,
         parameters=Slider("Parameters", 6, 12, 9, 0.5, grid=(8, 9, 10, 11), base=10),
         examples=Slider("Examples", 4, 10, 7, 0.5, grid=(6, 7, 9), base=10),
-        devices=Slider("Devices", 0, 12, 6, grid=(0, 3, 6, 10), base=2),
-        place=Choice("Where they are", list(PLACES), PLACES[1]),
-        data=Choice("The data", list(DATA), "files on disk"),
-        mtbf_days=Slider("A node fails every", 1, 1000, 200, 1, "days", grid=(10, 200)),
+        devices=Slider("Devices", 0, 12, 6, grid=(0, 3, 6, 12), base=2),
+        place=Choice("Where they are", list(PLACES), STEADY),
+        runs=Slider("Independent runs", 0, 7, 0, grid=(0, 3, 7), base=2),
     )

@@ -29,9 +29,10 @@ export default {{
       const tell = () => {{ model.set("options", {{ ...options }}); model.save_changes(); }};
       waiting = setTimeout(tell, 120);
     }};
-    const shown = joined.mount(joined.default, el, model.get("data"), model.get("options"), heard);
+    const read = () => ({{ ...model.get("fixed"), ...model.get("data") }});
+    const shown = joined.mount(joined.default, el, read(), model.get("options"), heard);
     const follow = () => shown.stage.change(model.get("options"));
-    const renew = () => {{ shown.stage.data = model.get("data"); shown.stage.redraw(); }};
+    const renew = () => {{ shown.stage.data = read(); shown.stage.redraw(); }};
     model.on("change:options", follow);
     model.on("change:data", renew);
     return () => {{
@@ -53,11 +54,13 @@ joined.mount(joined.default, document.getElementById("{name}"), {data}, {options
 class Explorable(anywidget.AnyWidget):
     """One piece: `data` is what it shows (plain JSON), `options` what the hand has chosen.
 
-    `options` follows the controls, and setting it moves them. `still` is the picture (or the
-    HTML) that stands in where scripts do not run. Raises CourseError for an unknown piece.
+    `options` follows the controls, and setting it moves them. `fixed` is the part of `data` that
+    never changes, so that it travels once. `still` is the picture (or the HTML) that stands in
+    where scripts do not run. Raises CourseError for an unknown piece.
     """
 
     data = traitlets.Dict().tag(sync=True)
+    fixed = traitlets.Dict().tag(sync=True)
     options = traitlets.Dict().tag(sync=True)
 
     def __init__(

@@ -7,14 +7,15 @@ from distlab.explorables.explorable import Explorable
 from distlab.figures import stacked_bars
 from distlab.figures.picture import Picture
 from utils.simulate.memory import DeviceMemory, ParameterBytes, find_device_memory
-from utils.simulate.transformer import count_in_flight, find_activation_bytes, find_shape
+from utils.simulate.transformer import count_in_flight, find_kept_bytes, find_shape
 
 PARTS = ("weights", "gradients", "optimizer", "activations")
 # Powers of two for what ends in Log. Sizes: Rajbhandari et al. 2020 (figure 1), Brown et al.
 # 2020 (table 2.1); how many devices, and of which kind, is a choice of ours.
 _PLAIN = {
     "sequenceLog": 11, "batch": 1, "micros": 1, "dataLog": 0, "tensorLog": 0, "pipelineLog": 0,
-    "zero": 0, "recompute": False, "precision": "mixed", "capacity": 80,
+    "zero": 0, "recompute": False, "scores": False, "sequenceParallel": False,
+    "precision": "mixed", "capacity": 80,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "10 million, one device": {**_PLAIN, "parameters": 1e7, "sequenceLog": 8, "capacity": 8},
@@ -35,7 +36,7 @@ def memory_machine(preset: str = "7.5 billion on 64 devices") -> Explorable:
     """Show devices as glasses that fill with what training a Transformer keeps on them.
 
     It opens with one of PRESETS; the others are buttons. The glasses are those of
-    `find_device_memory`, with activations by `find_activation_bytes`. Raises CourseError for an
+    `find_device_memory`, with activations by `find_kept_bytes`. Raises CourseError for an
     unknown preset.
     """
     if preset not in PRESETS:
@@ -52,10 +53,11 @@ def find_held(options: dict[str, Any], stage: int = 0) -> DeviceMemory:
     mixed = options["precision"] == "mixed"
     each, number = (ParameterBytes(), 2) if mixed else (ParameterBytes(4, 4, 8), 4)
     tensor, stages = 2 ** options["tensorLog"], 2 ** options["pipelineLog"]
-    shape = find_shape(options["parameters"])
-    activations = find_activation_bytes(
-        shape, 2 ** options["sequenceLog"], options["batch"], tensor_parallel=tensor,
-        number_bytes=number,
+    sequence = 2 ** options["sequenceLog"]
+    shape = find_shape(options["parameters"], sequence)
+    activations = shape.layers * find_kept_bytes(
+        shape, sequence * options["batch"], tensor=tensor, scores=options["scores"],
+        sequence_parallel=options["sequenceParallel"], number_bytes=number,
     )  # fmt: skip
     kept = count_in_flight(stage, stages, options["micros"]) / stages
     layers = max(1, int(shape.layers / stages + 0.5))

@@ -1,24 +1,23 @@
-"""Lesson 00: the replicas of `two_replicas`, trained while one watches, with a hand on the wire.
+"""Lesson 00: the replicas of `two_replicas`, trained while you watch, in a page or in the kernel.
 
-The browser's side is `explorables/browser/replicas.js`. The kernel trains in a thread, only
-while the picture is on the screen, and sends one frame for each step.
+The browser's side is `explorables/browser/replicas.js`, which trains the same network on 600
+images without a kernel. The kernel trains in a thread, only while the picture is on the screen,
+and sends one frame for each step.
 """
 
 import base64
 import threading
-from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 
 from distlab.explorables.cockpit_panel import take_messages_while_cells_run
-from distlab.explorables.explorable import MIME, Explorable
+from distlab.explorables.explorable import Explorable
+from distlab.explorables.page_replicas import LABEL, RECORDING, pack_for_page, read_alt
 from distlab.figures.picture import Picture
 from distlab.lessons.two_replicas import ReplicaFrame, Replicas, split_classes
 from utils.data.images import ImageData
 
-RECORDING = Path(__file__).parents[1] / "lessons" / "two_replicas.svg"
 SLOW_SECONDS, FAST_SECONDS = 1.3, 0.25  # between two steps
 SLOW_STEPS, MAX_STEPS = 3, 400  # after a change; in all
 
@@ -36,10 +35,12 @@ class WatchedReplicas(Explorable):
         self._closed, self._thread = False, None
         self._options: dict[str, Any] = {
             "replicas": 2, "broken": False, "running": True, "again": 0, "seen": False,
+            "where": "kernel",
         }  # fmt: skip
         self._start()
         frame = self._step()
         super().__init__("replicas", self._describe(frame), self._options, still)
+        self.fixed = {"images": pack_for_page(data)}
         take_messages_while_cells_run(self)
         self.observe(self._take_options, names="options")
 
@@ -81,7 +82,8 @@ class WatchedReplicas(Explorable):
             self._changed.notify_all()
 
     def _may_train(self) -> bool:
-        return self._closed or all(self._options[name] for name in ("running", "seen"))
+        here = self._options["where"] == "kernel"
+        return self._closed or here and all(self._options[name] for name in ("running", "seen"))
 
     def _work(self) -> None:
         begun = self._options["replicas"], self._options["again"]
@@ -104,7 +106,7 @@ class WatchedReplicas(Explorable):
 
     def _rest(self) -> None:
         """Nobody has touched it for long: it trains on when asked to."""
-        self.data = {**self.data, "resting": True}
+        self.data = {**self.data, "frame": {**self.data["frame"], "resting": True}}
         with self._changed:
             self._limit += MAX_STEPS
             self._changed.wait()
@@ -118,8 +120,7 @@ class WatchedReplicas(Explorable):
         names, groups = self._images.class_names, split_classes(self._replicas.count)
         strips = [*frame.gradients, frame.total]
         largest = max(float(np.abs(strip).max()) for strip in strips)
-        return {
-            "label": "Replicas that train",
+        drawn = {
             "replicas": self._replicas.count,
             "classes": [", ".join(names[c] for c in group) for group in groups],
             "step": frame.step,
@@ -137,19 +138,18 @@ class WatchedReplicas(Explorable):
             "interval": self._interval,
             "resting": False,
         }
+        return {"label": LABEL, "frame": drawn}
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        bundle = super()._repr_mimebundle_(**options)
-        bundle.pop(MIME, None)  # without a kernel nothing trains: the recording stands in
-        return bundle
+    def _page_data(self) -> dict[str, Any]:
+        return {"label": LABEL, **self.fixed}
 
 
 def watch_replicas(data: ImageData) -> WatchedReplicas:
-    """Show two replicas that train on `data` while one watches. Needs four logical devices.
+    """Show two replicas that train on `data` while you watch. Needs four logical devices.
 
-    Where widgets can't run, a recording stands in: an animated SVG, made from a real training.
+    If scripts can't run, a recording stands in: an animated SVG, made from a real training.
     """
-    words = ElementTree.parse(RECORDING).getroot().get("aria-label")
+    words = read_alt()
     return WatchedReplicas(data, Picture(RECORDING.read_text(encoding="utf-8"), words))
 
 

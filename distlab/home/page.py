@@ -15,13 +15,8 @@ from urllib.parse import quote
 
 from distlab.home.course import Item, find_next, read_course
 from distlab.home.pictures import read_picture
+from distlab.progress import PARTS
 
-PARTS = (
-    (range(0, 8), "One machine, many replicas"),
-    (range(8, 12), "Many machines"),
-    (range(12, 19), "Feeding and fitting"),
-    (range(19, 100), "Beyond one machine"),
-)
 RECORDING = Path(__file__).parents[1] / "lessons" / "two_replicas.svg"
 RING = 2 * 3.14159265 * 15.5  # the way round a ring
 _HEADING = re.compile(r"^# (.+)$", re.MULTILINE)

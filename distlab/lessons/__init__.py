@@ -5,7 +5,7 @@
 | 00 | `live_loss`, `two_replicas` |
 | 04 | `training_step` |
 | 05 | `scaled_updates` |
-| 06 | `all_reduce_race` |
+| 06, 07 | `all_reduce_race` |
 | 08 | `typed_cluster`, `failing_starts` |
 | 08, 09 | `watched_training` |
 | 08, 09 | `cluster_pictures` |

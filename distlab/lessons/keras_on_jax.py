@@ -18,11 +18,12 @@ LATE = "Keras already runs on {}, so KERAS_BACKEND came too late. Restart the ke
 BYTES = {"pred": 1, "bf16": 2, "f16": 2, "f32": 4, "s32": 4, "u32": 4, "f64": 8, "s64": 8}
 _SHAPE = re.compile(rf"\b({'|'.join(BYTES)})\[([\d,]*)\]")
 _COLLECTIVE = re.compile(
-    r"= (?P<result>\([^=]*?\)|\S+) "
+    r"= (?P<result>\((?:[^=]|/\*index=)*?\)|\S+) "  # a tuple counts its parts: /*index=5*/
     r"(?P<name>all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
 )
 _LISTED = re.compile(r"replica_groups=\{\{([\d,]+)\}")  # {{0,1},{2,3}}
 _COUNTED = re.compile(r"replica_groups=\[\d+,(\d+)\]")  # [groups, devices in each]<=[4]
+_PAIRED = re.compile(r"source_target_pairs=\{((?:\{\d+,\d+\},?)+)\}")  # {{0,1},{1,0}}
 _NAMED = re.compile(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}")  # mesh['a'=2] {'a'}
 
 
@@ -76,6 +77,8 @@ def _count_devices(line: str) -> int:
         return len(listed[1].split(","))
     if counted := _COUNTED.search(line):
         return int(counted[1])
+    if paired := _PAIRED.search(line):
+        return paired[1].count("{")
     if named := _NAMED.search(line):
         sizes = dict(re.findall(r"'(\w+)'=(\d+)", named[1]))
         axes = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", named[2])

@@ -1,4 +1,4 @@
-"""Lesson 06: one step of the ring, the partner in recursive doubling, and what doubling costs."""
+"""Lesson 06: one step of the ring, and what recursive doubling costs."""
 
 from distlab.turns.turn import Turn
 
@@ -13,29 +13,6 @@ SENT_CHUNK = Turn(
         "-1": "The rule is right. Chunk numbers wrap around, so what comes before chunk 0?",
     },
     otherwise="In turn 0, rank 3 sent its chunk to rank 0. Which one was it?",
-)
-
-PARTNER = Turn(
-    lesson="06",
-    name="partner",
-    answer="""
-        def partner(rank, distance):
-            return rank ^ distance
-    """,
-    right="It flips one bit of the rank, so the partner of the partner is the rank itself.",
-    mistakes={
-        "def partner(rank, distance):\n    return rank + distance": (
-            "Rank 1 at distance 1 would talk to rank 2, but rank 2 talks to rank 3."
-        ),
-        "def partner(rank, distance):\n    return (rank + distance) % 4": (
-            "That's a ring: each sends to another than it receives from. Here two swap."
-        ),
-        "def partner(rank, distance):\n    return (rank - distance) % 4": (
-            "That's a ring, the other way round. Here two swap."
-        ),
-    },
-    otherwise="At distance 1 the pairs are 0-1 and 2-3, at distance 2 they are 0-2 and 1-3.",
-    cases=[(0, 1), (1, 1), (2, 1), (3, 1), (0, 2), (1, 2), (2, 2), (3, 2)],
 )
 
 DOUBLING = Turn(

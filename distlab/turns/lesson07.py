@@ -1,4 +1,4 @@
-"""Lesson 07: what mirroring sends, and what to assign where assignments are added up."""
+"""Lesson 07: what mirroring sends, and options for the all-reduce across workers."""
 
 from distlab.turns.turn import Turn
 
@@ -23,24 +23,36 @@ MIRRORED = Turn(
     cases=[(1,), (2,), (3,), (8,)],
 )
 
-ASSIGNED = Turn(
+OPTIONS = Turn(
     lesson="07",
-    name="assigned",
+    name="options",
     answer="""
-        def assigned(total, value):
-            return total / 3 + value
+        tf.distribute.experimental.CommunicationOptions(
+            implementation=tf.distribute.experimental.CommunicationImplementation.RING,
+            bytes_per_pack=4 * 1024,
+        )
     """,
-    right="Three thirds of the old total make it once, and each new value is added once.",
+    right="Both also apply to the all-reduce in the optimizer, if you give them to the strategy.",
     mistakes={
-        "def assigned(total, value):\n    return total + value": (
-            "That's Keras's way: the old total comes back three times."
+        "tf.distribute.experimental.CommunicationOptions(bytes_per_pack=4096)": (
+            "That leaves the choice to TensorFlow (AUTO). Name the ring as the implementation."
         ),
-        "def assigned(total, value):\n    return (total + value) / 3": (
-            "That keeps the old total, but only a third of what's new: a count of examples would "
-            "be three times too small."
-        ),
-        "def assigned(total, value):\n    return value": "The old total is lost.",
+        """
+        tf.distribute.experimental.CommunicationOptions(
+            implementation=tf.distribute.experimental.CommunicationImplementation.RING,
+            bytes_per_pack=4,
+        )
+        """: "The size is in bytes. A pack of 4 bytes is one float32.",
+        """
+        tf.distribute.experimental.CommunicationOptions(
+            implementation=tf.distribute.experimental.CommunicationImplementation.RING
+        )
+        """: "That's the ring, but with the default of 0 everything goes into one pack.",
     },
-    otherwise="What three replicas assign is added up: old total + three values has to come out.",
-    cases=[(0.0, 1.0), (3.0, 2.0), (9.0, 3.0)],
+    otherwise="It takes implementation=…, and bytes_per_pack=… in bytes.",
+    read=lambda options: [
+        float(options.implementation.value == "RING"),
+        float(options.implementation.value == "AUTO"),
+        float(options.bytes_per_pack),
+    ],
 )

@@ -7,9 +7,18 @@ import numpy as np
 
 from distlab.turns.turn import Turn, call_with_tensors
 
+ENDLESS = "endless"
+
+
+def _is_endless(made: Any) -> bool:
+    return sum(1 for _ in made.take(2001)) > 2000  # twice the examples of the larger task
+
 
 def _read_epochs(cached: Callable[[Any], Any]) -> Any:
-    """Return what two epochs of `cached(numbers)` have in common, and how often it read."""
+    """Return what two epochs of `cached(numbers)` have in common, and how often it read.
+
+    Returns ENDLESS for a dataset that doesn't end, which is then not used in the lesson.
+    """
     import tensorflow as tf
 
     reads = tf.Variable(0)
@@ -21,6 +30,8 @@ def _read_epochs(cached: Callable[[Any], Any]) -> Any:
     made = cached(tf.data.Dataset.range(48).map(count))
     if made is None or made is ...:
         return made
+    if _is_endless(made):
+        return ENDLESS
     epochs = [[tuple(batch.ravel()) for batch in made.as_numpy_iterator()] for _ in range(2)]
     members = [{frozenset(batch) for batch in epoch} for epoch in epochs]
     return {
@@ -33,12 +44,17 @@ def _read_epochs(cached: Callable[[Any], Any]) -> Any:
 
 
 def _read_cut(cut: Callable[[Any], Any]) -> Any:
-    """Return the sizes of the two parts, what they share, and which of them are shuffled."""
+    """Return the sizes of the two parts, what they share, and whether training is shuffled.
+
+    Returns ENDLESS if one of them doesn't end.
+    """
     import tensorflow as tf
 
     made = cut(tf.data.Dataset.range(1000))
     if made is None or made is ...:
         return made
+    if any(map(_is_endless, made)):
+        return ENDLESS
     validation, training = ([int(n) for n in part.as_numpy_iterator()] for part in made)
     return {
         "sizes": [len(validation), len(training)],
@@ -94,6 +110,10 @@ def cached(numbers):
         "def cached(numbers):\n    return numbers.cache().shuffle(48)": (
             "The order of the two stages is right. The batches of 4 are missing."
         ),
+        "def cached(numbers):\n    return numbers.cache().shuffle(48).batch(4).repeat()": (
+            "repeat() makes a dataset that doesn't end, so no epoch does either. Leave it out: "
+            "each `for` loop over a dataset is one epoch."
+        ),
     },
     otherwise="Which of the three is the same in every epoch? It comes first.",
     read=_read_epochs,
@@ -121,6 +141,10 @@ def cut(numbers):
         "def cut(numbers):\n    return numbers.take(100), numbers.skip(100)": (
             "The parts are right. Now shuffle the training part."
         ),
+        """
+def cut(numbers):
+    return numbers.take(100), numbers.skip(100).shuffle(900).repeat()
+""": "repeat() makes a dataset that doesn't end: 900 examples become endlessly many. Leave it out.",
     },
     otherwise="Cut first: 100 and the other 900. Then shuffle one of the two.",
     read=_read_cut,

@@ -38,7 +38,9 @@ def warm_up(step, base, peak, warm, total):
     cases=[(s, 0.005, 0.08, 4, 12) for s in (0, 1, 3, 4, 8, 11)],
     tolerance=1e-6,
 )
-_DRAWN = np.random.default_rng(0).normal(0.3, 1.0, size=(2000, 5))  # / 1999 is as good as / 2000
+_RNG = np.random.default_rng(0)
+_DRAWN = _RNG.normal(0.3, 1.0, size=(2000, 5))  # / 1999 is as good as / 2000
+_DRAWN += _RNG.normal(size=(2000, 1))  # the weights' noise is correlated, as in a network
 _W, _G = np.random.default_rng(1).normal(size=(2, 4, 3))  # a layer's, so matrices
 NOISE = Turn(
     lesson="17",
@@ -69,6 +71,11 @@ def noise_scale(gradients, size):
     mean = gradients.mean(axis=0)
     return size * gradients.var() / (mean @ mean)
 """: "That's one variance over everything. Take it for each weight (axis 0), and add up.",
+        """
+def noise_scale(gradients, size):
+    mean = gradients.mean(axis=0)
+    return size * np.cov(gradients.T).sum() / (mean @ mean)
+""": "That adds up the covariances as well. The variances are the diagonal: np.trace(…).",
     },
     otherwise="Three numbers: each weight's variance over the batches, added up; times size; over |mean|².",
     cases=[(_DRAWN, 32), (2 * _DRAWN + 1, 8)],

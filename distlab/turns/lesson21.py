@@ -1,4 +1,4 @@
-"""Lesson 21: how replicas' counts are combined, what belongs inside the scope, a server's links."""
+"""Lesson 21: counts of replicas, what belongs inside the scope, a server's links, runs apart."""
 
 from collections.abc import Callable
 from typing import Any
@@ -109,4 +109,34 @@ def through_server(workers, servers):
     },
     otherwise="How much of the model does a server hold, and how many workers fetch that part?",
     cases=[(2, 1), (64, 4), (256, 16)],
+)
+HOURS = Turn(
+    lesson="21",
+    name="hours",
+    answer="""
+def hours(runs, devices, alone, together):
+    rounds = np.ceil(runs / devices)
+    return rounds * alone, runs * together
+""",
+    right="Apart goes in full rounds; in turn, each run waits for the one before.",
+    mistakes={
+        """
+def hours(runs, devices, alone, together):
+    return runs / devices * alone, runs * together
+""": "Apart, a run doesn't split: nine runs on eight devices take two full rounds.",
+        """
+def hours(runs, devices, alone, together):
+    return np.ceil(runs / devices) * alone, together
+""": "In turn, that's one run. All of them have to be done.",
+        """
+def hours(runs, devices, alone, together):
+    return runs * alone, runs * together
+""": "Apart, that's one device doing all the runs. The others have work too.",
+        """
+def hours(runs, devices, alone, together):
+    return alone, runs * together
+""": "Apart, that's right as long as there are as many devices as runs.",
+    },
+    otherwise="Two numbers: how many rounds of `alone`, and how many runs of `together`?",
+    cases=[(1, 8, 70.0, 9.0), (8, 8, 70.0, 9.0), (9, 8, 70.0, 9.0), (40, 8, 70.0, 9.0)],
 )

@@ -249,7 +249,7 @@ def describe_epoch(batch_size):
 wrong = describe_epoch(batch_size=64)
 
 # %% [markdown]
-# There is no error. Each replica gets a quarter of what you meant, and the epoch has as many steps as on one device, each now with an all-reduce. **The batch size of a dataset is the global one**; let its name say so:
+# There is no error. Each replica gets a quarter of what you meant, and the epoch has as many steps as on one device, each now with an all-reduce. **The batch size of a dataset that the strategy splits is the global one**; let its name say so. (If a function of yours makes each worker's dataset, as in [lesson 13](13-distributed-input.ipynb), it batches per replica.)
 
 # %%
 per_replica_batch_size = 64

@@ -295,7 +295,7 @@ show_guess(my_guess, reduction.payload_bytes, unit=" bytes")
 assert reduction.payload_bytes == 4 * array_bytes(model.trainable_variables)
 
 # %% [markdown]
-# Each replica contributes one gradient for every weight of this network, whatever the batch size. So it's 4 replicas × 101,770 weights × 4 bytes. (If you said 407,080, that's one replica's.) The step ran without `tf.function`, so the method was called at each step. Inside one it would be called while the function is traced, and count once.
+# Each replica contributes one gradient for every weight of this network, whatever the batch size. So it's 4 replicas × 101,770 weights × 4 bytes. (If you said 407,080, that's one replica's.) The step ran without `tf.function`, so the method was called at each step. Inside one it would be called only while the function is traced, and count once per trace.
 #
 # ## The test bed: one step, three strategies
 #
@@ -417,7 +417,7 @@ for (name, optimizer), slots in zip(optimizers.items(), (0, 1, 1, 2)):
     print(f"{name:<9}slots: {slots}  {said}")
 
 # %% [markdown]
-# They aren't: the strategy notices that the slots were made elsewhere. So the optimizer without slots is the one that fools you. Everything that makes variables belongs inside: the model, the optimizer, the metrics, and so `compile`. Only `fit` can go outside.
+# They aren't: the strategy notices that the slots were made elsewhere. So the optimizer without slots is the one that fools you. Everything that makes variables belongs inside: the model, the optimizer, the metrics, and so `compile`. `fit`, `evaluate` and `predict` can go outside.
 #
 # ### The right call in the wrong context
 #
@@ -476,7 +476,7 @@ print("combined:", combine(own_means, [2, 2, 2, 0]), "· mean of the six:", squa
 replica_values("mean-of-means", count=6, values=squares)
 
 # %% [markdown]
-# If no share is empty, the mean of means is a number. It's wrong if the shares differ in size, because an example on a replica with few of them counts for more. The picture deals the six as evenly as possible, 2, 2, 1 and 1. Choose *replica by replica* under **Cut into pieces** to see 2, 2, 2 and 0.
+# If no share is empty, the mean of means is a number. It's wrong as a rule if the shares differ in size, because an example on a replica with few of them counts for more. The picture deals the six as evenly as possible, 2, 2, 1 and 1. Choose *replica by replica* under **Cut into pieces** to see 2, 2, 2 and 0.
 #
 # Play it, then move **Values**: the two means agree if the examples divide by four. Move **First value** and compare how far the mean moves with how far this answer does.
 #

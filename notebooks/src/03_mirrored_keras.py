@@ -58,7 +58,7 @@ figures.show(figures.images(pictures, digits, title="The first ten training exam
 #
 # `MirroredStrategy` keeps a copy of every variable on every device. In each step every replica computes gradients on its part of the *global* batch, an all-reduce adds them up, and all copies make the same update. So choose the per-replica batch size for one device, then multiply.
 #
-# (Your four devices are parts of one CPU. They do what four GPUs would do, just not faster. `ReductionToOneDevice` chooses how the gradients are added up; [lesson 06](06-all-reduce.ipynb) compares the options. TensorFlow takes nearly all the memory of every real GPU that it sees. If you share yours, `CUDA_VISIBLE_DEVICES=0,1` in the environment hides all but those two, and `tf.config.experimental.set_memory_growth(gpu, True)`, called for each GPU before anything else, takes memory only as needed.)
+# (Your four devices are parts of one CPU. They do what four GPUs would do, just not faster. `ReductionToOneDevice` chooses how the gradients are added up; [lesson 07](07-what-a-step-sends.ipynb) compares the options. TensorFlow takes nearly all the memory of every real GPU that it sees. If you share yours, `CUDA_VISIBLE_DEVICES=0,1` in the environment hides all but those two, and `tf.config.experimental.set_memory_growth(gpu, True)`, called for each GPU before anything else, takes memory only as needed.)
 
 # %%
 reduction = tf.distribute.ReductionToOneDevice()  # on CPUs; GPUs use NCCL by default

@@ -419,7 +419,7 @@ assert diagnosed["TF_CONFIG after the strategy"].name == "late-tf-config"
 assert job.logs("worker", 0)[-1] == "num_replicas_in_sync: 1"
 
 # %% [markdown]
-# This is the worst of the eight, because nothing fails. Two workers train two models that never exchange a gradient, and in the end you keep one of them. In your own job you might notice nothing, except that the second machine doesn't seem to help. Only one number gives it away: `num_replicas_in_sync: 1`. Print it, and compare it with what you expect.
+# This is the worst of the eight, because nothing fails. Two workers train two models that never exchange a gradient, and in the end you keep one of them. In your own job you might notice nothing, except that the second machine doesn't seem to help. One number gives it away: `num_replicas_in_sync: 1`. Print it, and compare it with what you expect.
 #
 # ### In the world
 #

@@ -177,7 +177,7 @@ next(event for event in played.events() if event.get("step", 0) >= 12)
 cockpit(played)
 
 # %% [markdown]
-# Both are always at the same step. A worker that needs three times as long makes *everybody* three times as slow: the other one spends the difference waiting. So in a synchronous group it pays to look for the slowest member first.
+# Neither gets a step ahead. A worker that needs three times as long makes *everybody* three times as slow: the other one spends the difference waiting. So in a synchronous group it pays to look for the slowest member first.
 #
 # ## A train.py to keep
 #
@@ -485,7 +485,7 @@ assert_same([seen.numpy(), *plain.get_weights()], [192.0, *build_mlp(seed=0).get
 #
 # "Only the chief saves" sounds like common sense, and many programs do it. With variables that are equal everywhere, such as weights, it even works. But saving a variable means reading it, and a variable that is added up when it is read turns the chief's save into an all-reduce. The other worker isn't there to take part.
 #
-# **Predict.** Each worker has counted 32 examples; the chief saves alone. Worker 1 goes on with three steps. In each of them the loss is 0.5 on every worker, and the losses are all-reduced. What does worker 1 get as the sum of the losses of its first step?
+# **Predict.** Each worker has counted 32 examples; the chief saves alone. Worker 1 continues with three steps. In each of them the loss is 0.5 on every worker, and the losses are all-reduced. What does worker 1 get as the sum of the losses of its first step?
 
 # %%
 my_guess = guess_number("Sum of the losses", 0, 40, step=0.5)

@@ -3,7 +3,7 @@
 #
 # In synchronous training one slow worker holds up all the others. And where do you put an embedding table that no single worker can hold? Parameter servers are one answer to both: the variables live in pieces on separate servers, and no worker waits for another. The price: gradients arrive late. Here you run a coordinator, two workers and two servers as real processes, and measure both sides.
 #
-# **Time:** 100 minutes, in two sittings · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [central storage](07-central-storage.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 105 minutes: a core of 85, in two sittings, and 20 for *And then* · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [what a step sends](07-what-a-step-sends.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -238,7 +238,7 @@ print(f"mean loss of the first 20 steps {first:.2f}, of the last 20 {last:.2f}")
 assert last < first
 
 # %% [markdown]
-# No worker waited for another.
+# No worker waited for another: there's no all-reduce in the step.
 #
 # ## A step moves the rows it touches
 #
@@ -461,7 +461,7 @@ for name in ("1.5/k, one in flight", "1.5/k, only fresh gradients"):  # never st
 # %% [markdown]
 # Same model, same data, same rate: training that is stable with one closure in flight explodes with a staleness of about one. At 0.5/k it is stable again, with both workers busy. (Where the exploding curve dips, the weights swing past the minimum and come close to it for a moment.)
 #
-# The two printed lines are two more remedies, both options of `StalenessLoop`, the loop behind `descend_squares`. `staleness_scaling=True` damps: it divides a gradient by 1 + its staleness. (That doesn't help Adam, which ignores the size of a gradient.) `max_staleness=n` drops gradients staler than *n*; with 0, only fresh ones are written. Both know the staleness in time, because the ticket is drawn before anything is written. And both count an update that has its ticket and isn't written yet as missed.
+# The two printed lines are two more remedies, both options of `StalenessLoop`, the loop behind `descend_squares`. `staleness_scaling=True` damps: it divides a gradient by 1 + its staleness. (That hardly helps Adam, which divides by the size of its recent gradients.) `max_staleness=n` drops gradients staler than *n*; with 0, only fresh ones are written. Both know the staleness in time, because the ticket is drawn before anything is written. And both count an update that has its ticket and isn't written yet as missed.
 #
 # Neither is free: damping takes smaller steps, and dropping throws away work that was already done. And damping has a limit too, so we tried it at 1.25/*k*. If two workers move in step, one gradient is fresh and the other late by one. Together they step 1 + 1/2 times the rate from the same weights. Above a rate of 4/3 of 1/*k* that is more than 2/*k*.
 
@@ -477,7 +477,7 @@ staleness_race()
 # - Add **Workers** at that rate. Which of the four get worse?
 # - Make the **Slow worker** slower. Whose curve suffers, and who pays with staleness or with steps thrown away?
 #
-# ## A counter that loses steps
+# ## And then: a counter that loses steps
 #
 # Keras 3 counts an optimizer's steps with `iterations.assign(iterations + 1)`: read, add, write back, like `b` above. `use_atomic_step_counter(optimizer)` replaces that one method by an addition at the server. Who cares? Adam does. To correct the bias of its first averages, it multiplies its rate by a factor that depends on the number of steps and approaches 1 as they add up.
 
@@ -520,7 +520,7 @@ assert exact == 150 >= lossy
 # %% [markdown]
 # The weights got every gradient; only the count is short. Whatever reads it is behind: Adam's factor, a learning-rate schedule, your own "stop after *n* steps".
 #
-# ## Nobody waits
+# ## And then: nobody waits
 #
 # You know the cockpit from [lesson 08](08-tf-config.ipynb), where killing one worker stopped both. Here are two workers and two servers in it. A block is one update: read the parameters, compute, write. (`make_loop` makes a `StalenessLoop` in which each update takes at least 80 ms.)
 #
@@ -549,11 +549,11 @@ next(event for event in played.events() if event["step"] >= 30)
 cockpit(played)
 
 # %% [markdown]
-# Worker 0 never stops, whatever happens to worker 1. That's the other half of the bargain: no all-reduce, so nobody to wait for, and a gradient that arrives late. The job runs until you stop it, or run the next code cell.
+# Worker 0 keeps working while worker 1 is slow, paused or dead. That's the other half of the bargain: no all-reduce, so nobody to wait for, and a gradient that arrives late. The job runs until you stop it, or run the next code cell.
 #
 # ## A worker dies and comes back
 #
-# A worker holds nothing that can't be found elsewhere. If it dies in the middle of a closure, the coordinator gives that closure to another worker. When it is back, it takes closures again. We count: worker 1 is killed after 20 updates and started again 20 updates later, and we go on until it takes part. In the picture a bar is one update, and the gap in worker 1's lane is the time it was away.
+# A worker holds no variables. If it dies in the middle of a closure, the coordinator gives that closure to another worker. When it is back, it takes closures again, and its dataset starts from the beginning. We count: worker 1 is killed after 20 updates and started again 20 updates later, and we continue until it takes part. In the picture a bar is one update, and the gap in worker 1's lane is the time it was away.
 
 
 # %%
@@ -596,9 +596,9 @@ assert len(updates) <= written and len({u.ticket for u in updates}) == len(updat
 # %% [markdown]
 # No closure was lost: `loop.run` returns one update for each closure that it scheduled. The count of updates *written* may be one higher: if a worker dies after it wrote its update but before it answered, the closure runs again elsewhere. This is called "at least once"; one extra gradient among thousands rarely matters.
 #
-# ## A parameter server dies
+# ## And then: a parameter server dies
 #
-# When a server dies, its variables die with it, and the run ends with an error that names the server. So the coordinator saves a checkpoint now and then, between closures, and a new run goes on from the last one. We kill ps 1 after the second checkpoint, and start again.
+# When a server dies, its variables die with it, and the run ends with an error that names the server. So the coordinator saves a checkpoint now and then, between closures, and a new run continues from the last one. We kill ps 1 after the second checkpoint, and start again.
 
 # %% tags=["nbval-ignore-output"]
 from utils.cluster import ClusterError
@@ -614,7 +614,7 @@ except ClusterError as error:
 
 updates, begun, written = cluster.run(run_and_report, images, labels, 100, folder.name)
 folder.cleanup()
-print(f"went on at step {begun}: {len(updates)} more updates, {written} in all")
+print(f"continued at step {begun}: {len(updates)} more updates, {written} in all")
 assert begun >= 40 and begun + len(updates) == written == 100
 
 # %% [markdown]

@@ -1,9 +1,9 @@
 # %% [markdown] shows="Who gets which example: sharding, rebatching, uneven ends, the tf.data service"
 # # Distributed input
 #
-# Two workers train all night. In the morning a quarter of the examples have never been seen, and another quarter were seen twice. Nothing crashed; the loss even went down. Here you follow single examples through every way to split data over replicas and workers. At the end you can tell which examples reach nobody, and which are trained on twice.
+# Two workers spend a night on one pass through a large data set. In the morning a quarter of the examples have never been seen, and another quarter were seen twice. Nothing crashed; the loss even went down. Here you follow single examples through every way to split data over replicas and workers. At the end you can tell which examples reach nobody, and which are trained on twice.
 #
-# **Time:** 50 minutes · **Prerequisites:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
+# **Time:** 80 minutes · **Prerequisites:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -325,7 +325,7 @@ for seed in (None, 0):
     assert (seed is None) == bool((times != 1).any())
 
 # %% [markdown]
-# Without a seed, some of the numbers were never seen, and as many were seen twice. It changes from run to run. On average it's a quarter, 16 of 64: each worker misses a number with probability one half. The epoch was as long as it should be, so nothing else gives it away. What other pipelines gave on two workers (the last two rows read files):
+# Without a seed, some of the numbers were never seen, and as many were seen twice. It changes from run to run. On average it's a quarter, 16 of 64: each worker misses a number with probability one half. (A second epoch misses others, so after two epochs a sixteenth is still unseen. An evaluation has no second epoch.) The epoch was as long as it should be, so nothing else gives it away. What other pipelines gave on two workers (the last two rows read files):
 #
 # | pipeline | seen once | seen never | seen twice |
 # |---|---|---|---|

@@ -5,7 +5,7 @@
 #
 # One thing up front: this lesson has never run on a TPU. All results come from XLA on a CPU, and what we say about TPUs comes from their documentation.
 #
-# **Time:** 50 minutes · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) and [input pipelines](12-input-pipelines.ipynb) · **Hardware:** two CPU cores
+# **Time:** 80 minutes · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) and [input pipelines](12-input-pipelines.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -330,7 +330,7 @@ assert refused and same
 #
 # ## The mistake: Python inside the step
 #
-# If you break one of the four rules, you notice sooner or later, by an error or by lost time. There is a fifth that you can break without noticing: no Python inside the step. Python runs only once, while the step is *traced*, and whatever it computed then is built into the program. Here the step adds noise to its input with NumPy, and counts its calls in a Python list.
+# If you break one of the four rules, you notice sooner or later, by an error or by lost time. There is a fifth that you can break without noticing: no Python inside the step. Python runs only while the step is *traced*, here once, and whatever it computed then is built into the program. Here the step adds noise to its input with NumPy, and counts its calls in a Python list.
 #
 # **Predict.** We run five steps. How many different noise values do we get?
 

@@ -340,6 +340,40 @@ print("y on each device:", [tuple(piece.shape) for piece in dtensor.unpack(tenso
 # %% [markdown]
 # In the picture, the mesh has devices 0 and 1 in its first row, 2 and 3 in its second. x is split over "batch" only, so the two devices of a row hold the same half of x. W is split over "model" only, so the two devices of a column hold the same half of W. y is split both ways: each device has 16 examples and 5 units, computed from its own pieces alone.
 #
+# ### A variable, its gradient, a step
+#
+# A training step needs three more things, and each has a layout. `dtensor.DVariable` is a variable that lives on the mesh in pieces. Below, the first kernel is split by columns and the second by rows, as by hand above. (Biases are zero in a fresh network, so we leave them out.)
+
+# %%
+by_rows = dtensor.Layout(["model", dtensor.UNSHARDED], mesh)
+kernels = [
+    dtensor.DVariable(place(kernel, by_columns)),
+    dtensor.DVariable(place(second[0], by_rows)),
+]
+
+
+@tf.function
+def train_step(x, targets):
+    with tf.GradientTape() as tape:
+        logits = tf.nn.relu(x @ kernels[0]) @ kernels[1]
+        losses = tf.nn.softmax_cross_entropy_with_logits(targets, logits)
+        loss = tf.reduce_mean(losses)
+    gradients = tape.gradient(loss, kernels)
+    for variable, gradient in zip(kernels, gradients):
+        variable.assign_sub(0.1 * gradient)
+    return gradients
+
+
+gradients = train_step(tensors["x"], place(np.eye(10)[labels], by_examples))
+for name, tensor in {"variable": kernels[0], "gradient": gradients[0]}.items():
+    print(name, dtensor.fetch_layout(tensor).sharding_specs)
+moved = np.concatenate([p.numpy() for p in dtensor.unpack(kernels[0].read_value())[:2]], axis=1)
+np.testing.assert_allclose(moved, kernel - 0.1 * reference.gradients[0], rtol=0, atol=1e-9)
+print("pieces after the step:", [tuple(p.shape) for p in dtensor.unpack(gradients[0])])
+
+# %% [markdown]
+# The gradient has its variable's layout, so the update needs no message: each device changes its own columns. The messages are inside the step. The two rows of the mesh saw different examples, so their gradients are summed, which is data parallelism's all-reduce. And within a row, each device has only a part of every logit, so the logits are summed too, as between columns and rows above. You wrote neither.
+#
 # **Predict.** We arrange four devices in three ways: "batch 4" splits only the examples, "model 4" only the model, "2 × 2" both. With which does a device hold the fewest bytes of weights?
 
 # %%
@@ -443,12 +477,12 @@ memory_machine()
 # Three things to try:
 #
 # 1. Press ZeRO 1, 2 and 3 and watch the glasses empty, part by part. At 3, look at the bytes between replicas.
-# 2. Choose the preset with 175 billion parameters, and make the sequence longer. Which part overflows? Then switch *Recompute activations* off: what was it buying?
+# 2. Choose the preset with 175 billion parameters. Which part grows with the sequence? Now press *Store attention's scores*. What was FlashAttention buying? And what does *Sequence parallelism* add to that?
 # 3. Without ZeRO, make 7.5 billion parameters fit with tensor parallelism or pipeline stages alone. Which of the two sends more?
 #
-# Be careful with what the second one tells you. The machine counts activations as Korthikanti and others did in 2022, with attention's scores: a number for each pair of tokens in each head. They are why the activations explode as the sequence grows. FlashAttention, from the same year, computes attention in tiles and never keeps the scores. By the machine's formula a model of 7.5 billion parameters keeps 421 GB of activations at 8,192 tokens with the scores. Without them it's 40 GB. So with a modern attention kernel, activations grow in proportion to the sequence. (`distlab plan --parameters` leaves the scores out unless you add `--scores`.)
+# About the second: the machine counts activations as Korthikanti and others did in 2022 (without dropout). Plain attention stores its scores, a number for each pair of tokens in each head, twice. So activations explode as the sequence grows. FlashAttention, from the same year, computes attention in tiles and never stores the scores. By the machine's formula a model of 7.5 billion parameters keeps 342 GB of activations at 8,192 tokens with the scores, and 38 GB without them. So with a modern attention kernel, activations grow in proportion to the sequence. (`distlab plan --parameters` leaves the scores out unless you add `--scores`.)
 #
-# The machine also keeps the layer norms whole on every device. *Sequence parallelism*, from the same paper as the formula, splits those too. *Context parallelism* splits the tokens of attention itself, and *expert parallelism* spreads the experts of a layer, with an all-to-all as its collective. All three are in use today, and this lesson has none of them.
+# Tensor parallelism alone leaves the layer norms whole on every device. *Sequence parallelism*, from the same paper as the formula, splits those along the tokens. It sends the same bytes: each all-reduce becomes a reduce-scatter and an all-gather. *Context parallelism* splits the tokens of attention itself, and *expert parallelism* spreads the experts of a layer, with an all-to-all as its collective. [Lesson 23](23-which-way-to-cut.ipynb) builds all three.
 #
 # TensorFlow has no ZeRO or FSDP. For tensor parallelism it has two APIs, both experimental. One is DTensor, on any device. The other is for TPUs: `tf.distribute.TPUStrategy` with an `experimental_device_assignment` and `experimental_spmd_xla_partitioning=True`, and inside it `strategy.experimental_split_to_logical_devices`, which hands the split to XLA's partitioner. We have no TPU, so we haven't run the second. For a model that needs 64 GPUs, people use PyTorch (FSDP, DeepSpeed, Megatron-LM) or JAX.
 #

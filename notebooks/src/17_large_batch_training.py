@@ -330,7 +330,7 @@ for steps in (0, 100, 600, 1200):
 assert 0 < measured[0] < measured[1200]
 
 # %% [markdown]
-# It's one seed, and later steps weren't measured. But it fits what you saw. At the start the noise scale is far smaller than later, and that is when the warm-up keeps the rate low. Later it's ten times as large and more, and batches of a few hundred were about the limit.
+# It's one seed, and later steps weren't measured. But it fits what you saw. At the start the noise scale is far smaller than later, and that is when the warm-up keeps the rate low. Later it's ten times as large and more, a few hundred. Compare that with where scaling broke above: with the rule and a warm-up, 512 was still fine and 2,048 wasn't.
 #
 # ## Which layer breaks first
 #
@@ -382,7 +382,14 @@ print("the same weights as with utils' Lars:", np.allclose(variable.numpy(), w, 
 # %% [markdown]
 # Two steps on one matrix, by hand and with `Lars`. The first move is rate × trust = 0.25 × 0.1, or 2.5 % of the weights' norm. The second gradient is a thousand times larger, but the second step isn't: it is another 2.5 %, plus 0.9 of the first, which momentum keeps.
 #
-# *LAMB* is the same idea for Adam: Adam's step is rescaled in proportion to the norm of the weights. In the paper, weight decay is part of the step that gets rescaled. `keras.optimizers.Lamb` leaves it out, `utils.training.layerwise.Lamb` puts it in. Ours take the plain step for biases, always. A bias starts at zero, and a fraction of zero is zero. `keras.optimizers.Lamb` handles that differently: it takes the plain step only while the bias is exactly zero, so only once. For a bias with a constant gradient its first move is 0.173 and the next two are 0.017 and 0.019; ours moves by 0.173 each time.
+# > **LARS and LAMB in a box**
+# >
+# > | | step of a layer, before the common rate | made for |
+# > |---|---|---|
+# > | LARS (2017) | momentum SGD's, with the gradient rescaled to `trust` × the norm of the weights | ResNet-50 with batches of 32 K, AlexNet with 8 K |
+# > | LAMB (2019) | Adam's, rescaled to the norm of the weights | BERT with batches of 65,536 short and 32,768 long sequences |
+# >
+# > The batch sizes are those of the papers' abstracts (LAMB's: of the first version). In LAMB's paper, weight decay is part of the step that gets rescaled. `keras.optimizers.Lamb` leaves it out, `utils.training.layerwise.Lamb` puts it in. Ours take the plain step for biases: a bias starts at zero, and a fraction of zero is zero. `keras.optimizers.Lamb` does so only while the bias is exactly zero, so once. With a constant gradient its first move is 0.173 and the next two are 0.017 and 0.019; ours moves by 0.173 each time.
 #
 # ### At the batch that broke
 #

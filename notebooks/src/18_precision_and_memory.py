@@ -486,10 +486,56 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One gradient of 64 ima
 # %% [markdown]
 # You get the same gradients from a fraction of the bytes, and pay with a second forward pass. On a GPU that usually adds about a third to a step (Chen and others, below); the picture shows what it added here.
 #
-# ### Fewer bits still
+# ### Long sequences
+#
+# A Transformer has one more bar that gets too long. Plain attention stores a score for each pair of tokens, so twice the sequence takes four times the bytes. FlashAttention computes attention in tiles and stores no scores ([lesson 23](23-which-way-to-cut.ipynb) builds it). If tensor parallelism splits the layers, sequence parallelism splits what the layer norms keep as well. The memory machine in [lesson 15](15-model-parallelism.ipynb#What-it-costs) has a switch for each.
+#
+# ### Eight bits
+#
+#
+# Recent GPUs also multiply 8-bit floats. There are two types. e4m3 has 4 bits of precision, for weights and activations. e5m2 gives one of them up for range, for gradients. With so few numbers, one loss scale for the whole model isn't enough. Every tensor needs its own. Keras's policy `float8_from_mixed_bfloat16` keeps three for a dense layer: one for its inputs, one for its kernel, one for the gradient that arrives from above. Here are both types on everyday numbers, and then the same network trained three times.
+
+# %% tags=["nbval-ignore-output"]
+for kind in (tf.dtypes.experimental.float8_e4m3fn, tf.dtypes.experimental.float8_e5m2):
+    values = tf.cast(tf.constant([1.001, 448.0, 500.0, 5e-4, 0.1]), kind)
+    print(f"{kind.name:<14}", *(f"{v:<11.6g}" for v in tf.cast(values, tf.float32).numpy()))
+flat_images = tf.reshape(images, [64, 784])
+mean_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+policies, ended = ("float32", "mixed_bfloat16", "float8_from_mixed_bfloat16"), {}
+for policy in policies:
+    keras.utils.set_random_seed(0)
+    hidden = keras.layers.Dense(64, "relu", dtype=policy)
+    net = keras.Sequential([keras.Input((784,)), hidden, keras.layers.Dense(10, dtype="float32")])
+    net.compile(keras.optimizers.SGD(0.05), mean_loss)
+    run = net.fit(flat_images, labels, epochs=20, shuffle=False, verbose=0)
+    ended[policy] = run.history["loss"]
+    print(f"{policy:<27} loss {ended[policy][0]:.4f} to {ended[policy][-1]:.4f}")
+own = {variable.name: variable.numpy() for variable in hidden.variables}
+largest, scale = own["kernel_amax_history"].max(), own["kernel_scale"]
+print(f"kernel: largest number {largest:.3f}, scale {scale:.6f}, 448 × scale {448 * scale:.3f}")
+assert ended[policies[2]][-1] < 0.7 * ended[policies[2]][0]
+assert np.isclose(448 * scale, largest, rtol=0.1)
+
+# %%
+with strategy.scope():  # two replicas; the second one's images are three times as bright
+    hidden = keras.layers.Dense(64, "relu", dtype=policy)
+    net = keras.Sequential([keras.Input((784,)), hidden, keras.layers.Dense(10, dtype="float32")])
+    net.compile(keras.optimizers.SGD(0.05), mean_loss)
+brighter = tf.concat([flat_images[:32], 3 * flat_images[32:]], axis=0)
+net.fit(brighter, labels, batch_size=64, epochs=3, shuffle=False, verbose=0)
+for name in ("kernel_scale", "inputs_scale"):
+    copies = strategy.experimental_local_results(getattr(hidden, name).value)
+    print(f"{name}: the same on both replicas:", float(copies[0]) == float(copies[1]))
+    assert (float(copies[0]) == float(copies[1])) is (name == "kernel_scale")
+
+# %% [markdown]
+# e4m3 ends at 448. It has no infinity, so 500 becomes nan, and 0.0005 is gone. Still, all three networks learn. The scale puts the largest number of the last 1,024 steps at 448. The next step may bring a larger one, so Keras clips it. Weights and their gradients stay float32. So on a GPU that has it, FP8 saves time, and not a byte of weights. (On a CPU it doesn't save time either: Keras rounds to 8 bits there and multiplies in bfloat16. A tape outside of a `tf.function` raises a ValueError in Keras 3.15.1.)
+#
+# The last cell shows what several replicas do with the scales. Scales and histories are "trainable" variables in Keras: their new value travels as their gradient, and the optimizer puts it in place without a step. But no all-reduce touches it. Each replica keeps the scale of its own images, and the copies of one "mirrored" variable differ. The weights' gradients are still summed, so training works. But a checkpoint keeps only one of the copies.
+#
+# Two more ways to use fewer bits:
 #
 # - **TF32.** On NVIDIA GPUs since Ampere, TensorFlow multiplies float32 matrices in TF32 unless you say otherwise: float32's range with float16's precision. It's quick, and results in "float32" then agree to about three digits. `tf.config.experimental.enable_tensor_float_32_execution(False)` turns it off.
-# - **FP8.** Recent GPUs multiply 8-bit floats. Keras's policy `float8_from_mixed_bfloat16` rounds a dense layer's inputs and kernel to 4 bits of precision (e4m3), and the gradient that arrives from above to 3 (e5m2). Each tensor has a scale, taken from its largest values in the last 1,024 steps. The scales are "trainable" variables: their new value travels as their gradient, and Keras's optimizer puts it in place. It runs on a CPU too, with `fit` and inside a `tf.function`. A tape outside of one raises a ValueError in Keras 3.15.1.
 # - **8-bit optimizer state.** Adam's two averages take 8 of the 12 bytes of optimizer state. In 8 bits, with one scale for each block of numbers, they take a little over 2 (Dettmers and others, below). Keras has no such optimizer.
 #
 # ### Sharded data parallelism
@@ -524,6 +570,7 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One gradient of 64 ima
 # - A loss scale brought them back, and a dynamic scale found its own value.
 # - One replica overflowed: Keras 3 lost every weight, tf_keras and the fix skipped one step.
 # - Gradients cross the network in float32 unless you cast them. Activations were the largest bar.
+# - A dense layer trained in FP8, with a scale for each tensor that Keras moved by itself.
 # - Accumulation and recomputation cut activations, and sharding cuts the rest. You pay with smaller passes, a second forward pass, or traffic.
 #
 # For a whole program, see [mixed_precision.py](../examples/mixed_precision.py).

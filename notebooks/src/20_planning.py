@@ -220,7 +220,7 @@ for name in links:
 # You can check most of this by hand, and you should. Two lines for the steps above:
 #
 # - **Compute**: FLOPs per example × examples per device / (peak × MFU).
-# - **Network**: in a ring of N devices each sends 2 (N − 1) / N times the gradients' bytes. Divide by the bandwidth, and add 2 (N − 1) times the latency for each bucket of gradients. What the backward pass hides comes off; at best, only what's longer than the backward pass is left. (`predict` is more careful about that, and it sends inside each node first.)
+# - **Network**: in a ring of N devices each sends 2 (N − 1) / N times the gradients' bytes. Divide by the bandwidth, and add 2 (N − 1) times the latency for each bucket of gradients. What the backward pass hides comes off, and only the rest makes the step longer. It's called *exposed communication*: at best, max(0, network − backward pass). (`predict` is more careful about that, and it sends inside each node first.)
 #
 # And a third one for language models. Each parameter costs 2 FLOPs per token forward, one product and one sum, and twice that backward.
 #
@@ -245,6 +245,8 @@ print(f"175 billion parameters, 300 billion tokens, 1,024 GPUs at 140 TFLOP/s: {
 print(f"and with each forward pass computed twice to save memory: {run * 8 / 6:.0f} days")
 
 # %% [markdown]
+# That product of 6, the parameters N and the tokens D is the *6·N·D* of papers and of `distlab plan --parameters`. Recomputation makes it 8·N·D. (MFU counts only the 6: extra work doesn't make a run better.)
+#
 # ## The mistake: strong scaling by division
 #
 # In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People often plan the second with the efficiency of the first. They forget that the gradients stay as large as ever, however few examples they come from, and that a step launches as many operations. The picture has both: 256 examples on each device (weak), and 256 on all devices together (strong). Why not 4,096 on each? They'd need 304 GB, nearly all of it for activations, and an H100 has 80. `predict` then says so and predicts nothing.
@@ -372,7 +374,7 @@ hours = 300e9 / 2048 * transformer_flops(96, 12288, 1) / (1024 * 140e12) / 3600
 print(f"Megatron's formula: 175 billion parameters, 300 billion tokens: {hours / 24:.0f} days")
 
 # %% [markdown]
-# One latency and one bandwidth describe small and large messages of nccl-tests, and miss the middle by half: in between, the library changes its algorithm. For Llama 3, the paper gives the number of interruptions, but not how long a save and a restart took. With one minute and ten minutes we get less than its "over 90 %". The formula of Megatron's authors for a whole run is printed last. It's the 8 N D from above plus what attention and the vocabulary cost. The paper itself takes plain 8 N D and says 34 days. It needs a device's real speed, and their 140 TFLOP/s were measured. Only your own measurement can replace that number. Back to Llama 3: which pairs of times would reach 90 %?
+# One latency and one bandwidth describe small and large messages of nccl-tests, and miss the middle by half: in between, the library changes its algorithm. For Llama 3, the paper gives the number of interruptions, but not how long a save and a restart took. With one minute and ten minutes we get less than its "over 90 %". The formula of Megatron's authors for a whole run is printed last. It's the 8·N·D from above plus what attention and the vocabulary cost. The paper itself takes plain 8·N·D and says 34 days. It needs a device's real speed, and their 140 TFLOP/s were measured. Only your own measurement can replace that number. Back to Llama 3: which pairs of times would reach 90 %?
 
 # %%
 from utils.simulate.comparisons import llama_mtbf_hours

@@ -1,19 +1,26 @@
-# %% [markdown] shows="What works with what, tried on the spot; a decision guide with a plan's numbers"
+# %% [markdown] shows="What works with what, tried on the spot; sixteen independent trials; a decision with a plan's numbers"
 # # Choosing a strategy
 #
 # You read that multi-worker training needs a custom loop, another page says `fit` just works, and a third recommends parameter servers for anything large. Each was right for some version and some job. At the end of this lesson you will have tried every combination here yourself, and you will have a way to choose that ends with numbers instead of opinions.
 #
-# **Time:** 50 minutes · **Prerequisites:** [parameter servers](11-parameter-server.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [parameter servers](11-parameter-server.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
 # - Run five strategies with both loops on your own versions, and read the table of what works.
 # - Compare the strategies on one job: time, memory, bytes on the network, and what a restart needs.
 # - Test a rule of thumb in a simulator before you trust it.
-# - Choose for a job by its size, data, devices and failures, and give the reasons.
+# - Search a learning rate with independent jobs, and say when they beat one synchronous run.
+# - Choose for a job by its size, devices and failures, and give the reasons.
 
 # %%
+import json
+import sys
 import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
 
 from utils.environment import quiet_tensorflow, set_seeds
 
@@ -373,9 +380,114 @@ assert stale["256 workers, sigma 1"] > 200 and backup > 1.5
 # %% [markdown]
 # A gradient that is hundreds of updates old may point anywhere. And a synchronous round that doesn't wait for the slowest tenth recovers much of the speed, with no stale gradients at all. So here is a better rule: first find out *why* your workers vary; then leave out stragglers; only then think of asynchronous training.
 #
+# ## Independent jobs
+#
+# All runs so far were one training, split over several devices. On most days a team has other work: forty settings to try, or a million pictures to predict. These jobs share nothing, and a cluster would only make them wait for each other. So one question comes before any strategy: are the jobs independent?
+#
+# Here are sixteen such jobs. The linear rule of [lesson 17](17-large-batch-training.ipynb) says: eight times the batch, eight times the rate. Does it hold for our network? The program tries eight rates for a batch of 32, and eight times each of them for a batch of 256. It reads its place from two variables, takes every fourth trial, and needs no TF_CONFIG.
+
+# %%
+from utils.data import load
+
+home = Path("runs/lesson21")
+home.mkdir(parents=True, exist_ok=True)
+train = load("fashion-mnist").train
+images = train.images[:4096].reshape(-1, 784) / np.float32(255)
+np.savez(home / "images.npz", images=images, labels=train.labels[:4096])
+
+# %% tags=["nbval-ignore-output"]
+# %%writefile runs/lesson21/trials.py
+import json
+import os
+
+import keras
+import numpy as np
+
+index, count = (int(os.environ[f"DISTLAB_TASK_{name}"]) for name in ("INDEX", "COUNT"))
+trials = [(32 * k, k / 2**n) for k in (1, 8) for n in range(8, 0, -1)]
+with np.load("runs/lesson21/images.npz") as data:
+    images, labels = data["images"], data["labels"]
+for size, rate in trials[index::count]:
+    keras.utils.set_random_seed(0)
+    layers = [keras.Input((784,)), keras.layers.Dense(128, "relu"), keras.layers.Dense(10)]
+    model = keras.Sequential(layers)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(rate), loss)
+    model.fit(images, labels, batch_size=size, epochs=3, verbose=0)
+    print(json.dumps([size, rate, model.evaluate(images, labels, verbose=0)]), flush=True)
+
+# %% [markdown]
+# In a shell you'd type `distlab run --independent --workers 4 --max-restarts 1 runs/lesson21/trials.py`. A task that fails starts again alone, and the other three don't notice.
+#
+# **Predict.** Each batch size has a best rate. How many times the best rate of batch 32 is the best rate of batch 256?
+
+# %%
+my_guess = guess_number("Best rate of 256 over best rate of 32", 0.1, 10, "x", log=True)
+my_guess
+
+# %% tags=["nbval-ignore-output"] seconds=400
+from utils.engines import RunSettings, run_program
+
+found = {32: {}, 256: {}}
+
+
+def note(task, line):
+    if line.startswith("["):
+        size, rate, loss = json.loads(line)
+        found[size][rate] = loss
+
+
+settings = RunSettings(workers=4, independent=True, max_restarts=1, logs=str(home / "logs"))
+report = run_program([sys.executable, str(home / "trials.py")], settings, note)
+best = {size: min(losses, key=losses.get) for size, losses in found.items()}
+show_guess(my_guess, best[256] / best[32], unit="x")
+assert report.failed == 0 and [len(losses) for losses in found.values()] == [8, 8]
+
+# %% tags=["nbval-ignore-output"]
+series = {}
+for size, losses in found.items():
+    rates = sorted(losses)
+    scaled = [rate * 32 / size for rate in rates]
+    series[f"batch {size}"] = scaled, [losses[rate] for rate in rates]
+title = "Loss after three epochs: if the rule holds, both lines are one"
+words = {"x_label": "learning rate for each 32 images", "y_label": "loss", "log_x": True}
+figures.show(figures.lines(series, title=title, **words))
+small, large = (losses for _, losses in series.values())
+assert abs(small[0] - large[0]) < 0.05 and large[-2] > small[-2] + 0.5 and best[256] < 8 * best[32]
+
+# %% [markdown]
+# On the left the lines lie on each other: with small rates, one step of 256 images with eight times the rate does what eight steps of 32 do. On the right they part, and they part before either one has reached its best rate. So the rule holds where you don't want to train, and the best rate of 256 has to be found by trying. (A warm-up moves the point where the lines part, as in lesson 17. It doesn't remove it.)
+#
+# Now you have eight GPUs and several runs to do. You can run one at a time on all eight, with a batch eight times as large, or eight at a time on one GPU each, with the batch whose rate you know. The planner gives you two numbers: the hours of a run on one device (`alone`), and on all of them (`together`).
+#
+# **Your turn.** Return the hours for all runs, both ways: apart, on one device each, and in turn, each on all devices.
+
+
+# %%
+def hours(runs, devices, alone, together):
+    return ...  # two numbers: apart, in turn
+
+
+# %%
+from distlab.explorables.choosing import HERE, TrainingJob, advise
+
+hours = turns.HOURS.take(hours)
+job = TrainingJob(parameters=1e9, examples=1e7, devices=8, place=HERE)
+plan = advise(job)
+for runs in (1, 8, 9, 40):
+    apart, in_turn = hours(runs, 8, plan.alone.hours, plan.row.hours)
+    choice = advise(replace(job, runs=runs)).strategy
+    print(f"{runs:>2} runs: {apart:6.1f} hours apart, {in_turn:6.1f} in turn: {choice}")
+assert advise(replace(job, runs=40)).strategy == "distlab run --independent"
+
+# %% [markdown]
+# A single run needs all eight devices. For eight runs, apart is quicker: eight devices in step never give you eight times the speed of one. With nine runs, in turn wins, since the ninth run would keep one device busy for a whole round while seven stand idle. (Better still: eight apart, and then the ninth on all eight.) The planner's limit: it counts hours of equal epochs. What the larger batch does to the accuracy is the picture above, and no plan knows that.
+#
+# A search has one more advantage: it can stop its bad trials early. [hyperparameter_search.py](../examples/hyperparameter_search.py) does that, and survives the death of any worker.
+#
 # ## Ask, and get a plan
 #
-# The explorer asks what matters: how large the model is, how much data, which devices, how often they fail. It answers with a strategy, the reasons, and a plan for A100s as in lesson 20. Sometimes the answer is "one device", and sometimes it isn't TensorFlow. Five jobs follow below it (parameters, examples, devices, and where those are). Hours and efficiency are for *all* the devices of the job, even if the advice is to use one. That shows the reason: the small classifier would keep eight A100s only 2 % busy. On spare machines, look at the reasons before you expect parameter servers: their links are simulated too.
+# Here is the whole decision. Six questions, one after the other; the first *yes* decides. Each has a limit, and the planner of lesson 20 supplies the number that's compared with it, for A100s. Move a control and see which path lights up. Below the tree are the numbers that answered. On spare machines, look at them before you expect parameter servers: their links are planned too.
 
 # %%
 from distlab.explorables.choosing import choosing_explorer
@@ -383,25 +495,28 @@ from distlab.explorables.choosing import choosing_explorer
 choosing_explorer()
 
 # %%
-from distlab.explorables.choosing import PLACES, advise
+from distlab.explorables.choosing import SPARE, STEADY
 
 jobs = {
-    "a small classifier": (1e6, 1e6, 8, PLACES[0]),
-    "a large one, one machine": (1e9, 1e9, 8, PLACES[0]),
-    "the same, 64 devices": (1e9, 1e9, 64, PLACES[1]),
-    "on spare machines": (1e9, 1e9, 64, PLACES[2]),
-    "a hundred billion": (1e11, 1e9, 1024, PLACES[1]),
+    "a small classifier": TrainingJob(1e6, 1e6, 8, HERE),
+    "a large one, one machine": TrainingJob(1e9, 1e9, 8, HERE),
+    "the same, 64 devices": TrainingJob(1e9, 1e9, 64, STEADY),
+    "on spare machines": TrainingJob(1e9, 1e9, 64, SPARE),
+    "forty settings of it": TrainingJob(1e9, 1e7, 8, HERE, runs=40),
+    "a hundred billion": TrainingJob(1e11, 1e9, 1024, STEADY),
 }
 for name, job in jobs.items():
-    advice = advise(*job, "files on disk", 200)
-    if advice.row is None:
+    advice = advise(job)
+    if advice.hours is None:
         print(f"{name}: {advice.strategy}; no plan, because no single device holds it")
         continue
-    hours = f"{advice.row.hours:,.0f} hours" if advice.row.hours >= 1 else "less than an hour"
-    print(f"{name}: {advice.strategy}; {hours}, each device {advice.row.efficiency:.0%} busy")
+    took = f"{advice.hours:,.0f} hours" if advice.hours >= 1 else "less than an hour"
+    print(f"{name}: {advice.strategy}; {took}. {advice.path[-1][0] or advice.path[-2][0]}")
 assert advice.strategy == "not TensorFlow"
 
 # %% [markdown]
+# The last sentence of each line is the number that decided. The tree is data (`QUESTIONS` in `distlab/explorables/choosing.py`): change a limit there, and picture and advice follow. Its weakest limit is the 12 hours: that's patience, not physics.
+#
 # ## On a real GPU
 #
 #     distlab doctor
@@ -413,21 +528,22 @@ assert advice.strategy == "not TensorFlow"
 # - Ten combinations of strategy and loop, tried on your own versions; one doesn't work.
 # - Equal losses from the synchronous strategies; what each strategy costs in memory, time and bytes, and what it needs after a failure.
 # - A rule of thumb that is right about speed, for another reason than it gives, and leaves out stale gradients.
-# - Five jobs with a strategy, reasons and a plan for each.
+# - Sixteen independent trials: the linear rule holds for small rates, and fails before the best one.
+# - Six jobs with a strategy, reasons and a plan for each.
 #
 # ## Cheat sheet
 #
 # ```python
+# # many independent runs                                  distlab run --independent trials.py
 # # fits one device, and one device is quick enough?       tf.distribute.OneDeviceStrategy, or none
 # # several GPUs in one machine                            tf.distribute.MirroredStrategy()
 # # several steady machines                                tf.distribute.MultiWorkerMirroredStrategy()
-# # huge sparse tables; workers that come and go, if the   tf.distribute.ParameterServerStrategy(r)
-# # plan says that the servers' links can take it
+# # machines come and go, and the plan prefers servers     tf.distribute.ParameterServerStrategy(r)
 # # a model larger than a device                           PyTorch FSDP, Megatron-LM, JAX; DTensor
-# from distlab.explorables.choosing import advise, describe
+# from distlab.explorables.choosing import TrainingJob, advise
 #
-# advice = advise(1e9, 1e9, 64, "several machines, steady", "files on disk", 200)
-# print(advice.strategy, advice.reasons, advice.row.hours)
+# advice = advise(TrainingJob(parameters=1e9, examples=1e9, devices=64, runs=1))
+# print(advice.strategy, advice.reasons, advice.hours)
 # ```
 #
 # Whole programs to copy are in [examples](../examples).

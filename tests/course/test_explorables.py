@@ -146,6 +146,7 @@ def test_memory_and_wires_are_those_of_utils(blank):
             **logs, **powers, "parameters": float(10 ** rng.uniform(7, 12)),
             "batch": int(rng.integers(1, 65)), "micros": int(rng.integers(1, 65)),
             "zero": int(rng.integers(0, 4)), "recompute": bool(rng.integers(2)),
+            "scores": bool(rng.integers(2)), "sequenceParallel": bool(rng.integers(2)),
             "precision": str(rng.choice(["mixed", "float32"])),
             "stage": int(rng.integers(powers["pipeline"])),
         })  # fmt: skip
@@ -167,7 +168,7 @@ def find_wire_bytes(case):
     """
     shape, number_bytes = find_shape(case["parameters"]), 2 if case["precision"] == "mixed" else 4
     own = case["parameters"] / (case["tensor"] * case["pipeline"]) * number_bytes
-    output = case["sequence"] * case["batch"] * shape.width * number_bytes
+    output = case["sequence"] * case["batch"] * shape.hidden * number_bytes
     calls = (6 if case["recompute"] else 4) * shape.layers / case["pipeline"] * case["micros"]
     ring = {ranks: 2 * (ranks - 1) / ranks for ranks in (case["data"], case["tensor"])}
     return {

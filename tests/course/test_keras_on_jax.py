@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Lesson 24's reader of compiled programs: names, bytes and groups of the collectives."""
 
 import sys
@@ -17,6 +18,8 @@ PROGRAM = """
   %d = bf16[64,8]{1,0} all-gather(%y), replica_groups=mesh['a'=2,'b'=2] {'a','b'}, dimensions={0}
   %e = f32[5,8]{1,0} reduce-scatter(%g), channel_id=1, replica_groups={{0,1,2,3}}, dimensions={0}
   %f = f32[] get-tuple-element(%b), index=0
+  %g = (f32[2]{0}, f32[2]{0}, f32[2]{0}, f32[2]{0}, f32[2]{0}, /*index=5*/f32[]) all-reduce(%g, %h), replica_groups={{0,1},{2,3}}
+  %h = f32[20,48]{1,0} collective-permute(%p), channel_id=9, source_target_pairs={{0,1},{1,0}}
 """
 
 
@@ -27,6 +30,8 @@ def test_collectives_are_read_with_their_bytes_and_groups():
         CompiledCollective("all-gather", 40, 2),
         CompiledCollective("all-gather", 1024, 4),
         CompiledCollective("reduce-scatter", 160, 4),
+        CompiledCollective("all-reduce", 44, 2),
+        CompiledCollective("collective-permute", 3840, 2),
     ]
     with pytest.raises(CourseError, match="no groups of devices"):
         list_collectives("%a = f32[2]{0} all-reduce(%x), to_apply=%add")

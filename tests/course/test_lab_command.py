@@ -134,7 +134,7 @@ def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course
     path = need_browser()
     from playwright.sync_api import sync_playwright
 
-    lesson = course / "notebooks" / "07-central-storage.ipynb"
+    lesson = course / "notebooks" / "07-what-a-step-sends.ipynb"
     shutil.copyfile(ROOT / "notebooks" / lesson.name, lesson)
     running = start()
     with sync_playwright() as playwright:
@@ -145,7 +145,7 @@ def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course
             page.goto(f"{address}?token={running.token}")
             page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
             page.wait_for_timeout(2_000)  # the kernel's own words come after it is idle
-            changed = page.locator(".lm-TabBar-tab.jp-mod-dirty:has-text('07-central')")
+            changed = page.locator(".lm-TabBar-tab.jp-mod-dirty:has-text('07-what')")
             assert changed.count() == 0
             page.locator(".jp-Notebook .jp-CodeCell .cm-content >> visible=true").first.click()
             page.keyboard.type("# ")

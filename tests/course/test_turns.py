@@ -109,6 +109,11 @@ OTHER_RIGHT_ANSWERS = [
     ),
     (
         "lesson17",
+        "NOISE",
+        "def f(g, n):\n    m = g.mean(0)\n    return n * np.trace(np.cov(g.T)) / (m @ m)",
+    ),
+    (
+        "lesson17",
         "OWN_RATE",
         "def f(w, g, t):\n    return t * np.sqrt(np.sum(w**2) / np.sum(g**2))",
     ),
@@ -123,6 +128,7 @@ OTHER_RIGHT_ANSWERS = [
     ("lesson20", "INTENSITY", "def f(n, b):\n    return n * n * (2 * n - 1) / (3 * n * n * b)"),
     ("lesson21", "AGGREGATION", "tf.VariableAggregation.SUM"),
     ("lesson21", "AGGREGATION", "'sum'"),
+    ("lesson21", "HOURS", "def f(r, d, a, t):\n    return [-(-r // d) * a, t * r]"),
     ("lesson22", "AVERAGE", "def f(e, n):\n    return tf.reduce_sum(e) / (n * 64 * 64)"),
     (
         "lesson22",
@@ -178,6 +184,19 @@ OTHER_WRONG_ANSWERS = [
     ("lesson16", "ORDER", "[('F', 1), ('BW', 1), ('F', 0), ('BW', 0)]", "still waits"),
     ("lesson16", "ORDER", "[('BW', 1), ('F', 1), ('F', 0), ('BW', 0)]", "forward first"),
     (
+        "lesson12",
+        "CACHED",
+        "def f(n):\n    return n.repeat().cache().batch(4)",
+        "doesn't end",
+    ),
+    ("lesson12", "CUT", "def f(n):\n    return n.take(100).repeat(), n.skip(100)", "doesn't end"),
+    (
+        "lesson17",
+        "NOISE",
+        "def f(g, n):\n    return n * np.trace(np.cov(g)) / (g.mean(0) ** 2).sum()",
+        "Three",
+    ),
+    (
         "lesson17",
         "NOISE",
         "def f(g, n):\n    return n * g.std(0).sum() / (g.mean(0) ** 2).sum()",
@@ -199,6 +218,7 @@ OTHER_WRONG_ANSWERS = [
     ),
     ("lesson20", "INTENSITY", "def f(n, b):\n    return 2 * n / 3", "has `bytes_each`"),
     ("lesson21", "AGGREGATION", "'avg'", "One of"),
+    ("lesson21", "HOURS", "def f(r, d, a, t):\n    return r // d * a, r * t", "Two numbers"),
     ("lesson21", "AGGREGATION", "tf.VariableAggregation.MEAN", "one replica's share"),
     (
         "lesson22",

@@ -39,13 +39,13 @@ def test_it_trains_only_while_it_is_seen_and_follows_the_hand(tf, data, monkeypa
         watched.options = {**watched.options, **options}
 
     move(seen=True)
-    wait_for(lambda: watched.data["step"] > 4)
-    assert watched.data["apart"] == 0 and watched.data["breaks"] == []
+    wait_for(lambda: watched.data["frame"]["step"] > 4)
+    assert watched.data["frame"]["apart"] == 0 and watched.data["frame"]["breaks"] == []
     move(broken=True)
-    wait_for(lambda: watched.data["broken"] and watched.data["apart"] > 0)
+    wait_for(lambda: watched.data["frame"]["broken"] and watched.data["frame"]["apart"] > 0)
     move(broken=False, replicas=3)
-    wait_for(lambda: watched.data["replicas"] == 3 and watched.data["step"] > 1)
-    assert watched.data["apart"] == 0 and len(watched.data["classes"]) == 3
+    wait_for(lambda: watched.data["frame"]["replicas"] == 3 and watched.data["frame"]["step"] > 1)
+    assert watched.data["frame"]["apart"] == 0 and len(watched.data["frame"]["classes"]) == 3
     move(seen=False)
     wait_for(lambda: not watched._training.locked())
     watched.close()
@@ -62,3 +62,86 @@ def test_the_recording_in_the_tree_says_what_it_shows_and_moves_without_a_script
     assert "<script" not in text
     # a browser that wakes between two scenes may paint both: the upper one hides the other
     assert len(re.findall(r'<g class="s[^>]*><rect class="panel"', text)) == 15
+
+
+STEPS = """(c) => {
+  const copies = m.makeCopies(c.count, 5), first = copies[0].weights.map((w) => [...w]);
+  const steps = c.steps.map((s) => {
+    const images = s.images.map((own) => own.map((image) => Float32Array.from(image)));
+    const { losses, total } = m.takeStep(copies, images, s.labels, s.broken);
+    return [losses, [...m.byFilter(total)]];
+  });
+  return { first, steps, groups: m.splitClasses(c.count),
+    last: copies.map(({ weights }) => weights.map((w) => [...w])) };
+}"""
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_page_takes_the_steps_of_the_kernel(tf, data, chromium, count):
+    """The same weights, images and breaks: losses, gradients and weights as TensorFlow has them."""
+    from distlab.explorables.bundle import join_script
+    from distlab.lessons.two_replicas import Replicas, split_classes
+
+    rng, steps = np.random.default_rng(7), []
+    for broken in (False, False, False, True, True, False):
+        chosen = rng.integers(0, 1000, [count, 16])
+        pixels = data.train.images[chosen].reshape(count, 16, 784) / np.float32(255)
+        labels = data.train.labels[chosen]
+        steps.append({"images": pixels.tolist(), "labels": labels.tolist(), "broken": broken})
+    script = f"(c) => {{ const m = {join_script('replicas_model')}; return ({STEPS})(c); }}"
+    told = chromium.new_page().evaluate(script, {"count": count, "steps": steps})
+    assert told["groups"] == [list(group) for group in split_classes(count)]
+    replicas = Replicas(data, count)
+    for variables, _ in replicas.copies:
+        for variable, values in zip(variables, told["first"], strict=True):
+            variable.assign(np.reshape(values, variable.shape))
+    for step, (losses, total) in zip(steps, told["steps"], strict=True):
+        images = np.reshape(step["images"], [count, 16, 28, 28, 1]).astype(np.float32)
+        truth, _, mean = replicas._update(
+            images, np.array(step["labels"], np.int32), step["broken"]
+        )
+        np.testing.assert_allclose(losses, truth, rtol=1e-4)
+        np.testing.assert_allclose(
+            total, mean.numpy()[:, :, 0].transpose(2, 0, 1).ravel(), atol=1e-6
+        )
+    for (variables, _), weights in zip(replicas.copies, told["last"], strict=True):
+        for variable, values in zip(variables, weights, strict=True):
+            np.testing.assert_allclose(values, variable.numpy().ravel(), atol=1e-5)
+
+
+def test_a_page_trains_without_a_kernel_forgets_and_repairs(data, chromium, tmp_path):
+    from distlab.explorables.page_replicas import RECORDING, write_page_replicas
+
+    path = tmp_path / "page.html"
+    path.write_text(f"<!doctype html><body>{write_page_replicas(data, RECORDING.as_uri())}</body>")
+    page, faults = chromium.new_page(), []
+    page.on("pageerror", lambda fault: faults.append(str(fault)))
+    page.on("request", lambda asked: faults.append(asked.url) if "http" in asked.url else None)
+    page.goto(path.as_uri())
+
+    def read():
+        words = page.locator("canvas").get_attribute("aria-label") or "Step 0."
+        shares = [int(share) for share in re.findall(r"(\d+)% right", words)]
+        return int(re.match(r"Step (\d+)", words)[1]), shares, words
+
+    def wait(ready):
+        wait_for(lambda: (page.wait_for_timeout(50), ready())[1], seconds=120)
+
+    wait(lambda: read()[0] > 60 and min(read()[1]) > 55)
+    assert "copies' filters: 0." in read()[2]
+    page.get_by_label("Break the all-reduce").click()
+    knew, begun = min(read()[1]), read()[0]
+    wait(lambda: read()[0] > begun + 20 and min(read()[1]) < knew - 8)
+    assert "forgets" in page.locator(".ex p[role=status]").first.inner_text()
+    page.get_by_label("Break the all-reduce").click()
+    wait(lambda: "stay apart" in page.locator(".ex p[role=status]").first.inner_text())
+    page.get_by_role("button", name="Pause").click()
+    page.wait_for_timeout(200)
+    stopped = read()[0]
+    page.wait_for_timeout(300)
+    assert read()[0] == stopped
+    page.get_by_label("3", exact=True).check()
+    wait(lambda: read()[0] == 1 and len(read()[1]) == 3)
+    page.get_by_role("button", name="Train on").click()
+    wait(lambda: read()[0] > 2)
+    assert not faults

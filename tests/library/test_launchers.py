@@ -304,3 +304,12 @@ def test_tasks_that_cannot_be_started_are_named_and_none_is_left(monkeypatch):
 @pytest.mark.parametrize("name", TRAINING_MODULES)
 def test_what_a_warm_process_imports_is_there(name):
     importlib.import_module(f"utils{name}")
+
+
+def test_tasks_do_not_inherit_the_log_level_that_jax_sets(monkeypatch):
+    """`import keras` imports JAX, which sets 1: tasks would show that CUDA is missing."""
+    monkeypatch.setitem(sys.modules, "jax", object())
+    with closing(ColdLauncher()) as launcher:
+        for level, kept in (("1", None), ("0", "0"), ("3", "3")):
+            monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
+            assert launcher.environment.get("TF_CPP_MIN_LOG_LEVEL") == kept

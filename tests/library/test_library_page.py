@@ -28,7 +28,7 @@ OPENED = """What a lesson imports of the library besides its public names, to sh
 02 collectives.combine_values
 03 data.make_tfds_folder
 04 measure.images_per_second
-07 data.batches.without_autotune
+06 collectives.ProcessRing
 08 processes.registry.find_clusters tf_config.view_as_simple tf_config.view_as_slurm
 09 training.input_feed.ReadLog
 10 simulate.failures.daly_interval_seconds simulate.failures.expected_run_seconds
@@ -68,6 +68,7 @@ OPENED = """What a lesson imports of the library besides its public names, to sh
 20 calibrate.calibrate calibrate.check_locally simulate.comparisons.llama_mtbf_hours
 20 simulate.comparisons.transformer_flops simulate.failures.best_interval_seconds
 20 simulate.failures.effective_time_fraction simulate.published.read_source
+21 engines.RunSettings engines.run_program
 21 simulate.parameter_server.make_cluster simulate.parameter_server.simulate_parameter_server
 21 simulate.parameter_server.synchronous_rate strategies.SUPPORT
 22 calibrate.calibrate calibrate.predict_local

@@ -283,7 +283,7 @@ def make_deaf():
     ({"model": make_wide}, r"gives \[batch, 3\] where the labels are \[batch\]; loss mean_squared"),
     ({"model": make_deaf}, "model, loss and data do not fit: features .*left"),
     ({"model": lambda: 3}, "gave a int, and must return a keras.Model"),
-    ({"model": 3}, "give the function that builds it"),
+    ({"model": 3}, "or the function that builds it, got int"),
     ({"loss": None}, "its labels are no class numbers; for a regression"),
     ({"loss": "mean_squared_terror"}, "loss 'mean_squared_terror'"),
     ({"loss": lambda labels, outputs: labels[0] - outputs[0, 0]}, "one number for the batch"),

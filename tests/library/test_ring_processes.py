@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from distlab.lessons.all_reduce_race import make_reduce, time_both
+from benchmarks.ring_processes import make_reduce, time_both
 from utils.cluster import ClusterError, LocalCluster
 from utils.collectives import ProcessRing, ring_all_reduce
 from utils.errors import DistributedError

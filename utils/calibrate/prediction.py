@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from ..checks import check_choice, check_count, check_number
 from ..errors import InputError
 from ..simulate.collective import Link, Nodes
-from ..simulate.failures import best_interval_seconds, effective_time_fraction
+from ..simulate.failures import best_effective_time
 from ..simulate.layouts import LAUNCH_SECONDS
 from ..simulate.machines import USUAL_MFU, Machine
 from ..simulate.memory import find_device_memory
@@ -28,7 +28,6 @@ from ..simulate.units import ask
 from .profile import MAX_SPREAD, Profile
 
 SCALINGS = ("weak", "strong")
-BOTTLENECKS = ("computation", "launches", "network", "stragglers", "input", "failures", "memory")
 MIN_CHECKPOINT_SECONDS = 1e-3
 MAX_DEVICES = 10**7
 
@@ -164,7 +163,7 @@ def find_network(profile: Profile, scenario: Scenario) -> Network:
         return Network(machine.find_link(inside if machine.node_bytes_per_second else 2))
     link = machine.find_link(max(scenario.devices))
     nodes = Nodes(inside, machine.find_link(inside)) if inside > 1 else None
-    return Network(link, nodes, machine.measured)
+    return Network(link, nodes, machine.network.measured)
 
 
 def _predict_one(
@@ -261,8 +260,7 @@ def _find_effective_time(
     per_node = network.nodes.ranks_per_node if network.nodes else 1
     mtbf = scenario.node_mtbf_hours * 3600 / math.ceil(devices / per_node)
     save = max(MIN_CHECKPOINT_SECONDS, profile.checkpoint_seconds)
-    best = best_interval_seconds(save, mtbf)
-    return effective_time_fraction(best, save, mtbf, profile.restart_seconds)
+    return best_effective_time(save, mtbf, profile.restart_seconds)
 
 
 def _find_bill(

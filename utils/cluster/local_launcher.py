@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,8 +45,15 @@ class LocalLauncher:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What functions find: this process's environment, the cluster's mark, its folder."""
-        return {**os.environ, MARK_VARIABLE: self.mark.value, "TMPDIR": self.folder}
+        """What functions find: this process's environment, the cluster's mark, its folder.
+
+        Without the log level that JAX sets when Keras imports it: a task sets its own, if none is
+        there, and JAX's shows that CUDA is missing.
+        """
+        own = dict(os.environ)
+        if "jax" in sys.modules and own.get("TF_CPP_MIN_LOG_LEVEL") == "1":
+            del own["TF_CPP_MIN_LOG_LEVEL"]
+        return {**own, MARK_VARIABLE: self.mark.value, "TMPDIR": self.folder}
 
     def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
         return [f"127.0.0.1:{port}" for port in pick_free_ports(count)]

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..schedules import make_schedule
 from .collective import Link, fit_link, simulate_all_reduce
-from .failures import best_interval_seconds, effective_time_fraction, group_mtbf_seconds
+from .failures import best_effective_time, group_mtbf_seconds
 from .llm_foundry import predict_foundry
 from .measured import MeasuredAllReduce
 from .memory import find_zero_memory
@@ -328,8 +328,7 @@ def compare_llama(save_seconds: float = 60.0, restart_seconds: float = 600.0) ->
     """
     (row,) = read_table("llama3_2024")
     mtbf = group_mtbf_seconds(llama_mtbf_hours() * row["gpus"] * 3600, int(row["gpus"]))
-    best = best_interval_seconds(save_seconds, mtbf)
-    share = effective_time_fraction(best, save_seconds, mtbf, restart_seconds)
+    share = best_effective_time(save_seconds, mtbf, restart_seconds)
     least = float(str(row["effective_training_time"]).lstrip(">"))
     return [Compared("share of time that trains", least, share)]
 

@@ -111,6 +111,14 @@ def effective_time_fraction(
     )
 
 
+def best_effective_time(
+    save_seconds: float, mtbf_seconds: float, restart_seconds: float = 0.0
+) -> float:
+    """Return the share of time that trains with the best interval between checkpoints."""
+    best = best_interval_seconds(save_seconds, mtbf_seconds)
+    return effective_time_fraction(best, save_seconds, mtbf_seconds, restart_seconds)
+
+
 def simulate_run_seconds(
     work_seconds: float,
     interval_seconds: float,

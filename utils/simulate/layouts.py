@@ -376,7 +376,8 @@ class _Step:
     def move(self, payload_bytes: float, ways: int) -> float:
         """Return an all-reduce (2 ways) or a gather or scatter (1) over the ranks that share."""
         machine, size, stride = self.machine, self.layout.shards, self.layout.tensor
-        if machine.measured is not None and size * stride > machine.ranks_per_node:
-            return machine.measured.find_seconds(payload_bytes, size) * ways / 2
+        table = machine.network and machine.network.measured
+        if table and size * stride > machine.ranks_per_node:
+            return table.find_seconds(payload_bytes, size) * ways / 2
         seconds = all_reduce_seconds if ways == 2 else gather_seconds
         return seconds(machine.find_link(size, stride), size, payload_bytes)

@@ -56,14 +56,3 @@ def find_fitted_row(gpu: str) -> dict:
     wanted = {"system": f"{gpu}-80G", "model": "1b", "sequence": 2048, "gpus": 8}
     rows = read_table("llm_foundry_2024")
     return next(row for row in rows if all(row[key] == value for key, value in wanted.items()))
-
-
-def fit_efficiency(gpu: str) -> float:
-    """Return the efficiency at which the fitted row has its published MFU, by bisection."""
-    row, low, high = find_fitted_row(gpu), 0.1, 1.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high) if predict_foundry(row, middle) < row["mfu_percent"] else (low, middle)
-        )
-    return low

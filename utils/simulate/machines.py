@@ -15,10 +15,11 @@ import csv
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..errors import InputError
 from .collective import Link
-from .measured import MeasuredAllReduce, read_measured
+from .measured import read_measured
 from .step import Network
 from .units import parse_rate, parse_time
 
@@ -35,8 +36,8 @@ class Machine:
     """A device, how many share a node, and what joins the nodes (None: not stated).
 
     `count` is how many were asked for. `efficiency` and `attention` are the fractions of the
-    peaks that a Transformer's operations and its attention reach. `network_bytes_per_second` is
-    for a whole node, one way. A `measured` all-reduce replaces it.
+    peaks that a Transformer's operations and its attention reach. The rate of `network` is for a
+    whole node, one way.
     """
 
     name: str
@@ -51,9 +52,7 @@ class Machine:
     source: str = "stated by you"
     date: str = ""
     count: int | None = None
-    network_bytes_per_second: float | None = None
-    network_latency_seconds: float = NETWORK_LATENCY_SECONDS
-    measured: MeasuredAllReduce | None = None
+    network: Network | None = None
 
     @property
     def peak_flops(self) -> float:
@@ -74,17 +73,16 @@ class Machine:
                     'node, such as "300GB/s inside".'
                 )
             return Link(self.node_latency_seconds, self.node_bytes_per_second)
-        rate = self.network_bytes_per_second
-        if rate is None:
+        if self.network is None:
             raise InputError(
                 f"machine {self.name}: a node holds {self.ranks_per_node}. Say what joins the "
                 f'nodes, as in "{self.name}, 400Gb/s".'
             )
         members = max(1, self.ranks_per_node // stride)
-        rate *= members / self.ranks_per_node
+        rate = self.network.link.bandwidth_bytes_per_second * members / self.ranks_per_node
         if members > 1 and self.node_bytes_per_second is not None:
             rate = min(rate, self.node_bytes_per_second)
-        return Link(self.network_latency_seconds, rate)
+        return Link(self.network.link.latency_seconds, rate)
 
 
 def _read_rows(name: str) -> list[dict[str, str]]:
@@ -105,7 +103,7 @@ def _read_machine(row: dict[str, str]) -> Machine:
 
 MACHINES = {row["name"]: _read_machine(dict(row)) for row in _read_rows("machines.csv")}
 NETWORKS = {
-    row["name"]: (1e9 * float(row["gb_s"]), 1e-6 * float(row["latency_us"]))
+    row["name"]: Network(Link(1e-6 * float(row["latency_us"]), 1e9 * float(row["gb_s"])))
     for row in _read_rows("networks.csv")
 }
 
@@ -136,7 +134,7 @@ def find_machine(text: str) -> Machine:
     found = HEAD.fullmatch(head)
     if not found or not found[2]:
         raise InputError(f'machine must name a device, got {text!r}. Try "64 H100, 400Gb/s".')
-    told: dict[str, float] = {}
+    told: dict[str, Any] = {}
     for part in parts:
         told |= _read_part(part, text)
     if found[1] and int(found[1]) < 1:
@@ -145,7 +143,7 @@ def find_machine(text: str) -> Machine:
     return replace(_find_device(found[2], told), **told)
 
 
-def _find_device(name: str, told: dict[str, float]) -> Machine:
+def _find_device(name: str, told: dict[str, Any]) -> Machine:
     known = {each.lower(): each for each in MACHINES}
     if name.lower() in known:
         return MACHINES[known[name.lower()]]
@@ -158,12 +156,11 @@ def _find_device(name: str, told: dict[str, float]) -> Machine:
     return Machine(name, *(told[number] for number in numbers))
 
 
-def _read_part(part: str, text: str) -> dict[str, float]:
+def _read_part(part: str, text: str) -> dict[str, Any]:
     """Return the fields that one part of a machine's description gives."""
-    networks = {name.lower(): numbers for name, numbers in NETWORKS.items()}
+    networks = {name.lower(): network for name, network in NETWORKS.items()}
     if part.lower() in networks:
-        rate, latency = networks[part.lower()]
-        return {"network_bytes_per_second": rate, "network_latency_seconds": latency}
+        return {"network": networks[part.lower()]}
     if found := re.fullmatch(r"(\d+) a (?:node|machine)", part):
         return {"ranks_per_node": max(1, int(found[1]))}
     for pattern, name in ((r"TFLOP/?s", "peak_tflops"), (r"GB", "memory_gb")):
@@ -178,4 +175,6 @@ def _read_part(part: str, text: str) -> dict[str, float]:
             f"a rate, or {', '.join(NETWORKS)}."
         ) from None
     names = {" memory": "memory_bytes_per_second", " inside": "node_bytes_per_second"}
-    return {names.get(found[3], "network_bytes_per_second"): rate}
+    if found[3] in names:
+        return {names[found[3]]: rate}
+    return {"network": Network(Link(NETWORK_LATENCY_SECONDS, rate))}

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..checks import check_count, check_number
 from ..errors import InputError
-from .failures import best_interval_seconds, effective_time_fraction
+from .failures import best_effective_time
 from .layouts import AXES, USUAL, Assumed, Layout, LayoutCost, cost_layout
 from .machines import Machine, find_machine
 from .memory import DeviceMemory
@@ -66,13 +66,18 @@ class Run:
         `devices` is the machine's number if left out. Raises InputError, in one line, if nothing
         fits (with the cheapest change for a named layout), and for a layout of another size.
         """
-        for name in ("tokens", "price", "node_mtbf_hours"):
+        for name in ("tokens", "node_mtbf_hours"):
             if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), least=0)
+                check_number(name, getattr(self, name), above=0)
+        if self.price is not None:
+            check_number("price", self.price, least=0)
         machine = find_machine(machine) if isinstance(machine, str) else machine
-        devices = check_count("devices", devices or machine.count or 1, 1, MAX_DEVICES)
-        model, assumed = self.model, Assumed(scores=self.scores)
-        batch = check_count("global_batch", self.global_batch or choose_batch(model, devices))
+        devices = (machine.count or 1) if devices is None else devices
+        check_count("devices", devices, 1, MAX_DEVICES)
+        model, assumed, batch = self.model, Assumed(scores=self.scores), self.global_batch
+        batch = (
+            choose_batch(model, devices) if batch is None else check_count("global_batch", batch)
+        )
         search = _cost_named if layout else _search
         best, tried, fitting = search(model, machine, devices, batch, assumed, layout)
         return RunPlan(self, model, machine, devices, batch, best, tried, fitting)
@@ -81,9 +86,8 @@ class Run:
         """Return the share of time that trains; 1 if failures aren't described."""
         if not self.node_mtbf_hours:
             return 1.0
-        mtbf, save = self.node_mtbf_hours * 3600 / nodes, self.checkpoint_seconds
-        best = best_interval_seconds(save, mtbf)
-        return effective_time_fraction(best, save, mtbf, self.restart_seconds)
+        mtbf = self.node_mtbf_hours * 3600 / nodes
+        return best_effective_time(self.checkpoint_seconds, mtbf, self.restart_seconds)
 
 
 @dataclass(frozen=True)
@@ -178,10 +182,11 @@ def describe_overflow(
 def find_cheapest_change(
     model: Transformer, layout: Layout, machine: Machine, batch: int, assumed: Assumed = USUAL
 ) -> tuple[str, LayoutCost] | None:
-    """Return the single change of `layout` that fits and has the quickest step; None if none does.
+    """Return the single change of `layout` that fits and costs least time; None if none does.
 
     Tried are smaller micro-batches (accumulation), recomputation, ZeRO 1 to 3, and more tensor,
-    pipeline or context parallelism at the cost of data parallelism.
+    pipeline or context parallelism at the cost of data parallelism, in this order. The first one
+    within 5 % of the quickest is returned, so that a run isn't cut where a switch would do.
     """
     changes = {
         f"Micro-batch {m}, accumulated,": replace(layout, micro_batch=m)
@@ -205,7 +210,8 @@ def find_cheapest_change(
             continue  # it doesn't divide the model or the batch
         if cost.fits:
             found.append((name, cost))
-    return min(found, key=lambda pair: pair[1].step_seconds, default=None)
+    quickest = min((cost.step_seconds for _, cost in found), default=None)
+    return next((pair for pair in found if pair[1].step_seconds <= 1.05 * quickest), None)
 
 
 def list_layouts(

@@ -44,11 +44,3 @@ def _tabulate_normal() -> tuple[np.ndarray, np.ndarray]:
     z = np.linspace(-10.0, 10.0 + 2 * MAX_SIGMA, POINTS)
     with np.errstate(divide="ignore"):
         return z, np.log((1 + np.vectorize(math.erf)(z / math.sqrt(2))) / 2)
-
-
-def draw_slowest(workers: int, sigma: float, steps: int, seed: int = 0) -> np.ndarray:
-    """Return the largest factor in each of `steps` steps, drawn one by one: float64 [steps]."""
-    check_count("workers", workers)
-    random = np.random.default_rng(seed)
-    factors = random.lognormal(-(sigma**2) / 2, sigma, (steps, workers))
-    return factors.max(axis=1)

@@ -8,6 +8,7 @@ and token), and Chowdhery et al. 2022, "PaLM", appendix B (attention's 12 * laye
 sequence per token). NumPy at most.
 """
 
+import math
 from dataclasses import dataclass
 
 from ..checks import check_count, check_number
@@ -21,33 +22,31 @@ WIDTH_PER_LAYER = HEAD_WIDTH = 128
 # 64. Attention in one kernel: 8, 20.
 FORWARD_BYTES, BACKWARD_BYTES = 108, 168
 LOGIT_BYTES, LOGIT_TRAFFIC = 4, 10  # logits and gradient in 16 bits: kept; read and written
-KEPT_BYTES = 32  # of a layer, per token and unit of width
-SCORE_BYTES = 4  # scores and their softmax, 16 bits, where no fused kernel avoids them
 LAYER_OPERATIONS = 14  # kernels of a layer's forward pass: those counted above, casts included
 MIN_FIT, MAX_FIT = 0.5, 2.0  # stated parameters over those of the shape
 
 
 @dataclass(frozen=True)
 class TransformerShape:
-    """`layers` of `width`, with width / 128 heads: 12 width^2 parameters a layer."""
+    """`layers` of width `hidden`, with hidden / 128 heads: 12 hidden^2 parameters a layer."""
 
     layers: float
-    width: float
+    hidden: float
+    sequence: int = 2048
 
     @property
     def heads(self) -> float:
-        return self.width / HEAD_WIDTH
+        return self.hidden / HEAD_WIDTH
 
 
-def find_shape(parameters: float) -> TransformerShape:
+def find_shape(parameters: float, sequence: int = 2048) -> TransformerShape:
     """Return the shape of a Transformer of so many parameters, embeddings left out.
 
     Raises InputError for a number that is not above 0.
     """
-    if not 0 < parameters < float("inf"):
-        raise InputError(f"{parameters} parameters: give a number above 0")
+    check_number("parameters", parameters, above=0)
     layers = (parameters / (12 * WIDTH_PER_LAYER**2)) ** (1 / 3)
-    return TransformerShape(layers, WIDTH_PER_LAYER * layers)
+    return TransformerShape(layers, WIDTH_PER_LAYER * layers, sequence)
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,8 @@ class Transformer:
         check_count("active_experts", self.active_experts, 1, self.experts)
         of_shape = self.expert_parameters + self.layers * 4 * self.hidden**2
         of_shape += self.vocabulary * self.hidden
-        if not MIN_FIT <= self.parameters / of_shape <= MAX_FIT:
+        fits = MIN_FIT <= self.parameters / of_shape <= MAX_FIT
+        if not fits or self.expert_parameters >= self.parameters:
             raise InputError(
                 f"layers={self.layers} of hidden={self.hidden} make about {of_shape:.2g} "
                 f"parameters, got parameters={self.parameters:.2g}. Leave one of them out."
@@ -126,59 +126,43 @@ def make_transformer(
     """
     check_number("parameters", parameters, above=0)
     stated = {"layers": layers, "hidden": hidden, "sequence": sequence, "vocabulary": vocabulary}
-    vocabulary, per_layer = vocabulary or 50_000, 4 + 8 * experts.get("experts", 1)
+    sequence = 2048 if sequence is None else sequence
+    vocabulary = 50_000 if vocabulary is None else vocabulary
+    per_layer = 4 + 8 * experts.get("experts", 1)
     if layers is None and hidden is None:
         layers = max(1, round(find_shape(parameters * 12 / per_layer).layers))
     if hidden is None:  # per_layer * layers * h^2 + vocabulary * h = parameters
         a = per_layer * check_count("layers", layers)
         width = ((vocabulary**2 + 4 * a * parameters) ** 0.5 - vocabulary) / (2 * a)
         step = HEAD_WIDTH * (4 if width > 16 * HEAD_WIDTH else 1)  # so that heads can be split
-        hidden = max(1, round(width / step)) * step
+        whole = round if per_layer == 12 else math.floor  # the experts alone must leave a rest
+        hidden = max(1, whole(width / step)) * step
     if layers is None:
         rest = parameters - vocabulary * check_count("hidden", hidden)
         layers = max(1, round(rest / (per_layer * hidden**2)))
     guessed = tuple(name for name, value in stated.items() if value is None)
-    return Transformer(
-        parameters, layers, hidden, sequence or 2048, vocabulary, guessed=guessed, **experts
-    )
+    return Transformer(parameters, layers, hidden, sequence, vocabulary, guessed=guessed, **experts)
 
 
 def find_kept_bytes(
-    model: Transformer, tokens: float, *, tensor: int = 1, scores: bool = False
+    model: Transformer | TransformerShape,
+    tokens: float,
+    *,
+    tensor: int = 1,
+    scores: bool = False,
+    sequence_parallel: bool = True,
+    number_bytes: int = 2,
 ) -> float:
     """Return the bytes of activations that one layer keeps of `tokens` tokens on a device.
 
-    Korthikanti et al., equation 4, without dropout: 32 bytes per token and unit of width for
-    numbers of 2 bytes, all of it split over `tensor` (sequence parallelism splits the norms).
-    FlashAttention (Dao et al. 2022, arXiv:2205.14135) keeps no scores; `scores` adds them:
-    4 bytes * heads * sequence.
+    Korthikanti et al., equations 2 and 4, without dropout: 16 numbers per token and unit of width.
+    `tensor` devices split 12 of them, and with sequence parallelism also the 4 at the layer norms.
+    FlashAttention (Dao et al. 2022, arXiv:2205.14135) keeps no scores; `scores` adds them: 2
+    numbers * heads * sequence, split over `tensor`.
     """
-    each = KEPT_BYTES * model.hidden + SCORE_BYTES * model.heads * model.sequence * scores
-    return tokens * each / tensor
-
-
-def find_activation_bytes(
-    shape: TransformerShape,
-    sequence: int,
-    micro_batch: int,
-    *,
-    tensor_parallel: int = 1,
-    number_bytes: int = 2,
-) -> float:
-    """Return the bytes of activations that all layers keep of one micro-batch, on one device.
-
-    `sequence` tokens for each of `micro_batch` examples, with dropout and attention's scores,
-    which FlashAttention doesn't keep. Tensor parallelism divides what is inside attention and
-    MLP; layer norms and dropout stay whole, as without sequence parallelism. Raises InputError
-    for counts below 1.
-    """
-    for what, number in (("sequence", sequence), ("micro-batch", micro_batch),
-                         ("tensor parallel", tensor_parallel)):  # fmt: skip
-        check_count(what, number)
-    whole, cut = 4 * number_bytes + 2, 12 * number_bytes
-    scores = (2 * number_bytes + 1) * shape.heads * sequence / shape.width
-    each = sequence * micro_batch * shape.width * (whole + (cut + scores) / tensor_parallel)
-    return shape.layers * each
+    split = 12 * model.hidden + 2 * model.heads * model.sequence * scores
+    norms = 4 * model.hidden / (tensor if sequence_parallel else 1)
+    return tokens * number_bytes * (split / tensor + norms)
 
 
 def count_in_flight(stage: int, stages: int, micro_batches: int) -> int:

@@ -1,12 +1,12 @@
 """What to train, as a plain record that checks itself. Imports no TensorFlow."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from ..checks import check_choice, check_count, check_number
+from ..checks import check_choice, check_count, check_number, suggest
 from ..devices import ALL_REDUCES, DEVICES
 from ..errors import InputError
 from ..strategies import LOOPS, STRATEGIES, check_strategy, find_strategy
@@ -28,15 +28,50 @@ PLACES = ("data_folder", "checkpoint_dir", "export")  # may differ from worker t
 Maker = Callable[..., Any]
 
 
+class TrainSettings(TypedDict, total=False):
+    """The keyword arguments of `train`: the fields of `TrainConfig`, for editors and checkers."""
+
+    strategy: str
+    replicas: int | None
+    devices: str
+    all_reduce: str
+    dataset: str
+    loop: str
+    auto_shard: str
+    model: Any
+    epochs: int
+    global_batch_size: int
+    optimizer: Any
+    learning_rate: float | None
+    clipnorm: float | None
+    dtype: str
+    jit_compile: bool
+    seed: int
+    max_examples: int | None
+    full_data: bool
+    data_folder: str | Path | None
+    checkpoint_dir: str | Path | None
+    checkpoint_every: int | None
+    export: str | Path | None
+    train_data: Any
+    test_data: Any
+    loss: Any
+    metrics: Sequence[Any]
+    callbacks: Sequence[Any] | Maker
+    steps_per_epoch: int | None
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """One training job. `replicas` counts per worker; None takes the strategy's usual number.
 
     What is trained, and on what; the bundled models and images are the defaults:
 
-    - `model`: a name, or a function without arguments that builds a `keras.Model`. It is
-      called in the strategy's scope. Before it, and before functions that make data,
-      `keras.utils.set_random_seed(seed)` is called.
+    - `model`: a name, a `keras.Model` class or a function, called without arguments in the
+      strategy's scope, or an instance. An instance is copied in the scope, from its config and
+      with its weights, so that its variables are where the strategy wants them; the copy is
+      trained (`report.weights`). `keras.utils.set_random_seed(seed)` is called before classes
+      and functions, also before functions that make data.
     - `train_data`, `test_data`: None for the data set named `dataset`; else a
       `tf.data.Dataset`, or a function without arguments that makes one, whose elements
       are global batches `(features, labels)` or `(features, labels, weights)`: features one
@@ -54,6 +89,15 @@ class TrainConfig:
       per example, or a function without arguments that makes one of these.
     - `optimizer`: a name, an optimizer (it is copied), or a function that makes one.
       `learning_rate` None takes a name's usual one; objects and functions have their own.
+    - `clipnorm`: clips the gradient of each variable to this norm, as Keras does on one device,
+      after the gradients of all replicas are added up.
+    - `metrics`: names, functions of (labels, outputs) that give one number per example, or Keras
+      metrics that are means over examples. A classification's accuracy is measured without
+      asking. The report has them in `metrics` and `test_metrics`.
+    - `callbacks`: `keras.callbacks.Callback` objects, or a function that makes a list of them.
+      Every loop calls `on_train_begin`, `on_epoch_begin`, `on_epoch_end` (with the means of all
+      replicas) and `on_train_end`, on every worker. `model.stop_training` ends the run.
+    - `jit_compile`: compiles forward and backward pass with XLA (loop "custom").
     - `dtype`: a Keras dtype policy for the models that have a name. Where any layer of a
       model computes in float16, the loss is scaled (`training.loss_scale`).
 
@@ -80,7 +124,9 @@ class TrainConfig:
     global_batch_size: int = 64
     optimizer: Any = "adam"
     learning_rate: float | None = None
+    clipnorm: float | None = None
     dtype: str = "float32"
+    jit_compile: bool = False
     seed: int = 0
     max_examples: int | None = None
     full_data: bool = False
@@ -91,6 +137,8 @@ class TrainConfig:
     train_data: Any = None
     test_data: Any = None
     loss: Any = None
+    metrics: Sequence[Any] = ()
+    callbacks: Sequence[Any] | Maker = ()
     steps_per_epoch: int | None = None
 
     def __post_init__(self) -> None:
@@ -110,6 +158,9 @@ class TrainConfig:
             _set(self, name, _check_count(name, getattr(self, name), most))
         _set(self, "seed", check_count("seed", self.seed, 0, 2**31 - 1))
         self._check_optimizer()
+        if self.clipnorm is not None:
+            _set(self, "clipnorm", check_number("clipnorm", self.clipnorm, above=0))
+        self._check_lists()
         if self.checkpoint_every is not None and self.checkpoint_dir is None:
             raise InputError("checkpoint_every needs checkpoint_dir: the folder to save in")
         self._check_data()
@@ -128,10 +179,10 @@ class TrainConfig:
         if isinstance(self.model, str):
             check_choice("model", self.model, MODELS)
             self._check_model_fits_data()
-        elif hasattr(self.model, "trainable_variables") or not callable(self.model):
+        elif not callable(self.model):
             raise InputError(
-                f"model {type(self.model).__name__}: give the function that builds it, which is "
-                "called in the strategy's scope"
+                "model must be a name, a keras.Model, its class, or the function that builds it, "
+                f"got {type(self.model).__name__}"
             )
 
     def _check_model_fits_data(self) -> None:
@@ -156,6 +207,15 @@ class TrainConfig:
             )
         if self.learning_rate is not None:
             _set(self, "learning_rate", check_number("learning rate", self.learning_rate, above=0))
+
+    def _check_lists(self) -> None:
+        for name in ("metrics", "callbacks"):
+            given = getattr(self, name)
+            if name == "callbacks" and callable(given):
+                continue
+            if isinstance(given, str) or not isinstance(given, Sequence):
+                raise InputError(f"{name} must be a list, got {type(given).__name__}")
+            _set(self, name, tuple(given))
 
     def _check_data(self) -> None:
         """Raise InputError for settings of bundled data next to own data, and the reverse."""
@@ -183,6 +243,13 @@ class TrainConfig:
             raise InputError(
                 f"loop 'fit': Keras 3 has none for strategy {self.strategy!r}; choose custom"
             )
+        if self.jit_compile and self.loop == "fit":
+            raise InputError("jit_compile needs loop 'custom', got 'fit'")
+        if self.jit_compile and not record.takes_xla:
+            raise InputError(
+                f"jit_compile can't be used under strategy {self.strategy!r}: XLA reads no "
+                "variables of another device"
+            )
         if self.auto_shard == "data":
             return
         if not record.in_lockstep:
@@ -205,8 +272,9 @@ class TrainConfig:
         """
         names = ("model", "global_batch_size", "optimizer", "learning_rate", "dtype", "seed")
         kept = {name: describe(getattr(self, name)) for name in names}
-        if self.loss is not None:
-            kept["loss"] = describe(self.loss)
+        for name in ("loss", "clipnorm", "metrics"):  # absent from older checkpoints
+            if getattr(self, name):
+                kept[name] = describe(getattr(self, name))
         data = "own" if self.has_own_data else self.dataset.replace("_", "-")
         return {**kept, "dataset": data, "examples": examples}
 
@@ -223,7 +291,9 @@ def make_config(config: TrainConfig | None, settings: dict[str, Any]) -> TrainCo
     """
     known = [field.name for field in fields(TrainConfig)]
     for name in settings:
-        check_choice("setting", name, known)
+        if name not in known:
+            near = suggest(name, known) or f"; choose from {', '.join(known)}"
+            raise InputError(f"train() has no setting {name!r}{near}")
     base = {name: getattr(config, name) for name in known} if config else {}
     if base and "strategy" in settings and "replicas" not in settings:
         base["replicas"] = None
@@ -240,6 +310,8 @@ def describe(value: Any, with_code: bool = False) -> Any:
     """
     if value is None or isinstance(value, str | bool | int | float):
         return value
+    if isinstance(value, tuple):
+        return [describe(each, with_code) for each in value]
     name = getattr(value, "__qualname__", None) or type(value).__name__
     if not with_code:
         return name

@@ -54,6 +54,10 @@ class InputFeed:
         """Return an epoch's batches from `first_step` on: a dataset, or a distributed one."""
         raise NotImplementedError
 
+    def make_test_metric(self) -> Any:
+        """Return a metric for the test alone, whose `score()` gives numbers by name, or None."""
+        return None
+
     def close(self) -> None:
         """Remove what was written for this run."""
 

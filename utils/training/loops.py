@@ -13,7 +13,7 @@ import tensorflow as tf
 from ..keras_multi_worker import patch_keras_fit
 from .input_feed import InputFeed
 from .progress import RunProgress
-from .state import Means, TrainState, batch_dtype
+from .state import TrainState, batch_dtype
 from .step import (
     ReplicaStep,
     compile_closure,
@@ -87,7 +87,7 @@ def make_fit_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> Epoch
         state.model.compile(
             optimizer=state.optimizer,
             loss=make_keras_loss(state, batch_dtype(run.config.dtype)),
-            weighted_metrics=state.metrics,
+            weighted_metrics=list(state.metrics.values()),
             steps_per_execution=1 if one_by_one else STEPS_PER_EXECUTION,
             jit_compile=False,
         )
@@ -113,17 +113,21 @@ class _Reporter(keras.callbacks.Callback):
         self.run.advance(self.done - before, self.state.read_metrics)
 
 
-def evaluate(state: TrainState, run: RunProgress, feed: InputFeed) -> Means:
+def evaluate(state: TrainState, run: RunProgress, feed: InputFeed) -> dict[str, float]:
     """Return the means over all real examples of `feed`, with the training's strategy."""
+    with state.strategy.scope():
+        extra = feed.make_test_metric()
     state.reset_metrics()
+    metrics = [*state.metrics.values(), *filter(None, [extra])]
     batches, steps = feed.batches(0), feed.steps_per_epoch
+    replica_step = make_test_replica(state.model, metrics)
     if run.record.is_coordinated:
-        step = compile_closure(state.strategy, make_test_replica(state))
+        step = compile_closure(state.strategy, replica_step)
         send_steps(Coordinator(state.strategy), step, iter(batches), steps)
     else:
-        test_steps = compile_steps(state.strategy, make_test_replica(state))
+        test_steps = compile_steps(state.strategy, replica_step)
         test_steps(iter(distribute(state.strategy, batches)), tf.constant(steps))
-    return state.read_metrics()
+    return state.read_metrics()[0] | (extra.score() if extra else {})
 
 
 def distribute(strategy: tf.distribute.Strategy, batches: Any) -> Any:

@@ -6,11 +6,13 @@ checkpoint -> report. How a step works stands in `step`, the three loops in `loo
 
 import contextlib
 import hashlib
+import inspect
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -21,10 +23,12 @@ from ..events import Listener
 from ..files import make_folder
 from ..placement import Devices, describe_strategy
 from ..strategies import make_strategy
-from .config import TrainConfig, make_config
-from .report import DEVICE_FIELDS, OWN, TrainReport, weights_checksum
+from .config import TrainConfig, TrainSettings, make_config
+from .report import DEVICE_FIELDS, OWN, TESTED, TrainReport, weights_checksum
 
 if TYPE_CHECKING:
+    import keras
+
     from .input_feed import InputFeed, ReadLog
     from .progress import RunProgress
     from .state import TrainState
@@ -40,7 +44,7 @@ def train(
     on_event: Listener | None = None,
     should_stop: Callable[[], bool] | None = None,
     read_log: "ReadLog | None" = None,
-    **settings: Any,
+    **settings: Unpack[TrainSettings],
 ) -> TrainReport:
     """Train as `config` says, with `settings` changed, and return the report.
 
@@ -75,7 +79,8 @@ def train(
         config.strategy, config.replicas, devices=config.devices, all_reduce=config.all_reduce
     )
     group = WorkerGroup(strategy)
-    group.compare({**config.facts(), **_versions(), **_image_facts(images)})
+    if group.in_lockstep:
+        group.compare({**config.facts(), **_versions(), **_image_facts(images)})
     if config.export is not None and group.is_chief:
         make_folder("export", Path(config.export))
     devices = gather_devices(group)
@@ -86,10 +91,7 @@ def train(
         for each in filter(None, (feed, test_feed)):
             to_close.callback(each.close)
         state = make_state(strategy, config, feed.spec)
-        counted = feed.steps_per_epoch, feed.examples
-        run = RunProgress(
-            config, *counted, on_event, should_stop, group=group, devices=str(devices)
-        )
+        run = RunProgress(config, feed, on_event, should_stop, group=group, devices=str(devices))
         to_close.callback(run.close)  # lets other runs use the checkpoint folder
         run.resume(state)
         run.report(
@@ -104,19 +106,58 @@ def train(
             first_step=run.steps_taken,
         )
         train_on = choose_loop(state, run, feed)
+        callbacks = make_callbacks(state, run)
+        callbacks.on_train_begin()
         with explain_ends(run):
-            while run.position.epoch < config.epochs:
-                batches = feed.batches(run.position.epoch, first_step=run.position.step)
+            while run.position.epoch < config.epochs and not state.model.stop_training:
+                epoch = run.position.epoch
+                callbacks.on_epoch_begin(epoch)
+                batches = feed.batches(epoch, first_step=run.position.step)
                 run.begin_epoch()
                 state.reset_metrics()
                 train_on(batches)
                 run.end_epoch(state.read_metrics)
+                callbacks.on_epoch_end(epoch, run.last_means())
+                run.save()
+        callbacks.on_train_end()
         tested = test(state, run, test_feed)
         if config.export is not None and group.is_chief:
             export_model(state, config, feed.spec)
         group.barrier()
         found = {**describe_devices(devices), **describe_data(run, images), **tested}
         return make_report(state, run, found, begun)
+
+
+def _list_settings() -> inspect.Signature:
+    """Return the signature of `train` with each field of TrainConfig in place of `settings`."""
+    own = inspect.signature(train)
+    *before, _ = own.parameters.values()
+    kind = inspect.Parameter.KEYWORD_ONLY
+    listed = [
+        inspect.Parameter(field.name, kind, default=field.default, annotation=field.type)
+        for field in fields(TrainConfig)
+    ]
+    return own.replace(parameters=[before[0], *listed, *before[1:]])
+
+
+train.__signature__ = _list_settings()  # type: ignore[attr-defined]
+
+
+def make_callbacks(state: "TrainState", run: "RunProgress") -> "keras.callbacks.CallbackList":
+    """Return the caller's callbacks, which see the model and its optimizer as under `fit`."""
+    import keras
+
+    given = run.config.callbacks
+    made = list(given() if callable(given) else given)
+    for each in made:
+        if not isinstance(each, keras.callbacks.Callback):
+            raise InputError(f"callbacks must be Keras callbacks, got {type(each).__name__}")
+    if made:
+        state.model.optimizer = state.optimizer
+    state.model.stop_training = False
+    return keras.callbacks.CallbackList(
+        made, model=state.model, epochs=run.config.epochs, steps=run.steps_per_epoch
+    )
 
 
 def make_feeds(
@@ -149,18 +190,10 @@ def test(state: "TrainState", run: "RunProgress", test_feed: "InputFeed | None")
     """Return what the trained model reaches on the test data, by the report's names."""
     from .loops import evaluate
 
-    if test_feed is None:
-        run.report("end", step=run.steps_taken)
-        return {"test_loss": None, "test_accuracy": None}
-    means = evaluate(state, run, test_feed)
-    found = {"test_loss": means.loss}
-    if means.accuracy is not None:
-        found["test_accuracy"] = means.accuracy
-    if state.mask_counts is not None:
-        score = state.mask_counts.score()
-        found |= {"test_foreground_iou": score.foreground, "test_garments_iou": score.garments}
-    run.report("end", step=run.steps_taken, **found)
-    return {"test_accuracy": None, **found}
+    means = {} if test_feed is None else evaluate(state, run, test_feed)
+    run.report("end", step=run.steps_taken, **{f"test_{n}": mean for n, mean in means.items()})
+    found = {f"test_{name}": means.pop(name, None) for name in TESTED}
+    return {**found, "test_metrics": means}
 
 
 def describe_devices(devices: Devices) -> dict[str, Any]:
@@ -185,7 +218,7 @@ def make_report(
     state: "TrainState", run: "RunProgress", found: dict[str, Any], begun: float
 ) -> TrainReport:
     """Return the report of a run that began at `begun`; `found` are fields that are known."""
-    config, position = run.config, run.position
+    config, position, history = run.config, run.position, dict(run.position.history)
     weights = tuple(np.asarray(v) for v in state.model.trainable_variables)
     return TrainReport(
         strategy=config.strategy,
@@ -196,8 +229,9 @@ def make_report(
         epochs=position.epoch,
         resumed_from=run.restored.path,
         skipped_checkpoints=run.restored.skipped_checkpoints,
-        loss=position.loss,
-        accuracy=position.accuracy if state.accuracy_metric else None,
+        loss=history.pop("loss", []),
+        accuracy=history.pop("accuracy", None),
+        metrics=history,
         images_per_second=run.images_per_second(),
         seconds=time.perf_counter() - begun,
         weights_checksum=weights_checksum(weights),

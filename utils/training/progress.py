@@ -12,6 +12,7 @@ from ..events import Listener, make_event
 from ..strategies import find_strategy
 from .checkpoints import UNREADABLE, CheckpointFolder, Restored
 from .config import TrainConfig
+from .input_feed import InputFeed
 from .report import TrainingStopped
 from .state import Means, TrainState
 from .worker_group import WorkerGroup
@@ -24,12 +25,11 @@ class Position(tf.train.experimental.PythonState):
     """Finished epochs, steps in the current one, its sums so far, the history: saved as JSON.
 
     `examples` are those of the current epoch so far, `epoch_examples` of the last whole one.
-    `accuracy` stays empty where the loss is no classification.
+    `sums` and `history` have an entry for "loss" and for each of the other means.
     `devices` says on what this run trains; a checkpoint keeps it as a note.
     """
 
-    SAVED = ("fingerprint", "epoch", "step", "examples", "epoch_examples", "loss_sum",
-             "accuracy_sum", "loss", "accuracy")  # fmt: skip
+    SAVED = ("fingerprint", "epoch", "step", "examples", "epoch_examples", "sums", "history")
 
     def __init__(self, fingerprint: dict[str, Any], devices: str = "") -> None:
         self.fingerprint = fingerprint
@@ -38,26 +38,21 @@ class Position(tf.train.experimental.PythonState):
         self.step = 0
         self.examples = 0
         self.epoch_examples = 0
-        self.loss_sum = 0.0
-        self.accuracy_sum = 0.0
-        self.loss: list[float] = []
-        self.accuracy: list[float] = []
+        self.sums: dict[str, float] = {}
+        self.history: dict[str, list[float]] = {}
 
-    def count(self, before: tuple[int, float, float], means: Means) -> None:
+    def count(self, before: tuple[int, dict[str, float]], means: Means) -> None:
         """Bring the epoch's sums up to date: what was before this run, and its own means."""
-        self.examples = before[0] + means.examples
-        self.loss_sum = before[1] + means.loss * means.examples
-        self.accuracy_sum = before[2] + (means.accuracy or 0.0) * means.examples
+        values, examples = means
+        self.examples = before[0] + examples
+        self.sums = {n: before[1].get(n, 0.0) + mean * examples for n, mean in values.items()}
 
-    def close_epoch(self, has_accuracy: bool) -> None:
+    def close_epoch(self) -> None:
         """Put the epoch's means into the history and begin the next one."""
-        examples = max(self.examples, 1)
-        self.loss.append(self.loss_sum / examples)
-        if has_accuracy:
-            self.accuracy.append(self.accuracy_sum / examples)
+        for name, total in self.sums.items():
+            self.history.setdefault(name, []).append(total / max(self.examples, 1))
         self.epoch, self.step = self.epoch + 1, 0
-        self.epoch_examples, self.examples = self.examples, 0
-        self.loss_sum = self.accuracy_sum = 0.0
+        self.epoch_examples, self.examples, self.sums = self.examples, 0, {}
 
     def serialize(self) -> str:
         saved = {name: getattr(self, name) for name in self.SAVED}
@@ -66,6 +61,9 @@ class Position(tf.train.experimental.PythonState):
     def deserialize(self, text: str) -> None:
         saved = json.loads(text)
         self.devices_before = saved.get("devices", "")  # missing in older checkpoints
+        if "sums" not in saved:  # older, too
+            saved["sums"] = {name: saved[f"{name}_sum"] for name in ("loss", "accuracy")}
+            saved["history"] = {name: saved[name] for name in saved["sums"] if saved[name]}
         for name in self.SAVED:
             setattr(self, name, saved[name])
 
@@ -82,20 +80,19 @@ class RunProgress:
     def __init__(
         self,
         config: TrainConfig,
-        steps_per_epoch: int,
-        examples: int | str = 0,
+        feed: InputFeed,
         listener: Listener | None = None,
         should_stop: Callable[[], bool] | None = None,
         steps_per_call: int = 32,
         group: WorkerGroup | None = None,
         devices: str = "",
     ) -> None:
-        self.config, self.steps_per_epoch = config, steps_per_epoch
+        self.config, self.steps_per_epoch = config, feed.steps_per_epoch
         self.record = find_strategy(config.strategy)
         self.group = group or WorkerGroup(tf.distribute.get_strategy())
         self.listener, self.should_stop = listener, should_stop
         self.steps_per_call = steps_per_call
-        self.position = Position(config.fingerprint(examples), devices)
+        self.position = Position(config.fingerprint(feed.examples), devices)
         self.restored = Restored()
         self.store: CheckpointFolder | None = None
         self.epoch_seconds: list[float] = []
@@ -107,7 +104,7 @@ class RunProgress:
 
     def begin_epoch(self) -> None:
         position = self.position
-        self._before = (position.examples, position.loss_sum, position.accuracy_sum)
+        self._before = position.examples, position.sums
         self._begun = time.perf_counter()
         self._saving_seconds = 0.0
 
@@ -136,21 +133,22 @@ class RunProgress:
             raise TrainingStopped(position.epoch, self.steps_taken, self._folder())
 
     def end_epoch(self, read_means: ReadMeans) -> None:
-        """Close the epoch: its means go into the history, and a checkpoint is saved."""
+        """Close the epoch: its means go into the history."""
         position, means = self.position, read_means()
         self.epoch_seconds.append(time.perf_counter() - self._begun - self._saving_seconds)
         position.count(self._before, means)
-        position.close_epoch(means.accuracy is not None)
-        accuracy = {"accuracy": position.accuracy[-1]} if position.accuracy else {}
+        position.close_epoch()
         self.report(
             "epoch",
             step=self.steps_taken,
             epoch=position.epoch,
-            loss=position.loss[-1],
-            **accuracy,
-            images_per_second=means.examples / self.epoch_seconds[-1],
+            **self.last_means(),
+            images_per_second=means[1] / self.epoch_seconds[-1],
         )
-        self.save()
+
+    def last_means(self) -> dict[str, float]:
+        """Return the last whole epoch's means by name."""
+        return {name: means[-1] for name, means in self.position.history.items()}
 
     def report(self, event: str, **fields: Any) -> None:
         if self.listener and self.group.is_chief:
@@ -219,7 +217,7 @@ class RunProgress:
             "step",
             step=self.steps_taken,
             epoch=position.epoch + 1,
-            loss=position.loss_sum / max(position.examples, 1),
+            loss=position.sums["loss"] / max(position.examples, 1),
             images_per_second=(position.examples - self._before[0]) / seconds,
         )
 

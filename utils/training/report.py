@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ OWN = "own data"
 
 # what is left out of the JSON where there is none
 ABSENT = ("accuracy", "test_loss", "test_accuracy", "test_foreground_iou", "test_garments_iou",
-          "loss_scale", "skipped_steps")  # fmt: skip
+          "loss_scale", "skipped_steps", "metrics", "test_metrics")  # fmt: skip
+TESTED = ("loss", "accuracy", "foreground_iou", "garments_iou")  # fields of their own
 DEVICE_FIELDS = ("devices", "device_kinds", "all_reduce", "unused_gpus", "device_note")
 
 
@@ -30,6 +31,8 @@ class TrainReport:
     test's numbers are None without test data. Where the answer is a mask, `accuracy` counts
     pixels, and `test_foreground_iou` and `test_garments_iou` are the intersections over union
     of garments against background and of the kinds of garments, on average (`data.masks`).
+    `metrics` and `test_metrics` hold the metrics that were asked for by name, the first with one
+    number an epoch.
     `images_per_second` are examples a second of training alone (no evaluation, no checkpoints),
     this run's first epoch left out because it holds the compilation; None where no other epoch
     ran. `seconds` is the whole job's.
@@ -69,6 +72,8 @@ class TrainReport:
     test_garments_iou: float | None = None
     loss_scale: float | None = None
     skipped_steps: int | None = None
+    metrics: Mapping[str, list[float]] = field(default_factory=dict)
+    test_metrics: Mapping[str, float] = field(default_factory=dict)
     weights: tuple[np.ndarray, ...] = ()
 
     def to_json(self) -> str:
@@ -77,7 +82,9 @@ class TrainReport:
         A loss that is not finite, because the run diverged, is null there.
         """
         record = {key: value for key, value in vars(self).items() if key != "weights"}
-        return to_json_line({k: v for k, v in record.items() if v is not None or k not in ABSENT})
+        return to_json_line(
+            {k: v for k, v in record.items() if k not in ABSENT or v not in (None, {})}
+        )
 
     def _count_replicas(self) -> str:
         replicas = count(self.replicas, "replica")
@@ -95,9 +102,11 @@ class TrainReport:
         lines += describe_resumption(self.resumed_from, self.skipped_checkpoints)
         accuracies = self.accuracy or [None] * len(self.loss)
         for epoch, means in enumerate(zip(self.loss, accuracies), start=1):
-            lines.append(f"epoch {epoch:>3}: {_describe_means(*means)}")
+            others = {name: values[epoch - 1] for name, values in self.metrics.items()}
+            lines.append(f"epoch {epoch:>3}: {_describe_means(*means, others)}")
         if self.test_loss is not None:
-            lines.append(f"test:      {_describe_means(self.test_loss, self.test_accuracy)}")
+            means = self.test_loss, self.test_accuracy, self.test_metrics
+            lines.append(f"test:      {_describe_means(*means)}")
         if self.test_foreground_iou is not None:
             ious = self.test_foreground_iou, self.test_garments_iou
             lines.append(
@@ -121,8 +130,9 @@ def describe_resumption(path: str | None, skipped_checkpoints: Iterable[str]) ->
     return lines + [f"skipped the damaged checkpoint {one}" for one in skipped_checkpoints]
 
 
-def _describe_means(loss: float, accuracy: float | None) -> str:
-    return f"loss {loss:.4f}" + ("" if accuracy is None else f", accuracy {accuracy:.4f}")
+def _describe_means(loss: float, accuracy: float | None, others: Mapping[str, float]) -> str:
+    known = {"loss": loss} if accuracy is None else {"loss": loss, "accuracy": accuracy}
+    return ", ".join(f"{name} {mean:.4f}" for name, mean in {**known, **others}.items())
 
 
 class TrainingStopped(RunError):

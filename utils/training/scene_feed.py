@@ -10,15 +10,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import keras
+import numpy as np
 import tensorflow as tf
 
 from ..data.batches import BatchPlan, without_autotune
-from ..data.scenes import SCENE_SIZE, SceneSplit
+from ..data.masks import score_masks
+from ..data.scenes import MASK_CLASSES, SCENE_SIZE, SceneSplit
 from ..input_pipeline.scenes import read_scenes, write_scenes
 from ..input_pipeline.store import Shards
 from .config import TrainConfig
 from .input_feed import MIN_FILES, CountingFeed, ImageFeed, set_auto_shard
 from .own_data import pad
+from .state import add_in_place
 from .step import Batch
 
 TEST_BATCH_SIZE = 50
@@ -88,6 +92,39 @@ class SceneTestFeed(SceneFeed):
 
     def find_shuffle(self, epoch: int) -> None:
         return None
+
+    def make_test_metric(self) -> "MaskCounts":
+        return MaskCounts()
+
+
+class MaskCounts(keras.metrics.Metric):
+    """How often the pixels of each class were predicted as each, over real examples.
+
+    Labels are class numbers [batch, height, width], outputs logits for each of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="mask_counts")
+        shape = (MASK_CLASSES, MASK_CLASSES)
+        self.counts = self.add_weight(shape=shape, initializer="zeros", name="counts")
+
+    def update_state(self, y_true, y_pred, sample_weight) -> None:
+        predicted = tf.argmax(y_pred, axis=-1, output_type=tf.int32)  # [batch, height, width]
+        pairs = tf.cast(y_true, tf.int32) * MASK_CLASSES + predicted
+        real = tf.cast(sample_weight > 0, tf.float32)[:, tf.newaxis, tf.newaxis]
+        sums = tf.math.bincount(
+            tf.reshape(pairs, [-1]),
+            weights=tf.reshape(real * tf.ones_like(pairs, tf.float32), [-1]),
+            minlength=MASK_CLASSES**2,
+            maxlength=MASK_CLASSES**2,
+        )
+        counts = tf.reshape(sums, [MASK_CLASSES, MASK_CLASSES])
+        add_in_place(self.counts, tf.cast(counts, self.counts.dtype))
+
+    def score(self) -> dict[str, float]:
+        """Return intersections over union, over all replicas since the last reset."""
+        found = score_masks(np.asarray(tf.convert_to_tensor(self.counts.value)))
+        return {"foreground_iou": found.foreground, "garments_iou": found.garments}
 
 
 class CountingSceneFeed(CountingFeed):

@@ -1,66 +1,49 @@
 """What every loop trains: model, optimizer, loss and metrics, made in the strategy's scope."""
 
+import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from ..data.masks import MaskScore, score_masks
-from ..data.scenes import MASK_CLASSES
-from ..errors import InputError
+from ..errors import InputError, first_line
 from ..models import build_model
 from .config import OPTIMIZERS, TrainConfig
 from .loss_scale import share_loss_scale
 
 SPARSE, ONE_HOT = "sparse_categorical_crossentropy", "categorical_crossentropy"
+RESERVED = ("loss", "step", "epoch", "event", "time", "images_per_second")  # of an event's fields
 ExampleValues = Callable[[Any, Any], tf.Tensor]  # labels, outputs -> one number per example
-
-
-class Means(NamedTuple):
-    """Loss and accuracy (None where the loss is no classification) over so many examples."""
-
-    loss: float
-    accuracy: float | None
-    examples: int
+Means = tuple[dict[str, float], int]  # "loss" and others by name, over how many examples
 
 
 @dataclass(frozen=True)
 class TrainState:
     """The objects whose variables live where the strategy puts them.
 
-    `example_loss(labels, outputs)` gives one number per example, [per_replica_batch].
+    `example_loss(labels, outputs)` gives one number per example, [per_replica_batch];
+    `metrics` are means over examples by name: "loss" first, then others, such as "accuracy".
     """
 
     strategy: tf.distribute.Strategy
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
     example_loss: ExampleValues
-    loss_metric: "ExampleMean"
-    accuracy_metric: "ExampleMean | None"
-    mask_counts: "MaskCounts | None" = None  # in tests only
-
-    @property
-    def metrics(self) -> "list[ExampleMean]":
-        return [metric for metric in (self.loss_metric, self.accuracy_metric) if metric is not None]
-
-    @property
-    def test_metrics(self) -> "list[ExampleMean | MaskCounts]":
-        return self.metrics + ([] if self.mask_counts is None else [self.mask_counts])
+    metrics: "dict[str, ExampleMean]"
+    jit_compile: bool = False
 
     def reset_metrics(self) -> None:
-        for metric in self.test_metrics:
+        for metric in self.metrics.values():
             metric.reset_state()
 
     def read_metrics(self) -> Means:
-        """Return the means over all replicas since the last reset."""
-        accuracy = self.accuracy_metric and float(self.accuracy_metric.result())
-        examples = int(tf.convert_to_tensor(self.loss_metric.count.value))
-        return Means(float(self.loss_metric.result()), accuracy, examples)
+        """Return the means over all replicas since the last reset, and over how many examples."""
+        examples = int(tf.convert_to_tensor(self.metrics["loss"].count.value))
+        return {name: float(metric.result()) for name, metric in self.metrics.items()}, examples
 
 
 class ExampleMean(keras.metrics.Metric):
@@ -82,43 +65,15 @@ class ExampleMean(keras.metrics.Metric):
     def update_state(self, y_true, y_pred, sample_weight) -> None:
         real = tf.cast(sample_weight > 0, self.total.dtype)  # [per_replica_batch]
         values = tf.cast(self.values(y_true, y_pred), self.total.dtype)
-        _add_in_place(self.total, tf.reduce_sum(values * real))
-        _add_in_place(self.count, tf.reduce_sum(real))
+        add_in_place(self.total, tf.reduce_sum(values * real))
+        add_in_place(self.count, tf.reduce_sum(real))
 
     def result(self) -> tf.Tensor:
         return tf.math.divide_no_nan(self.total.value, self.count.value)
 
 
-class MaskCounts(keras.metrics.Metric):
-    """How often the pixels of each class were predicted as each, over real examples.
-
-    Labels are class numbers [batch, height, width], outputs logits for each of them.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(name="mask_counts")
-        shape = (MASK_CLASSES, MASK_CLASSES)
-        self.counts = self.add_weight(shape=shape, initializer="zeros", name="counts")
-
-    def update_state(self, y_true, y_pred, sample_weight) -> None:
-        predicted = tf.argmax(y_pred, axis=-1, output_type=tf.int32)  # [batch, height, width]
-        pairs = tf.cast(y_true, tf.int32) * MASK_CLASSES + predicted
-        real = tf.cast(sample_weight > 0, tf.float32)[:, tf.newaxis, tf.newaxis]
-        sums = tf.math.bincount(
-            tf.reshape(pairs, [-1]),
-            weights=tf.reshape(real * tf.ones_like(pairs, tf.float32), [-1]),
-            minlength=MASK_CLASSES**2,
-            maxlength=MASK_CLASSES**2,
-        )
-        counts = tf.reshape(sums, [MASK_CLASSES, MASK_CLASSES])
-        _add_in_place(self.counts, tf.cast(counts, self.counts.dtype))
-
-    def score(self) -> MaskScore:
-        """Return intersections over union, over all replicas since the last reset."""
-        return score_masks(np.asarray(tf.convert_to_tensor(self.counts.value)))
-
-
-def _add_in_place(variable: keras.Variable, amount: tf.Tensor) -> None:
+def add_in_place(variable: keras.Variable, amount: tf.Tensor) -> None:
+    """Add this replica's `amount` to a metric's variable, under every strategy."""
     if tf.distribute.in_cross_replica_context():  # `fit` traces shapes there, and adds nothing
         variable.assign(variable + amount)
     else:
@@ -139,34 +94,51 @@ def make_state(
     dtype = batch_dtype(config.dtype)
     loss, kind = find_loss(config.loss, dtype)
     example_loss = make_example_values(loss, labels_spec, dtype)
-    accuracy = {SPARSE: is_largest, ONE_HOT: is_same_largest}.get(kind)
+    averaged = {"loss": example_loss}
+    for name, values in find_metrics(config.metrics, kind).items():
+        own = dtype if name == "accuracy" else "float32"  # as Keras's metrics compute
+        averaged[name] = make_example_values(values, labels_spec, own)
     with strategy.scope():
         model = make_model(config, spec)
         if spec is not None:
             check_fit(model, example_loss, kind, spec)
-        optimizer = make_optimizer(config.optimizer, config.learning_rate)
-        optimizer = share_loss_scale(optimizer, model)
+        optimizer = make_optimizer(config.optimizer, config.learning_rate, config.clipnorm)
+        optimizer = clip_the_sum(share_loss_scale(optimizer, model))
         optimizer.build(model.trainable_variables)
-        loss_metric, accuracy_metric = ExampleMean("example_loss", example_loss), None
-        if accuracy is not None:
-            values = make_example_values(accuracy, labels_spec, dtype)
-            accuracy_metric = ExampleMean("accuracy", values)
-        mask_counts = MaskCounts() if config.has_scenes else None
-    return TrainState(
-        strategy, model, optimizer, example_loss, loss_metric, accuracy_metric, mask_counts
-    )
+        metrics = {n: ExampleMean(f"example_{n}", values) for n, values in averaged.items()}
+    return TrainState(strategy, model, optimizer, example_loss, metrics, config.jit_compile)
 
 
 def make_model(config: TrainConfig, spec: Any = None) -> keras.Model:
     """Return a new model as `config` says, with its variables made; raises InputError."""
     if isinstance(config.model, str):
         return build_model(config.model, seed=config.seed, dtype=config.dtype)
+    if isinstance(config.model, keras.Model):
+        return _copy_model(config.model, spec)
     set_own_seed(config)
     model = config.model()
     if not isinstance(model, keras.Model):
         raise InputError(
             f"model: the function gave a {type(model).__name__}, and must return a keras.Model"
         )
+    return _build(model, spec)
+
+
+def _copy_model(model: keras.Model, spec: Any) -> keras.Model:
+    """Return a copy of `model` with its weights, whose variables are made here and now."""
+    try:
+        copy = _build(type(model).from_config(model.get_config()), spec)
+    except (NotImplementedError, TypeError) as error:
+        raise InputError(
+            f"model {type(model).__name__} can't be copied into the strategy's scope "
+            f"({first_line(error, 100)}). Give its class, or the function that builds it"
+        ) from None
+    if model.built:
+        copy.set_weights(model.get_weights())
+    return copy
+
+
+def _build(model: keras.Model, spec: Any) -> keras.Model:
     if not model.built and spec is not None:
         one = tf.nest.map_structure(lambda s: tf.zeros([1, *s.shape[1:]], s.dtype), spec[0])
         _explain(spec, lambda: model(one))
@@ -178,25 +150,51 @@ def set_own_seed(config: TrainConfig) -> None:
     keras.utils.set_random_seed(config.seed)
 
 
-def make_optimizer(choice: Any, learning_rate: float | None = None) -> keras.optimizers.Optimizer:
+def make_optimizer(
+    choice: Any, learning_rate: float | None = None, clipnorm: float | None = None
+) -> keras.optimizers.Optimizer:
     """Return a new optimizer: SGD, SGD with momentum 0.9, Adam, or what was given.
 
     An optimizer that is given is copied: its variables must be made in the scope, and
     start anew with every run. Raises InputError for what is no optimizer.
     """
     if choice in ("sgd", "momentum"):
-        return keras.optimizers.SGD(learning_rate, momentum=0.9 if choice == "momentum" else 0.0)
-    if isinstance(choice, str):
-        made = keras.optimizers.get(choice)
+        made = keras.optimizers.SGD(learning_rate, momentum=0.9 if choice == "momentum" else 0.0)
+    elif isinstance(choice, str):
         rate = {} if learning_rate is None else {"learning_rate": learning_rate}
-        return type(made)(**rate)
-    made = choice if isinstance(choice, keras.optimizers.Optimizer) else choice()
+        made = type(keras.optimizers.get(choice))(**rate)
+    elif isinstance(choice, keras.optimizers.Optimizer):
+        made = type(choice).from_config(choice.get_config())
+    else:
+        made = choice()
     if not isinstance(made, keras.optimizers.Optimizer):
         raise InputError(
             f"optimizer {type(made).__name__}: give a name ({', '.join(OPTIMIZERS)}, …), a Keras "
             "optimizer, or a function that makes one"
         )
-    return type(made).from_config(made.get_config()) if made is choice else made
+    if clipnorm is not None:
+        clips = getattr(made, "inner_optimizer", made)
+        clips.clipnorm, clips.global_clipnorm, clips.clipvalue = clipnorm, None, None
+    return made
+
+
+def clip_the_sum(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+    """Return `optimizer`; if it clips, it does so after the replicas' gradients are added up.
+
+    Keras 3.15 clips each replica's own gradient, so that what is applied depends on the number
+    of replicas. A `LossScaleOptimizer` stays as it is: the one of `training.loss_scale` adds up
+    first.
+    """
+    if not (optimizer.clipnorm or optimizer.global_clipnorm or optimizer.clipvalue):
+        return optimizer
+    add_up, clip = optimizer._all_reduce_sum_gradients, optimizer._clip_gradients
+
+    def clip_summed(gradients: list[Any]) -> list[Any]:
+        return clip([gradient for gradient, _ in add_up(zip(gradients, gradients))])
+
+    optimizer._clip_gradients = clip_summed
+    optimizer._all_reduce_sum_gradients = list  # what reaches it is summed already
+    return optimizer
 
 
 def batch_dtype(dtype: str) -> str:
@@ -232,6 +230,40 @@ def find_loss(choice: Any, dtype: str) -> tuple[ExampleValues, str]:
     return loss, loss.__name__ if is_keras else ""
 
 
+def find_metrics(choices: Iterable[Any], kind: str) -> dict[str, ExampleValues]:
+    """Return functions of (labels, outputs) to average, by name: the accuracy, then `choices`.
+
+    `kind` is Keras's name of the loss. Raises InputError for what isn't a mean over examples.
+    """
+    accuracy = {SPARSE: is_largest, ONE_HOT: is_same_largest}.get(kind)
+    found = {} if accuracy is None else {"accuracy": accuracy}
+    for choice in choices:
+        if choice in ("accuracy", "acc") and accuracy is not None:
+            continue
+        name, values = _find_metric(choice)
+        if name in (*RESERVED, *found):
+            raise InputError(f"metrics: the name {name!r} is taken. Give each its own name")
+        found[name] = values
+    return found
+
+
+def _find_metric(choice: Any) -> tuple[str, ExampleValues]:
+    try:
+        metric = keras.metrics.get(choice) if isinstance(choice, str) else choice
+        if isinstance(metric, type):
+            metric = metric()
+    except (ValueError, TypeError) as error:
+        raise InputError(f"metrics {choice!r}: {first_line(error)}") from None
+    if isinstance(metric, keras.metrics.MeanMetricWrapper):
+        return metric.name, functools.partial(metric._fn, **metric._fn_kwargs)
+    if isinstance(metric, keras.metrics.Metric) or not callable(metric):
+        raise InputError(
+            f"metrics must be means over examples, got {type(metric).__name__}. Give a function of "
+            "(labels, outputs) that returns one number per example"
+        )
+    return getattr(metric, "__name__", type(metric).__name__), metric
+
+
 def _count_needed(function: Callable[..., Any]) -> int:
     """Return how many arguments `function` cannot do without."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -256,7 +288,9 @@ def make_example_values(function: ExampleValues, labels_spec: Any, dtype: str) -
             labels = tf.cast(tf.reshape(labels, shape), labels_spec.dtype)
         result = function(*_cast_floats((labels, outputs), dtype))  # [per_replica_batch, ...]
         if result.shape.rank == 0:
-            raise InputError("loss: gave one number for the batch; it must give one per example")
+            raise InputError(
+                "loss or metric: gave one number for the batch; it must give one per example"
+            )
         result = tf.cast(result, dtype)
         inner = list(range(1, result.shape.rank or 1))
         return tf.reduce_mean(result, inner) if inner else result

@@ -12,7 +12,7 @@ sends to a worker (`compile_closure`), and Keras's own step (`make_keras_loss` g
 the same loss). Follows https://www.tensorflow.org/tutorials/distribute/custom_training.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -38,17 +38,22 @@ def make_train_replica(
     may look at its own gradients before they are added up over the replicas.
     """
 
+    def find(*batch: Any) -> tuple[tf.Tensor, list[Any], Any]:
+        variables = state.model.trainable_variables
+        scale_loss = state.optimizer.scale_loss
+        return find_gradients(state.model, state.example_loss, batch, variables, scale_loss)
+
+    if state.jit_compile:  # no collective in it, which XLA could not wait for
+        find = tf.function(find, jit_compile=True, autograph=False)
+
     def train_replica(features: Any, labels: Any, weights: tf.Tensor) -> tf.Tensor:
         if prepare is not None:
             features, labels, weights = prepare(features, labels, weights)
-        variables, batch = state.model.trainable_variables, (features, labels, weights)
-        loss, gradients, outputs = find_gradients(
-            state.model, state.example_loss, batch, variables, state.optimizer.scale_loss
-        )
+        loss, gradients, outputs = find(features, labels, weights)
         if look is not None:
             look(gradients)
-        state.optimizer.apply_gradients(zip(gradients, variables))
-        for metric in state.metrics:
+        state.optimizer.apply_gradients(zip(gradients, state.model.trainable_variables))
+        for metric in state.metrics.values():
             metric.update_state(labels, outputs, weights)
         return loss
 
@@ -79,12 +84,12 @@ def find_gradients(
     return loss, tape.gradient(scaled, variables), outputs
 
 
-def make_test_replica(state: TrainState) -> ReplicaStep:
+def make_test_replica(model: keras.Model, metrics: Iterable[keras.metrics.Metric]) -> ReplicaStep:
     """Return the test step of one replica, which counts into the metrics."""
 
     def test_replica(features: Any, labels: Any, weights: tf.Tensor) -> None:
-        outputs = state.model(features, training=False)  # [per_replica_batch, ...]
-        for metric in state.test_metrics:
+        outputs = model(features, training=False)  # [per_replica_batch, ...]
+        for metric in metrics:
             metric.update_state(labels, outputs, weights)
 
     return test_replica

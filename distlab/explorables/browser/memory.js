@@ -25,7 +25,9 @@ export default function memory(stage) {
   const row = make("div", { class: "ex-row" },
     choice(stage, { name: "zero", label: "ZeRO shares", options: [[0, "nothing"], [1, "1: optimizer"], [2, "2: + gradients"], [3, "3: + weights"]] }),
     choice(stage, { name: "precision", label: "Precision", options: [["mixed", "mixed 16-bit"], ["float32", "float32"]] }),
-    toggle(stage, { name: "recompute", label: "Recompute activations" }));
+    toggle(stage, { name: "recompute", label: "Recompute activations" }),
+    toggle(stage, { name: "scores", label: "Store attention's scores (no FlashAttention)" }),
+    toggle(stage, { name: "sequenceParallel", label: "Sequence parallelism" }));
   const shown = numbers([{ name: "need", words: "on the fullest device" }, { name: "fits", words: "of its memory" },
     { name: "devices", words: "devices" }, { name: "shape", words: "layers × width" }]);
   const key = make("ul", { class: "ex-key" }, ...PARTS.map(([, idea, words]) => make("li", { style: `--idea: ${color(idea)}` }, make("i"), words)));

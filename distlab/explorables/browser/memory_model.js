@@ -8,9 +8,10 @@ export function findShape(parameters) {
   return { layers, width: 128 * layers };
 }
 
-export function findActivationBytes({ layers, width }, { sequence, batch, tensor, number }) {
-  const scores = ((2 * number + 1) * sequence) / 128;
-  return layers * sequence * batch * width * (4 * number + 2 + (12 * number + scores) / tensor);
+// Attention's scores count unless FlashAttention leaves them out; sequence parallelism splits what the layer norms keep.
+export function findActivationBytes({ layers, width }, { sequence, batch, tensor, number, scores, sequenceParallel }) {
+  const split = 12 + (scores ? (2 * sequence) / 128 : 0), norms = sequenceParallel ? 4 / tensor : 4;
+  return layers * sequence * batch * width * number * (split / tensor + norms);
 }
 
 // What a device of pipeline stage `place` holds: {weights, gradients, optimizer, activations}.

@@ -1,53 +1,155 @@
 // Lesson 00: replicas that train while one watches. Each device has its own images and finds its
 // own gradient; in the all-reduce the gradients become one, and every copy is updated with it.
+// They train in this page, or in a kernel that sends a frame for each step.
 import { make, button, choice, toggle, readColors, sizeCanvas, isStill, clamp, sayNumber } from "./core.js";
+import { NET, splitClasses, makeRandom, makeCopies, takeStep, findAccuracy, byFilter, unpackImages, moveImage } from "./replicas_model.js";
 
 const ACROSS = 8, FILTERS = 16, SIDE = 5, PIXELS = 28;
 const GAP = 18, HEAD = 42, WIRE = 64, CHART = 118;
+const SLOW_SECONDS = 1.1, SLOW_STEPS = 3, LONGEST = 1200, LOOK_EVERY = 4; // in the page
 
 export default function piece(stage) {
-  const parts = build(stage);
-  let colors, frame = 0, shown = -1, since = 0, pictures = null, seen = false;
+  const own = stage.data.images ? new PageTrainer(stage) : null, alone = !stage.data.frame;
+  if (alone) stage.options.where = "page";
+  const read = () => (stage.options.where === "page" ? own.frame : stage.data.frame);
+  const parts = build(stage, own, alone);
+  let colors, frame = 0, shown = -1, since = 0, pictures = null;
   const paint = (time) => {
-    const seconds = isStill() ? 9 : (time - since) / 1000;
-    const share = clamp(seconds / Math.max(0.15, Math.min(1.25, 0.92 * stage.data.interval)), 0, 1);
-    paintAll(parts, stage, pictures, share, colors);
+    const data = read(), seconds = (time - since) / 1000;
+    const still = isStill() || data.interval < 0.1;
+    const share = still ? 1 : clamp(seconds / Math.max(0.15, Math.min(1.25, 0.92 * data.interval)), 0, 1);
+    paintAll(parts, stage, data, pictures, share, colors);
     return share < 1;
   };
-  const run = (time) => { frame = paint(time) ? requestAnimationFrame(run) : 0; };
+  const refresh = () => {
+    const data = read();
+    if (!data) return;
+    colors = readColors(stage.root);
+    const mark = `${stage.options.where} ${data.replicas} ${data.step}`;
+    if (mark !== shown) { shown = mark; since = performance.now(); }
+    pictures = makePictures(data, colors);
+    write(stage, data, parts);
+  };
+  const run = (time) => {
+    frame = 0;
+    if (own?.follow(time)) refresh();
+    const moves = pictures && paint(time);
+    if (moves || own?.isBusy()) frame = requestAnimationFrame(run);
+  };
   const eye = new IntersectionObserver(([entry]) => {
-    if (entry.isIntersecting !== seen) { seen = entry.isIntersecting; stage.set("seen", seen); }
+    if (entry.isIntersecting !== stage.options.seen) stage.set("seen", entry.isIntersecting);
   }, { threshold: 0.2 });
   eye.observe(parts.canvas);
   stage.ends.push(() => { eye.disconnect(); cancelAnimationFrame(frame); });
   return () => {
-    colors = readColors(stage.root);
-    const { data } = stage, mark = `${data.replicas} ${data.step}`;
-    if (mark !== shown) { shown = mark; since = performance.now(); }
-    pictures = makePictures(data, colors);
-    write(stage, parts);
-    if (!frame && paint(performance.now())) frame = requestAnimationFrame(run);
+    refresh();
+    frame ||= requestAnimationFrame(run);
   };
+}
+
+// ---- training in this page, without a kernel
+
+// Takes a step of the network each frame, while it is seen; `frame` is what there is to draw.
+class PageTrainer {
+  constructor(stage) {
+    this.stage = stage;
+    this.frame = null;
+    this.last = 0;
+    unpackImages(stage.data.images.train).then(async (train) => {
+      this.test = await unpackImages(stage.data.images.test);
+      this.train = train;
+      this.begin();
+      stage.redraw();
+    });
+  }
+
+  begin() {
+    const { replicas, again } = this.stage.options;
+    this.made = `${replicas} ${again ?? 0}`;
+    this.copies = makeCopies(replicas, 1);
+    this.random = makeRandom(2);
+    this.groups = splitClasses(replicas);
+    this.places = this.groups.map((own) => this.train.labels.flatMap((label, n) => (own.includes(label) ? [n] : [])));
+    Object.assign(this, { steps: 0, slow: SLOW_STEPS, limit: LONGEST, breaks: [], losses: [], history: [], accuracy: null });
+    this.step();
+  }
+
+  isBusy() { return this.stage.options.where === "page" && this.stage.options.seen && this.stage.options.running && this.train && this.steps < this.limit; }
+
+  trainOn() { if (this.steps >= this.limit) this.limit = this.steps + LONGEST; }
+
+  // Called once a frame: begin again if the hand said so, or take a step when its time has come; returns if it did.
+  follow(time) {
+    const { replicas, again, broken } = this.stage.options;
+    if (!this.train || this.stage.options.where !== "page") return false;
+    if (this.made !== `${replicas} ${again ?? 0}`) this.begin();
+    else if (this.isBusy() && time - this.last >= 1000 * this.frame.interval) {
+      if (broken !== this.frame.broken) this.slow = SLOW_STEPS;
+      this.step();
+    } else return false;
+    this.last = time;
+    return true;
+  }
+
+  step() {
+    const { copies, stage, test } = this, broken = stage.options.broken;
+    const pick = (places) => places[Math.floor(this.random() * places.length)];
+    const chosen = this.places.map((places) => Array.from({ length: NET.images }, () => pick(places)));
+    const images = chosen.map((own) => own.map((n) => moveImage(this.train.images[n], this.random)));
+    const { losses, gradients, total } = takeStep(copies, images, chosen.map((own) => own.map((n) => this.train.labels[n])), broken);
+    this.slow = Math.max(0, this.slow - 1);
+    if (this.slow || this.steps % LOOK_EVERY === 0) this.accuracy = copies.map((copy) => findAccuracy(copy, test.images, test.labels));
+    if (broken && this.frame?.broken && this.breaks.length) this.breaks.at(-1)[1] = this.steps + 1;
+    else if (broken) this.breaks.push([this.steps, this.steps + 1]);
+    this.steps += 1;
+    this.losses.push(losses.reduce((sum, each) => sum + each, 0) / losses.length);
+    this.history.push(this.accuracy);
+    const filters = copies.map(({ weights }) => byFilter(weights[0])), strips = [...gradients, total].map(byFilter);
+    const largest = findLargest(strips);
+    this.frame = {
+      replicas: copies.length, classes: this.groups.map((own) => own.map((label) => stage.data.images.names[label]).join(", ")),
+      step: this.steps, broken, everBroken: this.breaks.length > 0, breaks: this.breaks, accuracy: this.accuracy,
+      apart: Math.max(...filters.map((own) => own.reduce((most, value, k) => Math.max(most, Math.abs(value - filters[0][k])), 0))),
+      history: this.history, losses: this.losses, images: toBytes(images.flat(), (value) => 255 * value),
+      gradients: toBytes(strips.slice(0, -1), signed(largest)), total: toBytes([strips.at(-1)], signed(largest)),
+      filters: toBytes(filters, signed(findLargest(filters))),
+      interval: this.slow ? SLOW_SECONDS : 0, resting: this.steps >= this.limit,
+    };
+  }
+}
+
+const findLargest = (rows) => rows.reduce((most, row) => row.reduce((all, value) => Math.max(all, Math.abs(value)), most), 0) || 1;
+const signed = (largest) => (value) => 128 + 127 * clamp(value / largest, -1, 1);
+
+function toBytes(rows, turn) {
+  const found = new Uint8Array(rows.length * rows[0].length);
+  rows.forEach((row, r) => row.forEach((value, k) => { found[r * row.length + k] = Math.round(turn(value)); }));
+  return found;
 }
 
 // ---- elements
 
-function build(stage) {
-  const parts = {};
-  parts.play = button("", () => stage.set("running", !stage.options.running), { class: "ex-main" });
+function build(stage, own, alone) {
+  const parts = {}, places = [["page", "this page"], ["kernel", "the kernel"]];
+  parts.play = button("", () => {
+    const rests = stage.options.where === "page" && own.frame?.resting;
+    if (rests) own.trainOn();
+    stage.set("running", rests || !stage.options.running);
+  }, { class: "ex-main" });
   parts.again = button("Start again", () => stage.set("again", (stage.options.again ?? 0) + 1));
   parts.canvas = make("canvas", { role: "img" });
   parts.says = make("p", { role: "status" });
   stage.root.append(
     make("div", { class: "ex-row" }, parts.play, parts.again,
       choice(stage, { name: "replicas", label: "Replicas", options: [1, 2, 3, 4] }),
-      toggle(stage, { name: "broken", label: "Break the all-reduce" })),
+      toggle(stage, { name: "broken", label: "Break the all-reduce" }),
+      own && !alone ? choice(stage, { name: "where", label: "Train in", options: places }) : ""),
     parts.canvas, parts.says);
   return parts;
 }
 
-function write(stage, parts) {
-  const { data, options } = stage, words = options.running && !data.resting ? "Pause" : "Train on";
+function write(stage, data, parts) {
+  const { options } = stage, words = options.running && !data.resting ? "Pause" : "Train on";
   if (parts.play.textContent !== words) parts.play.textContent = words;
   const says = tell(data);
   if (parts.says.textContent !== says) parts.says.textContent = says;
@@ -58,14 +160,14 @@ function write(stage, parts) {
 
 function tell({ replicas, broken, apart, everBroken }) {
   if (replicas === 1) return "One device sees all ten classes. Nothing has to be added up.";
-  if (broken) return "The all-reduce is broken: each copy learns from its own images alone, forgets the classes that it does not see, and drifts away from the other.";
+  if (broken) return "The all-reduce is broken: each copy learns from its own images alone, forgets the classes that it doesn't see, and drifts away from the others.";
   if (everBroken) return "The all-reduce works again, but it adds up gradients, not weights: copies that have drifted apart stay apart.";
   return apart === 0 ? "Each device sees its own classes only. But every copy gets the mean of all gradients, so the copies are equal after each step, to the last bit, and know all ten classes." : "";
 }
 
 // ---- numbers to pictures
 
-const bytes = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+const bytes = (text) => typeof text !== "string" ? text : Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
 
 function rgb(words) {
   const pen = rgb.pen ??= document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -113,8 +215,8 @@ function makePictures(data, colors) {
 const smooth = (share) => share * share * (3 - 2 * share);
 const part = (share, from, to) => smooth(clamp((share - from) / (to - from), 0, 1));
 
-function paintAll(parts, stage, pictures, share, colors) {
-  const { data } = stage, width = stage.width - 34, wide = (width - GAP * (data.replicas - 1)) / data.replicas;
+function paintAll(parts, stage, data, pictures, share, colors) {
+  const width = stage.width - 34, wide = (width - GAP * (data.replicas - 1)) / data.replicas;
   const column = Math.min(wide, 380), tall = column / 4, strip = column / 16;
   const rows = { images: HEAD, strip: HEAD + tall + 22, wire: 0, bank: 0, chart: 0 };
   rows.wire = rows.strip + strip + 16;

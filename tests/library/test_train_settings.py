@@ -1,0 +1,205 @@
+"""What `train` takes: its signature, metrics, callbacks, clipping, XLA, and kinds of models."""
+
+import inspect
+from dataclasses import fields
+from typing import get_type_hints
+
+import numpy as np
+import pytest
+from test_checkpoints import Cut, cut_at
+
+from utils.cluster import LocalCluster
+from utils.errors import DistributedError
+from utils.training import TrainConfig, train
+from utils.training.config import TrainSettings
+
+SMALL = {"model": "mlp", "max_examples": 202, "epochs": 2, "optimizer": "sgd", "dtype": "float64"}
+MANY = [
+    ("mirrored", 3, "custom"),
+    ("mirrored", 2, "fit"),
+    ("central-storage", 3, "custom"),
+    ("central-storage", 2, "fit"),
+]
+
+
+def is_wrong(labels, logits):
+    import tensorflow as tf
+
+    return tf.argmax(logits, -1) != tf.cast(labels, tf.int64)
+
+
+def assert_same_weights(report, other):
+    for got, wanted in zip(report.weights, other.weights, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-12)
+
+
+def test_the_signature_lists_every_setting_with_type_and_default():
+    taken = inspect.signature(train).parameters
+    for field in fields(TrainConfig):
+        assert taken[field.name].default == field.default
+        assert taken[field.name].annotation == field.type
+    others = {"config", "on_event", "should_stop", "read_log"}
+    assert set(taken) - {field.name for field in fields(TrainConfig)} == others
+    assert set(get_type_hints(TrainSettings)) == {field.name for field in fields(TrainConfig)}
+
+
+def test_a_notebook_completes_the_settings():
+    from IPython.core.completer import provisionalcompleter
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell, typed = InteractiveShell.instance(), 'train(strategy="mirrored", check'
+    shell.user_ns["train"] = train
+    with provisionalcompleter():
+        found = {each.text for each in shell.Completer.completions(typed, len(typed))}
+    assert {"checkpoint_dir=", "checkpoint_every="} <= found
+
+
+@pytest.mark.parametrize(("strategy", "replicas", "loop"), [("one-device", 1, "custom"), *MANY])
+def test_metrics_are_means_over_real_examples_whoever_has_them(tf, strategy, replicas, loop):
+    """202 examples in batches of 64: padding counts in none of them."""
+    metrics = [is_wrong, "accuracy", tf.keras.metrics.SparseTopKCategoricalAccuracy(1, "top")]
+    report = train(strategy=strategy, replicas=replicas, loop=loop, metrics=metrics, **SMALL)
+    assert list(report.metrics) == list(report.test_metrics) == ["is_wrong", "top"]
+    np.testing.assert_allclose(np.add(report.metrics["is_wrong"], report.accuracy), 1, atol=1e-6)
+    np.testing.assert_allclose(report.metrics["top"], report.accuracy, atol=1e-6)
+    assert report.test_metrics["top"] == pytest.approx(report.test_accuracy)
+    assert "is_wrong 0." in str(report) and '"metrics": {"is_wrong": [' in report.to_json()
+
+
+def test_metrics_of_a_run_that_was_cut_are_those_of_the_whole_run(tf, tmp_path):
+    settings = {**SMALL, "strategy": "mirrored", "global_batch_size": 16, "metrics": [is_wrong]}
+    whole = train(**settings)
+    saved = {"checkpoint_dir": tmp_path, "checkpoint_every": 5}
+    with pytest.raises(Cut):
+        train(**settings, **saved, on_event=cut_at(6))
+    resumed = train(**settings, **saved)
+    assert resumed.resumed_from.endswith("train-5")
+    np.testing.assert_allclose(resumed.metrics["is_wrong"], whole.metrics["is_wrong"], atol=1e-6)
+    with pytest.raises(DistributedError, match=r"made with metrics \['is_wrong'\]"):
+        train(**{**settings, "epochs": 3, "metrics": ["top_k_categorical_accuracy"]}, **saved)
+
+
+@pytest.mark.parametrize("loop", ["custom", "fit"])
+def test_callbacks_see_epochs_and_end_the_run(tf, loop):
+    seen = []
+
+    class Watch(tf.keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            seen.append("begin")
+
+        def on_epoch_begin(self, epoch, logs=None):
+            seen.append(f"epoch {epoch}")
+
+        def on_epoch_end(self, epoch, logs=None):
+            seen.append((logs["loss"], float(self.model.optimizer.learning_rate.numpy())))
+            self.model.optimizer.learning_rate = 0.25
+            self.model.stop_training = epoch == 1
+
+        def on_train_end(self, logs=None):
+            seen.append("end")
+
+    report = train(strategy="mirrored", loop=loop, callbacks=[Watch()], **{**SMALL, "epochs": 9})
+    first, second = report.loss
+    assert seen[::2] == ["begin", (first, pytest.approx(0.05)), (second, 0.25)]
+    assert seen[1::2] == ["epoch 0", "epoch 1", "end"] and report.epochs == 2
+    by_function = train(strategy="mirrored", loop=loop, callbacks=lambda: [Watch()], **SMALL)
+    assert by_function.weights_checksum == report.weights_checksum
+
+
+@pytest.mark.parametrize("clip", [{"clipnorm": 0.1}, {"global_clipnorm": 0.2}, {"clipvalue": 0.01}])
+@pytest.mark.parametrize(("strategy", "replicas", "loop"), MANY)
+def test_clipping_is_of_the_sum_as_on_one_device(tf, strategy, replicas, loop, clip):
+    """By itself, Keras 3.15 clips each replica's part."""
+
+    def train_clipped(**settings):
+        if "clipnorm" in clip:
+            return train(**{**SMALL, **clip}, **settings)
+        return train(**{**SMALL, "optimizer": tf.keras.optimizers.SGD(0.05, **clip)}, **settings)
+
+    one = train_clipped(strategy="one-device")
+    assert_same_weights(train_clipped(strategy=strategy, replicas=replicas, loop=loop), one)
+    with pytest.raises(AssertionError):
+        assert_same_weights(train(**SMALL), one)
+
+
+def test_clipping_reaches_the_optimizer_inside_a_loss_scale(tf):
+    settings = {**SMALL, "dtype": "mixed_float16", "strategy": "mirrored", "clipnorm": 1e-9}
+    clipped, plain = train(**settings), train(**{**settings, "clipnorm": None})
+    assert clipped.loss_scale and clipped.loss[1] == pytest.approx(clipped.loss[0], rel=0.05)
+    assert plain.loss[1] < 0.9 * plain.loss[0]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_xla_trains_the_same(tf, replicas):
+    settings = {**SMALL, "strategy": "mirrored", "replicas": replicas}
+    assert_same_weights(train(jit_compile=True, **settings), train(**settings))
+
+
+def test_a_model_may_be_an_instance_or_a_class(tf):
+    from utils.models import build_mlp
+
+    made = build_mlp(dtype="float64")
+    settings = {**SMALL, "strategy": "mirrored", "replicas": 2}
+    wanted = train(**settings)
+    assert_same_weights(train(**{**settings, "model": made}), wanted)
+    np.testing.assert_array_equal(
+        made.get_weights()[0], build_mlp(dtype="float64").get_weights()[0]
+    )
+
+    class Own(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.net = build_mlp(dtype="float64")
+
+        def call(self, images):
+            return self.net(images)
+
+    assert_same_weights(train(**{**settings, "model": Own}), wanted)
+
+
+def train_there(settings):
+    from utils.training import train
+
+    return train(**settings)
+
+
+def stop_early():
+    import keras
+
+    return [keras.callbacks.EarlyStopping("is_wrong", patience=1, min_delta=1, mode="min")]
+
+
+def test_workers_have_the_metrics_and_callbacks_of_one_device(tf, launcher):
+    """No epoch gains a whole point, so all stop after the second."""
+    settings = {**SMALL, "epochs": 5, "metrics": [is_wrong], "callbacks": stop_early}
+    settings["clipnorm"] = 0.1
+    one = train(**settings)
+    with LocalCluster(2, launcher=launcher) as cluster:
+        there = {**settings, "strategy": "multi-worker"}
+        for report in cluster.run(train_there, there, timeout=200, echo=False):
+            assert_same_weights(report, one)
+            assert report.epochs == one.epochs == 2
+            assert report.metrics["is_wrong"] == pytest.approx(one.metrics["is_wrong"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"epoch": 3}, "no setting 'epoch'; did you mean 'epochs'"),
+        ({"batch": 3}, "no setting 'batch'"),
+        ({"metrics": "mae"}, "metrics must be a list, got str"),
+        ({"metrics": ["AUC"]}, "metrics must be means over examples, got AUC"),
+        ({"metrics": ["nonsense"]}, "metrics 'nonsense': Could not"),
+        ({"metrics": [is_wrong, is_wrong]}, "the name 'is_wrong' is taken"),
+        ({"callbacks": [3]}, "must be Keras callbacks, got int"),
+        ({"callbacks": 3}, "callbacks must be a list, got int"),
+        ({"clipnorm": 0}, "clipnorm 0: must be"),
+        ({"jit_compile": True, "loop": "fit"}, "needs loop 'custom'"),
+        ({"jit_compile": True, "strategy": "central-storage"}, "XLA reads no variables"),
+        ({"model": 3}, "its class, or the function that builds it, got int"),
+    ],
+)
+def test_what_cannot_be_is_one_clear_sentence(tf, change, words):
+    with pytest.raises(DistributedError, match=words) as refused:
+        train(**{**SMALL, **change})
+    assert "\n" not in str(refused.value)
