@@ -323,9 +323,10 @@ def test_nbgraders_list_fetches_and_submits_and_the_teacher_collects_and_grades(
     other = hub.teacher / "submitted" / "by-mail" / lab  # put there by the teacher
     other.mkdir(parents=True)
     shutil.copy(hub.teacher / "source" / lab / f"{lab}.ipynb", other)
-    words = ["lab01", str(hub.teacher / "submitted"), "--output", str(tmp_path), "--json"]
+    words = ["lab01", hub.teacher / "submitted", "--output", tmp_path, "--json"]
+    words += ["--gradebook", hub.teacher / "gradebook.db"]
     done = subprocess.run(
-        [sys.executable, "-m", "distlab", "grade", *words, "--gradebook", hub.teacher / "gradebook.db"],
+        [sys.executable, "-m", "distlab", "grade", *map(str, words)],
         cwd=ROOT, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

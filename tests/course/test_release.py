@@ -17,6 +17,7 @@ import pytest
 from lab_runner import LABS
 
 from distlab.authoring import course_map, sources
+from distlab.authoring.new_lab import TO_REPLACE, find_template_words, write_lab
 from distlab.cli import main
 from distlab.grading.release import make_release, papers
 from utils.errors import DistributedError
@@ -269,6 +270,22 @@ def test_check_submit_and_reset_work_there(students: Path, tmp_path: Path) -> No
 
 
 # ---- how it is made
+
+
+def test_a_lab_with_sentences_of_the_template_is_refused(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "solutions" / "src").mkdir(parents=True)
+    (tmp_path / "notebooks" / "src").mkdir(parents=True)
+    source = write_lab(tmp_path, "gradient clipping")[0]
+    text = source.read_text()
+    assert find_template_words(text) == list(TO_REPLACE)
+    for old in TO_REPLACE:
+        with pytest.raises(DistributedError, match="as the template for new labs does"):
+            make_release(tmp_path, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+        text = text.replace(old, "Words of our own.")
+        source.write_text(text)
+    assert find_template_words(text) == []
+    assert not [t.slug for t in LABS if find_template_words(t.source.read_text())]
 
 
 def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
