@@ -118,7 +118,7 @@ wheels: $(READY)
 # Resolve again in an empty environment and pin what came out.
 constraints:
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && python3 -m venv $$fresh/venv && \
-	$$fresh/venv/bin/python -m pip install --quiet '.[lab,teach,test,ray,spark,search,hub,manifests,book]' && \
+	$$fresh/venv/bin/python -m pip install --quiet '.[lab,teach,test,ray,spark,search,hub,manifests,book,types]' && \
 	{ head -n 2 constraints.txt; $$fresh/venv/bin/python -m pip freeze | grep -v -e '^distributed-training-lab' -e ' @ '; \
 	  $$fresh/venv/bin/python -m pip install --quiet --upgrade pip; \
 	  $$fresh/venv/bin/python -m pip install --quiet --dry-run --report $$fresh/gpu.json '.[gpu]'; \

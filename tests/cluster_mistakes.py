@@ -7,7 +7,7 @@ is left, and prints one JSON line per mistake: `mistake`, and `tasks`, each with
 when it was killed).
 Forking after the import and before TensorFlow's first operation is safe on Linux while
 the process has one thread. A waiting TensorFlow worker ignores SIGINT and SIGTERM:
-only SIGKILL of its group ends it.
+SIGKILL of its group ends it.
 """
 
 import ctypes

@@ -20,6 +20,7 @@ TOOLS = {
     "Spark": "pip install -e '.[spark]', and Debian's default-jre-headless",
     "Optuna": "pip install -e '.[search]'",
     "the manifests' checkers": "pip install -e '.[manifests]'",
+    "a type checker": "pip install -e '.[types]'",
     "the book's builder": "pip install -e '.[book]'",
     "JupyterHub": "root, pip install -e '.[hub]', and npm's configurable-http-proxy on the PATH",
     "network namespaces": "root, and Debian's iproute2",

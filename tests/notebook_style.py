@@ -251,6 +251,9 @@ def check_set_up(code: list[tuple[int, Cell]]) -> Iterator[str]:
     for words in ("quiet_tensorflow", *own):
         if words not in first["source"]:
             yield f"cell {k}: the set-up cell has no {words}"
+    second = _top_level(code[1][1]["source"]) if len(code) > 1 else []
+    if all(map(_is_import, second)) and any(map(_is_ours, second)):
+        yield f"cell {code[1][0]}: import the course's own helpers where they are first used"
     for k, cell in code[2:]:
         if any(_is_import(node) and not _is_ours(node) for node in _top_level(cell["source"])):
             yield f"cell {k}: import it in one of the first two code cells"

@@ -62,10 +62,10 @@ def test_the_same_seed_gives_the_same_trials_on_one_worker(searched):
 
 
 def test_the_best_settings_are_ones_that_training_takes(searched, monkeypatch):
-    from distlab.cli import main, train
+    from distlab.cli import main
 
     taken = []
-    monkeypatch.setattr(train, "_train", lambda config, *others: taken.append(config))
+    monkeypatch.setattr("utils.training.train", lambda config, **others: taken.append(config))
     assert main(["train", "--config", str(searched / "whole" / "best.json")]) == 0
     complete = [t for t in read_trials(searched / "whole") if t.state.name == "COMPLETE"]
     best = max(complete, key=lambda trial: trial.value)

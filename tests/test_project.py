@@ -125,7 +125,8 @@ def test_installed_versions_are_the_pinned_ones():
     from importlib import metadata
 
     pins, project = read_pins(), tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked_for = {r for extra in ("ray", "spark", "search", "manifests", "book", "gpu", "hub")
+    extras = ("ray", "spark", "search", "manifests", "book", "gpu", "hub", "types")
+    asked_for = {r for extra in extras
                  for r in project["optional-dependencies"][extra]}  # fmt: skip
     for requirement in read_requirements():
         name = requirement.partition("==")[0].partition("[")[0]

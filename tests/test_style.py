@@ -70,7 +70,7 @@ def display(**data: str) -> dict[str, Any]:
 
 def good_lesson() -> Notebook:
     predict = [markdown("**Predict.** How much?"), code("my_guess = guess_number('Bytes', 0, 9)")]
-    cells = [markdown(FIRST), code(SET_UP), code("import numpy as np\nfrom utils import measure")]
+    cells = [markdown(FIRST), code(SET_UP), code("import numpy as np")]
     cells += [*predict, code("show_guess(my_guess, 4)")] * 2
     cells += [markdown("Text."), code("x = 1"), code("assert x == 1")] * 4
     cells += [markdown("## The mistake: no scaling"), code("1 / 0", tags=("raises-exception",))]
@@ -133,6 +133,7 @@ BROKEN = [
     (replace(0, "## Objectives", "## Goals"), "no section `## Objectives`"),
     (replace(1, "set_seeds(0)", ""), "the set-up cell has no set_seeds("),
     (replace(10, "x = 1", "import os"), "import it in one of the first two code cells"),
+    (replace(2, "import", "from utils import data\nimport"), "where they are first used"),
     (replace(3, "**Predict.** ", ""), "1 **Predict.** cells"),
     (replace(4, "my_guess = guess_number", "my_guess = None"), "after **Predict.** a code cell"),
     (replace(5, "show_guess(my_guess, 4)", "pass"), "2 **Predict.** cells (at least 2) and 1"),

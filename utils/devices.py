@@ -156,20 +156,19 @@ def name_gpu_kinds() -> list[str]:
     return [details(gpu).get("device_name", "unknown GPU") for gpu in gpus]
 
 
-def take_devices(devices: str, replicas: int | None, usual: int = 1, most: int = 1) -> list[str]:
-    """Return the devices of this process that a strategy takes, as `choose_devices` says.
-
-    Names are short ("GPU:0", "CPU:1"), as `tf.distribute.MirroredStrategy` takes them. If they
-    are CPUs, TensorFlow is kept off GPUs in this process, unless it has started.
-    """
-    kind, count = find_devices(devices, replicas, usual, most)
+def name_devices(kind: str, count: int) -> list[str]:
+    """Return the names of devices that `find_devices` found, "GPU:0" or "CPU:1"; splits the CPU."""
     return [f"GPU:{i}" for i in range(count)] if kind == "GPU" else split_logical_devices(count)
 
 
 def find_devices(
     devices: str, replicas: int | None, usual: int = 1, most: int = 1
 ) -> tuple[str, int]:
-    """Return the kind and number of devices that a strategy takes here; starts no TensorFlow."""
+    """Return the kind and number of devices that a strategy takes here, as `choose_devices` says.
+
+    Starts no TensorFlow. If they are CPUs, it is kept off GPUs in this process, unless it has
+    started.
+    """
     gpus = count_gpus()
     why = explain_no_gpu() if devices == "gpu" and not gpus else ""
     kind, count = choose_devices(devices, replicas, gpus, usual, most, why)

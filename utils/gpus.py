@@ -42,7 +42,8 @@ class Gpu:
 
 def read_driver() -> list[Gpu]:
     """Return the GPUs that NVIDIA's driver lists, slices in place of a GPU cut by MIG."""
-    return parse_driver_list(_ask_driver("-L"))
+    told = _ask_driver("-L")
+    return parse_driver_list(told) if told else []
 
 
 def parse_driver_list(text: str) -> list[Gpu]:

@@ -24,8 +24,8 @@ from .devices import (
     connect_tpu,
     find_devices,
     limit_gpus,
+    name_devices,
     name_gpu_kinds,
-    take_devices,
     why_no_nccl,
 )
 from .errors import InputError
@@ -61,7 +61,8 @@ class Support:
 class StrategyRecord:
     """What there is to know of one strategy.
 
-    `make(plan, **options)` returns it; `type_name` is its class in `tf.distribute`.
+    `make(kind, count, all_reduce, **options)` returns it on so many devices of a kind, "GPU" or
+    "CPU"; `type_name` is its class in `tf.distribute`.
     `place` is "machine", "cluster" (TF_CONFIG says what this process is in it) or "TPU".
     `usual_replicas` is its number on logical CPUs; on GPUs, a strategy whose `max_replicas`
     allows it takes all. `max_replicas` 1 takes no other number, and `single_replica_reason` says
@@ -74,7 +75,7 @@ class StrategyRecord:
     """
 
     name: str
-    make: Callable[..., tf.distribute.Strategy]  # its first argument is a ReplicaPlan
+    make: Callable[..., tf.distribute.Strategy]
     type_name: str
     place: str = "machine"
     usual_replicas: int = 1
@@ -98,27 +99,6 @@ class StrategyRecord:
     def can_fit(self) -> bool:
         """Return whether `training` runs Keras 3's `fit` under it, patched where it must be."""
         return not self.is_coordinated
-
-
-@dataclass(frozen=True)
-class ReplicaPlan:
-    """What a strategy is asked for: the fields of `make_strategy`, checked."""
-
-    record: StrategyRecord
-    replicas: int | None
-    devices: str
-    all_reduce: str
-
-    def take_devices(self) -> list[str]:
-        """Return the devices of this process for it, such as "GPU:0"."""
-        record = self.record
-        return take_devices(self.devices, self.replicas, record.usual_replicas, record.max_replicas)
-
-    def choose_all_reduce(self, kind: str) -> str | None:
-        """Return the way to add up gradients on devices of `kind`."""
-        offered = self.record.all_reduces
-        reason = why_no_nccl(name_gpu_kinds()) if kind == "GPU" and "nccl" in offered else ""
-        return choose_all_reduce(self.all_reduce, offered, self.record.name, kind, reason)
 
 
 def find_strategy(name: str) -> StrategyRecord:
@@ -183,13 +163,20 @@ def make_strategy(
             f"strategy {name!r} trains in a cluster, and TF_CONFIG, which says what this process "
             "is in it, is not set: use utils.cluster.LocalCluster, or distlab train --workers 2"
         )
-    return record.make(ReplicaPlan(record, replicas, devices, all_reduce), **options)
+    kind, count = "CPU", 0
+    if record.place == "machine":
+        kind, count = find_devices(devices, replicas, record.usual_replicas, record.max_replicas)
+    elif record.in_lockstep:
+        kind, count = choose_worker_devices(devices, replicas, record.max_replicas)
+    has_nccl = kind == "GPU" and "nccl" in record.all_reduces
+    reason = why_no_nccl(name_gpu_kinds()) if has_nccl else ""
+    chosen = choose_all_reduce(all_reduce, record.all_reduces, name, kind, reason)
+    return record.make(kind, count, chosen, **options)
 
 
-def _make_default(plan: ReplicaPlan) -> tf.distribute.Strategy:
+def _make_default(kind: str, count: int, all_reduce: str | None) -> tf.distribute.Strategy:
     import tensorflow as tf
 
-    kind, _ = find_devices(plan.devices, plan.replicas)
     if kind == "CPU" and not limit_gpus(0):
         raise InputError(
             "devices 'cpu': TensorFlow has started with GPUs in this process. Start a new one "
@@ -198,18 +185,17 @@ def _make_default(plan: ReplicaPlan) -> tf.distribute.Strategy:
     return tf.distribute.get_strategy()
 
 
-def _make_one_device(plan: ReplicaPlan) -> tf.distribute.Strategy:
+def _make_one_device(kind: str, count: int, all_reduce: str | None) -> tf.distribute.Strategy:
     import tensorflow as tf
 
-    return tf.distribute.OneDeviceStrategy(plan.take_devices()[0])
+    return tf.distribute.OneDeviceStrategy(name_devices(kind, count)[0])
 
 
-def _make_mirrored(plan: ReplicaPlan) -> tf.distribute.Strategy:
+def _make_mirrored(kind: str, count: int, all_reduce: str) -> tf.distribute.Strategy:
     import tensorflow as tf
 
-    devices = plan.take_devices()
-    kind = devices[0].partition(":")[0]
-    reduce_how = _make_cross_device_ops(plan.choose_all_reduce(kind), devices)
+    devices = name_devices(kind, count)
+    reduce_how = _make_cross_device_ops(all_reduce, devices)
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=reduce_how)
 
 
@@ -240,31 +226,28 @@ def _make_cross_device_ops(all_reduce: str, devices: list[str]) -> tf.distribute
 _group_keys = itertools.count(100 * KEYS_APART, KEYS_APART)
 
 
-def _make_central_storage(plan: ReplicaPlan) -> tf.distribute.Strategy:
+def _make_central_storage(kind: str, count: int, all_reduce: str) -> tf.distribute.Strategy:
     import tensorflow as tf
 
-    devices = plan.take_devices()
+    devices = name_devices(kind, count)
     return tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device="CPU:0")
 
 
-def _make_tpu(plan: ReplicaPlan) -> tf.distribute.Strategy:
+def _make_tpu(kind: str, count: int, all_reduce: None) -> tf.distribute.Strategy:
     import tensorflow as tf
 
     return tf.distribute.TPUStrategy(connect_tpu().resolver)
 
 
-def _make_parameter_server(plan: ReplicaPlan, partitioner: Any = None) -> tf.distribute.Strategy:
+def _make_parameter_server(
+    kind: str, count: int, all_reduce: None, partitioner: Any = None
+) -> tf.distribute.Strategy:
     """Return the coordinator's strategy; its workers hold the GPUs, and it takes none itself."""
     import tensorflow as tf
 
     limit_gpus(0)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     return tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
-
-
-def _make_multi_worker(plan: ReplicaPlan) -> tf.distribute.Strategy:
-    kind, count = choose_worker_devices(plan.devices, plan.replicas, MAX_REPLICAS)
-    return get_multi_worker(kind, count, plan.choose_all_reduce(kind))
 
 
 STRATEGIES: dict[str, StrategyRecord] = {
@@ -291,7 +274,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
         ),
         StrategyRecord(
             "multi-worker",
-            _make_multi_worker,
+            get_multi_worker,
             "MultiWorkerMirroredStrategy",
             place="cluster",
             max_replicas=MAX_REPLICAS,

@@ -42,7 +42,7 @@ runs, so that `distlab --help` answers at once.
   there is
 - `train`: `distlab train`: the main job of the course from a shell, in this process, on a cluster
   that it starts on this machine, or as a task of one that stands
-- `train_task`: `distlab train` where TF_CONFIG is set: one task of a cluster that stands
+- `train_options`: the options of `distlab train`: the settings of a run, and a file that has them
 - `user_child`: the child process in which a user's module is loaded and our library works on it
 - `user_function`: `distlab tune-input` and `distlab tpu-ready`: our library at work on a function
   of the user

@@ -76,6 +76,25 @@ def say_waiting(text: str, quiet: bool = False, seconds: float = SECONDS_BETWEEN
 
 
 @contextmanager
+def signals_ask_to_stop() -> Iterator[tuple[threading.Event, list[int]]]:
+    """Yield an event that SIGINT and SIGTERM set, and their numbers; a second one interrupts."""
+    stop, received = threading.Event(), []
+
+    def ask(number: int, frame: object) -> None:
+        received.append(number)
+        stop.set()
+        if len(received) > 1:  # asked twice: at once
+            raise KeyboardInterrupt
+
+    before = {n: signal.signal(n, ask) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop, received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def sigterm_interrupts() -> Iterator[None]:
     """Let SIGTERM end the block as Ctrl-C does: by KeyboardInterrupt, so that it clears up."""
 

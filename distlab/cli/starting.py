@@ -108,11 +108,13 @@ def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
     )  # fmt: skip
 
 
-def read_workers(text: str) -> tuple[int | None, int]:
+def read_workers(text: str | None) -> tuple[int | None, int | None]:
     """Return the least (None where they are the same) and the most workers of "4" or "2:4".
 
-    Raises CourseError for anything else.
+    None for `text` has neither. Raises CourseError for anything else.
     """
+    if text is None:
+        return None, None
     found = re.fullmatch(r"(?:(\d{1,9}):)?(\d{1,9})", text, re.ASCII)
     if not found:
         raise CourseError(f"--workers {text}: give a whole number, such as 4, or 2:4")

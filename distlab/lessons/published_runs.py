@@ -12,7 +12,7 @@ UNITS = {
     "zero_bubble_2023: samples a second": "x",
     "gpipe_table3_2019": "x",
     "tf_benchmarks_2017": "x",
-    "tf_benchmarks_2017: two machines": " images/s",
+    "tf_benchmarks_2017: several machines": " images/s",
     "lamb_bert_weak_scaling": " min",
     "nccl_allreduce_p4de": " µs",
     "nccl_allreduce_p4de: as a table": " µs",

@@ -1,11 +1,11 @@
 # %% [markdown] shows="What runs on your machine; a first training on two replicas; how labs and hints work"
 # # Start here
 #
-# Sooner or later one device is too slow or too small, and training has to run on several. Done right, they work on one model; done wrong, they train something else and never complain. In the next few minutes you will train one model on two replicas, on this computer, and see how the lessons and labs work.
+# Sooner or later one device is too slow or too small, and training has to run on several. Done right, they work on one model; done wrong, they train something else and don't complain. In the next few minutes you will train one model on two replicas, on this computer, and see how the lessons and labs work.
 #
 # ![Two devices train copies of one network. Each sees images of its own classes, clothes on the left, shoes and bags on the right, and finds its own gradient. In the all-reduce the two gradients become one, and both copies are updated with it: they stay equal and learn all ten classes. Then the all-reduce is broken: the copies drift apart, and both forget the classes that they don't see.](../distlab/lessons/two_replicas.svg)
 #
-# **Time:** 20 minutes · **Prerequisites:** a little Keras; nothing about distribution · **Hardware:** any computer with two CPU cores; no GPU, no network
+# **Time:** 55 minutes: a core of 35, and 20 for *And then*, which can wait · **Prerequisites:** a little Keras; nothing about distribution · **Hardware:** any computer with two CPU cores; no GPU, no network
 #
 # ## Objectives
 #
@@ -14,7 +14,7 @@
 # - Find out how many devices a strategy really has.
 # - Restart a kernel when, and only when, it must be restarted.
 #
-# **To begin:** click the next cell and press `Shift`+`Enter`. That runs it and moves on to the one below. Run the cells in order, from here to the end. Every lesson starts with the same kind of set-up and import cells. You'll read [below](#What-a-logical-device-is) what the four devices are.
+# **To begin:** click the next cell and press `Shift`+`Enter`. That runs it and moves on to the one below. Run the cells in order, from here to the end. Every lesson starts with the same kind of set-up and import cells. *And then*, below, says what the four devices are.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -36,23 +36,15 @@ from collections import Counter
 
 import numpy as np
 
-from distlab import doctor, figures
-from distlab.exercises.predict import show_guess
-from distlab.explorables import guess_number, guess_word
-from distlab.lessons.live_loss import LiveLoss
-from distlab.explorables.watched_replicas import watch_replicas
-from distlab.explorables import Slider, explore
-from utils.data import load, split_batch
-from utils.errors import DistributedError
-from utils.measure import Stopwatch, array_bytes, format_bytes, peak_memory_bytes, time_calls
-from utils.training import train
-
 # %% [markdown]
 # ## What you train on
 #
 # Small photographs of clothes, 28 by 28 pixels, in ten classes. They come with the course, so nothing is downloaded.
 
 # %%
+from distlab import figures
+from utils.data import load
+
 data = load("fashion_mnist")
 print(data)
 print(len(data.class_names), "classes:", ", ".join(data.class_names))
@@ -69,6 +61,8 @@ figures.show(figures.images(data.train.images[:14], names, title="Fashion-MNIST"
 # **Predict.** Guessing blindly among ten classes is right once in ten. After the training, what share of 2,000 images that the model has never seen does it classify correctly, in percent?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Images classified correctly", 0, 100, "%")
 my_guess
 
@@ -81,6 +75,9 @@ with strategy.scope():
     model.compile("adam", loss, metrics=["accuracy"])
 
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.live_loss import LiveLoss
+from utils.measure import Stopwatch
+
 images, labels = data.train.images[:4800, ..., None] / np.float32(255), data.train.labels[:4800]
 live = LiveLoss("Two replicas, learning together")
 with Stopwatch() as watch:
@@ -88,6 +85,8 @@ with Stopwatch() as watch:
 assert np.mean(live.losses[-5:]) < live.losses[0] / 2
 
 # %% tags=["nbval-ignore-output"]
+from distlab.exercises.predict import show_guess
+
 unseen = data.test.images[:2000, ..., None] / np.float32(255)
 _, accuracy = model.evaluate(unseen, data.test.labels[:2000], batch_size=200, verbose=0)
 show_guess(my_guess, 100 * accuracy, unit="%")
@@ -97,6 +96,8 @@ assert accuracy > 0.5  # five times better than picking blindly
 # That was distributed training. (`ReductionToOneDevice` suits a CPU split in two; on GPUs write just `MirroredStrategy()`.) In four numbers:
 
 # %%
+from utils.measure import array_bytes
+
 replicas, gradient_bytes = strategy.num_replicas_in_sync, array_bytes(model.trainable_variables)
 print(f"{replicas} replicas, each with its own copy of every weight")
 print(f"{64 // replicas} images a step for each of them")
@@ -134,8 +135,11 @@ figures.show(figures.mirrored_devices(2, device="CPU"))
 # - **Break the all-reduce** and count ten steps. What happens to the two sets of filters, and to the accuracy?
 # - Repair it. Do the copies become equal again?
 # - Try three and four replicas.
+# - Switch *Train in* to **this page**. Now your browser trains the same network on 600 images, without the kernel. Does it forget as well?
 
 # %% tags=["nbval-ignore-output"]
+from distlab.explorables.watched_replicas import watch_replicas
+
 watched = watch_replicas(data)
 last = watched.train(3)  # three steps now; the others while you watch
 assert last.apart == 0  # the copies are equal, to the last bit
@@ -146,6 +150,10 @@ watched
 
 
 # %%
+from distlab.explorables import Slider, explore
+from utils.data import split_batch
+
+
 def show_shares(replicas):
     sizes = split_batch(20, replicas)  # examples of each replica
     owners = [f"replica {r}" for r, size in enumerate(sizes) for _ in range(size)]
@@ -159,10 +167,14 @@ explore(show_shares, replicas=Slider("Replicas", 1, 8, 2))
 # **Predict.** The same job with the same seed, once on one device and once on two replicas, in 64-bit arithmetic. Look at the weight that differs most between the two trained models. By how much does it differ: 0.1, 0.001, or less than 0.000001?
 
 # %%
+from distlab.explorables import guess_word
+
 my_difference = guess_word("Largest difference", "0.1", "0.001", "less than 0.000001")
 my_difference
 
 # %% tags=["nbval-ignore-output"]
+from utils.training import train
+
 job = dict(model="mlp", max_examples=640, epochs=1, optimizer="sgd", dtype="float64")
 alone = train(strategy="one-device", **job)
 together = train(strategy="mirrored", replicas=2, **job)
@@ -173,7 +185,9 @@ assert max(gaps) < 1e-9
 # %% [markdown]
 # Only rounding is left. The two replicas didn't train two models: together they computed what one device computes. (`train` is the course's own training function. Lesson 03 compares it with Keras's `fit`, and lesson 04 with a loop that you write.) That holds for this model; lesson 05 shows what breaks it, batch normalization for one.
 #
-# ## What a logical device is
+# ## And then: what a logical device is
+#
+# That was the core. If you're in a hurry, continue with [lesson 01](01-why-distribute.ipynb), and come back for the rest of this page when a device, a kernel or a key puzzles you.
 #
 # You have one CPU, and the strategy wanted two devices. TensorFlow can split one CPU into several **logical devices**. Each has its own name and holds its own variables, as a GPU would. The set-up cell at the top of this page made four.
 
@@ -203,6 +217,8 @@ def multiply_on(places):
 
 
 # %% tags=["nbval-ignore-output"]
+from utils.measure import time_calls
+
 one, four = [], []
 for _ in range(7):  # in turn, so that other work on the machine slows both
     one.append(time_calls(lambda: multiply_on(["CPU:0"] * 4).numpy(), 3).best_seconds)
@@ -232,6 +248,8 @@ print(strategy.num_replicas_in_sync, "replicas, and their copies lie on:", dict(
 # Let's split again, into six: first with TensorFlow's function, then with the course's.
 
 # %%
+from utils.errors import DistributedError
+
 cpu = tf.config.list_physical_devices("CPU")[0]
 try:
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 6)
@@ -281,6 +299,8 @@ assert fresh.stdout.count("CPU:") == 6, fresh.stderr
 # The course's doctor looks at this machine. Only a line that begins with `problem` stops you. Whatever is `missing` is used by a few later lessons, which run without it and tell you so. In a terminal, `distlab doctor` gives the full list, with advice (lines that name a folder or a process are left out here).
 
 # %% tags=["nbval-ignore-output"]
+from distlab import doctor
+
 findings = doctor.examine(quick=True)
 for found in findings:
     if "/" not in found.value and "pid" not in found.value:
@@ -293,6 +313,8 @@ assert doctor.can_run(findings)
 # This is what your first training took, with the start of `fit`, which compiles the step, and the drawing.
 
 # %% tags=["nbval-ignore-output"]
+from utils.measure import format_bytes, peak_memory_bytes
+
 print(f"two epochs: {watch.seconds:.1f} s")
 print("images:", format_bytes(images.nbytes))
 print("weights:", format_bytes(replicas * gradient_bytes), "in two copies")

@@ -331,7 +331,7 @@ sizes = [1024 * 4**power for power in range(7)]  # 1 KiB to 4 MiB
 with LocalCluster(workers=2, devices="cpu") as cluster:
     best = cluster.run(time_both, addresses, sizes, timeout=120)[0]  # worker 0's
 print("µs for 1 KiB:", {name: round(1e6 * seconds[0]) for name, seconds in best.items()})
-assert len(best["ours"]) == len(best["TensorFlow"]) == len(sizes)
+assert all(seconds[-1] > seconds[0] for seconds in best.values())  # 4 MiB and 1 KiB
 
 # %% [markdown]
 # ## Latency and bandwidth, from your own timings
@@ -362,6 +362,7 @@ for name, seconds in best.items():
     links[name], _ = fit_link("ring", 2, sizes[::2], seconds[::2], relative=True)
     drawn[f"{name}, measured"] = sizes, seconds
     drawn[f"{name}, predicted"] = predict_seconds("ring", 2, sizes, links[name])
+    assert 1 / 3 < drawn[f"{name}, predicted"][1][0] / seconds[0] < 3
     rate = links[name].bandwidth_bytes_per_second / 1e9
     print(f"{name:<11}{1e6 * links[name].latency_seconds:7.1f} µs a message, {rate:.2f} GB/s")
 figures.show(draw_times(drawn, "Measured, and predicted from every other size"))
@@ -374,7 +375,6 @@ for size in (2**10, 2**26):  # sixteen ranks on the link fitted to our ring
         16, size, link.latency_seconds, link.bandwidth_bytes_per_second
     )
     print(f"{format_bytes(size)}:", {name: f"{1e3 * value:.2f} ms" for name, value in row.items()})
-    assert row["naive"] > row["ring"]
 
 # %% [markdown]
 # Two numbers give the shape of each line: flat on the left, where latency is nearly everything, and rising on the right, where bytes are. In between, the model can be wrong by a factor of two. ([Lesson 07](07-what-a-step-sends.ipynb) tests it on published clusters.) On the left the two wait for different things. Our ring sends at once. TensorFlow's goes through its runtime's threads and gRPC, its network layer, and the receiver has to *ask* for each chunk.
@@ -391,6 +391,7 @@ print("ranks   naive    ring   doubling   tree   (vectors that the busiest rank 
 for ranks in (2, 4, 8, 64, 1024):
     costs = [simulate_all_reduce(n, ranks, 1.0, Link(0, 1)) for n in kinds]
     sent = [cost.bytes_per_rank for cost in costs]
+    assert sent[1] < 2
     print(f"{ranks:>5}{sent[0]:>8.0f}{sent[1]:>8.3f}{sent[2]:>11.0f}{sent[3]:>7.0f}")
 
 # %% [markdown]

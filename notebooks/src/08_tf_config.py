@@ -425,7 +425,7 @@ assert job.logs("worker", 0)[-1] == "num_replicas_in_sync: 1"
 #
 # Now the three that we started before the others. The first is still waiting for worker 1. Worker 0 says so (the line below), and names the missing task in the next lines. It says it *once*, when it starts to wait. In five more minutes we saw nothing new, so scroll up. In the second, worker 0 is missing, and worker 1 says nothing at all after "Started server". So read worker 0's log first, and if there is none, you have found the missing task.
 #
-# You see that line by default. Our `quiet_tensorflow` hides it, and so does any script that sets `TF_CPP_MIN_LOG_LEVEL` above 0. When a start hangs, unset that variable first. And don't be surprised if you can't stop the program: a worker that waits for another ignores Ctrl-C, and SIGTERM as well. Only `kill -9` with its process id ends it.
+# You see that line by default. Our `quiet_tensorflow` hides it, and so does any script that sets `TF_CPP_MIN_LOG_LEVEL` above 0. When a start hangs, unset that variable first. And don't be surprised if you can't stop the program: a worker that waits for another ignores Ctrl-C, and SIGTERM as well. `kill -9` with its process id ends it. (So does closing its terminal, which sends SIGHUP.)
 
 # %% tags=["nbval-ignore-output"]
 examine("missing peer", waiting["missing peer"], seconds=3)

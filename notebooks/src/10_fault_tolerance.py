@@ -82,7 +82,7 @@ whole = cluster.run(train_unprotected, settings, timeout=60, echo=False)[0]
 print(whole.step, "steps,", len(whole.weights), "arrays of weights")
 
 # %% [markdown]
-# `whole` is the uninterrupted run, with which we compare all others. `disturb` waits until worker 0 reports a certain step, does something nasty, and waits for the job to end. With `restarts=1` the cluster may start the group a second time. We kill worker 1 soon after step 11 with SIGKILL, the signal that no program can catch. This program saves nothing, so where does the second attempt begin?
+# `whole` is the uninterrupted run, with which we compare all others. `disturb` waits until worker 0 reports a certain step, does something nasty, and waits for the job to end. With `restarts=1` the cluster may start the group a second time. We kill worker 1 soon after step 11 with SIGKILL, a signal that no program can catch. This program saves nothing, so where does the second attempt begin?
 
 
 # %% tags=["nbval-ignore-output"]
@@ -150,16 +150,11 @@ def batches_after(trainer, done):
             yield epoch, batch
 
 
-def open_manager(trainer):
-    """Return a manager that keeps three checkpoints; the chief's are in the shared folder."""
-    place = trainer.settings.folder if trainer.group.is_chief else tempfile.mkdtemp()
-    return tf.train.CheckpointManager(trainer.checkpoint, place, max_to_keep=3)
-
-
 def train_saving(settings):
     """One worker's program: from the newest checkpoint on, saving every `checkpoint_every` steps."""
     trainer = Trainer(settings)  # its checkpoint: model, optimizer, number of steps
-    manager = open_manager(trainer)
+    place = settings.folder if trainer.group.is_chief else tempfile.mkdtemp()
+    manager = tf.train.CheckpointManager(trainer.checkpoint, place, max_to_keep=3)
     newest = tf.train.latest_checkpoint(settings.folder)  # the chief's, on every worker
     if newest:
         trainer.checkpoint.restore(newest).assert_existing_objects_matched()
@@ -397,9 +392,10 @@ def train_listening(settings):
         trainer.checkpoint.restore(newest)
     trainer.restored_step = int(trainer.step.numpy())
     report("restore", step=trainer.restored_step)
+    place = settings.folder if trainer.group.is_chief else tempfile.mkdtemp()
     handler = tf.distribute.experimental.PreemptionCheckpointHandler(
         trainer.strategy.cluster_resolver,
-        open_manager(trainer),
+        tf.train.CheckpointManager(trainer.checkpoint, place, max_to_keep=3),
         termination_config=tf.distribute.experimental.TerminationConfig(
             exit_fn=lambda: sys.exit(42)
         ),
@@ -486,7 +482,7 @@ assert lost["PreemptionCheckpointHandler"][words[-1]] == 0
 # %% [markdown]
 # Every run was started again three times, and ended with the weights of the undisturbed run, to 1e-9. What differs is how much was trained twice: never more than the interval of 4 steps, and nothing when the handler got the notice. Without a handler the workers ignored the notice, trained on until they were killed, and lost what they hadn't saved by then. (That may surprise you: a plain Python program dies of SIGTERM at once. But in a process with a `MultiWorkerMirroredStrategy`, TensorFlow catches the signal for such handlers, and the training carries on to its end.) So in their groups the bar of the notice can be anything from 0 to 4 steps.
 #
-# There is a quieter failure: a process that is alive and does nothing. TensorFlow's workers send each other *heartbeats*, small signs of life. If a process is frozen, its heartbeats stop, and after about ten seconds the step of the others fails. If it's merely stuck, say in its input pipeline, the heartbeats go on and the others wait, as in lesson 09's mistake. While you look for the reason, `tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` in the strategy's constructor turns such a wait into a `DeadlineExceededError`. (For debugging only: it costs a thread for each collective.) In production, something outside the job has to watch it. Our cluster watches for frozen tasks: with `stall_seconds`, it starts the group again when a task has been frozen (by the signal SIGSTOP) for that long.
+# There is a quieter failure: a process that is alive and does nothing. TensorFlow's workers send each other *heartbeats*, small signs of life. If a process is frozen, its heartbeats stop, and after ten to fifteen seconds the step of the others fails. If it's merely stuck, say in its input pipeline, the heartbeats continue and the others wait, as in lesson 09's mistake. While you look for the reason, `tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` in the strategy's constructor turns such a wait into a `DeadlineExceededError`. (For debugging only: it costs a thread for each collective.) In production, something outside the job has to watch it. Our cluster watches for frozen tasks: with `stall_seconds`, it starts the group again when a task has been frozen (by the signal SIGSTOP) for that long.
 
 # %%
 from utils.training.recovery import train_with_recovery
@@ -533,10 +529,8 @@ def fit_through_a_power_cut(save_freq):
 
 undisturbed = fit_once()
 print("undisturbed: steps and weight", undisturbed)
-ends = {}
-for save_freq in (3, "epoch"):
-    ends[save_freq] = fit_through_a_power_cut(save_freq)
-    print("started again with save_freq", save_freq, ends[save_freq])
+ends = {save_freq: fit_through_a_power_cut(save_freq) for save_freq in (3, "epoch")}
+print("started again, by save_freq:", ends)
 assert ends[3][0] == 15 and ends["epoch"] == undisturbed and ends[3] != undisturbed
 
 # %% [markdown]
@@ -546,7 +540,7 @@ assert ends[3][0] == 15 and ends["epoch"] == undisturbed and ends[3] != undistur
 #
 # ## What it costs: how often to save
 #
-# If you save often, saving takes time. If you save rarely, a failure destroys more work. First measure what one save costs on your computer, for the CNN of [lesson 01](01-why-distribute.ipynb) with Adam's two moving averages. (To go on training while the files are written, pass `tf.train.CheckpointOptions(enable_async=True)` when saving.)
+# If you save often, saving takes time. If you save rarely, a failure destroys more work. First measure what one save costs on your computer, for the CNN of [lesson 01](01-why-distribute.ipynb) with Adam's two moving averages. (To continue training while the files are written, pass `tf.train.CheckpointOptions(enable_async=True)` when saving.)
 
 # %% tags=["nbval-ignore-output"]
 from utils.measure import time_calls

@@ -533,7 +533,7 @@ single.close()
 # You bring `strategy`, `global_batch_size`, `parse`, the file names `names`, and a function that makes your dataset of single examples, `make_dataset`:
 #
 # ```python
-# options = tf.data.Options()  # many equal files: FILE. Few, or none: DATA, every shuffle seeded
+# options = tf.data.Options()  # many equal files: FILE. Few, or none: DATA, one seed for all
 # options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
 # dataset = make_dataset().batch(global_batch_size).with_options(options)  # the GLOBAL batch
 # distributed = strategy.experimental_distribute_dataset(dataset)
@@ -556,7 +556,7 @@ single.close()
 # - FILE needs enough equal files, DATA parses everything on every worker, OFF trains on everything once per worker.
 # - An `InputContext` tells a dataset function which part to read.
 # - The tf.data service lost what was on its way to a killed consumer; a consumer whose data worker died waited until our limit.
-# - Shuffling before sharding loses and doubles examples silently, under DATA too; shard first, or give every shuffle a seed.
+# - Shuffling before sharding loses and doubles examples silently, under DATA too; shard first, or give every shuffle a seed, the same on every worker.
 #
 # A whole program that serves batches to trainers on other machines: [data_service.py](../examples/data_service.py).
 #

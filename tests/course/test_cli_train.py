@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from distlab.cli import main, train
+from distlab.cli import main
 from utils.events import read_events
 
 COMMAND = [sys.executable, "-m", "distlab", "train"]
@@ -121,7 +121,7 @@ def test_progress_bar_on_a_terminal():
 
 def test_settings_come_from_a_file_and_options_after_it_win(tmp_path, monkeypatch):
     taken = []
-    monkeypatch.setattr(train, "_train", lambda config, *others: taken.append(config))
+    monkeypatch.setattr("utils.training.train", lambda config, **others: taken.append(config))
     path = tmp_path / "best.json"
     path.write_text('{"learning_rate": 0.5, "global_batch_size": 128, "optimizer": "momentum"}')
     main(["train", "--learning-rate", "1", "--config", str(path), "--global-batch-size", "256"])

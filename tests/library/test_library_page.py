@@ -1,4 +1,4 @@
-"""The public API: `utils/__init__.py`, its page docs/library.md, and what notebooks import."""
+"""The public API: `utils/__init__.pyi`, its page docs/library.md, and what notebooks import."""
 
 import ast
 import importlib

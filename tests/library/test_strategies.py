@@ -128,10 +128,10 @@ def test_what_cannot_be_made_is_said_in_one_line(tf, name, replicas, words):
 
 
 def test_devices_can_be_asked_for_twice_and_not_too_late(tf):
-    from utils.devices import take_devices, use_logical_devices
+    from utils.devices import find_devices, name_devices, use_logical_devices
 
     assert use_logical_devices(4) == ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
-    assert use_logical_devices(2) == take_devices("auto", 2) == ["CPU:0", "CPU:1"]
+    assert use_logical_devices(2) == name_devices(*find_devices("auto", 2)) == ["CPU:0", "CPU:1"]
     with pytest.raises(DistributedError, match="this process has 4"):
         use_logical_devices(5)
     with pytest.raises(DistributedError, match="1 to 64"):

@@ -29,7 +29,7 @@ def load_bundled(name: str, root: Path = FOLDER) -> ImageData:
     facts = find_facts(name)
     path = root / f"{facts.name}.npz"
     splits = read_npz(path, RESTORE)
-    found = {split: len(examples) for split, examples in splits.items()}
+    found = dict(zip(splits, map(len, splits.values())))
     if found != SAMPLE_EXAMPLES:
         raise InputError(f"{path} holds {found}, not the sample's {SAMPLE_EXAMPLES}: {RESTORE}")
     return ImageData(
@@ -48,11 +48,11 @@ def read_npz(path: Path, advice: str) -> dict[str, Split]:
     Raises InputError, which ends with `advice`, if the file is missing, damaged or lacks a key.
     """
     try:
+        found = {}
         with np.load(path, allow_pickle=False) as arrays:
-            return {
-                split: Split(arrays[images], arrays[labels].astype(np.int64))
-                for split, (images, labels) in KEYS.items()
-            }
+            for split, (images, labels) in KEYS.items():
+                found[split] = Split(arrays[images], arrays[labels].astype(np.int64))
+        return found
     except OSError as error:
         raise InputError(f"{path} can't be read ({error.strerror or error}): {advice}") from None
     except Exception:  # a damaged zip file fails in a dozen ways, and the fix is always the same

@@ -11,6 +11,8 @@ from .fetch import DOWNLOAD_SECONDS, fetch
 from .images import ImageData
 from .tfds_folder import find_prepared, make_full, read_full_prepared, standard_folder
 
+_load_sample = functools.cache(load_bundled)  # once per process: its arrays are read-only
+
 
 def load(
     name: str,
@@ -48,12 +50,6 @@ def load(
     if download:
         return read_full_prepared(fetch(facts.name, seconds=DOWNLOAD_SECONDS), facts)
     raise InputError(f"the full {facts.title} is not on this machine: {_advise(facts)}")
-
-
-@functools.cache
-def _load_sample(name: str) -> ImageData:
-    """Read a bundled sample once per process: its arrays are read-only."""
-    return load_bundled(name)
 
 
 def read_folder(folder: Path, facts: DataSetFacts) -> ImageData:

@@ -217,13 +217,13 @@ def find_cheapest_change(
 def list_layouts(
     model: Transformer, machine: Machine, devices: int, batch: int
 ) -> Iterator[Layout]:
-    """Yield every layout of `devices` devices that divides the model and the batch.
+    """Yield every layout of `devices` devices that divides the model and the batch, but for layers.
 
     Tensor parallelism stays inside a node (Narayanan et al. 2021, takeaway 1); ZeRO 2 and 3 don't
     go with a pipeline; micro-batches are powers of two.
     """
     for tensor in list_divisors(math.gcd(devices, model.heads), machine.ranks_per_node):
-        for pipeline in list_divisors(math.gcd(devices // tensor, model.layers)):
+        for pipeline in list_divisors(devices // tensor, model.layers):
             stages = range(4) if pipeline == 1 else range(2)
             for context in list_divisors(math.gcd(devices // tensor // pipeline, model.sequence)):
                 data, rest = divmod(devices, tensor * pipeline * context)
@@ -342,13 +342,11 @@ def _explain(plan: RunPlan, cost: LayoutCost) -> Iterator[tuple[str, str, str]]:
         "6 N for the parameters, 12 layers hidden sequence for attention",
     )
     batch, each = f"{plan.global_batch:,} sequences", plan.global_batch // cost.layout.data
-    yield (
-        "global batch",
-        batch,
-        f"{plan.tokens_per_step:,} tokens a step, {each:,} sequences a copy",
-    )
-    micro = str(cost.layout.micro_batch)
-    yield "micro-batch", micro, "yours, or the planner's choice: the quickest that fits"
+    reason = f"{plan.tokens_per_step:,} tokens a step, {each:,} sequences a copy"
+    usual = "" if plan.run.global_batch else "; not stated: about 4 million tokens"
+    yield "global batch", batch, reason + usual
+    chosen = "yours" if plan.tried == 1 else "the planner's choice: the quickest that fits"
+    yield "micro-batch", str(cost.layout.micro_batch), chosen
     for name, value in vars(cost.memory).items():
         yield f"{name}, memory", f"{value / 1e9:,.1f} GB", MEMORY_REASONS[name]
     reached = f"{machine.efficiency:.0%} of both peaks, attention {machine.attention:.1%}"
@@ -378,6 +376,6 @@ PART_REASONS = {
     "context": "keys and values round the ring, beyond what attention hides",
     "expert": "all-to-all to the experts and back, none hidden",
     "pipeline": "activations and gradients to the neighboring stage",
-    "bubble": "(stages - 1) micro-batches in which a stage waits",
+    "bubble": "(stages - 1) micro-batches in which a stage waits (1F1B, not interleaved)",
     "optimizer": "reads and writes the state once a step",
 }

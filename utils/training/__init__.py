@@ -7,9 +7,11 @@ Importing this package does not import TensorFlow; `train` does.
 
 - `accumulation`: a large batch of small ones: gradients added up over micro-batches, then one
   update
+- `as_task`: training as the task of a cluster that TF_CONFIG names
 - `checkpoints`: a run's checkpoints: held by one run at a time, written whole, found again newest
   first
 - `config`: what to train, as a plain record that checks itself. Imports no TensorFlow
+- `counting_feed`: workers that share the bundled images by files, or that read everything each
 - `input_feed`: what the replicas of a run are fed: the bundled images here, own data in `own_data`
 - `large_batch`: learning rates for large batches: the linear scaling rule and gradual warm-up
 - `layerwise`: LARS and LAMB: each layer's step in proportion to the size of its own weights

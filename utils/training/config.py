@@ -105,7 +105,7 @@ class TrainConfig:
     "gpu" needs one, "cpu" leaves them alone. `replicas` is how many of them, per worker.
     `all_reduce` is how replicas add up their gradients (`strategies.make_strategy`).
     `auto_shard` is how the workers of "multi-worker" share the bundled data: by "data" they
-    train as one process does, by "file" and "off" they do not (`training.input_feed`).
+    train as one process does, by "file" and "off" they do not (`training.counting_feed`).
     `max_examples` None takes all training examples (of scenes also as many test examples at
     most), `checkpoint_every` None a checkpoint at the end of each epoch only. `epochs` counts
     from the very start, also for a run that resumes.
@@ -289,6 +289,8 @@ def make_config(config: TrainConfig | None, settings: dict[str, Any]) -> TrainCo
 
     Raises InputError for a setting that does not exist.
     """
+    if config is not None and not settings:
+        return config
     known = [field.name for field in fields(TrainConfig)]
     for name in settings:
         if name not in known:

@@ -1,14 +1,17 @@
 """Training on a cluster of processes that starts here, on this machine or on an engine's."""
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .. import events
+from ..checks import check_count
 from ..errors import InputError, RunError
-from ..events import Event
+from ..events import Event, Listener
+from ..strategies import CLUSTER, STRATEGIES, find_strategy
 from .config import TrainConfig
 from .report import TrainingStopped, TrainReport
 
@@ -16,7 +19,37 @@ if TYPE_CHECKING:
     from ..cluster.job import Job
     from ..cluster.launcher import Launcher
 
-Listener = Callable[[Event], None]
+MAX_TASKS = 32
+
+
+def count_tasks(config: TrainConfig, workers: int | None, ps: int | None) -> tuple[int, int]:
+    """Return how many workers and parameter servers to start; (0, 0) for none.
+
+    None are started for a strategy of one machine, and where TF_CONFIG makes this
+    process a task of a cluster that stands. Raises InputError for numbers that do not fit.
+    """
+    if config.strategy not in CLUSTER:
+        for name, value in (("workers", workers), ("ps", ps)):
+            if value is not None:
+                able = [n for n in CLUSTER if name == "workers" or STRATEGIES[n].is_coordinated]
+                raise InputError(
+                    f"{name} {value}: strategy {config.strategy!r} trains in one process; "
+                    f"choose {' or '.join(able)}"
+                )
+        return 0, 0
+    if os.environ.get("TF_CONFIG"):
+        if (workers, ps) != (None, None):
+            raise InputError(
+                "workers and ps: TF_CONFIG is set and says how many there are; leave them out, "
+                "or unset TF_CONFIG to start a cluster on this machine"
+            )
+        return 0, 0
+    uses_servers = find_strategy(config.strategy).is_coordinated
+    if ps is not None and not uses_servers:
+        raise InputError(f"ps {ps}: strategy {config.strategy!r} has none; leave it out")
+    servers = (1 if ps is None else ps) if uses_servers else 0
+    workers = check_count("workers", 2 if workers is None else workers, 1, MAX_TASKS)
+    return workers, check_count("ps", servers, int(uses_servers), MAX_TASKS)
 
 
 def train_on_cluster(

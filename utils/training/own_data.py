@@ -17,7 +17,7 @@ from ..strategies import find_strategy
 from .config import TrainConfig
 from .input_feed import InputFeed, set_auto_shard
 from .state import SPARSE, batch_dtype, find_loss
-from .step import Batch, Prepare
+from .step import Batch
 from .worker_group import WorkerGroup
 
 INFINITE = tf.data.INFINITE_CARDINALITY
@@ -177,6 +177,7 @@ class FunctionFeed(DatasetFeed):
                 f"{replicas} replicas divide, and {config.global_batch_size} is not one"
             )
         context = tf.distribute.InputContext(group.workers, group.index, replicas)
+        self.prepare = self._weigh
         super().__init__(name, make(context), config, group)
 
     def find_batch_size(self) -> int:
@@ -185,10 +186,6 @@ class FunctionFeed(DatasetFeed):
     @property
     def places(self) -> int:
         return self.batch_size
-
-    @property
-    def prepare(self) -> Prepare | None:
-        return self._prepare
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -207,7 +204,7 @@ class FunctionFeed(DatasetFeed):
         own = super()._find_steps()
         return max(self.group.gather(-(-own // self.group.replicas_per_worker)))
 
-    def _prepare(self, features: Any, labels: Any, weights: tf.Tensor) -> Batch:
+    def _weigh(self, features: Any, labels: Any, weights: tf.Tensor) -> Batch:
         context = tf.distribute.get_replica_context()
         real = tf.reduce_sum(tf.cast(weights > 0, weights.dtype))
         together = context.all_reduce("SUM", real)

@@ -67,8 +67,13 @@ def train(
     """
     begun = time.perf_counter()
     config = make_config(config, settings)
-    images = None if config.has_own_data else _load_images(config)
-    _import_keras()  # after the data, so that a wrong folder is known at once
+    images = None
+    if not config.has_own_data:
+        images = open_data(config.dataset, full=config.full_data, folder=config.data_folder)
+        if config.max_examples is not None:
+            images = images.take(config.max_examples)
+    with quiet_tensorflow():  # after the data, so that a wrong folder is known at once
+        check_backend()
 
     from .loops import choose_loop
     from .progress import RunProgress
@@ -83,7 +88,7 @@ def train(
         group.compare({**config.facts(), **_versions(), **_image_facts(images)})
     if config.export is not None and group.is_chief:
         make_folder("export", Path(config.export))
-    devices = gather_devices(group)
+    devices = gather_devices(group) if group.in_lockstep else describe_strategy(strategy)
     with contextlib.ExitStack() as to_close:
         if config.has_own_data:  # shuffles without a seed have the same order on every worker
             set_own_seed(config)
@@ -128,19 +133,17 @@ def train(
         return make_report(state, run, found, begun)
 
 
-def _list_settings() -> inspect.Signature:
-    """Return the signature of `train` with each field of TrainConfig in place of `settings`."""
-    own = inspect.signature(train)
-    *before, _ = own.parameters.values()
-    kind = inspect.Parameter.KEYWORD_ONLY
-    listed = [
-        inspect.Parameter(field.name, kind, default=field.default, annotation=field.type)
-        for field in fields(TrainConfig)
-    ]
-    return own.replace(parameters=[before[0], *listed, *before[1:]])
-
-
-train.__signature__ = _list_settings()  # type: ignore[attr-defined]
+_signature = inspect.signature(train)
+_config, *_others, _ = _signature.parameters.values()
+_settings = [
+    inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+    )
+    for field in fields(TrainConfig)
+]
+train.__signature__ = _signature.replace(  # type: ignore[attr-defined]
+    parameters=[_config, *_settings, *_others]  # each setting in place of `settings`
+)
 
 
 def make_callbacks(state: "TrainState", run: "RunProgress") -> "keras.callbacks.CallbackList":
@@ -169,21 +172,30 @@ def make_feeds(
     """Return what feeds the training and the test; own data may have no test."""
     if read_log is not None and (config.has_own_data or config.has_scenes):
         raise InputError("read_log knows only the bundled single images. Leave it out.")
-    strategy = group.strategy
     if config.has_own_data:
         from .own_data import make_own_feed
 
         feeds = [make_own_feed(name, config, group) for name in ("train_data", "test_data")]
         return feeds[0], feeds[1]
+    from ..data.batches import BatchPlan
+    from .input_feed import ImageFeed, TestFeed
+
+    replicas, by_plan = group.strategy.num_replicas_in_sync, config.auto_shard == "data"
+    plan = BatchPlan(len(images.train), config.global_batch_size, replicas)
     if config.has_scenes:
-        from .scene_feed import SceneTestFeed, make_scene_feed
+        from .scene_feed import CountingSceneFeed, SceneFeed, SceneTestFeed
 
-        test_feed = SceneTestFeed(images.test, config, strategy.num_replicas_in_sync)
-        return make_scene_feed(images.train, config, strategy, group.workers), test_feed
-    from .input_feed import TestFeed, make_image_feed
+        test_feed = SceneTestFeed(images.test, config, replicas)
+        if by_plan:
+            return SceneFeed(images.train, plan, config), test_feed
+        return CountingSceneFeed(images.train, plan, config, group), test_feed
+    if by_plan:
+        feed = ImageFeed(images.train, plan, config, read_log)
+    else:
+        from .counting_feed import CountingFeed
 
-    feed = make_image_feed(images.train, config, strategy, group.workers, read_log)
-    return feed, TestFeed(images.test, config, strategy.num_replicas_in_sync)
+        feed = CountingFeed(images.train, plan, config, group, read_log)
+    return feed, TestFeed(images.test, config, replicas)
 
 
 def test(state: "TrainState", run: "RunProgress", test_feed: "InputFeed | None") -> dict[str, Any]:
@@ -255,10 +267,8 @@ def describe_loss_scale(state: "TrainState", run: "RunProgress") -> dict[str, An
 
 
 def gather_devices(group: "WorkerGroup") -> Devices:
-    """Return the devices of all replicas of the run, on every worker."""
+    """Return the devices of all workers' replicas, on every worker."""
     own = describe_strategy(group.strategy)
-    if not group.in_lockstep:
-        return own
     everyone = [Devices(*one) for one in group.gather(list(vars(own).values()))]
     names = [f"{who} {name}" for who, one in zip(group.names, everyone) for name in one.names]
     kinds = [kind for one in everyone for kind in one.kinds]
@@ -316,24 +326,16 @@ def export_model(state: "TrainState", config: TrainConfig, spec: Any = None) -> 
     return folder / "model.keras", folder / "saved_model"
 
 
-def _load_images(config: TrainConfig) -> BundledData:
-    data = open_data(config.dataset, full=config.full_data, folder=config.data_folder)
-    return data if config.max_examples is None else data.take(config.max_examples)
+def check_backend() -> None:
+    """Import Keras; raise InputError if it runs on another backend than TensorFlow."""
+    try:
+        import keras
 
-
-def _import_keras() -> None:
-    """Import TensorFlow and Keras with their banner caught; InputError for another backend."""
-    with quiet_tensorflow():
-        import tensorflow  # noqa: F401
-
-        try:
-            import keras
-
-            backend = keras.backend.backend()
-        except ModuleNotFoundError as error:
-            if error.name not in OTHER_BACKENDS:
-                raise
-            backend = error.name
+        backend = keras.backend.backend()
+    except ModuleNotFoundError as error:
+        if error.name not in OTHER_BACKENDS:
+            raise
+        backend = error.name
     if backend != "tensorflow":
         raise InputError(
             f"Keras runs on {backend}, and tf.distribute needs it on tensorflow: unset "

@@ -3,12 +3,11 @@
 The shards are drawn into a folder of this process's own, which goes with the run. Every
 worker reads all of them and trains on its part of each global batch (AutoShardPolicy.DATA), so
 that all parts together are the batches of the one-process run; with "file" and "off" workers
-count what they read together, as `input_feed.CountingFeed` does.
+count what they read together, as `counting_feed.CountingFeed` does.
 """
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -20,7 +19,8 @@ from ..data.scenes import MASK_CLASSES, SCENE_SIZE, SceneSplit
 from ..input_pipeline.scenes import read_scenes, write_scenes
 from ..input_pipeline.store import Shards
 from .config import TrainConfig
-from .input_feed import MIN_FILES, CountingFeed, ImageFeed, set_auto_shard
+from .counting_feed import MIN_FILES, CountingFeed
+from .input_feed import ImageFeed, set_auto_shard
 from .own_data import pad
 from .state import add_in_place
 from .step import Batch
@@ -145,13 +145,3 @@ class CountingSceneFeed(CountingFeed):
 
     def close(self) -> None:
         self.files.close()
-
-
-def make_scene_feed(
-    split: SceneSplit, config: TrainConfig, strategy: Any, workers: int
-) -> ImageFeed:
-    """Return what a run on scenes is fed."""
-    plan = BatchPlan(len(split), config.global_batch_size, strategy.num_replicas_in_sync)
-    if config.auto_shard == "data":
-        return SceneFeed(split, plan, config)
-    return CountingSceneFeed(split, plan, config, strategy, max(MIN_FILES, workers))

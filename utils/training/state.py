@@ -13,7 +13,6 @@ import tensorflow as tf
 from ..errors import InputError, first_line
 from ..models import build_model
 from .config import OPTIMIZERS, TrainConfig
-from .loss_scale import share_loss_scale
 
 SPARSE, ONE_HOT = "sparse_categorical_crossentropy", "categorical_crossentropy"
 RESERVED = ("loss", "step", "epoch", "event", "time", "images_per_second")  # of an event's fields
@@ -103,7 +102,12 @@ def make_state(
         if spec is not None:
             check_fit(model, example_loss, kind, spec)
         optimizer = make_optimizer(config.optimizer, config.learning_rate, config.clipnorm)
-        optimizer = clip_the_sum(share_loss_scale(optimizer, model))
+        plain = isinstance(config.model, str) and isinstance(config.optimizer, str)
+        if config.dtype == "mixed_float16" or not plain:  # may compute in float16
+            from .loss_scale import share_loss_scale
+
+            optimizer = share_loss_scale(optimizer, model)
+        optimizer = clip_the_sum(optimizer)
         optimizer.build(model.trainable_variables)
         metrics = {n: ExampleMean(f"example_{n}", values) for n, values in averaged.items()}
     return TrainState(strategy, model, optimizer, example_loss, metrics, config.jit_compile)

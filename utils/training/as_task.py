@@ -1,4 +1,4 @@
-"""`distlab train` where TF_CONFIG is set: one task of a cluster that stands."""
+"""Training as the task of a cluster that TF_CONFIG names."""
 
 import contextlib
 import os
@@ -8,47 +8,48 @@ import threading
 import time
 from collections.abc import Callable
 
-from distlab.errors import CourseError
-from utils.events import Event
-from utils.processes.missing_peers import name_missing_peers
-from utils.processes.registry import MARK_VARIABLE
-from utils.strategies import find_strategy
-from utils.tf_config import TaskConfig, parse_tf_config
-from utils.training.config import TrainConfig
-from utils.training.report import TrainReport
+from ..devices import count_gpus, limit_gpus
+from ..environment import quiet_tensorflow
+from ..errors import InputError
+from ..events import Event, Listener
+from ..processes.missing_peers import name_missing_peers
+from ..processes.registry import MARK_VARIABLE
+from ..strategies import find_strategy
+from ..tf_config import TaskConfig, parse_tf_config
+from .config import TrainConfig
+from .program import train
+from .report import TrainReport
 
-Listener = Callable[[Event], None]
 GRACE_SECONDS = 1.0
 
 
 def train_as_task(
-    config: TrainConfig, listener: Listener, stop: threading.Event
+    config: TrainConfig, on_event: Listener, stop: threading.Event, program: str
 ) -> TrainReport | None:
     """Be the task that TF_CONFIG names; return the report on the chief, None elsewhere.
 
     A worker or a parameter server of a parameter-server cluster serves until it is
-    ended. Raises CourseError for a TF_CONFIG that is wrong.
+    ended. `program` begins each line on standard error. Raises InputError for a TF_CONFIG that
+    is wrong.
     """
     task = parse_tf_config(os.environ["TF_CONFIG"], strategy=config.strategy)
     if task.job == "evaluator":
-        raise CourseError("TF_CONFIG: task type evaluator trains nothing; start it as a worker")
+        raise InputError("TF_CONFIG: task type evaluator trains nothing; start it as a worker")
     if find_strategy(config.strategy).is_coordinated and task.job != "chief":
         return _serve(task.job, config.devices)
-    from utils.training import train
-
-    with _Insistence() as insistence, contextlib.ExitStack() as waiting:
+    with _Insistence(program) as insistence, contextlib.ExitStack() as waiting:
         if MARK_VARIABLE not in os.environ:  # no launcher does it
-            waiting.enter_context(name_missing_peers("distlab train", list_peers(task)))
+            waiting.enter_context(name_missing_peers(program, list_peers(task)))
 
         def listen(event: Event) -> None:
             waiting.close()  # there is an event: all are there
-            listener(event)
+            on_event(event)
 
         should_stop = insistence.after_first_steps(stop.is_set)
         report = train(config, on_event=listen, should_stop=should_stop)
     if task.is_chief:
         return report
-    print(f"distlab train: {task.name} is done; the chief has the report", file=sys.stderr)
+    print(f"{program}: {task.name} is done; the chief has the report", file=sys.stderr)
     return None
 
 
@@ -64,9 +65,7 @@ def list_peers(task: TaskConfig) -> dict[str, str]:
 
 def _serve(job: str, devices: str) -> None:
     """Serve until killed: a worker on one device, as its coordinator expects, a server on none."""
-    from utils.cluster.task import serve
-    from utils.devices import count_gpus, limit_gpus
-    from utils.environment import quiet_tensorflow
+    from ..cluster.task import serve
 
     with quiet_tensorflow():
         import tensorflow as tf
@@ -85,6 +84,9 @@ class _Insistence:
     nothing is lost yet: there the signal has its default effect. From the first steps
     on, the first signal asks to stop and the second ends the process.
     """
+
+    def __init__(self, program: str) -> None:
+        self._program = program
 
     def __enter__(self) -> "_Insistence":
         self._read, self._write = os.pipe()
@@ -114,7 +116,7 @@ class _Insistence:
         os.close(self._read)
         if again:
             time.sleep(GRACE_SECONDS)  # Python's own handler, where it can run, is kinder
-            os.write(2, b"distlab train: interrupted\n")
+            os.write(2, f"{self._program}: interrupted\n".encode())
             os._exit(128 + again[0])
 
     def __exit__(self, *exception: object) -> None:
