@@ -140,6 +140,7 @@ def predict_all(shards: list[Path], model, options) -> tuple[int, dict[str, str]
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     if not read_note(shard, options.output):
                         rows += finish_shard(shard, model, options)
+                        print(f"done: {shard.name}", flush=True)
                 except BlockingIOError:
                     time.sleep(0.1 / len(left))  # someone else has it, and may yet die
                 except Damaged as error:

@@ -1,4 +1,4 @@
-"""Search for a learning rate and a batch size on several workers that share one folder.
+"""Search for a learning rate, a warm-up and a batch size on workers that share one folder.
 
     pip install optuna
     python hyperparameter_search.py --folder search1 --trials 12
@@ -27,6 +27,7 @@ import keras
 import numpy as np
 import optuna
 import tensorflow as tf
+from keras.optimizers.schedules import PolynomialDecay
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
@@ -65,17 +66,16 @@ def load_images(limit: int | None):
     return (images[:cut], labels[:cut]), (images[cut:], labels[cut:])
 
 
-def build_model(learning_rate: float) -> keras.Model:
+def build_model(learning_rate: float, warm_up_steps: int) -> keras.Model:
     layers = [keras.Input((28, 28, 1))]
     for width in (32, 64):
         layers += [keras.layers.Conv2D(width, 3, activation="relu"), keras.layers.MaxPooling2D()]
     layers += [keras.layers.Flatten(), keras.layers.Dense(64, activation="relu")]
     model = keras.Sequential([*layers, keras.layers.Dense(10)])
-    model.compile(
-        optimizer=keras.optimizers.SGD(learning_rate, momentum=0.9),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-    )
+    if warm_up_steps:  # a straight line from a tenth of the rate; after it, the rate stays
+        learning_rate = PolynomialDecay(learning_rate / 10, warm_up_steps, learning_rate)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(learning_rate, momentum=0.9), loss, metrics=["accuracy"])
     return model
 
 
@@ -83,7 +83,7 @@ def try_out(trial: optuna.Trial, data, options) -> float:
     """Train with the trial's settings, and return the accuracy on the validation images."""
     train, validation = data
     keras.utils.set_random_seed(options.seed)
-    model = build_model(trial.params["learning_rate"])
+    model = build_model(trial.params["learning_rate"], trial.params["warm_up_steps"])
     size = trial.params["global_batch_size"]
     for epoch in range(1, options.epochs + 1):
         model.fit(*train, batch_size=size, verbose=0)
@@ -134,6 +134,7 @@ def take_trial(study: optuna.Study, options):
     lock.acquire()
     trial.suggest_float("learning_rate", 1e-3, 1.0, log=True)
     trial.suggest_categorical("global_batch_size", [32, 64, 128, 256])
+    trial.suggest_categorical("warm_up_steps", [0, 50, 200])
     return trial, lock
 
 

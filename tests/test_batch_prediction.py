@@ -12,9 +12,10 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from needs import EVERYTHING
+from machines import Launcher, Namespaces
+from needs import EVERYTHING, need_namespaces
 from process_watch import wait_for
-from test_examples import SECONDS, start
+from test_examples import EXAMPLES, SECONDS, start
 
 pytestmark = [pytest.mark.slow(20), pytest.mark.more_in_all]
 ROWS = [400, 0, 33, 70, 1, 64]  # of each shard
@@ -136,6 +137,34 @@ def test_a_start_after_a_kill_continues_with_what_is_left(given, tmp_path):
     assert_complete(out, given)
     again = json.loads(predict(given / "shards", out, tmp_path, model=given / "model")[-1])
     assert (again["rows"], again["rows_here"]) == (sum(ROWS), 0)
+
+
+def test_of_two_machines_with_a_shared_folder_one_dies(given, tmp_path):
+    """Network namespaces; the last shard is held until the second machine's launcher is dead."""
+    need_namespaces()
+    networks, launchers, out = Namespaces(2), [], tmp_path / "out"
+    (out / "claims").mkdir(parents=True)
+    meet = ["--rendezvous", f"{networks.address(0)}:2951", "--trust-network", "--independent"]
+    words = [EXAMPLES / PROGRAM, *list_words(given / "shards", out, given / "model")[1:]]
+    try:
+        with (out / "claims/s5.tfrecord.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for number in (0, 1):
+                own = ["--workers", 2, "--logs", f"logs{number}"]
+                inside = networks.inside(number)
+                launchers.append(Launcher(*meet, *own, *words, inside=inside, cwd=tmp_path))
+                if number == 0:
+                    launchers[0].wait_for("hosting at")
+            wait_for(lambda: len(list((out / "claims").glob("*.done"))) == len(ROWS) - 1)
+            launchers[1].kill()
+        status, report, _ = launchers[0].end()
+    finally:
+        for launcher in launchers:
+            launcher.close()
+        networks.close()
+    assert (status, report["failed"]) == (255, 1)
+    assert "is lost with its machine" in report["cause"]
+    assert_complete(out, given)
 
 
 def test_a_damaged_shard_is_named_skipped_on_request_and_predicted_once_it_is_whole(

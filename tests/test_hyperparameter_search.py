@@ -73,6 +73,7 @@ def test_the_best_settings_are_ones_that_training_takes(searched, monkeypatch):
     assert (config.model, config.optimizer, config.epochs) == ("cnn", "momentum", 2)
     assert config.learning_rate == best.params["learning_rate"]
     assert config.global_batch_size == best.params["global_batch_size"]
+    assert config.warm_up_steps == best.params["warm_up_steps"]
     assert (searched / "whole" / "trials.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -83,13 +84,16 @@ def test_the_model_is_the_one_that_training_builds():
     from test_examples import EXAMPLES
 
     from utils.models import build_cnn
+    from utils.training.state import make_rate
 
     spec = importlib.util.spec_from_file_location("search", EXAMPLES / PROGRAM)
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
-    ours, theirs = build_cnn(), program.build_model(0.1)
+    ours, theirs = build_cnn(), program.build_model(0.1, 0)
     assert [w.shape for w in ours.weights] == [w.shape for w in theirs.weights]
     assert theirs.optimizer.momentum == 0.9
+    rise, same = program.build_model(0.1, 50).optimizer._learning_rate, make_rate(0.1, 50)
+    assert rise.get_config() == same.get_config() and type(rise) is type(same)
 
 
 def test_settings_that_differ_are_refused(searched, data_file, tmp_path):

@@ -22,8 +22,8 @@ from utils.training.config import (
 
 SETTINGS = (
     "strategy", "replicas", "devices", "all_reduce", "dataset", "loop", "auto_shard", "model",
-    "epochs", "global_batch_size", "optimizer", "learning_rate", "dtype", "seed", "max_examples",
-    "full_data", "data_folder", "checkpoint_dir", "checkpoint_every", "export",
+    "epochs", "global_batch_size", "optimizer", "learning_rate", "warm_up_steps", "dtype", "seed",
+    "max_examples", "full_data", "data_folder", "checkpoint_dir", "checkpoint_every", "export",
 )  # fmt: skip
 
 
@@ -105,6 +105,13 @@ def add_options(parser: OneLineParser) -> None:
     add("--optimizer", default=usual.optimizer, **_one_of(OPTIMIZERS))
     rates = ", ".join(f"{name} {rate:g}" for name, rate in OPTIMIZERS.items())
     add("--learning-rate", type=float, metavar="X", help=f"learning rate [{rates}]")
+    add(
+        "--warm-up-steps",
+        type=int,
+        default=usual.warm_up_steps,
+        metavar="N",
+        help="raise the learning rate from a tenth to all of it over N steps",
+    )
     add = parser.add_argument_group("output").add_argument
     add(
         "--checkpoint-dir",

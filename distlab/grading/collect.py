@@ -245,6 +245,7 @@ def _choose(
     notes = [f"{e.name!r}: {e.problem}" for e in told[:20]]
     if not readable:
         return replace(base, notes=tuple(notes), problem="; ".join(notes) or "no notebook")
+    readable = _drop_originals(readable)
     best = max(_rank(e, o, lab) for e, o in readable)
     rivals = [
         (e, o, *_find_time(e, o, stamps, lab)) for e, o in readable if _rank(e, o, lab) == best
@@ -304,6 +305,16 @@ def _ask_whose(owner: Owner, roster: Roster, only: bool, taken: Container[str]) 
     shared = is_generic(owner.told) and not owner.number
     said = f"{owner.told!r} is a login that many people share" if shared else ""
     return Match(owner.student, said)
+
+
+def _drop_originals(readable: list[tuple[Entry, Owner]]) -> list[tuple[Entry, Owner]]:
+    """Leave out a course's labs/LAB.ipynb if work/LAB.ipynb, the student's copy, is beside it."""
+    there = {entry.parts for entry, _ in readable}
+
+    def has_copy(parts: tuple[str, ...]) -> bool:
+        return parts[-2:-1] == ("labs",) and (*parts[:-2], "work", parts[-1]) in there
+
+    return [(entry, owner) for entry, owner in readable if not has_copy(entry.parts)]
 
 
 def _rank(entry: Entry, owner: Owner, lab: LabNames) -> int:

@@ -121,13 +121,15 @@ def run_and_kill(command: Sequence[str], kill_after: int) -> KilledRun:
 
 
 def kill_worker(index: int) -> None:
-    """Send SIGKILL to the process group of worker `index`, a descendant of this process."""
+    """Send SIGKILL to worker `index`, of a cluster or independent, a descendant of this process."""
     for process in psutil.Process().children(recursive=True):
         try:
-            config = json.loads(process.environ().get("TF_CONFIG", "{}"))
+            environment = process.environ()
+            config = json.loads(environment.get("TF_CONFIG", "{}"))
         except (psutil.Error, json.JSONDecodeError):
             continue
-        if config.get("task") == {"type": "worker", "index": index}:
+        is_alone = environment.get("DISTLAB_TASK_INDEX") == str(index)
+        if is_alone or config.get("task") == {"type": "worker", "index": index}:
             signal_group(process.pid, signal.SIGKILL)
             return
     raise CourseError(f"worker {index} is not running here")

@@ -1,13 +1,14 @@
-"""Lesson 22: the loss of many pixels, and what a class is most often taken for."""
+"""Lesson 22: the loss of many pixels, and the file that a row of a prediction is in."""
 
 import numpy as np
 
 from distlab.turns.turn import Turn, call_with_tensors
 
 _EACH = np.random.default_rng(0).uniform(0.5, 3.0, size=(4, 64, 64)).astype("float32")
-_COUNTS = np.random.default_rng(1).permutation(121).reshape(11, 11)  # no number twice
-_COUNTS[np.diag_indices(11)] += 1000
-_COUNTS[:, 0] += 500
+_NOTES = [
+    {"first_row": first, "rows": rows, "output": f"s{place}.npy"}
+    for place, (first, rows) in enumerate([(0, 5), (5, 3), (8, 0), (8, 4)])
+]
 
 AVERAGE = Turn(
     lesson="22",
@@ -37,33 +38,31 @@ def average(each, global_batch_size):
     read=float,
     tolerance=1e-4,
 )
-TAKEN_FOR = Turn(
+FIND_ROW = Turn(
     lesson="22",
-    name="taken_for",
+    name="find_row",
     answer="""
-def taken_for(counts, label):
-    others = counts[label].copy()
-    others[[0, label]] = 0
-    return int(np.argmax(others))
+def find_row(notes, number):
+    place = max(k for k, note in enumerate(notes) if note["first_row"] <= number)
+    return place, number - notes[place]["first_row"]
 """,
-    right="A row holds what the pixels of one true class were called.",
+    right="The last file that begins at or before the row has it, even if an empty one is between.",
     mistakes={
-        "def taken_for(counts, label):\n    return int(np.argmax(counts[label]))": (
-            "Most pixels are named correctly, or called background. Leave both out."
-        ),
         """
-def taken_for(counts, label):
-    others = counts[:, label].copy()
-    others[[0, label]] = 0
-    return int(np.argmax(others))
-""": "A column is the other question: which true classes were called `label`?",
+def find_row(notes, number):
+    return number // notes[0]["rows"], number % notes[0]["rows"]
+""": "Files differ in their number of rows. Where each one begins is in its note.",
         """
-def taken_for(counts, label):
-    others = counts[label].copy()
-    others[label] = 0
-    return int(np.argmax(others))
-""": "That finds the background, class 0, which isn't a garment.",
+def find_row(notes, number):
+    place = max(k for k, note in enumerate(notes) if note["first_row"] <= number)
+    return place, number
+""": "That's the number among all rows. In its file, counting begins at 0 again.",
+        """
+def find_row(notes, number):
+    place = max(k for k, note in enumerate(notes) if note["first_row"] < number)
+    return place, number - notes[place]["first_row"]
+""": "A file's first row is in that file already, not in the one before.",
     },
-    otherwise="Take the row of the true class, set two entries to 0, and find the largest.",
-    cases=[(_COUNTS, 1), (_COUNTS, 2), (_COUNTS, 4)],
+    otherwise="Which file is the last one that begins at or before the row? How far into it is the row?",
+    cases=[(_NOTES, 2), (_NOTES, 5), (_NOTES, 8), (_NOTES, 11)],
 )

@@ -138,10 +138,10 @@ OTHER_RIGHT_ANSWERS = [
     ),
     (
         "lesson22",
-        "TAKEN_FOR",
-        "def f(c, k):\n    return max({*range(1, 11)} - {k}, key=lambda j: c[k, j])",
+        "FIND_ROW",
+        "def f(n, r):\n    s = [k['first_row'] for k in n]\n    "
+        "p = np.searchsorted(s, r, side='right') - 1\n    return [p, r - s[p]]",
     ),
-    ("lesson22", "TAKEN_FOR", "def f(c, k):\n    c[k, k] = c[k, 0] = 0\n    return c[k].argmax()"),
     ("lesson23", "KEEP", "def f(c, e, n):\n    return np.flatnonzero(c == e)[:n]"),
 ]
 OTHER_WRONG_ANSWERS = [
@@ -226,7 +226,7 @@ OTHER_WRONG_ANSWERS = [
         "def f(e, n):\n    return e.mean() * len(e) / n",
         "no attribute 'mean'",
     ),
-    ("lesson22", "TAKEN_FOR", "def f(c, k):\n    return np.argmax(c[k, 1:]) + 1", "Leave both out"),
+    ("lesson22", "FIND_ROW", "def f(n, r):\n    return r // 4, r % 4", "How far into it"),
     ("lesson23", "KEEP", "def f(c, e, n):\n    return np.flatnonzero(c == e)[1:n]", "cut the list"),
 ]
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -359,7 +360,7 @@ def test_the_model_refuses_what_cannot_be(call):
         call()
 
 
-def test_the_model_agrees_with_a_pipeline_of_known_delays(tf):
+def test_no_pipeline_is_faster_than_the_model_of_its_delays(tf):
     """Sleeping stages, whose costs are known, against the clock: with and without prefetch."""
     from utils.input_pipeline.store import delay
     from utils.input_pipeline.tuning import run_for
@@ -372,8 +373,25 @@ def test_the_model_agrees_with_a_pipeline_of_known_delays(tf):
     ):
         wanted = simulate_input(costs, choice, cores=2, step_seconds=0.02, batch=5).batch_seconds
         seen = run_for(dataset, 5, step_seconds=0.02).seconds_per_batch
-        assert wanted * 0.95 <= seen, "nothing is faster than its delays"
-        assert seen < wanted * 1.7, "and the overlap is real (on a busy machine, roughly)"
+        assert wanted * 0.95 <= seen  # no upper limit: a busy machine is slower
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_prefetch_reads_ahead_of_the_step(tf, prefetch):
+    """The overlap in the model is real: batches are read while a step lasts."""
+    read = []
+
+    def note(number):
+        read.append(number)
+        return number
+
+    data = tf.data.Dataset.range(100).map(lambda n: tf.numpy_function(note, [n], tf.int64)).batch(5)
+    batches = iter(as_written(data.prefetch(prefetch) if prefetch else data))
+    next(batches)
+    deadline = time.monotonic() + 60
+    while prefetch and len(read) < 15 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(read) == 5 + 5 * prefetch
 
 
 def test_the_room_starts_without_tensorflow():

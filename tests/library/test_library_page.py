@@ -71,6 +71,7 @@ OPENED = """What a lesson imports of the library besides its public names, to sh
 21 engines.RunSettings engines.run_program
 21 simulate.parameter_server.make_cluster simulate.parameter_server.simulate_parameter_server
 21 simulate.parameter_server.synchronous_rate strategies.SUPPORT
+22 engines.RunSettings engines.run_program
 22 calibrate.calibrate calibrate.predict_local
 22 data.scenes.MASK_CLASS_NAMES data.scenes.MAX_NOISE
 22 data.masks.count_pixels data.masks.score_masks input_pipeline.scenes.parse_scene

@@ -182,6 +182,26 @@ def test_workers_have_the_metrics_and_callbacks_of_one_device(tf, launcher):
             assert report.metrics["is_wrong"] == pytest.approx(one.metrics["is_wrong"])
 
 
+@pytest.mark.parametrize("strategy", ["one-device", "mirrored"])
+def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf, strategy):
+    """Two steps of SGD, at a tenth of the rate and at its middle between a tenth and all of it."""
+    settings = {"strategy": strategy, "model": "mlp", "optimizer": "sgd", "learning_rate": 0.2,
+                "max_examples": 64, "global_batch_size": 32, "epochs": 1}  # fmt: skip
+    warmed = train(**settings, warm_up_steps=2)
+    rates = [0.02, 0.11]
+
+    class ByHand(tf.keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return tf.gather(rates, tf.cast(step, tf.int32))
+
+    own = {"optimizer": lambda: tf.keras.optimizers.SGD(ByHand()), "learning_rate": None}
+    expected = train(**{**settings, **own})
+    plain = train(**settings)
+    for ours, theirs in zip(warmed.weights, expected.weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    assert not np.allclose(warmed.weights[0], plain.weights[0], atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -194,6 +214,8 @@ def test_workers_have_the_metrics_and_callbacks_of_one_device(tf, launcher):
         ({"callbacks": [3]}, "must be Keras callbacks, got int"),
         ({"callbacks": 3}, "callbacks must be a list, got int"),
         ({"clipnorm": 0}, "clipnorm 0: must be"),
+        ({"warm_up_steps": -1}, "warm_up_steps -1: must be"),
+        ({"warm_up_steps": 5, "optimizer": "lion"}, "must come with a learning_rate"),
         ({"jit_compile": True, "loop": "fit"}, "needs loop 'custom'"),
         ({"jit_compile": True, "strategy": "central-storage"}, "XLA reads no variables"),
         ({"model": 3}, "its class, or the function that builds it, got int"),

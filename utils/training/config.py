@@ -43,6 +43,7 @@ class TrainSettings(TypedDict, total=False):
     global_batch_size: int
     optimizer: Any
     learning_rate: float | None
+    warm_up_steps: int
     clipnorm: float | None
     dtype: str
     jit_compile: bool
@@ -89,6 +90,7 @@ class TrainConfig:
       per example, or a function without arguments that makes one of these.
     - `optimizer`: a name, an optimizer (it is copied), or a function that makes one.
       `learning_rate` None takes a name's usual one; objects and functions have their own.
+    - `warm_up_steps`: the rate rises from a tenth of `learning_rate` to all of it in so many steps.
     - `clipnorm`: clips the gradient of each variable to this norm, as Keras does on one device,
       after the gradients of all replicas are added up.
     - `metrics`: names, functions of (labels, outputs) that give one number per example, or Keras
@@ -124,6 +126,7 @@ class TrainConfig:
     global_batch_size: int = 64
     optimizer: Any = "adam"
     learning_rate: float | None = None
+    warm_up_steps: int = 0
     clipnorm: float | None = None
     dtype: str = "float32"
     jit_compile: bool = False
@@ -207,6 +210,9 @@ class TrainConfig:
             )
         if self.learning_rate is not None:
             _set(self, "learning_rate", check_number("learning rate", self.learning_rate, above=0))
+        _set(self, "warm_up_steps", check_count("warm_up_steps", self.warm_up_steps, 0))
+        if self.warm_up_steps and self.learning_rate is None:
+            raise InputError("warm_up_steps must come with a learning_rate to rise to. Add one.")
 
     def _check_lists(self) -> None:
         for name in ("metrics", "callbacks"):
@@ -272,7 +278,12 @@ class TrainConfig:
         """
         names = ("model", "global_batch_size", "optimizer", "learning_rate", "dtype", "seed")
         kept = {name: describe(getattr(self, name)) for name in names}
-        for name in ("loss", "clipnorm", "metrics"):  # absent from older checkpoints
+        for name in (
+            "loss",
+            "warm_up_steps",
+            "clipnorm",
+            "metrics",
+        ):  # absent from older checkpoints
             if getattr(self, name):
                 kept[name] = describe(getattr(self, name))
         data = "own" if self.has_own_data else self.dataset.replace("_", "-")

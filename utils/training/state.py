@@ -101,7 +101,8 @@ def make_state(
         model = make_model(config, spec)
         if spec is not None:
             check_fit(model, example_loss, kind, spec)
-        optimizer = make_optimizer(config.optimizer, config.learning_rate, config.clipnorm)
+        rate = make_rate(config.learning_rate, config.warm_up_steps)
+        optimizer = make_optimizer(config.optimizer, rate, config.clipnorm)
         plain = isinstance(config.model, str) and isinstance(config.optimizer, str)
         if config.dtype == "mixed_float16" or not plain:  # may compute in float16
             from .loss_scale import share_loss_scale
@@ -154,8 +155,16 @@ def set_own_seed(config: TrainConfig) -> None:
     keras.utils.set_random_seed(config.seed)
 
 
+def make_rate(learning_rate: float | None, warm_up_steps: int) -> Any:
+    """Return the rate, or a schedule that rises to it from a tenth and stays there."""
+    if not warm_up_steps:
+        return learning_rate
+    schedule = keras.optimizers.schedules.PolynomialDecay  # of power 1: a straight line
+    return schedule(learning_rate / 10, warm_up_steps, learning_rate)
+
+
 def make_optimizer(
-    choice: Any, learning_rate: float | None = None, clipnorm: float | None = None
+    choice: Any, learning_rate: Any = None, clipnorm: float | None = None
 ) -> keras.optimizers.Optimizer:
     """Return a new optimizer: SGD, SGD with momentum 0.9, Adam, or what was given.
 
