@@ -12,6 +12,12 @@ PLACES = {
     "home": "distlab/labs/{lab}/__init__.py",
     "judge": "distlab/labs/{lab}/judge.py",
 }
+TO_REPLACE = (
+    "One line for the course map: what the exercises are", ": a title of its own",
+    "One or two sentences: what you will be able to do afterwards.",
+    "What a learner needs to know for all exercises.", "This one, from the template",
+    "Which index does worker 1 of 3 read first", "Worker 1 of 3, with 9 examples",
+)  # fmt: skip
 
 
 def write_lab(root: Path, title: str) -> list[Path]:
@@ -35,3 +41,8 @@ def write_lab(root: Path, title: str) -> list[Path]:
         text = re.sub(r"@(\w+)@", lambda found: words.get(found[1], found[0]), text)
         path.write_text(text, encoding="utf-8")
     return list(files.values())
+
+
+def find_template_words(source: str) -> list[str]:
+    """Return the template's own sentences that a lab's source still has."""
+    return [words for words in TO_REPLACE if words in source]

@@ -102,9 +102,11 @@ def collect(
         other = "files of other labs" if groups else "no notebook (.ipynb)"
         why = "; ".join([*listing.notes, *notes][:2]) or f"only {other} lies there"
         raise CourseError(f"{source}: no hand-in of {lab.short} found: {why}")
-    if len(hand_ins) > 1 and all(_STRANGER in h.question for h in hand_ins):
-        raise CourseError(f"{source}: none of the {len(hand_ins)} submissions is from a student in "
-                          "the list. Is it another course's list?")  # fmt: skip
+    many = len(hand_ins) > 1 or source.suffix == ".zip"  # a lone folder may be a guest's
+    if many and all(_STRANGER in h.question for h in hand_ins):
+        number = f"the {len(hand_ins)} submissions is" if len(hand_ins) > 1 else "its files is"
+        raise CourseError(f"{source}: none of {number} from a student in the list. Is it another "
+                          "course's list, or a zip in a zip?")  # fmt: skip
     used = [h.path for h in hand_ins] + [path for h in hand_ins for _, path in h.files]
     listing.clear({path for path in used if path})
     absent = {name: "handed in nothing" for name in roster.ids}

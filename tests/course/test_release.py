@@ -18,6 +18,7 @@ from lab_runner import LABS
 
 from distlab import copies
 from distlab.authoring import course_map, sources
+from distlab.authoring.new_lab import TO_REPLACE, find_template_words, write_lab
 from distlab.cli import main
 from distlab.grading.release import make_release, papers
 from utils.errors import DistributedError
@@ -157,15 +158,24 @@ def test_labs_are_those_of_the_sources(students: Path) -> None:
                 assert cell["outputs"] == []
 
 
-def test_every_link_of_readme_and_notebooks_resolves(students: Path) -> None:
-    checked = 0
-    for name, text in read_texts(students).items():
-        if not name.endswith((".md", ".ipynb")):
-            continue
-        for link in re.findall(r"\]\((?!https?:)([^)\s]+\.(?:ipynb|py|md)|LICENSE)\)", text):
-            assert ((students / name).parent / link).exists(), f"{name}: {link}"
-            checked += 1
-    assert checked > 20
+def find_links(path: Path) -> list[str]:
+    """Return the links and pictures of a page or a notebook's words that are files here."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        cells = [c for c in json.loads(text)["cells"] if c["cell_type"] == "markdown"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells)
+    text = re.sub(r"^```.*?^```|`[^`\n]+`", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
+    return [link.partition("#")[0] for link in found if not re.match(r"https?:|mailto:|#", link)]
+
+
+def test_every_link_and_picture_of_what_is_read_resolves(students: Path) -> None:
+    pages = [p for p in students.rglob("*") if p.suffix in (".md", ".ipynb")]
+    links = [(p, link) for p in pages for link in find_links(p)]
+    broken = [f"{p.name}: {link}" for p, link in links if not (p.parent / link).exists()]
+    assert not broken
+    pictures = [link for _, link in links if link.endswith((".png", ".svg", ".gif"))]
+    assert len(links) > 100 and len(pictures) >= 3
 
 
 def test_readme_makefile_and_project_speak_of_what_is_there(students: Path) -> None:
@@ -260,6 +270,22 @@ def test_check_submit_and_reset_work_there(students: Path, tmp_path: Path) -> No
 
 
 # ---- how it is made
+
+
+def test_a_lab_with_sentences_of_the_template_is_refused(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "solutions" / "src").mkdir(parents=True)
+    (tmp_path / "notebooks" / "src").mkdir(parents=True)
+    source = write_lab(tmp_path, "gradient clipping")[0]
+    text = source.read_text()
+    assert find_template_words(text) == list(TO_REPLACE)
+    for old in TO_REPLACE:
+        with pytest.raises(DistributedError, match="as the template for new labs does"):
+            make_release(tmp_path, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+        text = text.replace(old, "Words of our own.")
+        source.write_text(text)
+    assert find_template_words(text) == []
+    assert not [t.slug for t in LABS if find_template_words(t.source.read_text())]
 
 
 def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ started once. It answers lines of JSON, keeps what it has compiled, and ends wit
 input. Forks of the process that started it may ask too, one after the other.
 """
 
-import importlib.util
 import json
 import os
 import signal
@@ -19,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from distlab.errors import CourseError
+from distlab.keras_backend import require_jax
 
 DEVICES = 8
-INSTALL = "This lab needs JAX: pip install -c constraints.txt jax"
 QUICK = {"xla_backend_optimization_level": 0}  # the collectives are the same, and it takes half
 Sizes = Mapping[str, int]
 Layouts = Mapping[str, Sequence[str | None]]
@@ -73,8 +72,7 @@ def compile_step(sizes: Sizes, mesh: Mapping[str, int], layouts: Layouts) -> Com
 @cache
 def start() -> Any:
     """Start the process with JAX, once; return it. It gets ready while this one goes on."""
-    if importlib.util.find_spec("jax") is None:
-        raise CourseError(INSTALL)
+    require_jax("This lab")
     settings = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
     left_out = ("XLA_FLAGS", "JAX_", "KERAS_DISTRIBUTION_")
     own = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
