@@ -4,11 +4,22 @@ The head of its source says so, `keras_backend="jax"`, and the build keeps it in
 metadata. A warm kernel has imported Keras on TensorFlow, so this one starts from scratch.
 """
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
+from distlab.errors import CourseError
+
 BACKENDS = ("jax", "torch")  # no other value is passed on: opening a notebook starts its kernel
+
+
+def require_jax(asker: str) -> None:
+    """Raise CourseError if JAX isn't installed: one line, in a notebook too."""
+    if importlib.util.find_spec("jax") is None:
+        error = CourseError(f"{asker} needs JAX: pip install -c constraints.txt jax")
+        error._render_traceback_ = lambda: [str(error)]  # type: ignore[attr-defined] # IPython asks
+        raise error
 
 
 def pick_variables(metadata: Any) -> dict[str, str]:

@@ -1,5 +1,9 @@
 """The files that `distlab lab` serves: without the course's machinery, and notebooks unchanged.
 
+A lesson or lab is asked for as `work/05-….ipynb`, and made there when it's opened first
+(`distlab.copies`). Asking for the original opens the copy too: the course's extension of
+JupyterLab sees to that.
+
 The file browser lists what a learner works with. `BEHIND_THE_SCENES` are in the course folder
 and are not listed; a link, or *File > Open from Path*, opens them all the same.
 
@@ -13,9 +17,13 @@ API: https://jupyter-server.readthedocs.io/en/latest/developers/contents.html
 """
 
 import platform
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
+
+from distlab import copies
 
 BEHIND_THE_SCENES = frozenset(
     "benchmarks build constraints.txt CONTRIBUTING.md distlab environment.yml HOME.md LICENSE "
@@ -26,7 +34,18 @@ BEHIND_THE_SCENES = frozenset(
 class NotebookFiles(AsyncLargeFileManager):
     """Jupyter's own manager of files, but for one key of a Python notebook's metadata."""
 
+    async def file_exists(self, path: str = "") -> bool:
+        self._make_copy(path)
+        return await super().file_exists(path)
+
+    def _make_copy(self, path: str) -> None:
+        folder, _, name = path.strip("/").partition("/")
+        if folder == copies.FOLDER and "/" not in name:
+            with suppress(OSError):  # a folder that can't be written to
+                copies.open_copy(Path(self.root_dir), name)
+
     async def get(self, path: str = "", *args: Any, **options: Any) -> Any:
+        self._make_copy(path)
         model = await super().get(path, *args, **options)
         if not path.strip("/") and isinstance(model["content"], list):
             model["content"] = [one for one in model["content"] if not _is_hidden(one["name"])]

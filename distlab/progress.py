@@ -6,9 +6,10 @@
 A lab's check cell writes the first when an exercise passes, and a lesson's when a *Your turn*
 was tried; the server of `distlab lab` the
 second when a cell of a lesson has run; nothing of the answer is kept, and nothing leaves the
-machine. Only a notebook that runs in the course's `labs` folder counts as a lab, so that
-solutions and tests leave no trace. A file that cannot be read is put aside, never thrown
-away; where nothing can be written, nothing is, and the check says what it says all the same.
+machine. Only a notebook that runs in the course's `labs` folder or in `work`, which has the
+learner's copies, counts as a lab, so that solutions and tests leave no trace. A file that
+cannot be read is put aside, never thrown away; where nothing can be written, nothing is, and the
+check says what it says all the same.
 """
 
 import json
@@ -45,7 +46,7 @@ def find_course(start: Path | None = None) -> Path | None:
 def record(lab: str, exercise: str) -> bool:
     """Note that an exercise has passed; return whether it was written down.
 
-    It is written only when this process works in the `labs` folder of a course.
+    It is written only when this process works in the `labs` or `work` folder of a course.
     Never raises for what the disk says.
     """
     return _note(lab, exercise, "labs")
@@ -55,7 +56,7 @@ def _note(what: str, part: str, folder: str) -> bool:
     try:
         here = Path.cwd()
         course = find_course(here)
-        if course is None or here != course / folder:
+        if course is None or here not in (course / folder, course / "work"):
             return False
         progress = read(course)
         progress.setdefault(what, {}).setdefault(part, _tell_time())
@@ -68,8 +69,8 @@ def _note(what: str, part: str, folder: str) -> bool:
 def record_turn(lesson: str, name: str) -> bool:
     """Note that a *Your turn* of a lesson ("05") was tried; return whether it was written down.
 
-    It is written only when this process works in the `notebooks` folder of a course. Never
-    raises for what the disk says.
+    It is written only when this process works in the `notebooks` or `work` folder of a course.
+    Never raises for what the disk says.
     """
     return _note(f"lesson{lesson}", name, "notebooks")
 

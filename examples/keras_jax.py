@@ -11,9 +11,11 @@ On two machines, with a folder that both see; only the index in TF_CONFIG differ
     node-b$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
               "task": {"type": "worker", "index": 1}}' python keras_jax.py
 
-KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID do the same. Process 0 listens on
-ALL interfaces of its machine, without a password: use a network that you trust. When a process
-dies, the others notice after 100 s; end them, and start all again with the same command.
+KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID do the same. On CPUs, each
+machine's own name must lead to an address that the other reaches: /etc/hosts often has 127.0.1.1.
+Process 0 listens on ALL interfaces of its machine, without a password: use a network that you
+trust. When a process dies, the others notice after 100 s; end them, and start all again with the
+same command.
 
 Keras 3.15, JAX 0.10. Data: FASHION_MNIST=/path/to/file.npz with x_train, y_train, x_test, y_test,
 the same on every machine. Every process ends with a line of JSON: loss and accuracy.

@@ -26,7 +26,7 @@ QUICK = {"lab11": {"ROUNDS": 3}}  # what a lab measures less often in tests
 SLOW = {"lab03": {"model", "program"}, "lab04": {"program", "accuracy"}, "lab08": {"shards",
         "training", "saving"}, "lab09": {"killed"}, "lab10": {"train", "partitioner"},
         "lab11": {"pipeline"}, "lab13": {"program"}, "lab15": {"program", "model"},
-        "lab18": {"work"}}  # fmt: skip
+        "lab17": {"cut", "gather"}, "lab18": {"work"}}  # fmt: skip
 LABS = [t for t in sources.find_targets(ROOT) if t.lab]
 
 

@@ -7,10 +7,13 @@ bridge, each with an address and a link of its own (`Namespaces`).
 import contextlib
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 CODE = "test-code-2345"
 
@@ -122,7 +125,17 @@ class Namespaces:
         outer = f"{self.prefix}o{index}"
         self._run("ip", "-n", self._hub, "link", "set", outer, "down")
 
+    def map_host_name(self):
+        """Let this machine's name lead to each machine's own address there."""
+        for index in range(self._count):
+            folder = Path("/etc/netns", self.name(index))  # what `ip netns exec` puts in /etc
+            folder.mkdir(parents=True)
+            lines = ("127.0.0.1 localhost", f"{self.address(index)} {socket.gethostname()}", "")
+            (folder / "hosts").write_text("\n".join(lines))
+
     def close(self):
+        for index in range(self._count):
+            shutil.rmtree(Path("/etc/netns", self.name(index)), ignore_errors=True)
         for name in (self._hub, *map(self.name, range(self._count))):
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 

@@ -53,13 +53,14 @@ utils: parallel
 utils: calibrate
 distlab: errors keras_backend
 distlab: lessons figures progress submission
+distlab: copies
 distlab: explorables
 distlab: exercises authoring
 distlab: turns
 distlab: grading
 distlab: labs
 distlab: kernel classroom
-distlab: home modernize
+distlab: home modernize notebook_files
 distlab: book
 distlab: doctor cli lab_config __main__
 """

@@ -6,9 +6,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -101,9 +103,9 @@ def test_the_example_runs_anywhere_where_utils_is_installed(tmp_path):
     assert re.search(r"^[0-9a-f]{64} \[", done, re.MULTILINE)
 
 
-def run_python(*arguments, folder, **variables):
+def run_python(*arguments, folder, python=sys.executable, **variables):
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=200,
+        [python, *arguments], cwd=folder, capture_output=True, text=True, timeout=200,
         env={**os.environ, **variables},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -130,22 +132,34 @@ def test_an_own_model_trains_on_one_machine_and_on_two(tmp_path):
 
 
 def test_a_project_with_its_own_utils_takes_ours_under_another_name(tmp_path):
-    """Next to a package called `utils`, ours is `distkit`, also in the processes it starts."""
-    folder = tmp_path / "library"
+    """Next to a package called `utils`, ours is `distkit`, also in the processes it starts.
+
+    From the sources' archive to a wheel, in an environment that has neither the course nor pip;
+    what the library needs it takes from here, as there is no network.
+    """
+    folder, project = tmp_path / "library", tmp_path / "project"
     shutil.copytree(ROOT / "utils", folder, ignore=shutil.ignore_patterns("__pycache__"))
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    build = [*pip, "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, folder]
-    subprocess.run(build, check=True, timeout=120, stdout=subprocess.DEVNULL)
+    make_source = "from setuptools import build_meta; build_meta.build_sdist('..')"
+    pip = ["-m", "pip", "--quiet", "--disable-pip-version-check", "wheel"]
+    run_python("-c", make_source, folder=folder)
+    (source,) = tmp_path.glob("distkit-*.tar.gz")
+    run_python(*pip, "--no-build-isolation", "--no-deps", source, folder=tmp_path)
+    run_python("-m", "venv", "--without-pip", "env", folder=tmp_path)
     (wheel,) = tmp_path.glob("distkit-*.whl")
+    (site,) = tmp_path.glob("env/lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as opened:
-        opened.extractall(tmp_path)
-    copied = tmp_path / "distkit"
+        opened.extractall(site)
+    (site / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    installed = metadata.PathDistribution(next(site.glob("distkit-*.dist-info")))
+    needed = {re.match(r"\w+", r)[0] for r in installed.requires if "extra ==" not in r}
+    assert needed == {"tensorflow", "keras", "numpy", "psutil", "cloudpickle"}
+    copied = site / "distkit"
     there, here = ({p.relative_to(root) for p in root.rglob("*.*") if "__pycache__" not in str(p)}
                    for root in (copied, ROOT / "utils"))  # fmt: skip
     assert here - there == {Path("pyproject.toml")} and there <= here
-    (tmp_path / "utils").mkdir()
-    (tmp_path / "utils" / "__init__.py").write_text("MINE = 1\n")
-    (tmp_path / "mine.py").write_text(MINE.replace("utils.training", "distkit.training"))
+    (project / "utils").mkdir(parents=True)
+    (project / "utils" / "__init__.py").write_text("MINE = 1\n")
+    (project / "mine.py").write_text(MINE.replace("utils.training", "distkit.training"))
     cluster = """
 import sys
 from mine import build_model, make_data
@@ -166,9 +180,18 @@ if __name__ == "__main__":
         for mine, ours, report in cluster.run(train_there, "multi-worker", timeout=150, echo=False):
             print(mine, ours, report.workers, report.weights_checksum)
 """
-    (tmp_path / "cluster.py").write_text(cluster)
-    assert "mirrored, 2 replicas" in run_python("mine.py", "mirrored", folder=tmp_path)
-    lines = run_python("cluster.py", folder=tmp_path).splitlines()
+    (project / "cluster.py").write_text(cluster)
+    short = """
+import sys, distkit, utils
+report = distkit.train(strategy="mirrored", replicas=2, model="mlp", max_examples=64, epochs=1)
+course = {"distlab", "tqdm", "tensorflow_datasets", "pandas"}
+print(distkit.__version__, utils.MINE, len(report.loss), course & set(sys.modules))
+"""
+    own = {"folder": project, "python": tmp_path / "env" / "bin" / "python"}
+    version = installed.version
+    assert run_python("-c", short, **own) == f"{version} 1 1 set()\n"
+    assert "mirrored, 2 replicas" in run_python("mine.py", "mirrored", **own)
+    lines = run_python("cluster.py", **own).splitlines()
     assert len(lines) == 2 and lines[0] == lines[1] and lines[0].startswith("1 [] 2 "), lines
     strings = [path for path in copied.rglob("*.py") if '"utils.' in path.read_text()]
     assert not strings, "a name in a string would be the other project's"
@@ -253,7 +276,7 @@ def test_every_file_that_contributing_names_is_there():
     for section in text.split("\n## "):
         near = next((f for words, f in folders.items() if words in section.split("\n")[0]), ".")
         for name in re.findall(r"`([\w/]+(?:\.py|/))`", section.replace("labNN", "lab01")):
-            name = name.replace("NN_slug", "07_what_a_step_sends").replace(
+            name = name.replace("NN_slug", "07_central_storage").replace(
                 "lab01_slug", "lab01_batches_and_words"
             )
             if not any((ROOT / place / name).exists() for place in (".", near)):

@@ -89,13 +89,6 @@ class StrategyRecord:
     exceptions: tuple[Support, ...] = ()
 
     @property
-    def support(self) -> tuple[Support, ...]:
-        """The rows of the table, one for each loop and Keras."""
-        rows = {(row.loop, row.keras): row for row in self.exceptions}
-        cells = [(loop, keras) for keras in KERAS for loop in LOOPS]
-        return tuple(rows.get(cell) or Support(self.name, *cell, works=True) for cell in cells)
-
-    @property
     def can_fit(self) -> bool:
         """Return whether `training` runs Keras 3's `fit` under it, patched where it must be."""
         return not self.is_coordinated
@@ -346,4 +339,11 @@ def list_names(place: str) -> tuple[str, ...]:
 NAMES = tuple(STRATEGIES)
 SINGLE_MACHINE, CLUSTER = list_names("machine"), list_names("cluster")
 # measured on TensorFlow 2.21.0, Keras 3.15.1, tf_keras 2.21.0
-SUPPORT = tuple(row for record in STRATEGIES.values() for row in record.support)
+SUPPORT = tuple(
+    {(row.loop, row.keras): row for row in record.exceptions}.get(
+        (loop, keras), Support(record.name, loop, keras, works=True)
+    )
+    for record in STRATEGIES.values()
+    for keras in KERAS
+    for loop in LOOPS
+)

@@ -14,6 +14,12 @@ PLACES = {
     "judge": "distlab/labs/{lab}/judge.py",
     "answers": "tests/answers/{lab}.py",
 }
+TO_REPLACE = (
+    "One line for the course map: what the exercises are", ": a title of its own",
+    "One or two sentences: what you will be able to do afterwards.",
+    "What a learner needs to know for all exercises.", "This one, from the template",
+    "Which index does worker 1 of 3 read first", "Worker 1 of 3, with 9 examples",
+)  # fmt: skip
 _PARTS = re.compile(r"^@@ .*\n", re.MULTILINE)
 
 
@@ -37,6 +43,11 @@ def write_lab(root: Path, title: str) -> list[Path]:
         text = (TEMPLATES / f"{kind}.txt").read_text(encoding="utf-8")
         path.write_text(fill_template(text, words), encoding="utf-8")
     return list(files.values())
+
+
+def find_template_words(source: str) -> list[str]:
+    """Return the template's own sentences that a lab's source still has."""
+    return [words for words in TO_REPLACE if words in source]
 
 
 def fill_template(text: str, words: dict[str, str]) -> str:

@@ -43,6 +43,7 @@ runs, so that `distlab --help` answers at once.
 - `train`: `distlab train`: the main job of the course from a shell, in this process, on a cluster
   that it starts on this machine, or as a task of one that stands
 - `train_options`: the options of `distlab train`: the settings of a run, and a file that has them
+- `update`: `distlab update`: get the newest version of the course and keep what a learner wrote
 - `user_child`: the child process in which a user's module is loaded and our library works on it
 - `user_function`: `distlab tune-input` and `distlab tpu-ready`: our library at work on a function
   of the user
@@ -68,8 +69,8 @@ from utils.processes.private_network import enter_if_wanted
 
 MODULES = (
     "lab", "doctor", "data", "train", "run", "classroom", "manifest", "diagnose", "modernize",
-    "tf_config", "processes", "simulate", "plan", "user_function", "lab_work", "grade", "release",
-    "hub_config", "build", "book", "help",
+    "tf_config", "processes", "simulate", "plan", "user_function", "lab_work", "update",
+    "grade", "release", "hub_config", "build", "book", "help",
 )  # fmt: skip
 STARTS_CLUSTERS = ("check", "plan", "run", "train", "tune-input")
 

@@ -1,7 +1,7 @@
 """The commands by task, and examples of each: `distlab`, every `--help`, docs/command-line.md."""
 
 TASKS = {
-    "Learn": ("lab", "check", "submit", "reset"),
+    "Learn": ("lab", "check", "submit", "reset", "update"),
     "Run": ("train", "run", "classroom", "manifest"),
     "Plan and tune": ("plan", "simulate", "tune-input", "tpu-ready"),
     "Look after": (
@@ -14,7 +14,8 @@ EXAMPLES = {
     "lab": ("distlab lab --notebook 03", "distlab lab --no-browser --port 8890"),
     "check": ("distlab check lab05", "distlab check lab05 --json"),
     "submit": ("distlab submit lab05 --name ada", "distlab submit lab05 --output ../to-send"),
-    "reset": ("distlab reset lab05", "distlab reset 05"),
+    "reset": ("distlab reset lab05", "distlab reset work/05-loss-scaling.ipynb"),
+    "update": ("distlab update", "distlab help update"),
     "train": (
         "distlab train --strategy mirrored --replicas 4 --loop custom --epochs 2 --json",
         "distlab train --strategy multi-worker --workers 2 --max-examples 2000",

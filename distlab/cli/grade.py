@@ -293,6 +293,8 @@ def _describe(found: "ClassResult", settings: "Settings") -> None:
                          "nothing handed in": len(found.absent)}.items():  # fmt: skip
         if number:
             print(f"{said}: {count(number, 'student')}")
+    if due := settings.policy.due:
+        print(f"due         {settings.policy.show_time(due)}")
     for line in found.describe_times():
         print(f"TIMES: {_clean(line)}")
     if not found.sealed:

@@ -3,7 +3,6 @@
 import argparse
 import getpass
 import json
-import shutil
 import unicodedata
 import zipfile
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from distlab import progress
+from distlab import copies, progress
 from distlab.cli.long_command import say_waiting
 from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
@@ -32,15 +31,16 @@ def add_parser(commands: Commands) -> None:
     submit.add_argument(
         "--output", type=Path, default=Path("handed-in"), help="write the zip to this folder"
     )
-    text = "start a lab from scratch, and keep a copy of the old one"
+    text = "start a lab from scratch; yours is kept in work/kept"
     reset = add_command(commands, "reset", run_reset, text)
-    reset.add_argument("lab", metavar="LAB", help="lab05, or 05")
+    reset.add_argument("lab", metavar="LAB", help="lab05, 05, or a copy's path: work/NAME.ipynb")
 
 
 def find_lab(name: str) -> Path:
     """Return the notebook of the lab that `name` means; CourseError lists what there is.
 
-    What is no plain file is passed over: a pipe would be read for ever.
+    That's the learner's copy in `work/`, or else the lab as it was given out. What is no plain
+    file is passed over: a pipe would be read for ever.
     """
     if name.endswith(".ipynb"):
         if not Path(name).is_file():
@@ -60,7 +60,8 @@ def find_lab(name: str) -> Path:
         known = ", ".join(p.stem.split("-")[0] for p in found) or "none"
         near = suggest(name, [p.stem.split("-")[0] for p in found])
         raise CourseError(f"no lab is called {name!r}: choose from {known}{near}")
-    return fitting[0]
+    copy = course / copies.FOLDER / fitting[0].name
+    return copy if copy.is_file() else fitting[0]
 
 
 def run_check(arguments: argparse.Namespace) -> int:
@@ -188,29 +189,12 @@ def pack(path: Path, name: str, folder: Path, attached: Sequence[Path] = ()) -> 
 
 
 def run_reset(arguments: argparse.Namespace) -> int:
-    """Put the lab back as it was given out; the learner's own is kept next to it."""
+    """Put the original in place of the learner's copy, which is kept; return 0."""
     path = find_lab(arguments.lab)
-    fresh = read_original(path)
-    if fresh == path.read_text(encoding="utf-8", errors="replace"):
-        print(f"{path.name} is as it was given out: nothing to do")
-        return 0
-    kept = path.parent / "kept" / f"{path.stem}_{datetime.now():%Y%m%d-%H%M%S}.ipynb"
-    kept.parent.mkdir(exist_ok=True)
-    shutil.copy2(path, kept)
-    path.write_text(fresh, encoding="utf-8")
-    print(f"{path.name} starts from scratch; yours is kept as labs/kept/{kept.name}")
+    course = progress.find_course(path.parent)
+    if course is None:
+        raise CourseError(f"{path}: not a copy of this course's work/")
+    kept = copies.start_over(course, path.name).relative_to(course)
+    print(f"{copies.FOLDER}/{path.name} starts from scratch; yours is kept as {kept}")
     print("If it is open in JupyterLab: close it without saving, and open it again.")
     return 0
-
-
-def read_original(path: Path) -> str:
-    """Return the lab's text as it was given out: from labs/originals, or made of its source."""
-    given = path.parent / "originals" / path.name
-    if given.is_file():
-        return given.read_text(encoding="utf-8")
-    from distlab.authoring.sources import find_targets, make_lab, read_source, to_text
-
-    targets = [t for t in find_targets(path.parent.parent) if t.lab == path]
-    if not targets:
-        raise CourseError(f"{path.name}: its original is not here (labs/originals)")
-    return to_text(make_lab(read_source(targets[0])))

@@ -4,8 +4,8 @@ starts on this machine, or as a task of one that stands.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 from distlab.cli.long_command import Progress, signals_ask_to_stop
 from distlab.cli.parser import Commands, add_command
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CourseError(f"{given}: fewer and more need a --rendezvous; give one number")
     with signals_ask_to_stop() as (stop, received):
         try:
-            with RunListener(arguments.events, arguments.json) as listener:
+            with closing(RunListener(arguments.events, arguments.json)) as listener:
                 if config.strategy not in CLUSTER:
                     from utils.training import train
 
@@ -69,16 +69,13 @@ class RunListener:
         with self._events_written():
             self._writer = EventWriter(events_path) if events_path else None
 
-    def __enter__(self) -> Callable[[Event], None]:
-        return self.listen
-
-    def __exit__(self, *exception: object) -> None:
+    def close(self) -> None:
         if self._progress is not None:
             self._progress.close()
         if self._writer is not None:
             self._writer.close()
 
-    def listen(self, event: Event) -> None:
+    def __call__(self, event: Event) -> None:
         if self._writer is not None:
             with self._events_written():
                 self._writer(event)

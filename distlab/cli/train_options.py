@@ -22,8 +22,9 @@ from utils.training.config import (
 
 SETTINGS = (
     "strategy", "replicas", "devices", "all_reduce", "dataset", "loop", "auto_shard", "model",
-    "epochs", "global_batch_size", "optimizer", "learning_rate", "warm_up_steps", "dtype", "seed",
-    "max_examples", "full_data", "data_folder", "checkpoint_dir", "checkpoint_every", "export",
+    "epochs", "global_batch_size", "optimizer", "learning_rate", "warm_up_steps", "clipnorm",
+    "jit_compile", "dtype", "seed", "max_examples", "full_data", "data_folder", "checkpoint_dir",
+    "checkpoint_every", "export",
 )  # fmt: skip
 
 
@@ -112,6 +113,10 @@ def add_options(parser: OneLineParser) -> None:
         metavar="N",
         help="raise the learning rate from a tenth to all of it over N steps",
     )
+    text = "clip each variable's gradient, of all replicas together, to this norm [don't clip]"
+    add("--clipnorm", type=float, metavar="X", help=text)
+    text = "compile forward and backward pass with XLA; only with --loop custom"
+    add("--jit-compile", action="store_true", help=text)
     add = parser.add_argument_group("output").add_argument
     add(
         "--checkpoint-dir",

@@ -104,6 +104,7 @@ def add_still(bundle: Any, still: Picture | str, words: str) -> dict[str, Any]:
     `words` stand for it as plain text.
     """
     bundle = dict(bundle[0] if isinstance(bundle, tuple) else bundle or {})
+    bundle.pop("text/html", None)  # a page would show it before the image
     shown = {"text/html": still} if isinstance(still, str) else {SVG: still.image}
     return bundle | shown | {"text/plain": words}
 

@@ -102,9 +102,11 @@ def collect(
         other = "files of other labs" if groups else "no notebook (.ipynb)"
         why = "; ".join([*listing.notes, *notes][:2]) or f"only {other} lies there"
         raise CourseError(f"{source}: no hand-in of {lab.short} found: {why}")
-    if len(hand_ins) > 1 and all(_STRANGER in h.question for h in hand_ins):
-        raise CourseError(f"{source}: none of the {len(hand_ins)} submissions is from a student in "
-                          "the list. Is it another course's list?")  # fmt: skip
+    many = len(hand_ins) > 1 or source.suffix == ".zip"  # a lone folder may be a guest's
+    if many and all(_STRANGER in h.question for h in hand_ins):
+        number = f"the {len(hand_ins)} submissions is" if len(hand_ins) > 1 else "its files is"
+        raise CourseError(f"{source}: none of {number} from a student in the list. Is it another "
+                          "course's list, or a zip in a zip?")  # fmt: skip
     used = [h.path for h in hand_ins] + [path for h in hand_ins for _, path in h.files]
     listing.clear({path for path in used if path})
     absent = {name: "handed in nothing" for name in roster.ids}
@@ -243,6 +245,7 @@ def _choose(
     notes = [f"{e.name!r}: {e.problem}" for e in told[:20]]
     if not readable:
         return replace(base, notes=tuple(notes), problem="; ".join(notes) or "no notebook")
+    readable = _drop_originals(readable)
     best = max(_rank(e, o, lab) for e, o in readable)
     rivals = [
         (e, o, *_find_time(e, o, stamps, lab)) for e, o in readable if _rank(e, o, lab) == best
@@ -302,6 +305,16 @@ def _ask_whose(owner: Owner, roster: Roster, only: bool, taken: Container[str]) 
     shared = is_generic(owner.told) and not owner.number
     said = f"{owner.told!r} is a login that many people share" if shared else ""
     return Match(owner.student, said)
+
+
+def _drop_originals(readable: list[tuple[Entry, Owner]]) -> list[tuple[Entry, Owner]]:
+    """Leave out a course's labs/LAB.ipynb if work/LAB.ipynb, the student's copy, is beside it."""
+    there = {entry.parts for entry, _ in readable}
+
+    def has_copy(parts: tuple[str, ...]) -> bool:
+        return parts[-2:-1] == ("labs",) and (*parts[:-2], "work", parts[-1]) in there
+
+    return [(entry, owner) for entry, owner in readable if not has_copy(entry.parts)]
 
 
 def _rank(entry: Entry, owner: Owner, lab: LabNames) -> int:

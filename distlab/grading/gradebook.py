@@ -22,6 +22,11 @@ from distlab.grading.roster import ByHand, Roster
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 
 WAIT_SECONDS = 60.0
+_REASONS = {
+    "is locked": "another program has it open. No mark was changed. Close that program "
+    "(formgrader, a database viewer) and repeat the command",
+    "disk is full": "the disk is full. No mark was changed. Make room and repeat the command",
+}
 
 
 @dataclass(frozen=True)
@@ -298,4 +303,6 @@ def _told_plainly(path: Path) -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-        raise CourseError(f"{path}: cannot be used as a gradebook ({reason})") from None
+        what = next((said for word, said in _REASONS.items() if word in reason), f"cannot be used "
+                    f"as a gradebook ({reason})")  # fmt: skip
+        raise CourseError(f"{path}: {what}") from None

@@ -18,13 +18,13 @@ from distlab.grading.verdict import Verdict, judge_exercise
 class JudgeProcess:
     """A process of its own that judges observations of one lab, one after the other.
 
-    `seconds` is the longest that judging may take, of all graded cells of a submission
-    together, and of each by itself if that was too long.
+    The lab's `judge_seconds` are for all graded cells of a submission together, and for each by
+    itself if that was too long.
     """
 
-    def __init__(self, lab: LabSpec, seconds: float = 20.0) -> None:
+    def __init__(self, lab: LabSpec) -> None:
         self.lab = lab
-        self._process = ReaderProcess(lab, seconds, lab.rules.data)
+        self._process = ReaderProcess(lab, lab.rules.judge_seconds, lab.rules.data)
 
     def judge(self, observation: Observation) -> Verdict:
         """Return the marks of one observation. Never raises for what a learner handed in."""

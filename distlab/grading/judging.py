@@ -91,7 +91,8 @@ class LabRules:
     anything is forked. Without `onednn` the first of each operation is faster, and training is up
     to four times slower: for labs that run a few small operations. `traffic` has, for exercises
     whose answers have to send messages, what works out of the judge's inputs (their names and
-    values) the least and the most bytes that the kernel may count.
+    values) the least and the most bytes that the kernel may count. `judge_seconds` is the longest
+    that judging a submission may take, and `warm` starts once, before the first, what all need.
     """
 
     cell_seconds: float = 30.0
@@ -103,6 +104,8 @@ class LabRules:
     data: tuple[str, ...] = ("fashion_mnist",)
     onednn: bool = True
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
+    judge_seconds: float = 20.0
+    warm: Callable[[], Any] | None = None
 
     @property
     def own_together_seconds(self) -> float:

@@ -27,7 +27,7 @@ CANVAS = (
 TIMESTAMP = "timestamp.txt"  # what nbgrader writes beside a notebook
 PATTERNS = {"moodle": MOODLE, "canvas": CANVAS}
 # what the course itself has round a lab's notebook: never a student's name
-COURSE_FOLDERS = ("labs", "notebooks", "solutions", "originals", "kept")
+COURSE_FOLDERS = ("labs", "notebooks", "solutions", "originals", "kept", "work")
 _LAB = re.compile(r"lab\d\d(?!\d)", re.IGNORECASE)
 
 

@@ -88,6 +88,8 @@ def warm_up(lab: LabSpec, data: Sequence[str]) -> None:
     """Import and work out what every request needs, before the forks."""
     for name in ("numpy.random", f"distlab.labs.{lab.name}.judge"):
         importlib.import_module(name)
+    if lab.rules.warm is not None:
+        lab.rules.warm()
     for graded in lab.graded.values():
         graded.asking  # noqa: B018 - a cached property
         cell_verdict.compile_hidden(graded.id, graded.inputs, graded.hidden)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from distlab import progress
+from distlab import copies, progress
 
 _TITLE = re.compile(r"^# (?:Lab \d\d · )?(.+)$", re.MULTILINE)
 _MINUTES = re.compile(r"^\*\*Time:\*\* (\d+) minutes", re.MULTILINE)
@@ -52,6 +52,7 @@ class Item:
     touched: str
     labs: tuple["Item", ...] = ()
     tried: int = 0  # of a lesson's turns
+    outdated: bool = False  # the learner's copy is of an older version
 
     @property
     def share(self) -> float:
@@ -123,7 +124,8 @@ def read_course(course: Path) -> list[Item]:
         done = tuple(step for step in head.steps if step in times)
         tried = 0 if is_lab else len(passed.get(f"lesson{head.name}", {}))
         touched = max((times[step] for step in done), default="")
-        return Item(head, done, touched, labs_of_it, min(tried, head.turns))
+        newer = copies.is_outdated(course, Path(head.path).name)
+        return Item(head, done, touched, labs_of_it, min(tried, head.turns), newer)
 
     items = [
         measure(head, tuple(measure(labs[n]) for n, place in places.items() if place == number))

@@ -13,11 +13,13 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
+from distlab.copies import FOLDER
 from distlab.home.course import Item, find_next, read_course
 from distlab.home.pictures import read_picture
 from distlab.progress import PARTS
 
 RECORDING = Path(__file__).parents[1] / "lessons" / "two_replicas.svg"
+NEWER = " · newer version: open it and press Start over"
 RING = 2 * 3.14159265 * 15.5  # the way round a ring
 _HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 
@@ -42,7 +44,8 @@ def _pick(lessons: Sequence[Item], numbers: range) -> list[Item]:
 
 
 def _link(path: str, words: str, look: str, more: str = "") -> str:
-    """A link that opens `path`, which JupyterLab finds below `lab/tree`."""
+    """A link that opens `path`, which JupyterLab finds below `lab/tree`; a notebook's copy."""
+    path = re.sub(r"^(notebooks|labs)/", f"{FOLDER}/", path)
     return (f'<a class="{look}" href="lab/tree/{quote(path)}" data-path="{escape(path)}" {more}>'
             f"{words}</a>")  # fmt: skip
 
@@ -106,6 +109,7 @@ def _write_tile(lesson: Item, going_on: Item | None) -> str:
     name, head = lesson.head.name, lesson.head
     minutes = f"{head.minutes} min" if head.minutes else ""
     turns = f" · {lesson.tried} of {head.turns} tried" if head.turns else ""
+    turns += NEWER * lesson.outdated
     here = "" if going_on is not lesson else "continue here" if lesson.done else "start here"
     inside = (
         f'<span class="dl-picture">{read_picture(name)}{_write_ring(lesson)}'
@@ -142,9 +146,11 @@ def _write_lab(lab: Item, going_on: Item | None) -> str:
     done = (str(step in lab.done).lower() for step in lab.head.steps)
     dots = "".join(f'<i data-done="{one}"></i>' for one in done)
     words = f"{len(lab.done)} of {total} exercises passed"
+    newer = NEWER * lab.outdated
     here = "continue here" if going_on is lab else ""
     inside = (
-        f'<span class="dl-lab-title">Lab {name[3:]} {escape(lab.head.title)}</span>'
+        f'<span class="dl-lab-title">Lab {name[3:]} {escape(lab.head.title)}'
+        f'<span id="dl-newer-{name}" data-live>{newer}</span></span>'
         f'<span class="dl-dots" id="dl-dots-{name}" data-live aria-hidden="true">{dots}</span>'
         f'<span class="dl-hidden" id="dl-state-{name}" data-live>, {words}</span>'
     )
@@ -164,6 +170,6 @@ def _write_foot(course: Path) -> str:
     return (
         f'<div class="dl-foot">{" · ".join(links)}'
         "<p>What you have run and passed is kept in <code>.distlab</code> of this folder, and "
-        "goes nowhere else. <code>distlab check lab01</code> tries a whole lab, "
-        "<code>distlab reset lab01</code> starts it again.</p></div>"
+        "goes nowhere else. You work in copies, in <code>work</code>, so updating never meets what "
+        "you wrote. <code>distlab check lab01</code> tries a whole lab.</p></div>"
     )

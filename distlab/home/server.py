@@ -4,7 +4,9 @@ It shows the home page and signs the lessons, so that their pictures are shown, 
 ready, and answers:
 
     GET  /distlab/home   the home page; 204 where it is still what `?seen=` names
-    POST /distlab/ran    {"path": "notebooks/05-….ipynb", "cells": [ids]}: these cells have run
+    POST /distlab/ran    {"path": "work/05-….ipynb", "cells": [ids]}: these cells have run
+    GET  /distlab/copy   {"newer": whether the original of `?path=work/05-….ipynb` is newer}
+    POST /distlab/copy   {"path": "work/05-….ipynb"}: start over; {"kept": where the old one is}
 
 An extension of Jupyter's server, named in `distlab/lab_config`:
 https://jupyter-server.readthedocs.io/en/latest/developers/extensions.html
@@ -22,7 +24,7 @@ from jupyter_server.utils import url_path_join
 from nbformat.sign import NotebookNotary
 from tornado import web
 
-from distlab import progress
+from distlab import copies, progress
 from distlab.home.page import make_page
 
 MAX_CELLS, MAX_LETTERS = 500, 64
@@ -65,11 +67,29 @@ class RanHandler(_Handler):
         if not right or len(cells) > MAX_CELLS:
             raise web.HTTPError(400, "give the path of a lesson and the ids of its cells")
         path = self.course / "notebooks" / Path(str(lesson)).name
-        if path == self.course / str(lesson) and path.is_file():
+        copy = str(lesson) == f"{copies.FOLDER}/{path.name}"
+        if (copy or path == self.course / str(lesson)) and path.is_file():
             with suppress(OSError):  # a folder that cannot be written to keeps nothing
                 progress.record_cells(self.course, path.stem, cells)
         self.set_status(204)
         self.finish()
+
+
+class CopyHandler(_Handler):
+    """Says whether the original of a learner's copy is newer, and puts it in its place."""
+
+    @web.authenticated
+    def get(self) -> None:
+        newer = copies.is_outdated(self.course, Path(self.get_query_argument("path")).name)
+        self.finish({"newer": newer})
+
+    @web.authenticated
+    def post(self) -> None:
+        try:
+            kept = copies.start_over(self.course, Path(json.loads(self.request.body)["path"]).name)
+        except (ValueError, TypeError, KeyError, OSError) as error:
+            raise web.HTTPError(400, str(error)) from None
+        self.finish({"kept": kept.relative_to(self.course).as_posix()})
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
@@ -91,6 +111,7 @@ def _load_jupyter_server_extension(server: Any) -> None:
     server.web_app.add_handlers(".*$", [
         (url_path_join(base, "distlab", "home"), HomeHandler),
         (url_path_join(base, "distlab", "ran"), RanHandler),
+        (url_path_join(base, "distlab", "copy"), CopyHandler),
     ])  # fmt: skip
     provisioner.install(server)
     trust_notebooks(Path(server.root_dir))

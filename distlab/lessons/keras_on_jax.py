@@ -1,6 +1,5 @@
 """Lesson 24: is Keras on JAX here, what is on each device, and what the compiled step sends."""
 
-import importlib.util
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -11,9 +10,9 @@ from typing import Any
 from distlab.errors import CourseError
 from distlab.figures.canvas import Sheet, draw_sheet
 from distlab.figures.picture import Picture
+from distlab.keras_backend import require_jax
 from distlab.lessons.dtensor_tiles import GAP_PX, NAME_PX, TOP_PX, Tiles, draw_grid, write_name
 
-INSTALL = "This lesson needs JAX: pip install -c constraints.txt jax"
 LATE = "Keras already runs on {}, so KERAS_BACKEND came too late. Restart the kernel and run all."
 BYTES = {"pred": 1, "bf16": 2, "f16": 2, "f32": 4, "s32": 4, "u32": 4, "f64": 8, "s64": 8}
 _SHAPE = re.compile(rf"\b({'|'.join(BYTES)})\[([\d,]*)\]")
@@ -29,8 +28,7 @@ _NAMED = re.compile(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}")  # mesh[
 
 def check_backend() -> None:
     """Raise CourseError, in one sentence, if JAX is not installed or Keras has another backend."""
-    if importlib.util.find_spec("jax") is None:
-        raise CourseError(INSTALL)
+    require_jax("This lesson")
     keras = sys.modules.get("keras")
     if keras is not None and keras.backend.backend() != "jax":
         raise CourseError(LATE.format(keras.backend.backend()))

@@ -506,4 +506,4 @@ print("three layouts, one kill, and the weights of one device")
 #
 # ## The lab
 #
-# Two labs practice what these layouts do: in [lab 12, pipelines and shards](../labs/lab12-pipelines-and-shards.ipynb), you split a layer and shard the weights by hand; in [lab 16, which way to cut?](../labs/lab16-which-way-to-cut.ipynb), you choose a layout that fits and is quick.
+# In [lab 17, layouts on a mesh](../labs/lab17-layouts-on-a-mesh.ipynb), you lay out a Transformer so that it fits and sends little. The compiled program is the judge.

@@ -2,9 +2,15 @@
 
 import csv
 import shutil
+import sqlite3
+import subprocess
+import sys
+import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from needs import skip_without
 
 from distlab.cli import main
 from distlab.grading.memory import spread
@@ -146,6 +152,95 @@ def test_points_of_a_whole_lab_are_spread_without_loss(points):
     else:
         assert round(sum(marks.values()), 6) == points
         assert all(0 <= marks[name] <= most for name, most in POINTS.items())
+
+
+def read_all(folder):
+    return {path: path.read_bytes() for path in (folder / "grades").rglob("*")
+            if path.is_file() and path.suffix != ".lock"} | {
+        folder / "b/book.db": (folder / "b/book.db").read_bytes()}  # fmt: skip
+
+
+ROWS = "Qu One,q1@x.org\nQu Two,q2@x.org\n"
+BAD = [
+    (("--roster", "bad.csv"), "student,name\nana,A\nana,B\n", "line 3: 'ana' is there twice"),
+    (("--roster", "bad.csv"), "", "list of students is empty"),
+    (("--roster", "bad.csv"), f"Full name,Email address\n{ROWS}", "Is it another course's list"),
+    (("--submission-times", "bad.csv"), f"Full name,Email address\n{ROWS}", "no column of times"),
+    (("bad.zip",), "", "a zip in a zip?"),
+    (("--due", "2026-11-20 25:00"), "", "write 2026-11-20T23:59 (UTC)"),
+    (("nowhere",), "", "no such folder"),
+    (("--marks", "nowhere.csv"), "", "nowhere.csv"),
+    (("--marks", "bad.csv"), "student,exercise,points\nana,epoch,1\nana,epoch,x\n", "line 3"),
+]
+
+
+@pytest.mark.parametrize("words, text, said", BAD, ids=[case[2] for case in BAD])
+def test_bad_input_is_one_line_and_changes_nothing(term, grade, words, text, said):
+    grade(*FIRST)
+    grade("--set", "hugo", "all", "6", "--reason", "by mail")
+    before = read_all(term)
+    (term / "bad.csv").write_text(text)
+    with zipfile.ZipFile(term / "in.zip", "w") as inner:
+        inner.writestr("ana/lab01/lab01-batches-and-words.ipynb", "{")
+    with zipfile.ZipFile(term / "class.zip", "w") as outer:
+        outer.write(term / "in.zip", "ana.zip")
+    with zipfile.ZipFile(term / "bad.zip", "w") as whole:
+        whole.write(term / "class.zip", "class.zip")
+    status, printed = grade(*words)
+    assert status == 2 and printed.err.count("\n") == 1 and said in printed.err, printed.err
+    assert read_all(term) == before
+
+
+def test_a_due_date_is_shown_with_the_zone_that_it_was_read_in(term, grade):
+    assert "due         2026-11-20 23:59 UTC" in grade(*FIRST)[1].out
+    (term / "grading.toml").write_text('zone = "Europe/Prague"\n')
+    assert "due         2026-11-20 23:59 CET" in grade()[1].out
+
+
+def test_a_gradebook_that_is_open_elsewhere_is_named_and_kept(term, grade, monkeypatch):
+    grade(*FIRST)
+    monkeypatch.setattr("distlab.grading.gradebook.WAIT_SECONDS", 0.2)
+    with closing(sqlite3.connect(term / "b/book.db")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        status, said = grade("--set", "hugo", "all", "6")
+        assert status == 2 and "another program has it open" in said.err
+        other.rollback()
+    assert read_marks(term)["hugo"]["mark"] == ""
+    grade("--set", "hugo", "all", "6")
+    assert read_marks(term)["hugo"]["mark"] == "6"
+
+
+FULL = """
+import sys
+from pathlib import Path
+from distlab.cli import main
+first = main(["grade", "lab01", "class", "--roster", "list.csv", "--set", "hugo", "all", "6"])
+book = Path("grades/gradebook.db").read_bytes()
+with open("grades/fill", "wb", 0) as fill:
+    try:
+        while True:
+            fill.write(bytes(4096))
+    except OSError:
+        pass
+full = main(["grade", "lab01", "--set", "hugo", "all", "3"])
+same = Path("grades/gradebook.db").read_bytes() == book
+Path("grades/fill").unlink()
+again = main(["grade", "lab01"])
+print("found", first, full, same, again)
+"""
+
+
+def test_a_full_disk_is_one_line_and_the_next_run_goes_on(term):
+    mount = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    if subprocess.run([*mount, "true"], capture_output=True).returncode:
+        skip_without("network namespaces", "no user namespaces here")
+    (term / "grades").mkdir()
+    words = 'mount -t tmpfs -o size=2m none grades && exec "$@"'
+    done = subprocess.run([*mount, words, "sh", sys.executable, "-c", FULL],
+                          capture_output=True, text=True, timeout=280)  # fmt: skip
+    assert "found 1 2 True 1" in done.stdout, done.stdout + done.stderr
+    assert "the disk is full. No mark was changed" in done.stderr
+    assert done.stdout.count("6.00 of 10 points") == 2
 
 
 def test_nothing_is_remembered_of_a_grading_that_failed(term, grade):

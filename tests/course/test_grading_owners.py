@@ -265,9 +265,10 @@ def test_copies_that_the_course_keeps_never_count_before_the_lab(tmp_path):
     course = {"labs/originals/" + NAME: "empty", "labs/" + NAME: "mine", "labs/kept/" + NAME: "old"}
     files = {"ana.zip": zipped(course), "bo/" + "labs/originals/" + NAME: "empty"}
     files |= {f"cid/course/{name}": text for name, text in course.items()}
+    files["eve.zip"] = zipped({"labs/" + NAME: "empty", "work/" + NAME: "mine"})
     files["dora.zip"] = zipped({f"x/old/{NAME}": "old", NAME: "mine"})  # of one time
     found = by_student(gather(write(tmp_path / "in", files), tmp_path))
-    texts = {"ana": "mine", "bo": "empty", "cid": "mine", "dora": "mine"}
+    texts = {"ana": "mine", "bo": "empty", "cid": "mine", "dora": "mine", "eve": "mine"}
     assert {s: text_of(h) for s, h in found.items()} == texts
 
 

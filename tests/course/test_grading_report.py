@@ -316,6 +316,52 @@ def test_the_page_over_all_labs_tells_who_falls_behind_and_how_each_week_went(tm
     page.close()
 
 
+def test_the_table_of_the_term_is_sorted_and_filtered_in_the_page(tmp_path, chromium):
+    course = {f"s{n:03}": {"lab01": (n % 11, 10), "lab02": (5, 10)} for n in range(120)}
+    course["s007"]["lab01"] = (None, 10)
+    course["s008"]["lab02"] = (2, 10)
+    del course["s009"]["lab02"]
+    (tmp_path / "lab02").mkdir()
+    (tmp_path / "lab02" / "marks.csv").write_text(
+        "student,late_penalty,set_by_hand\ns008,-3,\ns010,0,epoch\n")  # fmt: skip
+    roster = Roster({"s008": Student("s008", EVIL)})
+    write_course(tmp_path, course, {}, roster)
+    page = chromium.new_page()
+    page.goto((tmp_path / "course.html").as_uri())
+
+    def rows():
+        return [row.locator("th, td").all_inner_texts()
+                for row in page.locator("#term tbody tr:visible").all()]  # fmt: skip
+
+    assert len(rows()) == 120 and page.inner_text("#shown") == "120 of 120"
+    for chosen, student, place, text in (
+        ("waits", "s007", 1, "waits"), ("missing", "s009", 2, "–"),
+        ("by-hand", "s010", 2, "50 by hand"),
+    ):  # fmt: skip
+        page.select_option("#state", chosen)
+        (row,) = rows()
+        assert row[0] == student and " ".join(row[place].split()) == text
+    page.select_option("#state", "late")
+    (row,) = rows()
+    assert "<script>" in row[0] and " ".join(row[2].split()) == "20 late"
+    page.select_option("#state", "")
+    page.fill("#name", "S01")
+    assert [row[0] for row in rows()] == [f"s01{n}" for n in range(10)]
+    page.click("#term th:nth-child(2) button")
+    marks = [int(row[1]) for row in rows()]
+    assert marks == sorted(marks) and len(set(marks)) > 5
+    page.click("#term th:nth-child(2) button")
+    assert [int(row[1]) for row in rows()] == marks[::-1]
+    assert page.locator("#term th:nth-child(2)").get_attribute("aria-sort") == "descending"
+    assert page.evaluate("window.owned") is None
+    page.emulate_media(media="print")
+    assert not page.locator(".tools").is_visible()
+    for scheme in ("light", "dark"):
+        page.emulate_media(media="screen", color_scheme=scheme)
+        assert page.evaluate(CONTRAST) >= 4.5
+    page.close()
+
+
 def test_bins():
     assert [b["count"] for b in make_bins([0, 0.99, 1, 10, 9.5], 10)] == [
         2,

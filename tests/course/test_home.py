@@ -135,7 +135,9 @@ def test_home_in_jupyterlab(course, tmp_path):
             page.on("pageerror", lambda error: trouble.append(str(error)))
             page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
             page.goto(f"{running.url}?token={running.token}")
+            given = (course / "notebooks" / "00-go.ipynb").read_bytes()
             use_home(page, course)
+            start_over(page, course, given)
             look_at_narrow_widths(page)
             browser.close()
         refused(running)
@@ -173,6 +175,31 @@ def use_home(page, course):
     passed = re.compile("Lab 01 Words.*1 of 2 exercises passed")
     home.get_by_role("link", name=passed).wait_for(timeout=20_000)
     assert home.get_by_role("link", name="Go on with Lab 01 Words").count() == 1
+
+
+def start_over(page, course, given):
+    """The copy is what the learner works in, says when it's older, and gives way when asked to."""
+    original, copy = (course / folder / "00-go.ipynb" for folder in ("notebooks", "work"))
+    assert original.read_bytes() == given
+    page.locator(".lm-TabBar-tab:has-text('00-go.ipynb')").click()
+    page.keyboard.press("Control+s")
+    page.locator(".lm-TabBar-tab.jp-mod-dirty").wait_for(state="detached", timeout=30_000)
+    assert "ZeroDivisionError" in copy.read_text() and original.read_bytes() == given
+    original.write_text(given.decode().replace("a = 1", "a = 2"))
+    page.get_by_role("button", name="Course home").click()
+    page.locator("#distlab-home >> text=newer version").wait_for(timeout=20_000)
+    page.locator(".lm-TabBar-tab:has-text('00-go.ipynb')").click()
+    page.get_by_role("button", name="Newer version here: start over").click()
+    page.locator(".jp-Dialog button:has-text('Start over')").click()
+    page.locator(".jp-Notebook .cm-content >> text=a = 2").wait_for(timeout=30_000)
+    assert copy.read_bytes() == original.read_bytes()
+    (kept,) = (course / "work" / "kept").iterdir()
+    assert "ZeroDivisionError" in kept.read_text()
+    page.get_by_role("link", name="lab", exact=True).first.click()
+    page.locator(".lm-TabBar-tab:has-text('lab01-words.ipynb')").wait_for(timeout=30_000)
+    page.locator("#jp-main-statusbar >> text=/Python 3.*Idle/").wait_for(timeout=60_000)
+    assert (course / "work" / "lab01-words.ipynb").is_file()
+    page.get_by_role("button", name="Course home").click()
 
 
 def look_at_narrow_widths(page):

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import urllib.error
 import urllib.request
@@ -33,7 +32,7 @@ from distlab.grading.release import make_release
 pytestmark = [pytest.mark.slow(90), pytest.mark.cold_start]
 ROOT = Path(__file__).resolve().parents[2]
 HUB_PAGE = ROOT / "docs" / "hub.md"
-USERS = ("dl-hub-a", "dl-hub-b", "dl-hub-c")
+USERS = tuple(f"dl{os.getpid()}{letter}" for letter in "abc")  # two runs at once differ
 PREFIX, LESSON = "/deep/er/", "notebooks/01-why-distribute.ipynb"
 MORE = """
 load_subconfig("jupyterhub_config.py")
@@ -112,23 +111,27 @@ def find_python() -> str:
     return skip_without("JupyterHub", f"no {version} that all users may run")
 
 
-def make_environment(folder: Path) -> None:
-    """An environment with the packages of this one, whose Python every user may run."""
-    command = [find_python(), "-m", "venv", "--without-pip", str(folder)]
-    subprocess.run(command, check=True)
+def make_environment(course: Path) -> None:
+    """An environment with the packages of this one, and a Python that every user may run.
+
+    This one is shown at a place that users can enter, as the way to it may be closed to them.
+    """
+    folder, shown = course / ".venv", course.with_name("environment")
+    subprocess.run([find_python(), "-m", "venv", "--without-pip", str(folder)], check=True)
+    shown.mkdir()
+    if subprocess.run(["mount", "-o", "bind,ro", sys.prefix, shown]).returncode:
+        skip_without("JupyterHub", "this root may not mount")
     (packages,) = folder.glob("lib/python*/site-packages")
-    ours = sysconfig.get_path("purelib")
-    (packages / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
+    (theirs,) = shown.glob("lib/python*/site-packages")
+    lines = [str(course), f"import site; site.addsitedir({str(theirs)!r})"]
+    (packages / "ours.pth").write_text("\n".join(lines))
     for part in ("share", "etc"):
-        (folder / part).symlink_to(Path(sys.prefix, part))
-    for name, module in (
-        ("jupyterhub-singleuser", "jupyterhub.singleuser"),
-        ("distlab", "distlab.cli"),
-    ):
+        (folder / part).symlink_to(shown / part)
+    mains = {"jupyterhub-singleuser": "jupyterhub.singleuser", "distlab": "distlab.cli"}
+    for name, module in mains.items():
         script = folder / "bin" / name
-        script.write_text(
-            f"#!{folder}/bin/python\nimport sys\nfrom {module} import main\nsys.exit(main())\n"
-        )
+        head = f"#!{folder}/bin/python\nimport sys\nfrom {module} import main\n"
+        script.write_text(f"{head}sys.exit(main())\n")
         script.chmod(0o755)
 
 
@@ -138,9 +141,13 @@ class Hub:
     def __init__(self, folder: Path) -> None:
         self.folder, self.token = folder, secrets.token_hex(16)
         self.homes = {user: folder / "home" / user for user in USERS}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Make users, course and configuration, and start the hub with them."""
+        folder = self.folder
         (folder / "home").mkdir()
         for user, home in self.homes.items():
-            subprocess.run(["userdel", user], check=False, capture_output=True)
             subprocess.run(["useradd", "-m", "-d", home, "-s", "/bin/bash", user], check=True)
             home.chmod(0o700)
         self._release()
@@ -164,7 +171,7 @@ class Hub:
         made = make_release(ROOT, self.folder / "release", ["lab01"])
         self.course, self.teacher = self.folder / "course", made.nbgrader
         made.students.rename(self.course)
-        make_environment(self.course / ".venv")
+        make_environment(self.course)
         exchange, settings = self.folder / "exchange", self.course / "distlab" / "lab_config"
         exchange.mkdir()
         exchange.chmod(0o777)
@@ -217,19 +224,25 @@ class Hub:
         return Talk(HTTPRequest(f"ws://{place}", headers=head), self.log)
 
     def close(self) -> None:
-        if self.process.poll() is None:
+        if self.process is not None:
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(60)
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         for user in USERS:
-            for process in list_processes(user):
-                with suppress(psutil.Error):
-                    process.kill()
-            wait_for(lambda user=user: not list_processes(user))
-            subprocess.run(["userdel", user], check=False, capture_output=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+            with suppress(KeyError):
+                self._end_user(user)
+        done = subprocess.run(["umount", "-l", self.folder / "environment"], capture_output=True)
+        if not done.returncode or not (self.folder / "environment" / "bin").exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end_user(self, user: str) -> None:
+        for process in list_processes(user):
+            with suppress(psutil.Error):
+                process.kill()
+        wait_for(lambda: not list_processes(user))
+        subprocess.run(["userdel", user], check=False, capture_output=True)
 
 
 def as_user(user: str, *words: str, **options: Any) -> list[str]:
@@ -248,6 +261,7 @@ def hub() -> Iterator[Hub]:
     folder.chmod(0o755)
     made = Hub(folder)
     try:
+        made.start()
         wait_for(made.is_up)
         for_all(made.start_server)
         yield made
@@ -285,7 +299,7 @@ def test_all_run_a_lesson_at_once_in_warm_kernels_with_their_own_progress(hub):
 
     for user, told in zip(USERS, for_all(work)):
         assert told["user"] == pwd.getpwnam(user).pw_uid and told["warm"]
-        assert told["utils"] == str(ROOT / "utils" / "__init__.py"), "the hub's, for all"
+        assert told["utils"] == str(hub.course / "utils" / "__init__.py"), "the hub's, for all"
         assert told["network"] != os.readlink("/proc/self/ns/net")
         server = psutil.Process(told["process"]).parent().parent()
         assert os.readlink(f"/proc/{server.pid}/ns/net") == os.readlink("/proc/self/ns/net")
@@ -320,16 +334,22 @@ def test_nbgraders_list_fetches_and_submits_and_the_teacher_collects_and_grades(
     for step in ("fetch", "submit"):
         hub.ask(f"user/{user}/assignments/{step}?{chosen}", data={})
     nbgrader("collect")
-    words = ["grade", "lab01", str(hub.teacher / "submitted"), "--output", str(tmp_path), "--json"]
+    other = hub.teacher / "submitted" / "by-mail" / lab  # put there by the teacher
+    other.mkdir(parents=True)
+    shutil.copy(hub.teacher / "source" / lab / f"{lab}.ipynb", other)
+    words = ["lab01", hub.teacher / "submitted", "--output", tmp_path, "--json"]
+    words += ["--gradebook", hub.teacher / "gradebook.db"]
     done = subprocess.run(
-        [sys.executable, "-m", "distlab", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+        [sys.executable, "-m", "distlab", "grade", *map(str, words)],
+        cwd=ROOT, capture_output=True, text=True, timeout=280,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (result,) = json.loads(done.stdout)["submissions"]
-    assert (result["student"], result["mark"]) == (user, 0), "an empty lab of the right student"
+    marks = {one["student"]: one["mark"] for one in json.loads(done.stdout)["submissions"]}
+    assert marks == {user: 0, "by-mail": 10}, "an empty lab, and the solution"
+    nbgrader("generate_feedback")
+    nbgrader("release_feedback")
+    pages = list((hub.folder / "exchange" / course / "feedback").glob("*.html"))
+    assert len(pages) == 2, "one for each, however they handed in"
 
 
 def test_nobody_reads_anothers_file_through_a_clusters_port(hub):

@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from distlab import progress
+from distlab import copies, progress
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = "lab01-batches-and-words"
@@ -22,11 +22,10 @@ LAB = "lab01-batches-and-words"
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
     """A course folder with lab 01 as it is given out."""
-    (tmp_path / "labs" / "originals").mkdir(parents=True)
+    (tmp_path / "labs").mkdir()
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "README.md").write_text("# The course\n\nWords.\n\n## Start\n\n[x](labs/x)\n")
-    for folder in ("labs", "labs/originals"):
-        shutil.copy(ROOT / "labs" / f"{LAB}.ipynb", tmp_path / folder)
+    shutil.copy(ROOT / "labs" / f"{LAB}.ipynb", tmp_path / "labs")
     return tmp_path
 
 
@@ -97,14 +96,15 @@ def test_what_is_submitted_can_be_collected(course: Path) -> None:
 
 
 def test_reset_keeps_a_copy(course: Path) -> None:
-    assert "nothing to do" in distlab(course, "reset", "lab01").stdout
-    write_answer(course, "epoch", RIGHT)
-    mine = (course / "labs" / f"{LAB}.ipynb").read_text()
+    original = (course / "labs" / f"{LAB}.ipynb").read_text()
+    assert "Open it in JupyterLab first" in distlab(course, "reset", "lab01").stderr
+    copy = copies.open_copy(course, f"{LAB}.ipynb")
+    mine = original.replace("NotImplementedError", "ValueError")
+    copy.write_text(mine)
     done = distlab(course, "reset", "lab01")
     assert done.returncode == 0, done.stderr
-    original = (course / "labs" / "originals" / f"{LAB}.ipynb").read_text()
-    assert (course / "labs" / f"{LAB}.ipynb").read_text() == original
-    (kept,) = (course / "labs" / "kept").iterdir()
+    assert copy.read_text() == original == (course / "labs" / f"{LAB}.ipynb").read_text()
+    (kept,) = (course / "work" / "kept").iterdir()
     assert kept.read_text() == mine
     assert kept.name in done.stdout
 

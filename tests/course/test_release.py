@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 from lab_runner import LABS
 
+from distlab import copies
 from distlab.authoring import course_map, sources
+from distlab.authoring.new_lab import TO_REPLACE, find_template_words, write_lab
 from distlab.cli import main
 from distlab.grading.release import make_release, papers
 from utils.errors import DistributedError
@@ -90,7 +92,7 @@ def test_nothing_of_the_teachers_is_there(students: Path) -> None:
         "LICENSE", "pyproject.toml", "constraints.txt", "environment.yml", ".gitignore",
     }  # fmt: skip
     forbidden = re.compile(
-        r"grading|judge|solution|answers|/src|__pycache__|\.git/|ipynb_checkpoints|\.pyc|labs/kept|"
+        r"grading|judge|solution|answers|/src|__pycache__|\.git/|ipynb_checkpoints|\.pyc|/kept|"
         r"cli/(grade|release|build|new)|authoring/(build|imports|outputs|pytest_start)"
     )
     assert [name for name in names if forbidden.search(name)] == []
@@ -144,10 +146,9 @@ def test_references_of_the_judges_are_not_there(students: Path) -> None:
 # ---- what is there works by itself
 
 
-def test_labs_are_those_of_the_sources_with_originals(students: Path) -> None:
+def test_labs_are_those_of_the_sources(students: Path) -> None:
     wanted = {f"{target.slug}.ipynb" for target in LABS}
-    for folder in ("labs", "labs/originals"):
-        assert {path.name for path in (students / folder).glob("*.ipynb")} == wanted
+    assert {path.name for path in (students / "labs").glob("*.ipynb")} == wanted
     for target in LABS:
         lab = json.loads((students / "labs" / f"{target.slug}.ipynb").read_text())
         wanted_cells = sources.make_lab(sources.read_source(target)).cells
@@ -157,15 +158,24 @@ def test_labs_are_those_of_the_sources_with_originals(students: Path) -> None:
                 assert cell["outputs"] == []
 
 
-def test_every_link_of_readme_and_notebooks_resolves(students: Path) -> None:
-    checked = 0
-    for name, text in read_texts(students).items():
-        if not name.endswith((".md", ".ipynb")) or "originals" in name:
-            continue
-        for link in re.findall(r"\]\((?!https?:)([^)\s]+\.(?:ipynb|py|md)|LICENSE)\)", text):
-            assert ((students / name).parent / link).exists(), f"{name}: {link}"
-            checked += 1
-    assert checked > 20
+def find_links(path: Path) -> list[str]:
+    """Return the links and pictures of a page or a notebook's words that are files here."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        cells = [c for c in json.loads(text)["cells"] if c["cell_type"] == "markdown"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells)
+    text = re.sub(r"^```.*?^```|`[^`\n]+`", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
+    return [link.partition("#")[0] for link in found if not re.match(r"https?:|mailto:|#", link)]
+
+
+def test_every_link_and_picture_of_what_is_read_resolves(students: Path) -> None:
+    pages = [p for p in students.rglob("*") if p.suffix in (".md", ".ipynb")]
+    links = [(p, link) for p in pages for link in find_links(p)]
+    broken = [f"{p.name}: {link}" for p, link in links if not (p.parent / link).exists()]
+    assert not broken
+    pictures = [link for _, link in links if link.endswith((".png", ".svg", ".gif"))]
+    assert len(links) > 100 and len(pictures) >= 3
 
 
 def test_readme_makefile_and_project_speak_of_what_is_there(students: Path) -> None:
@@ -236,7 +246,7 @@ def test_every_module_of_the_students_library_can_be_imported(students: Path) ->
 
 def test_check_submit_and_reset_work_there(students: Path, tmp_path: Path) -> None:
     course = Path(shutil.copytree(students, tmp_path / "course"))
-    lab = course / "labs" / f"{LAB}.ipynb"
+    lab = copies.open_copy(course, f"{LAB}.ipynb")
     notebook = json.loads(lab.read_text())
     for cell in notebook["cells"]:
         if cell["metadata"].get("nbgrader", {}).get("grade_id") == "epoch":
@@ -253,13 +263,29 @@ def test_check_submit_and_reset_work_there(students: Path, tmp_path: Path) -> No
     }
     done = run(course, "-m", "distlab", "reset", "lab01")
     assert done.returncode == 0, done.stderr
-    assert lab.read_text() == (course / "labs" / "originals" / lab.name).read_text()
+    assert lab.read_text() == (course / "labs" / lab.name).read_text()
     checked = run(course, "-m", "distlab", "check", "lab01", "--json")
     said = {e["id"]: e["said"] for e in json.loads(checked.stdout)["exercises"]}
     assert checked.returncode == 1 and set(said.values()) == {"not written yet"}
 
 
 # ---- how it is made
+
+
+def test_a_lab_with_sentences_of_the_template_is_refused(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "solutions" / "src").mkdir(parents=True)
+    (tmp_path / "notebooks" / "src").mkdir(parents=True)
+    source = write_lab(tmp_path, "gradient clipping")[0]
+    text = source.read_text()
+    assert find_template_words(text) == list(TO_REPLACE)
+    for old in TO_REPLACE:
+        with pytest.raises(DistributedError, match="as the template for new labs does"):
+            make_release(tmp_path, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+        text = text.replace(old, "Words of our own.")
+        source.write_text(text)
+    assert find_template_words(text) == []
+    assert not [t.slug for t in LABS if find_template_words(t.source.read_text())]
 
 
 def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
@@ -291,7 +317,7 @@ def test_stopped_half_way_it_leaves_nothing(tmp_path: Path, number: int) -> None
     command = [sys.executable, "-m", "distlab", "release", str(tmp_path / "out")]
     making = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 120
-    while not list(tmp_path.glob(".out-*/students/labs/originals/*")):
+    while not list(tmp_path.glob(".out-*/students/labs/*")):
         assert making.poll() is None and time.monotonic() < until
         time.sleep(0.01)
     making.send_signal(number)

@@ -174,13 +174,38 @@ def check_program(launcher, folder):
         assert line in (folder / "logs" / f"worker-{index}.log").read_text()
 
 
-def run_program(launcher, folder, words, shown, said):
+def run_program(launcher, folder, words, shown, said, text=PROGRAM):
     os.chdir(folder)
-    (folder / "program.py").write_text(PROGRAM)
+    (folder / "program.py").write_text(text)
     settings = RunSettings(workers=2, max_restarts=1, logs=str(folder / "logs"))
     command = [sys.executable, "program.py", *words]
     run = ProgramRun(command, settings, launcher, lambda *both: shown.append(both), said.append)
     return run.run()
+
+
+ON_JAX = """
+import os
+os.environ["KERAS_BACKEND"] = "jax"
+import jax, keras, numpy as np
+from jax.experimental import multihost_utils
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 2)
+keras.distribution.initialize()  # nothing but the variables of the run
+rank = jax.process_index()
+print(rank, jax.device_count(), multihost_utils.process_allgather(np.array([10 + rank])).tolist())
+"""
+
+
+def test_processes_of_keras_on_jax_meet_and_gather(host, tmp_path):
+    host.run(check_jax, tmp_path)
+
+
+def check_jax(launcher, folder):
+    shown, said = [], []
+    report = run_program(launcher, folder, [], shown, said, ON_JAX)
+    assert (report.status, report.restarts) == (0, 0), shown
+    for rank in range(2):
+        assert (f"worker {rank}", f"{rank} 4 [[10], [11]]") in shown
 
 
 def test_independent_tasks_start_again_alone(host, tmp_path):

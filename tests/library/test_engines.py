@@ -152,12 +152,13 @@ def test_a_run_with_parameter_servers_ends_with_its_coordinator(program):
         print(task["type"], index, sorted(cluster))
         if task["type"] != "chief":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            time.sleep(60)
+            time.sleep(400)
         time.sleep(0.5)
     """)
     report = run_json("--workers", 2, "--ps", 1, name)
     assert [t["task"] for t in report["tasks"]] == ["chief 0", "worker 0", "worker 1", "ps 0"]
-    assert [t["status"] for t in report["tasks"]] == [0, 0, 0, 0] and report["seconds"] < 40
+    assert [t["status"] for t in report["tasks"]] == [0, 0, 0, 0]
+    assert report["seconds"] < 400, "the others would sleep on, and were ended"
 
 
 def test_a_worker_of_a_parameter_server_cluster_starts_again_alone_at_its_address(program):

@@ -48,6 +48,12 @@ MISTAKES = {
         "The tasks have crashed. Check the task logs for an earlier error",
         ("dead-peer", "process 1 died or froze", "in its own log"),
     ),
+    "machines whose own names lead to loopback": (
+        "jax.errors.JaxRuntimeError: UNKNOWN: Gloo context initialization failed: "
+        "[external/gloo/gloo/transport/tcp/pair.cc:152] timed out connecting: SO_ERROR: Connection "
+        "refused, remote=[127.0.0.1]:3993$1",
+        ("missing-peer", "at 127.0.0.1", "own name"),
+    ),
     "a collective that no one else comes to": (
         "jax.errors.JaxRuntimeError: UNKNOWN: Gloo context initialization failed: "
         "DEADLINE_EXCEEDED: GetKeyValue() timed out with key: cpu:gloo/0,2048/1",

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from machines import Launcher, Namespaces
 from needs import need_namespaces
@@ -162,3 +163,20 @@ def test_a_real_training_program_over_four_machines(machines):
     results = [log.read_text().splitlines()[-1] for log in logs]
     assert results[0] == results[1] and '"loss"' in results[0]
     assert ends[0][1]["tasks"][1]["status"] == 0
+
+
+def test_keras_on_jax_over_two_machines(machines, tmp_path, monkeypatch):
+    """JAX's own collectives between machines; both end with the same report."""
+    machines.network.map_host_name()
+    with np.load(ROOT / "utils" / "data" / "bundled" / "fashion_mnist.npz") as full:
+        np.savez(tmp_path / "few.npz", **{name: full[name][:160] for name in full})
+    monkeypatch.setenv("FASHION_MNIST", str(tmp_path / "few.npz"))
+    words = ["--workers", 2, ROOT / "examples" / "keras_jax.py", "--cpu-devices", 2, "--sharded"]
+    words += ["--epochs", 1, "--checkpoint", tmp_path / "seen-by-all.npz"]
+    launchers = machines.start_all(*words, order=(0, 1))
+    ends = {number: launcher.end(300) for number, launcher in launchers.items()}
+    assert [ends[number][0] for number in (0, 1)] == [0, 0], ends[0][2]
+    logs = [machines.folder(n) / "logs" / f"worker-{n}.log" for n in (0, 1)]
+    results = [log.read_text().splitlines() for log in logs]
+    assert any(line.startswith("4 devices, ") for line in results[0])
+    assert results[0][-1] == results[1][-1] and '"accuracy"' in results[0][-1]

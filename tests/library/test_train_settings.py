@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import fields
+from pathlib import Path
 from typing import get_type_hints
 
 import numpy as np
@@ -40,6 +41,8 @@ def test_the_signature_lists_every_setting_with_type_and_default():
         assert taken[field.name].annotation == field.type
     others = {"config", "on_event", "should_stop", "read_log"}
     assert set(taken) - {field.name for field in fields(TrainConfig)} == others
+    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
+    assert [name for name in taken if name != "config" and f"`{name}`" not in page] == []
     assert set(get_type_hints(TrainSettings)) == {field.name for field in fields(TrainConfig)}
 
 
@@ -169,17 +172,19 @@ def stop_early():
     return [keras.callbacks.EarlyStopping("is_wrong", patience=1, min_delta=1, mode="min")]
 
 
-def test_workers_have_the_metrics_and_callbacks_of_one_device(tf, launcher):
+@pytest.mark.parametrize(("workers", "servers"), [(2, 0), (1, 1)])
+def test_clusters_have_the_metrics_and_callbacks_of_one_device(tf, launcher, workers, servers):
     """No epoch gains a whole point, so all stop after the second."""
     settings = {**SMALL, "epochs": 5, "metrics": [is_wrong], "callbacks": stop_early}
     settings["clipnorm"] = 0.1
     one = train(**settings)
-    with LocalCluster(2, launcher=launcher) as cluster:
-        there = {**settings, "strategy": "multi-worker"}
-        for report in cluster.run(train_there, there, timeout=200, echo=False):
-            assert_same_weights(report, one)
-            assert report.epochs == one.epochs == 2
-            assert report.metrics["is_wrong"] == pytest.approx(one.metrics["is_wrong"])
+    there = {**settings, "strategy": "parameter-server" if servers else "multi-worker"}
+    with LocalCluster(workers, servers, launcher=launcher) as cluster:
+        told = cluster.run(train_there, there, timeout=200, echo=False)
+    for report in [told] if servers else told:
+        assert_same_weights(report, one)
+        assert report.epochs == one.epochs == 2
+        assert report.metrics["is_wrong"] == pytest.approx(one.metrics["is_wrong"])
 
 
 @pytest.mark.parametrize("strategy", ["one-device", "mirrored"])

@@ -347,6 +347,14 @@ COLLATERAL = (
         "checkpoint",
     ),
     make_symptom(
+        "missing-peer",
+        r"Gloo context initialization failed: [^\n]*remote=\[(?P<address>127\.[\d.]+)\]",
+        "another process said that it is at {address}, and this machine has nobody there",
+        "on several machines, let each one's own name lead to an address that the others reach "
+        "(/etc/hosts often has 127.0.1.1), as JAX on CPUs goes by that; on one machine, look in "
+        "the other tasks' logs for the first error",
+    ),
+    make_symptom(
         "dead-peer", r"Gloo context initialization failed: DEADLINE_EXCEEDED",
         "another process did not come to the first collective: it died, or is far behind",
         "look in the other tasks' logs for the first error; run the same program on each",

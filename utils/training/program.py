@@ -73,7 +73,12 @@ def train(
         if config.max_examples is not None:
             images = images.take(config.max_examples)
     with quiet_tensorflow():  # after the data, so that a wrong folder is known at once
-        check_backend()
+        backend = find_backend()
+    if backend != "tensorflow":
+        raise InputError(
+            f"Keras runs on {backend}, and tf.distribute needs it on tensorflow: unset "
+            "KERAS_BACKEND (or correct ~/.keras/keras.json) and start again"
+        )
 
     from .loops import choose_loop
     from .progress import RunProgress
@@ -326,21 +331,18 @@ def export_model(state: "TrainState", config: TrainConfig, spec: Any = None) -> 
     return folder / "model.keras", folder / "saved_model"
 
 
-def check_backend() -> None:
-    """Import Keras; raise InputError if it runs on another backend than TensorFlow."""
+def find_backend() -> str:
+    """Import TensorFlow and Keras; return the name of the backend that Keras runs on."""
+    import tensorflow  # noqa: F401
+
     try:
         import keras
 
-        backend = keras.backend.backend()
+        return keras.backend.backend()
     except ModuleNotFoundError as error:
         if error.name not in OTHER_BACKENDS:
             raise
-        backend = error.name
-    if backend != "tensorflow":
-        raise InputError(
-            f"Keras runs on {backend}, and tf.distribute needs it on tensorflow: unset "
-            "KERAS_BACKEND (or correct ~/.keras/keras.json) and start again"
-        )
+        return error.name
 
 
 def _versions() -> dict[str, str]:

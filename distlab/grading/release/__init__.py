@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distlab.authoring import sources
+from distlab.authoring.new_lab import find_template_words
 from distlab.errors import CourseError
 from distlab.grading.release.nbgrader_course import write_nbgrader_course
 from distlab.grading.release.students import write_students
@@ -43,6 +44,7 @@ def make_release(root: Path, folder: Path, names: Sequence[str] = ()) -> Release
     """
     _check_folder(root, folder)
     labs = _choose_labs(root, names)
+    _check_words(labs)
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
@@ -68,6 +70,14 @@ def _check_folder(root: Path, folder: Path) -> None:
         raise CourseError(f"{folder}: is not empty: choose a folder that is empty or not there yet")
     if folder.exists() and not folder.is_dir():
         raise CourseError(f"{folder}: is a file: choose a folder that is empty or not there yet")
+
+
+def _check_words(labs: Sequence[sources.Target]) -> None:
+    """Raise CourseError for a lab that still has sentences of the template for new labs."""
+    for lab in labs:
+        if found := find_template_words(lab.source.read_text(encoding="utf-8")):
+            raise CourseError(f"{lab.source.name} still says {found[0]!r}, as the template for new "
+                              "labs does. Write your own text, then release it.")  # fmt: skip
 
 
 def _choose_labs(root: Path, names: Sequence[str]) -> list[sources.Target]:

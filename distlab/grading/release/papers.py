@@ -64,7 +64,7 @@ def _drop_rules(lines: list[str]) -> list[str]:
 
 def fit_pyproject(text: str) -> str:
     """Return pyproject.toml without what tests and grades the course."""
-    tools = r"^(?:#.*\n)?(?:teach|test|manifests|book) = \[\n(?:    .*\n)*\]\n"
+    tools = r"^(?:#.*\n)?(?:teach|test|types|manifests|book) = \[(?:.*\]\n|\n(?:    .*\n)*\]\n)"
     text = re.sub(tools, "", text, flags=re.MULTILINE)
     sections = re.split(r"(?=^\[)", text, flags=re.MULTILINE)
     kept = [s for s in sections if not re.match(r"\[tool\.(ruff|pytest)", s)]

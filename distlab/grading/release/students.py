@@ -20,7 +20,7 @@ TEACHERS_COMMANDS = ("grade", "release", "hub_config", "build", "book", "command
 AUTHORING = ("__init__.py", "course_map.py", "execute.py", "sources.py")
 TEACHERS_PAGES = ("grading.md", "hub.md", "architecture.md")
 JUNK = re.compile(r"__pycache__|\..*|.*\.egg-info|.*\.py[co]|.*~")
-IGNORED = ".venv/\n__pycache__/\n*.egg-info/\n.ipynb_checkpoints/\n.distlab/\n"
+IGNORED = ".venv/\n__pycache__/\n*.egg-info/\n.ipynb_checkpoints/\n.distlab/\n/work/\n"
 
 
 def write_students(root: Path, folder: Path, labs: Sequence[Target]) -> int:
@@ -35,9 +35,7 @@ def write_students(root: Path, folder: Path, labs: Sequence[Target]) -> int:
     _copy_library(root, folder)
     lessons = _copy_lessons(root, folder)
     for lab in labs:
-        text = to_text(make_lab(read_source(lab)))
-        for place in (folder / "labs", folder / "labs" / "originals"):
-            _write(place / f"{lab.slug}.ipynb", text)
+        _write(folder / "labs" / f"{lab.slug}.ipynb", to_text(make_lab(read_source(lab))))
     _write_papers(root, folder)
     _fix_links(folder)
     return lessons
@@ -97,13 +95,12 @@ def _exists_from(folder: Path) -> Callable[[str], bool]:
 
 def _fix_links(folder: Path) -> None:
     """In notebooks, leave the words and drop the link where its file is not handed out."""
-    for path in sorted(folder.glob("*/*.ipynb")) + sorted(folder.glob("labs/originals/*.ipynb")):
-        place = folder / "labs" if path.parent.name == "originals" else path.parent
+    for path in sorted(folder.glob("*/*.ipynb")):
         notebook = json.loads(path.read_text(encoding="utf-8"))
         before = json.dumps(notebook)
         for cell in notebook["cells"]:
             if cell["cell_type"] == "markdown":
-                text = unlink("".join(cell["source"]), _exists_from(place))
+                text = unlink("".join(cell["source"]), _exists_from(path.parent))
                 cell["source"] = text.splitlines(True)
         if json.dumps(notebook) != before:
             text = json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False)

@@ -5,6 +5,7 @@ code of the exercises is taken, and nothing of it has run or been rendered here.
 are no hidden tests in them, which nbgrader's feedback pages would show.
 """
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from distlab.authoring import sources
 from distlab.grading.report.text import write_if_new
 from distlab.grading.results import ClassResult, Result
 from distlab.grading.text import clean
+
+SECRET, MAX_SECRET = "submission_secret.txt", 1024
 
 
 def is_course(folder: Path) -> bool:
@@ -22,7 +25,10 @@ def is_course(folder: Path) -> bool:
 def write_autograded(
     found: ClassResult, answers: dict[str, dict[str, str]], course: Path
 ) -> list[Path]:
-    """Write `autograded/STUDENT/LAB/NOTEBOOK.ipynb` for each result into `course`."""
+    """Write `autograded/STUDENT/LAB/NOTEBOOK.ipynb` for each result into `course`.
+
+    Next to it is what `nbgrader release_feedback` wants of everyone, however they handed in.
+    """
     target = sources.Target(found.lab.source, found.lab.source.with_suffix(".ipynb"), None)
     plain = sources.make_lab(sources.read_source(target))
     paths = []
@@ -31,9 +37,20 @@ def write_autograded(
         text = sources.to_text(fill_in(plain, result, answers.get(result.student, {})))
         write_if_new(folder / f"{found.lab.slug}.ipynb", text)
         paths.append(folder / f"{found.lab.slug}.ipynb")
-        if stamp := result.hand_in.timestamp:
-            write_if_new(folder / "timestamp.txt", f"{stamp.isoformat(' ')} UTC")
+        stamp = result.hand_in.timestamp
+        write_if_new(folder / "timestamp.txt", f"{stamp.isoformat(' ')} UTC" if stamp else "")
+        if secret := _find_secret(result, folder / SECRET):
+            write_if_new(folder / SECRET, secret)
     return paths
+
+
+def _find_secret(result: Result, kept: Path) -> str:
+    """Return what names a student's feedback in the exchange: nbgrader's own, else a new one."""
+    handed_in = result.hand_in.path
+    own = handed_in.with_name(SECRET) if handed_in else None
+    if own and own.is_file() and not own.is_symlink() and own.stat().st_size <= MAX_SECRET:
+        return own.read_text(errors="replace")
+    return "" if kept.exists() else secrets.token_hex(64)
 
 
 def fill_in(plain: Any, result: Result, answers: dict[str, str]) -> Any:

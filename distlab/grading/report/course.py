@@ -1,6 +1,8 @@
 """The whole course: every student's mark in every lab, how each week went, and who falls behind."""
 
+import base64
 import csv
+import hashlib
 import io
 import statistics
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,7 @@ from distlab.grading.policy import Policy
 from distlab.grading.report.text import to_cell, write_if_new
 from distlab.grading.report.wording import show_points
 from distlab.grading.results import Course
-from distlab.grading.roster import Roster
+from distlab.grading.roster import Roster, read_table
 from distlab.grading.text import clean_line
 
 LAST, FEW = 3, 50.0  # who falls behind: two of the last three labs missing or under half
@@ -44,19 +46,33 @@ def write_course(
     folder: Path, course: Course, policies: Mapping[str, Policy], roster: Roster | None = None
 ) -> None:
     """Write course.csv and course.html into `folder`; `policies` are by lab."""
+    from markupsafe import Markup
+
     from distlab.grading.report.pages import render
 
     roster = roster or Roster()
     labs = list_labs(course, policies)
+    marks = {lab: _read_notes(folder / lab / "marks.csv") for lab in labs}
     students = sorted({*course, *roster.ids}, key=lambda s: (roster.show(s).casefold(), s))
     write_if_new(folder / "course.csv", _make_csv(course, policies, roster, labs, students))
-    rows = [_describe_student(course, policies, roster, labs, s) for s in students]
+    rows = [_describe_student(course, policies, roster, labs, s, marks) for s in students]
     values = {
         "labs": labs, "students": rows,
         "behind": sorted((r for r in rows if r["behind"]), key=lambda r: -len(r["behind"])),
         "weeks": [_describe_lab(course, policies, lab, len(students)) for lab in labs],
     }  # fmt: skip
+    script = Path(__file__).with_name("course.js").read_text(encoding="utf-8")
+    values["script"] = Markup(script)  # the page's policy lets this one run, by its digest
+    values["digest"] = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     write_if_new(folder / "course.html", render("course.html", values))
+
+
+def _read_notes(path: Path) -> dict[str, list[str]]:
+    """Return what else the class page says of each student's mark: late, changed by hand."""
+    if not path.is_file():
+        return {}
+    return {row["student"]: ["late"] * (row["late_penalty"] not in ("", "0"))
+            + ["by hand"] * bool(row["set_by_hand"]) for _, row in read_table(path)}  # fmt: skip
 
 
 def _weights(policies: Mapping[str, Policy], labs: Sequence[str]) -> dict[str, float]:
@@ -96,23 +112,30 @@ def _describe_student(
     roster: Roster,
     labs: Sequence[str],
     student: str,
+    notes: Mapping[str, Mapping[str, list[str]]],
 ) -> dict[str, Any]:
     marks = course.get(student, {})
     percent = find_percent(course, student, _weights(policies, labs))
     cells, short = [], []
     for lab in labs:
-        share = _find_share(marks, lab)
+        share, said = _find_share(marks, lab), notes[lab].get(to_cell(student), [])
         if lab not in marks:
-            cells.append({"text": "–", "kind": "none"})
+            cells.append({"text": "–", "kind": "none", "states": ["missing"], "sort": -1})
             short += [f"{lab} not handed in"] * (lab in labs[-LAST:])
         elif share is None:
-            cells.append({"text": "waits", "kind": "human"})
+            cells.append({"text": "waits", "kind": "human", "states": ["waits", *said], "sort": -2})
         else:
             low = share < FEW
-            cells.append({"text": f"{share:.0f}", "kind": "low" if low else ""})
+            cells.append({"text": f"{share:.0f}", "kind": "low" if low else "",
+                          "states": said, "sort": round(share, 4)})  # fmt: skip
             short += [f"{lab} {share:.0f} %"] * (low and lab in labs[-LAST:])
     behind = short if len(short) >= min(2, len(labs)) else []
+    states = {state for cell in cells for state in cell["states"]} | (
+        {"behind"} if behind else set()
+    )
     return {"name": clean_line(roster.show(student)), "cells": cells, "behind": behind,
+            "states": sorted(state.replace(" ", "-") for state in states),
+            "sort": -1 if percent is None else round(percent, 4),
             "percent": "" if percent is None else f"{percent:.0f}"}  # fmt: skip
 
 

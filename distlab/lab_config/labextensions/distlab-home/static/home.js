@@ -88,6 +88,8 @@
     }, LOOK_AGAIN_MS);
     home.disposed.connect(() => clearInterval(timer));
     home.onAfterShow = look;
+    home.node.tabIndex = -1;  // JupyterLab's current tab is the one with the focus
+    home.onActivateRequest = () => home.node.focus();
     look();
     return home;
   }
@@ -111,10 +113,59 @@
       const ran = cell.model.type === 'code' && cell.model.executionCount !== null;
       if (!panel || !ran || !(success || meant)) return;
       const path = panel.context.path;
-      if (!path.startsWith('notebooks/')) return;
+      if (!/^(notebooks|work)\//.test(path)) return;
       waiting.set(path, (waiting.get(path) || new Set()).add(cell.model.id));
       timer = timer || setTimeout(send, GATHER_MS);
     });
+  }
+
+  /** Open the learner's copy of a lesson or lab wherever the original is asked for. */
+  function openCopies(manager) {
+    const copy = path => path.replace(/^(notebooks|labs)\/([^/]+\.ipynb)$/, 'work/$2');
+    for (const name of ['open', 'openOrReveal', 'findWidget']) {
+      const plain = manager[name].bind(manager);
+      manager[name] = (path, ...rest) => plain(copy(path), ...rest);
+    }
+  }
+
+  /** A button that puts the original back, and says so when there is a newer one. */
+  function makeStartOver({ Dialog, showDialog }, tracker, services, { commands, shell }) {
+    const button = document.createElement('button');
+    button.className = 'dl-top dl-over';
+    button.hidden = true;
+
+    async function look() {
+      const shown = shell.currentWidget;
+      const path = shown && tracker.has(shown) ? shown.context.path : '';
+      button.hidden = !/^work\/[^/]+\.ipynb$/.test(path);
+      if (button.hidden) return;
+      const query = 'distlab/copy?path=' + encodeURIComponent(path);
+      const answer = await ask(services, query).catch(() => null);
+      const newer = answer?.status === 200 && (await answer.json()).newer;
+      button.textContent = newer ? 'Newer version here: start over' : 'Start over';
+    }
+
+    async function startOver() {
+      const panel = tracker.currentWidget;
+      const { path } = panel.context;
+      const { button: chosen } = await showDialog({
+        title: 'Start over?',
+        body: `${path} becomes what it was at first. What you have now is kept in work/kept.`,
+        buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: 'Start over' })]
+      });
+      if (!chosen.accept) return;
+      if (panel.context.model.dirty) await panel.context.save();
+      const answer = await ask(services, 'distlab/copy', { path });
+      if (answer.status !== 200) return;
+      await panel.context.revert();
+      panel.sessionContext.session?.kernel?.restart();
+      look();
+    }
+
+    commands.addCommand('distlab:start-over', { label: 'Start Over', execute: startOver });
+    button.onclick = startOver;
+    shell.currentChanged.connect(look);
+    return button;
   }
 
   /** Run a cell once its notebook has a kernel. JupyterLab alone clears a cell that is run before.
@@ -172,14 +223,16 @@
 
   async function makePlugins() {
     const names = ['@lumino/widgets', '@jupyterlab/services', '@jupyterlab/notebook',
-                   '@jupyterlab/coreutils', '@jupyterlab/apputils', '@jupyterlab/rendermime'];
-    const [widgets, services, notebook, coreutils, apputils, rendermime] =
+                   '@jupyterlab/coreutils', '@jupyterlab/apputils', '@jupyterlab/rendermime',
+                   '@jupyterlab/docmanager'];
+    const [widgets, services, notebook, coreutils, apputils, rendermime, docmanager] =
       await Promise.all(names.map(load));
     const style = Object.assign(document.createElement('link'),
                                 { rel: 'stylesheet', href: folder + 'home.css' });
     document.head.append(style);
 
-    function activate(app, tracker, palette) {
+    function activate(app, tracker, manager, palette) {
+      openCopies(manager);
       let home;
       const open = (activate = true) => {
         if (!home || home.isDisposed) {
@@ -194,7 +247,10 @@
         }
       };
       app.commands.addCommand('distlab:home', { label: 'Course Home', execute: () => open() });
-      if (palette) palette.addItem({ command: 'distlab:home', category: 'Course' });
+      const over = makeStartOver(apputils, tracker, services, app);
+      for (const command of palette ? ['distlab:home', 'distlab:start-over'] : []) {
+        palette.addItem({ command, category: 'Course' });
+      }
 
       const button = document.createElement('button');
       button.className = 'dl-top';
@@ -202,7 +258,7 @@
       button.onclick = () => open();
       const top = new widgets.Widget({ node: document.createElement('div') });
       top.id = 'distlab-top';
-      top.node.append(button);
+      top.node.append(over, button);
       app.shell.add(top, 'top', { rank: 900 });
 
       tellWhatRan(notebook, tracker, services);
@@ -210,7 +266,7 @@
       app.restored.then(() => open(!named));
     }
 
-    const plugin = { id: 'distlab-home:plugin', autoStart: true, requires: [notebook.INotebookTracker],
+    const plugin = { id: 'distlab-home:plugin', autoStart: true, requires: [notebook.INotebookTracker, docmanager.IDocumentManager],
                      optional: [apputils.ICommandPalette], activate };
     return [plugin, makeExecutor(notebook), makePictures(rendermime, widgets)];
   }

@@ -1,0 +1,77 @@
+"""`distlab update`: get the newest version of the course and keep what a learner wrote."""
+
+import argparse
+import subprocess
+from pathlib import Path
+
+from distlab import copies, progress
+from distlab.cli.parser import Commands, add_command
+from distlab.errors import CourseError
+
+GIT_SECONDS = 300
+UNPACK = """\
+This folder isn't a git clone, so download and unpack the newer version yourself:
+unpack it over this folder. Your work/ and .distlab/ aren't part of it and stay as they are."""
+
+
+def add_parser(subparsers: Commands) -> None:
+    add_command(
+        subparsers, "update", run,
+        "get the newest version of the course",
+        "Pull the newest version with git, or say how to unpack it. Your copies in work/, your "
+        "progress and your answers stay. Lessons and labs that you changed in place are moved "
+        "to work/ first, so nothing conflicts.",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Update the course around the current folder and list the copies that are older now."""
+    course = progress.find_course()
+    if course is None:
+        raise CourseError("no course here: change to the folder with README.md and labs/")
+    if (course / ".git").exists():
+        for name in _list_edited(course):
+            print(f"{name} was changed in place; your version is {_move(course, name)} now")
+        print(_run_git(course, "pull", "--ff-only").strip())
+        print("`make lab` installs what the new version needs.")
+    else:
+        print(UNPACK)
+    names = sorted(path.name for path in (course / copies.FOLDER).glob("*.ipynb"))
+    for name in names:
+        if copies.is_outdated(course, name):
+            print(f"newer  {name}: your copy stays until you press Start over in JupyterLab, or "
+                  f"run `distlab reset work/{name}`")  # fmt: skip
+    return 0
+
+
+def _list_edited(course: Path) -> list[str]:
+    """Return the committed lessons and labs that differ from their commit."""
+    found = _run_git(course, "diff", "--name-only", "-z", "HEAD", "--", *copies.ORIGINALS)
+    return [name for name in found.split("\0") if name.endswith(".ipynb")]
+
+
+def _move(course: Path, name: str) -> str:
+    """Put a notebook that was changed in place where copies are; restore the original."""
+    path, copy = course / name, course / copies.FOLDER / Path(name).name
+    if not path.is_file():  # deleted
+        place = copy
+    elif copy.exists():
+        place = copies.keep(course, path)
+    else:
+        copy.parent.mkdir(exist_ok=True)
+        place = path.rename(copy)
+    _run_git(course, "checkout", "HEAD", "--", name)
+    return place.relative_to(course).as_posix()
+
+
+def _run_git(course: Path, *words: str) -> str:
+    """Return what git prints. Raises CourseError with its last line if it fails."""
+    try:
+        done = subprocess.run(["git", *words], cwd=course, capture_output=True, text=True,
+                              timeout=GIT_SECONDS, check=False)  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CourseError(f"git {words[0]}: {error}") from None
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise CourseError(f"git {words[0]} stopped: {said}")
+    return done.stdout

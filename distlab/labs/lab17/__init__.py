@@ -1,0 +1,5 @@
+"""Lab 17, Layouts on a mesh: what it runs, and how it is judged.
+
+- `compiled_step`: a process with Keras on JAX, which compiles a step of a small Transformer under
+  given layouts and tells what each device holds and sends
+"""

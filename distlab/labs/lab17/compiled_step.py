@@ -1,0 +1,183 @@
+"""A small Transformer under given layouts, compiled: what a device holds, and what it sends.
+
+Keras runs on TensorFlow where the labs are judged, so JAX has a process of its own: this module,
+started once. It answers lines of JSON, keeps what it has compiled, and ends with its standard
+input. Forks of the process that started it may ask too, one after the other.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from distlab.errors import CourseError
+from distlab.keras_backend import require_jax
+
+DEVICES = 8
+QUICK = {"xla_backend_optimization_level": 0}  # the collectives are the same, and it takes half
+Sizes = Mapping[str, int]
+Layouts = Mapping[str, Sequence[str | None]]
+
+
+@dataclass(frozen=True)
+class CompiledStep:
+    """What a step is under given layouts; `error` has what Keras or JAX says if there is none.
+
+    `shards` has the shape of each variable's part on a device, `cut` the axes of each that isn't
+    whole there, `stray` the keys that no variable uses; `held_bytes` is weights and momentum, and
+    `collectives` has each collective's name, the bytes that a device sends, and its devices.
+    """
+
+    shards: Mapping[str, list[int]]
+    cut: Mapping[str, list[int]]
+    stray: Sequence[str] = ()
+    held_bytes: int = 0
+    collectives: Sequence[tuple[str, int, int]] = ()
+    error: str = ""
+
+    @property
+    def sent_bytes(self) -> int:
+        """What a device sends in a step, if all collectives work as rings."""
+        return sum(sent for _, sent, _ in self.collectives)
+
+
+def compile_step(sizes: Sizes, mesh: Mapping[str, int], layouts: Layouts) -> CompiledStep:
+    """Return the compiled step of a model of these `sizes` on a mesh {"batch": …, "model": …}.
+
+    Raises CourseError if JAX isn't installed or can't start.
+    """
+    asked = {"id": uuid.uuid4().hex, "sizes": dict(sizes), "mesh": dict(mesh)}
+    asked["layouts"] = {key: list(axes) for key, axes in layouts.items()}
+    process = start()
+    try:
+        process.stdin.write(json.dumps(asked) + "\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            answer = json.loads(line)
+            if answer.pop("id") == asked["id"]:  # another may belong to a fork that was ended
+                return CompiledStep(**answer)
+    except OSError:
+        pass
+    start.cache_clear()
+    raise CourseError("The process that compiles the layouts has ended. Run the cell again.")
+
+
+@cache
+def start() -> Any:
+    """Start the process with JAX, once; return it. It gets ready while this one goes on."""
+    require_jax("This lab")
+    settings = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    left_out = ("XLA_FLAGS", "JAX_", "KERAS_DISTRIBUTION_")
+    own = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, env={**own, **settings}, cwd=Path(__file__).resolve().parents[3],
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Answer the requests on standard input, one a line."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody waits for an answer any more
+    import jax
+
+    jax.config.update("jax_num_cpu_devices", DEVICES)
+    replies, known = os.dup(1), {}
+    os.dup2(2, 1)  # what a library prints is no reply
+    for line in sys.stdin:
+        asked = json.loads(line)
+        name = asked.pop("id")
+        key = json.dumps(asked, sort_keys=True)
+        if key not in known:
+            known[key] = _answer(**asked)
+        os.write(replies, json.dumps({"id": name, **known[key]}).encode() + b"\n")
+
+
+def _answer(sizes: Sizes, mesh: Mapping[str, int], layouts: Layouts) -> dict[str, Any]:
+    import keras
+
+    names, shape = ("batch", "model"), (mesh.get("batch", 1), mesh.get("model", 1))
+    devices = keras.distribution.list_devices()[: shape[0] * shape[1]]
+    layout_map = keras.distribution.LayoutMap(keras.distribution.DeviceMesh(shape, names, devices))
+    try:
+        layout_map.update({key: tuple(axes) for key, axes in layouts.items()})
+        distribution = keras.distribution.ModelParallel(
+            layout_map=layout_map, batch_dim_name="batch"
+        )
+        keras.distribution.set_distribution(distribution)
+        model = build_model(**sizes)
+        state = [*model.trainable_variables, *_list_momentum(model)]
+        first = {each.path: each.value.addressable_shards[0].data for each in state}
+        shards = {each.path: first[each.path].shape for each in model.trainable_variables}
+        cut = {each.path: _list_cut_axes(each) for each in model.trainable_variables}
+        used = {id(layout_map[each.path]) for each in model.trainable_variables}
+        return {
+            "shards": shards,
+            "cut": {path: axes for path, axes in cut.items() if axes},
+            "stray": [key for key in layouts if id(layout_map[key]) not in used],
+            "held_bytes": sum(part.nbytes for part in first.values()),
+            "collectives": _list_collectives(model, distribution, sizes),
+        }
+    except Exception as error:
+        return {"shards": {}, "cut": {}, "error": f"{type(error).__name__}: {error}"[:400]}
+
+
+def build_model(
+    hidden: int, heads: int, head: int, inner: int, vocabulary: int, texts: int, tokens: int
+) -> Any:
+    """Return a Transformer of one block, with its optimizer's variables made."""
+    import keras
+
+    words = keras.Input((tokens,), dtype="int32")
+    layers = keras.layers
+    x = layers.Embedding(vocabulary, hidden, name="embedding")(words)
+    attention = layers.MultiHeadAttention(heads, head, use_bias=False, name="attention")
+    y = layers.LayerNormalization(name="norm1")(x)
+    x = x + attention(y, y, use_causal_mask=True)
+    y = layers.LayerNormalization(name="norm2")(x)
+    y = layers.Dense(inner, activation="relu", name="up")(y)
+    x = x + layers.Dense(hidden, name="down")(y)
+    x = layers.Dense(vocabulary, use_bias=False, name="logits")(x)
+    model = keras.Model(words, x)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss)
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def _list_cut_axes(variable: Any) -> list[int]:
+    part = variable.value.addressable_shards[0].data.shape
+    return [k for k, (n, own) in enumerate(zip(variable.shape, part, strict=True)) if n != own]
+
+
+def _list_momentum(model: Any) -> list[Any]:
+    return [each for each in model.optimizer.variables if each.shape]
+
+
+def _list_collectives(model: Any, distribution: Any, sizes: Sizes) -> list[Any]:
+    """Return the collectives of the step that `fit` compiles."""
+    import jax
+    import numpy as np
+
+    from distlab.lessons.keras_on_jax import list_collectives
+
+    parts = (model.trainable_variables, model.non_trainable_variables)
+    parts += (model.optimizer.variables, model.metrics_variables)
+    state = tuple([each.value for each in part] for part in parts)
+    words = np.zeros((sizes["texts"], sizes["tokens"]), np.int32)
+    batch = jax.device_put(words, distribution.get_data_layout(words.shape).backend_layout)
+    as_before = jax.tree.map(lambda array: array.sharding, state)
+    step = jax.jit(model.train_step, out_shardings=(None, as_before))
+    compiled = step.lower(state, (batch, batch)).compile(QUICK)
+    return [(e.name, e.sent_bytes, e.devices) for e in list_collectives(compiled.as_text())]
+
+
+if __name__ == "__main__":
+    main()
