@@ -1,4 +1,4 @@
-"""The files of a new lab: three exercises that build, check and grade as they stand."""
+"""The files of a new lab: one exercise that builds, checks and grades as it stands."""
 
 import re
 from pathlib import Path
@@ -6,13 +6,11 @@ from pathlib import Path
 from distlab.errors import CourseError
 
 TEMPLATES = Path(__file__).parent / "lab_template"
-EXERCISES = ("first", "second", "third")
 PLACES = {
     "source": "solutions/src/{lab}_{slug}.py",
     "exercise": "distlab/labs/{lab}/exercise.py",
     "home": "distlab/labs/{lab}/__init__.py",
     "judge": "distlab/labs/{lab}/judge.py",
-    "answers": "tests/answers/{lab}.py",
 }
 TO_REPLACE = (
     "One line for the course map: what the exercises are", ": a title of its own",
@@ -20,11 +18,10 @@ TO_REPLACE = (
     "What a learner needs to know for all exercises.", "This one, from the template",
     "Which index does worker 1 of 3 read first", "Worker 1 of 3, with 9 examples",
 )  # fmt: skip
-_PARTS = re.compile(r"^@@ .*\n", re.MULTILINE)
 
 
 def write_lab(root: Path, title: str) -> list[Path]:
-    """Write the five files of a lab called `title` under `root`, with the next free number.
+    """Write the four files of a lab called `title` under `root`, with the next free number.
 
     Raises CourseError for a title without letters, or where one of the files is there.
     """
@@ -41,25 +38,11 @@ def write_lab(root: Path, title: str) -> list[Path]:
     for kind, path in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         text = (TEMPLATES / f"{kind}.txt").read_text(encoding="utf-8")
-        path.write_text(fill_template(text, words), encoding="utf-8")
+        text = re.sub(r"@(\w+)@", lambda found: words.get(found[1], found[0]), text)
+        path.write_text(text, encoding="utf-8")
     return list(files.values())
 
 
 def find_template_words(source: str) -> list[str]:
     """Return the template's own sentences that a lab's source still has."""
     return [words for words in TO_REPLACE if words in source]
-
-
-def fill_template(text: str, words: dict[str, str]) -> str:
-    """Return a template's text with `@word@` replaced, its middle part once for each exercise."""
-    before, exercise, after = [*_PARTS.split(text), "", ""][:3]
-    middle = [
-        _replace(exercise, {"N": str(number), "name": name, "NAME": name.upper(),
-                            "function": f"{name}_share"})
-        for number, name in enumerate(EXERCISES, start=1)
-    ]  # fmt: skip
-    return _replace("\n".join([before, *middle, after]), words).rstrip() + "\n"
-
-
-def _replace(text: str, words: dict[str, str]) -> str:
-    return re.sub(r"@(\w+)@", lambda found: words.get(found[1], found[0]), text)

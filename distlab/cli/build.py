@@ -12,10 +12,10 @@ from utils.checks import check_count, check_number
 if TYPE_CHECKING:
     from distlab.authoring.sources import Target
 
-NEXT = """Each holds three small exercises that work as they are: put yours in their place. Then
+NEXT = """They hold one small exercise that works as it is: put yours in its place. Then
   python -m distlab.grading.worked {lab}    works out the examples of the visible checks
   distlab build {lab}                       makes the lab and its solution
-  pytest tests -k {lab}                     tries every answer; solutions/src/README.md says more"""
+  pytest tests -k {lab}                     tries it; solutions/src/README.md says more"""
 
 
 def add_parser(commands: Commands) -> None:
@@ -40,7 +40,7 @@ def add_parser(commands: Commands) -> None:
     new = add_command(
         commands, "new", run_new,
         "start a new lab from a template",
-        "Write the files of a new lab. Its three exercises already build, check and grade.",
+        "Write the files of a new lab. Its exercise already builds, checks and grades.",
     )  # fmt: skip
     new.add_argument("kind", choices=["lab"], metavar="KIND", help="what to start: lab")
     new.add_argument("title", metavar="TITLE", help='the title, such as "precision and memory"')

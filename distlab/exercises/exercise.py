@@ -7,7 +7,7 @@ by the lab's `judge.py`, which learners do not have.
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -95,8 +95,8 @@ class Exercise:
     name: str
     function: str
     examples: Cases
-    mistakes: Mapping[str, str]
-    hint: str
+    mistakes: Mapping[str, str] = field(default_factory=dict)
+    hint: str = ""
     run: Callable[[Answer, Cases], list[Any]] = call
     read: Callable[..., Any] = _as_it_came
     tolerance: float = 1e-3

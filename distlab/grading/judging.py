@@ -58,8 +58,10 @@ Its graded cell in `solutions/src/lab90_slug.py`:
     judges.SHARE.judge(share_cases, got_shares)
     ### END HIDDEN TESTS
 
-And its answers in `tests/answers/lab90.py`: `RIGHT` has a list of three or more texts for each
-exercise, `WRONG` a dictionary from the names of its mistakes ("" for one that has none) to a text.
+Without `mistakes`, `expect_share` takes no `way`, and that is all: `distlab new lab` begins so.
+With them, its answers are in `tests/answers/lab90.py`: `RIGHT` has a list of eight or more texts
+for each exercise, `WRONG` a dictionary from the names of its mistakes ("" for one that has none) to
+a text.
 """
 
 import importlib
@@ -123,7 +125,7 @@ class Judge:
     """Judges one exercise by its reference: `expect(*case, way)` computes what is right.
 
     `way` is "right" or the name of one of the exercise's mistakes, and what is computed
-    is what the exercise's `read` gives.
+    is what the exercise's `read` gives. If the exercise names no mistakes, `expect` takes no `way`.
     """
 
     exercise: Exercise
@@ -137,7 +139,8 @@ class Judge:
 
     def work_out(self, cases: Cases, way: str = RIGHT) -> list[Any]:
         """Return the right answer to each case, or what the mistake `way` gives."""
-        return [self.expect(*case, way=way) for case in cases]
+        named = {"way": way} if self.exercise.mistakes else {}
+        return [self.expect(*case, **named) for case in cases]
 
 
 def list_judges(lab: str) -> dict[str, Judge]:

@@ -1,6 +1,7 @@
 """The doctor's probes, each in a world that is broken on purpose."""
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -148,6 +149,20 @@ def test_pythons_outside_the_supported_range_are_a_problem():
     assert machine.examine_python((3, 14, 0)).status == "problem"
     for minor in (11, 12, 13):
         assert machine.examine_python((3, minor, 0)).status == "ok"
+
+
+def test_doctor_and_the_install_page_say_the_same_of_what_was_tried():
+    page = (Path(__file__).parents[2] / "docs" / "install.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \| (passed|not run) \|$", page, re.M)
+    tried = [where for where, date, result in rows if result == "passed"]
+    assert tried == ["Linux x86-64, Python 3.11, no GPU"] and len(rows) >= 8
+    assert all((date == "–") == (result == "not run") for _, date, result in rows)
+    assert machine.examine_system("linux", "x86_64", "6.1").advice == ""
+    assert machine.examine_python((3, 11, 9)).advice == ""
+    untried = [("darwin", "arm64", "24"), ("linux", "aarch64", "6.1")]
+    found = [machine.examine_system(*each) for each in untried]
+    found.append(machine.examine_python((3, 13, 0)))
+    assert {one.advice for one in found} == {machine.NOT_RUN}
 
 
 @pytest.mark.parametrize(
