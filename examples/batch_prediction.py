@@ -56,7 +56,7 @@ def read_batches(shard: Path, shape, options):
         except StopIteration:
             return
         except tf.errors.OpError as error:  # each record has a checksum
-            why = error.message.splitlines()[0]
+            why = error.message.splitlines()[0].split("}} ")[-1].split(" [Op:")[0]
             raise Damaged(f"{shard.name} cannot be read after row {row}: {why}") from None
         odd = {len(record) for record in batch} - {size * options.parts}
         if odd and row == 0:

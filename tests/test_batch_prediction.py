@@ -183,6 +183,7 @@ def test_a_damaged_shard_is_named_skipped_on_request_and_predicted_once_it_is_wh
     assert [line.split()[1] for line in lines if line.startswith("damaged: ")] == [
         "s2.tfrecord", "s3.tfrecord", "s4.tfrecord"
     ]  # fmt: skip
+    assert not any("{{" in line or "Op:" in line for line in lines)
     assert lines[-1].startswith("3 of 6 shards are damaged") and "--skip-damaged" in lines[-1]
     assert not (out / "manifest.json").exists()
 

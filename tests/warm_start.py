@@ -334,7 +334,8 @@ def become(request: Mapping[str, Any], held: Sequence[int], numbers: Sequence[in
     try:
         enter(request["folder"], request["environment"])
     except OSError as error:  # in the words that `subprocess` reads
-        os.write(told, f"{type(error).__name__}:{error.errno:x}:noexec".encode())
+        where = "noexec:chdir" if sys.version_info >= (3, 13) else "noexec"
+        os.write(told, f"{type(error).__name__}:{error.errno:x}:{where}".encode())
         os._exit(255)
     os.close(told)
 

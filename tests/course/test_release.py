@@ -92,8 +92,8 @@ def test_nothing_of_the_teachers_is_there(students: Path) -> None:
         "LICENSE", "pyproject.toml", "constraints.txt", "environment.yml", ".gitignore",
     }  # fmt: skip
     forbidden = re.compile(
-        r"grading|judge|solution|answers|/src|__pycache__|\.git/|ipynb_checkpoints|\.pyc|work/|"
-        r"cli/(grade|release|build|new)|authoring/(build|imports|outputs|pytest_start)"
+        r"grading|judge|solution|answers|/src|__pycache__|\.git/|ipynb_checkpoints|\.pyc|/kept/|"
+        r"cli/(grade|release|build|new|hub_config)|authoring/(build|imports|outputs|pytest_start)"
     )
     assert [name for name in names if forbidden.search(name)] == []
     assert not [path for path in students.rglob("*") if path.is_symlink()]
