@@ -158,8 +158,7 @@ def make_run(optimizer):
         whole = EXAMPLES // batch_size * batch_size
         indices = np.concatenate([order[:whole].reshape(-1, batch_size) for order in orders])
         train_steps(tf.constant(indices), tf.constant(rates, tf.float32))
-        guesses = np.argmax(model(test_images), axis=-1)
-        return 100 * float(np.mean(guesses != test_labels))
+        return 100 * float(np.mean(np.argmax(model(test_images), axis=-1) != test_labels))
 
     return run
 

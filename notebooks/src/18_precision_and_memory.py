@@ -265,14 +265,14 @@ assert min(powers) < 32 and powers[0] == 31 and int(dynamic.iterations) < 18
 
 # %%
 my_guess = guess_number("Finite weights after step 3", 0, 12, "of 12")
+rng = np.random.default_rng(0)
+batches = rng.normal(size=(5, 2, 4, 4)).astype("float32")  # [step, replica, example, feature]
+batches[2, 1, 0] *= 5e4
 my_guess
 
 # %%
 from utils.strategies import make_strategy
 
-rng = np.random.default_rng(0)
-batches = rng.normal(size=(5, 2, 4, 4)).astype("float32")  # [step, replica, example, feature]
-batches[2, 1, 0] *= 5e4
 strategy = make_strategy("mirrored", 2)
 
 
@@ -295,17 +295,10 @@ def run_five_steps(framework, wrap):
             gradients = optimizer.get_unscaled_gradients(gradients)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
-    @tf.function
-    def run(features):
-        strategy.run(replica_step, args=(features,))
-
-    seen = []
-    for shares in batches:
-        run(
-            strategy.experimental_distribute_values_from_function(
-                lambda context, shares=shares: tf.constant(shares[context.replica_id_in_sync_group])
-            )
-        )
+    run, seen = tf.function(lambda *features: strategy.run(replica_step, args=features)), []
+    place = strategy.experimental_distribute_values_from_function
+    for shares in batches:  # [replica, example, feature]
+        run(place(lambda c, shares=shares: tf.constant(shares[c.replica_id_in_sync_group])))
         scale = optimizer.loss_scale if framework is tf_keras else optimizer.dynamic_scale
         seen.append((float(tf.convert_to_tensor(scale)), model.get_weights()[0]))
     return seen
