@@ -70,9 +70,14 @@ def run_check(name: str, kind: str, number: int, seconds: float) -> dict[str, An
     command = [sys.executable, "-m", "benchmarks.gpu_checks", name, kind, str(number)]
     environment = {**os.environ, **(sharing_variables() if kind == "GPU" else {VISIBLE: ""})}
     child = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-        cwd=FOLDER.parents[1], start_new_session=True,
-    )  # fmt: skip
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=FOLDER.parents[1],
+        start_new_session=True,
+    )
     try:
         output, errors = child.communicate(timeout=seconds)
         return json.loads(output.splitlines()[-1])
@@ -125,10 +130,15 @@ def describe_machine(devices: list[str]) -> list[str]:
     import tensorflow as tf
 
     build = tf.sysconfig.get_build_info()
-    driver = subprocess.run(
-        ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-        capture_output=True, text=True,
-    ).stdout.split() if devices[0] != "logical CPU" else []  # fmt: skip
+    driver = (
+        subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+        ).stdout.split()
+        if devices[0] != "logical CPU"
+        else []
+    )
     known = ", ".join(f"{name} {version}" for name, version in versions().items())
     return [
         f"- Devices: {', '.join(count(devices.count(one), one) for one in dict.fromkeys(devices))}",

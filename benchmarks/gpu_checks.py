@@ -85,10 +85,14 @@ def train_here(settings: dict[str, Any]) -> dict[str, Any]:
     peak = tf.config.experimental.get_memory_info("GPU:0")["peak"] if on_gpu else None
     return {
         "weights": [weight.tolist() for weight in report.weights],
-        "names": report.devices, "all_reduce": report.all_reduce, "loss": report.loss,
-        "rate": report.images_per_second, "resumed_from": report.resumed_from,
-        "peak_bytes": peak or peak_memory_bytes(), "visible": os.environ.get(VISIBLE),
-    }  # fmt: skip
+        "names": report.devices,
+        "all_reduce": report.all_reduce,
+        "loss": report.loss,
+        "rate": report.images_per_second,
+        "resumed_from": report.resumed_from,
+        "peak_bytes": peak or peak_memory_bytes(),
+        "visible": os.environ.get(VISIBLE),
+    }
 
 
 def train_on_cluster(
@@ -235,10 +239,17 @@ def overflow_once(dtype: str, kind: str, number: int) -> dict[str, Any]:
         return tf.data.Dataset.from_tensor_slices((features, labels))
 
     report = train(
-        strategy="mirrored", replicas=number, devices=choose_option(kind), model=build,
-        train_data=make_data, loss="mse", optimizer="sgd", learning_rate=1e-6, epochs=1,
+        strategy="mirrored",
+        replicas=number,
+        devices=choose_option(kind),
+        model=build,
+        train_data=make_data,
+        loss="mse",
+        optimizer="sgd",
+        learning_rate=1e-6,
+        epochs=1,
         global_batch_size=size,
-    )  # fmt: skip
+    )
     finite = all(np.isfinite(weight).all() for weight in report.weights)
     return {"finite": finite, "skipped": report.skipped_steps, "scale": report.loss_scale}
 

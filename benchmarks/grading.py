@@ -62,13 +62,17 @@ def compare(course: Path, lab: str, sample: int, large: int) -> None:
     if large > CLASS:
         one = many.subtract(few).divide(large - CLASS)
         print(f"without its start      {one.seconds:>8.2f} {one.used:>8.2f}")
-    print(f"{large} hand-ins, sealed: {many.seconds:.1f} s, {many.used:.1f} processor seconds",
-          flush=True)  # fmt: skip
+    print(
+        f"{large} hand-ins, sealed: {many.seconds:.1f} s, {many.used:.1f} processor seconds",
+        flush=True,
+    )
     if sample > 0:
         first, more = time_nbgrader(course.parent / "theirs", course, lab, sample)
         theirs = (first + (CLASS - 1) * more) / CLASS
-        print(f"nbgrader autograde     {theirs:>8.2f}   {theirs / each.seconds:.1f} times as long "
-              f"({1 + sample} of them timed)")  # fmt: skip
+        print(
+            f"nbgrader autograde     {theirs:>8.2f}   {theirs / each.seconds:.1f} times as long "
+            f"({1 + sample} of them timed)"
+        )
         print(f"without its start      {more:>8.2f}")
 
 
@@ -126,9 +130,12 @@ def fill_in(released: dict, answers: list[str]) -> dict:
 def run_nbgrader(course: Path, *arguments: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it starts alembic
     done = subprocess.run(
-        [sys.executable, "-m", "nbgrader", *arguments], cwd=course, capture_output=True, text=True,
+        [sys.executable, "-m", "nbgrader", *arguments],
+        cwd=course,
+        capture_output=True,
+        text=True,
         env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
 
@@ -179,10 +186,17 @@ def time_distlab(course: Path, lab: str, students: int) -> Times:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with Stopwatch() as watch:
         done = subprocess.run(
-            [*command, "--output", str(course / f"report-{folder}"),
-             "--gradebook", str(course / "gradebook.db")],
-            cwd=ROOT, capture_output=True, text=True,
-        )  # fmt: skip
+            [
+                *command,
+                "--output",
+                str(course / f"report-{folder}"),
+                "--gradebook",
+                str(course / "gradebook.db"),
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()

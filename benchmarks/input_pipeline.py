@@ -48,8 +48,10 @@ def run_ladder(title: str, shards: Shards, store: Store, rounds: int) -> None:
     datasets = {name: build_variant(name, shards, store) for name in LADDER}
     datasets["all left to AUTOTUNE"] = autotuned(shards, store)
     datasets["the limit"] = as_written(make_limit(naive(shards)))
-    print(f"\nInput pipelines, {title}, images per second ({shards.examples:,} images, {rounds} "
-          f"rounds); wanted: tuned at least {WANTED[title]:g} times naive")  # fmt: skip
+    print(
+        f"\nInput pipelines, {title}, images per second ({shards.examples:,} images, {rounds} "
+        f"rounds); wanted: tuned at least {WANTED[title]:g} times naive"
+    )
     show_rates(datasets, rounds, to="naive")
 
 

@@ -100,8 +100,9 @@ def time_workers(folder: Path, workers: int, name: str) -> float:
     options = {"model": "model", "shards": "shards", "output": f"out-{name}"}
     words = [str(EXAMPLES / "batch_prediction.py")]
     words += [word for key, value in options.items() for word in (f"--{key}", str(folder / value))]
-    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=SECONDS,
-                          check=True, cwd=folder)  # fmt: skip
+    done = subprocess.run(
+        [*command, *words], capture_output=True, text=True, timeout=SECONDS, check=True, cwd=folder
+    )
     lines = [line.partition("] ")[2] for line in done.stdout.splitlines()]
     reports = [json.loads(line) for line in lines if line.startswith('{"rows"')]
     assert len(reports) == workers
@@ -127,9 +128,11 @@ def print_search() -> None:
     training = time.perf_counter() - begun
     ours, alone = time_shared(program), time_alone(optuna)
     print(f"\nSearch: a trial trains for {training:.1f} s (6,400 images, 4 epochs)")
-    print(f"beside it, of {TRIALS} trials: {1000 * ours:.1f} ms each in the shared folder, "
-          f"{1000 * alone:.1f} ms in Optuna alone: {(ours - alone) / training:.2%} more; "
-          f"{60 / (training + ours):.1f} trials a minute")  # fmt: skip
+    print(
+        f"beside it, of {TRIALS} trials: {1000 * ours:.1f} ms each in the shared folder, "
+        f"{1000 * alone:.1f} ms in Optuna alone: {(ours - alone) / training:.2%} more; "
+        f"{60 / (training + ours):.1f} trials a minute"
+    )
 
 
 def time_shared(program: Any) -> float:

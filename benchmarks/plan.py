@@ -33,8 +33,10 @@ def run(rounds: int) -> None:
                     good += inside and abs(check.error) <= LIMIT_ERROR
                     total += 1
                     numbers = f"{1e3 * check.predicted:>12.2f}{1e3 * check.measured:>12.2f}"
-                    print(f"{model:<12}{check.workers:>8}{numbers}{check.error:>+8.0%}  {inside}",
-                          flush=True)  # fmt: skip
+                    print(
+                        f"{model:<12}{check.workers:>8}{numbers}{check.error:>+8.0%}  {inside}",
+                        flush=True,
+                    )
     finally:
         launcher.close()
     print(f"{good} of {total} within {LIMIT_ERROR:.0%} and in range (promised: 9 of 10)")

@@ -83,8 +83,10 @@ def read_batches(folder: Path, split: str, batch_size: int, seed: int | None = N
     files = sorted(str(path) for path in folder.glob(f"{split}-*.tfrecord"))
     records = tf.data.Dataset.from_tensor_slices(files).interleave(
         lambda file: tf.data.TFRecordDataset(file, "ZLIB"),
-        cycle_length=SHARDS, num_parallel_calls=2, deterministic=True,
-    )  # fmt: skip
+        cycle_length=SHARDS,
+        num_parallel_calls=2,
+        deterministic=True,
+    )
     if seed is not None:  # the scenes are random already: a buffer of some is enough
         records = records.shuffle(1_000, seed=seed, reshuffle_each_iteration=False)
     # Batch first, then parse whole batches: several times as fast as parsing one by one.
@@ -179,8 +181,10 @@ class Job:
     @tf.function(reduce_retracing=True)
     def test_step(self, batch):
         losses, confusion = self.strategy.run(self.test_replica, args=batch)
-        return (self.strategy.reduce("SUM", losses, axis=None),
-                self.strategy.reduce("SUM", confusion, axis=None))  # fmt: skip
+        return (
+            self.strategy.reduce("SUM", losses, axis=None),
+            self.strategy.reduce("SUM", confusion, axis=None),
+        )
 
     @tf.function
     def barrier(self):

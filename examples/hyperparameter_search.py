@@ -99,9 +99,12 @@ def open_study(options) -> optuna.Study:
     lock = DyingLock(options.folder / "journal.lock")
     file = JournalFileBackend(str(options.folder / "journal.log"), lock_obj=lock)
     study = optuna.create_study(
-        storage=optuna.storages.JournalStorage(file), study_name="search", direction="maximize",
-        pruner=optuna.pruners.SuccessiveHalvingPruner(reduction_factor=2), load_if_exists=True,
-    )  # fmt: skip
+        storage=optuna.storages.JournalStorage(file),
+        study_name="search",
+        direction="maximize",
+        pruner=optuna.pruners.SuccessiveHalvingPruner(reduction_factor=2),
+        load_if_exists=True,
+    )
     settings = {name: getattr(options, name) for name in ("seed", "epochs", "max_examples")}
     if study.user_attrs.get("settings", settings) != settings:
         words = f"holds a search with {study.user_attrs['settings']}, got {settings}"

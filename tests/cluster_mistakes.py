@@ -157,7 +157,7 @@ def serve() -> None:
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     server = tf.distribute.Server(
         resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id
-    )  # fmt: skip
+    )
     server.join()
 
 
@@ -272,8 +272,10 @@ def duplicate_index_elsewhere() -> Mistake:
     ours, theirs = make_cluster(worker=2), make_cluster(worker=2)
     theirs["worker"][0] = ours["worker"][0]
     tasks = [make_task(ours, "worker", 0, train_until_killed, ends=False)]
-    tasks += [make_task(c, "worker", 1, train_until_killed, ends=False, name=f"copy {n}")
-              for n, c in enumerate([ours, theirs], 1)]  # fmt: skip
+    tasks += [
+        make_task(c, "worker", 1, train_until_killed, ends=False, name=f"copy {n}")
+        for n, c in enumerate([ours, theirs], 1)
+    ]
     return Mistake("duplicate-index-elsewhere", tasks, ("with a different incarnation",))
 
 
@@ -408,14 +410,36 @@ def make_pair(name: str, run: Callable[[], None], until=(), both_end: bool = Tru
 
 # Those that take longest come first.
 MISTAKES = (
-    dead_peer, raised, duplicate_index_elsewhere, dead_parameter_server, mismatched_sizes,
-    missing_leader, missing_server, unknown_host, multi_worker_with_ps, evaluator_in_cluster,
-    keras_fit_multi_worker, keras_fit_parameter_server, missing_peer, taken_port, wrong_index,
-    renewed_server, duplicate_index, mismatched_shapes, late_tf_config, late_strategy,
+    dead_peer,
+    raised,
+    duplicate_index_elsewhere,
+    dead_parameter_server,
+    mismatched_sizes,
+    missing_leader,
+    missing_server,
+    unknown_host,
+    multi_worker_with_ps,
+    evaluator_in_cluster,
+    keras_fit_multi_worker,
+    keras_fit_parameter_server,
+    missing_peer,
+    taken_port,
+    wrong_index,
+    renewed_server,
+    duplicate_index,
+    mismatched_shapes,
+    late_tf_config,
+    late_strategy,
     second_strategy,
-    ps_strategy_without_ps, multi_worker_as_ps, python_repr, misspelt_job,
-    type_not_in_cluster, no_task, own_parsing, *SINGLE,
-)  # fmt: skip
+    ps_strategy_without_ps,
+    multi_worker_as_ps,
+    python_repr,
+    misspelt_job,
+    type_not_in_cluster,
+    no_task,
+    own_parsing,
+    *SINGLE,
+)
 
 
 # Running them.
@@ -505,9 +529,15 @@ def run_all(chosen: list[Callable[[], Mistake]], folder: Path) -> None:
 
 def make_record(mistake: Mistake) -> dict:
     tasks = [
-        {"task": t.name, "tf_config": t.tf_config, "status": t.status, "process": t.process,
-         "log": t.read_log()} for t in mistake.tasks
-    ]  # fmt: skip
+        {
+            "task": t.name,
+            "tf_config": t.tf_config,
+            "status": t.status,
+            "process": t.process,
+            "log": t.read_log(),
+        }
+        for t in mistake.tasks
+    ]
     seconds = round(time.monotonic() - mistake.begun, 1)
     return {"mistake": mistake.name, "seconds": seconds, "tasks": tasks}
 

@@ -18,10 +18,14 @@ SECONDS = 60
 def run_all(lines, folder):
     """Return [status, output, errors] of each command line, run in `folder`."""
     done = subprocess.run(
-        [sys.executable, __file__], input=json.dumps(lines), cwd=folder, capture_output=True,
-        text=True, timeout=280,
+        [sys.executable, __file__],
+        input=json.dumps(lines),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=280,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "COLUMNS": "80"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

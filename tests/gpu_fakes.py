@@ -28,9 +28,13 @@ class FakeMachine:
             monkeypatch.delenv(name)
 
     def __call__(
-        self, *kinds: str, visible: str | None = None, slices: tuple[str, ...] = (),
-        used_mib: tuple[int, ...] = (), seen: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        *kinds: str,
+        visible: str | None = None,
+        slices: tuple[str, ...] = (),
+        used_mib: tuple[int, ...] = (),
+        seen: int | None = None,
+    ) -> None:
         """Have one GPU of each kind; `slices` cut the first, `visible` is CUDA's variable.
 
         TensorFlow sees `seen` of them: as many as that variable names, if it isn't given.
@@ -53,8 +57,11 @@ class FakeMachine:
             listed += [f"  {cut}     Device  {i}: (UUID: MIG-{i}{i}cc-dd)" for i, cut in rows]
             used = used_mib[index] if used_mib else 5
             memory.append(f"{index}, GPU-{index}{index}aa-bb, {used}, {TOTAL_MIB}")
-        answers = {"-L": listed, "memory": memory,
-                   "compute": ["GPU-00aa-bb, 4711, python train.py"]}  # fmt: skip
+        answers = {
+            "-L": listed,
+            "memory": memory,
+            "compute": ["GPU-00aa-bb, 4711, python train.py"],
+        }
         for name, lines in answers.items():
             (self._folder / name).write_text("".join(f"{line}\n" for line in lines))
         program = self._folder / "nvidia-smi"
@@ -78,8 +85,10 @@ class FakeMachine:
         def make(kind: str | None, real: Any, most: int) -> list[Any]:
             if kind != "GPU":
                 return real(kind)
-            return [SimpleNamespace(name=f"/physical_device:GPU:{index}", index=index)
-                    for index in range(len(self._kinds))][:most]  # fmt: skip
+            return [
+                SimpleNamespace(name=f"/physical_device:GPU:{index}", index=index)
+                for index in range(len(self._kinds))
+            ][:most]
 
         def limit(left: list[Any], kind: str) -> None:
             self.limits.append(len(left))

@@ -24,12 +24,22 @@ def read_stub(lab: LabSpec = LAB) -> dict[str, Any]:
 
 
 def make_code(text: str) -> dict[str, Any]:
-    return {"cell_type": "code", "source": text, "metadata": {}, "outputs": [],
-            "execution_count": None, "id": f"own-{abs(hash(text)) % 10**9}"}  # fmt: skip
+    return {
+        "cell_type": "code",
+        "source": text,
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+        "id": f"own-{abs(hash(text)) % 10**9}",
+    }
 
 
-def fill(answers: dict[str, str], before: tuple[str, ...] = (), after: tuple[str, ...] = (),
-         stub: dict[str, Any] | None = None) -> dict[str, Any]:  # fmt: skip
+def fill(
+    answers: dict[str, str],
+    before: tuple[str, ...] = (),
+    after: tuple[str, ...] = (),
+    stub: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """Return the lab with `answers` in its answer cells, and cells before and after everything."""
     notebook = copy.deepcopy(stub or read_stub())
     for cell in notebook["cells"]:

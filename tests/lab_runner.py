@@ -23,10 +23,18 @@ ROOT = Path(__file__).parents[1]
 QUICK = {"lab11": {"ROUNDS": 3}}  # what a lab measures less often in tests
 # exercises whose answers run once, on the examples, for the check and for the judge;
 # all but the first right one of each, which is judged by numbers of its own
-SLOW = {"lab03": {"model", "program"}, "lab04": {"program", "accuracy"}, "lab08": {"shards",
-        "training", "saving"}, "lab09": {"killed"}, "lab10": {"train", "partitioner"},
-        "lab11": {"pipeline"}, "lab13": {"program"}, "lab15": {"program", "model"},
-        "lab17": {"cut", "gather"}, "lab18": {"work"}}  # fmt: skip
+SLOW = {
+    "lab03": {"model", "program"},
+    "lab04": {"program", "accuracy"},
+    "lab08": {"shards", "training", "saving"},
+    "lab09": {"killed"},
+    "lab10": {"train", "partitioner"},
+    "lab11": {"pipeline"},
+    "lab13": {"program"},
+    "lab15": {"program", "model"},
+    "lab17": {"cut", "gather"},
+    "lab18": {"work"},
+}
 LABS = [t for t in sources.find_targets(ROOT) if t.lab]
 
 
@@ -100,8 +108,9 @@ class Lab:
         for variable, value in QUICK.get(name, {}).items():
             setattr(module, variable, value)
         self.cells = [c for c in sources.read_source(target).cells if c.cell_type == "code"]
-        self.graded = {_read_id(c).removesuffix("-test"): c for c in self.cells
-                       if _has_role(c, "grade")}  # fmt: skip
+        self.graded = {
+            _read_id(c).removesuffix("-test"): c for c in self.cells if _has_role(c, "grade")
+        }
         self.exercises = [_read_id(c) for c in self.cells if _has_role(c, "solution")]
         self.parts: dict[str, list[str]] = {}  # the sources of each exercise's graded cells
         for cell in self.cells:

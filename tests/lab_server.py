@@ -41,9 +41,12 @@ class Lab:
         self.log = home / "lab.log"
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(
-                [*command, *options], cwd=course, stdout=log, stderr=log,
+                [*command, *options],
+                cwd=course,
+                stdout=log,
+                stderr=log,
                 env={**clean, "HOME": str(home), "PYTHONPATH": path},
-            )  # fmt: skip
+            )
         self.url, self.token = self._wait_for_address()
         self.server = psutil.Process(self.process.pid).children()[0]
 
@@ -104,10 +107,22 @@ class Talk:
 
     def send(self, kind: str, content: dict, channel: str = "shell") -> str:
         mark = uuid.uuid4().hex
-        header = {"msg_id": mark, "msg_type": kind, "session": "test", "username": "",
-                  "version": "5.3", "date": ""}  # fmt: skip
-        message = {"header": header, "parent_header": {}, "metadata": {}, "content": content,
-                   "channel": channel, "buffers": []}  # fmt: skip
+        header = {
+            "msg_id": mark,
+            "msg_type": kind,
+            "session": "test",
+            "username": "",
+            "version": "5.3",
+            "date": "",
+        }
+        message = {
+            "header": header,
+            "parent_header": {},
+            "metadata": {},
+            "content": content,
+            "channel": channel,
+            "buffers": [],
+        }
         self._run(self._socket.write_message, json.dumps(message))
         return mark
 

@@ -28,9 +28,14 @@ class Launcher:
         program = settings.pop("program", ["-m", "distlab"])
         command = [*inside, sys.executable, *program, *command, *map(str, words)]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, env={**environment, **settings.pop("variables", {})}, **settings,
-        )  # fmt: skip
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**environment, **settings.pop("variables", {})},
+            **settings,
+        )
         self.lines, self._told = [], threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -97,8 +102,11 @@ class Namespaces:
         pair = ["link", "add", outer, "type", "veth", "peer", "name", inner, "netns", name]
         self._run("ip", "-n", self._hub, *pair)
         self._run("ip", "-n", self._hub, "link", "set", outer, "master", self._bridge, "up")
-        for words in (["addr", "add", f"{self.address(index)}/24", "dev", inner],
-                      ["link", "set", inner, "up"], ["link", "set", "lo", "up"]):  # fmt: skip
+        for words in (
+            ["addr", "add", f"{self.address(index)}/24", "dev", inner],
+            ["link", "set", inner, "up"],
+            ["link", "set", "lo", "up"],
+        ):
             self._run("ip", "-n", name, *words)
         if slow:
             shape = ["root", "tbf", "rate", slow, "burst", "32kbit", "latency", "400ms"]

@@ -26,9 +26,14 @@ def install(tf: ModuleType) -> None:
 
     @functools.wraps(theirs)
     def make(
-        self: Any, shard: int, resource: Any, incarnation: Any, source: Any, spec: Any,
+        self: Any,
+        shard: int,
+        resource: Any,
+        incarnation: Any,
+        source: Any,
+        spec: Any,
         iterator_is_anonymous: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.is_final = iterator_is_anonymous and tf.executing_eagerly()
         if not self.is_final:
             theirs(self, shard, resource, incarnation, source, spec, iterator_is_anonymous)
@@ -42,8 +47,12 @@ def install(tf: ModuleType) -> None:
         variant = gen_dataset_ops.generator_dataset(
             [handle, *begin.captured_inputs],
             [incarnation, *step.captured_inputs, resource],  # the last one lives as long
-            end.captured_inputs, begin, step, end, **self._flat_structure,
-        )  # fmt: skip
+            end.captured_inputs,
+            begin,
+            step,
+            end,
+            **self._flat_structure,
+        )
         dataset_ops.DatasetV2.__init__(self, variant)
 
     def make_again(self: Any, dataset: Any, incarnation: Any) -> None:

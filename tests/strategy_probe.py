@@ -31,9 +31,7 @@ BATCH, EXAMPLES = 8, 32
 
 def make_model(kind):
     layers = kind.layers
-    return kind.Sequential(
-        [kind.Input((4,)), layers.Dense(8, activation="relu"), layers.Dense(2)]
-    )  # fmt: skip
+    return kind.Sequential([kind.Input((4,)), layers.Dense(8, activation="relu"), layers.Dense(2)])
 
 
 def make_data():
@@ -102,9 +100,11 @@ def serve():
     """Be a worker or a parameter server until killed."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     server = tf.distribute.Server(
-        resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id,
+        resolver.cluster_spec(),
+        job_name=resolver.task_type,
+        task_index=resolver.task_id,
         protocol="grpc",
-    )  # fmt: skip
+    )
     server.join()
 
 

@@ -48,8 +48,18 @@ def given(tmp_path_factory):
 
 
 def list_words(shards, output, model, *words):
-    return [PROGRAM, "--model", model, "--shards", shards, "--output", output,
-            "--batch-size", 2, *words]  # fmt: skip
+    return [
+        PROGRAM,
+        "--model",
+        model,
+        "--shards",
+        shards,
+        "--output",
+        output,
+        "--batch-size",
+        2,
+        *words,
+    ]
 
 
 def predict(shards, output, folder, *words, model, status=0):
@@ -181,8 +191,10 @@ def test_a_damaged_shard_is_named_skipped_on_request_and_predicted_once_it_is_wh
     (shards / "s4.tfrecord").mkdir()  # no file at all
     lines = predict(shards, out, tmp_path, model=given / "model", status=1)
     assert [line.split()[1] for line in lines if line.startswith("damaged: ")] == [
-        "s2.tfrecord", "s3.tfrecord", "s4.tfrecord"
-    ]  # fmt: skip
+        "s2.tfrecord",
+        "s3.tfrecord",
+        "s4.tfrecord",
+    ]
     assert not any("{{" in line or "Op:" in line for line in lines)
     assert lines[-1].startswith("3 of 6 shards are damaged") and "--skip-damaged" in lines[-1]
     assert not (out / "manifest.json").exists()

@@ -66,9 +66,11 @@ def data_file(tmp_path_factory):
     train, test = images.train, images.test
     np.savez(
         path,
-        x_train=train.images[:640], y_train=train.labels[:640],
-        x_test=test.images[:400], y_test=test.labels[:400],
-    )  # fmt: skip
+        x_train=train.images[:640],
+        y_train=train.labels[:640],
+        x_test=test.images[:400],
+        y_test=test.labels[:400],
+    )
     return path
 
 
@@ -78,9 +80,13 @@ class Running:
     def __init__(self, words, environment, folder):
         self.output = open(folder / f"output-{time.monotonic_ns()}", "w+")
         self.process = subprocess.Popen(
-            [sys.executable, *words], cwd=EXAMPLES, env=environment, start_new_session=True,
-            stdout=self.output, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            [sys.executable, *words],
+            cwd=EXAMPLES,
+            env=environment,
+            start_new_session=True,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+        )
 
     def read(self):
         self.output.seek(0)

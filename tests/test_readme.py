@@ -44,11 +44,18 @@ def read_table(text: str, heading: str) -> list[list[str]]:
 
 def test_every_relative_link_resolves():
     pages = [ROOT / f"{name}.md" for name in ("README", "TEACHING", "CONTRIBUTING", "SECURITY")]
-    found = [(page, link) for page in [*pages, *(ROOT / "docs").glob("*.md")]
-             for link in LINK.findall(page.read_text()) if "://" not in link]  # fmt: skip
+    found = [
+        (page, link)
+        for page in [*pages, *(ROOT / "docs").glob("*.md")]
+        for link in LINK.findall(page.read_text())
+        if "://" not in link
+    ]
     assert len(found) > 100
-    broken = [(page.name, link) for page, link in found
-              if not (page.parent / link.partition("#")[0]).exists()]  # fmt: skip
+    broken = [
+        (page.name, link)
+        for page, link in found
+        if not (page.parent / link.partition("#")[0]).exists()
+    ]
     assert not broken
 
 
@@ -105,9 +112,13 @@ def test_the_example_runs_anywhere_where_utils_is_installed(tmp_path):
 
 def run_python(*arguments, folder, python=sys.executable, **variables):
     done = subprocess.run(
-        [python, *arguments], cwd=folder, capture_output=True, text=True, timeout=200,
+        [python, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=200,
         env={**os.environ, **variables},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -154,8 +165,10 @@ def test_a_project_with_its_own_utils_takes_ours_under_another_name(tmp_path):
     needed = {re.match(r"\w+", r)[0] for r in installed.requires if "extra ==" not in r}
     assert needed == {"tensorflow", "keras", "numpy", "psutil", "cloudpickle"}
     copied = site / "distkit"
-    there, here = ({p.relative_to(root) for p in root.rglob("*.*") if "__pycache__" not in str(p)}
-                   for root in (copied, ROOT / "utils"))  # fmt: skip
+    there, here = (
+        {p.relative_to(root) for p in root.rglob("*.*") if "__pycache__" not in str(p)}
+        for root in (copied, ROOT / "utils")
+    )
     assert here - there == {Path("pyproject.toml")} and there <= here
     (project / "utils").mkdir(parents=True)
     (project / "utils" / "__init__.py").write_text("MINE = 1\n")

@@ -105,8 +105,11 @@ def test_the_plan_by_weeks_keeps_to_what_builds_on_what() -> None:
     for lab, place in labs.items():
         (source,) = (ROOT / "solutions" / "src").glob(f"lab{lab}_*.py")
         link = source.stem.replace("_", "-") + ".ipynb"
-        lessons = {p.name[:2] for p in (ROOT / "notebooks" / "src").glob("*.py")
-                   if f"labs/{link}" in p.read_text(encoding="utf-8")}  # fmt: skip
+        lessons = {
+            p.name[:2]
+            for p in (ROOT / "notebooks" / "src").glob("*.py")
+            if f"labs/{link}" in p.read_text(encoding="utf-8")
+        }
         assert min(week[lesson] for lesson in lessons & set(week)) <= place, lab
 
 
@@ -115,8 +118,12 @@ def test_the_offline_line_is_what_make_runs() -> None:
     (line,) = [text for text in SHELL if "--no-index" in text]
     shown = subprocess.run(
         ["make", "-n", "-B", "lab", "WHEELS=/path/to/wheels"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     (install,) = [text for text in shown.stdout.splitlines() if " -c constraints.txt -e " in text]
     options = ["--no-index", "--find-links", "/path/to/wheels", "-c", "constraints.txt", "-e"]
     for words in (shlex.split(line), shlex.split(install)):
@@ -139,8 +146,9 @@ def test_the_rules_file_is_read_as_it_says(tmp_path: Path) -> None:
     assert str(policy.due) == "2026-11-20 22:59:00" and policy.weight == 2
     assert policy.penalty.find_points(86400 + 1, 10) == 2 and policy.penalty.grace_seconds == 900
     assert {name: str(extra) for name, extra in policy.extra.items()} == {
-        "ana": "2 days, 0:00:00", "bela": "1:30:00",
-    }  # fmt: skip
+        "ana": "2 days, 0:00:00",
+        "bela": "1:30:00",
+    }
     assert set(policy.weights) <= {e.id for e in read_lab("lab05", ROOT).exercises}
     assert tomllib.loads(text)["penalty"]["percent"] == 10
 
@@ -163,10 +171,14 @@ def test_messages_in_the_table_are_those_of_the_code() -> None:
 
 def run(folder: Path, *words: str, path: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "distlab", *words], cwd=folder,
+        [sys.executable, "-m", "distlab", *words],
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(path)},
-        capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
 
 
 def test_release_hand_in_grade_and_formgrader(tmp_path: Path) -> None:
@@ -184,9 +196,16 @@ def test_release_hand_in_grade_and_formgrader(tmp_path: Path) -> None:
         done = run(students, "submit", "lab01", "--name", student, path=students)
         assert done.returncode == 0, done.stderr
     graded = run(
-        ROOT, "grade", "lab01", str(students / "handed-in"), "--output", str(tmp_path / "grades"),
-        "--gradebook", str(course / "gradebook.db"), "--json",
-    )  # fmt: skip
+        ROOT,
+        "grade",
+        "lab01",
+        str(students / "handed-in"),
+        "--output",
+        str(tmp_path / "grades"),
+        "--gradebook",
+        str(course / "gradebook.db"),
+        "--json",
+    )
     assert graded.returncode == 0, graded.stderr
     marks = {s["student"]: s["mark"] for s in json.loads(graded.stdout)["submissions"]}
     assert marks == {"ana": 10, "bela": 0}
@@ -213,8 +232,12 @@ def check_gradebook(course: Path) -> None:
     """The marks stand under the one assignment that nbgrader knows, and it exports them."""
     exported = subprocess.run(
         [sys.executable, "-m", "nbgrader", "export"],
-        cwd=course, capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
+        cwd=course,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
     assert exported.returncode == 0, exported.stderr
     rows = [line.split(",") for line in (course / "grades.csv").read_text().splitlines()]
     place = {name: k for k, name in enumerate(rows[0])}

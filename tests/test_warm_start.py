@@ -57,28 +57,49 @@ def test_it_has_arguments_environment_folder_streams_and_descriptors(command, tm
     line = command(TELL, str(writer), "a b", "ü")
     same = warm_start.pick_starting(os.environ)
     done = subprocess.run(
-        line, cwd=tmp_path, env=same | {"ONE": "1 = one"}, input="hello", capture_output=True,
-        text=True, pass_fds=[writer], start_new_session=session, timeout=100, check=True,
-    )  # fmt: skip
+        line,
+        cwd=tmp_path,
+        env=same | {"ONE": "1 = one"},
+        input="hello",
+        capture_output=True,
+        text=True,
+        pass_fds=[writer],
+        start_new_session=session,
+        timeout=100,
+        check=True,
+    )
     os.close(writer)
     with open(reader) as passed_on:  # to the end: nobody else has kept the other end open
         assert passed_on.read() == "passed on"
     told = json.loads(done.stdout)
     assert done.stderr == "ä\n"
     assert told == {
-        "warm": True, "arguments": line[2:], "folder": str(tmp_path), "name": "__main__",
-        "variables": {"ONE": "1 = one", "HOME": None}, "parent": os.getpid(), "leads": session,
-        "read": "hello", "place": str(Path(line[1]).parent), "main": line[1],
-    }  # fmt: skip
+        "warm": True,
+        "arguments": line[2:],
+        "folder": str(tmp_path),
+        "name": "__main__",
+        "variables": {"ONE": "1 = one", "HOME": None},
+        "parent": os.getpid(),
+        "leads": session,
+        "read": "hello",
+        "place": str(Path(line[1]).parent),
+        "main": line[1],
+    }
 
 
-@pytest.mark.parametrize("code, status, said", [
-    ("pass", 0, ""), ("raise SystemExit(3)", 3, ""), ("raise SystemExit('no')", 1, "no\n"),
-    ("raise KeyError(1)", 1, "KeyError: 1\n"), ("import os; os._exit(7)", 7, ""),
-    ("raise KeyboardInterrupt", -signal.SIGINT, "KeyboardInterrupt\n"),
-    ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, ""),
-    ("import atexit, sys; atexit.register(sys.stderr.write, 'bye')", 0, "bye"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "code, status, said",
+    [
+        ("pass", 0, ""),
+        ("raise SystemExit(3)", 3, ""),
+        ("raise SystemExit('no')", 1, "no\n"),
+        ("raise KeyError(1)", 1, "KeyError: 1\n"),
+        ("import os; os._exit(7)", 7, ""),
+        ("raise KeyboardInterrupt", -signal.SIGINT, "KeyboardInterrupt\n"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, ""),
+        ("import atexit, sys; atexit.register(sys.stderr.write, 'bye')", 0, "bye"),
+    ],
+)
 def test_it_ends_as_python_ends(command, code, status, said):
     done = subprocess.run(command(code), capture_output=True, text=True, timeout=100)
     assert done.returncode == status

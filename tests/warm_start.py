@@ -68,8 +68,9 @@ def has_other_packages(folder: Path, own: Path, names: Iterable[str]) -> bool:
     its own on its path.
     """
     above = [one for one in (folder, *folder.parents) if one != own]
-    return any((one / f"{name}{end}").exists() for one in above for name in names
-               for end in ("", ".py"))  # fmt: skip
+    return any(
+        (one / f"{name}{end}").exists() for one in above for name in names for end in ("", ".py")
+    )
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,13 @@ class Start:
         return bool(self.close_others and nobody and self.umask == -1)
 
     def to_request(self) -> dict[str, Any]:
-        return {"words": self.words, "folder": self.place, "environment": self.environment,
-                "session": self.session, "group": self.group}  # fmt: skip
+        return {
+            "words": self.words,
+            "folder": self.place,
+            "environment": self.environment,
+            "session": self.session,
+            "group": self.group,
+        }
 
     def list_descriptors(self) -> tuple[list[int], list[int]]:
         """Return the descriptors to pass, `told` last, and their numbers in the new process."""
@@ -178,10 +184,13 @@ class WarmStart:
             cold.callback(setattr, self, "enabled", True)
             # one thread: NumPy's library would make others
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(server.fileno()), str(self._owner)], cwd=ROOT,
+                [sys.executable, __file__, str(server.fileno()), str(self._owner)],
+                cwd=ROOT,
                 env=self._environment | {"OPENBLAS_NUM_THREADS": "1"},
-                pass_fds=[server.fileno()], stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+                pass_fds=[server.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         self._connection.receive()
 
 
@@ -192,8 +201,12 @@ def is_listed(words: Sequence[str], folder: str) -> bool:
     if is_module_command(words):
         return words[4] == str(ROOT) and words[5] in MODULES
     if words[1] == "-m":
-        return words[2] in MODULES or words[2] == "distlab" and words[3:4] != [] and (
-            words[3] in COMMANDS)  # fmt: skip
+        return (
+            words[2] in MODULES
+            or words[2] == "distlab"
+            and words[3:4] != []
+            and (words[3] in COMMANDS)
+        )
     return words[1].endswith(".py") and Path(folder, words[1]).resolve().parent in FOLDERS
 
 

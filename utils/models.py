@@ -226,9 +226,7 @@ class SparseEmbedding(keras.layers.Layer):
 
     def build(self, shape) -> None:
         start = keras.initializers.Zeros()
-        self.table = self.add_weight(
-            shape=(self.rows, self.units), initializer=start, name="table"
-        )  # fmt: skip
+        self.table = self.add_weight(shape=(self.rows, self.units), initializer=start, name="table")
         super().build(shape)
 
     def call(self, tokens):

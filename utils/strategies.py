@@ -121,9 +121,13 @@ def check_strategy(name: str, replicas: int | None = None) -> int | None:
 
 
 def make_strategy(
-    name: str, replicas: int | None = None, *, devices: str = "auto", all_reduce: str = "auto",
+    name: str,
+    replicas: int | None = None,
+    *,
+    devices: str = "auto",
+    all_reduce: str = "auto",
     **options: Any,
-) -> tf.distribute.Strategy:  # fmt: skip
+) -> tf.distribute.Strategy:
     """Return the strategy `name` with `replicas` replicas (per worker, in a cluster).
 
     Replicas run on GPUs if this process may use any: on all of them for `replicas` None. Without

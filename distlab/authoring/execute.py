@@ -127,8 +127,11 @@ def run_cells(notebook: Any, folder: Path, seconds: float, cell_seconds: float) 
 
 def _run(client: _Client, seconds: float) -> None:
     client.group = group = KernelGroup()
-    with tempfile.TemporaryDirectory() as profile, open(f"{profile}/log", "w+b") as log, \
-            group.within(seconds):  # fmt: skip
+    with (
+        tempfile.TemporaryDirectory() as profile,
+        open(f"{profile}/log", "w+b") as log,
+        group.within(seconds),
+    ):
         try:
             asyncio.run(_execute(client, profile, log))
         except CellExecutionError as error:

@@ -13,11 +13,14 @@ PLACES = {
     "judge": "distlab/labs/{lab}/judge.py",
 }
 TO_REPLACE = (
-    "One line for the course map: what the exercises are", ": a title of its own",
+    "One line for the course map: what the exercises are",
+    ": a title of its own",
     "One or two sentences: what you will be able to do afterwards.",
-    "What a learner needs to know for all exercises.", "This one, from the template",
-    "Which index does worker 1 of 3 read first", "Worker 1 of 3, with 9 examples",
-)  # fmt: skip
+    "What a learner needs to know for all exercises.",
+    "This one, from the template",
+    "Which index does worker 1 of 3 read first",
+    "Worker 1 of 3, with 9 examples",
+)
 
 
 def write_lab(root: Path, title: str) -> list[Path]:

@@ -48,7 +48,9 @@ ALSO_SAID = {  # by the start of the cause: other words for it, as people paste 
 }
 _TWO = '"cluster": {"worker": ["a:2222", "b:2222"]}'
 FAULTY = (  # configurations, each with one mistake of the linter's
-    "{'cluster': {}}", '{"task": {"type": "worker", "index": 0}}', f"{{{_TWO}}}",
+    "{'cluster': {}}",
+    '{"task": {"type": "worker", "index": 0}}',
+    f"{{{_TWO}}}",
     f'{{{_TWO}, "task": {{"type": "worker", "index": 2}}}}',
     f'{{{_TWO}, "task": {{"type": "worker", "index": "0"}}}}',
     f'{{{_TWO}, "task": {{"type": "master", "index": 0}}}}',
@@ -65,7 +67,7 @@ FAULTY = (  # configurations, each with one mistake of the linter's
     '{"cluster": {"worker": ["a:1234", "localhost:2"]}, "task": {"type": "worker", "index": 0}}',
     '{"cluster": {"chief": ["a:2222", "b:2222"]}, "task": {"type": "chief", "index": 0}}',
     '{"cluster": {"ps": ["a:2222"]}, "task": {"type": "ps", "index": 0}}',
-)  # fmt: skip
+)
 
 
 def write_errors(course: Path) -> str:

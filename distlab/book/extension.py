@@ -11,8 +11,15 @@ from sphinx.application import Sphinx
 
 from distlab.book.glossary import Word, find_uses, list_forms
 
-UNTOUCHED = (nodes.title, nodes.reference, nodes.literal, nodes.raw, nodes.literal_block,
-             addnodes.pending_xref, nodes.math)  # fmt: skip
+UNTOUCHED = (
+    nodes.title,
+    nodes.reference,
+    nodes.literal,
+    nodes.raw,
+    nodes.literal_block,
+    addnodes.pending_xref,
+    nodes.math,
+)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -48,7 +55,8 @@ def _is_prose(node: nodes.Node) -> bool:
         node = node.parent
         above.append(node)
     return any(isinstance(each, nodes.paragraph) for each in above) and not any(
-        isinstance(each, UNTOUCHED) for each in above)  # fmt: skip
+        isinstance(each, UNTOUCHED) for each in above
+    )
 
 
 def _split(
@@ -59,8 +67,14 @@ def _split(
         there, anchor = objects["term", word.name]
         address = f"{app.builder.get_relative_uri(page, there)}#{anchor}"
         yield nodes.Text(text[here:begin])
-        link = nodes.reference("", text[begin:end], internal=True, refuri=address,
-                               reftitle=word.meaning, classes=["book-word"])  # fmt: skip
+        link = nodes.reference(
+            "",
+            text[begin:end],
+            internal=True,
+            refuri=address,
+            reftitle=word.meaning,
+            classes=["book-word"],
+        )
         yield link
         here = end
     yield nodes.Text(text[here:])
@@ -74,8 +88,10 @@ def name_lessons(app: Sphinx, page: str, template: str, context: Any, tree: Any)
     if page != "search":
         return
     pages = {name[10:12]: name for name in app.env.found_docs if name.startswith("notebooks/")}
-    lessons = {form.lower(): [pages[number] for number in word.lessons]
-               for form, word in list_forms().items()}  # fmt: skip
+    lessons = {
+        form.lower(): [pages[number] for number in word.lessons]
+        for form, word in list_forms().items()
+    }
     app.add_js_file(None, body=f"globalThis.BOOK_LESSONS = {json.dumps(lessons)};")
 
 

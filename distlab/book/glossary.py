@@ -34,9 +34,14 @@ def write_glossary(lessons: dict[str, str]) -> str:
 
     Other names of a thing get an entry of their own; plurals only find it.
     """
-    lines = ["# Glossary", "", "The field's words as this course uses them, and the lessons about "
-             "each. In the lessons, the first use of a word leads here.", "",
-             "```{glossary}"]  # fmt: skip
+    lines = [
+        "# Glossary",
+        "",
+        "The field's words as this course uses them, and the lessons about "
+        "each. In the lessons, the first use of a word leads here.",
+        "",
+        "```{glossary}",
+    ]
     for word in read_words():
         links = ", ".join(f"[{n}](../notebooks/{lessons[n]}.ipynb)" for n in word.lessons)
         noun = "Lesson" if len(word.lessons) == 1 else "Lessons"

@@ -74,5 +74,7 @@ def _escape(text: str) -> str:
     if not text.startswith("- "):
         text = " ".join(line.strip() for line in text.split("\n"))
     parts = re.split(r"(`[^`]+`)", text)
-    return "".join(part if k % 2 else re.sub(r"([\\*_<>\[\]{}$#|~])", r"\\\1", part)
-                   for k, part in enumerate(parts))  # fmt: skip
+    return "".join(
+        part if k % 2 else re.sub(r"([\\*_<>\[\]{}$#|~])", r"\\\1", part)
+        for k, part in enumerate(parts)
+    )

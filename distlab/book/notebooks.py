@@ -76,8 +76,12 @@ def list_named_sources(course: Path) -> list[str]:
 
 def _turn(cell: Cell) -> Cell:
     """Return a cell as the book wants it: text in one piece, explorables as fragments."""
-    turned = {"cell_type": cell["cell_type"], "id": cell["id"], "metadata": {},
-              "source": _join(cell["source"])}  # fmt: skip
+    turned = {
+        "cell_type": cell["cell_type"],
+        "id": cell["id"],
+        "metadata": {},
+        "source": _join(cell["source"]),
+    }
     if cell["cell_type"] == "code":
         outputs = [_turn_output(each, cell["id"]) for each in cell["outputs"]]
         turned |= {"outputs": outputs, "execution_count": cell["execution_count"]}

@@ -14,8 +14,12 @@ from distlab.progress import PARTS
 from utils.data import load
 
 LOOK_UP = (
-    "reference/glossary", "reference/errors", "reference/cards", "examples/index", "api/index",
-)  # fmt: skip
+    "reference/glossary",
+    "reference/errors",
+    "reference/cards",
+    "examples/index",
+    "api/index",
+)
 MORE = "More labs"
 RECORDING = "_images/two_replicas.svg"  # lesson 00 shows it, so Sphinx has copied it there
 HOME = Path(__file__).with_name("home.md")
@@ -25,21 +29,33 @@ DOCS = Path(__file__).parents[2] / "docs"
 def write_home(items: Sequence[Item]) -> str:
     """Return the first page: the course as tiles, and the list of all pages in reading order."""
     lessons = [item for item in items if not item.head.name.startswith("lab")]
-    parts = "".join(_write_part(number, title, [x for x in lessons if int(x.head.name) in numbers])
-                    for number, (numbers, title) in enumerate(PARTS, 1))  # fmt: skip
-    return "\n".join([
-        "# Distributed training with TensorFlow", "",
-        "Train one model on many devices, and see what really happens. This is the whole course "
-        "to read: every lesson with the results of a real run, pictures that you can move, and "
-        "the labs.", "",
-        "Here two copies of one network train in your browser, each on its own classes of clothes. "
-        "Break the all-reduce, and watch them forget the rest.", "",
-        "```{raw} html",
-        f'<div class="book-hero">{write_page_replicas(load("fashion_mnist"), RECORDING)}</div>',
-        "```", "",
-        "```{raw} html", f'<div id="distlab-home"><div class="dl-home">{parts}</div></div>', "```",
-        "", HOME.read_text(encoding="utf-8"), *_write_contents(items),
-    ])  # fmt: skip
+    parts = "".join(
+        _write_part(number, title, [x for x in lessons if int(x.head.name) in numbers])
+        for number, (numbers, title) in enumerate(PARTS, 1)
+    )
+    return "\n".join(
+        [
+            "# Distributed training with TensorFlow",
+            "",
+            "Train one model on many devices, and see what really happens. This is the whole "
+            "course to read: every lesson with the results of a real run, pictures that you can "
+            "move, and the labs.",
+            "",
+            "Here two copies of one network train in your browser, each on its own classes of "
+            "clothes. Break the all-reduce, and watch them forget the rest.",
+            "",
+            "```{raw} html",
+            f'<div class="book-hero">{write_page_replicas(load("fashion_mnist"), RECORDING)}</div>',
+            "```",
+            "",
+            "```{raw} html",
+            f'<div id="distlab-home"><div class="dl-home">{parts}</div></div>',
+            "```",
+            "",
+            HOME.read_text(encoding="utf-8"),
+            *_write_contents(items),
+        ]
+    )
 
 
 def _write_part(number: int, title: str, lessons: Sequence[Item]) -> str:
@@ -53,8 +69,9 @@ def _write_tile(lesson: Item) -> str:
     head = lesson.head
     labs = "".join(
         f'<a class="dl-lab" data-here="" href="{_link(lab.head)}">Lab {lab.head.name[3:]} '
-        f"{escape(lab.head.title)}</a>" for lab in lesson.labs
-    )  # fmt: skip
+        f"{escape(lab.head.title)}</a>"
+        for lab in lesson.labs
+    )
     return (
         f'<div class="dl-place" data-here=""><a class="dl-tile" href="{_link(head)}">'
         f'<span class="dl-picture">{read_picture(head.name)}</span>'
@@ -92,8 +109,16 @@ def _find_part(item: Item) -> str:
 
 def _write_list(title: str, pages: Sequence[str], depth: int) -> Iterator[str]:
     """Yield a part of the sidebar. Without `depth` Sphinx copies all headings for every page."""
-    yield from ["```{toctree}", ":hidden:", f":maxdepth: {depth}", f":caption: {title}", "",
-                *pages, "```", ""]  # fmt: skip
+    yield from [
+        "```{toctree}",
+        ":hidden:",
+        f":maxdepth: {depth}",
+        f":caption: {title}",
+        "",
+        *pages,
+        "```",
+        "",
+    ]
 
 
 # ---- pages of docs and programs

@@ -9,9 +9,15 @@ from utils.events import Event
 MAX_LINE, MAX_STEP = 500, 10**9
 # kind -> fields besides the time
 KINDS = {
-    "restore": ("step",), "ready": (), "step": ("step", "loss"), "batch": (), "saving": ("step",),
-    "checkpoint": ("step",), "end": ("step",), "weights": ("step", "checksum"),
-}  # fmt: skip
+    "restore": ("step",),
+    "ready": (),
+    "step": ("step", "loss"),
+    "batch": (),
+    "saving": ("step",),
+    "checkpoint": ("step",),
+    "end": ("step",),
+    "weights": ("step", "checksum"),
+}
 
 
 def read_event(line: str) -> Event | None:

@@ -28,9 +28,13 @@ class Classroom:
     """
 
     def __init__(
-        self, settings: ClassSettings, place: ClassPlace, workers: int = WORKERS,
-        restarts: int = RESTARTS, tell: Say = say,
-    ) -> None:  # fmt: skip
+        self,
+        settings: ClassSettings,
+        place: ClassPlace,
+        workers: int = WORKERS,
+        restarts: int = RESTARTS,
+        tell: Say = say,
+    ) -> None:
         check_count("workers", workers, 1, MAX_WORKERS)
         self._tell, self._rendezvous = tell, place.to_rendezvous()
         self.settings, self.address, self.workers = settings, self._rendezvous.address, workers
@@ -43,10 +47,11 @@ class Classroom:
             taken = is_own_host(split_address(self.address)[0])
             raise CourseError(
                 f"{self.address}: something listens there already, such as another class; name "
-                "another --port" if taken else
-                f"{self.address}: is not this machine's; name its own "
+                "another --port"
+                if taken
+                else f"{self.address}: is not this machine's; name its own "
                 "--advertise-address, or leave it out"
-            )  # fmt: skip
+            )
         try:
             confirm_trust(self.address, place.trust_network, tell)
             self._run = HostedRun(
@@ -72,8 +77,9 @@ class Classroom:
         """Say what students type, and the code."""
         self._tell(f"each student types   {self.line}")
         self._tell(f"and then the code    {self.code_words}")
-        begin_at_enter(self._rendezvous.gathering.begin, "begins with those who are here",
-                       self._tell)  # fmt: skip
+        begin_at_enter(
+            self._rendezvous.gathering.begin, "begins with those who are here", self._tell
+        )
 
     def begin(self) -> None:
         """Begin with those who are here, two at least."""

@@ -42,9 +42,13 @@ def join(
 
 
 def try_connections(
-    address: str, machines: int = 2, name: str | None = None, code: str | None = None,
-    tell: Say = say, **place: object,
-) -> RunReport:  # fmt: skip
+    address: str,
+    machines: int = 2,
+    name: str | None = None,
+    code: str | None = None,
+    tell: Say = say,
+    **place: object,
+) -> RunReport:
     """Try the connections only; the report's cause names the ways that are closed, None if none is.
 
     On the machine that owns `address` this hosts the test until `machines` are there; anywhere

@@ -41,14 +41,19 @@ class ClassPlace:
 
     def to_rendezvous(self, only_tests: bool = False) -> RendezvousSettings:
         gathering = Gathering(
-            "class", clean_name(self.name or find_user()), {"course": find_course()},
+            "class",
+            clean_name(self.name or find_user()),
+            {"course": find_course()},
             only_tests=only_tests,
-        )  # fmt: skip
+        )
         return RendezvousSettings(
-            add_port(self.address), 1, self.advertise_address, self.join_seconds,
+            add_port(self.address),
+            1,
+            self.advertise_address,
+            self.join_seconds,
             self.trust_network,
             gathering,
-        )  # fmt: skip
+        )
 
     def to_run(
         self, workers: int = 1, restarts: int = 0, handout: str | None = None
@@ -56,9 +61,14 @@ class ClassPlace:
         logs = self.logs or os.path.join("runs", f"{name_folder()}-{os.getpid()}")
         kept = self.checkpoint_dir or os.path.join(logs, "checkpoint")
         return RunSettings(
-            workers=workers, min_workers=1, max_restarts=restarts, checkpoint_dir=kept, logs=logs,
-            grace_seconds=GRACE_SECONDS, handout=handout,
-        )  # fmt: skip
+            workers=workers,
+            min_workers=1,
+            max_restarts=restarts,
+            checkpoint_dir=kept,
+            logs=logs,
+            grace_seconds=GRACE_SECONDS,
+            handout=handout,
+        )
 
 
 def add_port(address: str) -> str:

@@ -55,9 +55,12 @@ class RunningClass:
 
 
 def start(
-    workers: int = WORKERS, address: str | None = None, port: int = PORT, tell: Say = say,
+    workers: int = WORKERS,
+    address: str | None = None,
+    port: int = PORT,
+    tell: Say = say,
     **settings: Any,
-) -> RunningClass:  # fmt: skip
+) -> RunningClass:
     """Host a class from a notebook's cell: its last line shows everybody's lane.
 
         from distlab.classroom import start

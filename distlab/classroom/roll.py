@@ -166,8 +166,9 @@ class Roll:
 
     def _note(self, kind: str, name: str, **fields: Any) -> None:
         """Note an event that no laptop has told of."""
-        self._events.add({"event": kind, "time": self._clock(), "task": name,
-                          "attempt": self.attempt, **fields})  # fmt: skip
+        self._events.add(
+            {"event": kind, "time": self._clock(), "task": name, "attempt": self.attempt, **fields}
+        )
 
     def _meet(self, here: Presence) -> None:
         pupil = self._pupils.setdefault(here.name, Pupil(here.name))
@@ -214,25 +215,33 @@ class Roll:
             last = max((step for step, _ in self.weights.values()), default=0)
             number = len(self.weights)
         if len(sums) == 1:
-            return [f"after step {last} the weights are {min(sums)[:12]}, the same on {number} "
-                    f"laptop{'s' * (number != 1)}"]  # fmt: skip
+            return [
+                f"after step {last} the weights are {min(sums)[:12]}, the same on {number} "
+                f"laptop{'s' * (number != 1)}"
+            ]
         return [f"the weights differ: {sorted(sums)}"] if sums else []
 
     def describe(self) -> str:
         """Return one line on what a teacher cannot see in one lane; "" where nothing is to say."""
-        names = {state: [p.name for p in self.tasks if p.state == state]
-                 for state in ("frozen", "killed", "waiting")}  # fmt: skip
+        names = {
+            state: [p.name for p in self.tasks if p.state == state]
+            for state in ("frozen", "killed", "waiting")
+        }
         if not self.has_begun or self.finished:
             return ""
         if silent := names["frozen"]:
-            return (f"Nothing has been heard from {' and '.join(silent)}. All others wait: the "
-                    "all-reduce needs everyone. "
-                    f"After {LOST_SECONDS:.0f} s a laptop counts as lost.")  # fmt: skip
+            return (
+                f"Nothing has been heard from {' and '.join(silent)}. All others wait: the "
+                "all-reduce needs everyone. "
+                f"After {LOST_SECONDS:.0f} s a laptop counts as lost."
+            )
         if lost := names["killed"]:
             return f"{' and '.join(lost)} is lost. Everyone starts again from the last checkpoint."
         if waiting := names["waiting"]:
-            return (f"{' and '.join(waiting)} can take part from the next start on: a group cannot "
-                    "grow while it runs.")  # fmt: skip
+            return (
+                f"{' and '.join(waiting)} can take part from the next start on: a group cannot "
+                "grow while it runs."
+            )
         return ""
 
     # ---- what can be watched

@@ -37,9 +37,12 @@ class ClassSettings:
 
     def __post_init__(self) -> None:
         for name, most in (
-            ("epochs", MAX_EPOCHS), ("examples", MAX_EXAMPLES), ("global_batch_size", MAX_BATCH),
-            ("hidden_units", MAX_UNITS), ("checkpoint_every", MAX_CHECKPOINT_EVERY),
-        ):  # fmt: skip
+            ("epochs", MAX_EPOCHS),
+            ("examples", MAX_EXAMPLES),
+            ("global_batch_size", MAX_BATCH),
+            ("hidden_units", MAX_UNITS),
+            ("checkpoint_every", MAX_CHECKPOINT_EVERY),
+        ):
             check_count(name.replace("_", " "), getattr(self, name), 1, most)
         check_count("seed", self.seed, 0, 2**31 - 1)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)

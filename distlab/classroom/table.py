@@ -16,8 +16,14 @@ from distlab.explorables.cockpit_lanes import SYMBOLS, name_states
 UPDATE_SECONDS, QUIET_SECONDS = 0.5, 20.0  # at a terminal; in a log, where nothing has changed
 MAX_STEPS, NAME_WIDTH = 20, 18
 IN_LOBBY, STOPPED = "◌ is here", "■ stopped"
-WORDS = {"waiting": "waits for the next start", "stopped": "has left", "killed": "is lost",
-         "frozen": "silent", "starting": "starting", "running": "training"}  # fmt: skip
+WORDS = {
+    "waiting": "waits for the next start",
+    "stopped": "has left",
+    "killed": "is lost",
+    "frozen": "silent",
+    "starting": "starting",
+    "running": "training",
+}
 HEAD = ("name", "state", "step", "computes", "waits", "waits for")
 NOTHING = "–"
 
@@ -144,8 +150,9 @@ def describe_class(roll: Roll, book: JobBook) -> str:
 def format_rows(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the rows as lines with columns that stand below each other, in any script."""
     widths = [max(measure(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(pad(cell, width) for cell, width in zip(row, widths)).rstrip()
-            for row in rows]  # fmt: skip
+    return [
+        "  ".join(pad(cell, width) for cell, width in zip(row, widths)).rstrip() for row in rows
+    ]
 
 
 def pad(text: str, width: int) -> str:

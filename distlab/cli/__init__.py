@@ -68,10 +68,29 @@ from utils.errors import DistributedError
 from utils.processes.private_network import enter_if_wanted
 
 MODULES = (
-    "lab", "doctor", "data", "train", "run", "classroom", "manifest", "diagnose", "modernize",
-    "tf_config", "processes", "simulate", "plan", "user_function", "lab_work", "update",
-    "grade", "release", "hub_config", "build", "book", "help",
-)  # fmt: skip
+    "lab",
+    "doctor",
+    "data",
+    "train",
+    "run",
+    "classroom",
+    "manifest",
+    "diagnose",
+    "modernize",
+    "tf_config",
+    "processes",
+    "simulate",
+    "plan",
+    "user_function",
+    "lab_work",
+    "update",
+    "grade",
+    "release",
+    "hub_config",
+    "build",
+    "book",
+    "help",
+)
 STARTS_CLUSTERS = ("check", "plan", "run", "train", "tune-input")
 
 

@@ -11,11 +11,14 @@ from distlab.errors import CourseError
 
 def add_parser(commands: Commands) -> None:
     book = add_command(
-        commands, "book", run_book, "make a static site of the course",
+        commands,
+        "book",
+        run_book,
+        "make a static site of the course",
         "Make a static site of the whole course from the stored notebooks, without running them. "
         "Open index.html in its folder or put it on any web server. It needs no network. "
         "The packages of '.[book]' must be installed.",
-    )  # fmt: skip
+    )
     text = "write the site to this folder"
     book.add_argument("--output", type=Path, default=Path("build/book"), metavar="DIR", help=text)
     text = "also pack it into one file for a learning platform"

@@ -20,12 +20,14 @@ NEXT = """They hold one small exercise that works as it is: put yours in its pla
 
 def add_parser(commands: Commands) -> None:
     build = add_command(
-        commands, "build", run_build,
+        commands,
+        "build",
+        run_build,
         "rebuild notebooks, labs and solutions whose sources changed",
         "Rebuild notebooks, labs and solutions whose sources changed. A notebook runs if its "
         "code changed. If only its text changed, it keeps its outputs. `make test` finds out if "
         "a change of the library altered an output.",
-    )  # fmt: skip
+    )
     build.add_argument("names", nargs="*", metavar="NAME", help='"03", "lab01" or a slug [all]')
     chosen = build.add_mutually_exclusive_group()
     chosen.add_argument("--check", action="store_true", help="list stale notebooks, change nothing")
@@ -38,10 +40,12 @@ def add_parser(commands: Commands) -> None:
     text = "stop a notebook after this many seconds; a cell gets at most two fifths of them"
     build.add_argument("--timeout", type=float, default=300.0, metavar="S", help=text)
     new = add_command(
-        commands, "new", run_new,
+        commands,
+        "new",
+        run_new,
         "start a new lab from a template",
         "Write the files of a new lab. Its exercise already builds, checks and grades.",
-    )  # fmt: skip
+    )
     new.add_argument("kind", choices=["lab"], metavar="KIND", help="what to start: lab")
     new.add_argument("title", metavar="TITLE", help='the title, such as "precision and memory"')
     for parser in (build, new):

@@ -12,9 +12,16 @@ if TYPE_CHECKING:
 
 PORT, WORKERS, JOIN_SECONDS = 2950, 8, 600.0
 SETTINGS = (
-    "epochs", "examples", "global_batch_size", "hidden_units", "optimizer", "learning_rate",
-    "checkpoint_every", "pause_seconds", "seed",
-)  # fmt: skip
+    "epochs",
+    "examples",
+    "global_batch_size",
+    "hidden_units",
+    "optimizer",
+    "learning_rate",
+    "checkpoint_every",
+    "pause_seconds",
+    "seed",
+)
 PLACE = ("name", "logs", "advertise_address", "join_seconds", "trust_network")
 EPILOG = (
     "The command asks for the code, or reads it from the environment variable DISTLAB_CODE. "
@@ -28,40 +35,70 @@ def add_parser(subparsers: Commands) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_start(actions)
     join = add_command(
-        actions, "join", run_join, "join a class with this laptop",
+        actions,
+        "join",
+        run_join,
+        "join a class with this laptop",
         "Join a class. Your laptop runs the course's own training with the teacher's "
-        "settings. Ctrl-C leaves the class.", EPILOG,
-    )  # fmt: skip
+        "settings. Ctrl-C leaves the class.",
+        EPILOG,
+    )
     test = add_command(
-        actions, "test", run_test, "test the connections the day before",
+        actions,
+        "test",
+        run_test,
+        "test the connections the day before",
         "Test if the laptops reach each other, without training. If no class runs yet, the machine "
-        "that owns ADDRESS waits for the others.", EPILOG,
-    )  # fmt: skip
+        "that owns ADDRESS waits for the others.",
+        EPILOG,
+    )
     for each in (join, test):
         each.add_argument(
             "address", metavar="ADDRESS", help="the teacher's address: HOST or HOST:PORT"
         )
         _add_place(each, with_address=True)
-    test.add_argument("--machines", type=int, default=2, metavar="N",
-                      help="wait for N machines, this one included")  # fmt: skip
+    test.add_argument(
+        "--machines",
+        type=int,
+        default=2,
+        metavar="N",
+        help="wait for N machines, this one included",
+    )
 
 
 def _add_start(actions: Commands) -> None:
     start = add_command(
-        actions, "start", run_start, "host a class on the teacher's laptop",
+        actions,
+        "start",
+        run_start,
+        "host a class on the teacher's laptop",
         "Host a class. It shows the address and the code that students type, waits for them, and "
-        "trains with them. Ctrl-C ends the class on all laptops.", EPILOG,
-    )  # fmt: skip
+        "trains with them. Ctrl-C ends the class on all laptops.",
+        EPILOG,
+    )
     add = start.add_argument
-    add("--workers", type=int, default=WORKERS, metavar="N",
-        help="train on N laptops, this one included; Enter starts with fewer")  # fmt: skip
-    add("--advertise-address", metavar="ADDRESS",
-        help="this machine's address in the room's network [found automatically]")  # fmt: skip
+    add(
+        "--workers",
+        type=int,
+        default=WORKERS,
+        metavar="N",
+        help="train on N laptops, this one included; Enter starts with fewer",
+    )
+    add(
+        "--advertise-address",
+        metavar="ADDRESS",
+        help="this machine's address in the room's network [found automatically]",
+    )
     add("--port", type=int, default=PORT, metavar="N", help="port to listen on")
     add("--epochs", type=int, default=20, metavar="N", help="train for N epochs")
     add("--examples", type=int, default=2560, metavar="N", help="images per epoch")
-    add("--global-batch-size", type=int, default=128, metavar="N",
-        help="images per step, over all laptops")  # fmt: skip
+    add(
+        "--global-batch-size",
+        type=int,
+        default=128,
+        metavar="N",
+        help="images per step, over all laptops",
+    )
     add("--hidden-units", type=int, default=32, metavar="N", help="hidden units of the network")
     add("--optimizer", default="momentum", metavar="NAME", help="sgd, momentum or adam")
     add("--learning-rate", type=float, default=0.05, metavar="X", help="learning rate")
@@ -72,11 +109,21 @@ def _add_start(actions: Commands) -> None:
         metavar="N",
         help="save a checkpoint every N steps",
     )
-    add("--pause-seconds", type=float, default=0.25, metavar="X",
-        help="sleep after each step, so that the room can follow")  # fmt: skip
+    add(
+        "--pause-seconds",
+        type=float,
+        default=0.25,
+        metavar="X",
+        help="sleep after each step, so that the room can follow",
+    )
     add("--seed", type=int, default=0, metavar="N", help="seed of the initial weights")
-    add("--max-restarts", type=int, default=20, metavar="N",
-        help="restart all laptops up to N times after one is lost")  # fmt: skip
+    add(
+        "--max-restarts",
+        type=int,
+        default=20,
+        metavar="N",
+        help="restart all laptops up to N times after one is lost",
+    )
     add(
         "--checkpoint-dir",
         metavar="DIR",
@@ -104,9 +151,10 @@ def run_start(arguments: argparse.Namespace) -> int:
 
     host = arguments.advertise_address or find_own_address()
     place = ClassPlace(
-        join_address(host, arguments.port), **_take(arguments, PLACE[:2] + PLACE[3:]),
+        join_address(host, arguments.port),
+        **_take(arguments, PLACE[:2] + PLACE[3:]),
         checkpoint_dir=arguments.checkpoint_dir,
-    )  # fmt: skip
+    )
     settings = ClassSettings(**_take(arguments, SETTINGS))
     tables: list[Table] = []
 

@@ -46,9 +46,13 @@ def _write_command(parser: OneLineParser, mark: str) -> Iterator[str]:
 
 def _list_rows(parser: OneLineParser, group: argparse._ArgumentGroup) -> Iterator[str]:
     """Yield a row for each argument of a group; a group of our own is named first."""
-    shown = [a for a in group._group_actions
-             if a.help != argparse.SUPPRESS and a.dest != "help"
-             and not isinstance(a, argparse._SubParsersAction)]  # fmt: skip
+    shown = [
+        a
+        for a in group._group_actions
+        if a.help != argparse.SUPPRESS
+        and a.dest != "help"
+        and not isinstance(a, argparse._SubParsersAction)
+    ]
     if shown and group.title not in ("positional arguments", "options"):
         yield f"| **{group.title}** | |"
     written = parser._get_formatter()

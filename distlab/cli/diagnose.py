@@ -26,16 +26,22 @@ ERROR = re.compile(  # what logs say when something went wrong
 
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
-        subparsers, "diagnose", run, "find out from its logs why a cluster failed",
+        subparsers,
+        "diagnose",
+        run,
+        "find out from its logs why a cluster failed",
         "Read the logs of the tasks of a TensorFlow or JAX cluster, started by this course or not, "
         "and print which task failed first, why, and what to do. The exit status is 1 if a cause "
         "was found, 0 if not, and 2 if a log can't be read.",
-    )  # fmt: skip
+    )
     text = "one log per task, or their folder; - reads standard input [-]"
     parser.add_argument("logs", nargs="*", metavar="LOG", default=["-"], help=text)
-    parser.add_argument("--tf-config", metavar="FILE",
+    parser.add_argument(
+        "--tf-config",
+        metavar="FILE",
         help="the TF_CONFIG of one task: a file, or the JSON itself; it helps to name the tasks "
-        "that others wait for")  # fmt: skip
+        "that others wait for",
+    )
     parser.add_json()
 
 

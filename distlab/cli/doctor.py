@@ -12,10 +12,13 @@ WAIT_NOTE = "Trying TensorFlow in a process of its own takes some seconds (--qui
 
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
-        subparsers, "doctor", run, "check this machine and the course's installation",
+        subparsers,
+        "doctor",
+        run,
+        "check this machine and the course's installation",
         "Check what this machine has, what works, what doesn't and why. "
         "The exit status is 1 if something that the course needs is broken.",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--quick", action="store_true", help="skip the checks that start TensorFlow"
     )

@@ -27,11 +27,14 @@ POLICY, ROSTER = "grading.toml", "students.csv"
 
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
-        subparsers, "grade", run, "grade a lab's submissions",
+        subparsers,
+        "grade",
+        run,
+        "grade a lab's submissions",
         "Grade the submissions of a lab. Answers run in a sandbox. Marks go into nbgrader's "
         "gradebook, feedback pages and a table into a folder. You can stop it at any moment, and "
         "the same command continues. The exit status is 1 if a submission waits for you.",
-    )  # fmt: skip
+    )
     add = parser.add_argument
     add("lab", metavar="LAB", help="the lab to grade, such as lab05")
     text = "nbgrader's submitted/STUDENT/LAB/, a folder of notebooks, or a platform's zip"
@@ -160,8 +163,14 @@ def _show_status(arguments: argparse.Namespace, remembered: "list[str]") -> int:
     if not marks.is_file():
         raise CourseError(f"{marks.parent}: this lab wasn't graded yet. Grade it first.")
     waiting = describe_waiting([row for _, row in read_table(marks)])
-    print("\n".join([*(f"remembered  {_clean(text)}" for text in remembered),
-                     *(f"no mark     {_clean(line)}" for line in waiting)]))  # fmt: skip
+    print(
+        "\n".join(
+            [
+                *(f"remembered  {_clean(text)}" for text in remembered),
+                *(f"no mark     {_clean(line)}" for line in waiting),
+            ]
+        )
+    )
     return int(bool(waiting))
 
 
@@ -265,8 +274,10 @@ def _read_marks(arguments: argparse.Namespace) -> "tuple[tuple[str, ByHand], ...
 
     listed = read_marks(arguments.marks) if arguments.marks else []
     try:
-        single = [(student, ByHand(exercise, parse_points(text), arguments.reason))
-                  for student, exercise, text in arguments.set]  # fmt: skip
+        single = [
+            (student, ByHand(exercise, parse_points(text), arguments.reason))
+            for student, exercise, text in arguments.set
+        ]
     except CourseError as error:
         raise CourseError(f"--set: {error}") from None
     return (*listed, *single)
@@ -288,9 +299,11 @@ def _describe(found: "ClassResult", settings: "Settings") -> None:
             mark = "waits for a human" if result.mark is None else f"{result.mark:g} points"
             print(f"{_clean(found.roster.show(result.student))}: {mark}")
     human = sum(result.for_human for result in found.results)
-    for said, number in {"for a human, without a mark yet": human,
-                         "handed in, not graded yet": len(found.waiting),
-                         "nothing handed in": len(found.absent)}.items():  # fmt: skip
+    for said, number in {
+        "for a human, without a mark yet": human,
+        "handed in, not graded yet": len(found.waiting),
+        "nothing handed in": len(found.absent),
+    }.items():
         if number:
             print(f"{said}: {count(number, 'student')}")
     if due := settings.policy.due:

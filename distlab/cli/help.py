@@ -65,12 +65,16 @@ def run_completion(arguments: argparse.Namespace) -> int:
 def write_script(parser: OneLineParser) -> str:
     """Return the bash script that completes every command below `parser`, and its options."""
     commands = dict(_walk(parser, ""))
-    words = [f'        "{path}") words="{" ".join(_list_words(command))}" ;;'
-             for path, command in commands.items()]  # fmt: skip
-    values = [f'    "{path} {name}") words="{" ".join(map(str, action.choices))}" ;;'
-              for path, command in commands.items()
-              for name, action in command._option_string_actions.items()
-              if action.choices is not None]  # fmt: skip
+    words = [
+        f'        "{path}") words="{" ".join(_list_words(command))}" ;;'
+        for path, command in commands.items()
+    ]
+    values = [
+        f'    "{path} {name}") words="{" ".join(map(str, action.choices))}" ;;'
+        for path, command in commands.items()
+        for name, action in command._option_string_actions.items()
+        if action.choices is not None
+    ]
     names = "|".join(f'"{path}"' for path in commands if path)
     return SCRIPT.format(commands=names, values="\n".join(values), words="\n".join(words))
 

@@ -96,12 +96,19 @@ c.Spawner.pre_spawn_hook = give_course
 
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
-        subparsers, "hub-config", run, "write a configuration for JupyterHub",
+        subparsers,
+        "hub-config",
+        run,
+        "write a configuration for JupyterHub",
         "Write jupyterhub_config.py: each user of this machine gets a copy of the course, and the "
         "home page, the pictures and the warm kernels work. docs/hub.md has the steps.",
-    )  # fmt: skip
-    parser.add_argument("--course", metavar="FOLDER", default="/srv/course",
-                        help="where the hub finds the students' copy [/srv/course]")  # fmt: skip
+    )
+    parser.add_argument(
+        "--course",
+        metavar="FOLDER",
+        default="/srv/course",
+        help="where the hub finds the students' copy [/srv/course]",
+    )
     parser.add_argument("--output", metavar="FILE", help="write this file [print the text]")
 
 
@@ -118,6 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
     except FileExistsError:
         raise CourseError(f"{arguments.output} exists. Give another name to --output.") from None
     if not (course / "distlab" / "lab_config").is_dir():
-        print(f"There's no course in {course} yet: docs/hub.md says how it gets there.",
-              file=sys.stderr)  # fmt: skip
+        print(
+            f"There's no course in {course} yet: docs/hub.md says how it gets there.",
+            file=sys.stderr,
+        )
     return 0

@@ -149,9 +149,13 @@ def supervise(command: list[str], environment: dict[str, str], folder: Path) -> 
     """Run `command` until it ends or a signal comes, then leave no process of it behind."""
     with _signals_raise():
         child = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-            start_new_session=True, preexec_fn=partial(die_with_parent, signal.SIGTERM),
-        )  # fmt: skip
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=partial(die_with_parent, signal.SIGTERM),
+        )
         try:
             status = child.wait()
         except _Stop:

@@ -54,8 +54,10 @@ def find_lab(name: str) -> Path:
     named = [p for p in there if p.stem == name or p.stem.split("-")[0][3:] == number]
     found, fitting = ([p for p in some if p.is_file()] for some in (there, named))
     if named and not fitting:
-        raise CourseError(f"{named[0].name} is a pipe or a folder, not a file: move it away, "
-                          "and put your notebook there")  # fmt: skip
+        raise CourseError(
+            f"{named[0].name} is a pipe or a folder, not a file: move it away, "
+            "and put your notebook there"
+        )
     if len(fitting) != 1:
         known = ", ".join(p.stem.split("-")[0] for p in found) or "none"
         near = suggest(name, [p.stem.split("-")[0] for p in found])
@@ -128,11 +130,15 @@ def run_submit(arguments: argparse.Namespace) -> int:
     path = find_lab(arguments.lab)
     name = unicodedata.normalize("NFC", arguments.name or _login_name())
     if not is_plain_name(name):
-        raise CourseError(f"--name {name!r}: write letters, digits, spaces and . - _ ' only, "
-                          "200 bytes at most, as your teacher knows you")  # fmt: skip
+        raise CourseError(
+            f"--name {name!r}: write letters, digits, spaces and . - _ ' only, "
+            "200 bytes at most, as your teacher knows you"
+        )
     if is_generic(name):
-        raise CourseError(f"who are you? {name!r} is a login that many people share: "
-                          "give --name, as your teacher knows you")  # fmt: skip
+        raise CourseError(
+            f"who are you? {name!r} is a login that many people share: "
+            "give --name, as your teacher knows you"
+        )
     with say_waiting(f"distlab submit: running {path.name}"):
         results = check_notebook(path)
     right = sum(result["passed"] for result in results)

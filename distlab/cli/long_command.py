@@ -19,9 +19,14 @@ class Progress:
     """
 
     def __init__(
-        self, command: str, total: int, unit: str, first: int = 0, quiet: bool = False,
+        self,
+        command: str,
+        total: int,
+        unit: str,
+        first: int = 0,
+        quiet: bool = False,
         seconds: float = SECONDS_BETWEEN,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.done, self.total = first, total
         self._command, self._unit, self._quiet, self._seconds = command, unit, quiet, seconds
         self._said = time.monotonic()
@@ -52,9 +57,14 @@ def _make_bar(command: str, total: int, unit: str, first: int) -> Any:
     from tqdm import tqdm
 
     return tqdm(
-        total=total, initial=first, unit=unit, desc=command, file=sys.stderr,
-        dynamic_ncols=True, leave=False,
-    )  # fmt: skip
+        total=total,
+        initial=first,
+        unit=unit,
+        desc=command,
+        file=sys.stderr,
+        dynamic_ncols=True,
+        leave=False,
+    )
 
 
 @contextmanager

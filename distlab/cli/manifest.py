@@ -22,17 +22,25 @@ IMAGE_LINES = {  # of the Dockerfile
 
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
-        subparsers, "manifest", run, "write manifests for Kubernetes and clouds",
+        subparsers,
+        "manifest",
+        run,
+        "write manifests for Kubernetes and clouds",
         "Write a manifest for Kubernetes, Vertex AI, SageMaker or Azure ML that runs a program on "
-        "several workers, and a Dockerfile.", EPILOG,
-    )  # fmt: skip
+        "several workers, and a Dockerfile.",
+        EPILOG,
+    )
     parser.usage = "distlab manifest [options] TARGET PROGRAM [its options]"
     add = parser.add_argument
     add("target", choices=TARGETS, metavar="TARGET", help=", ".join(TARGETS))
     add("--workers", type=int, default=2, metavar="N", help="number of workers")
     add("--name", default="train", metavar="NAME", help="name of the job")
-    add("--image", default="registry.example/train:1", metavar="IMAGE",
-        help="the container image that you build and push")  # fmt: skip
+    add(
+        "--image",
+        default="registry.example/train:1",
+        metavar="IMAGE",
+        help="the container image that you build and push",
+    )
     add("--gpus", type=int, default=0, metavar="N", help="GPUs per worker")
     add(
         "--max-restarts",
@@ -41,11 +49,19 @@ def add_parser(subparsers: Commands) -> None:
         metavar="N",
         help="restart up to N times after a failure",
     )
-    add("--independent", action="store_true",
-        help="run workers that form no cluster; each restarts alone (kubernetes only)")  # fmt: skip
+    add(
+        "--independent",
+        action="store_true",
+        help="run workers that form no cluster; each restarts alone (kubernetes only)",
+    )
     add("--machine", metavar="TYPE", help="machine type; on Azure ML the compute cluster's name")
-    add("--kind", choices=("job", "tfjob"), default="job", metavar="job|tfjob",
-        help="on kubernetes: an Indexed Job, or Kubeflow's TFJob")  # fmt: skip
+    add(
+        "--kind",
+        choices=("job", "tfjob"),
+        default="job",
+        metavar="job|tfjob",
+        help="on kubernetes: an Indexed Job, or Kubeflow's TFJob",
+    )
     add(
         "--keras",
         choices=("installed", "legacy", "patched"),
@@ -76,10 +92,15 @@ def run(arguments: argparse.Namespace) -> int:
             raise CourseError(f"--kind tfjob: only kubernetes has it, {target} does not")
         target = "tfjob"
     settings = ManifestSettings(
-        (arguments.program, *arguments.arguments), arguments.workers, arguments.name,
-        arguments.image, arguments.gpus, arguments.max_restarts, arguments.machine,
+        (arguments.program, *arguments.arguments),
+        arguments.workers,
+        arguments.name,
+        arguments.image,
+        arguments.gpus,
+        arguments.max_restarts,
+        arguments.machine,
         arguments.independent,
-    )  # fmt: skip
+    )
     files = make_manifest(target, settings) | find_keras_files(arguments.keras)
     files["Dockerfile"] += IMAGE_LINES[arguments.keras]
     if arguments.output:

@@ -134,9 +134,13 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def add_command(
-    commands: Commands, name: str, run: Callable[[Any], int], help: str, description: str = "",
+    commands: Commands,
+    name: str,
+    run: Callable[[Any], int],
+    help: str,
+    description: str = "",
     epilog: str | None = None,
-) -> OneLineParser:  # fmt: skip
+) -> OneLineParser:
     """Declare the command `name`, which `run` carries out, and return its parser.
 
     `run` takes the parsed arguments and returns an exit status. Without a `description`, the

@@ -23,10 +23,13 @@ def add_parser(subparsers: Commands) -> None:
     text = "Show each cluster's id, who made it, and its processes with their ports."
     add_command(actions, "list", run_list, "show the clusters on this machine", text).add_json()
     stop = add_command(
-        actions, "stop", run_stop, "end clusters whose owner is gone",
+        actions,
+        "stop",
+        run_stop,
+        "end clusters whose owner is gone",
         "Kill the processes of clusters and remove their temporary files. Without an argument, "
         "end the clusters whose owner (the kernel or script that started them) is gone.",
-    )  # fmt: skip
+    )
     chosen = stop.add_mutually_exclusive_group()
     chosen.add_argument(
         "id", nargs="?", metavar="ID", help="end this cluster, even if its owner is alive"

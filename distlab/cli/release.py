@@ -11,11 +11,13 @@ from distlab.errors import CourseError
 
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
-        subparsers, "release", run,
+        subparsers,
+        "release",
+        run,
         "write the students' copy and an nbgrader course",
         "Write DIR/students, a complete course without solutions, hidden tests and judges, "
         "and DIR/nbgrader, a course that nbgrader and formgrader open.",
-    )  # fmt: skip
+    )
     text = "an empty or new folder"
     parser.add_argument("folder", metavar="DIR", type=Path, help=text)
     text = "release only these labs, such as lab01 lab05 [all]"

@@ -40,11 +40,14 @@ EPILOG = (
 
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
-        subparsers, "run", run, "run a program on several workers",
+        subparsers,
+        "run",
+        run,
+        "run a program on several workers",
         "Run a program on several workers, as torchrun does for PyTorch. It assigns ports and "
         "ranks, merges the output, and with --max-restarts starts all tasks again when one dies.",
         EPILOG,
-    )  # fmt: skip
+    )
     parser.usage = "distlab run [options] PROGRAM [its options]"
     add = parser.add_argument_group("tasks").add_argument
     add(
@@ -60,11 +63,13 @@ def add_parser(subparsers: Commands) -> None:
         metavar="N",
         help="start N parameter servers, and a coordinator if N isn't 0",
     )
-    add("--independent", action="store_true",
+    add(
+        "--independent",
+        action="store_true",
         help="run N separate programs, not a cluster: no TF_CONFIG, but DISTLAB_TASK_INDEX and "
-        "DISTLAB_TASK_COUNT; a failed task restarts alone")  # fmt: skip
-    add("--tf-config", action="store_true",
-        help="with --independent: also set TF_CONFIG")  # fmt: skip
+        "DISTLAB_TASK_COUNT; a failed task restarts alone",
+    )
+    add("--tf-config", action="store_true", help="with --independent: also set TF_CONFIG")
     add(
         "--max-restarts",
         type=int,
@@ -90,12 +95,22 @@ def add_parser(subparsers: Commands) -> None:
         "programs written before 2024), or patched (Keras 3, with a fit that trains across "
         "workers)",
     )
-    add("--gpus", default="auto", metavar="auto|none|N",
+    add(
+        "--gpus",
+        default="auto",
+        metavar="auto|none|N",
         help="divide this machine's GPUs among the workers (auto), hide them (none), or give each "
-        "worker N; with Ray and Slurm, request N for each")  # fmt: skip
-    add("--grace-period", dest="grace_seconds", type=float, default=30.0, metavar="SECONDS",
+        "worker N; with Ray and Slurm, request N for each",
+    )
+    add(
+        "--grace-period",
+        dest="grace_seconds",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
         help="give each task this long to save and exit after Ctrl-C, SIGTERM, a closed terminal "
-        "or another task's failure; your program finds it in DISTLAB_GRACE_SECONDS")  # fmt: skip
+        "or another task's failure; your program finds it in DISTLAB_GRACE_SECONDS",
+    )
     add_rendezvous(parser, "run")
     add_engine(parser)
     parser.add_json()
@@ -115,13 +130,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise CourseError("--engine-address: only with --engine")
     (least, workers), gpus = read_workers(arguments.workers), arguments.gpus
     settings = RunSettings(
-        workers=workers, min_workers=least, ps=arguments.ps, max_restarts=arguments.max_restarts,
-        checkpoint_dir=arguments.checkpoint_dir, logs=arguments.logs,
+        workers=workers,
+        min_workers=least,
+        ps=arguments.ps,
+        max_restarts=arguments.max_restarts,
+        checkpoint_dir=arguments.checkpoint_dir,
+        logs=arguments.logs,
         gpus=int(gpus) if re.fullmatch("[0-9]{1,9}", gpus) else gpus,
-        grace_seconds=arguments.grace_seconds, independent=arguments.independent,
+        grace_seconds=arguments.grace_seconds,
+        independent=arguments.independent,
         tf_config=arguments.tf_config,
         variables=make_keras_variables(arguments.keras, os.environ.get("PYTHONPATH", "")),
-    )  # fmt: skip
+    )
     command = make_command(arguments.program, arguments.arguments, arguments.module)
     output = sys.stderr if arguments.json else sys.stdout
 

@@ -90,8 +90,12 @@ def check_rendezvous(arguments: argparse.Namespace) -> None:
     """Raise CourseError for its options without it, and for an engine beside it."""
     if arguments.engine and arguments.rendezvous:
         raise CourseError(f"--engine {arguments.engine} with --rendezvous: name one of them")
-    usual = {"local-workers": LOCAL_WORKERS, "advertise-address": None,
-             "join-timeout": JOIN_SECONDS, "trust-network": False}  # fmt: skip
+    usual = {
+        "local-workers": LOCAL_WORKERS,
+        "advertise-address": None,
+        "join-timeout": JOIN_SECONDS,
+        "trust-network": False,
+    }
     for name, value in usual.items():
         given = getattr(arguments, DESTINATIONS.get(name, name.replace("-", "_")))
         if given != value and not arguments.rendezvous:
@@ -103,9 +107,12 @@ def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
     from utils.engines import RendezvousSettings
 
     return RendezvousSettings(
-        arguments.rendezvous, arguments.local_workers, arguments.advertise_address,
-        arguments.join_seconds, arguments.trust_network,
-    )  # fmt: skip
+        arguments.rendezvous,
+        arguments.local_workers,
+        arguments.advertise_address,
+        arguments.join_seconds,
+        arguments.trust_network,
+    )
 
 
 def read_workers(text: str | None) -> tuple[int | None, int | None]:
@@ -143,9 +150,12 @@ class Starting:
 
 def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
     """Return who starts the tasks; raise CourseError for options that do not fit."""
-    given = {"engine": arguments.engine, "engine-address": arguments.engine_address,
-             "max-restarts": arguments.max_restarts,
-             "rendezvous": arguments.rendezvous}  # fmt: skip
+    given = {
+        "engine": arguments.engine,
+        "engine-address": arguments.engine_address,
+        "max-restarts": arguments.max_restarts,
+        "rendezvous": arguments.rendezvous,
+    }
     for name, value in given.items():
         if value is not None and not has_tasks:
             raise CourseError(
@@ -160,9 +170,11 @@ def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
 
 
 def train_at_rendezvous(
-    arguments: argparse.Namespace, settings: Iterable[str], cluster: tuple[int, int],
+    arguments: argparse.Namespace,
+    settings: Iterable[str],
+    cluster: tuple[int, int],
     min_workers: int | None,
-) -> int:  # fmt: skip
+) -> int:
     """Train on machines that meet; each runs this command as the tasks that it gets.
 
     With `min_workers` it goes on with fewer after a restart, down to that many: the global batch
@@ -172,9 +184,12 @@ def train_at_rendezvous(
     from utils.engines import RunSettings, run_at_rendezvous
 
     run = RunSettings(
-        workers=cluster[0], min_workers=min_workers, ps=cluster[1],
-        max_restarts=arguments.max_restarts or 0, checkpoint_dir=arguments.checkpoint_dir,
-    )  # fmt: skip
+        workers=cluster[0],
+        min_workers=min_workers,
+        ps=cluster[1],
+        max_restarts=arguments.max_restarts or 0,
+        checkpoint_dir=arguments.checkpoint_dir,
+    )
     words = repeat_options(arguments, (*settings, "events", "json"))
     command = [sys.executable, "-m", "distlab", "train", *words]
     chief = "chief 0" if cluster[1] else "worker 0"

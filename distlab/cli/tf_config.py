@@ -25,21 +25,29 @@ def add_parser(subparsers: Commands) -> None:
 
 def _add_build(actions: Commands) -> None:
     build = add_command(
-        actions, "build", run_build, "print one TF_CONFIG per task",
+        actions,
+        "build",
+        run_build,
+        "print one TF_CONFIG per task",
         "Print the TF_CONFIG of each task, one JSON object per line. Tasks are assigned to the "
         "hosts in turn. On each host, ports count up from the base port.",
-    )  # fmt: skip
+    )
     build.add_argument("--workers", type=int, default=2, metavar="N", help="number of workers")
     build.add_argument("--ps", type=int, default=0, metavar="N", help="number of parameter servers")
     build.add_argument(
         "--chief", action="store_true", help="add a chief (with --ps, the coordinator)"
     )
     build.add_argument("--evaluator", action="store_true", help="add an evaluator")
-    build.add_argument("--host", action="append", metavar="HOST",
-                       help="host name or address; repeat for more hosts [127.0.0.1]")  # fmt: skip
+    build.add_argument(
+        "--host",
+        action="append",
+        metavar="HOST",
+        help="host name or address; repeat for more hosts [127.0.0.1]",
+    )
     ports = build.add_mutually_exclusive_group()
-    ports.add_argument("--base-port", type=int, default=12345, metavar="PORT",
-                       help="first port of each host")  # fmt: skip
+    ports.add_argument(
+        "--base-port", type=int, default=12345, metavar="PORT", help="first port of each host"
+    )
     ports.add_argument(
         "--pick-ports", action="store_true", help="pick ports that are free on this machine now"
     )
@@ -49,15 +57,25 @@ def _add_build(actions: Commands) -> None:
 
 def _add_lint(actions: Commands) -> None:
     check = add_command(
-        actions, "lint", run_lint, "check a TF_CONFIG",
+        actions,
+        "lint",
+        run_lint,
+        "check a TF_CONFIG",
         "Check one or more TF_CONFIGs; several are checked as the tasks of one cluster. The exit "
         "status is 1 if one has an error, 2 if a file can't be read.",
-    )  # fmt: skip
-    check.add_argument("source", nargs="*", metavar="FILE|-|TEXT",
-                       help='a file, - for standard input, or the JSON itself: "$TF_CONFIG" '
-                       "[the variable TF_CONFIG]")  # fmt: skip
-    check.add_argument("--strategy", choices=("multi-worker", "parameter-server"),
-                       help="also check what this strategy needs")  # fmt: skip
+    )
+    check.add_argument(
+        "source",
+        nargs="*",
+        metavar="FILE|-|TEXT",
+        help='a file, - for standard input, or the JSON itself: "$TF_CONFIG" '
+        "[the variable TF_CONFIG]",
+    )
+    check.add_argument(
+        "--strategy",
+        choices=("multi-worker", "parameter-server"),
+        help="also check what this strategy needs",
+    )
     check.add_json()
 
 

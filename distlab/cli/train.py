@@ -21,10 +21,13 @@ from utils.training.report import TrainingStopped, describe_resumption, read_dev
 
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
-        subparsers, "train", run, "train a network under any strategy",
+        subparsers,
+        "train",
+        run,
+        "train a network under any strategy",
         "Train a small network on real images under a tf.distribute strategy. Ctrl-C stops after "
         "the current step, a second Ctrl-C at once.",
-    )  # fmt: skip
+    )
     add_options(parser)
 
 

@@ -21,11 +21,30 @@ from utils.training.config import (
 )
 
 SETTINGS = (
-    "strategy", "replicas", "devices", "all_reduce", "dataset", "loop", "auto_shard", "model",
-    "epochs", "global_batch_size", "optimizer", "learning_rate", "warm_up_steps", "clipnorm",
-    "jit_compile", "dtype", "seed", "max_examples", "full_data", "data_folder", "checkpoint_dir",
-    "checkpoint_every", "export",
-)  # fmt: skip
+    "strategy",
+    "replicas",
+    "devices",
+    "all_reduce",
+    "dataset",
+    "loop",
+    "auto_shard",
+    "model",
+    "epochs",
+    "global_batch_size",
+    "optimizer",
+    "learning_rate",
+    "warm_up_steps",
+    "clipnorm",
+    "jit_compile",
+    "dtype",
+    "seed",
+    "max_examples",
+    "full_data",
+    "data_folder",
+    "checkpoint_dir",
+    "checkpoint_every",
+    "export",
+)
 
 
 def add_options(parser: OneLineParser) -> None:
@@ -140,9 +159,12 @@ class ReadSettings(argparse.Action):
     """`--config FILE`: every setting of the file, as if its option stood here."""
 
     def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
         option_string: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         try:
             settings = json.loads(Path(values).read_text())
         except OSError as error:

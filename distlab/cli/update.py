@@ -16,12 +16,14 @@ unpack it over this folder. Your work/ and .distlab/ aren't part of it and stay 
 
 def add_parser(subparsers: Commands) -> None:
     add_command(
-        subparsers, "update", run,
+        subparsers,
+        "update",
+        run,
         "get the newest version of the course",
         "Pull the newest version with git, or say how to unpack it. Your copies in work/, your "
         "progress and your answers stay. Lessons and labs that you changed in place are moved "
         "to work/ first, so nothing conflicts.",
-    )  # fmt: skip
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,8 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
     names = sorted(path.name for path in (course / copies.FOLDER).glob("*.ipynb"))
     for name in names:
         if copies.is_outdated(course, name):
-            print(f"newer  {name}: your copy stays until you press Start over in JupyterLab, or "
-                  f"run `distlab reset work/{name}`")  # fmt: skip
+            print(
+                f"newer  {name}: your copy stays until you press Start over in JupyterLab, or "
+                f"run `distlab reset work/{name}`"
+            )
     return 0
 
 
@@ -67,8 +71,14 @@ def _move(course: Path, name: str) -> str:
 def _run_git(course: Path, *words: str) -> str:
     """Return what git prints. Raises CourseError with its last line if it fails."""
     try:
-        done = subprocess.run(["git", *words], cwd=course, capture_output=True, text=True,
-                              timeout=GIT_SECONDS, check=False)  # fmt: skip
+        done = subprocess.run(
+            ["git", *words],
+            cwd=course,
+            capture_output=True,
+            text=True,
+            timeout=GIT_SECONDS,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CourseError(f"git {words[0]}: {error}") from None
     if done.returncode:

@@ -48,12 +48,21 @@ def add_parser(commands: Commands) -> None:
     tune = add_command(commands, "tune-input", run_tune, text, TUNE, TUNE_MORE)
     add = tune.add_argument
     add("target", metavar="MODULE:FUNCTION", help="such as my_input:make_dataset")
-    add("--step-ms", type=float, default=0.0, metavar="X",
-        help="time of a training step in milliseconds; 0 measures at full speed")  # fmt: skip
-    add("--seconds", type=float, default=20.0, metavar="S",
-        help="measure for about this long")  # fmt: skip
-    add("--cache-mb", type=float, default=1000.0, metavar="M",
-        help="let a cache take at most this much memory")  # fmt: skip
+    add(
+        "--step-ms",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="time of a training step in milliseconds; 0 measures at full speed",
+    )
+    add("--seconds", type=float, default=20.0, metavar="S", help="measure for about this long")
+    add(
+        "--cache-mb",
+        type=float,
+        default=1000.0,
+        metavar="M",
+        help="let a cache take at most this much memory",
+    )
     tune.add_json()
     text = "find ops of a Keras model that would fail on a TPU"
     ready = add_command(commands, "tpu-ready", run_tpu_ready, text, TPU_READY, TPU_READY_MORE)
@@ -83,9 +92,12 @@ def run_tpu_ready(arguments: argparse.Namespace) -> int:
 
 
 def _work_and_print(
-    arguments: argparse.Namespace, example: str, work: str, settings: dict[str, Any],
+    arguments: argparse.Namespace,
+    example: str,
+    work: str,
+    settings: dict[str, Any],
     progress: str = "",
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Print the report of `work` on the function that `arguments.target` names; return its record.
 
     `work` is a function of our library, "input_pipeline:tune": it takes the user's function
@@ -95,9 +107,15 @@ def _work_and_print(
     the process ends without an answer.
     """
     room, _, name = work.partition(":")
-    order = {"target": arguments.target, "example": example, "room": room, "name": name,
-             "settings": settings, "progress": progress,
-             "library": str(Path(utils.__file__).parent)}  # fmt: skip
+    order = {
+        "target": arguments.target,
+        "example": example,
+        "room": room,
+        "name": name,
+        "settings": settings,
+        "progress": progress,
+        "library": str(Path(utils.__file__).parent),
+    }
     reply, status = _ask(order)
     if not reply:
         raise RunError(f"{arguments.target}: its process {_describe_status(status)}")
@@ -115,9 +133,13 @@ def _ask(order: dict[str, Any]) -> tuple[str, int]:
     with open(reading) as reply:
         try:
             child = subprocess.Popen(
-                [sys.executable, "-P", user_child.__file__], stdin=subprocess.PIPE, text=True,
-                pass_fds=[writing], start_new_session=True, env={**os.environ, VISIBLE: ""},
-            )  # fmt: skip
+                [sys.executable, "-P", user_child.__file__],
+                stdin=subprocess.PIPE,
+                text=True,
+                pass_fds=[writing],
+                start_new_session=True,
+                env={**os.environ, VISIBLE: ""},
+            )
         finally:
             os.close(writing)
         try:

@@ -45,9 +45,14 @@ def run_command(
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, cwd=folder,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+        )
         with _lock:
             _running.add(process)
         try:

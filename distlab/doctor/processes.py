@@ -63,8 +63,11 @@ def examine_network(environment: Mapping[str, str] | None = None) -> Finding:
         value = f"open to this machine's other users: no private network ({why})"
         return Finding("cluster ports", "warning", value, f"{open_to}; docs/hub.md names remedies")
     value = "open to this machine's users and, without a firewall, to its network"
-    advice = f"{open_to}; " + (f"the system allows no private network ({why})" if why else
-                               f"{VARIABLE}=private closes them")  # fmt: skip
+    advice = f"{open_to}; " + (
+        f"the system allows no private network ({why})"
+        if why
+        else f"{VARIABLE}=private closes them"
+    )
     shared = "JUPYTERHUB_USER" in given and _sees_other_users()
     return Finding("cluster ports", "warning" if shared else "ok", value, advice)
 

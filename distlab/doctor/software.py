@@ -25,8 +25,12 @@ SHOWN = {
     "JupyterLab": "jupyterlab",
 }
 RIVALS = (
-    "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tf-nightly", "intel-tensorflow",
-)  # fmt: skip
+    "tensorflow-cpu",
+    "tensorflow-intel",
+    "tensorflow-macos",
+    "tf-nightly",
+    "intel-tensorflow",
+)
 WITHOUT = {"jax": "`pip install -c constraints.txt jax` adds it"}  # the course does without
 REPAIR = "`make lab` builds the environment; or `pip install -c constraints.txt -e '.[lab]'`"
 FIND_UTILS = "import importlib.util as u; s = u.find_spec('utils'); print(s.origin if s else '')"
@@ -163,23 +167,46 @@ def _is_off(value: str) -> bool:
 
 
 RULES = (
-    Rule("TF_CONFIG", _is_set, "warning",
-         "every program started here believes it is a task of that cluster, and a multi-worker one "
-         "waits for the others: `unset TF_CONFIG`"),
-    Rule("TF_ENABLE_ONEDNN_OPTS", _is_off, "warning",
-         "turns off the fast CPU kernels: a small CNN trained four times slower. "
-         "`unset TF_ENABLE_ONEDNN_OPTS`; the banner is caught without it"),
-    Rule("KERAS_BACKEND", lambda value: _is_set(value) and value != "tensorflow", "problem",
-         "tf.distribute needs Keras on TensorFlow: `unset KERAS_BACKEND`"),
-    Rule("TF_USE_LEGACY_KERAS", _is_on, "warning",
-         "makes tf.keras the old tf_keras, while the course is about Keras 3: "
-         "`unset TF_USE_LEGACY_KERAS`"),
-    Rule("TF_XLA_FLAGS", lambda value: "auto_jit" in value, "warning",
-         "compiles everything with XLA, which makes small CPU training slower: "
-         "`unset TF_XLA_FLAGS`"),
-    Rule("PYTHONOPTIMIZE", _is_set, "warning",
-         "Python leaves out `assert`: lessons and labs check nothing. `unset PYTHONOPTIMIZE`"),
-)  # fmt: skip
+    Rule(
+        "TF_CONFIG",
+        _is_set,
+        "warning",
+        "every program started here believes it is a task of that cluster, and a multi-worker one "
+        "waits for the others: `unset TF_CONFIG`",
+    ),
+    Rule(
+        "TF_ENABLE_ONEDNN_OPTS",
+        _is_off,
+        "warning",
+        "turns off the fast CPU kernels: a small CNN trained four times slower. "
+        "`unset TF_ENABLE_ONEDNN_OPTS`; the banner is caught without it",
+    ),
+    Rule(
+        "KERAS_BACKEND",
+        lambda value: _is_set(value) and value != "tensorflow",
+        "problem",
+        "tf.distribute needs Keras on TensorFlow: `unset KERAS_BACKEND`",
+    ),
+    Rule(
+        "TF_USE_LEGACY_KERAS",
+        _is_on,
+        "warning",
+        "makes tf.keras the old tf_keras, while the course is about Keras 3: "
+        "`unset TF_USE_LEGACY_KERAS`",
+    ),
+    Rule(
+        "TF_XLA_FLAGS",
+        lambda value: "auto_jit" in value,
+        "warning",
+        "compiles everything with XLA, which makes small CPU training slower: `unset TF_XLA_FLAGS`",
+    ),
+    Rule(
+        "PYTHONOPTIMIZE",
+        _is_set,
+        "warning",
+        "Python leaves out `assert`: lessons and labs check nothing. `unset PYTHONOPTIMIZE`",
+    ),
+)
 
 
 def examine_variables(environment: Mapping[str, str] = os.environ) -> list[Finding]:

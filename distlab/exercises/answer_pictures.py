@@ -41,8 +41,11 @@ def draw_answer(
 def _cut(lane: str, sizes: Sequence[int], kinds: Sequence[str]) -> list[Row]:
     """Rows of pieces of these sizes, one behind the other; an empty piece is not drawn."""
     ends = pairwise(accumulate(map(int, sizes), initial=0))
-    return [(lane, start, end, str(end - start), kind)
-            for (start, end), kind in zip(ends, kinds, strict=True) if end > start]  # fmt: skip
+    return [
+        (lane, start, end, str(end - start), kind)
+        for (start, end), kind in zip(ends, kinds, strict=True)
+        if end > start
+    ]
 
 
 def _cut_epochs(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
@@ -127,9 +130,16 @@ def _draw_tasks(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
         task = config["task"]
         for job, hosts in config["cluster"].items():
             lane = f"{number}: {job}" if len(observed) > 1 else job
-            rows += [(lane, k, k + 1, str(host), "this task"
-                      if (job, k) == (task["type"], task["index"]) else "another task")
-                     for k, host in enumerate(hosts)]  # fmt: skip
+            rows += [
+                (
+                    lane,
+                    k,
+                    k + 1,
+                    str(host),
+                    "this task" if (job, k) == (task["type"], task["index"]) else "another task",
+                )
+                for k, host in enumerate(hosts)
+            ]
     title = "The tasks in each TF_CONFIG you write, and which one it says it is"
     says = "; ".join(f"{lane} {k}: {host} ({kind})" for lane, k, _, host, kind in rows)
     return timeline(rows, title=title, axis="", unit="index", alt=f"{title}. {says}.")
@@ -149,8 +159,10 @@ def _draw_killed(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
 def _draw_stale(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
     events, stale = draw_events(*cases[0]), list(observed[0])
     at = {event: place for place, event in enumerate(events)}
-    rows = [(f"closure {k}", at["read", k], at["apply", k], f"staleness {stale[k]}", "under way")
-            for k in range(len(stale))]  # fmt: skip
+    rows = [
+        (f"closure {k}", at["read", k], at["apply", k], f"staleness {stale[k]}", "under way")
+        for k in range(len(stale))
+    ]
     title = "From read to write, with the staleness that you return"
     says = "; ".join(f"{lane}: {words}" for lane, _, _, words, _ in rows)
     return timeline(rows, title=title, axis="event", unit="number", alt=f"{title}. {says}.")
@@ -159,8 +171,10 @@ def _draw_stale(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
 def _draw_pieces(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
     pieces = observed[0]["rows and server of each piece"]
     ends = pairwise(accumulate((int(rows) for rows, _ in pieces), initial=0))
-    rows = [(f"server {server}", start, end, f"{end - start} rows", "piece")
-            for (start, end), (_, server) in zip(ends, pieces, strict=True)]  # fmt: skip
+    rows = [
+        (f"server {server}", start, end, f"{end - start} rows", "piece")
+        for (start, end), (_, server) in zip(ends, pieces, strict=True)
+    ]
     return timeline(sorted(rows), title="Where your pieces of the table lie", axis="", unit="rows")
 
 
@@ -177,11 +191,12 @@ def _draw_rates(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
 
 
 def _draw_calls(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
-    rows = {f"cache after {case[2]}" if case[2] != "nothing" else "no cache": list(map(int, found))
-            for case, found in zip(cases, observed, strict=True)}  # fmt: skip
+    rows = {
+        f"cache after {case[2]}" if case[2] != "nothing" else "no cache": list(map(int, found))
+        for case, found in zip(cases, observed, strict=True)
+    }
     title = f"Calls you count in {cases[0][1]} epochs of {cases[0][0]:,} examples"
-    return matrix(list(rows.values()), list(rows), ["parse", "augment"], title=title,
-                  format="{:,}")  # fmt: skip
+    return matrix(list(rows.values()), list(rows), ["parse", "augment"], title=title, format="{:,}")
 
 
 def _draw_plans(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
@@ -191,8 +206,10 @@ def _draw_plans(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
         again = set(plan["recomputed"]) if plan else set()
         ends = pairwise(accumulate((block[0] for block in case[1]), initial=0))
         kind = "kept" if plan else "no plan"
-        rows += [(lane, start, end, str(end - start), "recomputed" if k in again else kind)
-                 for k, (start, end) in enumerate(ends)]  # fmt: skip
+        rows += [
+            (lane, start, end, str(end - start), "recomputed" if k in again else kind)
+            for k, (start, end) in enumerate(ends)
+        ]
     title = "Your plans: which blocks' activations are kept"
     return timeline(rows, title=title, axis="", unit="bytes for each example")
 

@@ -16,13 +16,17 @@ from typing import Any, NamedTuple
 from distlab import progress
 
 _HEADING = re.compile(r"^## (Exercise \d+): (.+)$", re.MULTILINE)
-_CARD = ("border-left:5px solid #009e73;padding:0.55em 1em;max-width:44em;line-height:1.5;"
-         "color:var(--jp-content-font-color1,#222);"
-         "background:color-mix(in srgb,#009e73 13%,transparent)")  # fmt: skip
-_TICK = ('<svg viewBox="0 0 24 24" width="22" height="22" aria-hidden="true" '
-         'style="vertical-align:-5px;margin-right:0.4em"><circle cx="12" cy="12" r="11" '
-         'fill="#009e73"/><path d="M6.5 12.5l4 4l7.5 -8.5" fill="none" stroke="#fff" '
-         'stroke-width="2.8" stroke-linecap="round" stroke-linejoin="round"/></svg>')  # fmt: skip
+_CARD = (
+    "border-left:5px solid #009e73;padding:0.55em 1em;max-width:44em;line-height:1.5;"
+    "color:var(--jp-content-font-color1,#222);"
+    "background:color-mix(in srgb,#009e73 13%,transparent)"
+)
+_TICK = (
+    '<svg viewBox="0 0 24 24" width="22" height="22" aria-hidden="true" '
+    'style="vertical-align:-5px;margin-right:0.4em"><circle cx="12" cy="12" r="11" '
+    'fill="#009e73"/><path d="M6.5 12.5l4 4l7.5 -8.5" fill="none" stroke="#fff" '
+    'stroke-width="2.8" stroke-linecap="round" stroke-linejoin="round"/></svg>'
+)
 _wrong: Counter[tuple[str, str]] = Counter()
 
 
@@ -44,8 +48,10 @@ def word_fault(lab: str, exercise: str, difference: str, why: str) -> str:
     """Return what a wrong answer is told: less the first time that somebody sees it."""
     _wrong[lab, exercise] += 1
     if is_watched() and _wrong[lab, exercise] == 1:
-        return f"{difference}. Can you see why? Hint 1 is above your code. When you check " \
-               "again, this line also names the likely reason."  # fmt: skip
+        return (
+            f"{difference}. Can you see why? Hint 1 is above your code. When you check "
+            "again, this line also names the likely reason."
+        )
     return f"{difference}: {why}"
 
 
@@ -110,8 +116,10 @@ def _count_points(lab: str, exercise: str, tasks: list[LabTask]) -> list[str]:
     done = _list_passed(lab) | {exercise}
     so_far = sum(task.points for task in tasks if task.name in done)
     word = "point" if mine == 1 else "points"
-    return [f"Worth {mine:g} {word}. The checks of this lab that pass so far are worth "
-            f"{so_far:g} of {sum(task.points for task in tasks):g}."]  # fmt: skip
+    return [
+        f"Worth {mine:g} {word}. The checks of this lab that pass so far are worth "
+        f"{so_far:g} of {sum(task.points for task in tasks):g}."
+    ]
 
 
 def _list_passed(lab: str) -> set[str]:
@@ -128,5 +136,7 @@ def _name_next(lab: str, exercise: str, tasks: list[LabTask]) -> list[str]:
         return [f"Next: {left[0].number}, {escape(left[0].title)}."]
     if not tasks:
         return []
-    return [f"That was the whole lab. <code>distlab submit {lab}</code> packs it for handing in; "
-            "<em>Course home</em>, above, shows where to go on."]  # fmt: skip
+    return [
+        f"That was the whole lab. <code>distlab submit {lab}</code> packs it for handing in; "
+        "<em>Course home</em>, above, shows where to go on."
+    ]

@@ -68,8 +68,11 @@ def _keep(value: Any) -> Any:
     numbers = as_numbers(value)
     if numbers is not None and numbers.size > MAX_NUMBERS:
         digest = make_digest(numbers)
-        return {"digest of shape": list(digest.shape), "first": _shorten(digest.first),
-                "sums": _shorten(digest.sums)}  # fmt: skip
+        return {
+            "digest of shape": list(digest.shape),
+            "first": _shorten(digest.first),
+            "sums": _shorten(digest.sums),
+        }
     if isinstance(value, list | tuple):
         return [_keep(item) for item in value]
     return _shorten(np.asarray(value).tolist())

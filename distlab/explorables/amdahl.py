@@ -79,12 +79,17 @@ def draw_amdahl(
         raise CourseError(f"most_devices={most_devices}: choose 2 or more")
     points = {float(n): float(s) for n, s in (measured or {}).items()}
     picture = lines(
-        _list_curves(parallel_fraction, most_devices, points), x_label="devices",
-        y_label="speed-up", title="Speed-up against the number of devices",
-        marks={f"measured {say_number(s)} on {say_number(n)}": (n, s)
-               for n, s in points.items() if n <= most_devices},
+        _list_curves(parallel_fraction, most_devices, points),
+        x_label="devices",
+        y_label="speed-up",
+        title="Speed-up against the number of devices",
+        marks={
+            f"measured {say_number(s)} on {say_number(n)}": (n, s)
+            for n, s in points.items()
+            if n <= most_devices
+        },
         alt=_describe_curve(parallel_fraction, most_devices, points),
-    )  # fmt: skip
+    )
     return replace(picture, chart={**picture.chart, "low": 0}).with_ideas({"ideal": "wait"})
 
 

@@ -23,8 +23,12 @@ def update_arrow(way: str = "tf.reduce_mean", replicas: int = 4) -> Explorable:
         raise CourseError(f"{replicas} replicas: give 1 to 8")
     data = make_problem()
     options = {
-        "way": way, "replicas": replicas, "examples": EXAMPLES, "written": EXAMPLES, "time": 0,
-    }  # fmt: skip
+        "way": way,
+        "replicas": replicas,
+        "examples": EXAMPLES,
+        "written": EXAMPLES,
+        "time": 0,
+    }
     singles = list_gradients(data, np.array(data["start"]))
     batch = Shares(replicas, EXAMPLES, EXAMPLES)
     ratios = {name: update_ratio(singles @ singles.T, batch, name) for name in DIVISORS}
@@ -43,11 +47,16 @@ def make_problem() -> dict[str, Any]:
     curves, axes = np.linalg.eigh(inputs.T @ inputs / EXAMPLES)
     start = best + axes @ np.array([-2.3, 0.75])
     return {
-        "label": "The arrow that is four times too long", "inputs": inputs.tolist(),
-        "targets": targets.tolist(), "start": start.tolist(), "best": best.tolist(),
-        "rate": RATE / float(curves.max()), "curves": curves.tolist(), "view": [3.4, 2.1],
+        "label": "The arrow that is four times too long",
+        "inputs": inputs.tolist(),
+        "targets": targets.tolist(),
+        "start": start.tolist(),
+        "best": best.tolist(),
+        "rate": RATE / float(curves.max()),
+        "curves": curves.tolist(),
+        "view": [3.4, 2.1],
         "turn": float(np.degrees(np.arctan2(axes[1, 0], axes[0, 0]))),
-    }  # fmt: skip
+    }
 
 
 def list_gradients(data: dict[str, Any], weights: np.ndarray) -> np.ndarray:

@@ -128,13 +128,17 @@ QUESTIONS = (
     ),
 )
 OTHERWISE = Question(
-    "", "", "", lambda job, n: True, "MultiWorkerMirroredStrategy",
+    "",
+    "",
+    "",
+    lambda job, n: True,
+    "MultiWorkerMirroredStrategy",
     [
         "Synchronous steps: the result is that of one large batch.",
         "Each failure stops all {devices} devices, so it needs checkpoints and restarts.",
     ],
     "in_turn",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -158,17 +162,21 @@ def advise(job: TrainingJob) -> Advice:
     """Return the first question of QUESTIONS that holds for `job`, as advice."""
     machine = find_machine(f"A100 on {PLACES[job.place][0]}")
     numbers = {
-        "state": BYTES_A_PARAMETER * job.parameters / 1e9, "memory": machine.memory_gb,
-        "together": machine.memory_gb * job.devices, "runs": job.runs, "devices": job.devices,
-    }  # fmt: skip
+        "state": BYTES_A_PARAMETER * job.parameters / 1e9,
+        "memory": machine.memory_gb,
+        "together": machine.memory_gb * job.devices,
+        "runs": job.runs,
+        "devices": job.devices,
+    }
     alone = row = served = None
     if numbers["state"] <= numbers["memory"]:
         alone, row, served = _predict(job, machine)
         numbers |= {
-            "one": job.runs * _read_hours(alone), "in_turn": job.runs * _read_hours(row),
+            "one": job.runs * _read_hours(alone),
+            "in_turn": job.runs * _read_hours(row),
             "served": job.runs * _read_hours(served),
             "apart": math.ceil(job.runs / job.devices) * _read_hours(alone),
-        }  # fmt: skip
+        }
     words = {name: say_number(value) for name, value in numbers.items()}
     words |= {"place": job.place, "runs": count(job.runs, "run")}
     path = []
@@ -191,15 +199,24 @@ def _read_hours(row: Prediction) -> float:
 def _predict(job: TrainingJob, machine: object) -> list[Prediction]:
     """Return a run on one device, on all of them, and on all with parameter servers."""
     profile = Profile(
-        1.0, 2.0, 2 * job.parameters, batch=BATCH, parameters=job.parameters,
+        1.0,
+        2.0,
+        2 * job.parameters,
+        batch=BATCH,
+        parameters=job.parameters,
         flops_per_example=FLOPS * job.parameters * TOKENS,
-        input_seconds=DATA[job.data] * BATCH, straggler_sigma=0.05,
-        checkpoint_seconds=max(1.0, 14 * job.parameters / 2e9), restart_seconds=300,
-    )  # fmt: skip
+        input_seconds=DATA[job.data] * BATCH,
+        straggler_sigma=0.05,
+        checkpoint_seconds=max(1.0, 14 * job.parameters / 2e9),
+        restart_seconds=300,
+    )
     scenario = Scenario(
-        (1, job.devices), examples=int(job.examples), epochs=1, machine=machine,
+        (1, job.devices),
+        examples=int(job.examples),
+        epochs=1,
+        machine=machine,
         node_mtbf_hours=24 * PLACES[job.place][1],
-    )  # fmt: skip
+    )
     servers = max(1, job.devices // WORKERS_A_SERVER)
     alike = replace(scenario, devices=(job.devices,), servers=servers, node_mtbf_hours=None)
     nobody_waits = replace(profile, straggler_sigma=0.0)

@@ -12,9 +12,17 @@ from utils.measure import format_bytes
 
 TRAFFIC_SECONDS = 1.0
 SYMBOLS = {
-    "starting": "○", "running": "▶", "waiting": "◌", "serving": "▶", "paused": "❚❚",
-    "frozen": "❚❚", "done": "✔", "failed": "✖", "killed": "✖", "stopped": "■",
-}  # fmt: skip
+    "starting": "○",
+    "running": "▶",
+    "waiting": "◌",
+    "serving": "▶",
+    "paused": "❚❚",
+    "frozen": "❚❚",
+    "done": "✔",
+    "failed": "✖",
+    "killed": "✖",
+    "stopped": "■",
+}
 
 
 class Bytes:

@@ -60,8 +60,14 @@ class Slider:
 
     def describe(self) -> dict[str, Any]:
         """Return what the browser's control is made of."""
-        told = {"kind": "slider", "label": self.label, "min": self.minimum, "max": self.maximum,
-                "step": self.step, "unit": self.unit.strip()}  # fmt: skip
+        told = {
+            "kind": "slider",
+            "label": self.label,
+            "min": self.minimum,
+            "max": self.maximum,
+            "step": self.step,
+            "unit": self.unit.strip(),
+        }
         return told | ({"base": self.base} if self.base else {})
 
 

@@ -26,17 +26,28 @@ def conveyor(costs: InputCosts, step_seconds: float, batch: int = 128) -> Explor
     rng = np.random.default_rng(0)
     draws, picks = rng.exponential(size=BOXES * BATCHES), rng.random(BOXES * BATCHES)
     data: dict[str, Any] = {
-        "label": "The conveyor", "batch": BOXES, "each": batch // BOXES,
-        "draws": draws.round(3).tolist(), "picks": picks.round(4).tolist(),
-    }  # fmt: skip
+        "label": "The conveyor",
+        "batch": BOXES,
+        "each": batch // BOXES,
+        "draws": draws.round(3).tolist(),
+        "picks": picks.round(4).tolist(),
+    }
     seconds = {
-        "read": batch * costs.read_seconds, "decode": batch * costs.decode_seconds,
-        "augment": batch * costs.augment_seconds, "step": step_seconds,
-    }  # fmt: skip
+        "read": batch * costs.read_seconds,
+        "decode": batch * costs.decode_seconds,
+        "augment": batch * costs.augment_seconds,
+        "step": step_seconds,
+    }
     options = {f"{name}Ms": _fit(1e3 * each) for name, each in seconds.items()} | {
-        "reads": 1, "calls": 1, "cores": min(MAX_CORES, os.cpu_count() or 2), "prefetch": 0,
-        "shuffle": 1, "jitter": 0, "cache": "nothing", "time": 0.62,
-    }  # fmt: skip
+        "reads": 1,
+        "calls": 1,
+        "cores": min(MAX_CORES, os.cpu_count() or 2),
+        "prefetch": 0,
+        "shuffle": 1,
+        "jitter": 0,
+        "cache": "nothing",
+        "time": 0.62,
+    }
     return Explorable("conveyor", data, options, _draw_still(run_belt(options, data)))
 
 
@@ -53,13 +64,19 @@ def run_belt(options: dict[str, Any], data: dict[str, Any]) -> InputRun:
     return simulate_input(
         InputCosts(each["read"], each["decode"], each["augment"]),
         InputChoice(
-            options["reads"], options["calls"], options["shuffle"], options["prefetch"],
+            options["reads"],
+            options["calls"],
+            options["shuffle"],
+            options["prefetch"],
             options["cache"],
         ),
-        cores=options["cores"], step_seconds=options["stepMs"] / 1e3, batch=data["batch"],
+        cores=options["cores"],
+        step_seconds=options["stepMs"] / 1e3,
+        batch=data["batch"],
         batches=len(data["draws"]) // data["batch"],
-        factors=np.stack([factors, np.ones_like(factors)], axis=1), picks=data["picks"],
-    )  # fmt: skip
+        factors=np.stack([factors, np.ones_like(factors)], axis=1),
+        picks=data["picks"],
+    )
 
 
 def _draw_still(run: InputRun) -> Picture:

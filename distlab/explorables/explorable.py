@@ -104,9 +104,13 @@ def write_fragment(
     told, chosen, script = _write_json(data), _write_json(options), join_script(piece)
     mark = hashlib.sha256((script + told + chosen + place).encode()).hexdigest()[:10]
     return _FRAGMENT.format(
-        name=f"ex-{piece}-{mark}", still=still, style=join_style(piece),
-        script=script.replace("</", "<\\/"), data=told, options=chosen,
-    )  # fmt: skip
+        name=f"ex-{piece}-{mark}",
+        still=still,
+        style=join_style(piece),
+        script=script.replace("</", "<\\/"),
+        data=told,
+        options=chosen,
+    )
 
 
 def _write_json(value: Any) -> str:

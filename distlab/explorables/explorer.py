@@ -45,9 +45,13 @@ class Explorer(Explorable):
         frame = _to_frame(still)
         title = frame["parts"][0].get("title") or ", ".join(c.label for c in controls.values())
         data = {
-            "label": f"Explorer: {title}", "controls": described, "live": True,
-            "frame": frame, "at": start, "frozen": None,
-        }  # fmt: skip
+            "label": f"Explorer: {title}",
+            "controls": described,
+            "live": True,
+            "frame": frame,
+            "at": start,
+            "frozen": None,
+        }
         super().__init__("explorer", data, start, _to_still(still))
         self.observe(self._answer, "options")
 

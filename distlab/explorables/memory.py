@@ -13,23 +13,45 @@ PARTS = ("weights", "gradients", "optimizer", "activations")
 # Powers of two for what ends in Log. Sizes: Rajbhandari et al. 2020 (figure 1), Brown et al.
 # 2020 (table 2.1); how many devices, and of which kind, is a choice of ours.
 _PLAIN = {
-    "sequenceLog": 11, "batch": 1, "micros": 1, "dataLog": 0, "tensorLog": 0, "pipelineLog": 0,
-    "zero": 0, "recompute": False, "scores": False, "sequenceParallel": False,
-    "precision": "mixed", "capacity": 80,
-}  # fmt: skip
+    "sequenceLog": 11,
+    "batch": 1,
+    "micros": 1,
+    "dataLog": 0,
+    "tensorLog": 0,
+    "pipelineLog": 0,
+    "zero": 0,
+    "recompute": False,
+    "scores": False,
+    "sequenceParallel": False,
+    "precision": "mixed",
+    "capacity": 80,
+}
 PRESETS: dict[str, dict[str, Any]] = {
     "10 million, one device": {**_PLAIN, "parameters": 1e7, "sequenceLog": 8, "capacity": 8},
     "7.5 billion on 64 devices": {
-        **_PLAIN, "parameters": 7.5e9, "dataLog": 6, "sequenceLog": 10,
+        **_PLAIN,
+        "parameters": 7.5e9,
+        "dataLog": 6,
+        "sequenceLog": 10,
     },
     "the same with ZeRO 3": {
-        **_PLAIN, "parameters": 7.5e9, "dataLog": 6, "sequenceLog": 10, "zero": 3,
+        **_PLAIN,
+        "parameters": 7.5e9,
+        "dataLog": 6,
+        "sequenceLog": 10,
+        "zero": 3,
     },
     "175 billion on 1,024 devices": {
-        **_PLAIN, "parameters": 1.75e11, "dataLog": 4, "tensorLog": 3, "pipelineLog": 3,
-        "micros": 32, "zero": 1, "recompute": True,
+        **_PLAIN,
+        "parameters": 1.75e11,
+        "dataLog": 4,
+        "tensorLog": 3,
+        "pipelineLog": 3,
+        "micros": 32,
+        "zero": 1,
+        "recompute": True,
     },
-}  # fmt: skip
+}
 
 
 def memory_machine(preset: str = "7.5 billion on 64 devices") -> Explorable:
@@ -56,16 +78,25 @@ def find_held(options: dict[str, Any], stage: int = 0) -> DeviceMemory:
     sequence = 2 ** options["sequenceLog"]
     shape = find_shape(options["parameters"], sequence)
     activations = shape.layers * find_kept_bytes(
-        shape, sequence * options["batch"], tensor=tensor, scores=options["scores"],
-        sequence_parallel=options["sequenceParallel"], number_bytes=number,
-    )  # fmt: skip
+        shape,
+        sequence * options["batch"],
+        tensor=tensor,
+        scores=options["scores"],
+        sequence_parallel=options["sequenceParallel"],
+        number_bytes=number,
+    )
     kept = count_in_flight(stage, stages, options["micros"]) / stages
     layers = max(1, int(shape.layers / stages + 0.5))
     return find_device_memory(
-        options["parameters"], 2 ** options["dataLog"], options["zero"], each,
-        tensor_parallel=tensor, pipeline_parallel=stages, activation_bytes=activations * kept,
+        options["parameters"],
+        2 ** options["dataLog"],
+        options["zero"],
+        each,
+        tensor_parallel=tensor,
+        pipeline_parallel=stages,
+        activation_bytes=activations * kept,
         recomputed_layers=layers if options["recompute"] else None,
-    )  # fmt: skip
+    )
 
 
 def _draw_still(preset: str) -> Picture:

@@ -96,9 +96,14 @@ def draw_prediction(
     bars = [[name, round(100 * float(share))] for name, share in shares]
     wrong = class_names[answer] if answer != label else ""
     chart = {
-        "kind": "bars", "unit": "%", "groups": [["", bars]], "most": 100,
-        "bold": class_names[label], "wrong": wrong, "image": encode_png(image),
-    }  # fmt: skip
+        "kind": "bars",
+        "unit": "%",
+        "groups": [["", bars]],
+        "most": 100,
+        "bold": class_names[label],
+        "wrong": wrong,
+        "image": encode_png(image),
+    }
     return draw_sheet(paint, title=title, alt=alt, height_px=height_px, chart=chart)
 
 

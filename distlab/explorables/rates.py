@@ -37,8 +37,9 @@ def show_rates(
     """Return the rate over the epochs of a run with batches of `batch`."""
 
     def curve(size: int, warm: float) -> tuple[np.ndarray, np.ndarray]:
-        plan = plan_rates(base_rate, base_batch, size, examples=examples, epochs=epochs,
-                          warm_up_epochs=warm)  # fmt: skip
+        plan = plan_rates(
+            base_rate, base_batch, size, examples=examples, epochs=epochs, warm_up_epochs=warm
+        )
         rates = list_rates(plan)
         places = np.unique(np.linspace(0, len(rates) - 1, MAX_POINTS).round().astype(int))
         return epochs * places / len(rates), rates[places]
@@ -52,6 +53,8 @@ def show_rates(
     )
     picture = lines(
         {"scaled": own, f"batch {base_batch}": curve(base_batch, 0)},
-        x_label="epoch", y_label="learning rate", title=f"The rates of batch {batch:,}",
-    )  # fmt: skip
+        x_label="epoch",
+        y_label="learning rate",
+        title=f"The rates of batch {batch:,}",
+    )
     return replace(picture, caption=words)

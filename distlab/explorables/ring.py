@@ -29,9 +29,14 @@ def all_reduce_race(
         raise CourseError(f"{ranks_per_node} ranks in a node: choose {RANKS_PER_NODE}")
     data = {"label": "All-reduce, five ways", "algorithms": list(ALGORITHMS), "autoplay": autoplay}
     options = {
-        "ranks": ranks, "bytes": payload_bytes, "latency": 2e-5, "bandwidth": 1e10,
-        "perNode": ranks_per_node, "inside": 1, "time": 0,
-    }  # fmt: skip
+        "ranks": ranks,
+        "bytes": payload_bytes,
+        "latency": 2e-5,
+        "bandwidth": 1e10,
+        "perNode": ranks_per_node,
+        "inside": 1,
+        "time": 0,
+    }
     sizes = [10.0**power for power in range(3, 10)]
     nodes = Nodes(min(ranks_per_node, ranks), Link(2e-5, 1e10))
     series = {
@@ -42,9 +47,15 @@ def all_reduce_race(
         for name in ALGORITHMS
     }
     still = lines(
-        series, x_label="size of the vector", y_label="time of one all-reduce",
-        title=f"All-reduce over {ranks} ranks", log_x=True, log_y=True, y_unit="s", x_unit="kB",
-    )  # fmt: skip
+        series,
+        x_label="size of the vector",
+        y_label="time of one all-reduce",
+        title=f"All-reduce over {ranks} ranks",
+        log_x=True,
+        log_y=True,
+        y_unit="s",
+        x_unit="kB",
+    )
     return Explorable("ring", data, options, still)
 
 
@@ -63,14 +74,21 @@ def ring_of(vectors: Sequence[np.ndarray]) -> Explorable:
     power = 3 * int(np.floor(np.log10(largest) / 3)) if not 1 <= largest < 1000 else 0
     firsts = [[shorten_number(c[0] / 10.0**power) if c else None for c in row] for row in chunks]
     data = {
-        "label": "Ring all-reduce of your own numbers", "algorithms": ["ring"], "autoplay": False,
+        "label": "Ring all-reduce of your own numbers",
+        "algorithms": ["ring"],
+        "autoplay": False,
         "values": firsts,
         "unit": "" if power == 0 else f"in units of 1e{power:+03d}, ",
-    }  # fmt: skip
+    }
     options = {
-        "ranks": len(vectors), "bytes": total.nbytes, "latency": 2e-5, "bandwidth": 1e10,
-        "perNode": 1, "inside": 1, "time": 0,
-    }  # fmt: skip
+        "ranks": len(vectors),
+        "bytes": total.nbytes,
+        "latency": 2e-5,
+        "bandwidth": 1e10,
+        "perNode": 1,
+        "inside": 1,
+        "time": 0,
+    }
     return Explorable("ring", data, options, _draw_sums(chunks, 10.0**power))
 
 
@@ -80,8 +98,9 @@ def _draw_sums(chunks: list[list[list[float]]], unit: float) -> Picture:
     rows = [*(f"rank {rank}" for rank in range(len(numbers))), "sum, on every rank"]
     columns = [f"chunk {k}" for k in range(len(numbers))]
     title = "The first number of each chunk, before and after the all-reduce"
-    return matrix(np.vstack([numbers, numbers.sum(axis=0)]), rows, columns, title=title,
-                  format="{:.2f}")  # fmt: skip
+    return matrix(
+        np.vstack([numbers, numbers.sum(axis=0)]), rows, columns, title=title, format="{:.2f}"
+    )
 
 
 def _check_ranks(ranks: int) -> None:

@@ -40,9 +40,16 @@ def schedule_toy(
         )
     data: dict[str, Any] = {"label": "Pipeline schedules", "own": own and _write_orders(own)}
     options = {
-        "upper": "own" if own else name, "lower": compare or "none", "stages": stages,
-        "micros": micro_batches, "chunks": 2, "backward": 2, "hop": 0, "follow": -1, "time": 1,
-    }  # fmt: skip
+        "upper": "own" if own else name,
+        "lower": compare or "none",
+        "stages": stages,
+        "micros": micro_batches,
+        "chunks": 2,
+        "backward": 2,
+        "hop": 0,
+        "follow": -1,
+        "time": 1,
+    }
     run = simulate_pipeline(own or make_schedule(name, stages, micro_batches), _UNITS)
     title = f"{run.schedule.name}: {stages} stages, {micro_batches} micro-batches"
     still = timeline(run.rows(), title=title, unit="forwards")

@@ -83,14 +83,18 @@ def draw_two_ways(examples: int = 64, inputs: int = 784, units: int = 128) -> Pi
         raise CourseError(f"{examples} examples and {units} units: both must divide by 4")
     ways = {
         "Data parallel: cut the batch": (
-            f"{examples // 4} images", f"{inputs} × {units}", f"{examples // 4} × {units}",
+            f"{examples // 4} images",
+            f"{inputs} × {units}",
+            f"{examples // 4} × {units}",
             f"all-reduce: the gradients of {inputs} × {units} weights, once a step",
         ),
         "Model parallel: cut the weights": (
-            f"all {examples} images", f"{inputs} × {units // 4}", f"{examples} × {units // 4}",
+            f"all {examples} images",
+            f"{inputs} × {units // 4}",
+            f"{examples} × {units // 4}",
             f"all-gather: outputs of {examples} × {units}, before the next layer can begin",
         ),
-    }  # fmt: skip
+    }
     boxes, arrows = {}, []
     for row, (name, words) in enumerate(ways.items()):
         top = 32 + WAY_PX * row

@@ -26,8 +26,16 @@ def staleness_race(
         raise CourseError(f"slow {slow:g}, rate {rate:g}: give 1 to 6 and 0.02 to 2")
     varied = Cluster([1.0], jitter=0.3).draw_factors(np.random.default_rng(0), 256)
     data = {"label": "The staleness race", "factors": varied.round(4).tolist()}
-    options = {"mode": mode, "workers": workers, "slow": slow, "rate": rate, "bound": 2,
-               "backup": 1, "vary": True, "time": 1}  # fmt: skip
+    options = {
+        "mode": mode,
+        "workers": workers,
+        "slow": slow,
+        "rate": rate,
+        "bound": 2,
+        "backup": 1,
+        "vary": True,
+        "time": 1,
+    }
     cluster = Cluster([1.0] * (workers - 1) + [slow])
     extra = {"backup": 1} if mode == "backup" else {"bound": 2} if mode == "bounded" else {}
     run = simulate_parameter_server(mode, cluster, 8 * workers, **extra)

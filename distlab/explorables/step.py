@@ -8,9 +8,11 @@ from utils.simulate.collective import Link
 from utils.simulate.step import BUCKET_BYTES, Network, StepRun, StepWork, simulate_step
 
 RANGES = {  # of the sliders: bytes of all gradients, bytes a second, seconds, bytes
-    "gradients": (2e7, 4e8), "bandwidth": (1e8, 1e11),
-    "latency": (1e-6, 1e-3), "bucket": (2e6, 4e8),
-}  # fmt: skip
+    "gradients": (2e7, 4e8),
+    "bandwidth": (1e8, 1e11),
+    "latency": (1e-6, 1e-3),
+    "bucket": (2e6, 4e8),
+}
 MAX_WORKERS = 256
 
 
@@ -28,18 +30,22 @@ def step_time_line(
     not reach (RANGES; workers are a power of two up to 256), and what `simulate_step` raises.
     """
     options = {
-        "bucket": bucket_bytes, "gradients": work.gradient_bytes,
-        "bandwidth": link.bandwidth_bytes_per_second, "latency": link.latency_seconds,
-    }  # fmt: skip
+        "bucket": bucket_bytes,
+        "gradients": work.gradient_bytes,
+        "bandwidth": link.bandwidth_bytes_per_second,
+        "latency": link.latency_seconds,
+    }
     if workers not in (powers := [2**k for k in range(MAX_WORKERS.bit_length())]):
         raise CourseError(f"{workers} workers: choose {', '.join(map(str, powers))}")
     for name, (low, high) in RANGES.items():
         if not low <= options[name] <= high:
             raise CourseError(f"{name} {options[name]:g}: give {low:g} to {high:g}")
     data = {
-        "label": "One training step", "forward": work.forward_seconds,
-        "backward": work.backward_seconds, "update": work.update_seconds,
-    }  # fmt: skip
+        "label": "One training step",
+        "forward": work.forward_seconds,
+        "backward": work.backward_seconds,
+        "update": work.update_seconds,
+    }
     run = simulate_step(work, workers, Network(link), bucket_bytes=bucket_bytes, overlap=overlap)
     more = {"workersLog": powers.index(workers), "speed": 1, "overlap": overlap, "time": 1}
     return Explorable("step", data, options | more, _draw_still(run))

@@ -39,8 +39,14 @@ def replica_values(
         "values": values,
         "autoplay": autoplay,
     }
-    options = {"way": way, "replicas": replicas, "count": count, "first": values[0],
-               "pieces": "even", "time": 0}  # fmt: skip
+    options = {
+        "way": way,
+        "replicas": replicas,
+        "count": count,
+        "first": values[0],
+        "pieces": "even",
+        "time": 0,
+    }
     return Explorable("values", data, options, _draw(way, values[:count], replicas))
 
 
@@ -52,7 +58,10 @@ def _draw(way: str, values: list[float], replicas: int) -> Picture:
     with suppress(InputError):  # then the picture shows what the replicas hold
         lanes["the answer"] = combine_values(way, parts)
     kinds = dict.fromkeys(lanes, "held by a replica") | {"the answer": "the answer"}
-    rows = [(lane, k, k + 1, f"{value:.4g}", kinds[lane])
-            for lane, held in lanes.items() for k, value in enumerate(held.tolist())]  # fmt: skip
+    rows = [
+        (lane, k, k + 1, f"{value:.4g}", kinds[lane])
+        for lane, held in lanes.items()
+        for k, value in enumerate(held.tolist())
+    ]
     title = f"What {replicas} replicas hold, and what {way} makes of it"
     return timeline(rows, title=title, axis="", unit="numbers")

@@ -34,9 +34,13 @@ class WatchedReplicas(Explorable):
         self._training = threading.Lock()
         self._closed, self._thread = False, None
         self._options: dict[str, Any] = {
-            "replicas": 2, "broken": False, "running": True, "again": 0, "seen": False,
+            "replicas": 2,
+            "broken": False,
+            "running": True,
+            "again": 0,
+            "seen": False,
             "where": "kernel",
-        }  # fmt: skip
+        }
         self._start()
         frame = self._step()
         super().__init__("replicas", self._describe(frame), self._options, still)

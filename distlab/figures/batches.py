@@ -87,9 +87,17 @@ def _draw_worker(sheet: Sheet, x, wide, worker: int, replicas: list[int], color,
         more = size == extremes[1] > extremes[0]
         text = _fitting((f"{size:,}", ""), step - 2 * inset)
         _draw_piece(
-            sheet, at + inset, step - 2 * inset, REPLICA_Y - 16, 32, text, color,
-            0.2 if size else 0.0, more=more, empty=size == 0,
-        )  # fmt: skip
+            sheet,
+            at + inset,
+            step - 2 * inset,
+            REPLICA_Y - 16,
+            32,
+            text,
+            color,
+            0.2 if size else 0.0,
+            more=more,
+            empty=size == 0,
+        )
     each, few = _say_sizes(replicas), count(len(replicas), "replica")
     note = _fitting((f"{few}: {each}", f"{len(replicas)} × {each}", each, ""), wide + 10, SMALL_PX)
     sheet.write(x + wide / 2, REPLICA_Y + 32, note, size=SMALL_PX)
@@ -101,10 +109,15 @@ def _draw_piece(
     from matplotlib.patches import FancyBboxPatch
 
     patch = FancyBboxPatch(
-        (x + 2, y + 2), max(wide - 4, 0.5), tall - 4, boxstyle="round,pad=2,rounding_size=3",
-        facecolor=canvas.tinted(color, strength), edgecolor=INK if more else color,
-        linewidth=2.4 if more else 1.2, linestyle=(0, (3, 2)) if empty else "-",
-    )  # fmt: skip
+        (x + 2, y + 2),
+        max(wide - 4, 0.5),
+        tall - 4,
+        boxstyle="round,pad=2,rounding_size=3",
+        facecolor=canvas.tinted(color, strength),
+        edgecolor=INK if more else color,
+        linewidth=2.4 if more else 1.2,
+        linestyle=(0, (3, 2)) if empty else "-",
+    )
     sheet.axes.add_patch(patch)
     sheet.write(x + wide / 2, y + tall / 2, text, weight="bold" if more else "normal")
 

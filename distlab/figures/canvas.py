@@ -180,16 +180,27 @@ class Sheet:
         self.axes.set_ylim(height_px, 0)
 
     def write(
-        self, x: float, y: float, text: str, align: str = "center", size: float = TEXT_PX,
+        self,
+        x: float,
+        y: float,
+        text: str,
+        align: str = "center",
+        size: float = TEXT_PX,
         **style: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Write `text` around the height `y`, its left, center or right (`align`) at `x`."""
         self.axes.text(x, y, text, ha=align, va="center", size=size, **style)
 
     def rectangle(
-        self, x: float, y: float, wide: float, tall: float, color: Any, strength: float = 0.0,
+        self,
+        x: float,
+        y: float,
+        wide: float,
+        tall: float,
+        color: Any,
+        strength: float = 0.0,
         **style: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Draw a box with an edge in `color`, filled with a tint of it."""
         from matplotlib.patches import Rectangle
 
@@ -207,9 +218,15 @@ class Sheet:
         from matplotlib.patches import FancyArrowPatch
 
         patch = FancyArrowPatch(
-            tail, head, arrowstyle="-|>", mutation_scale=8 + 2 * width, color=color,
-            linewidth=width, shrinkA=0, shrinkB=0,
-        )  # fmt: skip
+            tail,
+            head,
+            arrowstyle="-|>",
+            mutation_scale=8 + 2 * width,
+            color=color,
+            linewidth=width,
+            shrinkA=0,
+            shrinkB=0,
+        )
         self.axes.add_patch(patch)
 
 

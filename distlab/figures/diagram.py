@@ -95,10 +95,14 @@ def _draw_box(sheet: Sheet, box: Box) -> None:
 
     color, strength = KINDS[box.kind]
     patch = FancyBboxPatch(
-        (box.x + 4, box.y + 4), box.width - 8, box.height - 8,
-        boxstyle="round,pad=4,rounding_size=6", facecolor=canvas.tinted(color, strength),
-        edgecolor=color, linewidth=1.3,
-    )  # fmt: skip
+        (box.x + 4, box.y + 4),
+        box.width - 8,
+        box.height - 8,
+        boxstyle="round,pad=4,rounding_size=6",
+        facecolor=canvas.tinted(color, strength),
+        edgecolor=color,
+        linewidth=1.3,
+    )
     if box.kind != "text":
         sheet.axes.add_patch(patch)
     middle = box.x + box.width / 2
@@ -113,10 +117,16 @@ def _draw_arrow(sheet: Sheet, arrow: Arrow, start: Box, end: Box) -> None:
 
     tail, head = _edges(start, end, arrow.offset)
     patch = FancyArrowPatch(
-        tail, head, arrowstyle="<|-|>" if arrow.both else "-|>", mutation_scale=12,
-        color=INK, linewidth=1.5,
-        linestyle=(0, (5, 3)) if arrow.dashed else "-", shrinkA=2, shrinkB=2,
-    )  # fmt: skip
+        tail,
+        head,
+        arrowstyle="<|-|>" if arrow.both else "-|>",
+        mutation_scale=12,
+        color=INK,
+        linewidth=1.5,
+        linestyle=(0, (5, 3)) if arrow.dashed else "-",
+        shrinkA=2,
+        shrinkB=2,
+    )
     sheet.axes.add_patch(patch)
     if arrow.label:
         x = tail[0] + (head[0] - tail[0]) * arrow.label_at

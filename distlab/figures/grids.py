@@ -152,9 +152,15 @@ def _wrap_head(head: str, room_px: float) -> list[str]:
 
 
 def _draw_table(
-    sheet: Sheet, table: np.ndarray, texts, rows: list[str], heads: list[list[str]], marked,
-    left: float, top_px: float,
-) -> None:  # fmt: skip
+    sheet: Sheet,
+    table: np.ndarray,
+    texts,
+    rows: list[str],
+    heads: list[list[str]],
+    marked,
+    left: float,
+    top_px: float,
+) -> None:
     need = max(text_width_px(text) for line in [*heads, *texts] for text in line)
     wide = min((WIDTH_PX - left) / len(heads), max(need + 18, 46))
     size = TEXT_PX if need + 4 <= wide else SMALL_PX

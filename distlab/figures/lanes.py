@@ -190,8 +190,9 @@ def _fill(sheet: Sheet, boxes: list[tuple[float, ...]], color: str, strength: fl
 
     if not boxes:
         return
-    points = [p for x, y, w, h in boxes
-              for p in ((x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y))]  # fmt: skip
+    points = [
+        p for x, y, w, h in boxes for p in ((x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y))
+    ]
     codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(boxes)
     fill = canvas.tinted(color, strength)
     sheet.axes.add_patch(PathPatch(Path(points, codes), facecolor=fill, edgecolor="none"))

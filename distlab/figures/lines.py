@@ -80,10 +80,15 @@ def lines(
     if not alt:
         words += _describe_ranges(ranges or {}, units[1] or say_number)
     chart = {
-        "kind": "lines", "title": title, "xLabel": x_label, "yLabel": y_label,
-        "logX": log_x, "logY": log_y, "marks": [[name, at] for name, at in (marks or {}).items()],
+        "kind": "lines",
+        "title": title,
+        "xLabel": x_label,
+        "yLabel": y_label,
+        "logX": log_x,
+        "logY": log_y,
+        "marks": [[name, at] for name, at in (marks or {}).items()],
         "lines": [[name, x.tolist(), y.tolist()] for name, (x, y) in checked.items()],
-    }  # fmt: skip
+    }
     own = None if x_unit or y_unit or ranges else chart
     return canvas.draw(paint, alt=words, height_px=HEIGHT_PX, chart=own)
 
@@ -138,9 +143,16 @@ def _draw_ranges(
 ) -> None:
     middle = (np.asarray(low) + np.asarray(high)) / 2
     axes.errorbar(
-        x, middle, middle - low, fmt="none", ecolor=color, elinewidth=1.4, capsize=4,
-        capthick=1.4, clip_on=False,
-    )  # fmt: skip
+        x,
+        middle,
+        middle - low,
+        fmt="none",
+        ecolor=color,
+        elinewidth=1.4,
+        capsize=4,
+        capthick=1.4,
+        clip_on=False,
+    )
 
 
 def _find_unit(unit: str) -> Write | None:
@@ -277,16 +289,28 @@ def _mark(axes: "Axes", name: str, at: float | tuple[float, float]) -> None:
     if isinstance(at, tuple):
         axes.plot(*at, "o", markersize=13, markerfacecolor="none", color=INK, markeredgewidth=1.5)
         axes.annotate(
-            name, at, (0, 12), textcoords="offset points", ha="center", size=SMALL_PX,
+            name,
+            at,
+            (0, 12),
+            textcoords="offset points",
+            ha="center",
+            size=SMALL_PX,
             bbox=canvas.label_paper(),
-        )  # fmt: skip
+        )
         return
     axes.axvline(at, color=INK, linewidth=1, linestyle=(0, (4, 3)), alpha=0.7)
     place = axes.get_xaxis_transform()
     axes.annotate(
-        name, (at, 1), (5, -2), xycoords=place, textcoords="offset points", ha="left", va="top",
-        size=SMALL_PX, bbox=canvas.label_paper(),
-    )  # fmt: skip
+        name,
+        (at, 1),
+        (5, -2),
+        xycoords=place,
+        textcoords="offset points",
+        ha="left",
+        va="top",
+        size=SMALL_PX,
+        bbox=canvas.label_paper(),
+    )
 
 
 def _describe_lines(series: Mapping, x_label: str, title: str, units: tuple) -> str:
@@ -303,8 +327,9 @@ def _describe_lines(series: Mapping, x_label: str, title: str, units: tuple) -> 
 def _describe_ranges(ranges: Ranges, write: Write) -> str:
     return "".join(
         f" Bars show the range of {name}, at the last point from {write(low[-1])} to "
-        f"{write(high[-1])}." for name, (low, high) in ranges.items()
-    )  # fmt: skip
+        f"{write(high[-1])}."
+        for name, (low, high) in ranges.items()
+    )
 
 
 def _find_turn(y: np.ndarray) -> int | None:

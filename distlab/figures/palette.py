@@ -37,6 +37,13 @@ IDEAS: Mapping[str, Shade] = {
 
 # One for each replica or rank, the same on light and dark pages; BLACK reads on all of them.
 REPLICAS = (
-    "#4BA3F7", "#E48233", "#4CB86A", "#E274AB", "#00B9C3", "#B59F00", "#AD87ED", "#ED756E",
-)  # fmt: skip
+    "#4BA3F7",
+    "#E48233",
+    "#4CB86A",
+    "#E274AB",
+    "#00B9C3",
+    "#B59F00",
+    "#AD87ED",
+    "#ED756E",
+)
 REPLICA_IDEAS = tuple(f"replica-{k}" for k in range(len(REPLICAS)))

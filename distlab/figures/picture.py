@@ -127,8 +127,11 @@ def stack(pictures: Sequence[Picture]) -> Picture:
     for picture in pictures:
         width, height = _read_size(picture.image)
         place = f'y="{top:g}" style="overflow:visible" '
-        parts.append(re.sub(r' style="[^"]*"', "", picture.image, count=1).replace(
-            "<svg ", f"<svg {place}", 1))  # fmt: skip
+        parts.append(
+            re.sub(r' style="[^"]*"', "", picture.image, count=1).replace(
+                "<svg ", f"<svg {place}", 1
+            )
+        )
         top, widest = top + height, max(widest, width)
     alt = " ".join(picture.alt for picture in pictures)
     element = f'<svg viewBox="0 0 {widest:g} {top:g}">'

@@ -64,8 +64,9 @@ class Aligner:
     def __init__(self, lab: LabSpec, notebook: Notebook) -> None:
         self.lab, self.notebook = lab, notebook
         self.notes = list(notebook.notes)
-        self.stubs = {g.id: cell_text.drop_comments(g.text) for g in lab.given
-                      if g.kind == "solution"}  # fmt: skip
+        self.stubs = {
+            g.id: cell_text.drop_comments(g.text) for g in lab.given if g.kind == "solution"
+        }
 
     def align(self) -> Plan:
         """Return what to run."""

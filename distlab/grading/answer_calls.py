@@ -122,8 +122,13 @@ class RemoteAnswer:
 
     def observe_there(self, exercise: Exercise, names: Sequence[str], cases: Any) -> Any:
         """Let the answer's process run the exercise itself; return what was seen there."""
-        self._channel.send(do="observe", lab=exercise.lab, exercise=exercise.name,
-                           names=list(names), cases=encode(cases))  # fmt: skip
+        self._channel.send(
+            do="observe",
+            lab=exercise.lab,
+            exercise=exercise.name,
+            names=list(names),
+            cases=encode(cases),
+        )
         return read_value(ask_until_answered(self._channel, []).get("result"))
 
 

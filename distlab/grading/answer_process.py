@@ -107,8 +107,10 @@ def stop_after(seconds: float) -> Iterator[None]:
     def stop(number: int, frame: object) -> None:
         raise CutOff
 
-    clocks = {signal.SIGPROF: (signal.ITIMER_PROF, seconds),
-              signal.SIGALRM: (signal.ITIMER_REAL, 3 * seconds)}  # fmt: skip
+    clocks = {
+        signal.SIGPROF: (signal.ITIMER_PROF, seconds),
+        signal.SIGALRM: (signal.ITIMER_REAL, 3 * seconds),
+    }
     for number, (timer, limit) in clocks.items():
         signal.signal(number, stop)
         signal.setitimer(timer, limit, limit)  # again, if a bare except caught it
@@ -126,8 +128,11 @@ def describe(error: BaseException, labels: Mapping[str, str]) -> dict[str, str]:
         text = str(error).strip() or kind
         said = kind if text == kind else f"{kind}: {text}"
         frames = traceback.extract_tb(error.__traceback__)
-        lines = [f"{labels[f.filename]}, line {f.lineno} in {f.name}: {(f.line or '')[:200]}"
-                 for f in frames if f.filename in labels]  # fmt: skip
+        lines = [
+            f"{labels[f.filename]}, line {f.lineno} in {f.name}: {(f.line or '')[:200]}"
+            for f in frames
+            if f.filename in labels
+        ]
     except BaseException:  # the learner's own exception class
         said, lines = kind, []
     return {"error": said[:MAX_TEXT], "trace": "\n".join(lines[-6:])[:MAX_TEXT]}
@@ -198,8 +203,9 @@ def be_answer(end: int, absent: Sequence[str]) -> None:
     """Be the process of an answer without `absent`: `end` is the descriptor of its channel."""
     sys.meta_path.insert(0, AbsentFinder(absent))
     for number, name in ((1, "stdout"), (2, "stderr")):
-        stream = open(number, "w", buffering=1, encoding="utf-8", errors="backslashreplace",
-                      closefd=False)  # fmt: skip
+        stream = open(
+            number, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+        )
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:

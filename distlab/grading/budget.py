@@ -69,5 +69,8 @@ def _find_places() -> list[tuple[Path, dict[str, int]]]:
         elif "memory" in controllers.split(","):
             for top in (path.lstrip("/"), ""):
                 found.append((ROOT / "memory" / top, OLD_LIMITS))
-    return [(p, limits) for p, limits in found
-            if (p / "cgroup.procs").exists() and os.access(p, os.W_OK)]  # fmt: skip
+    return [
+        (p, limits)
+        for p, limits in found
+        if (p / "cgroup.procs").exists() and os.access(p, os.W_OK)
+    ]

@@ -77,8 +77,10 @@ def are_split(texts: list[str]) -> bool:
     if any(text.startswith(("%%", "!")) for text in texts) or not compiles("\n".join(texts)):
         return False
     if not all(compiles(text) for text in texts):
-        return all(not compiles("\n".join(texts[:k])) or _is_indented(texts[k])
-                   for k in range(1, len(texts)))  # fmt: skip
+        return all(
+            not compiles("\n".join(texts[:k])) or _is_indented(texts[k])
+            for k in range(1, len(texts))
+        )
     return all(_is_indented(text) for text in texts[1:])
 
 

@@ -105,8 +105,8 @@ def collect(
     many = len(hand_ins) > 1 or source.suffix == ".zip"  # a lone folder may be a guest's
     if many and all(_STRANGER in h.question for h in hand_ins):
         number = f"the {len(hand_ins)} submissions is" if len(hand_ins) > 1 else "its files is"
-        raise CourseError(f"{source}: none of {number} from a student in the list. Is it another "
-                          "course's list, or a zip in a zip?")  # fmt: skip
+        none = f"{source}: none of {number} from a student in the list"
+        raise CourseError(f"{none}. Is it another course's list, or a zip in a zip?")
     used = [h.path for h in hand_ins] + [path for h in hand_ins for _, path in h.files]
     listing.clear({path for path in used if path})
     absent = {name: "handed in nothing" for name in roster.ids}
@@ -121,9 +121,8 @@ def collect(
 def _describe_numbers(hand_ins: Sequence[HandIn]) -> list[str]:
     """Return a note if names had to decide because the list has other numbers."""
     named = [h.student for h in hand_ins if h.by_name_only]
-    said = ("were found by name, because their platform numbers differ from the list's: these "
-            "numbers belong to another assignment")  # fmt: skip
-    return _describe(named, f"students {said}:")
+    why = "their platform numbers differ from the list's: they belong to another assignment"
+    return _describe(named, f"students were found by name, because {why}:")
 
 
 _Found = list[tuple[Entry, Owner]]
@@ -187,10 +186,10 @@ def _settle(groups: Mapping[str, _Found], lab: LabNames, roster: Roster) -> list
     for key, found in groups.items():
         told[found[0][1].told, found[0][1].number].append(key)
     taken = {number for _, number in told if number}
-    chosen = [_choose([f for k in keys for f in groups[k]], lab, roster, len(groups) == 1, taken)
-              for keys in told.values()]  # fmt: skip
-    chosen = [replace(h, question=h.question or _ask_of_two(keys, groups, h))
-              for h, keys in zip(chosen, told.values(), strict=True)]  # fmt: skip
+    chosen, alone = [], len(groups) == 1
+    for keys in told.values():
+        one = _choose([f for k in keys for f in groups[k]], lab, roster, alone, taken)
+        chosen.append(replace(one, question=one.question or _ask_of_two(keys, groups, one)))
     return sorted(_name_apart(chosen, roster), key=lambda h: h.student)
 
 
@@ -256,14 +255,22 @@ def _choose(
     comparable = len({r[0].own_zip if r[2] is None else "told" for r in rivals}) == 1
     latest = comparable and datetime.min not in clocks and clocks.count(clocks[-1]) == 1
     notes += stamp_notes + _describe_choice(entry, [r[0] for r in rivals[:-1]], lab)
-    notes += [f"{e.name!r} was left alone: {entry.parts[-1]!r} is the lab"
-              for e, o in readable if _rank(e, o, lab) < best]  # fmt: skip
+    other = [e.name for e, o in readable if _rank(e, o, lab) < best]
+    notes += [f"{name!r} was left alone: {entry.parts[-1]!r} is the lab" for name in other]
     notes += ["the platform calls it late"] * owner.late
     attached, said = _find_attached(entry, [e for e, _ in found if e.attached])
     if clock == _UNSURE:
         question, clock = question or _UNSURE, ""
-    base = replace(base, timestamp=timestamp, clock=clock, notes=(*notes, *said), owner=owner,
-                   files=attached, question=question, is_latest=latest)  # fmt: skip
+    base = replace(
+        base,
+        timestamp=timestamp,
+        clock=clock,
+        notes=(*notes, *said),
+        owner=owner,
+        files=attached,
+        question=question,
+        is_latest=latest,
+    )
     notes = list(base.notes)
     assert entry.path is not None
     try:
@@ -344,8 +351,11 @@ def _find_time(
     """
     if owner.timestamp is not None:
         return owner.timestamp, owner.clock, []
-    theirs = [e for e in stamps if len(e.parts) == 3 and lab.is_folder(e.parts[1])
-              and not e.own_zip and not owner.platform]  # fmt: skip
+    theirs = [
+        e
+        for e in stamps
+        if len(e.parts) == 3 and lab.is_folder(e.parts[1]) and not e.own_zip and not owner.platform
+    ]
     near = [e for e in theirs if e.parts[:2] == entry.parts[:2]]
     beside = near if any(map(_is_nbgraders, near)) else theirs
     if not any(map(_is_nbgraders, beside)):

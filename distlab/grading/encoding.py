@@ -20,8 +20,15 @@ import numpy as np
 MAX_DEPTH = 12
 MAX_BYTES = 4 * 2**20
 _KINDS = "biufc"  # NumPy kinds that may travel: bool, int, unsigned, float, complex
-_SEQUENCES = ((tuple, "tuple"), (list, "list"), (set, "set"), (frozenset, "set"),
-              (range, "list"), (deque, "list"), (typed_array, "list"))  # fmt: skip
+_SEQUENCES = (
+    (tuple, "tuple"),
+    (list, "list"),
+    (set, "set"),
+    (frozenset, "set"),
+    (range, "list"),
+    (deque, "list"),
+    (typed_array, "list"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +97,10 @@ def _encode_plain(value: Any, depth: int, budget: _Budget) -> Any:
     if type(value) is Opaque:
         return ["opaque", value.what[:200]]
     if isinstance(value, dict):
-        pairs = [[_encode(k, depth + 1, budget), _encode(v, depth + 1, budget)]
-                 for k, v in dict.items(value)]  # fmt: skip
+        pairs = [
+            [_encode(k, depth + 1, budget), _encode(v, depth + 1, budget)]
+            for k, v in dict.items(value)
+        ]
         return ["dict", pairs]
     for kind, name in _SEQUENCES:
         if isinstance(value, kind):

@@ -74,8 +74,17 @@ def read_head(line: bytes) -> dict[str, Any]:
         head = json.loads(line)
     except (ValueError, RecursionError):
         raise BadFrame("a line that is no JSON") from None
-    kinds = {"at": str, "cell": int, "status": str, "error": str, "trace": str, "failed": str,
-             "seconds": float, "traffic": int, "size": int}  # fmt: skip
+    kinds = {
+        "at": str,
+        "cell": int,
+        "status": str,
+        "error": str,
+        "trace": str,
+        "failed": str,
+        "seconds": float,
+        "traffic": int,
+        "size": int,
+    }
     if not isinstance(head, dict) or any(type(v) is not kinds.get(k) for k, v in head.items()):
         raise BadFrame("a line that is no frame")
     if not 0 <= head.get("size", 0) <= MAX_BODY:
@@ -130,8 +139,10 @@ class OutputReader:
         """Return what each cell wrote, cleaned; nothing more is to come."""
         self._keep(self.rest)
         self.rest = b""
-        texts = {k: clean(b.decode("utf-8", "replace"), MAX_KEPT).strip("\n")
-                 for k, b in self.kept.items()}  # fmt: skip
+        texts = {
+            k: clean(b.decode("utf-8", "replace"), MAX_KEPT).strip("\n")
+            for k, b in self.kept.items()
+        }
         return {k: text for k, text in texts.items() if text}
 
 

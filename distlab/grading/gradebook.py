@@ -113,8 +113,11 @@ class Book:
         """Return the students who have automatic points in this lab."""
         with _told_plainly(self.path):
             notebook = self._rows.find_notebook()
-            return {s.student.id for s in (notebook.submissions if notebook is not None else ())
-                    if any(grade.auto_score for grade in s.grades)}  # fmt: skip
+            return {
+                s.student.id
+                for s in (notebook.submissions if notebook is not None else ())
+                if any(grade.auto_score for grade in s.grades)
+            }
 
     def read_reasons(self) -> dict[str, dict[str, str]]:
         """Return what humans said of exercises: student -> exercise -> words."""
@@ -169,8 +172,9 @@ class Book:
                 grade.needs_manual_grade = share is None and grade.auto_score is None
                 left = None if left is None or share is None else left - share
             comment = self._rows.ensure_comment(notebook, exercise.id)
-            comment.manual_comment = by_hand.reason or (None if points is None else
-                                                        comment.manual_comment)  # fmt: skip
+            comment.manual_comment = by_hand.reason or (
+                None if points is None else comment.manual_comment
+            )
             self._db.flush()
 
     def write(
@@ -204,8 +208,10 @@ class Book:
         """
         with _told_plainly(self.path):
             if not self._rows.remove(student):
-                raise CourseError(f"{student!r} has no marks of {self.lab.name} in the gradebook: "
-                                  "nothing was removed")  # fmt: skip
+                raise CourseError(
+                    f"{student!r} has no marks of {self.lab.name} in the gradebook: "
+                    "nothing was removed"
+                )
 
     def _write_entry(self, entry: Entry, notebook: Any) -> None:
         submitted = self._rows.ensure_submission(entry.verdict.student, notebook)
@@ -303,6 +309,8 @@ def _told_plainly(path: Path) -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-        what = next((said for word, said in _REASONS.items() if word in reason), f"cannot be used "
-                    f"as a gradebook ({reason})")  # fmt: skip
+        what = next(
+            (said for word, said in _REASONS.items() if word in reason),
+            f"cannot be used as a gradebook ({reason})",
+        )
         raise CourseError(f"{path}: {what}") from None

@@ -93,8 +93,13 @@ class Rows:
         known = {cell.name for cell in notebook.source_cells}
         for cell in self.lab.given:
             if cell.kind != "given" and cell.id not in known:
-                row = t.SourceCell(name=cell.id, notebook=notebook, cell_type="code",
-                                   source=cell.text, locked=cell.kind == "graded")  # fmt: skip
+                row = t.SourceCell(
+                    name=cell.id,
+                    notebook=notebook,
+                    cell_type="code",
+                    source=cell.text,
+                    locked=cell.kind == "graded",
+                )
                 self._db.add(row)
 
     def ensure_submission(self, student: str, notebook: Any) -> Any:

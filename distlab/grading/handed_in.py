@@ -42,10 +42,8 @@ _SKIPPED = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
 _PIECE = 2**20
 _PLATFORM = re.compile(r"_\d+_(assignsubmission_|\d+_)")  # of a student called .ana, too
 _LAB = re.compile(r"lab\d\d(-|$)")
-_DAMAGE = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, ValueError,
-    RuntimeError, EOFError, MemoryError,
-)  # fmt: skip
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error)
+_DAMAGE = (*_BROKEN, OSError, ValueError, RuntimeError, EOFError, MemoryError)
 
 
 class TooMuch(Exception):
@@ -129,8 +127,9 @@ class Listing:
                 self.unpacked[outer] += len(piece)
                 if total > MAX_NOTEBOOK_BYTES or self.unpacked[outer] > MAX_BYTES_OF_ONE:
                     most = (MAX_NOTEBOOK_BYTES, MAX_BYTES_OF_ONE)
-                    raise TooMuch("unpacks to more than {:,} MiB, or all of its student's to more "
-                                  "than {:,} MiB".format(*(m // 2**20 for m in most)))  # fmt: skip
+                    own, all_own = (f"{m // 2**20:,} MiB" for m in most)
+                    said = f"unpacks to more than {own}, or all of its student's"
+                    raise TooMuch(f"{said} to more than {all_own}")
                 write(piece)
 
     def clear(self, used: set[Path]) -> None:
@@ -180,8 +179,8 @@ def _is_course(source: Path) -> bool:
 def _look_at_all(files: list[_File], listing: Listing, unwrap: Unwrap | None) -> None:
     depth = unwrap([file.parts for file in files]) if unwrap and files else 0
     if depth and files[0].parts[0].lower() != "submitted":
-        listing.notes.append(f"everything is inside the one folder {files[0].parts[0]!r}: "
-                             "each folder or file in it was taken for one student")  # fmt: skip
+        inside = f"everything is inside the one folder {files[0].parts[0]!r}"
+        listing.notes.append(f"{inside}: each folder or file in it was taken for one student")
     for file in files:
         _look_at(replace(file, parts=file.parts[depth:]), listing)
 
@@ -346,8 +345,9 @@ def _find_in_zip(archive: zipfile.ZipFile, item: zipfile.ZipInfo, outer: _File) 
     def open_item() -> BinaryIO:
         return archive.open(item)  # type: ignore[return-value]
 
-    return _File(parts, _read_time(item), _find_zip_problem(item, steps), open_item,
-                 own_zip=outer.own_zip)  # fmt: skip
+    return _File(
+        parts, _read_time(item), _find_zip_problem(item, steps), open_item, own_zip=outer.own_zip
+    )
 
 
 def _find_zip_problem(item: zipfile.ZipInfo, steps: list[str]) -> str:

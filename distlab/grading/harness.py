@@ -124,8 +124,13 @@ class Harness:
         if len(body) > MAX_MESSAGE_BYTES:  # of all cases together
             told |= {"status": "raised", "error": "ValueError: it gives too much"}
             body = b"{}"
-        frame = {"at": "end", "cell": k, "seconds": time.monotonic() - begun,
-                 "traffic": read_traffic_bytes(self.traffic) - before, **told}  # fmt: skip
+        frame = {
+            "at": "end",
+            "cell": k,
+            "seconds": time.monotonic() - begun,
+            "traffic": read_traffic_bytes(self.traffic) - before,
+            **told,
+        }
         self.say(frame, body)
 
     def get_channel(self) -> Channel:

@@ -44,10 +44,13 @@ class Record:
     def to_json(self) -> str:
         """Return it as JSON, without the verdict, which is kept in a file of its own."""
         data = {
-            "version": VERSION, "student": self.student, "sha256": self.sha256,
-            "asked": self.asked, "attempt": self.attempt,
+            "version": VERSION,
+            "student": self.student,
+            "sha256": self.sha256,
+            "asked": self.asked,
+            "attempt": self.attempt,
             "observation": json.loads(self.observation.to_json()) if self.observation else None,
-        }  # fmt: skip
+        }
         return json.dumps(data, sort_keys=True)
 
     @classmethod
@@ -59,9 +62,12 @@ class Record:
                 raise CourseError(f"kept by another version ({data['version']})")
             seen = data["observation"]
             return cls(
-                str(data["student"]), str(data["sha256"]), str(data["asked"]),
-                int(data["attempt"]), Observation.from_json(json.dumps(seen)) if seen else None,
-            )  # fmt: skip
+                str(data["student"]),
+                str(data["sha256"]),
+                str(data["asked"]),
+                int(data["attempt"]),
+                Observation.from_json(json.dumps(seen)) if seen else None,
+            )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CourseError(f"not a record ({error})") from None
 

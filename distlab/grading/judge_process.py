@@ -35,8 +35,11 @@ class JudgeProcess:
             notes.insert(0, observation.problem)
         cells = {} if observation.problem else self._judge_cells(observation)
         marks = tuple(judge_exercise(e, cells, observation.problem) for e in self.lab.exercises)
-        notes += [f"{m.id}: {m.message}" for m in marks
-                  if m.status == "for a human" and not observation.problem]  # fmt: skip
+        notes += [
+            f"{m.id}: {m.message}"
+            for m in marks
+            if m.status == "for a human" and not observation.problem
+        ]
         return Verdict(observation.student, self.lab.name, marks, tuple(notes))
 
     def _judge_cells(self, observation: Observation) -> dict[str, CellVerdict]:
@@ -56,8 +59,9 @@ class JudgeProcess:
             return CellVerdict("for a human", "", clean(why))
 
     def _ask(self, cells: Sequence[CellObservation], seen: Observation) -> list[CellVerdict]:
-        answer = self._process.ask(do="judge", cells=[asdict(c) for c in cells], seed=seen.seed,
-                                   sealed=seen.sealed)  # fmt: skip
+        answer = self._process.ask(
+            do="judge", cells=[asdict(c) for c in cells], seed=seen.seed, sealed=seen.sealed
+        )
         return [CellVerdict(**verdict) for verdict in answer["cells"]]
 
     def close(self) -> None:

@@ -249,5 +249,6 @@ def _read_rules(name: str) -> LabRules:
     try:
         return importlib.import_module(f"distlab.labs.{name}.judge").RULES
     except ModuleNotFoundError as error:
-        raise CourseError(f"{name} has no judge in distlab/labs/{name}: it cannot be graded") \
-            from error  # fmt: skip
+        raise CourseError(
+            f"{name} has no judge in distlab/labs/{name}: it cannot be graded"
+        ) from error

@@ -44,8 +44,10 @@ def fill_in(given: dict[str, Any], kept: Mapping[str, Any]) -> list[str]:
             given[name] = Path(kept[name]) if is_file else kept[name]
             used.append(f"{option} {kept[name]}")
             if is_file and name != "gradebook" and not given[name].exists():
-                raise CourseError(f"{kept[name]} is remembered from the last grading and isn't "
-                                  f"there any more. Give {option} again.")  # fmt: skip
+                raise CourseError(
+                    f"{kept[name]} is remembered from the last grading and isn't "
+                    f"there any more. Give {option} again."
+                )
     return used
 
 
@@ -57,9 +59,12 @@ def list_rules(given: Mapping[str, Any]) -> dict[str, str]:
 def read_marks(journal: Path) -> dict[str, dict[str, ByHand]]:
     """Return the marks by hand that the lab remembers; CourseError if they are damaged."""
     try:
-        return {student: {name: ByHand(name, points, reason)
-                          for name, (points, reason) in marks.items()}
-                for student, marks in _read(journal / "hand_marks.json").items()}  # fmt: skip
+        return {
+            student: {
+                name: ByHand(name, points, reason) for name, (points, reason) in marks.items()
+            }
+            for student, marks in _read(journal / "hand_marks.json").items()
+        }
     except (AttributeError, TypeError, ValueError) as error:
         raise CourseError(f"{journal / 'hand_marks.json'} is damaged: {error}") from None
 
@@ -68,9 +73,12 @@ def write_marks(
     journal: Path, points: Mapping[str, Mapping[str, float]], reasons: Mapping[str, Any]
 ) -> None:
     """Remember the marks by hand that the gradebook holds, with their reasons."""
-    kept = {student: {name: [mark, reasons.get(student, {}).get(name, "")]
-                      for name, mark in marks.items()}
-            for student, marks in points.items()}  # fmt: skip
+    kept = {
+        student: {
+            name: [mark, reasons.get(student, {}).get(name, "")] for name, mark in marks.items()
+        }
+        for student, marks in points.items()
+    }
     if kept or (journal / "hand_marks.json").exists():
         _write(journal / "hand_marks.json", kept)
 
@@ -101,8 +109,9 @@ def suggest(told: str, names: Mapping[str, str]) -> str:
 def describe_waiting(rows: Sequence[Mapping[str, str]]) -> list[str]:
     """Return a line for each student of marks.csv who has no mark, with the reason."""
     waits = [row for row in rows if row["for_a_human"] != "no"]
-    return [f"{row['name'] or row['student']}: {row['notes'] or 'waits for a human'}"
-            for row in waits]  # fmt: skip
+    return [
+        f"{row['name'] or row['student']}: {row['notes'] or 'waits for a human'}" for row in waits
+    ]
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -174,9 +174,11 @@ def clean_name(name: str) -> str:
     name = re.sub(r"[/\\]", "_", name)
     text = unicodedata.normalize("NFC", name.encode("utf-8", "backslashreplace").decode())
     shown = "".join(
-        c if unicodedata.category(c) not in {"Cc", "Cf", "Zl", "Zp", "Co", "Cn"} else
-        c.encode("unicode_escape").decode() for c in text
-    )  # fmt: skip
+        c
+        if unicodedata.category(c) not in {"Cc", "Cf", "Zl", "Zp", "Co", "Cn"}
+        else c.encode("unicode_escape").decode()
+        for c in text
+    )
     short = shown.strip(" .")[:MAX_NAME].encode()[:MAX_NAME_BYTES].decode(errors="ignore")
     return short.strip(" .") or "(no name)"
 

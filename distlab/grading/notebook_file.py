@@ -58,8 +58,10 @@ def read_bytes(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if about.st_size > MAX_BYTES:
             size = about.st_size / 2**20
-            raise Unreadable(f"the file has {size:,.0f} MiB, at most {MAX_BYTES // 2**20} are "
-                             "read: clear its outputs and hand it in again")  # fmt: skip
+            raise Unreadable(
+                f"the file has {size:,.0f} MiB, at most {MAX_BYTES // 2**20} are "
+                "read: clear its outputs and hand it in again"
+            )
         return file.read(MAX_BYTES + 1)[:MAX_BYTES]
 
 
@@ -102,8 +104,11 @@ def _decode(data: bytes, notes: list[str]) -> str:
     encoding = json.detect_encoding(data)  # by its mark, or by where it has zeros
     if encoding != "utf-8":
         marked = encoding in ("utf-8-sig", "utf-16", "utf-32")
-        notes.append(f"the file began with a byte order mark ({encoding}): left out" if marked else
-                     f"the file is written in {encoding}: read as that")  # fmt: skip
+        notes.append(
+            f"the file began with a byte order mark ({encoding}): left out"
+            if marked
+            else f"the file is written in {encoding}: read as that"
+        )
         return data.decode(encoding, "replace").removeprefix("\ufeff")
     if data.endswith(b"\0"):
         notes.append("the file ended in zeros: left out")
@@ -150,5 +155,9 @@ def _read_cell(number: int, cell: Any) -> Cell:
     metadata = cell.get("metadata")
     role = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     name = role.get("grade_id") if isinstance(role, dict) else None
-    return Cell(number, kind if kind in ("code", "markdown") else "raw",
-                text, name if isinstance(name, str) else "")  # fmt: skip
+    return Cell(
+        number,
+        kind if kind in ("code", "markdown") else "raw",
+        text,
+        name if isinstance(name, str) else "",
+    )

@@ -46,9 +46,13 @@ class ReaderProcess:
             given.write(pickle.dumps(lab))
             given.seek(0)
             self._server = ForkServer(
-                "the readers' process", command, errors=self._errors, stdin=given, cwd=course,
+                "the readers' process",
+                command,
+                errors=self._errors,
+                stdin=given,
+                cwd=course,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": course},
-            )  # fmt: skip
+            )
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """Return the answer to one request; Refused if its fork failed or took too long.

@@ -44,8 +44,12 @@ class ReaderLoop(ForkLoop):
 
     def run(self, request: Any, body: bytes, descriptors: Sequence[int]) -> int:
         """Take the limits, do what is asked, write the answer."""
-        limits = {resource.RLIMIT_DATA: MAX_DATA_BYTES, resource.RLIMIT_FSIZE: 0,
-                  resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: int(self.seconds) + 1}  # fmt: skip
+        limits = {
+            resource.RLIMIT_DATA: MAX_DATA_BYTES,
+            resource.RLIMIT_FSIZE: 0,
+            resource.RLIMIT_CORE: 0,
+            resource.RLIMIT_CPU: int(self.seconds) + 1,
+        }
         for kind, most in limits.items():
             resource.setrlimit(kind, (most, most))
         try:

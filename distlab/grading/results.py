@@ -73,13 +73,23 @@ class Result:
     def to_record(self) -> dict[str, Any]:
         """Return it as `distlab grade --json` prints it."""
         exercises = [
-            {"id": e.id, "points": None if e.id in self.open else _tidy(e.points),
-             "max": _tidy(e.max), "misconception": e.misconception, "message": e.message}
+            {
+                "id": e.id,
+                "points": None if e.id in self.open else _tidy(e.points),
+                "max": _tidy(e.max),
+                "misconception": e.misconception,
+                "message": e.message,
+            }
             for e in self.verdict.exercises
-        ]  # fmt: skip
+        ]
         mark = None if self.mark is None else _tidy(self.mark)
-        return {"student": self.student, "mark": mark, "max": _tidy(self.max),
-                "exercises": exercises, "notes": self.notes}  # fmt: skip
+        return {
+            "student": self.student,
+            "mark": mark,
+            "max": _tidy(self.max),
+            "exercises": exercises,
+            "notes": self.notes,
+        }
 
 
 @dataclass(frozen=True)
@@ -119,8 +129,10 @@ class ClassResult:
             names = ", ".join(late[:10]) + ", ..." * (len(late) > 10)
             lines.append(f"{len(late)} of them are late, says the platform: {names}")
         if own:
-            lines.append(f"{own} of {len(hand_ins)} times are from the names of students' zips, "
-                         "which they can change")  # fmt: skip
+            lines.append(
+                f"{own} of {len(hand_ins)} times are from the names of students' zips, "
+                "which they can change"
+            )
         return lines
 
     @property
@@ -135,8 +147,7 @@ class ClassResult:
     def to_record(self) -> dict[str, Any]:
         """Return it as `distlab grade --json` prints it."""
         submissions = [result.to_record() for result in self.results]
-        return {"lab": self.lab.name, "submissions": submissions,
-                "seconds": round(self.seconds, 3)}  # fmt: skip
+        return {"lab": self.lab.name, "submissions": submissions, "seconds": round(self.seconds, 3)}
 
 
 def _tidy(points: float) -> float:

@@ -26,10 +26,27 @@ from distlab.grading.naming import Owner, clean_name
 Row = tuple[int, dict[str, str]]  # line, and cells by their column's name in lower case
 # The first column of each list that has a text counts.
 _COLUMNS = {
-    "id": ("student", "username", "anmeldename", "nom d'utilisateur", "sis login id",
-           "sis user id", "id number", "id-nummer", "numéro d'identification", "email",
-           "email address", "e-mail-adresse", "e-mail", "adresse de courriel", "full name",
-           "vollständiger name", "nom complet", "name", "identifier"),
+    "id": (
+        "student",
+        "username",
+        "anmeldename",
+        "nom d'utilisateur",
+        "sis login id",
+        "sis user id",
+        "id number",
+        "id-nummer",
+        "numéro d'identification",
+        "email",
+        "email address",
+        "e-mail-adresse",
+        "e-mail",
+        "adresse de courriel",
+        "full name",
+        "vollständiger name",
+        "nom complet",
+        "name",
+        "identifier",
+    ),
     "name": ("name", "full name", "vollständiger name", "nom complet"),
     "first": ("first name", "vorname", "prénom"),
     "last": ("surname", "last name", "nachname", "nom de famille", "nom"),
@@ -38,7 +55,7 @@ _COLUMNS = {
     "canvas": ("canvas", "id"),
     "section": ("section", "group", "groups", "gruppen", "groupes"),
     "time": ("handed_in", "handed_in_utc", "time", "last modified (submission)", "submitted at"),
-}  # fmt: skip
+}
 _LETTERS = str.maketrans("łøđðıħ", "loddih")  # letters that Unicode doesn't take apart
 _MOODLE_TIMES = ("%A, %d %B %Y, %I:%M %p", "%A, %B %d, %Y, %I:%M %p", "%A, %d %B %Y, %H:%M")
 
@@ -130,8 +147,11 @@ class Roster:
 
         `taken` are the platform's numbers of other files.
         """
-        listed = [s for s in self.students.values() if owner.number and owner.platform
-                  and getattr(s, owner.platform, None) == owner.number]  # fmt: skip
+        listed = [
+            s
+            for s in self.students.values()
+            if owner.number and owner.platform and getattr(s, owner.platform, None) == owner.number
+        ]
         called = self._find_called(owner.told)
         if listed and (listed[0] in called or _is_code(owner.told) or not listed[0].is_named):
             return Match(listed[0].id)
@@ -235,8 +255,9 @@ def _read_sheet(path: Path) -> PlatformTable:
     lines, _, delimiter, encoding = _open_table(path)
     head, *rows = [tuple(row) for row in csv.reader(lines, delimiter=delimiter) if any(row)]
     names = [name.strip().lower() for name in head]
-    students = [_read_student(dict(zip(names, (c.strip() for c in row), strict=False)))
-                for row in rows]  # fmt: skip
+    students = [
+        _read_student(dict(zip(names, (c.strip() for c in row), strict=False))) for row in rows
+    ]
     owners = tuple(student and student.id for student in students)
     return PlatformTable(head, tuple(rows), owners, delimiter, encoding)
 
@@ -257,8 +278,14 @@ def _read_student(cells: dict[str, str]) -> Student | None:
     parts = (_pick(cells, "first"), _pick(cells, "last"))
     name = _pick(cells, "name") or " ".join(part for part in parts if part)
     canvas = "" if given else _pick(cells, "canvas")
-    return Student(clean_name(_pick(cells, "id") or name), name, _pick(cells, "email"), moodle,
-                   canvas, _pick(cells, "section"))  # fmt: skip
+    return Student(
+        clean_name(_pick(cells, "id") or name),
+        name,
+        _pick(cells, "email"),
+        moodle,
+        canvas,
+        _pick(cells, "section"),
+    )
 
 
 def read_roster(path: Path | None) -> Roster:
@@ -270,8 +297,10 @@ def read_roster(path: Path | None) -> Roster:
             continue
         if student.id == "(no name)":
             needed = "student, username, ID number, email, or a name"
-            raise CourseError(f"{path}, line {line}: no student. It has the columns "
-                              f"{', '.join(cells)}, and needs {needed}.")  # fmt: skip
+            raise CourseError(
+                f"{path}, line {line}: no student. It has the columns "
+                f"{', '.join(cells)}, and needs {needed}."
+            )
         if student.id in found:
             raise CourseError(f"{path}, line {line}: {student.id!r} is there twice")
         found[student.id] = student

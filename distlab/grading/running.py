@@ -51,8 +51,10 @@ class Running:
     ) -> None:
         self.plan, self.seed, self.lab, self.sandbox = plan, seed, lab, sandbox
         self.files, self.rules = files, lab.rules
-        self.seen = {check: CellObservation(check, "raised", error=why)
-                     for check, why in (plan.unanswered or {}).items()}  # fmt: skip
+        self.seen = {
+            check: CellObservation(check, "raised", error=why)
+            for check, why in (plan.unanswered or {}).items()
+        }
         self.notes: list[str] = []
         self.starts, self.token = 0, secrets.token_hex(8)
         self.begun, self.attempt = time.monotonic(), Attempt(0, [], {}, {}, 0.0)
@@ -63,8 +65,11 @@ class Running:
 
     def find_late(self) -> list[str]:
         """Return the cells that ran out of what others may have taken: time, or memory."""
-        return [check for check, cell in self.seen.items()
-                if cell.status == "timed out" or cell.error == SHORTAGE]  # fmt: skip
+        return [
+            check
+            for check, cell in self.seen.items()
+            if cell.status == "timed out" or cell.error == SHORTAGE
+        ]
 
     def forget(self, cells: Collection[str]) -> None:
         """Let `cells` be run once more."""
@@ -77,9 +82,12 @@ class Running:
         frames, output, errors = (os.pipe() for _ in range(3))
         theirs = (order, frames[1], output[1], errors[1])
         rules, cores = self.rules, os.cpu_count() or 1
-        limits = {"memory_mib": rules.memory_mib, "processes": MAX_PROCESSES[rules.processes],
-                  "processor_seconds": rules.all_seconds * max(1.0, cores / 2),
-                  "output_mib": MAX_WRITTEN // 2**20}  # fmt: skip
+        limits = {
+            "memory_mib": rules.memory_mib,
+            "processes": MAX_PROCESSES[rules.processes],
+            "processor_seconds": rules.all_seconds * max(1.0, cores / 2),
+            "output_mib": MAX_WRITTEN // 2**20,
+        }
         try:
             number = self.sandbox.fork(theirs, limits)
         finally:
@@ -100,16 +108,22 @@ class Running:
         told = {
             "prelude": self.lab.prelude,
             "steps": [
-                {"check": checks.index(s.check)} if s.check
+                {"check": checks.index(s.check)}
+                if s.check
                 else {"label": s.label, "text": s.text, "program": s.program}
                 for s in self.plan.steps
                 if not s.check or s.check in checks
             ],
             "checks": [
-                {"id": cell.id, "source": cell.source, "got": cell.got, "exercise": cell.exercise,
-                 "functions": exercises[cell.exercise].functions,
-                 "program": exercises[cell.exercise].program,
-                 "attached": exercises[cell.exercise].attached}
+                {
+                    "id": cell.id,
+                    "source": cell.source,
+                    "got": cell.got,
+                    "exercise": cell.exercise,
+                    "functions": exercises[cell.exercise].functions,
+                    "program": exercises[cell.exercise].program,
+                    "attached": exercises[cell.exercise].attached,
+                }
                 for cell in graded
             ],
             "seed": self.seed,
@@ -119,7 +133,7 @@ class Running:
             "own_together_seconds": self.rules.own_together_seconds,
             "submission_seconds": self.rules.submission_seconds,
             "files": {name: self._read_file(path) for name, path in self.files},
-        }  # fmt: skip
+        }
         order = os.memfd_create("order")
         data = json.dumps(told).encode()
         while data:
@@ -165,10 +179,15 @@ class Running:
             raise BadFrame("the end of a cell that had not begun")
         else:
             self.seen[attempt.current] = CellObservation(
-                attempt.current, frame.status, got=frame.got, error=frame.error,
-                trace=frame.trace, seconds=frame.seconds, traffic_bytes=frame.traffic,
+                attempt.current,
+                frame.status,
+                got=frame.got,
+                error=frame.error,
+                trace=frame.trace,
+                seconds=frame.seconds,
+                traffic_bytes=frame.traffic,
                 failed=tuple(frame.failed.split("\n")) if frame.failed else (),
-            )  # fmt: skip
+            )
 
     def check_time(self, now: float) -> None:
         """Kill what the harness has not ended in time."""

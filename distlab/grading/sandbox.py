@@ -27,11 +27,31 @@ from utils.processes.fork_server import ForkServer, NotStarted
 COURSE = "/course"
 ENVIRONMENT = Path("/environment")  # where an environment below /tmp is shown: /tmp is private
 # what of distlab.grading the sandbox needs; everything else of it is not there
-INSIDE = ("__init__.py", "absent.py", "encoding.py", "sealing.py", "process_tree.py",
-          "submission_server.py", "harness.py", "answer_calls.py", "answer_process.py",
-          "program_cell.py")  # fmt: skip
-SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/ld.so.cache",
-          "/etc/alternatives", "/etc/fonts", "/etc/localtime", "/etc/ssl/openssl.cnf")  # fmt: skip
+INSIDE = (
+    "__init__.py",
+    "absent.py",
+    "encoding.py",
+    "sealing.py",
+    "process_tree.py",
+    "submission_server.py",
+    "harness.py",
+    "answer_calls.py",
+    "answer_process.py",
+    "program_cell.py",
+)
+SYSTEM = (
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/lib32",
+    "/bin",
+    "/sbin",
+    "/etc/ld.so.cache",
+    "/etc/alternatives",
+    "/etc/fonts",
+    "/etc/localtime",
+    "/etc/ssl/openssl.cnf",
+)
 DEVICES = ("null", "zero", "full", "random", "urandom")
 START_SECONDS, BASE_MIB = 180.0, 2048  # what the server itself holds, data sets and all
 ADVICE = "`distlab doctor` says what is missing; --no-sandbox is for your own work only"
@@ -43,8 +63,10 @@ def check_can_seal() -> str:
         raise CourseError("grading needs Linux or WSL2: this system cannot seal what it runs")
     path = shutil.which("bwrap")
     if path is None:
-        raise CourseError("grading needs bubblewrap to seal what it runs: install the package "
-                          "bubblewrap (or --no-sandbox, for your own work only)")  # fmt: skip
+        raise CourseError(
+            "grading needs bubblewrap to seal what it runs: install the package "
+            "bubblewrap (or --no-sandbox, for your own work only)"
+        )
     return path
 
 
@@ -52,9 +74,17 @@ def build_command(bwrap: str) -> list[str]:
     """Return bubblewrap's command line for a sealed fork server, without what it needs."""
     package = Path(distlab.__file__).resolve().parent
     secret = [package.parent, Path.cwd()]
-    command = [bwrap, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
-               "--unshare-cgroup-try", "--die-with-parent", "--new-session",
-               "--clearenv"]  # fmt: skip
+    command = [
+        bwrap,
+        "--unshare-ipc",
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+        "--die-with-parent",
+        "--new-session",
+        "--clearenv",
+    ]
     # root stays root until the fork server has uncovered /proc, and then becomes nobody
     command += ["--cap-add", "ALL"] if os.getuid() == 0 else ["--unshare-user"]
     variables = _environment(COURSE)
@@ -89,9 +119,11 @@ def _show_places(package: Path, secret: list[Path]) -> list[str]:
     shown = {p: source for p, source in shown.items() if p not in links}
     hidden = {p for p in (*secret, package) if any(s in p.parents or s == p for s in shown)}
     hidden -= set(shown)
-    places = {**{p: ["--ro-bind", str(source), str(p)] for p, source in shown.items()},
-              **{p: ["--perms", "0755", "--tmpfs", str(p)] for p in hidden},
-              **{p: ["--symlink", to, str(p)] for p, to in links.items()}}  # fmt: skip
+    places = {
+        **{p: ["--ro-bind", str(source), str(p)] for p, source in shown.items()},
+        **{p: ["--perms", "0755", "--tmpfs", str(p)] for p in hidden},
+        **{p: ["--symlink", to, str(p)] for p, to in links.items()},
+    }
     arguments: list[str] = []
     for place in sorted(places, key=lambda p: len(p.parts)):
         arguments += _make_parents(place) + places[place]
@@ -120,8 +152,19 @@ def _show_course(package: Path) -> list[str]:
     arguments += ["--remount-ro", f"{inside}/labs"]
     hosts = _open_data(b"127.0.0.1 localhost lab\n::1 localhost\n")
     users = _open_data(b"learner:x:1000:1000::/tmp/home:/bin/sh\n")
-    return [*arguments, "--perms", "0644", "--file", hosts, "/etc/hosts",
-            "--perms", "0644", "--file", users, "/etc/passwd"]  # fmt: skip
+    return [
+        *arguments,
+        "--perms",
+        "0644",
+        "--file",
+        hosts,
+        "/etc/hosts",
+        "--perms",
+        "0644",
+        "--file",
+        users,
+        "/etc/passwd",
+    ]
 
 
 def _open_data(text: bytes) -> str:
@@ -134,12 +177,21 @@ def _open_data(text: bytes) -> str:
 def _environment(course: str) -> dict[str, str]:
     """Return the whole environment of what runs inside: nothing of the teacher's."""
     return {
-        "PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "PYTHONPATH": course, "HOME": "/tmp/home",
-        "TMPDIR": "/tmp", "LANG": "C.UTF-8", "USER": "learner", "MPLBACKEND": "Agg",
-        "MPLCONFIGDIR": "/tmp/mpl", "KERAS_HOME": "/tmp/keras", "IPYTHONDIR": "/tmp/ipython",
-        "OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1",
+        "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
+        "PYTHONPATH": course,
+        "HOME": "/tmp/home",
+        "TMPDIR": "/tmp",
+        "LANG": "C.UTF-8",
+        "USER": "learner",
+        "MPLBACKEND": "Agg",
+        "MPLCONFIGDIR": "/tmp/mpl",
+        "KERAS_HOME": "/tmp/keras",
+        "IPYTHONDIR": "/tmp/ipython",
+        "OPENBLAS_NUM_THREADS": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "PYTHONDONTWRITEBYTECODE": "1",
         "CUDA_VISIBLE_DEVICES": "",  # answers are judged on the CPU, on every machine
-    }  # fmt: skip
+    }
 
 
 class Sandbox:
@@ -174,12 +226,17 @@ class Sandbox:
         else:
             command = [sys.executable, "-m", "distlab.grading.submission_server", "unsealed"]
             course = str(Path(distlab.__file__).resolve().parent.parent)
-            places = {n: v.replace("/tmp", self.folder)
-                      for n, v in _environment(course).items()}  # fmt: skip
+            places = {n: v.replace("/tmp", self.folder) for n, v in _environment(course).items()}
             environment = {**places, "PYTHONPATH": course}
         try:
-            return ForkServer("the sandbox", [*command, *needed], errors=self._errors,
-                              passed=passed, env=environment, cwd="/")  # fmt: skip
+            return ForkServer(
+                "the sandbox",
+                [*command, *needed],
+                errors=self._errors,
+                passed=passed,
+                env=environment,
+                cwd="/",
+            )
         finally:
             for number in passed:
                 os.close(number)

@@ -21,8 +21,15 @@ NEW_NAMESPACES = 0x10000000 | 0x20000 | 0x20000000 | 0x40000000 | 0x08000000 | 0
 # user, mount, pid, network, ipc, host name
 NEW_MOUNTS = 0x20000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
-    1, 2, 4, 8, 32, 4096, 16384, 1 << 18,
-)  # fmt: skip
+    1,
+    2,
+    4,
+    8,
+    32,
+    4096,
+    16384,
+    1 << 18,
+)
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
 PR_SET_CHILD_SUBREAPER = 36
 TEMPORARY_MIB, SHARED_MIB = 256, 128
@@ -154,8 +161,12 @@ def restrict_files() -> bool:
 class _Condition(ctypes.Structure):
     """A condition on one argument of a system call, as libseccomp has it."""
 
-    _fields_ = (("argument", ctypes.c_uint), ("compare", ctypes.c_int),
-                ("value", ctypes.c_uint64), ("other", ctypes.c_uint64))  # fmt: skip
+    _fields_ = (
+        ("argument", ctypes.c_uint),
+        ("compare", ctypes.c_int),
+        ("value", ctypes.c_uint64),
+        ("other", ctypes.c_uint64),
+    )
 
 
 @cache
@@ -167,8 +178,12 @@ def make_filter() -> tuple[ctypes.CDLL, int]:
     library = ctypes.CDLL("libseccomp.so.2", use_errno=True)
     library.seccomp_init.restype = ctypes.c_void_p
     library.seccomp_rule_add_array.argtypes = [
-        ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint, ctypes.POINTER(_Condition),
-    ]  # fmt: skip
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.c_int,
+        ctypes.c_uint,
+        ctypes.POINTER(_Condition),
+    ]
     library.seccomp_load.argtypes = [ctypes.c_void_p]
     made = library.seccomp_init(ctypes.c_uint32(SCMP_ALLOW))
     families = [[(0, SCMP_EQUAL, n)] for n in range(max(FAMILIES)) if n not in FAMILIES]

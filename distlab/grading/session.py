@@ -61,8 +61,11 @@ def grade(settings: Settings, on_progress: Progress = lambda done, total: None) 
     """
     lab = settings.lab
     _check_exercises(settings)
-    with Stopwatch() as watch, Journal(settings.out / "journal", lab) as journal, \
-            ExitStack() as stack:  # fmt: skip
+    with (
+        Stopwatch() as watch,
+        Journal(settings.out / "journal", lab) as journal,
+        ExitStack() as stack,
+    ):
         found = _collect(settings, journal)
         chosen = _choose(settings, journal, found.hand_ins)
         new = [h for h in chosen if h.path and _find_kept(settings, journal, h) is None]
@@ -80,8 +83,18 @@ def grade(settings: Settings, on_progress: Progress = lambda done, total: None) 
     graded = {result.student for result in results}
     waiting = tuple(h.student for h in found.hand_ins if h.student not in graded)
     absent = {s: why for s, why in found.absent.items() if s not in graded}
-    result = ClassResult(lab, results, settings.policy, (), waiting, watch.seconds, course,
-                         absent, settings.roster, journal.code_for)  # fmt: skip
+    result = ClassResult(
+        lab,
+        results,
+        settings.policy,
+        (),
+        waiting,
+        watch.seconds,
+        course,
+        absent,
+        settings.roster,
+        journal.code_for,
+    )
     notes = (*found.notes, *journal.notes, *_name_orphans(result))
     return replace(result, notes=notes)
 
@@ -91,8 +104,10 @@ def _check_list(settings: Settings, journal: Journal) -> None:
     before = memory.read_rules(journal.folder).get("ids", [])
     lost = [student for student in before if student not in settings.roster.students]
     if settings.by_hand and lost:
-        raise CourseError(f"this list of students isn't the last grading's: {lost[0]!r} isn't in "
-                          "it. No mark was set. Grade with the new list first.")  # fmt: skip
+        raise CourseError(
+            f"this list of students isn't the last grading's: {lost[0]!r} isn't in "
+            "it. No mark was set. Grade with the new list first."
+        )
 
 
 def _name_orphans(found: ClassResult) -> list[str]:
@@ -108,8 +123,9 @@ def _name_orphans(found: ClassResult) -> list[str]:
 def _collect(settings: Settings, journal: Journal) -> Collection:
     """Collect the hand-ins, and put in the times that the teacher has given."""
     names = LabNames(settings.lab.name, settings.lab.slug)
-    found = collect(settings.source, names, journal.folder / "unpacked", settings.pattern,
-                    settings.roster)  # fmt: skip
+    found = collect(
+        settings.source, names, journal.folder / "unpacked", settings.pattern, settings.roster
+    )
     if settings.times is not None:
         listed = read_times(settings.times, settings.policy.zone)
         hand_ins, notes = set_times(found.hand_ins, *listed)
@@ -134,8 +150,10 @@ def _name_unknown(settings: Settings, found: Collection) -> list[str]:
     known = {h.student for h in found.hand_ins} | set(found.absent) | set(settings.roster.ids)
     confirmed = {key.rpartition(" ")[0] for key in settings.policy.confirmed}
     ruled = {*settings.policy.extra, *confirmed} - known
-    return [f"the rules name {name!r}, who has handed in nothing here: is it spelt right?"
-            for name in sorted(ruled)]  # fmt: skip
+    return [
+        f"the rules name {name!r}, who has handed in nothing here: is it spelt right?"
+        for name in sorted(ruled)
+    ]
 
 
 def _is_judged(journal: Journal, hand_in: HandIn) -> bool:
@@ -163,8 +181,11 @@ def _choose(settings: Settings, journal: Journal, hand_ins: Sequence[HandIn]) ->
             near = get_close_matches(student, known, 3) or known[:3]
             raise CourseError(f"no hand-in of {student!r}: perhaps {', '.join(near)}?")
     quick = settings.by_hand and not settings.again and not settings.exercises
-    return [h for h in hand_ins if (not students or h.student in students)
-            and not (quick and _is_judged(journal, h))]  # fmt: skip
+    return [
+        h
+        for h in hand_ins
+        if (not students or h.student in students) and not (quick and _is_judged(journal, h))
+    ]
 
 
 def _set_by_hand(settings: Settings, journal: Journal, students: set[str]) -> None:
@@ -178,14 +199,17 @@ def _set_by_hand(settings: Settings, journal: Journal, students: set[str]) -> No
             student = codes.get(told, told)
             if student not in known:
                 near = memory.suggest(student, known)
-                raise CourseError(f"no hand-in of {student!r}, and no such student is booked: "
-                                  f"no mark was set.{near}")  # fmt: skip
+                raise CourseError(
+                    f"no hand-in of {student!r}, and no such student is booked: "
+                    f"no mark was set.{near}"
+                )
             for mark in memory.spread(by_hand, book.most):
                 book.set_points(student, mark, settings.above_maximum)
         for student in settings.remove:
             if student in students or student in settings.roster.ids:
-                raise CourseError(f"{student!r} has a submission or is in the list of students: "
-                                  "not removed")  # fmt: skip
+                raise CourseError(
+                    f"{student!r} has a submission or is in the list of students: not removed"
+                )
             book.remove(student)
 
 
@@ -196,8 +220,10 @@ def _bring_back(settings: Settings, journal: Journal, book: Book) -> None:
         return
     if settings.kept_marks != "restore":
         number = count(sum(map(len, kept.values())), "mark")
-        raise CourseError(f"{settings.gradebook} is new, and this lab remembers {number} set by "
-                          "hand: add --restore to set them again, or --forget")  # fmt: skip
+        raise CourseError(
+            f"{settings.gradebook} is new, and this lab remembers {number} set by "
+            "hand: add --restore to set them again, or --forget"
+        )
     for student, marks in kept.items():
         for by_hand in marks.values():
             book.set_points(student, by_hand, above=True)
@@ -257,8 +283,9 @@ def _see(
 
 def _observe_nothing(settings: Settings, hand_in: HandIn) -> Observation:
     problem = hand_in.problem or "nothing was handed in"
-    return Observation(hand_in.student, settings.lab.name, "", 0, problem=problem,
-                       sealed=settings.sealed)  # fmt: skip
+    return Observation(
+        hand_in.student, settings.lab.name, "", 0, problem=problem, sealed=settings.sealed
+    )
 
 
 def _observe(
@@ -325,8 +352,9 @@ def _book(settings: Settings, journal: Journal, found: Collection) -> _Booked:
 def _make_empty(settings: Settings, student: str) -> tuple[HandIn, Record]:
     """Return what stands for the submission of a student who has marks by hand and no file."""
     lab, said = settings.lab, "nothing was handed in"
-    exercises = tuple(ExerciseVerdict(e.id, 0.0, e.points, "", said, "wrong")
-                      for e in lab.exercises)  # fmt: skip
+    exercises = tuple(
+        ExerciseVerdict(e.id, 0.0, e.points, "", said, "wrong") for e in lab.exercises
+    )
     seen = Observation(student, lab.name, "", 0, sealed=settings.sealed)
     verdict = Verdict(student, lab.name, exercises, (said,))
     return HandIn(student, None), Record(student, "", "", observation=seen, verdict=verdict)

@@ -31,11 +31,13 @@ from utils.processes.preload import import_modules, import_tensorflow
 
 WATCH_SECONDS, NICER = 0.1, 5
 PATIENCE = 30  # rounds of watching until process 1 is killed where it does not end an answer
-TOO_MUCH = {signal.SIGUSR1: "it used more than {memory_mib:,} MiB of memory",
-            signal.SIGUSR2: "it had more than {processes} processes",
-            signal.SIGXCPU: "it used more than {processor_seconds:,.0f} s of the processors",
-            signal.SIGHUP: "it wrote more output than {output_mib} MiB",
-            signal.SIGTERM: process_tree.SHORTAGE}  # fmt: skip
+TOO_MUCH = {
+    signal.SIGUSR1: "it used more than {memory_mib:,} MiB of memory",
+    signal.SIGUSR2: "it had more than {processes} processes",
+    signal.SIGXCPU: "it used more than {processor_seconds:,.0f} s of the processors",
+    signal.SIGHUP: "it wrote more output than {output_mib} MiB",
+    signal.SIGTERM: process_tree.SHORTAGE,
+}
 
 
 class SubmissionLoop(ForkLoop):

@@ -59,5 +59,11 @@ def judge_exercise(
     order = {"wrong": 0, "for a human": 1, "right": 2}
     worst = min((verdict for _, verdict in found), key=lambda v: order[v.status])
     human = any(v.status == "for a human" for _, v in found)
-    return ExerciseVerdict(exercise.id, points, exercise.points, worst.misconception,
-                           worst.message, "for a human" if human else worst.status)  # fmt: skip
+    return ExerciseVerdict(
+        exercise.id,
+        points,
+        exercise.points,
+        worst.misconception,
+        worst.message,
+        "for a human" if human else worst.status,
+    )

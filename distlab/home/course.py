@@ -88,11 +88,15 @@ def _read_head(path: Path, course: Path, saved_at: int) -> Head | None:
     is_lab = path.stem.startswith("lab")
     steps = _list_exercises(cells) if is_lab else _list_code(cells)
     return Head(
-        path.relative_to(course).as_posix(), title[1], cells[0]["metadata"].get("shows", ""),
-        int(minutes[1]) if minutes else 0, tuple(steps), tuple(_LAB_LINK.findall(words)),
+        path.relative_to(course).as_posix(),
+        title[1],
+        cells[0]["metadata"].get("shows", ""),
+        int(minutes[1]) if minutes else 0,
+        tuple(steps),
+        tuple(_LAB_LINK.findall(words)),
         tuple(_LESSON.findall(words)),
         sum(len(_TURN.findall(t)) for t, cell in zip(texts, cells) if cell["cell_type"] == "code"),
-    )  # fmt: skip
+    )
 
 
 def _list_exercises(cells: list[dict[str, Any]]) -> list[str]:
@@ -103,8 +107,11 @@ def _list_exercises(cells: list[dict[str, Any]]) -> list[str]:
 
 def _list_code(cells: list[dict[str, Any]]) -> list[str]:
     """Return the ids of the code cells that have something to run."""
-    return [cell.get("id", "") for cell in cells
-            if cell["cell_type"] == "code" and cell["source"].strip()]  # fmt: skip
+    return [
+        cell.get("id", "")
+        for cell in cells
+        if cell["cell_type"] == "code" and cell["source"].strip()
+    ]
 
 
 def read_course(course: Path) -> list[Item]:

@@ -30,13 +30,17 @@ def make_page(course: Path) -> str:
     going_on = find_next(items)
     lessons = [item for item in items if not item.head.name.startswith("lab")]
     others = [item for item in items if item.head.name.startswith("lab")]
-    parts = [_write_part(number, title, _pick(lessons, numbers), going_on)
-             for number, (numbers, title) in enumerate(PARTS, 1)]  # fmt: skip
+    parts = [
+        _write_part(number, title, _pick(lessons, numbers), going_on)
+        for number, (numbers, title) in enumerate(PARTS, 1)
+    ]
     if others:
         more = "".join(f"<li>{_write_lab(lab, going_on)}</li>" for lab in others)
         parts.append(f'<section><h2>More labs</h2><ul class="dl-labs">{more}</ul></section>')
-    return (f'<div class="dl-home">{_write_head(course, items, going_on)}'
-            f'{"".join(parts)}{_write_foot(course)}</div>')  # fmt: skip
+    return (
+        f'<div class="dl-home">{_write_head(course, items, going_on)}'
+        f"{''.join(parts)}{_write_foot(course)}</div>"
+    )
 
 
 def _pick(lessons: Sequence[Item], numbers: range) -> list[Item]:
@@ -46,8 +50,10 @@ def _pick(lessons: Sequence[Item], numbers: range) -> list[Item]:
 def _link(path: str, words: str, look: str, more: str = "") -> str:
     """A link that opens `path`, which JupyterLab finds below `lab/tree`; a notebook's copy."""
     path = re.sub(r"^(notebooks|labs)/", f"{FOLDER}/", path)
-    return (f'<a class="{look}" href="lab/tree/{quote(path)}" data-path="{escape(path)}" {more}>'
-            f"{words}</a>")  # fmt: skip
+    return (
+        f'<a class="{look}" href="lab/tree/{quote(path)}" data-path="{escape(path)}" {more}>'
+        f"{words}</a>"
+    )
 
 
 def _write_head(course: Path, items: Sequence[Item], going_on: Item | None) -> str:
@@ -82,11 +88,16 @@ def _write_next(items: Sequence[Item], going_on: Item | None) -> str:
     words = "Go on with" if begun else "Begin here:"
     minutes = f"{going_on.head.minutes} minutes" if going_on.head.minutes else ""
     button = _link(
-        going_on.head.path, f"<span>{words}</span> <b>{escape(_name(going_on))}</b>"
-        f"<small>{minutes}</small>", "dl-next")  # fmt: skip
+        going_on.head.path,
+        f"<span>{words}</span> <b>{escape(_name(going_on))}</b><small>{minutes}</small>",
+        "dl-next",
+    )
     kinds = "lessons and labs" if any(item.labs for item in items) else "lessons"
-    said = f"{finished} of {len(every)} {kinds} finished" if begun else \
-        "Click a cell, press Shift+Enter, and watch."  # fmt: skip
+    said = (
+        f"{finished} of {len(every)} {kinds} finished"
+        if begun
+        else "Click a cell, press Shift+Enter, and watch."
+    )
     return f'{button}<span class="dl-said">{said}</span>'
 
 
@@ -101,8 +112,10 @@ def _write_part(number: int, title: str, lessons: Sequence[Item], going_on: Item
         return ""
     tiles = "".join(f"<li>{_write_tile(lesson, going_on)}</li>" for lesson in lessons)
     heading = f'<h2 id="dl-part-{number}"><span>{number}</span> {title}</h2>'
-    return (f'<section aria-labelledby="dl-part-{number}">{heading}'
-            f'<ul class="dl-tiles">{tiles}</ul></section>')  # fmt: skip
+    return (
+        f'<section aria-labelledby="dl-part-{number}">{heading}'
+        f'<ul class="dl-tiles">{tiles}</ul></section>'
+    )
 
 
 def _write_tile(lesson: Item, going_on: Item | None) -> str:
@@ -122,8 +135,10 @@ def _write_tile(lesson: Item, going_on: Item | None) -> str:
     named = f'aria-labelledby="dl-title-{name} dl-state-{name}"'
     tile = _link(head.path, inside, "dl-tile", named)
     labs = "".join(_write_lab(lab, going_on) for lab in lesson.labs)
-    return (f'<div class="dl-place" id="dl-place-{name}" data-live-class data-here="{here}">'
-            f"{tile}{labs}</div>")  # fmt: skip
+    return (
+        f'<div class="dl-place" id="dl-place-{name}" data-live-class data-here="{here}">'
+        f"{tile}{labs}</div>"
+    )
 
 
 def _write_ring(lesson: Item) -> str:
@@ -164,8 +179,10 @@ def _write_code(words: str) -> str:
 
 
 def _write_foot(course: Path) -> str:
-    pages = (("README.md", "README: examples, and where to look things up"),
-             ("TEACHING.md", "Teaching and grading"))  # fmt: skip
+    pages = (
+        ("README.md", "README: examples, and where to look things up"),
+        ("TEACHING.md", "Teaching and grading"),
+    )
     links = [_link(path, words, "dl-page") for path, words in pages if (course / path).is_file()]
     return (
         f'<div class="dl-foot">{" · ".join(links)}'

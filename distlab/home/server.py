@@ -108,11 +108,14 @@ def _load_jupyter_server_extension(server: Any) -> None:
     from distlab.kernel import provisioner
 
     base = server.web_app.settings["base_url"]
-    server.web_app.add_handlers(".*$", [
-        (url_path_join(base, "distlab", "home"), HomeHandler),
-        (url_path_join(base, "distlab", "ran"), RanHandler),
-        (url_path_join(base, "distlab", "copy"), CopyHandler),
-    ])  # fmt: skip
+    server.web_app.add_handlers(
+        ".*$",
+        [
+            (url_path_join(base, "distlab", "home"), HomeHandler),
+            (url_path_join(base, "distlab", "ran"), RanHandler),
+            (url_path_join(base, "distlab", "copy"), CopyHandler),
+        ],
+    )
     provisioner.install(server)
     trust_notebooks(Path(server.root_dir))
 

@@ -70,9 +70,11 @@ class WarmKernels:
         self.trouble = ""  # why it cannot serve, once that is known
         own = {"OPENBLAS_NUM_THREADS": "1", "JPY_PARENT_PID": str(os.getpid())}
         self._server = ForkServer(
-            "the warm process", [sys.executable, "-m", "distlab.kernel.warm_process"], cwd=ROOT,
+            "the warm process",
+            [sys.executable, "-m", "distlab.kernel.warm_process"],
+            cwd=ROOT,
             env=self._environment | own,
-        )  # fmt: skip
+        )
         self.pid = self._server.process.pid
         threading.Thread(target=self._listen, daemon=True).start()
 

@@ -16,10 +16,17 @@ from utils.processes.private_network import enter_if_wanted
 
 OURS = ("utils", "distlab")
 PRELOADED = (
-    "IPython.core.completer", "ipykernel.kernelapp", "ipykernel.datapub", "ipywidgets",
-    "anywidget", "matplotlib.pyplot", "matplotlib.backends.backend_agg",
-    "matplotlib.backends.backend_svg", "matplotlib_inline.backend_inline", "psutil",
-)  # fmt: skip
+    "IPython.core.completer",
+    "ipykernel.kernelapp",
+    "ipykernel.datapub",
+    "ipywidgets",
+    "anywidget",
+    "matplotlib.pyplot",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+    "matplotlib_inline.backend_inline",
+    "psutil",
+)
 
 
 class KernelLoop(ForkLoop):

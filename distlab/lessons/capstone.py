@@ -52,9 +52,13 @@ def choose_sizes() -> Sizes:
 
 
 def write_report(
-    path: Path, book: Logbook, run: KilledRun, predicted_seconds: float, score: MaskScore,
+    path: Path,
+    book: Logbook,
+    run: KilledRun,
+    predicted_seconds: float,
+    score: MaskScore,
     bills: Mapping[str, Prediction],
-) -> str:  # fmt: skip
+) -> str:
     """Write the project's report in Markdown to `path` and return it.
 
     `predicted_seconds` is what a step was expected to take, `bills` are larger runs by name.

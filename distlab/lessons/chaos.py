@@ -58,8 +58,11 @@ class Fault:
 
     def __str__(self) -> str:
         at = f"{1000 * self.delay_seconds:.0f} ms after "
-        at += {"start-up": "the start", "step": f"step {self.place}",
-               "checkpoint": f"it began to save step {self.place}"}[self.moment]  # fmt: skip
+        at += {
+            "start-up": "the start",
+            "step": f"step {self.place}",
+            "checkpoint": f"it began to save step {self.place}",
+        }[self.moment]
         return f"{METHODS[self.method]}, {self.workers} workers, {self.kind} of worker " + (
             f"{self.victim} {at}"
         )
@@ -337,8 +340,10 @@ def _examine_steps(
 
 def describe_outcomes(outcomes: list[ChaosOutcome]) -> str:
     """Return a table: for each method and fault the runs, restarts and lost steps."""
-    lines = [f"{'method':<28}{'fault':<9}{'runs':>5}{'survived':>10}{'restarted':>11}"
-             f"{'lost steps, mean':>18}{'most':>6}"]  # fmt: skip
+    lines = [
+        f"{'method':<28}{'fault':<9}{'runs':>5}{'survived':>10}{'restarted':>11}"
+        f"{'lost steps, mean':>18}{'most':>6}"
+    ]
     for method, name in METHODS.items():
         for kind in KINDS:
             mine = [o for o in outcomes if (o.fault.method, o.fault.kind) == (method, kind)]

@@ -10,13 +10,16 @@ from distlab.lessons.engine_runs import EngineRun
 COLUMNS = {
     "by hand": ("you", "you again", "a shell", "you type it"),
     "distlab run": (
-        "launcher", "launcher of\neach machine", "its child", "addresses of\nall who joined",
+        "launcher",
+        "launcher of\neach machine",
+        "its child",
+        "addresses of\nall who joined",
     ),
     "Ray": ("head node", "raylet", "an actor", "addresses\nof actors"),
     "Spark": ("driver,\nmaster", "executor,\na JVM", "a barrier\ntask", "allGather in\nthe stage"),
     "Slurm": ("slurmctld", "slurmd", "a task\nof srun", "SLURM_…\nvariables"),
     "Kubernetes": ("API server", "kubelet", "a pod", "the pod's\nindex"),
-}  # fmt: skip
+}
 ROWS = ("is asked", "starts it", "holds it", "TF_CONFIG")
 KINDS = ("data", "server", "variables", "reduce")
 LEFT_PX, TOP_PX, ROW_PX, BOX_PX, GAP_PX = 76.0, 62.0, 58.0, 46.0, 6.0

@@ -86,9 +86,14 @@ def is_shown(line: str) -> bool:
 
 
 def watch(
-    way: str, lines: Sequence[str], environments: Sequence[Mapping[str, str]] = (), *,
-    folder: str | Path, kill_after: int | None = None, seconds: float = LIMIT_SECONDS,
-) -> EngineRun:  # fmt: skip
+    way: str,
+    lines: Sequence[str],
+    environments: Sequence[Mapping[str, str]] = (),
+    *,
+    folder: str | Path,
+    kill_after: int | None = None,
+    seconds: float = LIMIT_SECONDS,
+) -> EngineRun:
     """Start each of `lines` at once in `folder`, and return what was seen to the end of all.
 
     `environments` are variables for each. Worker 1 is killed once worker 0 has reported the step
@@ -129,20 +134,32 @@ def _start(line: str, given: Mapping[str, str], folder: Path) -> "subprocess.Pop
     words = shlex.split(line)
     first = {"python": [sys.executable], "distlab": [sys.executable, "-m", "distlab"]}
     environment = {
-        "TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, "PYTHONUNBUFFERED": "1",
-        "GCE_METADATA_IP": "127.0.0.1:9", **given,
-    }  # fmt: skip
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        **os.environ,
+        "PYTHONUNBUFFERED": "1",
+        "GCE_METADATA_IP": "127.0.0.1:9",
+        **given,
+    }
     return subprocess.Popen(
-        [*first[words[0]], *words[1:]], cwd=folder, env=environment, text=True, errors="replace",
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        start_new_session=True, preexec_fn=die_with_parent,
-    )  # fmt: skip
+        [*first[words[0]], *words[1:]],
+        cwd=folder,
+        env=environment,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
+    )
 
 
 def _read(
-    command: "subprocess.Popen[str]", prefix: str, begun: float,
+    command: "subprocess.Popen[str]",
+    prefix: str,
+    begun: float,
     told: "queue.Queue[tuple[float, str]]",
-) -> None:  # fmt: skip
+) -> None:
     with command.stdout as stream:
         for line in stream:
             told.put((time.monotonic() - begun, prefix + line.rstrip()))

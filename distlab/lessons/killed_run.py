@@ -55,8 +55,9 @@ class KilledRun:
     def step_seconds(self) -> float:
         """The median seconds of a step, checkpoints included."""
         pairs = zip(self.steps, self.steps[1:], strict=False)
-        each = [(b.seconds - a.seconds) / (b.step - a.step)
-                for a, b in pairs if b.attempt == a.attempt]  # fmt: skip
+        each = [
+            (b.seconds - a.seconds) / (b.step - a.step) for a, b in pairs if b.attempt == a.attempt
+        ]
         return statistics.median(each)
 
     @property
@@ -101,10 +102,13 @@ class KilledRun:
             if steps:
                 series[name] = ([s.seconds for s in steps], [s.loss for s in steps])
         return figures.lines(
-            series, x_label="seconds since the start", y_label="loss a pixel", log_y=True,
+            series,
+            x_label="seconds since the start",
+            y_label="loss a pixel",
+            log_y=True,
             title=f"A run of two workers; worker {self.victim} is killed on the way",
             marks={} if self.killed_at is None else {"killed": self.killed_at},
-        )  # fmt: skip
+        )
 
 
 def run_and_kill(command: Sequence[str], kill_after: int) -> KilledRun:

@@ -11,10 +11,21 @@ from utils.data.scenes import MASK_CLASS_NAMES
 # Petroff's ten colors (arXiv:2107.02270), as matplotlib's "petroff10"; black for the background
 MIN_PIXELS = 20  # of a garment that is named
 PALETTE = np.array(
-    [(0, 0, 0), (63, 144, 218), (255, 169, 14), (189, 31, 1), (148, 164, 162), (131, 45, 182),
-     (169, 107, 89), (231, 99, 0), (185, 172, 112), (113, 117, 129), (146, 218, 221)],
+    [
+        (0, 0, 0),
+        (63, 144, 218),
+        (255, 169, 14),
+        (189, 31, 1),
+        (148, 164, 162),
+        (131, 45, 182),
+        (169, 107, 89),
+        (231, 99, 0),
+        (185, 172, 112),
+        (113, 117, 129),
+        (146, 218, 221),
+    ],
     np.uint8,
-)  # fmt: skip
+)
 
 
 def color(mask: np.ndarray) -> np.ndarray:
@@ -37,15 +48,20 @@ def draw_scenes(
     columns = [stack(image, mask) for image, mask in zip(images, masks, strict=True)]
     told = "; ".join(name.replace("\n", ", ") for name in names)
     return figures.images(
-        np.stack(columns), names, title=title, columns=len(columns),
+        np.stack(columns),
+        names,
+        title=title,
+        columns=len(columns),
         alt=f"{title}. Each scene stands above its mask: {told}.",
-    )  # fmt: skip
+    )
 
 
 def draw_predictions(
-    images: Sequence[np.ndarray], masks: Sequence[np.ndarray], predicted: Sequence[np.ndarray],
+    images: Sequence[np.ndarray],
+    masks: Sequence[np.ndarray],
+    predicted: Sequence[np.ndarray],
     title: str,
-) -> figures.Picture:  # fmt: skip
+) -> figures.Picture:
     """Return pictures, each above its mask and what was predicted, with the score and names."""
     rows = list(zip(images, masks, predicted, strict=True))
     scores = [f"{100 * score_one(mask, found):.0f} %" for _, mask, found in rows]
@@ -55,9 +71,12 @@ def draw_predictions(
         for score, (_, mask, found) in zip(scores, rows)
     )
     return figures.images(
-        np.stack([stack(*row) for row in rows]), names, title=title, columns=len(rows),
+        np.stack([stack(*row) for row in rows]),
+        names,
+        title=title,
+        columns=len(rows),
         alt=f"{title}. Each scene stands above its mask and the prediction: {told}.",
-    )  # fmt: skip
+    )
 
 
 def stack(image: np.ndarray, *masks: np.ndarray) -> np.ndarray:

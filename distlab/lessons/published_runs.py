@@ -61,23 +61,29 @@ def draw_scatter(name: str, rows: list[Compared]):
     unit = UNITS[name].strip()
     spread = ordered[-1].published / max(ordered[0].published, 1e-9)
     return figures.lines(
-        {"published": (place, [row.published for row in ordered]),
-         "predicted": (place, [row.predicted for row in ordered])},
+        {
+            "published": (place, [row.published for row in ordered]),
+            "predicted": (place, [row.predicted for row in ordered]),
+        },
         x_label="rows of the table, sorted by the published value",
         y_label={"": "value", "x": "times as fast"}.get(unit, unit),
-        title=say_title(name), log_y=spread > 20,
-    )  # fmt: skip
+        title=say_title(name),
+        log_y=spread > 20,
+    )
 
 
 def say_title(name: str) -> str:
     table, _, part = name.partition(": ")
-    words = {"zero_bubble_2023": "Zero Bubble pipelines", "gpipe_table3_2019": "GPipe, throughput",
-             "tf_benchmarks_2017": "TensorFlow on 8 and 16 GPUs, speed-up",
-             "lamb_bert_weak_scaling": "LAMB, minutes on 64 and 128 TPU chips",
-             "nccl_allreduce_p4de": "nccl-tests on 16 A100s, time by bytes",
-             "h200_ring_busbw": "H200 ring, bus bandwidth",
-             "megatron_2021_table1": "Megatron-LM",
-             "zero_memory": "ZeRO, memory of a device",
-             "llama3_2024": "Llama 3, share of time that trains",
-             "llm_foundry_2024": "MPT models on A100s and H100s, MFU"}  # fmt: skip
+    words = {
+        "zero_bubble_2023": "Zero Bubble pipelines",
+        "gpipe_table3_2019": "GPipe, throughput",
+        "tf_benchmarks_2017": "TensorFlow on 8 and 16 GPUs, speed-up",
+        "lamb_bert_weak_scaling": "LAMB, minutes on 64 and 128 TPU chips",
+        "nccl_allreduce_p4de": "nccl-tests on 16 A100s, time by bytes",
+        "h200_ring_busbw": "H200 ring, bus bandwidth",
+        "megatron_2021_table1": "Megatron-LM",
+        "zero_memory": "ZeRO, memory of a device",
+        "llama3_2024": "Llama 3, share of time that trains",
+        "llm_foundry_2024": "MPT models on A100s and H100s, MFU",
+    }
     return words[table] + (f": {part}" if part else "")

@@ -64,32 +64,45 @@ def split_matrix(split: str, sizes: Sequence[int], inputs: int = 784, outputs: i
 def _by_columns(sizes: list[int], inputs: int, _outputs: int) -> tuple[list[Piece], str]:
     outputs = sum(sizes)
     pieces: list[Piece] = [
-        Matrix("x", f"batch × {inputs}", 120, 70), "·",
-        Matrix("W", f"{inputs} × {outputs}", 100, 120, COLUMNS), "=",
-        Matrix("y", f"batch × {outputs}", 100, 70, COLUMNS), "all-gather →",
+        Matrix("x", f"batch × {inputs}", 120, 70),
+        "·",
+        Matrix("W", f"{inputs} × {outputs}", 100, 120, COLUMNS),
+        "=",
+        Matrix("y", f"batch × {outputs}", 100, 70, COLUMNS),
+        "all-gather →",
         Matrix("y", "", 100, 70),
-    ]  # fmt: skip
+    ]
     return pieces, "One layer by columns: every device makes some of the outputs"
 
 
 def _by_rows(sizes: list[int], _inputs: int, outputs: int) -> tuple[list[Piece], str]:
     pieces: list[Piece] = [
-        Matrix("x", f"batch × {sum(sizes)}", 120, 70, COLUMNS), "·",
-        Matrix("W", f"{sum(sizes)} × {outputs}", 80, 120, ROWS), "=",
-        *_add_up(len(sizes), 80, 70), "all-reduce →", Matrix("y", "", 80, 70),
-    ]  # fmt: skip
+        Matrix("x", f"batch × {sum(sizes)}", 120, 70, COLUMNS),
+        "·",
+        Matrix("W", f"{sum(sizes)} × {outputs}", 80, 120, ROWS),
+        "=",
+        *_add_up(len(sizes), 80, 70),
+        "all-reduce →",
+        Matrix("y", "", 80, 70),
+    ]
     return pieces, "One layer by rows: every device makes a part of every sum"
 
 
 def _by_both(sizes: list[int], inputs: int, outputs: int) -> tuple[list[Piece], str]:
     hidden = sum(sizes)
     pieces: list[Piece] = [
-        Matrix("x", f"batch × {inputs}", 90, 60), "·",
-        Matrix("W1", f"{inputs} × {hidden}", 84, 96, COLUMNS), "ReLU →",
-        Matrix("h", f"batch × {hidden}", 84, 60, COLUMNS), "·",
-        Matrix("W2", f"{hidden} × {outputs}", 62, 84, ROWS), "=",
-        *_add_up(len(sizes), 62, 60), "all-reduce →", Matrix("y", "", 62, 60),
-    ]  # fmt: skip
+        Matrix("x", f"batch × {inputs}", 90, 60),
+        "·",
+        Matrix("W1", f"{inputs} × {hidden}", 84, 96, COLUMNS),
+        "ReLU →",
+        Matrix("h", f"batch × {hidden}", 84, 60, COLUMNS),
+        "·",
+        Matrix("W2", f"{hidden} × {outputs}", 62, 84, ROWS),
+        "=",
+        *_add_up(len(sizes), 62, 60),
+        "all-reduce →",
+        Matrix("y", "", 62, 60),
+    ]
     return pieces, "Two layers, by columns and then by rows: the hidden values stay where they are"
 
 

@@ -90,8 +90,10 @@ class StalenessLoop(AsynchronousLoop):
     def counts(self) -> dict[str, tf.Variable]:
         """The counters that a checkpoint must hold, by name."""
         return {
-            **super().counts, "tickets": self.tickets.variable, "finished": self.tickets.finished,
-        }  # fmt: skip
+            **super().counts,
+            "tickets": self.tickets.variable,
+            "finished": self.tickets.finished,
+        }
 
     def fetch(self, remotes: Sequence[Any]) -> list[Update]:
         """Wait for scheduled closures and return what they did, in ticket order."""

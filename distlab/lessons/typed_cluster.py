@@ -47,10 +47,16 @@ def run_tasks(
 def _start(program: str | Path, tf_config: str, errors) -> "subprocess.Popen[str]":
     place = Path(program).resolve()
     return subprocess.Popen(
-        [sys.executable, place.name], cwd=place.parent, env={**os.environ, "TF_CONFIG": tf_config},
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True,
-        start_new_session=True, preexec_fn=die_with_parent,
-    )  # fmt: skip
+        [sys.executable, place.name],
+        cwd=place.parent,
+        env={**os.environ, "TF_CONFIG": tf_config},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
+    )
 
 
 def _finish(task: "subprocess.Popen[str]", number: int, end: float, errors) -> list[str]:

@@ -23,9 +23,13 @@ def train_and_tell(make_loop: Callable[[], StalenessLoop], steps: int = MAX_STEP
         for _ in range(number, steps, AT_ONCE):
             [update] = loop.fetch(loop.schedule(1))
             report(
-                "step", of=f"worker {update.worker}", step=update.ticket + 1, loss=update.loss,
-                began=update.began, time=update.ended,
-            )  # fmt: skip
+                "step",
+                of=f"worker {update.worker}",
+                step=update.ticket + 1,
+                loss=update.loss,
+                began=update.began,
+                time=update.ended,
+            )
             done += 1
         return done
 

@@ -38,10 +38,11 @@ def train_once(strategy: str, loop: str, dtype: str) -> dict[str, Any]:
     config = TrainConfig(strategy=strategy, loop=loop, dtype=dtype, **SETTINGS)
     report = train(config)
     return {
-        "loss": report.loss[-1], "images_per_second": report.images_per_second or 0.0,
+        "loss": report.loss[-1],
+        "images_per_second": report.images_per_second or 0.0,
         "memory_bytes": peak_memory_bytes(),
         "variables_bytes": sum(weight.nbytes for weight in report.weights),
-    }  # fmt: skip
+    }
 
 
 def try_all(rows: Iterable[Sequence[str]]) -> list[Tried]:

@@ -324,8 +324,12 @@ def choose_replicas(replicas, step_seconds, images, images_per_replica, allowed_
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
 scaling_cases = []
-for _counts, _in_time, _slow in (((1, 2, 4, 8), 3, 0), ((8, 4, 1), 3, 0), ((4, 2, 8, 1), 3, 2),
-                                 ((2, 1), 0, 0)):  # fmt: skip
+for _counts, _in_time, _slow in (
+    ((1, 2, 4, 8), 3, 0),
+    ((8, 4, 1), 3, 0),
+    ((4, 2, 8, 1), 3, 2),
+    ((2, 1), 0, 0),
+):
     _one_seconds, _loss = float(rng.uniform(0.05, 0.4)), float(rng.uniform(0.05, 0.15))
     _seconds = [_one_seconds * (1 + _loss * (n - 1)) * (1.5 if n == _slow else 1) for n in _counts]
     _each, _images = int(rng.integers(16, 65)), int(rng.integers(10**6, 10**7))

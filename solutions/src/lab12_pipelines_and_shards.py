@@ -282,10 +282,14 @@ def sharded_step(pieces, inputs, targets, rate):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
 sharded_cases = [
-    (int(rng.integers(2**31)), rng.choice(np.arange(1, 12), size=devices, replace=False).tolist(),
-     rng.integers(2, 9, size=devices).tolist(), 0.1)
+    (
+        int(rng.integers(2**31)),
+        rng.choice(np.arange(1, 12), size=devices, replace=False).tolist(),
+        rng.integers(2, 9, size=devices).tolist(),
+        0.1,
+    )
     for devices in (2, 3, 5)
-]  # fmt: skip
+]
 ### END INPUTS
 got_sharded = lab12.SHARDED.observe(sharded_step, sharded_cases)
 lab12.SHARDED.check(sharded_step)  # stops after 20 s

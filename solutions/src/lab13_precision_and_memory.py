@@ -85,11 +85,17 @@ def find_overflow(kernels, features, labels, scale):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 _places = [
-    ("forward", 0, ""), ("forward", 1, "after-relu"), ("forward", 2, "after-relu"),
-    ("forward", 3, ""), ("backward", 0, "after-tape"), ("backward", 1, "output-gradients"),
-    ("backward", 2, "relu-last"), ("backward", 3, "isinf"), ("none", 0, "float16-loss"),
+    ("forward", 0, ""),
+    ("forward", 1, "after-relu"),
+    ("forward", 2, "after-relu"),
+    ("forward", 3, ""),
+    ("backward", 0, "after-tape"),
+    ("backward", 1, "output-gradients"),
+    ("backward", 2, "relu-last"),
+    ("backward", 3, "isinf"),
+    ("none", 0, "float16-loss"),
     ("none", 0, "no-relu"),
-]  # fmt: skip
+]
 overflow_cases = [(int(rng.integers(2**31)), *_places[k]) for k in rng.permutation(10)]
 ### END INPUTS
 got_places = lab13.OVERFLOW.observe(find_overflow, overflow_cases)

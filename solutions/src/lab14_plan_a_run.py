@@ -155,10 +155,16 @@ def predict_step(forward, backward, gradient_bytes, devices, latency, bandwidth,
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 step_cases = [
-    (*rng.uniform(0.05, 0.3, 2).tolist(), float(rng.integers(100, 900)) * 1e6,
-     int(rng.integers(4, 65)), 5e-5, bandwidth, int(rng.integers(3, 20)))
+    (
+        *rng.uniform(0.05, 0.3, 2).tolist(),
+        float(rng.integers(100, 900)) * 1e6,
+        int(rng.integers(4, 65)),
+        5e-5,
+        bandwidth,
+        int(rng.integers(3, 20)),
+    )
     for bandwidth in (1e9, 5e9, 2e10)
-]  # fmt: skip
+]
 ### END INPUTS
 got_steps = lab14.STEP.observe(predict_step, step_cases)
 lab14.STEP.check(predict_step)  # stops after 20 s
@@ -303,9 +309,11 @@ def plan_saves(nodes, mtbf_hours, save_seconds, restart_seconds, hours, price):
     best = int(costs.argmin())
     taken = hours * costs[best]
     return {
-        "interval": tried[best], "share": 1 / costs[best], "hours": taken,
+        "interval": tried[best],
+        "share": 1 / costs[best],
+        "hours": taken,
         "cost": taken * nodes * price,
-    }  # fmt: skip
+    }
     ### END SOLUTION
 
 
@@ -313,10 +321,16 @@ def plan_saves(nodes, mtbf_hours, save_seconds, restart_seconds, hours, price):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
 saves_cases = [
-    (int(rng.integers(500, 2000)), float(rng.integers(5000, 12_000)), float(rng.integers(200, 400)),
-     float(rng.integers(600, 1200)), float(rng.integers(10, 500)), float(rng.uniform(1, 9)))
+    (
+        int(rng.integers(500, 2000)),
+        float(rng.integers(5000, 12_000)),
+        float(rng.integers(200, 400)),
+        float(rng.integers(600, 1200)),
+        float(rng.integers(10, 500)),
+        float(rng.uniform(1, 9)),
+    )
     for _ in range(3)
-]  # fmt: skip
+]
 ### END INPUTS
 got_saves = lab14.SAVES.observe(plan_saves, saves_cases)
 lab14.SAVES.check(plan_saves)  # stops after 20 s
@@ -379,10 +393,16 @@ def predict_speed_up(images_per_second, batch, parameters, devices):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 5])
 _runs = [
-    (2987.0, 512, 61_000_000, 8), (219.0, 64, 25_600_000, 8), (91.8, 64, 60_200_000, 8),
-    (154.0, 64, 138_400_000, 8), (142.0, 64, 23_900_000, 8), (684.0, 512, 61_000_000, 8),
-    (36.3, 32, 138_400_000, 8), (52.4, 64, 25_600_000, 16), (19.4, 32, 60_200_000, 16),
-]  # fmt: skip
+    (2987.0, 512, 61_000_000, 8),
+    (219.0, 64, 25_600_000, 8),
+    (91.8, 64, 60_200_000, 8),
+    (154.0, 64, 138_400_000, 8),
+    (142.0, 64, 23_900_000, 8),
+    (684.0, 512, 61_000_000, 8),
+    (36.3, 32, 138_400_000, 8),
+    (52.4, 64, 25_600_000, 16),
+    (19.4, 32, 60_200_000, 16),
+]
 measured_cases = [_runs[0], *(_runs[k] for k in 1 + rng.permutation(8)[:4])]
 for _devices in (4, 16, 32):  # invented: a step takes 0.3 to 2 times as long as the all-reduce
     _batch, _parameters = int(rng.integers(16, 257)), 1000 * int(rng.integers(50_000, 200_000))

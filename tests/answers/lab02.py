@@ -43,8 +43,11 @@ def predict_in_order(strategy, predict, rows):
 """
 
 
-def meter(add="total.assign_add(tf.reduce_sum(values)); count.assign_add(tf.cast(len(values), tf.float64))",
-          read="return count, tf.math.divide_no_nan(total, count)", options="synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM"):  # fmt: skip
+def meter(
+    add="total.assign_add(tf.reduce_sum(values)); count.assign_add(tf.cast(len(values), tf.float64))",
+    read="return count, tf.math.divide_no_nan(total, count)",
+    options="synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM",
+):
     return f"""{TF}import numpy as np
 def make_meter(strategy):
     with strategy.scope():

@@ -4,7 +4,11 @@
 TF = "import tensorflow as tf\nimport numpy as np\nimport keras\n"
 
 
-def make_input(expression, images="images[..., np.newaxis] / np.float32(255)", shuffle="data.shuffle(len(labels), seed=seed)"):  # fmt: skip
+def make_input(
+    expression,
+    images="images[..., np.newaxis] / np.float32(255)",
+    shuffle="data.shuffle(len(labels), seed=seed)",
+):
     return f"""{TF}
 def make_input(images, labels, batch_size, seed):
     x = {images}
@@ -80,10 +84,16 @@ def make_callbacks(boundaries, rates, noted):
 
 
 def program(
-    scale=" / np.float32(255)", scope="strategy.scope()", rate="rates[epoch]",
-    epochs="len(rates)", train="batches(*training)", after="model.load_weights(best)",
-    monitor="val_loss", optimizer="'sgd'", valid="batches(*validation)",
-):  # fmt: skip
+    scale=" / np.float32(255)",
+    scope="strategy.scope()",
+    rate="rates[epoch]",
+    epochs="len(rates)",
+    train="batches(*training)",
+    after="model.load_weights(best)",
+    monitor="val_loss",
+    optimizer="'sgd'",
+    valid="batches(*validation)",
+):
     return f"""{TF}import contextlib
 def train_digits(strategy, loss, training, validation, batch_size, rates, folder):
     def batches(images, labels):

@@ -138,9 +138,12 @@ def run_epoch(strategy, dataset, step):
 )
 
 
-def resume(save="model=model, optimizer=optimizer, epochs=tf.Variable(epochs)",
-           load="model=model, optimizer=optimizer, epochs=epochs",
-           path="tf.train.latest_checkpoint(folder)", done="int(epochs)"):  # fmt: skip
+def resume(
+    save="model=model, optimizer=optimizer, epochs=tf.Variable(epochs)",
+    load="model=model, optimizer=optimizer, epochs=epochs",
+    path="tf.train.latest_checkpoint(folder)",
+    done="int(epochs)",
+):
     return f"""{TF}
 def save_state(folder, model, optimizer, epochs):
     checkpoint = tf.train.Checkpoint({save})
@@ -191,9 +194,13 @@ def load_state(folder, model, optimizer):
 
 
 def program(
-    divisor="held", scope="strategy.scope()", function="@tf.function", mean="sum(l * n for l, n in seen) / sum(n for _, n in seen)",
-    tracked="model=model, optimizer=optimizer, epochs=done", restore="manager.restore_or_initialize()",
-):  # fmt: skip
+    divisor="held",
+    scope="strategy.scope()",
+    function="@tf.function",
+    mean="sum(l * n for l, n in seen) / sum(n for _, n in seen)",
+    tracked="model=model, optimizer=optimizer, epochs=done",
+    restore="manager.restore_or_initialize()",
+):
     return f"""{TF}import contextlib
 def train(strategy, make_model, images, labels, batch_size, epochs, folder):
     batches = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch_size)

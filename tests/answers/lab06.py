@@ -169,15 +169,19 @@ def {name}(chunks, network):
 def both_ways(pattern):
     """Return the pattern as reduce-scatter and as all-gather."""
     first = pattern.format(
-        head=HEAD, name="reduce_scatter", shift=0,
+        head=HEAD,
+        name="reduce_scatter",
+        shift=0,
         change="chunks[m.destination][m.chunk] = chunks[m.destination][m.chunk] + m.values",
         value="mine + m.values if k == m.chunk else mine",
-    )  # fmt: skip
+    )
     second = pattern.format(
-        head=HEAD, name="all_gather", shift=1,
+        head=HEAD,
+        name="all_gather",
+        shift=1,
         change="chunks[m.destination][m.chunk] = m.values",
         value="m.values if k == m.chunk else mine",
-    )  # fmt: skip
+    )
     return first, second
 
 

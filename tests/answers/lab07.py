@@ -28,8 +28,15 @@ def one(cluster="{'worker': hosts}", index="k"):
     return f"json.dumps({{'cluster': {cluster}, 'task': {{'type': 'worker', 'index': {index}}}}})"
 
 
-def diagnose(own="", logs="logs", dead="re.findall(r'reset by peer\\nAdd.*?task:(\\d)', text)[0]",
-             joined="task if size != 3 else 0", missing="'missing-peer'", alone="alone", sizes="mismatched-sizes"):  # fmt: skip
+def diagnose(
+    own="",
+    logs="logs",
+    dead="re.findall(r'reset by peer\\nAdd.*?task:(\\d)', text)[0]",
+    joined="task if size != 3 else 0",
+    missing="'missing-peer'",
+    alone="alone",
+    sizes="mismatched-sizes",
+):
     return f"""
 import re
 SIGNS = [("exceeds the maximum id", "wrong-index"), ("Expecting property name", "not-json"),

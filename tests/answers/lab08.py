@@ -42,9 +42,13 @@ def train_worker(seed, steps, batch):
 )
 
 
-def train(loss="tf.reduce_sum(losses) / batch", own="[rank::workers]", number="number",
-          reduce="tf.distribute.get_replica_context().all_reduce('sum', gradient)",
-          apply="weights.assign_sub(0.5 * strategy.run(step, args=(images, labels)))"):  # fmt: skip
+def train(
+    loss="tf.reduce_sum(losses) / batch",
+    own="[rank::workers]",
+    number="number",
+    reduce="tf.distribute.get_replica_context().all_reduce('sum', gradient)",
+    apply="weights.assign_sub(0.5 * strategy.run(step, args=(images, labels)))",
+):
     return TRAIN.format(loss=loss, own=own, number=number, reduce=reduce, apply=apply)
 
 
@@ -101,8 +105,12 @@ ON_READ = (
 )
 
 
-def saving(folder="shared if index == 0 else os.path.join(os.path.dirname(shared), f'temporary-{index}')",
-           clean="if folder != shared: shutil.rmtree(folder)", options=ON_READ, write="checkpoint.write(f'{folder}/ckpt')"):  # fmt: skip
+def saving(
+    folder="shared if index == 0 else os.path.join(os.path.dirname(shared), f'temporary-{index}')",
+    clean="if folder != shared: shutil.rmtree(folder)",
+    options=ON_READ,
+    write="checkpoint.write(f'{folder}/ckpt')",
+):
     return f"""
 import os, shutil, tempfile
 from pathlib import Path

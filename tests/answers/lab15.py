@@ -116,7 +116,9 @@ _MAIN = PROGRAM[PROGRAM.index("def main") : PROGRAM.index('if __name__ == "__mai
 # a data set of step numbers; NumPy draws the rest
 STEP_NUMBERS = change(
     PROGRAM,
-    (_MAKE, '''def make_part(shards, seed, first, last, replica_batch):
+    (
+        _MAKE,
+        """def make_part(shards, seed, first, last, replica_batch):
     def draw(step):
         drawn = []
         for number in sorted(shards):
@@ -135,12 +137,15 @@ STEP_NUMBERS = change(
     return tf.data.Dataset.range(first, last).map(parse).prefetch(1)
 
 
-'''),
-)  # fmt: skip
+""",
+    ),
+)
 # each shard is shuffled by tf.data, the same order in every epoch; what was done is skipped
 IN_MEMORY = change(
     PROGRAM,
-    (_MAKE, '''def make_part(shards, seed, first, last, replica_batch):
+    (
+        _MAKE,
+        """def make_part(shards, seed, first, last, replica_batch):
     def read(number):
         images, masks = shards[number]
         scenes = tf.data.Dataset.from_tensor_slices((images[..., None], masks))
@@ -155,10 +160,13 @@ IN_MEMORY = change(
     return joined.unbatch().batch(replica_batch)
 
 
-'''),
-)  # fmt: skip
+""",
+    ),
+)
 # the sum over replicas and the update by hand, a model of tf.Modules' kind, files of NumPy's
-BY_HAND = PROGRAM.replace(_MAIN, '''def main():
+BY_HAND = PROGRAM.replace(
+    _MAIN,
+    """def main():
     options = read_options()
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     chief = not strategy.cluster_resolver.task_id
@@ -225,30 +233,44 @@ BY_HAND = PROGRAM.replace(_MAIN, '''def main():
     strategy.reduce("SUM", tf.constant(1.0), axis=None)
 
 
-''').replace('glob("*.npz")', 'glob("[0-9]*.npz")')  # fmt: skip
+""",
+).replace('glob("*.npz")', 'glob("[0-9]*.npz")')
 # plain SGD has no state: the weights and the number in the file's name are all there is to keep
 WEIGHT_FILES = change(
     PROGRAM,
     ("keras.optimizers.Adam(1e-2)", "keras.optimizers.SGD(0.4)"),
-    ("    if latest := tf.train.latest_checkpoint(folder):\n        state.restore(latest)\n",
-     '    kept = sorted(int(path.name.split(".")[0]) for path in folder.glob("*.weights.h5"))\n'
-     '    if kept:\n        model.load_weights(folder / f"{kept[-1]}.weights.h5")\n        step.assign(kept[-1])\n'),
-    ("    aside = folder if chief else tempfile.mkdtemp()  # all save, the chief's files count\n", "    folder.mkdir(parents=True, exist_ok=True)\n"),
+    (
+        "    if latest := tf.train.latest_checkpoint(folder):\n        state.restore(latest)\n",
+        '    kept = sorted(int(path.name.split(".")[0]) for path in folder.glob("*.weights.h5"))\n'
+        '    if kept:\n        model.load_weights(folder / f"{kept[-1]}.weights.h5")\n        step.assign(kept[-1])\n',
+    ),
+    (
+        "    aside = folder if chief else tempfile.mkdtemp()  # all save, the chief's files count\n",
+        "    folder.mkdir(parents=True, exist_ok=True)\n",
+    ),
     ("    manager = tf.train.CheckpointManager(state, aside, max_to_keep=2)\n", ""),
-    ("            manager.save(checkpoint_number=int(step))\n",
-     "            if chief:\n                part = folder.parent / 'part.weights.h5'\n                model.save_weights(part)\n                part.rename(folder / f'{int(step)}.weights.h5')\n"),
-)  # fmt: skip
+    (
+        "            manager.save(checkpoint_number=int(step))\n",
+        "            if chief:\n                part = folder.parent / 'part.weights.h5'\n                model.save_weights(part)\n                part.rename(folder / f'{int(step)}.weights.h5')\n",
+    ),
+)
 # one class, one epoch at a time, a checkpoint that reads itself
 AS_A_CLASS = change(
     PROGRAM,
     ("    if latest := tf.train.latest_checkpoint(folder):\n        state.restore(latest)\n", ""),
-    ("    aside = folder if chief else tempfile.mkdtemp()  # all save, the chief's files count\n    manager = tf.train.CheckpointManager(state, aside, max_to_keep=2)\n",
-     "    tf.train.CheckpointManager(state, folder, max_to_keep=None).restore_or_initialize()\n    aside = folder if chief else tempfile.mkdtemp()\n    manager = tf.train.CheckpointManager(state, aside, max_to_keep=1)\n"),
-    ("            per_scene = tf.reduce_mean(losses, axis=(1, 2))\n            loss = tf.nn.compute_average_loss(per_scene, global_batch_size=GLOBAL_BATCH)\n",
-     "            loss = tf.nn.compute_average_loss(losses, global_batch_size=GLOBAL_BATCH) / (64.0 * 64.0)\n"),
-    ("        plain.export(options.output / \"saved_model\", verbose=False)\n",
-     "        tf.saved_model.save(plain, str(options.output / \"saved_model\"))\n"),
-)  # fmt: skip
+    (
+        "    aside = folder if chief else tempfile.mkdtemp()  # all save, the chief's files count\n    manager = tf.train.CheckpointManager(state, aside, max_to_keep=2)\n",
+        "    tf.train.CheckpointManager(state, folder, max_to_keep=None).restore_or_initialize()\n    aside = folder if chief else tempfile.mkdtemp()\n    manager = tf.train.CheckpointManager(state, aside, max_to_keep=1)\n",
+    ),
+    (
+        "            per_scene = tf.reduce_mean(losses, axis=(1, 2))\n            loss = tf.nn.compute_average_loss(per_scene, global_batch_size=GLOBAL_BATCH)\n",
+        "            loss = tf.nn.compute_average_loss(losses, global_batch_size=GLOBAL_BATCH) / (64.0 * 64.0)\n",
+    ),
+    (
+        '        plain.export(options.output / "saved_model", verbose=False)\n',
+        '        tf.saved_model.save(plain, str(options.output / "saved_model"))\n',
+    ),
+)
 # everything in the main part, a dataset of step numbers that is cut into shares by tf.data
 DATASET_OF_STEPS = """%%writefile capstone.py
 import argparse
@@ -545,12 +567,16 @@ if __name__ == "__main__":
     main()
 '''
 IGNORED = (
-    ("tf.distribute.MultiWorkerMirroredStrategy()  # reads TF_CONFIG; before any operation\n    chief = strategy.cluster_resolver.task_id in (None, 0)",
-     'tf.distribute.OneDeviceStrategy("/cpu:0")\n    config = json.loads(__import__("os").environ.get("TF_CONFIG", "{}"))\n    rank = config.get("task", {}).get("index", 0)\n    chief = rank == 0'),
-    ("    resolver = strategy.cluster_resolver\n    workers = len(resolver.cluster_spec().as_dict().get(\"worker\", [])) or 1\n    shards = read_shards(options.data, resolver.task_id or 0, workers)\n",
-     "    workers = len(config.get(\"cluster\", {\"worker\": [0]})[\"worker\"])\n    shards = read_shards(options.data, rank, workers)\n"),
+    (
+        "tf.distribute.MultiWorkerMirroredStrategy()  # reads TF_CONFIG; before any operation\n    chief = strategy.cluster_resolver.task_id in (None, 0)",
+        'tf.distribute.OneDeviceStrategy("/cpu:0")\n    config = json.loads(__import__("os").environ.get("TF_CONFIG", "{}"))\n    rank = config.get("task", {}).get("index", 0)\n    chief = rank == 0',
+    ),
+    (
+        '    resolver = strategy.cluster_resolver\n    workers = len(resolver.cluster_spec().as_dict().get("worker", [])) or 1\n    shards = read_shards(options.data, resolver.task_id or 0, workers)\n',
+        '    workers = len(config.get("cluster", {"worker": [0]})["worker"])\n    shards = read_shards(options.data, rank, workers)\n',
+    ),
     ("context.get_per_replica_batch_size(GLOBAL_BATCH)", "GLOBAL_BATCH // workers"),
-)  # fmt: skip
+)
 
 
 def model(kind):
@@ -568,18 +594,47 @@ RIGHT = {
         plan(f"math.fsum((b / r, {RING}))", "1 / (step / (b * g))"),
         plan(f"np.float64(b) / r + {RING}", "np.multiply(g, b) / step"),
         plan("(15e9 * b * g + 8 * r * (g - 1) * 31_030_658) / (15e9 * r * g)"),
-        one("predict_step", "r, b, g", f"computed = b / r\nmoved = {RING}\nreturn [computed + moved, g * b / (computed + moved)]"),
-        one("predict_step", "r, b, g", f"speed = g * b / (b / r + {RING})\nreturn g * b / speed, speed"),
+        one(
+            "predict_step",
+            "r, b, g",
+            f"computed = b / r\nmoved = {RING}\nreturn [computed + moved, g * b / (computed + moved)]",
+        ),
+        one(
+            "predict_step",
+            "r, b, g",
+            f"speed = g * b / (b / r + {RING})\nreturn g * b / speed, speed",
+        ),
     ],
     "iou": [iou(body) for body in (SETS, TABLE, ONE_HOT, LOOPED, BINS, TENSORS, PLACES, JACCARD)],
-    "program": [PROGRAM, STEP_NUMBERS, BY_HAND, IN_MEMORY, WEIGHT_FILES, AS_A_CLASS,
-                DATASET_OF_STEPS, MODULE],
-    "model": [model(kind) for kind in ("as it is", "saved by TensorFlow", "probabilities", "module",
-              "scaled inside", "two signatures", "with its optimizer", "other names")],
-}  # fmt: skip
+    "program": [
+        PROGRAM,
+        STEP_NUMBERS,
+        BY_HAND,
+        IN_MEMORY,
+        WEIGHT_FILES,
+        AS_A_CLASS,
+        DATASET_OF_STEPS,
+        MODULE,
+    ],
+    "model": [
+        model(kind)
+        for kind in (
+            "as it is",
+            "saved by TensorFlow",
+            "probabilities",
+            "module",
+            "scaled inside",
+            "two signatures",
+            "with its optimizer",
+            "other names",
+        )
+    ],
+}
 WRONG = {
     "plan": {
-        "(by heart)": plan("g * b / {62.5: 259.22, 46.26: 293.64, 40.36: 210.18, 59.58: 368.88, 17.91: 137.11}.get(r, r / 3)"),
+        "(by heart)": plan(
+            "g * b / {62.5: 259.22, 46.26: 293.64, 40.36: 210.18, 59.58: 368.88, 17.91: 137.11}.get(r, r / 3)"
+        ),
         "no-network": plan("b / r"),
         "whole-vectors": plan("b / r + 2 * (g - 1) * 4 * 31_030_658 / 15e9"),
         "one-image": plan(f"1 / r + {RING}", "g / step"),
@@ -588,43 +643,142 @@ WRONG = {
         "one-batch": plan(f"b / r + {RING}", "b / step"),
     },
     "iou": {
-        "accuracy": iou(LOOPED.replace("return [np.sum((m > 0) & (p > 0)) / np.sum((m > 0) | (p > 0))", "return [np.mean(m == p)")),
+        "accuracy": iou(
+            LOOPED.replace(
+                "return [np.sum((m > 0) & (p > 0)) / np.sum((m > 0) | (p > 0))",
+                "return [np.mean(m == p)",
+            )
+        ),
         "background-counted": iou(LOOPED.replace("range(1, 11)", "range(11)")),
-        "per-scene": one("measure_iou", "masks, predicted", "def whole(m, p):\n" + "\n".join(f"    {s}" for s in LOOPED.split("\n")) + "\nreturn np.mean([whole(np.asarray(a), np.asarray(b)) for a, b in zip(masks, predicted)], axis=0)"),
+        "per-scene": one(
+            "measure_iou",
+            "masks, predicted",
+            "def whole(m, p):\n"
+            + "\n".join(f"    {s}" for s in LOOPED.split("\n"))
+            + "\nreturn np.mean([whole(np.asarray(a), np.asarray(b)) for a, b in zip(masks, predicted)], axis=0)",
+        ),
         "classes-of-masks": iou(LOOPED.replace("    if either:", "    if np.any(m == k):")),
-        "classes-of-both": iou(LOOPED.replace("    if either:", "    if np.any(m == k) and np.any(p == k):")),
+        "classes-of-both": iou(
+            LOOPED.replace("    if either:", "    if np.any(m == k) and np.any(p == k):")
+        ),
         "classes-to-nine": iou(LOOPED.replace("range(1, 11)", "range(1, 10)")),
-        "absent-as-zero": iou(LOOPED.replace("    if either:\n        found.append(both / either)", "    found.append(both / max(either, 1))")),
-        "classes-in-foreground": iou(LOOPED.replace("np.sum((m > 0) & (p > 0))", "np.sum((m > 0) & (p == m))")),
+        "absent-as-zero": iou(
+            LOOPED.replace(
+                "    if either:\n        found.append(both / either)",
+                "    found.append(both / max(either, 1))",
+            )
+        ),
+        "classes-in-foreground": iou(
+            LOOPED.replace("np.sum((m > 0) & (p > 0))", "np.sum((m > 0) & (p == m))")
+        ),
     },
     "program": {
-        "nothing-learned": change(PROGRAM, ("        optimizer.apply_gradients(zip(gradients, model.trainable_variables))\n", "")),
-        "loss-of-pixels": change(PROGRAM, ("tf.reduce_mean(losses, axis=(1, 2))", "tf.reduce_sum(losses, axis=(1, 2))")),
-        "other-checksum": change(PROGRAM, ('np.abs(w, dtype="float64").sum()', 'w.sum(dtype="float64")')),
+        "nothing-learned": change(
+            PROGRAM,
+            ("        optimizer.apply_gradients(zip(gradients, model.trainable_variables))\n", ""),
+        ),
+        "loss-of-pixels": change(
+            PROGRAM, ("tf.reduce_mean(losses, axis=(1, 2))", "tf.reduce_sum(losses, axis=(1, 2))")
+        ),
+        "other-checksum": change(
+            PROGRAM, ('np.abs(w, dtype="float64").sum()', 'w.sum(dtype="float64")')
+        ),
         "each-alone": change(PROGRAM, *IGNORED),
-        "other-examples": change(PROGRAM, ("for number, (images, masks) in shards.items()", "for number, (images, masks) in enumerate(shards.values())")),
-        "other-steps": change(PROGRAM, ("SHARDS, SAVE_EVERY, CLASSES = 32, 4, 10, 11", "SHARDS, SAVE_EVERY, CLASSES = 32, 4, 7, 11")),
-        "batch-norm": change(PROGRAM, ("    x = keras.layers.Conv2D(widths[0], 2, strides=2)(x)", "    x = keras.layers.BatchNormalization()(keras.layers.Conv2D(widths[0], 2, strides=2)(x))")),
-        "probabilities": change(PROGRAM, ("CLASSES, 1, bias_initializer=most", "CLASSES, 1, bias_initializer=most, activation='softmax'"), ("from_logits=True", "from_logits=False")),
-        "seed-ignored": change(PROGRAM, ("keras.utils.set_random_seed(options.seed)", "options.seed = 0\n    keras.utils.set_random_seed(0)")),
-        "mean-of-steps": change(PROGRAM, ("        last_loss.assign(train_step(*batch))\n", "        count = 1 + len(losses_seen)\n        losses_seen.append(float(train_step(*batch)))\n        last_loss.assign(sum(losses_seen) / count)\n"), ("    def read_part(context):", "    losses_seen = []\n\n    def read_part(context):")),
-        "own-mean": change(PROGRAM, ("tf.nn.compute_average_loss(per_scene, global_batch_size=GLOBAL_BATCH)", "tf.reduce_mean(per_scene)")),
-        "began-anew": change(PROGRAM, ("if latest := tf.train.latest_checkpoint(folder):", "if latest := None:")),
-        "position-lost": change(PROGRAM, ("make_part(shards, options.seed, int(step), total, replica_batch)", "make_part(shards, options.seed, 0, total - int(step), replica_batch)")),
-        "counted-anew": change(PROGRAM, ("    def read_part(context):", "    total += int(step)\n\n    def read_part(context):")),
+        "other-examples": change(
+            PROGRAM,
+            (
+                "for number, (images, masks) in shards.items()",
+                "for number, (images, masks) in enumerate(shards.values())",
+            ),
+        ),
+        "other-steps": change(
+            PROGRAM,
+            (
+                "SHARDS, SAVE_EVERY, CLASSES = 32, 4, 10, 11",
+                "SHARDS, SAVE_EVERY, CLASSES = 32, 4, 7, 11",
+            ),
+        ),
+        "batch-norm": change(
+            PROGRAM,
+            (
+                "    x = keras.layers.Conv2D(widths[0], 2, strides=2)(x)",
+                "    x = keras.layers.BatchNormalization()(keras.layers.Conv2D(widths[0], 2, strides=2)(x))",
+            ),
+        ),
+        "probabilities": change(
+            PROGRAM,
+            (
+                "CLASSES, 1, bias_initializer=most",
+                "CLASSES, 1, bias_initializer=most, activation='softmax'",
+            ),
+            ("from_logits=True", "from_logits=False"),
+        ),
+        "seed-ignored": change(
+            PROGRAM,
+            (
+                "keras.utils.set_random_seed(options.seed)",
+                "options.seed = 0\n    keras.utils.set_random_seed(0)",
+            ),
+        ),
+        "mean-of-steps": change(
+            PROGRAM,
+            (
+                "        last_loss.assign(train_step(*batch))\n",
+                "        count = 1 + len(losses_seen)\n        losses_seen.append(float(train_step(*batch)))\n        last_loss.assign(sum(losses_seen) / count)\n",
+            ),
+            ("    def read_part(context):", "    losses_seen = []\n\n    def read_part(context):"),
+        ),
+        "own-mean": change(
+            PROGRAM,
+            (
+                "tf.nn.compute_average_loss(per_scene, global_batch_size=GLOBAL_BATCH)",
+                "tf.reduce_mean(per_scene)",
+            ),
+        ),
+        "began-anew": change(
+            PROGRAM, ("if latest := tf.train.latest_checkpoint(folder):", "if latest := None:")
+        ),
+        "position-lost": change(
+            PROGRAM,
+            (
+                "make_part(shards, options.seed, int(step), total, replica_batch)",
+                "make_part(shards, options.seed, 0, total - int(step), replica_batch)",
+            ),
+        ),
+        "counted-anew": change(
+            PROGRAM,
+            (
+                "    def read_part(context):",
+                "    total += int(step)\n\n    def read_part(context):",
+            ),
+        ),
     },
     "model": {
         "nothing-found": model("nothing but background"),
         "one-class": model("one class of garment"),
         "": model("classes turned round"),
     },
-}  # fmt: skip
+}
 REFUSED = {
     "program": {
-        "all workers save into one folder": change(PROGRAM, ("aside = folder if chief else tempfile.mkdtemp()", "aside = folder if True else tempfile.mkdtemp()")),
-        "can't import utils": change(PROGRAM, ("import tensorflow as tf\n", "import tensorflow as tf\nfrom utils.data import load_scenes\n")),
-        "a worker looked for another worker's shard": change(PROGRAM, ("range(worker, SHARDS, workers)", "range(SHARDS)")),
+        "all workers save into one folder": change(
+            PROGRAM,
+            (
+                "aside = folder if chief else tempfile.mkdtemp()",
+                "aside = folder if True else tempfile.mkdtemp()",
+            ),
+        ),
+        "can't import utils": change(
+            PROGRAM,
+            (
+                "import tensorflow as tf\n",
+                "import tensorflow as tf\nfrom utils.data import load_scenes\n",
+            ),
+        ),
+        "a worker looked for another worker's shard": change(
+            PROGRAM, ("range(worker, SHARDS, workers)", "range(SHARDS)")
+        ),
     },
-}  # fmt: skip
+}
 # a whole program runs for half a minute: so many of them in `make test`, all in `make test-all`
 DEAR = {"program": 0}

@@ -447,10 +447,17 @@ RIGHT = {
     ],
     "halve": [halve(), ARGSORT, RECURSIVE, HEAP, LEXSORT, ELIMINATE, RANKS, GENERATOR],
     "merge": [
-        merge(), CONCATENATED, ROW_BY_ROW, TWO_PASSES, MASKED, FROM_BUFFER, LISTS, MMAPPED,
+        merge(),
+        CONCATENATED,
+        ROW_BY_ROW,
+        TWO_PASSES,
+        MASKED,
+        FROM_BUFFER,
+        LISTS,
+        MMAPPED,
         OWN_CLASS,
     ],
-}  # fmt: skip
+}
 LOSS = "losses[t][epochs - 1]"
 WRONG = {
     "work": {
@@ -474,13 +481,18 @@ WRONG = {
     },
     "merge": {
         "rows-only": ROWS_ONLY,
-        "shifted": merge(lost="values = np.delete(values, 0)").replace(
-            'for part in manifest["parts"]', 'values = np.zeros(0)\n    for part in sorted(manifest["parts"], key=lambda p: p["first_row"])'
-        ).replace("values = np.delete(values, 0)", "pass").replace(
-            "values[first : first + part['rows']] = np.load(path)", "values = np.append(values, np.load(path))"
+        "shifted": merge(lost="values = np.delete(values, 0)")
+        .replace(
+            'for part in manifest["parts"]',
+            'values = np.zeros(0)\n    for part in sorted(manifest["parts"], key=lambda p: p["first_row"])',
+        )
+        .replace("values = np.delete(values, 0)", "pass")
+        .replace(
+            "values[first : first + part['rows']] = np.load(path)",
+            "values = np.append(values, np.load(path))",
         ),
         "by-name": CONCATENATED.replace('part["first_row"])', 'part["file"])'),
         "zeros": merge(lost="values[first : first + part['rows']] = 0"),
         "gone-ones-not-named": merge(name="names += [part['file']] * os.path.exists(path)"),
     },
-}  # fmt: skip
+}

@@ -10,8 +10,13 @@ from command_lines import run_all
 pytestmark = pytest.mark.slow(20)
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("bad_lines.txt")
-PROFILE = {"forward_seconds": 0.1, "backward_seconds": 0.2, "gradient_bytes": 1e8,
-           "batch": 256, "flops_per_example": 24e9}  # fmt: skip
+PROFILE = {
+    "forward_seconds": 0.1,
+    "backward_seconds": 0.2,
+    "gradient_bytes": 1e8,
+    "batch": 256,
+    "flops_per_example": 24e9,
+}
 
 
 def read_table():

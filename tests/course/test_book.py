@@ -29,9 +29,14 @@ ROOT = Path(__file__).parents[2]
 MAX_BYTES = 2_000_000
 MAX_ERRORS_PX = 20_000  # the height of the page of errors on a phone; unfolded it has 55,000
 SOME = (
-    "index", "notebooks/05-loss-scaling", "labs/lab07-cluster-doctor", "reference/glossary",
-    "reference/errors", "reference/cards", "api/tf_config",
-)  # fmt: skip
+    "index",
+    "notebooks/05-loss-scaling",
+    "labs/lab07-cluster-doctor",
+    "reference/glossary",
+    "reference/errors",
+    "reference/cards",
+    "api/tf_config",
+)
 EVERY = EVERYTHING
 LOOKS = [(width, theme) for width in (1280, 390) for theme in ("light", "dark")]
 OUTSIDE = ("http:", "https:", "//", "ws:")
@@ -117,8 +122,9 @@ def test_every_link_is_alive(book):
 
 def test_every_stored_explorable_is_live(book):
     for path in ROOT.glob("notebooks/*.ipynb"):
-        outputs = [out for cell in json.loads(path.read_text())["cells"]
-                   for out in cell.get("outputs", [])]  # fmt: skip
+        outputs = [
+            out for cell in json.loads(path.read_text())["cells"] for out in cell.get("outputs", [])
+        ]
         stored = sum(MIME in out.get("data", {}) for out in outputs)
         page = (book.folder / "notebooks" / f"{path.stem}.html").read_text()
         assert len(re.findall(r"joined\.mount\(joined\.default", page)) == stored, path.name
@@ -160,8 +166,11 @@ def test_words_are_found_once_in_the_longest_form_and_capitals_count():
     seen: set[str] = set()
     text = "Parameter servers hold it; a worker asks a parameter server. TPUstrategy, TPUStrategy."
     found = [(text[begin:end], word.name) for begin, end, word in find_uses(text, seen)]
-    assert found == [("Parameter servers", "parameter server"), ("worker", "worker"),
-                     ("TPUStrategy", "TPUStrategy")]  # fmt: skip
+    assert found == [
+        ("Parameter servers", "parameter server"),
+        ("worker", "worker"),
+        ("TPUStrategy", "TPUStrategy"),
+    ]
     assert find_uses("workers", seen) == []
     text = (ROOT / "distlab/book/glossary.md").read_text()
     assert len(read_words()) == text.count("\n: "), "an entry that cannot be read"
@@ -307,9 +316,11 @@ def test_a_labs_messages_are_folded_until_they_are_looked_for(chromium, book):
 
 
 WALKS = (  # pages, widths and themes that show every kind of control once
-    ("index", 1280, "dark"), ("notebooks/06-all-reduce", 1280, "light"),
-    ("notebooks/05-loss-scaling", 390, "dark"), ("reference/errors", 390, "light"),
-)  # fmt: skip
+    ("index", 1280, "dark"),
+    ("notebooks/06-all-reduce", 1280, "light"),
+    ("notebooks/05-loss-scaling", 390, "dark"),
+    ("reference/errors", 390, "light"),
+)
 
 
 @pytest.mark.parametrize(("name", "width", "theme"), WALKS)
@@ -337,9 +348,11 @@ def test_the_drawers_of_a_narrow_page_open_by_keyboard(chromium, book):
 
 
 SEARCHED = {  # the first result of each; the misspelled one is read as it was meant
-    "bubble": "16 · Pipeline parallelism", "all-reduce": "06 · All-reduce",
-    "ZeRO": "15 · Model parallelism", "sharding polcy": "13 · Distributed input",
-}  # fmt: skip
+    "bubble": "16 · Pipeline parallelism",
+    "all-reduce": "06 · All-reduce",
+    "ZeRO": "15 · Model parallelism",
+    "sharding polcy": "13 · Distributed input",
+}
 
 
 def test_search_finds_the_lesson_from_a_folder(chromium, book):

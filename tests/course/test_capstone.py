@@ -97,9 +97,12 @@ def test_the_page_says_what_was_run(killed, tmp_path):
     page = write_report(tmp_path / "new" / "report.md", book, killed, 0.05, score, {"64": bill})
     assert (tmp_path / "new" / "report.md").read_text() == page
     for words in (
-        "12 steps of 32", "Worker 1 was killed after step 6", "foreground 1.000",
-        "| 64 | 0.1 | 90% | network | 3.00 | 480.00 |", "| input | prefetch |",
-    ):  # fmt: skip
+        "12 steps of 32",
+        "Worker 1 was killed after step 6",
+        "foreground 1.000",
+        "| 64 | 0.1 | 90% | network | 3.00 | 480.00 |",
+        "| input | prefetch |",
+    ):
         assert words in page
 
 

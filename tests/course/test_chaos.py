@@ -71,11 +71,17 @@ def tell(*lines):
 
 
 def test_lost_steps_are_counted_from_what_the_tasks_told():
-    told = read_attempts(tell(
-        (1, "worker 0", "restore", 0), (1, "worker 0", "step", 6), (1, "worker 1", "step", 7),
-        (1, "worker 1", "checkpoint", 7), (1, "worker 0", "checkpoint", 4),
-        (3, "worker 1", "restore", 4), (3, "worker 0", "step", 9),
-    ))  # fmt: skip
+    told = read_attempts(
+        tell(
+            (1, "worker 0", "restore", 0),
+            (1, "worker 0", "step", 6),
+            (1, "worker 1", "step", 7),
+            (1, "worker 1", "checkpoint", 7),
+            (1, "worker 0", "checkpoint", 4),
+            (3, "worker 1", "restore", 4),
+            (3, "worker 0", "step", 9),
+        )
+    )
     assert told == [ChaosStart(0, 7, 4, 0), ChaosStart(), ChaosStart(4, 9, 0, 3)]
 
 
@@ -99,13 +105,21 @@ def test_a_kill_costs_the_lost_steps_and_the_restart():
     assert all(before[2] == after[1] for before, after in pairwise(rows[1:]))
 
 
-@pytest.mark.parametrize("told, method, kind, says", [
-    ([ChaosStart(0, 7, 4), ChaosStart(0, 25, 25, 7)], "manager", "SIGKILL", "and 4 was saved"),
-    ([ChaosStart(0, 9, 4), ChaosStart(4, 25, 25, 5)], "manager", "SIGKILL", "lost 5 steps"),
-    ([ChaosStart(0, 5, 4), ChaosStart(4, 25, 25, 1)], "preemption", "SIGTERM", "there was notice"),
-    ([ChaosStart(0, 5, 5), ChaosStart(5, 25, 25, 0)], "preemption", "SIGTERM", None),
-    ([ChaosStart(0, 5, 4), ChaosStart(4, 25, 25, 1)], "preemption", "SIGKILL", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "told, method, kind, says",
+    [
+        ([ChaosStart(0, 7, 4), ChaosStart(0, 25, 25, 7)], "manager", "SIGKILL", "and 4 was saved"),
+        ([ChaosStart(0, 9, 4), ChaosStart(4, 25, 25, 5)], "manager", "SIGKILL", "lost 5 steps"),
+        (
+            [ChaosStart(0, 5, 4), ChaosStart(4, 25, 25, 1)],
+            "preemption",
+            "SIGTERM",
+            "there was notice",
+        ),
+        ([ChaosStart(0, 5, 5), ChaosStart(5, 25, 25, 0)], "preemption", "SIGTERM", None),
+        ([ChaosStart(0, 5, 4), ChaosStart(4, 25, 25, 1)], "preemption", "SIGKILL", None),
+    ],
+)
 def test_a_run_that_lost_too_much_is_found_out(told, method, kind, says):
     settings = RecoverySettings("", checkpoint_every=4)
     drawn = replace(draw_fault(0, settings), method=method, kind=kind)

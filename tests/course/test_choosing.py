@@ -19,19 +19,22 @@ from distlab.explorables.choosing import (
 from distlab.lessons.what_works import try_all
 
 
-@pytest.mark.parametrize("job, strategy, found", [
-    (TrainingJob(1e12, 1e9, 8), "more devices", "16,000 GB, all devices hold 640"),
-    (TrainingJob(1e11, 1e9, 1024), "not TensorFlow", "1,600 GB, one device holds 80"),
-    (TrainingJob(1e9, 1e7, 8, HERE, runs=8), "distlab run --independent", "8 runs: "),
-    (TrainingJob(1e9, 1e7, 8, SPARE, runs=40), "distlab run --independent", "40 runs: "),
-    (TrainingJob(1e6, 1e6, 8), "one device", "One device takes 0."),
-    (TrainingJob(1e9, 1e9, 1), "one device", "One device takes 6,"),
-    (TrainingJob(1e9, 1e9, 8, HERE), "MirroredStrategy", "8 devices: one machine"),
-    (TrainingJob(1e9, 1e7, 8, HERE, runs=9), "MirroredStrategy", "8 devices: one machine"),
-    (TrainingJob(1e9, 1e9, 4096, SPARE), "ParameterServerStrategy", "Parameter servers take "),
-    (TrainingJob(1e9, 1e9, 64), "MultiWorkerMirroredStrategy", ""),
-    (TrainingJob(1e9, 1e9, 64, SPARE), "MultiWorkerMirroredStrategy", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "job, strategy, found",
+    [
+        (TrainingJob(1e12, 1e9, 8), "more devices", "16,000 GB, all devices hold 640"),
+        (TrainingJob(1e11, 1e9, 1024), "not TensorFlow", "1,600 GB, one device holds 80"),
+        (TrainingJob(1e9, 1e7, 8, HERE, runs=8), "distlab run --independent", "8 runs: "),
+        (TrainingJob(1e9, 1e7, 8, SPARE, runs=40), "distlab run --independent", "40 runs: "),
+        (TrainingJob(1e6, 1e6, 8), "one device", "One device takes 0."),
+        (TrainingJob(1e9, 1e9, 1), "one device", "One device takes 6,"),
+        (TrainingJob(1e9, 1e9, 8, HERE), "MirroredStrategy", "8 devices: one machine"),
+        (TrainingJob(1e9, 1e7, 8, HERE, runs=9), "MirroredStrategy", "8 devices: one machine"),
+        (TrainingJob(1e9, 1e9, 4096, SPARE), "ParameterServerStrategy", "Parameter servers take "),
+        (TrainingJob(1e9, 1e9, 64), "MultiWorkerMirroredStrategy", ""),
+        (TrainingJob(1e9, 1e9, 64, SPARE), "MultiWorkerMirroredStrategy", ""),
+    ],
+)
 def test_each_kind_of_job_gets_its_strategy(job, strategy, found):
     advice = advise(job)
     assert advice.strategy == strategy and advice.reasons
@@ -91,7 +94,8 @@ def test_every_advice_is_reached_in_a_page_without_a_kernel():
 
 
 def test_a_combination_that_has_no_way_is_told_in_words():
-    works, refused = try_all([("one-device", "custom", "float32"),
-                              ("parameter-server", "fit", "float32")])  # fmt: skip
+    works, refused = try_all(
+        [("one-device", "custom", "float32"), ("parameter-server", "fit", "float32")]
+    )
     assert works.works and works.loss > 0 and works.variables_bytes == 4 * 101_770
     assert not refused.works and "Keras 3 has none" in refused.why

@@ -35,8 +35,15 @@ from utils.tf_config import pick_free_ports
 from utils.training.recovery import train_with_recovery
 
 STEPS = 30
-SETTINGS = ClassSettings(epochs=3, examples=160, global_batch_size=16, checkpoint_every=4, seed=3,
-                         hidden_units=8, pause_seconds=0.1)  # fmt: skip
+SETTINGS = ClassSettings(
+    epochs=3,
+    examples=160,
+    global_batch_size=16,
+    checkpoint_every=4,
+    seed=3,
+    hidden_units=8,
+    pause_seconds=0.1,
+)
 CELL = """
 import pathlib, sys, time
 from distlab.classroom import join
@@ -70,8 +77,11 @@ class Room:
             "--workers",
             workers,
         ]
-        options = [word for name, value in json.loads(SETTINGS.to_text()).items()
-                   for word in (f"--{name.replace('_', '-')}", value)]  # fmt: skip
+        options = [
+            word
+            for name, value in json.loads(SETTINGS.to_text()).items()
+            for word in (f"--{name.replace('_', '-')}", value)
+        ]
         own = ["--name", "Teacher", "--logs", "teacher"]
         teacher = self.run(*where, *own, *options, command=("classroom", "start"))
         teacher.wait_for("each student types")
@@ -109,8 +119,11 @@ class Room:
 
     def find_processes(self):
         """Return all processes that the laptops have started."""
-        owners = [psutil.Process(launcher.process.pid) for launcher in self.started
-                  if launcher.process.poll() is None]  # fmt: skip
+        owners = [
+            psutil.Process(launcher.process.pid)
+            for launcher in self.started
+            if launcher.process.poll() is None
+        ]
         return [child.pid for owner in owners for child in owner.children(recursive=True)]
 
 
@@ -165,8 +178,10 @@ def test_a_class_loses_a_laptop_and_takes_in_a_late_one(room):
 def compare_with_restart(kept, ended):
     """Alone, train on from what was kept; the weights are those that the class has ended with."""
     with LocalCluster(workers=1) as cluster:
-        jobs = [cluster.start(train_with_recovery, SETTINGS.to_recovery(folder))
-                for folder in (kept, ended)]  # fmt: skip
+        jobs = [
+            cluster.start(train_with_recovery, SETTINGS.to_recovery(folder))
+            for folder in (kept, ended)
+        ]
         alone, whole = (job.wait(120)[0] for job in jobs)
     assert 4 <= alone.restored_step < STEPS == alone.step == whole.restored_step
     for one, other in zip(alone.weights, whole.weights, strict=True):
@@ -189,8 +204,9 @@ def test_the_end_of_the_teacher_is_the_end_of_all(room):
 def test_from_a_notebook_a_class_begins_with_those_who_are_there(room, monkeypatch):
     monkeypatch.setenv("DISTLAB_CODE", CODE)
     told = []
-    running = start(5, "127.0.0.1", room.port, told.append, name="Teacher", logs="teacher",
-                    pause_seconds=0.1)  # fmt: skip
+    running = start(
+        5, "127.0.0.1", room.port, told.append, name="Teacher", logs="teacher", pause_seconds=0.1
+    )
     try:
         Path("go").touch()
         student = room.join_from_a_cell(2, "Ada")
@@ -223,16 +239,24 @@ def shows_training(lane):
 # What comes from other people's laptops
 
 
-@pytest.mark.parametrize("text", [
-    "", "{}", "[1]", "null", "[" * 1500, SETTINGS.to_text()[:-1],
-    SETTINGS.to_text().replace('"seed": 3', '"folder": "/etc"'),
-    SETTINGS.to_text().replace('"seed": 3', '"seed": 3, "folder": "/etc"'),
-    SETTINGS.to_text().replace('"seed": 3', '"seed": true'),
-    SETTINGS.to_text().replace('"seed": 3', '"seed": "3"'),
-    SETTINGS.to_text().replace('"epochs": 3', '"epochs": 1000000'),
-    SETTINGS.to_text().replace('"momentum"', '"__import__"'),
-    SETTINGS.to_text().replace('"pause_seconds": 0.1', '"pause_seconds": NaN'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[1]",
+        "null",
+        "[" * 1500,
+        SETTINGS.to_text()[:-1],
+        SETTINGS.to_text().replace('"seed": 3', '"folder": "/etc"'),
+        SETTINGS.to_text().replace('"seed": 3', '"seed": 3, "folder": "/etc"'),
+        SETTINGS.to_text().replace('"seed": 3', '"seed": true'),
+        SETTINGS.to_text().replace('"seed": 3', '"seed": "3"'),
+        SETTINGS.to_text().replace('"epochs": 3', '"epochs": 1000000'),
+        SETTINGS.to_text().replace('"momentum"', '"__import__"'),
+        SETTINGS.to_text().replace('"pause_seconds": 0.1', '"pause_seconds": NaN'),
+    ],
+)
 def test_a_handout_that_is_no_settings_is_refused(text):
     with pytest.raises(DistributedError):
         read_settings(text)
@@ -242,13 +266,20 @@ def test_a_handout_is_read_as_it_was_written():
     assert read_settings(SETTINGS.to_text()) == SETTINGS
 
 
-@pytest.mark.parametrize("line", [
-    "step 3", '{"event": "step"}', '{"event": "step", "time": 1, "step": -1, "loss": 0}',
-    '{"event": "step", "time": NaN, "step": 1, "loss": 0}', '{"event": "kill", "time": 1}',
-    '{"event": "step", "time": 1, "step": 1e3, "loss": 0}', '{"event": ' + "[" * 400,
-    '{"event": "step", "time": 1, "step": 1, "loss": "' + "x" * 600 + '"}',
-    '{"event": "weights", "time": 1, "step": 1, "checksum": "\\u001b[2J"}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step 3",
+        '{"event": "step"}',
+        '{"event": "step", "time": 1, "step": -1, "loss": 0}',
+        '{"event": "step", "time": NaN, "step": 1, "loss": 0}',
+        '{"event": "kill", "time": 1}',
+        '{"event": "step", "time": 1, "step": 1e3, "loss": 0}',
+        '{"event": ' + "[" * 400,
+        '{"event": "step", "time": 1, "step": 1, "loss": "' + "x" * 600 + '"}',
+        '{"event": "weights", "time": 1, "step": 1, "checksum": "\\u001b[2J"}',
+    ],
+)
 def test_a_line_that_is_no_event_is_words(line):
     assert read_event(line) is None
 
@@ -290,8 +321,12 @@ def test_clocks_that_differ_are_put_on_the_teachers():
     roll.follow(FakeRun())
     begun = now[0]
     for task, behind, computing in (("worker 0", 0.0, 0.01), ("worker 1", 3e7, 0.4)):
-        told = [("restore", 0.0, {"step": 0}), ("batch", 1.0, {}), ("ready", 1 + computing, {}),
-                ("step", 1.5, {"step": 7, "loss": 0.5})]  # fmt: skip
+        told = [
+            ("restore", 0.0, {"step": 0}),
+            ("batch", 1.0, {}),
+            ("ready", 1 + computing, {}),
+            ("step", 1.5, {"step": 7, "loss": 0.5}),
+        ]
         for kind, seconds, fields in told:
             now[0] = begun + seconds + 0.001 * (kind != "restore")
             roll.take_line(task, write_event(kind, begun + seconds - behind, **fields))

@@ -69,8 +69,10 @@ def points(submission):
 
 def read_records(out):
     records = out / "lab01" / "journal" / "records"
-    return {path.name: (path.stat().st_ino, json.loads(path.read_text()))
-            for path in records.glob("*.json")}  # fmt: skip
+    return {
+        path.name: (path.stat().st_ino, json.loads(path.read_text()))
+        for path in records.glob("*.json")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -81,16 +83,30 @@ def graded(tmp_path_factory):
     wrong = {name: list(a.values())[0] for name, a in answers.WRONG.items()}
     submitted = root / "submitted"
     hand_in(submitted, "ana", folder="solutions", stamp="2026-11-20 10:00:00 UTC")
-    hand_in(submitted, "bela", {n: a[-1] for n, a in answers.RIGHT.items()},
-            stamp="2026-11-22 12:00:00 UTC")  # fmt: skip
+    hand_in(
+        submitted,
+        "bela",
+        {n: a[-1] for n, a in answers.RIGHT.items()},
+        stamp="2026-11-22 12:00:00 UTC",
+    )
     hand_in(submitted, "cid", wrong)
     hand_in(submitted, "dora")
     (submitted / "eve" / "lab01").mkdir(parents=True)
     (submitted / "eve" / "lab01" / "essay.docx").write_text("I have written a lot")
     (root / "extra.csv").write_text("student,extra\nbela,1 day\n")
-    arguments = [submitted, "--output", root / "out", "--gradebook", root / "gradebook.db",
-                 "--due", "2026-11-20T23:59", "--penalty", "10%/day",
-                 "--extensions", root / "extra.csv"]  # fmt: skip
+    arguments = [
+        submitted,
+        "--output",
+        root / "out",
+        "--gradebook",
+        root / "gradebook.db",
+        "--due",
+        "2026-11-20T23:59",
+        "--penalty",
+        "10%/day",
+        "--extensions",
+        root / "extra.csv",
+    ]
     status, output, errors = distlab_grade(*arguments, "--json")
     assert errors == "", errors
     return root, status, arguments, by_student(output)
@@ -120,8 +136,13 @@ def test_pages_tables_and_gradebook_are_there(graded):
     assert rows["eve"]["for_a_human"] == "yes" and rows["ana"]["sealed"] == "yes"
     with open(root / "out" / "course.csv", newline="") as stream:
         rows = {row["student"]: row for row in csv.DictReader(stream)}
-    assert rows["ana"] == {"student": "ana", "name": "ana", "lab01": "10", "percent": "100.0",
-                           "waiting": ""}  # fmt: skip
+    assert rows["ana"] == {
+        "student": "ana",
+        "name": "ana",
+        "lab01": "10",
+        "percent": "100.0",
+        "waiting": "",
+    }
     assert (
         rows["eve"]["lab01"] == rows["eve"]["percent"] == "" and rows["eve"]["waiting"] == "lab01"
     )
@@ -137,16 +158,33 @@ def test_pages_tables_and_gradebook_are_there(graded):
 def test_every_path_is_read_from_where_the_command_is_typed(tmp_path):
     """All of them relative, outside the checkout; if no file can be opened, status 2."""
     hand_in(tmp_path / "class", "ana", folder="solutions")
-    files = {"list.csv": "student,name\nana,Ana Alt\n", "extra.csv": "ana,2 days\n",
-             "times.csv": "student,handed_in\nana,2026-11-21T10:00\n",
-             "rules.toml": "[labs.lab01]\ndue = 2026-11-20T23:59:00\n"
-                           "[penalty]\npoints = 1\nper = 'day'\n",
-             "marks.csv": "student,exercise,points,reason\nana,epoch,1,asked\n"}  # fmt: skip
+    files = {
+        "list.csv": "student,name\nana,Ana Alt\n",
+        "extra.csv": "ana,2 days\n",
+        "times.csv": "student,handed_in\nana,2026-11-21T10:00\n",
+        "rules.toml": "[labs.lab01]\ndue = 2026-11-20T23:59:00\n"
+        "[penalty]\npoints = 1\nper = 'day'\n",
+        "marks.csv": "student,exercise,points,reason\nana,epoch,1,asked\n",
+    }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    options = ["--output", "out", "--gradebook", "book/gradebook.db", "--roster", "list.csv",
-               "--submission-times", "times.csv", "--policy", "rules.toml", "--extensions",
-               "extra.csv", "--marks", "marks.csv", "--json"]  # fmt: skip
+    options = [
+        "--output",
+        "out",
+        "--gradebook",
+        "book/gradebook.db",
+        "--roster",
+        "list.csv",
+        "--submission-times",
+        "times.csv",
+        "--policy",
+        "rules.toml",
+        "--extensions",
+        "extra.csv",
+        "--marks",
+        "marks.csv",
+        "--json",
+    ]
     run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, timeout=200)
     done = run([*COMMAND, "class", *options])
     assert done.returncode == 0, done.stderr
@@ -174,10 +212,24 @@ def test_one_exercise_of_one_student_again_and_a_mark_by_hand(graded):
     root, _, arguments, marks = graded
     before = {r["student"]: r for _, r in read_records(root / "out").values()}
     status, output, _ = distlab_grade(
-        *arguments, "--json", "--student", "cid", "--student", "ana", "--exercise",
-        "batches", "--rerun",
-        "--set", "cid", "epoch", "1.5", "--set", "eve", "scaling", "0.5",
-    )  # fmt: skip
+        *arguments,
+        "--json",
+        "--student",
+        "cid",
+        "--student",
+        "ana",
+        "--exercise",
+        "batches",
+        "--rerun",
+        "--set",
+        "cid",
+        "epoch",
+        "1.5",
+        "--set",
+        "eve",
+        "scaling",
+        "0.5",
+    )
     found = by_student(output)
     assert points(found["cid"]) == [1.5, 0, 0, 0] and found["cid"]["mark"] == 1.5
     assert "epoch: set by hand" in found["cid"]["notes"] and found["ana"] == marks["ana"]
@@ -203,8 +255,9 @@ def test_marks_by_hand_in_bulk_write_only_what_changes_and_say_why(graded):
     before = {name: path.stat().st_mtime_ns for name, path in pages.items()}
     records = read_records(root / "out")
     marks = root / "marks.csv"
-    marks.write_text("student,exercise,points,reason\ndora,1,1.25,said it in the room\n"
-                     "cid,batches,2,\n")  # fmt: skip
+    marks.write_text(
+        "student,exercise,points,reason\ndora,1,1.25,said it in the room\ncid,batches,2,\n"
+    )
     status, output, errors = distlab_grade(*arguments, "--marks", marks)
     assert errors == "" and "2 marks changed since the last grading" in output
     assert "dora: epoch 0 → 1.25 (set by hand: said it in the room)" in output
@@ -343,26 +396,29 @@ def test_a_new_hand_in_is_run_and_an_unsealed_run_is_written_on_the_report(tmp_p
     assert "Run without the sandbox" not in page.read_text()
 
 
-@pytest.mark.parametrize("arguments, words", [
-    (["lab99", "."], ["'lab99'", "lab01"]),
-    (["lab01", "{tmp}/nowhere"], ["no such folder"]),
-    (["lab01", "{tmp}/empty"], ["no hand-in of lab01"]),
-    (["lab01", "{tmp}/in", "--student", "anna"], ["'anna'", "perhaps ana"]),
-    (["lab01", "{tmp}/in", "--exercise", "epcoh"], ["'epcoh'", "epoch"]),
-    (["lab01", "{tmp}/in", "--set", "ana", "epcoh", "1"], ["'epcoh'", "epoch"]),
-    (["lab01", "{tmp}/in", "--set", "anna", "epoch", "1"], ["'anna'"]),
-    (["lab01", "{tmp}/in", "--set", "ana", "epoch", "many"], ["'many'"]),
-    (["lab01", "{tmp}/in", "--set", "ana", "epoch", "99"], ["99", "2 points", "--allow-bonus"]),
-    (["lab01", "{tmp}/in", "--marks", "{tmp}/none.csv"], ["none.csv"]),
-    (["lab01", "{tmp}/in", "--submission-times", "{tmp}/none.csv"], ["none.csv"]),
-    (["lab01", "{tmp}/in", "--roster", "{tmp}/none.csv"], ["none.csv"]),
-    (["lab01", "{tmp}/in", "--penalty", "1/day"], ["due date"]),
-    (["lab01", "{tmp}/in", "--due", "soon"], ["'soon'"]),
-    (["lab01", "{tmp}/in", "--jobs", "0"], ["--jobs 0"]),
-    (["lab01", "{tmp}/in", "--pattern", "("], ["--pattern"]),
-    (["lab01", "{tmp}/in", "--policy", "{tmp}/none.toml"], ["none.toml"]),
-    (["lab01", "{tmp}/in", "--gradebook", "{tmp}/in"], ["cannot be used as a gradebook"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["lab99", "."], ["'lab99'", "lab01"]),
+        (["lab01", "{tmp}/nowhere"], ["no such folder"]),
+        (["lab01", "{tmp}/empty"], ["no hand-in of lab01"]),
+        (["lab01", "{tmp}/in", "--student", "anna"], ["'anna'", "perhaps ana"]),
+        (["lab01", "{tmp}/in", "--exercise", "epcoh"], ["'epcoh'", "epoch"]),
+        (["lab01", "{tmp}/in", "--set", "ana", "epcoh", "1"], ["'epcoh'", "epoch"]),
+        (["lab01", "{tmp}/in", "--set", "anna", "epoch", "1"], ["'anna'"]),
+        (["lab01", "{tmp}/in", "--set", "ana", "epoch", "many"], ["'many'"]),
+        (["lab01", "{tmp}/in", "--set", "ana", "epoch", "99"], ["99", "2 points", "--allow-bonus"]),
+        (["lab01", "{tmp}/in", "--marks", "{tmp}/none.csv"], ["none.csv"]),
+        (["lab01", "{tmp}/in", "--submission-times", "{tmp}/none.csv"], ["none.csv"]),
+        (["lab01", "{tmp}/in", "--roster", "{tmp}/none.csv"], ["none.csv"]),
+        (["lab01", "{tmp}/in", "--penalty", "1/day"], ["due date"]),
+        (["lab01", "{tmp}/in", "--due", "soon"], ["'soon'"]),
+        (["lab01", "{tmp}/in", "--jobs", "0"], ["--jobs 0"]),
+        (["lab01", "{tmp}/in", "--pattern", "("], ["--pattern"]),
+        (["lab01", "{tmp}/in", "--policy", "{tmp}/none.toml"], ["none.toml"]),
+        (["lab01", "{tmp}/in", "--gradebook", "{tmp}/in"], ["cannot be used as a gradebook"]),
+    ],
+)
 def test_bad_values_get_one_line_and_status_2(capsys, monkeypatch, tmp_path, arguments, words):
     hand_in(tmp_path / "in", "ana")
     (tmp_path / "empty").mkdir()

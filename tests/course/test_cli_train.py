@@ -18,24 +18,43 @@ from utils.events import read_events
 
 COMMAND = [sys.executable, "-m", "distlab", "train"]
 SMALL = ["--max-examples", "500", "--model", "mlp"]
-KEYS = ["strategy", "replicas", "workers", "devices", "device_kinds", "all_reduce",
-        "unused_gpus", "device_note", "dataset", "source", "examples", "loop",
-        "global_batch_size", "epochs", "resumed_from", "skipped_checkpoints", "loss", "accuracy",
-        "test_loss", "test_accuracy", "images_per_second", "seconds",
-        "weights_checksum"]  # fmt: skip
+KEYS = [
+    "strategy",
+    "replicas",
+    "workers",
+    "devices",
+    "device_kinds",
+    "all_reduce",
+    "unused_gpus",
+    "device_note",
+    "dataset",
+    "source",
+    "examples",
+    "loop",
+    "global_batch_size",
+    "epochs",
+    "resumed_from",
+    "skipped_checkpoints",
+    "loss",
+    "accuracy",
+    "test_loss",
+    "test_accuracy",
+    "images_per_second",
+    "seconds",
+    "weights_checksum",
+]
 
 
 def distlab_train(*arguments):
-    return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=120
-    )  # fmt: skip
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120)
 
 
 def test_json_is_one_object_and_nothing_else_is_said():
     done = distlab_train(
         *"--strategy mirrored --replicas 4 --dataset fashion-mnist --loop custom".split(),
-        *"--epochs 2 --global-batch-size 32 --json".split(), *SMALL,
-    )  # fmt: skip
+        *"--epochs 2 --global-batch-size 32 --json".split(),
+        *SMALL,
+    )
     assert done.returncode == 0 and done.stderr == ""
     report = json.loads(done.stdout)
     assert list(report) == KEYS
@@ -48,8 +67,10 @@ def test_json_is_one_object_and_nothing_else_is_said():
 def test_report_for_people_with_export_and_mixed_precision(tmp_path):
     done = distlab_train(
         *"--strategy central-storage --dataset mnist --loop fit --dtype mixed_bfloat16".split(),
-        "--export", str(tmp_path), *SMALL,
-    )  # fmt: skip
+        "--export",
+        str(tmp_path),
+        *SMALL,
+    )
     where = "2 replicas: CPU:0, CPU:1 (logical CPU), all-reduce one-device\n"
     assert (done.returncode, done.stderr) == (0, f"distlab train: central-storage, {where}")
     assert where in done.stdout
@@ -71,7 +92,7 @@ def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number)
     ]
     process = subprocess.Popen(
         [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )  # fmt: skip
+    )
     deadline = time.time() + 90
     while time.time() < deadline and not any_epoch(tmp_path / "e"):
         time.sleep(0.02)
@@ -104,7 +125,7 @@ def test_progress_bar_on_a_terminal():
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
     process = subprocess.Popen(
         [*COMMAND, *SMALL, "--epochs", "1", "--json"], stdout=subprocess.PIPE, stderr=terminal
-    )  # fmt: skip
+    )
     os.close(terminal)
     shown = b""
     while True:
@@ -154,10 +175,13 @@ def test_a_file_that_holds_no_settings_gets_one_line(tmp_path, capsys, tf, text,
     assert status == 2 and said.count("\n") == 1 and words in said, said
 
 
-@pytest.mark.parametrize("arguments, words", [
-    (["--strategy", "tpu"], ["'tpu'", "no TPU is here"]),
-    (["--data-folder", "/nowhere/at/all", "--full-data", "--epochs", "1"], ["/nowhere/at/all"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--strategy", "tpu"], ["'tpu'", "no TPU is here"]),
+        (["--data-folder", "/nowhere/at/all", "--full-data", "--epochs", "1"], ["/nowhere/at/all"]),
+    ],
+)
 def test_bad_values_get_one_line_and_status_2(capsys, tf, arguments, words):
     try:
         status = main(["train", *arguments])

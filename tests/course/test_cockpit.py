@@ -265,8 +265,10 @@ def test_states_say_who_waits_and_who_serves():
     servers = [make_task("chief 0", "running"), make_task("worker 0", "killed", "serve")]
     servers.append(make_task("ps 0", "running", "serve"))
     assert name_states(servers, False) == {
-        "chief 0": ("running", ""), "worker 0": ("killed", ""), "ps 0": ("serving", ""),
-    }  # fmt: skip
+        "chief 0": ("running", ""),
+        "worker 0": ("killed", ""),
+        "ps 0": ("serving", ""),
+    }
     assert name_states(servers, True)["ps 0"] == ("stopped", "")
 
 
@@ -332,8 +334,14 @@ def test_curves_are_thinned_break_in_gaps_and_skip_losses_that_are_not_finite():
     runs = find_runs(losses + [(950.0, 1.0, 2), (951.0, 0.5, 2)])
     assert len(runs) == 3 and sum(map(len, runs)) <= MAX_POINTS and runs[-1][-1] == (951.0, 0.5)
     assert all(math.isfinite(value) for run in runs for _, value in run)
-    lane = LaneRecord("<w>", "done", "done", "✔", spans=[LaneSpan(0.0, 2.0, "compute")],
-                      marks=[Mark("end", "gone", 1.0)])  # fmt: skip
+    lane = LaneRecord(
+        "<w>",
+        "done",
+        "done",
+        "✔",
+        spans=[LaneSpan(0.0, 2.0, "compute")],
+        marks=[Mark("end", "gone", 1.0)],
+    )
     picture = draw_stage(StageRecord([lane], [(0.0, 2.0, 1), (1.0, 0.5, 1)], 2.0), title="The job")
     assert picture.alt == "The job. Loss from 2 to 0.5. <w>: done, computes 2.0 s, gone."
     assert "<w>" not in picture.svg

@@ -20,15 +20,46 @@ ALL_REDUCE = "simulate all-reduce --algorithm ring --ranks 4 --bytes 8 --latency
 ALL_REDUCE += ["--bandwidth", "1GB/s"]
 PIPELINE = "simulate pipeline --schedule 1f1b --stages 2 --micro-batches 4 --forward 1".split()
 PIPELINE += "--backward-input 1 --backward-weight 1".split()
-BAD_WORDS = ["", "-1", "0", HUGE, "-" + HUGE, "1e400", "nan", "inf", "1.5", "x", "é", "\udce9",
-             "a\nb", "--", "-", "../..", "/dev/null", "/no/such/place", "x" * 500, "{}", "[1",
-             "'", '"', "%s", "%(prog)s", "{0}", ":", "a:b", "NaN:nan", "\x1b[31m"]  # fmt: skip
+BAD_WORDS = [
+    "",
+    "-1",
+    "0",
+    HUGE,
+    "-" + HUGE,
+    "1e400",
+    "nan",
+    "inf",
+    "1.5",
+    "x",
+    "é",
+    "\udce9",
+    "a\nb",
+    "--",
+    "-",
+    "../..",
+    "/dev/null",
+    "/no/such/place",
+    "x" * 500,
+    "{}",
+    "[1",
+    "'",
+    '"',
+    "%s",
+    "%(prog)s",
+    "{0}",
+    ":",
+    "a:b",
+    "NaN:nan",
+    "\x1b[31m",
+]
 
 
 def list_leaves(parser, path=()):
     commands = parser.list_commands()
-    return sum((list_leaves(below, (*path, name)) for name, below in commands.items()),
-               [] if commands else [(path, parser)])  # fmt: skip
+    return sum(
+        (list_leaves(below, (*path, name)) for name, below in commands.items()),
+        [] if commands else [(path, parser)],
+    )
 
 
 def list_all(parser, path=()):
@@ -52,10 +83,20 @@ def make_bad_lines():
                 wrong = [*path, "--no-such-option"]  # so that none of them does anything
                 lines += [[*wrong, name[:-1]], [*wrong, f"{name}={HUGE}"]]
     dice = random.Random(0)
-    bases = [ALL_REDUCE, PIPELINE, ["tf-config", "build", "--workers", "2"],
-             ["data", "verify", "mnist"], ["tf-config", "lint", "{}"], ["check", "lab01"],
-             ["grade", "lab01", "in"], ["tune-input", "a:b"], ["tpu-ready", "a:b"],
-             ["submit", "lab01"], ["reset", "lab01"], ["processes", "list"]]  # fmt: skip
+    bases = [
+        ALL_REDUCE,
+        PIPELINE,
+        ["tf-config", "build", "--workers", "2"],
+        ["data", "verify", "mnist"],
+        ["tf-config", "lint", "{}"],
+        ["check", "lab01"],
+        ["grade", "lab01", "in"],
+        ["tune-input", "a:b"],
+        ["tpu-ready", "a:b"],
+        ["submit", "lab01"],
+        ["reset", "lab01"],
+        ["processes", "list"],
+    ]
     for base in bases:
         for _ in range(12):
             line = list(base)
@@ -82,24 +123,36 @@ def test_bad_command_lines_end_in_one_line_without_a_traceback(tmp_path):
     assert refused > 250
 
 
-@pytest.mark.parametrize("line, words", [
-    (["trian"], ["invalid choice: 'trian'", "did you mean 'train'?"]),
-    (["train", "--epoch", "3"], ["unrecognized arguments: --epoch", "did you mean '--epochs'?"]),
-    (["train", "--learning", "3"], ["--learning", "did you mean '--learning-rate'?"]),
-    (["train", "--strategy", "mirored"], ["choose from default", "did you mean 'mirrored'?"]),
-    (["tf-config", "lnt"], ["invalid choice: 'lnt'", "did you mean 'lint'?"]),
-    ([*ALL_REDUCE, "--algorithm", "rings"], ["choose from naive, ring", "did you mean 'ring'?"]),
-    (["help", "simulate", "pipelines"], ["no command 'pipelines'", "did you mean 'pipeline'?"]),
-    (["check", "lap05"], ["'lap05'", "did you mean 'lab05'?"]),
-    (["--verson"], ["distlab: unrecognized", "did you mean '--version'?"]),
-    (["grade", "lab01", "--polcy", "x"], ["--polcy", "did you mean '--policy'?"]),
-    (["user_function"], ["choose from lab, doctor"]),  # a module, no command
-    (["data", "verify", "mnits"], ["distlab data verify: ", "'mnits'", "choose fashion_mnist"]),
-    ([*ALL_REDUCE, "--ranks", "99999999999"], ["99999999999 is out of range", "10,000,000,000"]),
-    ([*ALL_REDUCE, "--bytes", HUGE], ["bytes: give 0 to 1e+21"]),
-    (["train", "--epochs", HUGE], ["999… is out of range: give a whole number from"]),
-    (["train", "--global-batch-size", "99999999999"], ["is out of range"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        (["trian"], ["invalid choice: 'trian'", "did you mean 'train'?"]),
+        (
+            ["train", "--epoch", "3"],
+            ["unrecognized arguments: --epoch", "did you mean '--epochs'?"],
+        ),
+        (["train", "--learning", "3"], ["--learning", "did you mean '--learning-rate'?"]),
+        (["train", "--strategy", "mirored"], ["choose from default", "did you mean 'mirrored'?"]),
+        (["tf-config", "lnt"], ["invalid choice: 'lnt'", "did you mean 'lint'?"]),
+        (
+            [*ALL_REDUCE, "--algorithm", "rings"],
+            ["choose from naive, ring", "did you mean 'ring'?"],
+        ),
+        (["help", "simulate", "pipelines"], ["no command 'pipelines'", "did you mean 'pipeline'?"]),
+        (["check", "lap05"], ["'lap05'", "did you mean 'lab05'?"]),
+        (["--verson"], ["distlab: unrecognized", "did you mean '--version'?"]),
+        (["grade", "lab01", "--polcy", "x"], ["--polcy", "did you mean '--policy'?"]),
+        (["user_function"], ["choose from lab, doctor"]),  # a module, no command
+        (["data", "verify", "mnits"], ["distlab data verify: ", "'mnits'", "choose fashion_mnist"]),
+        (
+            [*ALL_REDUCE, "--ranks", "99999999999"],
+            ["99999999999 is out of range", "10,000,000,000"],
+        ),
+        ([*ALL_REDUCE, "--bytes", HUGE], ["bytes: give 0 to 1e+21"]),
+        (["train", "--epochs", HUGE], ["999… is out of range: give a whole number from"]),
+        (["train", "--global-batch-size", "99999999999"], ["is out of range"]),
+    ],
+)
 def test_a_mistake_gets_what_was_probably_meant_and_a_range(tmp_path, line, words):
     folder = ROOT if line[0] == "check" else tmp_path
     ((status, output, errors),) = run_all([line], folder)
@@ -193,8 +246,9 @@ def test_a_long_command_says_how_far_it_is_where_there_is_no_terminal(capsys):
     progress.close()
     shown = capsys.readouterr()
     assert shown.out == "" and shown.err.splitlines() == [
-        "distlab train: 20 of 1,000 steps, epoch 1", "distlab train: 1,000 of 1,000 steps",
-    ]  # fmt: skip
+        "distlab train: 20 of 1,000 steps, epoch 1",
+        "distlab train: 1,000 of 1,000 steps",
+    ]
     Progress("distlab train", 10, "step").show(5)  # not yet
     Progress("distlab train", 10, "step", quiet=True, seconds=0.0).show(5)
     assert capsys.readouterr().err == ""

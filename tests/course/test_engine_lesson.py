@@ -109,8 +109,9 @@ def test_what_is_stored_and_what_is_committed_ran(monkeypatch):
     assert set(stored) == {"ray", "spark", "slurm", "count_labels.py", "too_few_slots.py"}
     assert all(one["date"] > "2026" and "cores" in one["machine"] for one in stored.values())
     assert "/" + "home" not in STORED.read_text() and os.getcwd() not in STORED.read_text()
-    outputs = [out for cell in json.loads(LESSON.read_text())["cells"]
-               for out in cell.get("outputs", [])]  # fmt: skip
+    outputs = [
+        out for cell in json.loads(LESSON.read_text())["cells"] for out in cell.get("outputs", [])
+    ]
     assert "a stored run" not in json.dumps(outputs)
 
 

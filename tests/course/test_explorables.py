@@ -130,8 +130,9 @@ def test_schedules_are_those_of_utils(blank):
         )
         assert blocks == [
             (stage, place, o.kind, o.micro_batch, o.chunk)
-            for stage, order in enumerate(truth.schedule.orders) for place, o in enumerate(order)
-        ]  # fmt: skip
+            for stage, order in enumerate(truth.schedule.orders)
+            for place, o in enumerate(order)
+        ]
         ends = [o["end"] for o in sorted(run["done"], key=lambda o: (o["stage"], o["place"]))]
         np.testing.assert_allclose(ends, truth.ends, atol=1e-9)
 
@@ -142,14 +143,21 @@ def test_memory_and_wires_are_those_of_utils(blank):
         tops = {"sequenceLog": 16, "dataLog": 11, "tensorLog": 5, "pipelineLog": 6}
         logs = {name: int(rng.integers(0, top)) for name, top in tops.items()}
         powers = {name.removesuffix("Log"): 2**n for name, n in logs.items()}
-        cases.append({
-            **logs, **powers, "parameters": float(10 ** rng.uniform(7, 12)),
-            "batch": int(rng.integers(1, 65)), "micros": int(rng.integers(1, 65)),
-            "zero": int(rng.integers(0, 4)), "recompute": bool(rng.integers(2)),
-            "scores": bool(rng.integers(2)), "sequenceParallel": bool(rng.integers(2)),
-            "precision": str(rng.choice(["mixed", "float32"])),
-            "stage": int(rng.integers(powers["pipeline"])),
-        })  # fmt: skip
+        cases.append(
+            {
+                **logs,
+                **powers,
+                "parameters": float(10 ** rng.uniform(7, 12)),
+                "batch": int(rng.integers(1, 65)),
+                "micros": int(rng.integers(1, 65)),
+                "zero": int(rng.integers(0, 4)),
+                "recompute": bool(rng.integers(2)),
+                "scores": bool(rng.integers(2)),
+                "sequenceParallel": bool(rng.integers(2)),
+                "precision": str(rng.choice(["mixed", "float32"])),
+                "stage": int(rng.integers(powers["pipeline"])),
+            }
+        )
     told = ask(blank, "memory_model", cases, "[m.findDevice(c, c.stage), m.findWires(c)]")
     for case, (held, wires) in zip(cases, told):
         truth = find_held(case, case["stage"])
@@ -183,11 +191,19 @@ def test_all_reduces_are_those_of_utils(blank):
     rng, cases = np.random.default_rng(3), []
     for algorithm in ALGORITHMS * 10:
         ranks = int(rng.integers(2, 17))
-        cases.append([algorithm, {
-            "ranks": ranks, "perNode": int(rng.integers(1, ranks + 1)),
-            "inside": int(rng.choice([1, 10])), "bytes": 720720 * int(rng.integers(1, 1000)),
-            "latency": float(rng.uniform(0, 1e-3)), "bandwidth": float(10 ** rng.uniform(8, 12)),
-        }])  # fmt: skip
+        cases.append(
+            [
+                algorithm,
+                {
+                    "ranks": ranks,
+                    "perNode": int(rng.integers(1, ranks + 1)),
+                    "inside": int(rng.choice([1, 10])),
+                    "bytes": 720720 * int(rng.integers(1, 1000)),
+                    "latency": float(rng.uniform(0, 1e-3)),
+                    "bandwidth": float(10 ** rng.uniform(8, 12)),
+                },
+            ]
+        )
     told = ask(
         blank,
         "ring_model",
@@ -225,10 +241,14 @@ def test_every_way_to_scale_takes_the_steps_of_numpy(blank):
     rng, cases = np.random.default_rng(4), []
     problem = make_problem()
     for way in list(DIVISORS) * 6:
-        cases.append({
-            "way": way, "replicas": int(rng.integers(1, 9)), "examples": int(rng.integers(2, 65)),
-            "written": int(rng.integers(2, 65)),
-        })  # fmt: skip
+        cases.append(
+            {
+                "way": way,
+                "replicas": int(rng.integers(1, 9)),
+                "examples": int(rng.integers(2, 65)),
+                "written": int(rng.integers(2, 65)),
+            }
+        )
     told = ask(
         blank,
         "arrow_model",
@@ -254,10 +274,13 @@ def test_every_way_to_scale_takes_the_steps_of_numpy(blank):
 
 def take_steps(problem, batch, way, steps):
     """Return the weights before each step of the replicas and after the last, [step, weight]."""
-    factors = np.array([
-        1 / DIVISORS[way](own, batch)
-        for own in split_batch(batch.examples, batch.replicas) for _ in range(own)
-    ])  # [example]  # fmt: skip
+    factors = np.array(
+        [
+            1 / DIVISORS[way](own, batch)
+            for own in split_batch(batch.examples, batch.replicas)
+            for _ in range(own)
+        ]
+    )  # [example]
     path = [np.array(problem["start"])]
     for _ in range(steps):
         gradients = list_gradients(problem, path[-1])[: batch.examples]
@@ -268,20 +291,29 @@ def take_steps(problem, batch, way, steps):
 def test_steps_with_buckets_are_those_of_utils(blank):
     rng, cases = np.random.default_rng(5), []
     for _ in range(40):
-        cases.append({
-            "forward": float(rng.uniform(0, 0.1)), "backward": float(rng.uniform(0.001, 0.2)),
-            "update": float(rng.uniform(0, 0.01)), "gradients": float(rng.uniform(1e6, 4e8)),
-            "bucket": float(10 ** rng.uniform(5.5, 8.6)), "workers": int(rng.integers(1, 257)),
-            "latency": float(10 ** rng.uniform(-6, -3)), "overlap": bool(rng.integers(2)),
-            "bandwidth": float(10 ** rng.uniform(8, 11)),
-        })  # fmt: skip
+        cases.append(
+            {
+                "forward": float(rng.uniform(0, 0.1)),
+                "backward": float(rng.uniform(0.001, 0.2)),
+                "update": float(rng.uniform(0, 0.01)),
+                "gradients": float(rng.uniform(1e6, 4e8)),
+                "bucket": float(10 ** rng.uniform(5.5, 8.6)),
+                "workers": int(rng.integers(1, 257)),
+                "latency": float(10 ** rng.uniform(-6, -3)),
+                "overlap": bool(rng.integers(2)),
+                "bandwidth": float(10 ** rng.uniform(8, 11)),
+            }
+        )
     told = ask(blank, "step_model", cases, "[m.simulateStep(c), m.listWaits(c, [c.bucket])[0]]")
     for c, (run, wait) in zip(cases, told):
         work = StepWork(c["forward"], c["backward"], c["gradients"], c["update"])
         truth = simulate_step(
-            work, c["workers"], Network(Link(c["latency"], c["bandwidth"])),
-            bucket_bytes=c["bucket"], overlap=c["overlap"],
-        )  # fmt: skip
+            work,
+            c["workers"],
+            Network(Link(c["latency"], c["bandwidth"])),
+            bucket_bytes=c["bucket"],
+            overlap=c["overlap"],
+        )
         assert run["step"] == pytest.approx(truth.step_seconds)
         assert run["exposed"] == wait == pytest.approx(truth.exposed_communication_seconds)
         assert run["communication"] == pytest.approx(truth.communication_seconds)
@@ -334,11 +366,17 @@ def test_the_staleness_race_is_that_of_utils(blank):
     for mode in MODES * 8:
         seconds = rng.uniform(0.5, 3, int(rng.integers(2, 9))).tolist()
         backup = int(rng.integers(1, len(seconds)))
-        cases.append({
-            "mode": mode, "seconds": seconds, "updates": int(rng.integers(1, 80)),
-            "factors": GivenFactors.FACTORS.tolist(), "bound": int(rng.integers(0, 5)),
-            "backup": backup, "rate": float(rng.uniform(0.05, 2.5)),
-        })  # fmt: skip
+        cases.append(
+            {
+                "mode": mode,
+                "seconds": seconds,
+                "updates": int(rng.integers(1, 80)),
+                "factors": GivenFactors.FACTORS.tolist(),
+                "bound": int(rng.integers(0, 5)),
+                "backup": backup,
+                "rate": float(rng.uniform(0.05, 2.5)),
+            }
+        )
     body = """((run) => ({
         ...run, losses: m.descendStale(run.updates.map((one) => one.staleness), c.rate),
     }))(m.race(c))"""
@@ -382,13 +420,16 @@ def test_every_box_is_where_the_simulation_of_utils_has_it(blank):
         {
             **piece.options,
             **{f"{name}Ms": float(10 ** rng.uniform(0, 2)) for name in timed},
-            "reads": int(rng.integers(1, 17)), "calls": int(rng.integers(1, 17)),
-            "cores": int(rng.integers(1, 17)), "prefetch": int(rng.integers(0, 5)),
-            "shuffle": int(rng.integers(1, 33)), "jitter": float(rng.uniform()),
+            "reads": int(rng.integers(1, 17)),
+            "calls": int(rng.integers(1, 17)),
+            "cores": int(rng.integers(1, 17)),
+            "prefetch": int(rng.integers(0, 5)),
+            "shuffle": int(rng.integers(1, 33)),
+            "jitter": float(rng.uniform()),
             "cache": str(rng.choice(["nothing", "nothing", "decoded", "augmented"])),
         }
         for _ in range(30)
-    ]  # fmt: skip
+    ]
     body = """m.simulateInput({ ...c, read: c.readMs / 8e3, decode: c.decodeMs / 8e3,
         augment: c.augmentMs / 8e3, step: c.stepMs / 1e3, batch: 8, batches: 16 },
         cases[0].draws.map((d) => [1 + c.jitter * (d - 1), 1]), cases[0].picks)"""
@@ -414,9 +455,12 @@ def test_every_example_reaches_whom_utils_says(blank):
     orders = EXAMPLES["sharding"]().data["orders"]
     cases = [
         {"count": files, "workers": workers, "policy": policy, "batch": batch}
-        for policy in ("FILE", "DATA", "OFF", "LATE") for files in (1, 3, 4, 8)
-        for workers in (1, 2, 3, 4) for batch in (3, 4, 8) if policy != "FILE" or files >= workers
-    ]  # fmt: skip
+        for policy in ("FILE", "DATA", "OFF", "LATE")
+        for files in (1, 3, 4, 8)
+        for workers in (1, 2, 3, 4)
+        for batch in (3, 4, 8)
+        if policy != "FILE" or files >= workers
+    ]
     body = """((files) => ((views) => ({ files, views, cover: m.countCover(views, 32) }))(
         m.dealExamples({ ...c, files }, cases[0].orders)))(m.fillFiles(32, c.count))"""
     told = ask(blank, "sharding_model", [{"orders": orders}, *cases], f"c.orders ? null : {body}")
@@ -603,10 +647,19 @@ def test_the_cockpit_shows_a_pause_before_what_it_interrupts(chromium, tmp_path)
     """And keeps its width when JupyterLab hides it for a moment, as for another theme."""
     can = {"kill": False, "pause": False, "restart": False, "slow": None}
     lane = {
-        "name": "worker 0", "state": "done", "words": "done", "facts": "", "bytes": "",
-        "notes": "", "can": can, "pause": "pause", "lost": [], "flags": [], "marks": [],
+        "name": "worker 0",
+        "state": "done",
+        "words": "done",
+        "facts": "",
+        "bytes": "",
+        "notes": "",
+        "can": can,
+        "pause": "pause",
+        "lost": [],
+        "flags": [],
+        "marks": [],
         "spans": [[0, 8, "paused"], [0, 8, "compute"]],
-    }  # fmt: skip
+    }
     words = dict.fromkeys(("status", "message", "lines", "log", "logWords"), "")
     data = words | {"finished": True, "lanes": [lane], "losses": [], "clock": 8}
     path = write_page(
@@ -711,8 +764,11 @@ def test_a_page_without_a_kernel_shows_the_answer_when_asked(chromium, tmp_path)
 
 def test_guesses_gather_in_a_strip_that_the_home_page_can_read(chromium, tmp_path):
     """What is moved after the answer is no guess any more."""
-    pieces = [guess_number("How long?", 0, 60, "min"), guess_word("Which?", "ring", "tree"),
-              guess_number("How often?", 0, 100)]  # fmt: skip
+    pieces = [
+        guess_number("How long?", 0, 60, "min"),
+        guess_word("Which?", "ring", "tree"),
+        guess_number("How often?", 0, 100),
+    ]
     for piece, answer in zip(pieces, (75.0, "tree", 50.0)):
         piece.data = {**piece.data, "later": {"answer": answer, "how": "measured"}}
     path = tmp_path / "lesson.html"
@@ -732,7 +788,9 @@ def test_guesses_gather_in_a_strip_that_the_home_page_can_read(chromium, tmp_pat
     page.wait_for_timeout(200)
     kept = page.evaluate("JSON.parse(localStorage.getItem('distlab-guesses'))")
     assert {name: one["off"] for name, one in kept["lesson"].items()} == {
-        "How long?": 0.25, "Which?": 1}  # fmt: skip
+        "How long?": 0.25,
+        "Which?": 1,
+    }
     assert "75 min" in kept["lesson"]["How long?"]["words"]
     page.close()
 
@@ -801,28 +859,34 @@ def test_what_is_written_on_a_color_can_be_read():
         assert (high + 0.05) / (low + 0.05) >= 4.5, (fill, ink)
 
 
-@pytest.mark.parametrize(("make", "words"), [
-    (lambda: schedule_toy("2f2b"), "unknown"),
-    (lambda: schedule_toy(stages=9), "has room for 8"),
-    (lambda: schedule_toy(own=read_schedule([[("F", 0)]], micro_batches=1)), "B0 is missing"),
-    (lambda: ring_of([np.ones(3)]), "give 2 to 16"),
-    (lambda: memory_machine("huge"), "preset 'huge'"),
-    (lambda: conveyor(InputCosts(1, 1, 1), 1, batch=12), "a multiple of 8"),
-    (lambda: sharding_belt("AUTO"), "policy 'AUTO' is unknown"),
-    (lambda: sharding_belt("FILE", files=1), "give one each"),
-    (lambda: sharding_belt(workers=5), "give 1 to 4"),
-    (lambda: step_time_line(StepWork(1, 2, 1e8), 3, Link(1e-5, 1e10)), "3 workers: choose 1, 2, 4"),
-    (lambda: step_time_line(StepWork(1, 2, 1e9), 4, Link(1e-5, 1e10)), "gradients 1e"),
-    (lambda: replica_values("product"), "way 'product'"),
-    (lambda: replica_values(replicas=9), "9 replicas: give 1 to 8"),
-    (lambda: replica_values(count=5, values=[1, 2]), "5 of 2 values"),
-    (lambda: staleness_race("eager"), "mode 'eager'"),
-    (lambda: staleness_race(workers=1), "give 2 to 8"),
-    (lambda: staleness_race(rate=0), "0.02 to 2"),
-    (lambda: guess_number("Loss", 0, 1, log=True), "a smaller number first"),
-    (lambda: guess_word("Loss", "up"), "two different words"),
-    (lambda: Explorable("nothing", {}, {}, ""), "no explorable file nothing.js"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: schedule_toy("2f2b"), "unknown"),
+        (lambda: schedule_toy(stages=9), "has room for 8"),
+        (lambda: schedule_toy(own=read_schedule([[("F", 0)]], micro_batches=1)), "B0 is missing"),
+        (lambda: ring_of([np.ones(3)]), "give 2 to 16"),
+        (lambda: memory_machine("huge"), "preset 'huge'"),
+        (lambda: conveyor(InputCosts(1, 1, 1), 1, batch=12), "a multiple of 8"),
+        (lambda: sharding_belt("AUTO"), "policy 'AUTO' is unknown"),
+        (lambda: sharding_belt("FILE", files=1), "give one each"),
+        (lambda: sharding_belt(workers=5), "give 1 to 4"),
+        (
+            lambda: step_time_line(StepWork(1, 2, 1e8), 3, Link(1e-5, 1e10)),
+            "3 workers: choose 1, 2, 4",
+        ),
+        (lambda: step_time_line(StepWork(1, 2, 1e9), 4, Link(1e-5, 1e10)), "gradients 1e"),
+        (lambda: replica_values("product"), "way 'product'"),
+        (lambda: replica_values(replicas=9), "9 replicas: give 1 to 8"),
+        (lambda: replica_values(count=5, values=[1, 2]), "5 of 2 values"),
+        (lambda: staleness_race("eager"), "mode 'eager'"),
+        (lambda: staleness_race(workers=1), "give 2 to 8"),
+        (lambda: staleness_race(rate=0), "0.02 to 2"),
+        (lambda: guess_number("Loss", 0, 1, log=True), "a smaller number first"),
+        (lambda: guess_word("Loss", "up"), "two different words"),
+        (lambda: Explorable("nothing", {}, {}, ""), "no explorable file nothing.js"),
+    ],
+)
 def test_what_cannot_be_shown_is_refused(make, words):
     with pytest.raises(DistributedError, match=words):
         make()

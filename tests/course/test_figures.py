@@ -41,19 +41,31 @@ def draw_with_plt():
 PICTURES = {
     "lines": lambda: figures.lines(
         {"loss": ([1, 2, 3], [0.95, 0.6, 0.41]), "<other> & co": ([1, 2, 3], [0.9, 0.5, 0.4])},
-        x_label="epoch", y_label="loss", title="Training loss", marks={"half": 2.0},
+        x_label="epoch",
+        y_label="loss",
+        title="Training loss",
+        marks={"half": 2.0},
     ),
     "log lines": lambda: figures.lines(
         {"ring": ([2, 4, 8], [1, 1.5, 1.75])},
-        x_label="devices", y_label="bytes", title="Bytes", log_x=True, log_y=True,
+        x_label="devices",
+        y_label="bytes",
+        title="Bytes",
+        log_x=True,
+        log_y=True,
     ),
     "bars": lambda: figures.bars(
-        {"sum": 64.0, "mean": 4.0}, unit="×", title="Update", reference=("one device", 1.0),
-        highlight="sum", log=True,
+        {"sum": 64.0, "mean": 4.0},
+        unit="×",
+        title="Update",
+        reference=("one device", 1.0),
+        highlight="sum",
+        log=True,
     ),
     "grouped bars": lambda: figures.grouped_bars(
         {"1 replica": {"fit": 7000, "loop": 10000}, "2 replicas": {"fit": 4500}},
-        unit="images/s", title="Throughput",
+        unit="images/s",
+        title="Throughput",
     ),
     "images": draw_images,
     "batch split": lambda: figures.batch_split(1024, 4, 4),
@@ -64,7 +76,8 @@ PICTURES = {
     "servers": lambda: figures.parameter_server_devices(3, 2),
     "timeline": lambda: figures.timeline(
         [("stage 0", 0, 1, "F0", "forward"), ("stage 1", 1, 3, "B0", "backward")],
-        title="Two stages", unit="ticks",
+        title="Two stages",
+        unit="ticks",
     ),
     "amdahl": lambda: draw_amdahl(0.9, 64, {2: 1.7, 4: 2.9}),
     "shares": lambda: figures.shares({"w0": [[0, 1], [1, 2]], "w1": [[3]]}, 6, title="Who"),
@@ -74,7 +87,7 @@ PICTURES = {
     ),
     "plt": draw_with_plt,
     "matrix": lambda: figures.matrix([[1, -2], [3, 4]], ["r0", "r1"], ["a", "b"], title="Grid"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -167,8 +180,10 @@ def test_words_can_be_replaced():
 def test_losses_that_are_not_finite_are_named():
     picture = figures.lines(
         {"loss": ([1, 2, 3], [1.0, np.inf, np.nan]), "none": ([1], [np.nan])},
-        x_label="step", y_label="loss", title="Diverging",
-    )  # fmt: skip
+        x_label="step",
+        y_label="loss",
+        title="Diverging",
+    )
     assert "not finite at 2" in picture.alt and "none is never a finite number" in picture.alt
 
 
@@ -183,9 +198,14 @@ def test_axes_of_bytes_and_seconds_have_ticks_in_their_units():
     sizes = [2.0**power for power in range(3, 31)]
     picture = figures.lines(
         {"ring": (sizes, [1e-5 + size / 1e9 for size in sizes])},
-        x_label="payload", y_label="time", title="T",
-        log_x=True, log_y=True, x_unit="B", y_unit="s",
-    )  # fmt: skip
+        x_label="payload",
+        y_label="time",
+        title="T",
+        log_x=True,
+        log_y=True,
+        x_unit="B",
+        y_unit="s",
+    )
     written = set(texts(picture))
     assert len({text for text in written if text.endswith(("B", "KiB", "MiB", "GiB"))}) > 3
     assert {"10 µs", "1 ms", "1 s"} <= written

@@ -25,8 +25,16 @@ RULES = LabRules(data=(), cell_seconds=3, own_seconds=0.5, submission_seconds=10
 QUICK = dataclasses.replace(LAB, rules=RULES)
 HONEST = ["honest 1", "honest 2", "honest 3", "honest 4"]
 SECRET, OTHER = "SECRET-OF-THE-TEACHER", "ANSWER-OF-ANOTHER"
-SECRETS = (SECRET, OTHER, "FOUND-A-JUDGE", "judge imported", "CONNECTED", "WROTE",
-           "GRADEBOOK-CHANGED", "root:x:")  # fmt: skip
+SECRETS = (
+    SECRET,
+    OTHER,
+    "FOUND-A-JUDGE",
+    "judge imported",
+    "CONNECTED",
+    "WROTE",
+    "GRADEBOOK-CHANGED",
+    "root:x:",
+)
 # the attack runs as part of an answer, which then says again what it printed
 ANSWER = """
 import sys
@@ -78,11 +86,14 @@ class Teacher:
 
     def fill_in(self, text: str) -> str:
         values = {
-            "SECRET": self.folder / "secret.txt", "GRADEBOOK": self.folder / "gradebook.db",
-            "OTHER": self.submitted / "honest 1.ipynb", "PORT": self.listener.getsockname()[1],
-            "SOLUTIONS": ROOT / "distlab/labs/lab01/judge.py", "HOST": socket.gethostname(),
+            "SECRET": self.folder / "secret.txt",
+            "GRADEBOOK": self.folder / "gradebook.db",
+            "OTHER": self.submitted / "honest 1.ipynb",
+            "PORT": self.listener.getsockname()[1],
+            "SOLUTIONS": ROOT / "distlab/labs/lab01/judge.py",
+            "HOST": socket.gethostname(),
             "UNIX": f"distlab-{os.getpid()}",
-        }  # fmt: skip
+        }
         for name, value in values.items():
             text = text.replace(f"@{name}@", str(value))
         return text
@@ -103,8 +114,18 @@ def write_files(teacher) -> list[Submission]:
     (folder / "nothing.ipynb").write_text("")
     (folder / "word.ipynb").write_text('{"cells": 7, "metadata": [], "nbformat": "x"}')
     (folder / "numbers.ipynb").write_text('{"cells": [1, null, [], {"source": 5}, {}]}')
-    for name in ("link", "pipe", "folder", "large", "deep", "bytes", "nothing", "word", "numbers",
-                 "absent"):  # fmt: skip
+    for name in (
+        "link",
+        "pipe",
+        "folder",
+        "large",
+        "deep",
+        "bytes",
+        "nothing",
+        "word",
+        "numbers",
+        "absent",
+    ):
         files[f"file: {name}"] = folder / f"{name}.ipynb"
     names = ("../../../etc/passwd", "a\0b", "x" * 5000, "$(touch /tmp/x)", "\ud800")
     for k, name in enumerate(names):
@@ -230,8 +251,10 @@ def test_what_is_said_carries_no_control_characters(graded):
 
 
 def test_what_ended_a_process_is_said(graded):
-    errors = {name: " ".join(o.notes) + " ".join(c.error for c in o.cells)
-              for name, o in graded.seen.items()}  # fmt: skip
+    errors = {
+        name: " ".join(o.notes) + " ".join(c.error for c in o.cells)
+        for name, o in graded.seen.items()
+    }
     assert "processes" in errors["fork bomb"]
     assert "memory" in errors["memory"]
     assert "output" in errors["output"] and "output" in errors["output on both streams without end"]

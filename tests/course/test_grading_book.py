@@ -71,19 +71,24 @@ def make_verdict(lab, student, points=None, message="", status=""):
     given = points or {}
     exercises = [
         ExerciseVerdict(
-            e.id, given.get(e.id, e.points), e.points, "", message,
+            e.id,
+            given.get(e.id, e.points),
+            e.points,
+            "",
+            message,
             status or ("wrong" if e.id in given else "right"),
         )
         for e in lab.exercises
-    ]  # fmt: skip
+    ]
     return Verdict(student, lab.name, tuple(exercises))
 
 
 def read_grades(path, student, lab):
     with connect(path) as book:
         notebook = book.find_submission_notebook(lab.slug, "lab01", student)
-        grades = {g.name: (g.auto_score, g.manual_score, g.needs_manual_grade)
-                  for g in notebook.grades}  # fmt: skip
+        grades = {
+            g.name: (g.auto_score, g.manual_score, g.needs_manual_grade) for g in notebook.grades
+        }
         return grades, notebook.score, notebook.late_submission_penalty
 
 
@@ -127,8 +132,12 @@ def book_marks(lab, root):
         results.append(finish(hand_in, verdict, seen, policy, {}))
     with Book(root / "gradebook.db", lab) as book:
         book.write(
-            [Entry(r.verdict, r.hand_in.timestamp, policy.find_extra(r.student), r.penalty)
-             for r in results], policy.due)  # fmt: skip
+            [
+                Entry(r.verdict, r.hand_in.timestamp, policy.find_extra(r.student), r.penalty)
+                for r in results
+            ],
+            policy.due,
+        )
         found = ClassResult(lab, tuple(results), policy, course=book.read_course())
     assert is_course(root)
     write_autograded(found, {"bela": {"epoch": answer}}, root)
@@ -291,8 +300,10 @@ def test_the_journal_keeps_what_was_seen_and_said(lab, tmp_path):
         light = tuple(replace(cell, got="{}") for cell in seen.cells)
         assert record.observation == replace(seen, cells=light)  # what was judged leaves memory
         assert journal.seed_for("ana", "f00d", 0) == seed
-        others = [journal.seed_for(*key) for key in
-                  (("ana", "f00d", 1), ("ana", "beef", 0), ("bo", "f00d", 0))]  # fmt: skip
+        others = [
+            journal.seed_for(*key)
+            for key in (("ana", "f00d", 1), ("ana", "beef", 0), ("bo", "f00d", 0))
+        ]
         assert len({seed, *others}) == 4 and all(0 <= s < 2**31 for s in others)
         assert journal.find("ana", "beef") is None  # another file
         assert journal.begin("ana", "f00d", True).attempt == 1
@@ -367,9 +378,11 @@ def test_a_lock_keeps_others_out_and_goes_with_its_process(lab, tmp_path):
         "    print('held', flush=True); sys.stdin.read()\n"
     )
     holder = subprocess.Popen(
-        [sys.executable, "-c", code, tmp_path / "lock"], cwd=ROOT,
-        stdout=subprocess.PIPE, stdin=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, "-c", code, tmp_path / "lock"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE,
+    )
     holder.stdout.readline()
     with pytest.raises(DistributedError, match="another `distlab grade` is at work"):
         Journal(tmp_path, lab).__enter__()
@@ -382,10 +395,19 @@ def test_a_lock_keeps_others_out_and_goes_with_its_process(lab, tmp_path):
 # due dates and penalties
 
 
-@pytest.mark.parametrize("text, hours, points", [
-    ("10%/day", 0, 0), ("10%/day", 0.01, 2), ("10%/day", 24, 2), ("10%/day", 24.01, 4),
-    ("10%/day,50%", 24 * 30, 10), ("0.5/hour", 3, 1.5), ("0.5/hour,2", 30, 2), ("3/day", 200, 20),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, hours, points",
+    [
+        ("10%/day", 0, 0),
+        ("10%/day", 0.01, 2),
+        ("10%/day", 24, 2),
+        ("10%/day", 24.01, 4),
+        ("10%/day,50%", 24 * 30, 10),
+        ("0.5/hour", 3, 1.5),
+        ("0.5/hour,2", 30, 2),
+        ("3/day", 200, 20),
+    ],
+)
 def test_penalties(text, hours, points):
     assert parse_penalty(text).find_points(hours * 3600, 20) == points
 
@@ -436,12 +458,19 @@ extra_time = {bela = "90 minutes"}
     assert changed.extra["ana"] == timedelta(weeks=1) and "bela" in changed.extra
 
 
-@pytest.mark.parametrize("text, word", [
-    ("[penalty]\npercent = 10", "per = "), ("[penalties]\n", "penalties"), ("x = ", "grading.toml"),
-    ("[labs.lab01]\ndeu = 3", "deu"), ("[labs.lab01]\ndue = 'soon'", "soon"),
-    ("[labs.lab01]\nweight = -1", "weight"), ("[extra_time]\nana = 'a while'", "a while"),
-    ("[labs]\nlab01 = 3", "grading.toml"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, word",
+    [
+        ("[penalty]\npercent = 10", "per = "),
+        ("[penalties]\n", "penalties"),
+        ("x = ", "grading.toml"),
+        ("[labs.lab01]\ndeu = 3", "deu"),
+        ("[labs.lab01]\ndue = 'soon'", "soon"),
+        ("[labs.lab01]\nweight = -1", "weight"),
+        ("[extra_time]\nana = 'a while'", "a while"),
+        ("[labs]\nlab01 = 3", "grading.toml"),
+    ],
+)
 def test_mistakes_in_a_course_file_are_one_clear_line(tmp_path, text, word):
     (tmp_path / "grading.toml").write_text(text)
     with pytest.raises(DistributedError, match=word) as error:
@@ -452,12 +481,14 @@ def test_mistakes_in_a_course_file_are_one_clear_line(tmp_path, text, word):
 def test_mistakes_on_the_command_line_are_one_clear_line(tmp_path):
     (tmp_path / "extra.csv").write_text("ana\n")
     for act in (
-        lambda: parse_due("tomorrow"), lambda: parse_penalty("10% a day"),
-        lambda: parse_duration("2 moons"), lambda: override(Policy(), "", "1/day", None),
+        lambda: parse_due("tomorrow"),
+        lambda: parse_penalty("10% a day"),
+        lambda: parse_duration("2 moons"),
+        lambda: override(Policy(), "", "1/day", None),
         lambda: override(Policy(), "", "", tmp_path / "extra.csv"),
         lambda: override(Policy(), "", "", tmp_path / "none.csv"),
         lambda: read_policy(tmp_path / "none.toml", "lab01"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(DistributedError) as error:
             act()
         assert "\n" not in str(error.value)

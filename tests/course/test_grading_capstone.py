@@ -31,8 +31,12 @@ NAMES = LabNames(LAB.name, LAB.slug)
 pytestmark = pytest.mark.more_in_all
 PROGRAM = ANSWERS.RIGHT["program"][0]
 MODEL = "def trained_model():\n    return lab15.pack_model('capstone-run')\n"
-RIGHT = {"plan": ANSWERS.RIGHT["plan"][0], "iou": ANSWERS.RIGHT["iou"][0], "program": PROGRAM,
-         "model": MODEL}  # fmt: skip
+RIGHT = {
+    "plan": ANSWERS.RIGHT["plan"][0],
+    "iou": ANSWERS.RIGHT["iou"][0],
+    "program": PROGRAM,
+    "model": MODEL,
+}
 FORGED = """%%writefile capstone.py
 import argparse, json
 from pathlib import Path
@@ -65,8 +69,10 @@ def hand_in(folder: Path, student: str, book: dict, model: Path | str = "") -> S
 
 def grade(handed: list[Submission], jobs: int = 2) -> dict:
     with JudgeProcess(LAB) as judges:
-        return {o.student: {e.id: e for e in judges.judge(o).exercises}
-                for o in observe(LAB, handed, lambda s: 4242, jobs)}  # fmt: skip
+        return {
+            o.student: {e.id: e for e in judges.judge(o).exercises}
+            for o in observe(LAB, handed, lambda s: 4242, jobs)
+        }
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +88,15 @@ def graded(tmp_path_factory) -> dict:
         name = kind.replace(" ", "-")
         handed.append(hand_in(folder, name, {"model": MODEL}, make_model(kind)))
     if EVERYTHING:
-        handed += [hand_in(folder, f"right {k}", {**book, "program": text}, TRAINED)
-                   for k, text in enumerate(ANSWERS.RIGHT["program"][1:])]  # fmt: skip
-        handed += [hand_in(folder, f"wrong {k}", {"program": text})
-                   for k, text in ANSWERS.WRONG["program"].items()
-                   if k != "each-alone"]  # fmt: skip
+        handed += [
+            hand_in(folder, f"right {k}", {**book, "program": text}, TRAINED)
+            for k, text in enumerate(ANSWERS.RIGHT["program"][1:])
+        ]
+        handed += [
+            hand_in(folder, f"wrong {k}", {"program": text})
+            for k, text in ANSWERS.WRONG["program"].items()
+            if k != "each-alone"
+        ]
     return grade(handed, jobs=1)
 
 
@@ -104,10 +114,14 @@ def test_an_empty_lab_and_a_forged_report_get_nothing(graded):
     assert "no capstone.savedmodel was handed in" in graded["forged"]["model"].message
 
 
-@pytest.mark.parametrize(("kind", "said"), [
-    ("writes-a-file", "holds WriteFile"), ("calls-Python", "holds PyFunc"),
-    ("masks,-not-logits", "expected [1, 64, 64, 11]"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("writes-a-file", "holds WriteFile"),
+        ("calls-Python", "holds PyFunc"),
+        ("masks,-not-logits", "expected [1, 64, 64, 11]"),
+    ],
+)
 def test_a_model_that_does_more_or_less_than_masks_gets_nothing(graded, kind, said):
     mark = graded[kind]["model"]
     assert mark.points == 0 and said in mark.message, mark
@@ -247,11 +261,14 @@ def make_zip(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("members", "said"), [
-    ({"../../outside.pb": b"x"}, "holds what no SavedModel needs"),
-    ({"saved_model.pb": b"x", "capstone.py": b"x"}, "holds what no SavedModel needs"),
-    ({"saved_model.pb": bytes(17 * 2**20)}, "unpacks to more than 16 MiB"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"../../outside.pb": b"x"}, "holds what no SavedModel needs"),
+        ({"saved_model.pb": b"x", "capstone.py": b"x"}, "holds what no SavedModel needs"),
+        ({"saved_model.pb": bytes(17 * 2**20)}, "unpacks to more than 16 MiB"),
+    ],
+)
 def test_a_file_that_is_no_packed_model_is_refused(tmp_path, members, said):
     with pytest.raises(AssertionError, match=said):
         unpack_model(make_zip(tmp_path / MODEL_FILE, members), tmp_path / "to")
@@ -271,10 +288,15 @@ def test_no_zip_at_all_and_no_file_are_refused_in_words(tmp_path):
 UNWRITTEN = 'raise NotImplementedError("this exercise is not written yet")'
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    (None, "capstone.py is a folder"), ("", "capstone.py is not there"),
-    (f"{UNWRITTEN}\r\n", "is not written yet"), (f"def main():\n    {UNWRITTEN}\n", "not written"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "capstone.py is a folder"),
+        ("", "capstone.py is not there"),
+        (f"{UNWRITTEN}\r\n", "is not written yet"),
+        (f"def main():\n    {UNWRITTEN}\n", "not written"),
+    ],
+)
 def test_a_program_that_cannot_be_one_is_refused_before_anything_is_started(tmp_path, text, said):
     program = tmp_path / "capstone.py"
     if text is None:

@@ -43,13 +43,18 @@ def text_of(hand_in):
 
 
 def test_nbgraders_layout_with_timestamps(tmp_path):
-    source = write(tmp_path / "submitted", {
-        f"ana/lab05/{NAME}": "a", "ana/lab05/timestamp.txt": "2026-11-20 10:00:00.25 UTC",
-        f"bela/lab05/{NAME}": "b", "bela/lab05/timestamp.txt": "yesterday",
-        "bela/lab01/lab01-batches.ipynb": "other",
-        f"cid/lab05-loss-scaling/{NAME}": "c",
-        f"cid/lab05/.ipynb_checkpoints/{NAME}": "checkpoint",
-    })  # fmt: skip
+    source = write(
+        tmp_path / "submitted",
+        {
+            f"ana/lab05/{NAME}": "a",
+            "ana/lab05/timestamp.txt": "2026-11-20 10:00:00.25 UTC",
+            f"bela/lab05/{NAME}": "b",
+            "bela/lab05/timestamp.txt": "yesterday",
+            "bela/lab01/lab01-batches.ipynb": "other",
+            f"cid/lab05-loss-scaling/{NAME}": "c",
+            f"cid/lab05/.ipynb_checkpoints/{NAME}": "checkpoint",
+        },
+    )
     for place in (source, tmp_path):  # the folder itself, or the nbgrader course
         found, notes = collected(place, tmp_path)
         assert {s: text_of(h) for s, h in found.items()} == {"ana": "a", "bela": "b", "cid": "c"}
@@ -58,16 +63,24 @@ def test_nbgraders_layout_with_timestamps(tmp_path):
         assert notes == ()  # other labs in nbgrader's own tree are no news
 
 
-@pytest.mark.parametrize("files, students", [
-    ({"ana.ipynb": "a", "bela_lab05.ipynb": "b", f"cid-{NAME}": "c"}, ["ana", "bela", "cid"]),
-    ({f"ana/{NAME}": "a", f"bela/{NAME}": "b"}, ["ana", "bela"]),
-    ({f"week 5/ana/{NAME}": "a", f"week 5/bela/{NAME}": "b"}, ["ana", "bela"]),
-    ({"export/ana.ipynb": "a", "export/bela.ipynb": "b"}, ["ana", "bela"]),
-    ({"ana.ipynb": "a", "README.txt": "-", "ana.lab01.ipynb": "b"}, ["ana", "ana.lab01"]),
-    ({f"Ana Silva_11_assignsubmission_file/{NAME}": "a",
-      f"Bo Li_12_assignsubmission_file_/{NAME}": "b"}, ["Ana Silva", "Bo Li"]),
-    ({f"silvaana_501_777_{NAME}": "a", f"libo_late_502_778_{NAME}": "b"}, ["libo", "silvaana"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "files, students",
+    [
+        ({"ana.ipynb": "a", "bela_lab05.ipynb": "b", f"cid-{NAME}": "c"}, ["ana", "bela", "cid"]),
+        ({f"ana/{NAME}": "a", f"bela/{NAME}": "b"}, ["ana", "bela"]),
+        ({f"week 5/ana/{NAME}": "a", f"week 5/bela/{NAME}": "b"}, ["ana", "bela"]),
+        ({"export/ana.ipynb": "a", "export/bela.ipynb": "b"}, ["ana", "bela"]),
+        ({"ana.ipynb": "a", "README.txt": "-", "ana.lab01.ipynb": "b"}, ["ana", "ana.lab01"]),
+        (
+            {
+                f"Ana Silva_11_assignsubmission_file/{NAME}": "a",
+                f"Bo Li_12_assignsubmission_file_/{NAME}": "b",
+            },
+            ["Ana Silva", "Bo Li"],
+        ),
+        ({f"silvaana_501_777_{NAME}": "a", f"libo_late_502_778_{NAME}": "b"}, ["libo", "silvaana"]),
+    ],
+)
 def test_layouts_as_folders_and_as_zips(tmp_path, files, students):
     found, _ = collected(write(tmp_path / "folder", files), tmp_path)
     assert sorted(found) == students
@@ -84,8 +97,11 @@ def test_a_zip_of_the_course_is_no_platforms_whatever_the_name_in_it(name):
 
 
 def test_pattern_of_a_platform(tmp_path):
-    attempts = ("ana", "2026-01-30-15-00-00"), ("ana", "2026-01-31-09-30-00"), (
-        "bo", "2026-01-29-09-30-00")  # fmt: skip
+    attempts = (
+        ("ana", "2026-01-30-15-00-00"),
+        ("ana", "2026-01-31-09-30-00"),
+        ("bo", "2026-01-29-09-30-00"),
+    )
     names = [f"ps5_{who}_attempt_{when}_x.ipynb" for who, when in attempts] + ["misnamed.ipynb"]
     source = write(tmp_path / "in", {name: name for name in names})
     pattern = r".*_(?P<student_id>\w+)_attempt_(?P<timestamp>[0-9\-]+)_(?P<file_id>\w+)"
@@ -120,15 +136,21 @@ def test_the_latest_of_several_counts_and_the_others_are_named(tmp_path):
 
 
 def test_two_students_of_one_name_keep_both_hand_ins(tmp_path):
-    source = write(tmp_path / "in", {f"Ana Li_11_assignsubmission_file/{NAME}": "a",
-                                     f"Ana Li_12_assignsubmission_file/{NAME}": "b"})  # fmt: skip
+    source = write(
+        tmp_path / "in",
+        {
+            f"Ana Li_11_assignsubmission_file/{NAME}": "a",
+            f"Ana Li_12_assignsubmission_file/{NAME}": "b",
+        },
+    )
     found, _ = collected(source, tmp_path)
     assert {s: text_of(h) for s, h in found.items()} == {"Ana Li 11": "a", "Ana Li 12": "b"}
 
 
 def test_wrong_names_are_taken_and_said(tmp_path):
-    found, _ = collected(write(tmp_path / "in", {"ana/my work (1).ipynb": "a", f"bo/{NAME}": ""}),
-                         tmp_path)  # fmt: skip
+    found, _ = collected(
+        write(tmp_path / "in", {"ana/my work (1).ipynb": "a", f"bo/{NAME}": ""}), tmp_path
+    )
     assert text_of(found["ana"]) == "a" and "my work (1).ipynb" in found["ana"].notes[0]
 
 
@@ -145,8 +167,14 @@ def test_what_cannot_be_read_is_reported_and_its_student_is_listed(tmp_path, mon
     os.mkfifo(source / "pipe" / NAME)
     found, _ = collected(source, tmp_path)
     assert text_of(found.pop("good")) == "fine"
-    words = {"large": "more than", "word": "not a notebook", "folder": "a folder", "link": "a link",
-             "pipe": "not a plain file", "tree": "a link"}  # fmt: skip
+    words = {
+        "large": "more than",
+        "word": "not a notebook",
+        "folder": "a folder",
+        "link": "a link",
+        "pipe": "not a plain file",
+        "tree": "a link",
+    }
     assert set(found) == set(words)
     for student, word in words.items():
         assert found[student].path is None and word in found[student].problem
@@ -185,10 +213,16 @@ def test_a_hostile_zip_writes_nothing_outside_and_stops_nobody(tmp_path, monkeyp
     assert text_of(found["good"]) == "fine" and text_of(found["packed"]) == "from a zip"
     assert found["packed"].timestamp is None  # the student packed it
     assert text_of(found["twice"]) == "second"
-    words = {"bomb": "unpacks to more", "linus": "a link", "broken": "not read", "dots": "outside",
-             "matryoshka": "zip in a zip"}  # fmt: skip
-    assert all(found[name].path is None and word in found[name].problem
-               for name, word in words.items())  # fmt: skip
+    words = {
+        "bomb": "unpacks to more",
+        "linus": "a link",
+        "broken": "not read",
+        "dots": "outside",
+        "matryoshka": "zip in a zip",
+    }
+    assert all(
+        found[name].path is None and word in found[name].problem for name, word in words.items()
+    )
     kept = {path.name for path in (tmp_path / "kept").iterdir()}
     assert all(len(name) == 70 and name.endswith(".ipynb") for name in kept)
 

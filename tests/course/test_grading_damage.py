@@ -20,8 +20,9 @@ IDS = [e.id for e in LAB.exercises]
 
 def find(notebook, name):
     cells = notebook["cells"]
-    return next(k for k, c in enumerate(cells)
-                if c["metadata"].get("nbgrader", {}).get("grade_id") == name)  # fmt: skip
+    return next(
+        k for k, c in enumerate(cells) if c["metadata"].get("nbgrader", {}).get("grade_id") == name
+    )
 
 
 def strip_metadata(notebook):
@@ -71,8 +72,9 @@ def delete(notebook, *names):
 
 
 def delete_given(notebook):
-    notebook["cells"] = [c for c in notebook["cells"] if "import numpy as np\n\nfrom" not in
-                         "".join(c["source"])]  # fmt: skip
+    notebook["cells"] = [
+        c for c in notebook["cells"] if "import numpy as np\n\nfrom" not in "".join(c["source"])
+    ]
     return notebook
 
 
@@ -100,13 +102,24 @@ def make_old(notebook):
     cells = []
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
-            cells.append({"cell_type": "code", "input": cell["source"].splitlines(True),
-                          "language": "python", "outputs": [], "prompt_number": 1})  # fmt: skip
+            cells.append(
+                {
+                    "cell_type": "code",
+                    "input": cell["source"].splitlines(True),
+                    "language": "python",
+                    "outputs": [],
+                    "prompt_number": 1,
+                }
+            )
         else:
             cells.append({"cell_type": "markdown", "source": cell["source"]})
     cells.append({"cell_type": "heading", "level": 1, "source": "The end"})
-    return {"worksheets": [{"cells": cells}], "nbformat": 3, "nbformat_minor": 0,
-            "metadata": {"name": ""}}  # fmt: skip
+    return {
+        "worksheets": [{"cells": cells}],
+        "nbformat": 3,
+        "nbformat_minor": 0,
+        "metadata": {"name": ""},
+    }
 
 
 def change(notebook, **metadata):
@@ -132,15 +145,20 @@ def above(notebook, text, name="epoch"):
 HEADS = {  # lines that run, or do not, in the student's own Jupyter, and that no answer needs
     "a magic": "%matplotlib inline",
     "a magic as nbconvert writes it": "get_ipython().run_line_magic('matplotlib', 'inline')",
-    "pip by magic": "%pip install seaborn", "pip in a shell": "!pip install -q seaborn",
-    "a shell command": "!ls -l | head", "a shell command by hand": "get_ipython().system('ls')",
-    "a list of files": "files = !ls\nprint(files)", "time": "%%time", "capture": "%%capture",
+    "pip by magic": "%pip install seaborn",
+    "pip in a shell": "!pip install -q seaborn",
+    "a shell command": "!ls -l | head",
+    "a shell command by hand": "get_ipython().system('ls')",
+    "a list of files": "files = !ls\nprint(files)",
+    "time": "%%time",
+    "capture": "%%capture",
     "a package that is not here": "import seaborn as sns\nsns.set_theme()",
     "a module of the student's own": "from my_helpers import *",
     "a file of the student's own": "import json\nsettings = json.load(open('settings.json'))",
     "Colab": "from google.colab import drive\ndrive.mount('/content/drive')",
-    "a question": "input('your name? ')", "help": "plan_epoch?",
-}  # fmt: skip
+    "a question": "input('your name? ')",
+    "help": "plan_epoch?",
+}
 
 
 def add_cells(notebook):
@@ -156,15 +174,17 @@ def add_cells(notebook):
     return notebook
 
 
-STUBS = {c["metadata"]["nbgrader"]["grade_id"]: "".join(c["source"]) for c in read_stub()["cells"]
-         if c["metadata"].get("nbgrader", {}).get("solution")}  # fmt: skip
+STUBS = {
+    c["metadata"]["nbgrader"]["grade_id"]: "".join(c["source"])
+    for c in read_stub()["cells"]
+    if c["metadata"].get("nbgrader", {}).get("solution")
+}
 # name: (damage, a word of what is said, None where there is nothing to say)
 DAMAGE = {
     "nothing": (lambda n: n, None),
     "a check duplicated": (lambda n: duplicate(n, "epoch-test"), None),
     "an answer duplicated": (lambda n: duplicate(n, "epoch"), None),
-    "the empty answer cell after it": (
-        lambda n: duplicate(n, "epoch", STUBS["epoch"]), None),
+    "the empty answer cell after it": (lambda n: duplicate(n, "epoch", STUBS["epoch"]), None),
     "a check deleted": (lambda n: delete(n, "epoch-test"), "put back"),
     "all checks deleted": (lambda n: delete(n, *(f"{i}-test" for i in IDS)), "put back"),
     "the imports deleted": (delete_given, None),
@@ -176,8 +196,11 @@ DAMAGE = {
     "answer and check merged": (lambda n: merge(n, "epoch", "epoch-test"), "taken apart"),
     "two answers merged": (lambda n: merge(n, "epoch", "batches"), None),
     "everything merged": (
-        lambda n: merge(merge(merge(n, "epoch", "epoch-test"), "epoch", "batches"),
-                        "epoch", "batches-test"), "taken apart"),
+        lambda n: merge(
+            merge(merge(n, "epoch", "epoch-test"), "epoch", "batches"), "epoch", "batches-test"
+        ),
+        "taken apart",
+    ),
     "reversed": (reverse, "run after it"),
     "an answer moved to the end": (lambda n: move_to_end(n, "epoch"), "run after it"),
     "an answer turned to markdown": (lambda n: turn_to(n, "epoch", "markdown"), "run as code"),
@@ -185,26 +208,36 @@ DAMAGE = {
     "a check turned to markdown": (lambda n: turn_to(n, "epoch-test", "markdown"), "put back"),
     "metadata and ids lost": (strip_metadata, None),
     "metadata lost, and merged": (
-        lambda n: strip_metadata(merge(n, "epoch", "epoch-test")), "taken apart"),
+        lambda n: strip_metadata(merge(n, "epoch", "epoch-test")),
+        "taken apart",
+    ),
     "metadata lost, and reversed": (lambda n: reverse(strip_metadata(n)), "run after it"),
     "extra cells": (add_cells, None),
     "another kernel": (
-        lambda n: change(n, kernelspec={"name": "venv-7", "language": "python"}), "venv-7"),
-    "another language": (
-        lambda n: change(n, kernelspec={"name": "ir", "language": "R"}), "'R'"),
+        lambda n: change(n, kernelspec={"name": "venv-7", "language": "python"}),
+        "venv-7",
+    ),
+    "another language": (lambda n: change(n, kernelspec={"name": "ir", "language": "R"}), "'R'"),
     "metadata that is none": (lambda n: {**n, "metadata": None}, None),
     "outputs full": (fill_outputs, None),
     "format 3": (make_old, "old notebook"),
-    "format 4.0": (
-        lambda n: {**strip_metadata(n), "nbformat_minor": 0}, None),
+    "format 4.0": (lambda n: {**strip_metadata(n), "nbformat_minor": 0}, None),
     "a check's text changed": (
-        lambda n: edit(n, "epoch-test", "got_epochs = ", "got_epochs = [(3, 2)] or "), "changed"),
+        lambda n: edit(n, "epoch-test", "got_epochs = ", "got_epochs = [(3, 2)] or "),
+        "changed",
+    ),
     "a name of the lab's overwritten": (
-        lambda n: {**n, "cells": [*n["cells"][:6], make_code("np = lab01 = SEED = None"),
-                                  *n["cells"][6:]]}, None),
-}  # fmt: skip
-DAMAGE |= {f"{name} above an answer": (lambda n, text=text: above(n, text), None)
-           for name, text in HEADS.items()}  # fmt: skip
+        lambda n: {
+            **n,
+            "cells": [*n["cells"][:6], make_code("np = lab01 = SEED = None"), *n["cells"][6:]],
+        },
+        None,
+    ),
+}
+DAMAGE |= {
+    f"{name} above an answer": (lambda n, text=text: above(n, text), None)
+    for name, text in HEADS.items()
+}
 TEXTS = {
     "Windows line ends": (lambda t: t.replace("\\n", "\\r\\n"), None),
     "old Mac line ends": (lambda t: t.replace("\\n", "\\r"), None),
@@ -274,14 +307,21 @@ def test_warnings_on_stderr_cost_nothing_and_extra_cells_stop_nothing(graded):
     assert all(cell.status == "ok" for cell in observation.cells)
 
 
-@pytest.mark.parametrize("encode", [
-    lambda t: t.encode("utf-16-le"), lambda t: t.encode("utf-16-be"), lambda t: t.encode("utf-32"),
-    lambda t: t.encode("utf-32-le"), lambda t: t.encode() + b"\0" * 700,
-    lambda t: b"\xef\xbb\xbf" + t.encode(),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda t: t.encode("utf-16-le"),
+        lambda t: t.encode("utf-16-be"),
+        lambda t: t.encode("utf-32"),
+        lambda t: t.encode("utf-32-le"),
+        lambda t: t.encode() + b"\0" * 700,
+        lambda t: b"\xef\xbb\xbf" + t.encode(),
+    ],
+)
 def test_a_file_in_another_encoding_is_read_and_said(encode):
-    text = json.dumps(fill({"epoch": "# ein Schlüssel, ключ\n" + RIGHT["epoch"]}),
-                      ensure_ascii=False)  # fmt: skip
+    text = json.dumps(
+        fill({"epoch": "# ein Schlüssel, ключ\n" + RIGHT["epoch"]}), ensure_ascii=False
+    )
     found = read_notebook(encode(text))
     plain = read_notebook(text.encode())
     assert found.cells == plain.cells and plain.notes == () and len(found.notes) == 1
@@ -289,11 +329,19 @@ def test_a_file_in_another_encoding_is_read_and_said(encode):
         read_notebook(encode(text)[:700])
 
 
-@pytest.mark.parametrize("damage", [
-    gzip.compress, lambda t: b"version https://git-lfs.github.com/spec/v1\nsize 9\n",
-    lambda t: b"<!DOCTYPE html><title>Sign in</title>", lambda t: b"// mine\n" + t,
-    lambda t: t[:-900], lambda t: t + t, lambda t: t + b",", lambda t: b"",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [
+        gzip.compress,
+        lambda t: b"version https://git-lfs.github.com/spec/v1\nsize 9\n",
+        lambda t: b"<!DOCTYPE html><title>Sign in</title>",
+        lambda t: b"// mine\n" + t,
+        lambda t: t[:-900],
+        lambda t: t + t,
+        lambda t: t + b",",
+        lambda t: b"",
+    ],
+)
 def test_what_may_be_no_notebook_waits_for_a_human_with_a_reason(damage):
     with pytest.raises(Unreadable, match="not JSON, so not a notebook|is empty"):
         read_notebook(damage(json.dumps(fill(RIGHT)).encode()))

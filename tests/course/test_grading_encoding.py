@@ -16,21 +16,46 @@ from distlab.grading.encoding import MAX_BYTES, Opaque, decode, encode
 from distlab.grading.frames import BadFrame, FrameReader, OutputReader, make_mark
 
 FORGED = [
-    None, 7, "x", {}, [], ["value"], ["value", 7], ["int", 7], ["int", "9" * 2000], ["int", "x"],
-    ["float", "x"], ["float", 1.0], ["text", None], ["list", "abc"], ["dict", [[1]]],
-    ["dict", [[["list", []], ["value", None]]]], ["unknown", 1], ["list", [["list"]]],
-    ["array", "<f8", [2], "AAAA"], ["array", "<f8", [-1, -1], "AAAAAAAAAAA="],
-    ["array", "O", [1], "AAAAAAAAAAA="], ["array", "S8", [1], "AAAAAAAAAAA="],
-    ["array", "V8", [1], "AAAAAAAAAAA="], ["array", "M8[s]", [1], "AAAAAAAAAAA="],
-    ["array", "f8,f8", [1], "A" * 24], ["array", [["a", "O"]], [1], "AAAAAAAAAAA="],
+    None,
+    7,
+    "x",
+    {},
+    [],
+    ["value"],
+    ["value", 7],
+    ["int", 7],
+    ["int", "9" * 2000],
+    ["int", "x"],
+    ["float", "x"],
+    ["float", 1.0],
+    ["text", None],
+    ["list", "abc"],
+    ["dict", [[1]]],
+    ["dict", [[["list", []], ["value", None]]]],
+    ["unknown", 1],
+    ["list", [["list"]]],
+    ["array", "<f8", [2], "AAAA"],
+    ["array", "<f8", [-1, -1], "AAAAAAAAAAA="],
+    ["array", "O", [1], "AAAAAAAAAAA="],
+    ["array", "S8", [1], "AAAAAAAAAAA="],
+    ["array", "V8", [1], "AAAAAAAAAAA="],
+    ["array", "M8[s]", [1], "AAAAAAAAAAA="],
+    ["array", "f8,f8", [1], "A" * 24],
+    ["array", [["a", "O"]], [1], "AAAAAAAAAAA="],
     ["array", {"names": ["a"], "formats": ["O"]}, [1], "AAAAAAAAAAA="],
-    ["array", "<f8", [2**40, 2**40], ""], ["array", "<f8", [0, 2**62, 2**62], ""],
-    ["array", "<f8", "1", "AAAAAAAAAAA="], ["array", "<f8", [1.5], "AAAAAAAAAAA="],
-    ["array", "<f8", [[1]], "AAAAAAAAAAA="], ["array", "<f8", [1] * 100, "AAAAAAAAAAA="],
-    ["array", "<f8", [1], "not base64!"], ["array", "<f8", [1], None],
-    ["array", "(2,)<f4", [1], "AAAAAAAAAAA="], ["array", "<f8", [True], "AAAAAAAAAAA="],
-    ["array", 7, [1], "AAAAAAAAAAA="], ["array", "x" * 10**6, [1], "AA=="],
-]  # fmt: skip
+    ["array", "<f8", [2**40, 2**40], ""],
+    ["array", "<f8", [0, 2**62, 2**62], ""],
+    ["array", "<f8", "1", "AAAAAAAAAAA="],
+    ["array", "<f8", [1.5], "AAAAAAAAAAA="],
+    ["array", "<f8", [[1]], "AAAAAAAAAAA="],
+    ["array", "<f8", [1] * 100, "AAAAAAAAAAA="],
+    ["array", "<f8", [1], "not base64!"],
+    ["array", "<f8", [1], None],
+    ["array", "(2,)<f4", [1], "AAAAAAAAAAA="],
+    ["array", "<f8", [True], "AAAAAAAAAAA="],
+    ["array", 7, [1], "AAAAAAAAAAA="],
+    ["array", "x" * 10**6, [1], "AA=="],
+]
 
 
 @pytest.mark.parametrize("data", FORGED, ids=lambda d: json.dumps(d, default=str)[:40])
@@ -54,8 +79,30 @@ def plain(value) -> bool:
 
 def test_random_forgeries_never_do_anything_but_fail():
     rng = random.Random(5)
-    parts = ["value", "int", "float", "text", "list", "tuple", "set", "dict", "array", "<f8", "O",
-             None, True, 1, -1, 2**70, 1e300, "", "7", "0x1p3", "AAAAAAAAAAA=", {}]  # fmt: skip
+    parts = [
+        "value",
+        "int",
+        "float",
+        "text",
+        "list",
+        "tuple",
+        "set",
+        "dict",
+        "array",
+        "<f8",
+        "O",
+        None,
+        True,
+        1,
+        -1,
+        2**70,
+        1e300,
+        "",
+        "7",
+        "0x1p3",
+        "AAAAAAAAAAA=",
+        {},
+    ]
 
     def make(depth):
         if depth == 0 or rng.random() < 0.3:
@@ -71,24 +118,55 @@ def test_random_forgeries_never_do_anything_but_fail():
     assert good > 100
 
 
-@pytest.mark.parametrize("value", [
-    None, True, 3, -(2**70), 1.5, float("inf"), "ä\0", (1, [2.0, {"a": (3,)}]), {1, 2}, {},
-    {(1, "a"): [None]}, [], (), np.arange(6.0).reshape(2, 3), np.bool_(True), np.float32(2.5),
-    np.zeros((0, 3), np.int8), np.array(3 + 4j),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        3,
+        -(2**70),
+        1.5,
+        float("inf"),
+        "ä\0",
+        (1, [2.0, {"a": (3,)}]),
+        {1, 2},
+        {},
+        {(1, "a"): [None]},
+        [],
+        (),
+        np.arange(6.0).reshape(2, 3),
+        np.bool_(True),
+        np.float32(2.5),
+        np.zeros((0, 3), np.int8),
+        np.array(3 + 4j),
+    ],
+    ids=str,
+)
 def test_plain_data_comes_back_as_it_was(value):
     back = decode(json.loads(json.dumps(encode(value))))
-    assert np.array_equal(back, value) if isinstance(value, np.ndarray | np.generic) else (
-        back == value and type(back) is type(value))  # fmt: skip
+    assert (
+        np.array_equal(back, value)
+        if isinstance(value, np.ndarray | np.generic)
+        else (back == value and type(back) is type(value))
+    )
 
 
-@pytest.mark.parametrize(("value", "plain"), [
-    (Fraction(1, 4), 0.25), (Decimal("0.5"), 0.5), (IntEnum("Kind", "FIRST")(1), 1),
-    (range(3), [0, 1, 2]), (deque([1, 2.5]), [1, 2.5]), (array("d", [1.5]), [1.5]),
-    (np.array([Fraction(1, 2), 1], object), [0.5, 1]),
-    (np.array([[1], [2, 3]], object), [[1], [2, 3]]),
-    (np.array([["a"], ["b"]]), [["a"], ["b"]]), (np.array([b"a", "b"], object), ["a", "b"]),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (Fraction(1, 4), 0.25),
+        (Decimal("0.5"), 0.5),
+        (IntEnum("Kind", "FIRST")(1), 1),
+        (range(3), [0, 1, 2]),
+        (deque([1, 2.5]), [1, 2.5]),
+        (array("d", [1.5]), [1.5]),
+        (np.array([Fraction(1, 2), 1], object), [0.5, 1]),
+        (np.array([[1], [2, 3]], object), [[1], [2, 3]]),
+        (np.array([["a"], ["b"]]), [["a"], ["b"]]),
+        (np.array([b"a", "b"], object), ["a", "b"]),
+    ],
+    ids=str,
+)
 def test_what_a_check_takes_for_numbers_and_words_arrives_as_such(value, plain):
     assert str(decode(encode(value))) == str(plain)
 
@@ -122,8 +200,9 @@ class Lie:
     __hash__ = None
 
 
-@pytest.mark.parametrize("kind", [int, float, str, bool, dict, list, tuple, set, np.ndarray,
-                                  np.generic, type(None)])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind", [int, float, str, bool, dict, list, tuple, set, np.ndarray, np.generic, type(None)]
+)
 def test_an_object_that_lies_about_its_type_arrives_as_opaque(kind):
     assert isinstance(decode(encode(Lie(kind))), Opaque)
 
@@ -176,8 +255,17 @@ def test_what_is_too_deep_too_large_or_in_itself_is_cut():
     endless = []
     endless.append(endless)
     large, words = np.broadcast_to(1.0, (10**6, 10**6)), np.broadcast_to("x", (10**6, 10**6))
-    for value in (deep, endless, np.zeros(2**22), "x" * 2**25, 10**100_000, large,
-                  words, ["z"] * 10**7, np.array([object()], dtype=object)):  # fmt: skip
+    for value in (
+        deep,
+        endless,
+        np.zeros(2**22),
+        "x" * 2**25,
+        10**100_000,
+        large,
+        words,
+        ["z"] * 10**7,
+        np.array([object()], dtype=object),
+    ):
         text = json.dumps(encode(value))
         assert len(text) < 3 * MAX_BYTES
         decode(json.loads(text))
@@ -190,8 +278,19 @@ def test_objects_equal_nothing():
     assert decode(encode(print)) != print
 
 
-@pytest.mark.parametrize("text", ["", "[]", "null", "7", "{", "[" * 10**5, '{"got_x": 1}',
-                                  '{"got_x": ["list", ' + "[" * 50 + "]" * 50 + "]}"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "null",
+        "7",
+        "{",
+        "[" * 10**5,
+        '{"got_x": 1}',
+        '{"got_x": ["list", ' + "[" * 50 + "]" * 50 + "]}",
+    ],
+)
 def test_answers_that_are_none_are_refused(text):
     with pytest.raises(ValueError):
         read_got(text, ("got_x",))
@@ -202,12 +301,25 @@ def test_only_the_names_that_are_asked_for_are_read():
     assert read_got(text, ("got_x", "got_y")) == {"got_x": 1}
 
 
-@pytest.mark.parametrize("line", [
-    b"\x80\x04", b"[]", b"7", b'{"at": "end", "cell": "1"}', b'{"at": "end", "cell": true}',
-    b'{"at": "end", "status": "right"}', b'{"at": "begin", "mark": 10}', b'{"at": "x"}', b"{}",
-    b'{"at": "end", "status": "ok", "size": -1}', b'{"at": "end", "status": "ok", "size": 1e3}',
-    b'{"at": "end", "status": "ok", "size": 99999999999}', b"[" * 60_000, b"x" * 70_000,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\x80\x04",
+        b"[]",
+        b"7",
+        b'{"at": "end", "cell": "1"}',
+        b'{"at": "end", "cell": true}',
+        b'{"at": "end", "status": "right"}',
+        b'{"at": "begin", "mark": 10}',
+        b'{"at": "x"}',
+        b"{}",
+        b'{"at": "end", "status": "ok", "size": -1}',
+        b'{"at": "end", "status": "ok", "size": 1e3}',
+        b'{"at": "end", "status": "ok", "size": 99999999999}',
+        b"[" * 60_000,
+        b"x" * 70_000,
+    ],
+)
 def test_frames_that_the_runner_does_not_write_are_refused(line):
     with pytest.raises(BadFrame):
         FrameReader().feed(line + b"\n")

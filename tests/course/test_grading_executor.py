@@ -27,7 +27,9 @@ from utils.errors import DistributedError
 
 RULES = LabRules(data=(), cell_seconds=4, own_seconds=1, submission_seconds=30)
 QUICK = dataclasses.replace(LAB, rules=RULES)
-SAY = RIGHT["epoch"] + """
+SAY = (
+    RIGHT["epoch"]
+    + """
 import functools
 right_epoch = plan_epoch
 @functools.cache
@@ -36,7 +38,8 @@ def say():  # once: for `said` may start a cluster
 def plan_epoch(n, b):
     say()
     return right_epoch(n, b)
-"""  # fmt: skip
+"""
+)
 NOTEBOOK = (  # all of it runs; what fails, asks or never ends costs nothing but its time
     "import os, sys, warnings",
     "%time timed = 1\n%env DISTLAB_TEST=7",
@@ -173,8 +176,10 @@ def test_unsealed_says_so_and_closing_early_leaves_nothing(tmp_path):
     lab = dataclasses.replace(
         LAB, rules=LabRules(data=(), cell_seconds=100, submission_seconds=100)
     )
-    handed = [Submission("asleep", write(sleeper, tmp_path / "asleep.ipynb")),
-              Submission("awake", write(fill(RIGHT), tmp_path / "awake.ipynb"))]  # fmt: skip
+    handed = [
+        Submission("asleep", write(sleeper, tmp_path / "asleep.ipynb")),
+        Submission("awake", write(fill(RIGHT), tmp_path / "awake.ipynb")),
+    ]
     before = psutil.Process().children(recursive=True)
     run = observe(lab, handed, lambda s: 3, sealed=False)
     observation = next(run)
@@ -188,10 +193,13 @@ def test_unsealed_says_so_and_closing_early_leaves_nothing(tmp_path):
     assert not [command for command in commands if "7654321" in command]
 
 
-@pytest.mark.parametrize("script, said", [
-    ("", "install the package bubblewrap"),
-    ("echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1", "Permission denied"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "script, said",
+    [
+        ("", "install the package bubblewrap"),
+        ("echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1", "Permission denied"),
+    ],
+)
 def test_it_refuses_where_it_cannot_seal(tmp_path, monkeypatch, script, said):
     if script:
         (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n")

@@ -42,8 +42,10 @@ def test_a_cell_that_runs_as_it_stands_and_the_harness_give_the_same_marks(name,
     lab, answers = read_lab(name, ROOT), load_answers(name)
     stub = read_stub(lab)
     books = choose(answers.RIGHT, BOOKS) + choose(answers.WRONG, BOOKS)
-    handed = [Submission(f"{k}", write(fill(book, stub=stub), tmp_path / f"{k}.ipynb"))
-              for k, book in enumerate(books)]  # fmt: skip
+    handed = [
+        Submission(f"{k}", write(fill(book, stub=stub), tmp_path / f"{k}.ipynb"))
+        for k, book in enumerate(books)
+    ]
     found = grade(lab, handed)
     for k, book in enumerate(books):
         observation, verdict = found[f"{k}"]
@@ -75,12 +77,16 @@ def built(tmp_path_factory):
     stub = read_stub(lab)
     books = {
         "right": {**right, "all-reduce": CALLS},
-        "wrong": {**right, "all-reduce": CALLS,
-                  "scatter": load_answers("lab06").WRONG["scatter"]["one-step-short"]},
+        "wrong": {
+            **right,
+            "all-reduce": CALLS,
+            "scatter": load_answers("lab06").WRONG["scatter"]["one-step-short"],
+        },
         "empty": {k: v for k, v in {**right, "all-reduce": CALLS}.items() if k != "scatter"},
-    }  # fmt: skip
-    handed = [Submission(n, write(fill(b, stub=stub), folder / f"{n}.ipynb"))
-              for n, b in books.items()]  # fmt: skip
+    }
+    handed = [
+        Submission(n, write(fill(b, stub=stub), folder / f"{n}.ipynb")) for n, b in books.items()
+    ]
     return {n: {e.id: e for e in v.exercises} for n, (_, v) in grade(lab, handed).items()}
 
 
@@ -191,8 +197,10 @@ def test_a_pipeline_is_measured_in_the_sandbox(tmp_path):
         "right": answers.RIGHT["pipeline"][0],
         "wrong": answers.WRONG["pipeline"]["frozen-augmentation (two epochs in turn)"],
     }
-    handed = [Submission(n, write(fill({"pipeline": b}, stub=stub), tmp_path / f"{n}.ipynb"))
-              for n, b in books.items()]  # fmt: skip
+    handed = [
+        Submission(n, write(fill({"pipeline": b}, stub=stub), tmp_path / f"{n}.ipynb"))
+        for n, b in books.items()
+    ]
     for name, (_, verdict) in grade(lab, handed).items():
         mark = verdict.exercises[0]
         assert mark.points == (mark.max if name == "right" else 0), mark

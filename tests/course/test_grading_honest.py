@@ -113,11 +113,13 @@ NOTEBOOKS = {
         ("def share(n):\n    raise RuntimeError('another')",),
     ),
     "a question, a plot and pip": (
-        ("name = input('who? ')\n!pip install seaborn\n%matplotlib inline",
-         "import matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()"),
+        (
+            "name = input('who? ')\n!pip install seaborn\n%matplotlib inline",
+            "import matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()",
+        ),
         ("plan_epoch(10, 3)\n1 / 0",),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +127,10 @@ def graded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("honest")
     books = {name: fill({**RIGHT, "epoch": text}) for name, text in HONEST.items()}
     books |= {name: fill(RIGHT, *cells) for name, cells in NOTEBOOKS.items()}
-    handed = [Submission(name, write(book, folder / f"{k}.ipynb"))
-              for k, (name, book) in enumerate(books.items())]  # fmt: skip
+    handed = [
+        Submission(name, write(book, folder / f"{k}.ipynb"))
+        for k, (name, book) in enumerate(books.items())
+    ]
     with JudgeProcess(LAB) as judges:
         return {o.student: (o, judges.judge(o)) for o in observe(LAB, handed, lambda s: 7)}
 
@@ -138,10 +142,14 @@ def test_an_unusual_answer_gets_its_marks_and_does_not_wait(graded, name):
     assert not verdict.for_human
 
 
-@pytest.mark.parametrize(("name", "fact"), [
-    ("text evaluated", "cell 5 gives text to eval"), ("ctypes", "cell 5 imports ctypes"),
-    ("a subprocess", "cell 5 imports subprocess"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "fact"),
+    [
+        ("text evaluated", "cell 5 gives text to eval"),
+        ("ctypes", "cell 5 imports ctypes"),
+        ("a subprocess", "cell 5 imports subprocess"),
+    ],
+)
 def test_facts_stand_next_to_the_mark(graded, name, fact):
     observation, verdict = graded[name]
     assert observation.facts == (fact,) and fact in verdict.notes

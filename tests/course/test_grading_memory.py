@@ -86,7 +86,11 @@ def test_a_mark_by_hand_without_a_submission_is_in_every_table(term, grade):
     status, said = grade("--set", "hugo", "all", "6", "--reason", "by mail")
     assert status == 1 and "4 marks changed since" in said.out
     assert {r["student"]: r["mark"] for r in read_marks(term).values()} == {
-        "ana": "", "lea.lang": "", "hugo": "6", "zoe": ""}  # fmt: skip
+        "ana": "",
+        "lea.lang": "",
+        "hugo": "6",
+        "zoe": "",
+    }
     assert read_course(term)["hugo"] == "6" and "by mail" in read_marks(term)["hugo"]["notes"]
     assert "by mail" in (term / "grades/lab01/changes.csv").read_text()
     assert any("hugo" in path.name for path in (term / "grades/lab01/feedback").iterdir())
@@ -155,9 +159,11 @@ def test_points_of_a_whole_lab_are_spread_without_loss(points):
 
 
 def read_all(folder):
-    return {path: path.read_bytes() for path in (folder / "grades").rglob("*")
-            if path.is_file() and path.suffix != ".lock"} | {
-        folder / "b/book.db": (folder / "b/book.db").read_bytes()}  # fmt: skip
+    return {
+        path: path.read_bytes()
+        for path in (folder / "grades").rglob("*")
+        if path.is_file() and path.suffix != ".lock"
+    } | {folder / "b/book.db": (folder / "b/book.db").read_bytes()}
 
 
 ROWS = "Qu One,q1@x.org\nQu Two,q2@x.org\n"
@@ -236,8 +242,12 @@ def test_a_full_disk_is_one_line_and_the_next_run_goes_on(term):
         skip_without("network namespaces", "no user namespaces here")
     (term / "grades").mkdir()
     words = 'mount -t tmpfs -o size=2m none grades && exec "$@"'
-    done = subprocess.run([*mount, words, "sh", sys.executable, "-c", FULL],
-                          capture_output=True, text=True, timeout=280)  # fmt: skip
+    done = subprocess.run(
+        [*mount, words, "sh", sys.executable, "-c", FULL],
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
     assert "found 1 2 True 1" in done.stdout, done.stdout + done.stderr
     assert "the disk is full. No mark was changed" in done.stderr
     assert done.stdout.count("6.00 of 10 points") == 2

@@ -139,12 +139,15 @@ def test_the_latest_of_a_students_own_counts_and_what_cannot_be_compared_waits(t
     files = {
         f"{SLUG}_ana_20261120-101500.zip": packed("ana", "first"),
         f"{SLUG}_ana_20261121-101500.zip": packed("ana", "second"),
-        "bo.ipynb": "b", "bo.zip": packed("bo", "other"),
-        "cid.ipynb": "same", "cid.zip": packed("cid", "same"),
-        "fay.ipynb": "old", f"fay/{NAME}": "new",
+        "bo.ipynb": "b",
+        "bo.zip": packed("bo", "other"),
+        "cid.ipynb": "same",
+        "cid.zip": packed("cid", "same"),
+        "fay.ipynb": "old",
+        f"fay/{NAME}": "new",
         f"{SLUG}_student_20261120-101500.zip": packed("student", "s"),
         f"{SLUG}.zip": packed("dora", "d"),
-    }  # fmt: skip
+    }
     source = write(tmp_path / "in", files)
     os.utime(source / "fay.ipynb", (1_700_000_000, 1_700_000_000))
     found = by_student(gather(source, tmp_path))
@@ -162,8 +165,11 @@ def test_the_latest_of_a_students_own_counts_and_what_cannot_be_compared_waits(t
 @pytest.mark.parametrize("copy", [" (1)", "-Copy1", "-1", " 2", " - Copy", " - Kopie (2)", " copy"])
 def test_the_name_of_a_copy_is_the_labs_and_the_latest_counts(tmp_path, copy):
     place = "Ana Alt_11_assignsubmission_file"
-    files = {f"{place}/{NAME}": "stub", f"{place}/{SLUG}{copy}.ipynb": "answers",
-             f"{place}/{SLUG}-draft-of-mine.ipynb": "draft"}  # fmt: skip
+    files = {
+        f"{place}/{NAME}": "stub",
+        f"{place}/{SLUG}{copy}.ipynb": "answers",
+        f"{place}/{SLUG}-draft-of-mine.ipynb": "draft",
+    }
     source = write(tmp_path / "in", files)
     os.utime(source / place / NAME, (1_700_000_000, 1_700_000_000))
     (ana,) = gather(source, tmp_path).hand_ins
@@ -174,15 +180,19 @@ def test_the_name_of_a_copy_is_the_labs_and_the_latest_counts(tmp_path, copy):
 
 def test_only_timestamp_txt_is_nbgraders_and_a_second_candidate_waits(tmp_path):
     files = {
-        f"ana/lab01/{NAME}": "a", "ana/lab01/Timestamp.txt": FAKE,
+        f"ana/lab01/{NAME}": "a",
+        "ana/lab01/Timestamp.txt": FAKE,
         "ana/lab01/x-timestamp.txt": FAKE,
-        f"bo/lab01/{NAME}": "b", "bo/lab01/timestamp.txt": "2026-11-29 12:00:00 UTC",
+        f"bo/lab01/{NAME}": "b",
+        "bo/lab01/timestamp.txt": "2026-11-29 12:00:00 UTC",
         "bo/lab01/TIMESTAMP.TXT": FAKE,
-        f"cy/{NAME}": "c", "cy/lab01/timestamp.txt": "2026-11-29 12:00:00 UTC",
+        f"cy/{NAME}": "c",
+        "cy/lab01/timestamp.txt": "2026-11-29 12:00:00 UTC",
         f"cy/{SLUG}/timestamp.txt": FAKE,
-        f"dee/lab01/{NAME}": "d", "dee/lab01/timestamp.txt": "2026-11-29 12:00:00 UTC",
+        f"dee/lab01/{NAME}": "d",
+        "dee/lab01/timestamp.txt": "2026-11-29 12:00:00 UTC",
         "dee/lab01/Timestamp.txt": "2026-11-29 12:00:00 UTC",
-    }  # fmt: skip
+    }
     found = by_student(gather(write(tmp_path / "in", files), tmp_path))
     assert found["ana"].timestamp is None and not found["ana"].question
     for name in ("bo", "cy"):
@@ -213,18 +223,25 @@ def test_generic_logins_wait_unless_the_platform_or_the_list_knows_them(tmp_path
 
 def test_nobody_is_missing_whatever_ids_and_folders_are_called(tmp_path):
     files = {
-        f"lab0234567/lab01/{NAME}": "a", f"lab02-maria/lab01/{NAME}": "b",
-        f"submitted/lab01/{NAME}": "c", f"downloaded/lab01/{NAME}": "d",
+        f"lab0234567/lab01/{NAME}": "a",
+        f"lab02-maria/lab01/{NAME}": "b",
+        f"submitted/lab01/{NAME}": "c",
+        f"downloaded/lab01/{NAME}": "d",
         "ana.zip": zipped({f"lab04-copy/{NAME}": "e"}),
         "bo.zip": zipped({"lab04-copy/other.txt": "x"}),
         "eva/lab05/lab05-loss-scaling.ipynb": "not this lab",
-        "essay.docx": "whose?", "grades.csv": "a list",
-    }  # fmt: skip
+        "essay.docx": "whose?",
+        "grades.csv": "a list",
+    }
     found = gather(write(tmp_path / "in", files), tmp_path)
     students = by_student(found)
     assert {s: text_of(h) for s, h in students.items() if h.path} == {
-        "lab0234567": "a", "lab02-maria": "b", "submitted": "c", "downloaded": "d", "ana": "e",
-    }  # fmt: skip
+        "lab0234567": "a",
+        "lab02-maria": "b",
+        "submitted": "c",
+        "downloaded": "d",
+        "ana": "e",
+    }
     assert "eva" in found.absent and "lab05-loss-scaling.ipynb" in found.absent["eva"]
     assert "bo" in found.absent or students["bo"].problem
     assert len(found.notes) == 1 and "'essay.docx'" in found.notes[0]
@@ -272,10 +289,17 @@ def test_copies_that_the_course_keeps_never_count_before_the_lab(tmp_path):
     assert {s: text_of(h) for s, h in found.items()} == texts
 
 
-@pytest.mark.parametrize("inside", [
-    {"labs/" + NAME: "mine"},
-    {"labs/" + NAME: "mine", "notebooks/00-start-here.ipynb": "-", "labs/originals/" + NAME: "-"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "inside",
+    [
+        {"labs/" + NAME: "mine"},
+        {
+            "labs/" + NAME: "mine",
+            "notebooks/00-start-here.ipynb": "-",
+            "labs/originals/" + NAME: "-",
+        },
+    ],
+)
 def test_the_courses_own_folders_are_no_students(tmp_path, inside):
     alone = write(tmp_path / "in", {f"ana/{name}": text for name, text in inside.items()})
     packed = tmp_path / "ana.zip"
@@ -297,8 +321,9 @@ def test_one_students_zips_share_one_budget_and_nothing_unused_stays(tmp_path, m
         assert any("unpacks to more" in note for note in found["eve"].notes)
         assert found["zoe"].path
         kept = set((tmp_path / "kept").iterdir())
-        assert kept == {h.path for h in found.values() if h.path and h.path.parent in
-                        {tmp_path / "kept"}}  # fmt: skip
+        assert kept == {
+            h.path for h in found.values() if h.path and h.path.parent in {tmp_path / "kept"}
+        }
 
 
 def test_a_whole_class_in_a_wrapper_has_a_limit_for_each_student(tmp_path, monkeypatch):
@@ -340,10 +365,12 @@ def test_a_zip_with_a_huge_list_of_files_is_refused_before_it_is_read(tmp_path, 
     many = zipped({f"{k}.txt": "" for k in range(100)})
     files = {"eve.zip": many, f"zoe/{NAME}": "z"}
     monkeypatch.setattr(
-        zipfile.ZipFile, "_RealGetContents",
+        zipfile.ZipFile,
+        "_RealGetContents",
         lambda self, real=zipfile.ZipFile._RealGetContents: (
-            real(self) if self.fp.seek(0, 2) != len(many) else pytest.fail("it was read")),
-    )  # fmt: skip
+            real(self) if self.fp.seek(0, 2) != len(many) else pytest.fail("it was read")
+        ),
+    )
     found = by_student(gather(write(tmp_path / "in", files), tmp_path))
     assert "list of files" in found["eve"].problem and found["zoe"].path
 
@@ -354,8 +381,15 @@ def test_two_of_one_name_and_marking_without_names(tmp_path):
     files |= {f"anon_aB3dE_777_{NAME}": "x", f"LATE_anon_Zz9q1_778_{NAME}": "y"}
     files |= {f"van_der_berg_501_779_{NAME}": "z"}
     found = by_student(gather(write(tmp_path / "in", files), tmp_path))
-    assert sorted(found) == ["Ana Li 11", "Ana Li 12", "Participant 21", "Participant 22",
-                             "anon_Zz9q1", "anon_aB3dE", "van_der_berg"]  # fmt: skip
+    assert sorted(found) == [
+        "Ana Li 11",
+        "Ana Li 12",
+        "Participant 21",
+        "Participant 22",
+        "anon_Zz9q1",
+        "anon_aB3dE",
+        "van_der_berg",
+    ]
     assert not any(h.question for h in found.values())
     assert found["anon_Zz9q1"].notes == ("the platform calls it late",)
 
@@ -393,15 +427,23 @@ MOODLE = """\ufeffIdentifier,"Full name","Email address",Status,Grade,"Last modi
 OWN = "student,name,moodle,canvas\nana,Ana Alt,11,501\nbela,Béla Bo,12,502\n"
 
 
-@pytest.mark.parametrize("text, ids", [
-    (OWN, ["ana", "bela"]), (CANVAS, ["aalt", "bbo"]),
-    (MOODLE, ["a@x.org", "b@x.org"]),
-    (OWN.replace(",", ";"), ["ana", "bela"]),
-])  # fmt: skip
-@pytest.mark.parametrize("files", [
-    {f"Ana Alt_11_assignsubmission_file/{NAME}": "a"}, {f"altana_501_777_{NAME}": "a"},
-    {f"Ana Alt/{NAME}": "a"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, ids",
+    [
+        (OWN, ["ana", "bela"]),
+        (CANVAS, ["aalt", "bbo"]),
+        (MOODLE, ["a@x.org", "b@x.org"]),
+        (OWN.replace(",", ";"), ["ana", "bela"]),
+    ],
+)
+@pytest.mark.parametrize(
+    "files",
+    [
+        {f"Ana Alt_11_assignsubmission_file/{NAME}": "a"},
+        {f"altana_501_777_{NAME}": "a"},
+        {f"Ana Alt/{NAME}": "a"},
+    ],
+)
 def test_a_list_of_students_gives_ids_and_names_who_handed_in_nothing(tmp_path, text, ids, files):
     path = tmp_path / "students.csv"
     path.write_text(text, encoding="utf-8")
@@ -421,8 +463,10 @@ def test_a_list_of_students_gives_ids_and_names_who_handed_in_nothing(tmp_path, 
 def test_a_namesake_with_another_number_is_not_in_the_list(tmp_path):
     path = tmp_path / "students.csv"
     path.write_text("student,name,moodle\nana,Ana Alt,11\n")
-    files = {f"Ana Alt_11_assignsubmission_file/{NAME}": "a",
-             f"Ana Alt_99_assignsubmission_file/{NAME}": "b"}  # fmt: skip
+    files = {
+        f"Ana Alt_11_assignsubmission_file/{NAME}": "a",
+        f"Ana Alt_99_assignsubmission_file/{NAME}": "b",
+    }
     source = write(tmp_path / "in", files)
     found = {text_of(h): h for h in gather(source, tmp_path, roster=read_roster(path)).hand_ins}
     assert found["a"].student == "ana" and not found["a"].question
@@ -464,15 +508,20 @@ def test_numbers_of_another_assignment_leave_one_note(tmp_path):
     assert "belong to another assignment" in notes[0]
 
 
-@pytest.mark.parametrize("head, encoding, sign", [
-    ("First name,Surname,ID number,Email address", "utf-8", ","),
-    ("Vorname,Nachname,ID-Nummer,E-Mail-Adresse", "cp1250", ";"),
-    ("Prénom,Nom de famille,Numéro d'identification,Adresse de courriel", "utf-8-sig", ";"),
-    ("No.,First name,Last name,ID number,Email address", "utf-16", "\t"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "head, encoding, sign",
+    [
+        ("First name,Surname,ID number,Email address", "utf-8", ","),
+        ("Vorname,Nachname,ID-Nummer,E-Mail-Adresse", "cp1250", ";"),
+        ("Prénom,Nom de famille,Numéro d'identification,Adresse de courriel", "utf-8-sig", ";"),
+        ("No.,First name,Last name,ID number,Email address", "utf-16", "\t"),
+    ],
+)
 def test_moodles_participants_are_read_as_they_are_downloaded(tmp_path, head, encoding, sign):
-    rows = [f"{id.title()}0 {name},S{k},x{k}@uni.example".split(" ", 1)[1].replace(" ", ",", 1)
-            for k, (id, (name, _)) in enumerate(CLASS.items())]  # fmt: skip
+    rows = [
+        f"{id.title()}0 {name},S{k},x{k}@uni.example".split(" ", 1)[1].replace(" ", ",", 1)
+        for k, (id, (name, _)) in enumerate(CLASS.items())
+    ]
     if head.startswith("No."):
         rows = [f"{k},{row}" for k, row in enumerate(rows, 1)]
     text = "\n".join([head, *rows]).replace(",", sign)
@@ -483,7 +532,10 @@ def test_moodles_participants_are_read_as_they_are_downloaded(tmp_path, head, en
         )
     found, _ = gather_class(tmp_path, text, FOLDERS, encoding)
     assert {name: h.student for name, h in found.items()} == {
-        "Ana Alt": "S0", "José Núñez": "S1", "Łukasz Żak": "S2"}  # fmt: skip
+        "Ana Alt": "S0",
+        "José Núñez": "S1",
+        "Łukasz Żak": "S2",
+    }
     assert not any(h.question for h in found.values())
 
 
@@ -503,7 +555,9 @@ def test_worksheets_of_a_german_and_a_french_moodle(tmp_path, text):
     path.write_text(text, encoding="utf-8")
     found = read_roster(path).students
     assert {i: (s.name, s.moodle) for i, s in found.items()} == {
-        "a@x.org": ("Ana Alt", "11"), "j@x.org": ("José Núñez", "12")}  # fmt: skip
+        "a@x.org": ("Ana Alt", "11"),
+        "j@x.org": ("José Núñez", "12"),
+    }
 
 
 def test_two_of_one_name_are_shown_with_their_ids_and_accents_can_decide(tmp_path):
@@ -517,8 +571,10 @@ def test_two_of_one_name_are_shown_with_their_ids_and_accents_can_decide(tmp_pat
 
 
 def test_a_list_of_times_counts_before_all_else(tmp_path):
-    files = {f"Ana Alt_11_assignsubmission_file/{NAME}": "a",
-             f"Béla Bo_12_assignsubmission_file/{NAME}": "b"}  # fmt: skip
+    files = {
+        f"Ana Alt_11_assignsubmission_file/{NAME}": "a",
+        f"Béla Bo_12_assignsubmission_file/{NAME}": "b",
+    }
     hand_ins = gather(write(tmp_path / "in", files), tmp_path).hand_ins
     path = tmp_path / "times.csv"
     from zoneinfo import ZoneInfo
@@ -530,8 +586,11 @@ def test_a_list_of_times_counts_before_all_else(tmp_path):
     known, notes = set_times(hand_ins, *read_times(path))
     assert known[0].timestamp == datetime(2026, 6, 10, 12) and known[0].clock == "the list of times"
     assert "'Zoe'" in notes[0]
-    bad = {"student,handed_in\nana,soon\n": "line 2: 'soon'", "a,b\n1,2\n": "column",
-           "student\nana\n": "no column of times"}  # fmt: skip
+    bad = {
+        "student,handed_in\nana,soon\n": "line 2: 'soon'",
+        "a,b\n1,2\n": "column",
+        "student\nana\n": "no column of times",
+    }
     for text, said in bad.items():
         path.write_text(text)
         with pytest.raises(DistributedError, match=said):
@@ -540,10 +599,12 @@ def test_a_list_of_times_counts_before_all_else(tmp_path):
 
 def test_bad_lists_are_one_clear_line(tmp_path):
     path = tmp_path / "students.csv"
-    for text, said in (("student\nana\nana\n", "line 3: 'ana' is there twice"),
-                       ("color\nred\n", "columns color, and needs student"),
-                       ("student,name\n", "list of students is empty"),
-                       ("student,name\n,Ana\n", "")):  # fmt: skip
+    for text, said in (
+        ("student\nana\nana\n", "line 3: 'ana' is there twice"),
+        ("color\nred\n", "columns color, and needs student"),
+        ("student,name\n", "list of students is empty"),
+        ("student,name\n,Ana\n", ""),
+    ):
         path.write_text(text)
         if said:
             with pytest.raises(DistributedError, match=said):

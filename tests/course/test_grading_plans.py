@@ -56,8 +56,10 @@ def hand_in(name: str, folder) -> dict[str, Submission]:
     books["empty"] = {}
     for what, body in BODIES.items():
         books[what] = {e: write_attack(name, e, f, body) for e, f in functions.items()}
-    return {what: Submission(what, write(fill(book, stub=stub), folder / f"{k}.ipynb"))
-            for k, (what, book) in enumerate(books.items())}  # fmt: skip
+    return {
+        what: Submission(what, write(fill(book, stub=stub), folder / f"{k}.ipynb"))
+        for k, (what, book) in enumerate(books.items())
+    }
 
 
 def lab_function(name: str, exercise: str) -> str:
@@ -68,8 +70,10 @@ def lab_function(name: str, exercise: str) -> str:
 def test_right_answers_get_all_points_and_attacks_none(name: str, tmp_path) -> None:
     lab, handed = read_lab(name, ROOT), hand_in(name, tmp_path)
     with JudgeProcess(lab) as judges:
-        verdicts = {o.student: (o, judges.judge(o))
-                    for o in observe(lab, list(handed.values()), lambda s: SEED, 2)}  # fmt: skip
+        verdicts = {
+            o.student: (o, judges.judge(o))
+            for o in observe(lab, list(handed.values()), lambda s: SEED, 2)
+        }
     assert set(verdicts) == set(handed)
     for what, (observation, verdict) in verdicts.items():
         wanted = lab.points if what.startswith("right") else 0

@@ -30,13 +30,19 @@ from distlab.grading.verdict import ExerciseVerdict, Verdict
 ROOT = Path(__file__).resolve().parents[2]
 DUE = datetime(2026, 11, 20, 12)
 ATTACKS = [
-    "<script>window.owned = 1</script>", "<img src=x onerror='window.owned = 1'>",
-    "</pre></section><svg onload='window.owned=1'>", "\" autofocus onfocus='window.owned = 1' x=\"",
-    "javascript:window.owned=1", "{{ 7 * 191 }}{% for x in y %}",
+    "<script>window.owned = 1</script>",
+    "<img src=x onerror='window.owned = 1'>",
+    "</pre></section><svg onload='window.owned=1'>",
+    "\" autofocus onfocus='window.owned = 1' x=\"",
+    "javascript:window.owned=1",
+    "{{ 7 * 191 }}{% for x in y %}",
     "</title><script>window.owned=1</script>",
     "<iframe src='file:///etc/hosts'></iframe><link rel=stylesheet href='http://127.0.0.1:9/x.css'>",
-    "<style>body{display:none}</style>", "<!-- ", "]]>", "&lt;script&gt;",
-]  # fmt: skip
+    "<style>body{display:none}</style>",
+    "<!-- ",
+    "]]>",
+    "&lt;script&gt;",
+]
 EVIL = "\n".join(ATTACKS) + "\x1b]0;title\x07\x1b[31mred\x1b[0m\x00\x08\u202eevil"
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -59,18 +65,27 @@ def fill_notebook(lab, path, answers):
 def make_result(lab, student, said=None, folder=None, answers=None, evil="", policy=None, **seen):
     """`said`: exercise -> (points, misconception, message, status); full marks where left out."""
     exercises = tuple(
-        ExerciseVerdict(e.id, *((said or {}).get(e.id, (e.points, "", "", "right"))[:1]), e.points,
-                        *((said or {}).get(e.id, (e.points, "", "", "right"))[1:]))
+        ExerciseVerdict(
+            e.id,
+            *((said or {}).get(e.id, (e.points, "", "", "right"))[:1]),
+            e.points,
+            *((said or {}).get(e.id, (e.points, "", "", "right"))[1:]),
+        )
         for e in lab.exercises
-    )  # fmt: skip
+    )
     path = fill_notebook(lab, folder / f"{len(student)}.ipynb", answers) if answers else None
     cells = tuple(
         CellObservation(k, "ok", trace=evil, output=evil, errors=evil) for k in lab.graded
     )
     observation = Observation(student, lab.name, "0", 1, cells, (evil,) * bool(evil), **seen)
     notes = (evil,) * bool(evil)
-    return finish(HandIn(student, path, "0", DUE, notes), Verdict(student, lab.name, exercises),
-                  observation, policy or Policy(), {})  # fmt: skip
+    return finish(
+        HandIn(student, path, "0", DUE, notes),
+        Verdict(student, lab.name, exercises),
+        observation,
+        policy or Policy(),
+        {},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -245,9 +260,13 @@ def test_page_names_are_safe_and_differ(report):
     names = ["Ana", "ana", "../../x", "a/b", "a\\b", "", ".", "é", "x" * 300, EVIL]
     found = [page_name(name) for name in names]
     assert len({name.lower() for name in found}) == len(names)
-    assert all(len(n) < 100 and set(n) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                              "0123456789._-") and n[0] not in ".-" or n.startswith(
-                                                  "student") for n in found)  # fmt: skip
+    assert all(
+        len(n) < 100
+        and set(n) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+        and n[0] not in ".-"
+        or n.startswith("student")
+        for n in found
+    )
 
 
 def test_the_table_of_marks_holds_no_formula(report, lab):
@@ -256,8 +275,23 @@ def test_the_table_of_marks_holds_no_formula(report, lab):
         assert to_cell(text).startswith("'")
     rows = list(csv.reader(io.StringIO(make_csv(found))))
     assert len(rows) == 8 and {len(row) for row in rows} == {len(rows[0])}
-    assert rows[1] == ["ana", "ana", "2026-11-20 12:00:00", "", "2", "3", "2", "3", "0", "10", "10",
-                       "", "no", "yes", ""]  # fmt: skip
+    assert rows[1] == [
+        "ana",
+        "ana",
+        "2026-11-20 12:00:00",
+        "",
+        "2",
+        "3",
+        "2",
+        "3",
+        "0",
+        "10",
+        "10",
+        "",
+        "no",
+        "yes",
+        "",
+    ]
     (cy,) = (row for row in rows if row[0] == "cy")  # it waits: blank, and not 0
     assert cy[4:8] == [""] * 4 and cy[9] == "" and cy[12] == "yes"
     assert rows[-1][0] == "eli" and set(rows[-1][2:-1]) == {""}
@@ -265,7 +299,8 @@ def test_the_table_of_marks_holds_no_formula(report, lab):
 
 def test_clean_text():
     assert clean("\x1b[1;31mred\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07 a\rb\r\nc\td") == (
-        "b\nc\td")  # fmt: skip
+        "b\nc\td"
+    )
     assert clean("\u202ec\u200b\x08<b>") == "\\x202ec\\x200b\\x08<b>"
     assert clean("a\x00b\x9b31mc") == "a\\x00bc" and clean_line("a\n b\t c") == "a b c"
     long = clean("x" * 100_000, 100)
@@ -273,8 +308,12 @@ def test_clean_text():
     assert clean("\x1b]" + "x" * 50_000) == "" and clean("\ud800") == "\\xd800"
 
 
-COURSE = {"ana": {"lab01": (10, 10), "lab02": (5, 20)}, "bo": {"lab02": (20, 20)}, "=cy": {},
-          "di": {"lab01": (5, 10), "lab02": (None, 20)}}  # fmt: skip
+COURSE = {
+    "ana": {"lab01": (10, 10), "lab02": (5, 20)},
+    "bo": {"lab02": (20, 20)},
+    "=cy": {},
+    "di": {"lab01": (5, 10), "lab02": (None, 20)},
+}
 
 
 def test_course_table_weighs_labs_and_leaves_out_what_waits(tmp_path):
@@ -287,15 +326,22 @@ def test_course_table_weighs_labs_and_leaves_out_what_waits(tmp_path):
     write_course(tmp_path, COURSE, policies, roster)
     lines = (tmp_path / "course.csv").read_text().splitlines()
     assert lines[0] == "student,name,lab01,lab02,percent,waiting"
-    assert lines[1:] == ["'=cy,'=cy,,,0.0,", "ana,ana,10,5,43.8,", "bo,bo,,20,75.0,",
-                         "di,di,5,,50.0,lab02", "eve,Eve Else,,,0.0,"]  # fmt: skip
+    assert lines[1:] == [
+        "'=cy,'=cy,,,0.0,",
+        "ana,ana,10,5,43.8,",
+        "bo,bo,,20,75.0,",
+        "di,di,5,,50.0,lab02",
+        "eve,Eve Else,,,0.0,",
+    ]
 
 
 def test_the_page_over_all_labs_tells_who_falls_behind_and_how_each_week_went(tmp_path, chromium):
     roster = Roster({"eve": Student("eve", "Eve <b>Else</b>")})
     zone = ZoneInfo("Europe/Prague")
-    policies = {"lab01": Policy(datetime(2026, 11, 27, 12), zone=zone),
-                "lab02": Policy(datetime(2026, 11, 20, 12), zone=zone)}  # fmt: skip
+    policies = {
+        "lab01": Policy(datetime(2026, 11, 27, 12), zone=zone),
+        "lab02": Policy(datetime(2026, 11, 20, 12), zone=zone),
+    }
     write_course(tmp_path, COURSE, policies, roster)
     page = chromium.new_page()
     page.goto((tmp_path / "course.html").as_uri())
@@ -323,21 +369,25 @@ def test_the_table_of_the_term_is_sorted_and_filtered_in_the_page(tmp_path, chro
     del course["s009"]["lab02"]
     (tmp_path / "lab02").mkdir()
     (tmp_path / "lab02" / "marks.csv").write_text(
-        "student,late_penalty,set_by_hand\ns008,-3,\ns010,0,epoch\n")  # fmt: skip
+        "student,late_penalty,set_by_hand\ns008,-3,\ns010,0,epoch\n"
+    )
     roster = Roster({"s008": Student("s008", EVIL)})
     write_course(tmp_path, course, {}, roster)
     page = chromium.new_page()
     page.goto((tmp_path / "course.html").as_uri())
 
     def rows():
-        return [row.locator("th, td").all_inner_texts()
-                for row in page.locator("#term tbody tr:visible").all()]  # fmt: skip
+        return [
+            row.locator("th, td").all_inner_texts()
+            for row in page.locator("#term tbody tr:visible").all()
+        ]
 
     assert len(rows()) == 120 and page.inner_text("#shown") == "120 of 120"
     for chosen, student, place, text in (
-        ("waits", "s007", 1, "waits"), ("missing", "s009", 2, "–"),
+        ("waits", "s007", 1, "waits"),
+        ("missing", "s009", 2, "–"),
         ("by-hand", "s010", 2, "50 by hand"),
-    ):  # fmt: skip
+    ):
         page.select_option("#state", chosen)
         (row,) = rows()
         assert row[0] == student and " ".join(row[place].split()) == text

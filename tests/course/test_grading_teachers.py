@@ -42,10 +42,16 @@ def make_result(lab, student, given=None, owner=None, policy=None, manual=None, 
     """`given` maps an exercise to its points, None for one that waits."""
     said = given or {}
     exercises = tuple(
-        ExerciseVerdict(e.id, said.get(e.id, e.points) or 0.0, e.points, "", "",
-                        "for a human" if said.get(e.id, 1) is None else "right")
+        ExerciseVerdict(
+            e.id,
+            said.get(e.id, e.points) or 0.0,
+            e.points,
+            "",
+            "",
+            "for a human" if said.get(e.id, 1) is None else "right",
+        )
         for e in lab.exercises
-    )  # fmt: skip
+    )
     hand_in = HandIn(student, None, more.pop("sha256", "0"), owner=owner or Owner(student), **more)
     policy = policy or Policy()
     verdict = hold_back(hand_in, Verdict(student, lab.name, exercises), policy)
@@ -59,18 +65,24 @@ def rows_of(path):
 
 
 def test_what_moodle_takes_in(lab, tmp_path):
-    results = (make_result(lab, "ana", {"epoch": 0.5}, MOODLE),
-               make_result(lab, "bo", {"epoch": None}, replace(MOODLE, told="B_o", number="4002")),
-               make_result(lab, "cy"))  # fmt: skip
+    results = (
+        make_result(lab, "ana", {"epoch": 0.5}, MOODLE),
+        make_result(lab, "bo", {"epoch": None}, replace(MOODLE, told="B_o", number="4002")),
+        make_result(lab, "cy"),
+    )
     roster = Roster({"cy": Student("cy", "Cy Else", "cy@x.org", "4003")})
     write_report(ClassResult(lab, results, Policy(), roster=roster), tmp_path)
     head, ana, bo, cy = rows_of(tmp_path / "moodle.csv")
     assert {"Identifier", "Grade", "Last modified (grade)"} <= set(head)  # else Moodle refuses it
     place = {name: k for k, name in enumerate(head)}
-    found = [[row[place[name]] for name in ("Identifier", "Full name", "Grade")]
-             for row in (ana, bo, cy)]  # fmt: skip
-    assert found == [["Participant 4001", "Ana Novák", "8.5"], ["Participant 4002", "B_o", ""],
-                     ["Participant 4003", "Cy Else", "10"]]  # fmt: skip
+    found = [
+        [row[place[name]] for name in ("Identifier", "Full name", "Grade")] for row in (ana, bo, cy)
+    ]
+    assert found == [
+        ["Participant 4001", "Ana Novák", "8.5"],
+        ["Participant 4002", "B_o", ""],
+        ["Participant 4003", "Cy Else", "10"],
+    ]
     assert cy[place["Email address"]] == "cy@x.org" and ana[place["Maximum Grade"]] == "10"
     with zipfile.ZipFile(tmp_path / "moodle-feedback.zip") as archive:
         names = archive.namelist()
@@ -88,8 +100,10 @@ def test_what_moodle_takes_in(lab, tmp_path):
 
 
 def test_what_canvas_takes_in(lab, tmp_path):
-    results = (make_result(lab, "bo", {"epoch": 0.5}, CANVAS),
-               make_result(lab, "cy", {"epoch": None}, replace(CANVAS, number="502")))  # fmt: skip
+    results = (
+        make_result(lab, "bo", {"epoch": 0.5}, CANVAS),
+        make_result(lab, "cy", {"epoch": None}, replace(CANVAS, number="502")),
+    )
     write_report(ClassResult(lab, results, Policy()), tmp_path)
     head, points, *students = rows_of(tmp_path / "canvas.csv")
     assert head[:5] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
@@ -99,30 +113,52 @@ def test_what_canvas_takes_in(lab, tmp_path):
 
 
 WORKSHEETS = {  # as mod/assign/feedback/offline writes them, in the language of the teacher
-    "english": ('Identifier,"Full name","Email address",Status,Grade,"Maximum Grade",'
-                '"Grade can be changed","Last modified (submission)","Last modified (grade)",'
-                '"Feedback comments"\n', "Participant ", "100.00", "85", "utf-8-sig", ","),
-    "german": ("ID;Vollständiger Name;E-Mail-Adresse;Status;Bewertung;Bestwertung;"
-               "Bewertung kann geändert werden;Zuletzt geändert (Abgabe);"
-               "Zuletzt geändert (Bewertung);Feedback als Kommentar\n",
-               "Teilnehmer/in", "5,00", "4,25", "cp1252", ";"),
-}  # fmt: skip
+    "english": (
+        'Identifier,"Full name","Email address",Status,Grade,"Maximum Grade",'
+        '"Grade can be changed","Last modified (submission)","Last modified (grade)",'
+        '"Feedback comments"\n',
+        "Participant ",
+        "100.00",
+        "85",
+        "utf-8-sig",
+        ",",
+    ),
+    "german": (
+        "ID;Vollständiger Name;E-Mail-Adresse;Status;Bewertung;Bestwertung;"
+        "Bewertung kann geändert werden;Zuletzt geändert (Abgabe);"
+        "Zuletzt geändert (Bewertung);Feedback als Kommentar\n",
+        "Teilnehmer/in",
+        "5,00",
+        "4,25",
+        "cp1252",
+        ";",
+    ),
+}
 
 
 @pytest.mark.parametrize("language", WORKSHEETS)
 def test_moodles_own_worksheet_comes_back_filled_in(lab, tmp_path, language):
     head, who, most, grade, encoding, sign = WORKSHEETS[language]
     names = {"4003": "Zoë Last", "4001": "Ana Novak", "4002": "Bo Wait"}
-    lines = [sign.join([f"{who}{n}", name, f"x{n}@x.org", "-", "", most, "-", "-", "-", ""])
-             for n, name in names.items()]  # fmt: skip
+    lines = [
+        sign.join([f"{who}{n}", name, f"x{n}@x.org", "-", "", most, "-", "-", "-", ""])
+        for n, name in names.items()
+    ]
     path = tmp_path / "worksheet.csv"
     path.write_bytes((head + "\n".join(lines) + "\n").encode(encoding))
     roster = read_roster(path)
-    results = (make_result(lab, "x4001@x.org", {"epoch": 0.5}, MOODLE),
-               make_result(lab, "x4002@x.org", {"epoch": None}, MOODLE))  # fmt: skip
+    results = (
+        make_result(lab, "x4001@x.org", {"epoch": 0.5}, MOODLE),
+        make_result(lab, "x4002@x.org", {"epoch": None}, MOODLE),
+    )
     for absent, shown in ((None, ""), (0.0, "0")):
-        found = ClassResult(lab, results, Policy(absent=absent), roster=roster,
-                            absent={"x4003@x.org": "handed in nothing"})  # fmt: skip
+        found = ClassResult(
+            lab,
+            results,
+            Policy(absent=absent),
+            roster=roster,
+            absent={"x4003@x.org": "handed in nothing"},
+        )
         write_report(found, tmp_path)
         data = (tmp_path / "moodle.csv").read_bytes()
         assert data.startswith(b"\xef\xbb\xbf") == (encoding == "utf-8-sig")
@@ -143,18 +179,25 @@ def test_canvas_own_gradebook_comes_back_with_the_labs_column(lab, tmp_path):
         f"Student,ID,SIS User ID,SIS Login ID,Section,Other (98),{column},Final Score\n"
         "    Points Possible,,,,,5,20,(read only)\n"
         '"Zed, Zoe",503,s3,zoe,Mon,4,,80\n"Alt, Ana",501,s1,ana,Mon,5,,90\n'
-        '"Bo, Béla",502,s2,bo,Tue,,7,10\n"Student, Test",504,,t,Mon,,,\n', encoding="utf-8"
-    )  # fmt: skip
+        '"Bo, Béla",502,s2,bo,Tue,,7,10\n"Student, Test",504,,t,Mon,,,\n',
+        encoding="utf-8",
+    )
     roster = read_roster(path)
-    results = (make_result(lab, "ana", {"epoch": 0.5}, replace(CANVAS, number="501")),
-               make_result(lab, "bo", {"epoch": None}, replace(CANVAS, number="502")))  # fmt: skip
+    results = (
+        make_result(lab, "ana", {"epoch": 0.5}, replace(CANVAS, number="501")),
+        make_result(lab, "bo", {"epoch": None}, replace(CANVAS, number="502")),
+    )
     found = ClassResult(lab, results, Policy(absent=0.0), roster=roster, absent={"zoe": "nothing"})
     write_report(found, tmp_path)
     head, *rows = rows_of(tmp_path / "canvas.csv")
     assert head == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", column]
     assert [(row[0], row[5]) for row in rows] == [
-        ("    Points Possible", "20"), ("Zed, Zoe", "0"), ("Alt, Ana", "17"), ("Bo, Béla", "7"),
-        ("Student, Test", "")]  # fmt: skip
+        ("    Points Possible", "20"),
+        ("Zed, Zoe", "0"),
+        ("Alt, Ana", "17"),
+        ("Bo, Béla", "7"),
+        ("Student, Test", ""),
+    ]
     assert read_roster(tmp_path / "canvas.csv").students == roster.students
 
 
@@ -173,15 +216,21 @@ def test_what_changed_is_noted_once_with_its_reason_whenever_it_is_killed(lab, t
     (change,) = grade(make_result(lab, "ana", {"epoch": None}, sha256="1"))
     assert change.describe() == "epoch 2 → waits (handed in anew)"
     policy = Policy(DUE, parse_penalty("1/day"))
-    late = make_result(lab, "ana", {"epoch": None}, sha256="1", policy=policy,
-                       timestamp=DUE + timedelta(hours=1))  # fmt: skip
+    late = make_result(
+        lab, "ana", {"epoch": None}, sha256="1", policy=policy, timestamp=DUE + timedelta(hours=1)
+    )
     (change,) = grade(late)
     assert (change.exercise, change.after) == ("lateness", -1)
     (tmp_path / "changes.csv").unlink()  # killed before it was written
     assert grade(late) == []
     lines = rows_of(tmp_path / "changes.csv")
-    assert len(lines) == 6 and lines[2][1:] == ["ana", "epoch", "2", "1",
-                                                "set by hand: well explained"]  # fmt: skip
+    assert len(lines) == 6 and lines[2][1:] == [
+        "ana",
+        "epoch",
+        "2",
+        "1",
+        "set by hand: well explained",
+    ]
     (tmp_path / "journal" / "marks.json").write_text("{")
     assert grade(late) == []
 
@@ -195,8 +244,15 @@ def test_without_names_nothing_names_a_student(lab, tmp_path):
     )
     roster = Roster({names[0]: Student(names[0], "Ana Novák")})
     with Journal(tmp_path / "journal", lab) as journal:
-        found = ClassResult(lab, results, Policy(), ("Ana Novák: a note",), ("Waity",),
-                            absent={"Zoe": "handed in nothing"}, roster=roster)  # fmt: skip
+        found = ClassResult(
+            lab,
+            results,
+            Policy(),
+            ("Ana Novák: a note",),
+            ("Waity",),
+            absent={"Zoe": "handed in nothing"},
+            roster=roster,
+        )
         hidden = anonymise(found, journal.code_for)
         code = journal.code_for(names[0])
     with Journal(tmp_path / "journal", lab) as journal:
@@ -225,8 +281,11 @@ def test_an_uncertain_owner_has_no_mark_until_it_is_confirmed(lab):
 def test_unknown_times_are_said_loudly(lab, tmp_path):
     policy = Policy(DUE, parse_penalty("1/day"))
     own = {"timestamp": DUE, "clock": "the name of the student's zip"}
-    results = (make_result(lab, "ana", policy=policy), make_result(lab, "bo", policy=policy, **own),
-               make_result(lab, "cy", owner=replace(CANVAS, late=True), policy=policy))  # fmt: skip
+    results = (
+        make_result(lab, "ana", policy=policy),
+        make_result(lab, "bo", policy=policy, **own),
+        make_result(lab, "cy", owner=replace(CANVAS, late=True), policy=policy),
+    )
     found = ClassResult(lab, results, policy)
     unknown, late, clocks = found.describe_times()
     assert (
@@ -264,19 +323,26 @@ def test_rules_of_one_lab_do_not_stop_another(tmp_path):
     policy = read_policy(path, "lab05", labs)
     assert policy.due == datetime(2026, 11, 20, 22, 59)
     assert policy.show_time(policy.due) == "2026-11-20 23:59 CET"
-    with_zone = read_policy(write_rules(tmp_path, SAMPLE.replace(
-        'zone = "Europe/Prague"', "").replace("59:00", "59:00+02:00")), "lab05")  # fmt: skip
+    with_zone = read_policy(
+        write_rules(
+            tmp_path, SAMPLE.replace('zone = "Europe/Prague"', "").replace("59:00", "59:00+02:00")
+        ),
+        "lab05",
+    )
     assert with_zone.show_time(with_zone.due) == "2026-11-20 23:59 UTC+02:00"
 
 
-@pytest.mark.parametrize("old, new, words", [
-    ("labs.lab05", "labs.lab55", ["'lab55'", "did you mean 'lab"]),
-    ("weights =", "weihgts =", ["labs.lab05", "'weihgts'", "did you mean 'weights'"]),
-    ("percent", "precent", ["penalty", "'precent'", "did you mean 'percent'"]),
-    ("[penalty]", "[penatly]", ["'penatly'", "did you mean 'penalty'"]),
-    ("Europe/Prague", "Europe/Prag", ["zone = 'Europe/Prag'"]),
-    ("weights = {plain = 2}", 'confirmed = "ana 1"', ["confirmed"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "old, new, words",
+    [
+        ("labs.lab05", "labs.lab55", ["'lab55'", "did you mean 'lab"]),
+        ("weights =", "weihgts =", ["labs.lab05", "'weihgts'", "did you mean 'weights'"]),
+        ("percent", "precent", ["penalty", "'precent'", "did you mean 'percent'"]),
+        ("[penalty]", "[penatly]", ["'penatly'", "did you mean 'penalty'"]),
+        ("Europe/Prague", "Europe/Prag", ["zone = 'Europe/Prag'"]),
+        ("weights = {plain = 2}", 'confirmed = "ana 1"', ["confirmed"]),
+    ],
+)
 def test_a_misspelt_rule_is_named_whichever_lab_is_graded(tmp_path, old, new, words):
     path = write_rules(tmp_path, SAMPLE.replace(old, new))
     lab = "lab01" if old != "weights = {plain = 2}" else "lab05"
@@ -289,10 +355,14 @@ def test_a_misspelt_rule_is_named_whichever_lab_is_graded(tmp_path, old, new, wo
 def test_marks_by_hand_in_bulk(tmp_path):
     path = tmp_path / "marks.csv"
     path.write_text("student,exercise,points,reason\nana,epoch,1.5,said it in class\nbo,2,auto,\n")
-    assert read_marks(path) == [("ana", ByHand("epoch", 1.5, "said it in class")),
-                                ("bo", ByHand("2", None))]  # fmt: skip
-    bad = {"student,exercise\n": "no column 'points'",
-           "student,exercise,points\nana,epoch,much\n": "line 2: 'much'"}  # fmt: skip
+    assert read_marks(path) == [
+        ("ana", ByHand("epoch", 1.5, "said it in class")),
+        ("bo", ByHand("2", None)),
+    ]
+    bad = {
+        "student,exercise\n": "no column 'points'",
+        "student,exercise,points\nana,epoch,much\n": "line 2: 'much'",
+    }
     for text, said in bad.items():
         path.write_text(text)
         with pytest.raises(DistributedError, match=said):
@@ -310,8 +380,10 @@ def test_the_book_keeps_reasons_refuses_too_much_and_knows_what_waits(lab, tmp_p
         book.set_points("ana", ByHand("epoch", 4.5, "beyond what was asked"), above=True)
         book.set_points("cy", ByHand("epoch", 0.0, "copied"))
         assert book.read_manual() == {"ana": {"epoch": 4.5}, "cy": {"epoch": 0.0}}
-        assert book.read_reasons() == {"ana": {"epoch": "beyond what was asked"},
-                                       "cy": {"epoch": "copied"}}  # fmt: skip
+        assert book.read_reasons() == {
+            "ana": {"epoch": "beyond what was asked"},
+            "cy": {"epoch": "copied"},
+        }
         marks = {student: labs["lab01"][0] for student, labs in book.read_course().items()}
         assert marks == {"ana": 12.5, "bo": None, "cy": 8, "di": None}
         named = {s.id: (s.first_name, s.last_name, s.email) for s in book._gradebook.students}
@@ -328,6 +400,10 @@ def test_every_exercise_has_a_section_to_read_again():
             notebook = json.loads((ROOT / section.link.partition("#")[0]).read_text())
             text = "".join("".join(cell["source"]) + "\n" for cell in notebook["cells"])
             assert f"## {section.title}" in text
-    lab05 = {name: s.title for name, s in find_sections(
-        ROOT / "solutions" / "src" / "lab05_loss_scaling.py", ROOT).items()}  # fmt: skip
+    lab05 = {
+        name: s.title
+        for name, s in find_sections(
+            ROOT / "solutions" / "src" / "lab05_loss_scaling.py", ROOT
+        ).items()
+    }
     assert len(set(lab05.values())) >= len(lab05) - 1  # two of them share the weights' section

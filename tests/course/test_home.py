@@ -32,8 +32,9 @@ def write(path, title, cells, **metadata):
 
 
 def make_exercise(name):
-    solved = new_code_cell("pass", metadata={"nbgrader": MARK | {
-        "grade_id": name, "solution": True, "grade": False}})  # fmt: skip
+    solved = new_code_cell(
+        "pass", metadata={"nbgrader": MARK | {"grade_id": name, "solution": True, "grade": False}}
+    )
     return [new_markdown_cell("## Exercise 1: one"), solved]
 
 
@@ -46,8 +47,12 @@ def course(tmp_path):
     (folder / "README.md").write_text("# The course <b>\n")
     link = new_markdown_cell("[lab](../labs/lab01-words.ipynb)")
     for number in ("00", "01"):
-        cells = [new_code_cell("a = 1", id=f"{number}-a"), new_code_cell("a / 0", id=f"{number}-b"),
-                 new_code_cell("", id=f"{number}-c"), link]  # fmt: skip
+        cells = [
+            new_code_cell("a = 1", id=f"{number}-a"),
+            new_code_cell("a / 0", id=f"{number}-b"),
+            new_code_cell("", id=f"{number}-c"),
+            link,
+        ]
         write(folder / "notebooks" / f"{number}-go.ipynb", f"Go {number}", cells, shows="`a` & b")
     exercises = [*make_exercise("one"), *make_exercise("two")]
     write(folder / "labs" / "lab01-words.ipynb", "Lab 01 · Words", exercises)
@@ -219,10 +224,15 @@ def refused(running):
     """The server takes down nothing but cells of lessons."""
     import urllib.error
 
-    for asked in ({"path": "notebooks/../labs/lab01-words.ipynb", "cells": ["x"]},
-                  {"path": "notebooks/09-none.ipynb", "cells": ["x"]}):  # fmt: skip
+    for asked in (
+        {"path": "notebooks/../labs/lab01-words.ipynb", "cells": ["x"]},
+        {"path": "notebooks/09-none.ipynb", "cells": ["x"]},
+    ):
         running.ask("distlab/ran", asked)
-    for asked in ([], {"path": "notebooks/00-go.ipynb", "cells": [1]},
-                  {"path": "notebooks/00-go.ipynb", "cells": ["x" * 65]}):  # fmt: skip
+    for asked in (
+        [],
+        {"path": "notebooks/00-go.ipynb", "cells": [1]},
+        {"path": "notebooks/00-go.ipynb", "cells": ["x" * 65]},
+    ):
         with pytest.raises(urllib.error.HTTPError, match="400"):
             running.ask("distlab/ran", asked)

@@ -104,8 +104,12 @@ def find_python() -> str:
     """Return a Python of this version that every user may run: root's own may be out of reach."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for path in (os.path.realpath(sys.executable), f"/usr/bin/{version}"):
-        said = subprocess.run(["su", "nobody", "-s", "/bin/sh", "-c", f"{path} -c 'import venv'"],
-                              cwd="/", capture_output=True, check=False)  # fmt: skip
+        said = subprocess.run(
+            ["su", "nobody", "-s", "/bin/sh", "-c", f"{path} -c 'import venv'"],
+            cwd="/",
+            capture_output=True,
+            check=False,
+        )
         if said.returncode == 0:
             return path
     return skip_without("JupyterHub", f"no {version} that all users may run")
@@ -162,9 +166,12 @@ class Hub:
         self.log = folder / "hub.log"
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "jupyterhub", "-f", "test_config.py"], cwd=private,
-                stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-m", "jupyterhub", "-f", "test_config.py"],
+                cwd=private,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def _release(self) -> None:
         """The students' copy with its environment, and nbgrader's list, as docs/hub.md says."""
@@ -180,8 +187,11 @@ class Hub:
         (settings / "nbgrader_config.py").write_text(f"c = get_config()\n{root}{course}")
         with open(self.teacher / "nbgrader_config.py", "a") as file:
             file.write(root)
-        replace_in(settings / "jupyter_server_config.json", 'assignment_list": false',
-                   'assignment_list": true')  # fmt: skip
+        replace_in(
+            settings / "jupyter_server_config.json",
+            'assignment_list": false',
+            'assignment_list": true',
+        )
         (others,) = re.findall(r'by `(".*?)`, so that only', HUB_PAGE.read_text())
         page = settings / "labconfig" / "page_config.json"
         replace_in(page, '"@jupyter/nbgrader": true', others)
@@ -309,8 +319,10 @@ def test_all_run_a_lesson_at_once_in_warm_kernels_with_their_own_progress(hub):
 
 def test_a_lab_is_checked_and_submitted_from_a_notebook(hub):
     talk = hub.open_kernel(USERS[2], "labs/lab01-batches-and-words.ipynb")
-    said = talk.run("print(__import__('subprocess').run(['distlab', 'submit', 'lab01'], "
-                    "capture_output=True, text=True, cwd='..'))")  # fmt: skip
+    said = talk.run(
+        "print(__import__('subprocess').run(['distlab', 'submit', 'lab01'], "
+        "capture_output=True, text=True, cwd='..'))"
+    )
     talk.close()
     sent = list((hub.homes[USERS[2]] / "course" / "handed-in").glob(f"lab01*_{USERS[2]}_*.zip"))
     assert len(sent) == 1, said
@@ -341,8 +353,11 @@ def test_nbgraders_list_fetches_and_submits_and_the_teacher_collects_and_grades(
     words += ["--gradebook", hub.teacher / "gradebook.db"]
     done = subprocess.run(
         [sys.executable, "-m", "distlab", "grade", *map(str, words)],
-        cwd=ROOT, capture_output=True, text=True, timeout=280,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
     assert done.returncode == 0, done.stderr
     marks = {one["student"]: one["mark"] for one in json.loads(done.stdout)["submissions"]}
     assert marks == {user: 0, "by-mail": 10}, "an empty lab, and the solution"
@@ -377,9 +392,13 @@ def test_nobody_reads_anothers_file_through_a_clusters_port(hub):
             *as_user(thief, str(hub.course / ".venv/bin/python"), "-c"),
         ]
         stolen = subprocess.run(
-            [*inside, THIEF, addresses[0], str(secret)], cwd="/", capture_output=True, text=True,
-            env={"PATH": os.environ["PATH"], "HOME": str(hub.homes[thief])}, timeout=240,
-        )  # fmt: skip
+            [*inside, THIEF, addresses[0], str(secret)],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            env={"PATH": os.environ["PATH"], "HOME": str(hub.homes[thief])},
+            timeout=240,
+        )
         assert stolen.stdout.strip() == "the answer", stolen.stderr[-2000:]
     finally:
         talk.close()

@@ -18,8 +18,12 @@ from distlab.exercises.predict import show_guess
 from distlab.labs.lab01 import exercise as lab01
 
 NONSENSE = ["None", "'?'", "7", "[]", "{}", "[[1], [2, 3]]", "float('nan')", "np.zeros((2, 2))"]
-FUNCTIONS = {"epoch": "plan_epoch", "batches": "replica_batch_sizes",
-             "parallelism": "choose_parallelism", "scaling": "choose_replicas"}  # fmt: skip
+FUNCTIONS = {
+    "epoch": "plan_epoch",
+    "batches": "replica_batch_sizes",
+    "parallelism": "choose_parallelism",
+    "scaling": "choose_replicas",
+}
 
 
 @pytest.mark.parametrize("exercise", FUNCTIONS)
@@ -118,8 +122,12 @@ def validate(path: Path, folder: Path) -> str:
     copy = Path(shutil.copy(path, folder))
     done = subprocess.run(
         [Path(sys.executable).parent / "nbgrader", "validate", "--Execute.timeout=180", copy.name],
-        cwd=folder, capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
     return done.stdout + done.stderr
 
 

@@ -32,9 +32,14 @@ def course(tmp_path: Path) -> Path:
 def distlab(course: Path, *arguments: str, where: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "distlab", *arguments]
     return subprocess.run(
-        command, cwd=course / where, capture_output=True, text=True, timeout=120, check=False,
+        command,
+        cwd=course / where,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
 
 
 def write_answer(course: Path, exercise: str, text: str) -> None:

@@ -109,8 +109,11 @@ def test_tiles_say_which_devices_hold_a_piece():
     assert find_tiles(["batch", "unsharded"], mesh) == {(0, 0): [0, 1], (1, 0): [2, 3]}
     assert find_tiles(["unsharded", "model"], mesh) == {(0, 0): [0, 2], (0, 1): [1, 3]}
     assert find_tiles(["model", "batch"], mesh) == {
-        (0, 0): [0], (1, 0): [1], (0, 1): [2], (1, 1): [3],
-    }  # fmt: skip
+        (0, 0): [0],
+        (1, 0): [1],
+        (0, 1): [2],
+        (1, 1): [3],
+    }
     assert find_tiles(["unsharded"] * 2, mesh) == {(0, 0): [0, 1, 2, 3]}
     tensors = {"x": ((32, 784), ("batch", "unsharded")), "y": ((32, 10), ("batch", "model"))}
     picture = draw_tiles(tensors, mesh)

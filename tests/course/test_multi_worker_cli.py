@@ -23,9 +23,12 @@ CLEAN = {name: value for name, value in os.environ.items() if name != "TF_CONFIG
 def start(*arguments, tf_config=None):
     environment = {**CLEAN, "TF_CONFIG": tf_config} if tf_config else CLEAN
     return subprocess.Popen(
-        [*COMMAND, *arguments], env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [*COMMAND, *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def end(process, seconds=240):
@@ -54,9 +57,12 @@ def one_device():
 
 def test_two_workers_of_two_replicas_give_the_report_of_one_machine(one_device):
     status, output, errors = end(
-        start(*SMALL, *"--strategy multi-worker --workers 2 --replicas-per-worker 2".split(),
-              *"--loop fit --json".split())
-    )  # fmt: skip
+        start(
+            *SMALL,
+            *"--strategy multi-worker --workers 2 --replicas-per-worker 2".split(),
+            *"--loop fit --json".split(),
+        )
+    )
     assert (status, errors) == (0, "")
     report = json.loads(output)
     assert list(report) == list(one_device)
@@ -99,9 +105,15 @@ def test_machines_that_meet_give_the_report_of_one(one_device, tmp_path, monkeyp
 
 def test_parameter_servers_with_events(tmp_path):
     status, output, errors = end(
-        start(*SMALL, *"--strategy parameter-server --workers 2 --ps 1".split(),
-              "--events", str(tmp_path / "e"), "--checkpoint-dir", str(tmp_path / "c"))
-    )  # fmt: skip
+        start(
+            *SMALL,
+            *"--strategy parameter-server --workers 2 --ps 1".split(),
+            "--events",
+            str(tmp_path / "e"),
+            "--checkpoint-dir",
+            str(tmp_path / "c"),
+        )
+    )
     assert status == 0 and errors.count("\n") == 1 and "worker 1 CPU:0" in errors
     assert "parameter-server, 2 workers of 1 replica, custom loop" in output
     kinds = [event["event"] for event in read_events(tmp_path / "e") if event["event"] != "step"]
@@ -150,24 +162,34 @@ def configure(**tasks):
 
 def test_with_tf_config_it_runs_as_that_task(one_device):
     texts = configure(workers=2)
-    tasks = [start(*SMALL, "--strategy", "multi-worker", "--json", tf_config=texts[name])
-             for name in ("worker:0", "worker:1")]  # fmt: skip
+    tasks = [
+        start(*SMALL, "--strategy", "multi-worker", "--json", tf_config=texts[name])
+        for name in ("worker:0", "worker:1")
+    ]
     (status, output, errors), (other, nothing, said) = [end(task) for task in tasks]
     assert (status, find_errors(errors)) == (0, []) and (other, nothing) == (0, "")
     assert "worker:1 is done; the chief has the report" in said
     assert json.loads(output)["loss"] == pytest.approx(one_device["loss"], abs=2e-3)
 
 
-@pytest.mark.parametrize("option, values, words", [
-    ("--epochs", ("1", "2"), "started alike: epochs is 1 on worker 0, 2 on worker 1"),
-    ("--learning-rate", ("0.001", "0.5"),
-     "started alike: learning rate is 0.001 on worker 0, 0.5 on worker 1"),
-    ("--replicas", ("1", "2"), "replicas, and all must have as many"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "option, values, words",
+    [
+        ("--epochs", ("1", "2"), "started alike: epochs is 1 on worker 0, 2 on worker 1"),
+        (
+            "--learning-rate",
+            ("0.001", "0.5"),
+            "started alike: learning rate is 0.001 on worker 0, 0.5 on worker 1",
+        ),
+        ("--replicas", ("1", "2"), "replicas, and all must have as many"),
+    ],
+)
 def test_workers_that_were_started_differently_say_so_and_end(option, values, words):
     texts = configure(workers=2)
-    tasks = [start(*SMALL, "--strategy", "multi-worker", option, value, tf_config=text)
-             for text, value in zip(texts.values(), values)]  # fmt: skip
+    tasks = [
+        start(*SMALL, "--strategy", "multi-worker", option, value, tf_config=text)
+        for text, value in zip(texts.values(), values)
+    ]
     ends = [end(task, 100) for task in tasks]
     for status, output, errors in ends:
         assert (status, output) == (2, ""), errors
@@ -196,14 +218,27 @@ def test_a_task_that_waits_for_its_peer_names_it_and_ends_at_the_signal():
     assert end(process, 30)[0] == -signal.SIGINT
 
 
-@pytest.mark.parametrize("text, arguments, words", [
-    ('{"cluster": {"worker": ["a:2222"]}, "task": {"type": "worker", "index": 3}}', [], "index"),
-    ('{"cluster": ', [], "TF_CONFIG"),
-    ('{"cluster": {"worker": ["a:2222"]}, "task": {"type": "evaluator", "index": 0}}', [],
-     "evaluator"),
-    ('{"cluster": {"worker": ["a:2222"]}, "task": {"type": "worker", "index": 0}}',
-     ["--workers", "2"], "leave them out"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, arguments, words",
+    [
+        (
+            '{"cluster": {"worker": ["a:2222"]}, "task": {"type": "worker", "index": 3}}',
+            [],
+            "index",
+        ),
+        ('{"cluster": ', [], "TF_CONFIG"),
+        (
+            '{"cluster": {"worker": ["a:2222"]}, "task": {"type": "evaluator", "index": 0}}',
+            [],
+            "evaluator",
+        ),
+        (
+            '{"cluster": {"worker": ["a:2222"]}, "task": {"type": "worker", "index": 0}}',
+            ["--workers", "2"],
+            "leave them out",
+        ),
+    ],
+)
 def test_a_tf_config_that_cannot_be_is_one_line(capsys, monkeypatch, text, arguments, words):
     monkeypatch.setenv("TF_CONFIG", text)
     assert main(["train", "--strategy", "multi-worker", *arguments]) == 2

@@ -61,8 +61,11 @@ def run_worker(course: Path, labs: list[str]) -> dict[str, Any]:
     graded = ",".join(lab for lab in labs if is_graded(lab))
     done = subprocess.run(
         [sys.executable, WORKER, own, graded, *labs],
-        capture_output=True, text=True, timeout=len(labs) * LAB_SECONDS, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=len(labs) * LAB_SECONDS,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return {"folder": own, **json.loads((own / "found.json").read_text())}
 
@@ -130,12 +133,18 @@ def test_distlab_grade_gives_the_marks_of_stock_nbgrader(name: str, running: dic
 
 def test_the_course_holds_what_nbgrader_wants_and_its_command_lists_it(course: Path) -> None:
     assert sorted(path.name for path in course.iterdir()) == [
-        "gradebook.db", "nbgrader_config.py", "source",
-    ]  # fmt: skip
+        "gradebook.db",
+        "nbgrader_config.py",
+        "source",
+    ]
     listed = subprocess.run(
         [sys.executable, "-m", "nbgrader", "db", "assignment", "list"],
-        cwd=course, capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
+        cwd=course,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
     assert listed.returncode == 0, listed.stderr
     assert not [t.slug for t in LABS if t.slug not in listed.stdout]
 
@@ -154,14 +163,26 @@ def serve(folder: Path) -> Iterator[Callable[[str], str]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root",
-               f"--port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1",
-               "--IdentityProvider.token=t"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter_server",
+        "--no-browser",
+        "--allow-root",
+        f"--port={port}",
+        "--ServerApp.port_retries=0",
+        "--ServerApp.ip=127.0.0.1",
+        "--IdentityProvider.token=t",
+    ]
     home = {**os.environ, "HOME": str(folder.parent), "JUPYTER_CONFIG_DIR": str(folder / ".j")}
     server = subprocess.Popen(
-        command, cwd=folder, env=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        command,
+        cwd=folder,
+        env=home,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,
-    )  # fmt: skip
+    )
 
     def ask(page: str) -> str:
         address = f"http://127.0.0.1:{port}{page}"

@@ -33,8 +33,12 @@ def call(course: Path, *command: str) -> str:
     environment = os.environ | {"PYTHONPATH": f"{course}{os.pathsep}{course / 'tests'}"}
     done = subprocess.run(
         [sys.executable, "-m", *command],
-        cwd=course, env=environment, capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
+        cwd=course,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -15,8 +15,7 @@ from page_checks import find_with_axe, move, watch
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("notebooks", "labs", "examples", "utils", "distlab")
 EVERY = [*sorted(ROOT.glob("notebooks/[0-9]*.ipynb")), *sorted(ROOT.glob("labs/lab*.ipynb"))]
-CHOSEN = EVERY if EVERYTHING else \
-    [path for path in EVERY if path.stem.startswith("lab01")]  # fmt: skip
+CHOSEN = EVERY if EVERYTHING else [path for path in EVERY if path.stem.startswith("lab01")]
 RUN_ALL = """async () => {
   const app = window.jupyterapp;
   const panel = app.shell.currentWidget;

@@ -26,8 +26,13 @@ PREDICTED = {
 @pytest.fixture
 def plan(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    profile = {"forward_seconds": 0.1, "backward_seconds": 0.2, "gradient_bytes": 1e8,
-               "batch": 256, "flops_per_example": 24e9}  # fmt: skip
+    profile = {
+        "forward_seconds": 0.1,
+        "backward_seconds": 0.2,
+        "gradient_bytes": 1e8,
+        "batch": 256,
+        "flops_per_example": 24e9,
+    }
     (tmp_path / "profile.json").write_text(json.dumps(profile))
 
     def call(*words):
@@ -54,8 +59,7 @@ def test_a_profile_from_a_file(plan, tmp_path):
         json.loads(plan("--profile again.json --devices 1", NETWORK, "--json")[1])["profile"]
         == (found["profile"])
     )
-    status, table, _ = plan(*line, "--examples 1e6 --epochs 2 --price 3",
-                            "--plot a.svg")  # fmt: skip
+    status, table, _ = plan(*line, "--examples 1e6 --epochs 2 --price 3", "--plot a.svg")
     assert status == 0 and "efficiency" in table and len(table.splitlines()) == 10
     assert "two numbers" in table.splitlines()[-1]
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
@@ -154,8 +158,11 @@ def test_what_a_users_function_does_wrong_is_one_line(project, plan):
     status, _, errors = plan("--model their_model:make_nothing")
     assert status == 2 and "must return a built keras.Model" in errors
     assert len(errors.strip().splitlines()[1:]) == 1  # the first says what is measured
-    for target, says in (("their_model:fail", "ValueError: no such file"), ("none:x", "no module"),
-                         ("their_model:gone", "has no function 'gone'"),
-                         ("their_model", "write MODULE:FUNCTION")):  # fmt: skip
+    for target, says in (
+        ("their_model:fail", "ValueError: no such file"),
+        ("none:x", "no module"),
+        ("their_model:gone", "has no function 'gone'"),
+        ("their_model", "write MODULE:FUNCTION"),
+    ):
         with pytest.raises(DistributedError, match=says):
             build_user_model(target, str(project))

@@ -35,9 +35,11 @@ def test_the_explorer_answers_at_every_end():
     explorer = plan_explorer(RESNET, examples=1_281_167, epochs=90, mfu=0.1)
     assert "64 devices" in explorer.result and "The bottleneck is computation" in explorer.result
     for size, network, batch, days, price in (
-        (0, NETWORKS[0], 8, 1, 0), (LARGEST, NETWORKS[0], 8, 1, 10),
-        (LARGEST, NETWORKS[-1], 512, 1000, 5), (10, "10GbE", 8, 1000, 5),
-    ):  # fmt: skip
+        (0, NETWORKS[0], 8, 1, 0),
+        (LARGEST, NETWORKS[0], 8, 1, 10),
+        (LARGEST, NETWORKS[-1], 512, 1000, 5),
+        (10, "10GbE", 8, 1000, 5),
+    ):
         explorer.move(size=size, network=network, batch=batch, mtbf_days=days, price=price)
         assert f"{2**size:,} devices:" in explorer.result, explorer.result[-300:]
         assert "hours" in explorer.result and "Error" not in explorer.result

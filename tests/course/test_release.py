@@ -33,9 +33,14 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     home = folder.parent / "home"
     clean = {"PATH": os.defpath, "HOME": str(home), "PYTHONPATH": str(folder), "LC_ALL": "C.UTF-8"}
     return subprocess.run(
-        [sys.executable, *command], cwd=folder, env=clean,
-        capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
+        [sys.executable, *command],
+        cwd=folder,
+        env=clean,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +48,12 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("release") / "out"
     done = subprocess.run(
         [sys.executable, "-m", "distlab", "release", str(folder)],
-        cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert f"students  {folder}/students: " in done.stdout
     assert f"{len(LABS)} labs" in done.stdout
@@ -88,9 +97,20 @@ def list_secrets(name: str) -> dict[str, list[str]]:
 def test_nothing_of_the_teachers_is_there(students: Path) -> None:
     names = [path.relative_to(students).as_posix() for path in students.rglob("*")]
     assert set(os.listdir(students)) == {
-        "notebooks", "labs", "utils", "distlab", "examples", "docs", "README.md", "Makefile",
-        "LICENSE", "pyproject.toml", "constraints.txt", "environment.yml", ".gitignore",
-    }  # fmt: skip
+        "notebooks",
+        "labs",
+        "utils",
+        "distlab",
+        "examples",
+        "docs",
+        "README.md",
+        "Makefile",
+        "LICENSE",
+        "pyproject.toml",
+        "constraints.txt",
+        "environment.yml",
+        ".gitignore",
+    }
     forbidden = re.compile(
         r"grading|judge|solution|answers|/src|__pycache__|\.git/|ipynb_checkpoints|\.pyc|/kept/|"
         r"cli/(grade|release|build|new|hub_config)|authoring/(build|imports|outputs|pytest_start)"

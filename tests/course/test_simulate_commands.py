@@ -8,11 +8,14 @@ import pytest
 from distlab import cli
 
 PS = "parameter-server --workers 8 --step-seconds 0.1 --distribution constant --updates 800"
-FAILURES = ("failures --nodes 1024 --node-mtbf-hours 50000 --checkpoint-seconds 60 "
-            "--restart-seconds 300")  # fmt: skip
+FAILURES = (
+    "failures --nodes 1024 --node-mtbf-hours 50000 --checkpoint-seconds 60 --restart-seconds 300"
+)
 MEMORY = "memory --parameters 7.5e9 --data-parallel 64 --zero-stage 1"
-STEP = ("step --forward-seconds 0.1 --backward-seconds 0.2 --gradient-bytes 1e8 --devices 8 "
-        "--latency 10us --bandwidth 10GB/s")  # fmt: skip
+STEP = (
+    "step --forward-seconds 0.1 --backward-seconds 0.2 --gradient-bytes 1e8 --devices 8 "
+    "--latency 10us --bandwidth 10GB/s"
+)
 ALL = (PS, FAILURES, MEMORY, STEP)
 
 
@@ -40,8 +43,12 @@ def read(simulate):
 
 def test_parameter_server(read):
     found = read(PS)
-    assert list(found) == ["mean_staleness", "staleness_histogram", "updates_per_second",
-                           "synchronous_updates_per_second"]  # fmt: skip
+    assert list(found) == [
+        "mean_staleness",
+        "staleness_histogram",
+        "updates_per_second",
+        "synchronous_updates_per_second",
+    ]
     assert found["updates_per_second"] == pytest.approx(80)
     assert found["synchronous_updates_per_second"] == pytest.approx(80)
     assert found["staleness_histogram"] == {**{str(k): 1 for k in range(7)}, "7": 793}
@@ -73,8 +80,10 @@ def test_a_slow_worker_holds_up_rounds_unless_it_is_not_waited_for(read):
 
 def test_servers_send_and_receive_the_model_for_every_gradient(read):
     """64 workers, 4 GB, four servers at 10 Gb/s: the servers need 51.2 s for a round's pulls."""
-    line = ("parameter-server --workers 64 --step-seconds 1 --distribution constant --updates 640 "
-            "--servers 4 --parameter-bytes 4e9 --bandwidth 10Gb/s")  # fmt: skip
+    line = (
+        "parameter-server --workers 64 --step-seconds 1 --distribution constant --updates 640 "
+        "--servers 4 --parameter-bytes 4e9 --bandwidth 10Gb/s"
+    )
     assert read(line)["synchronous_updates_per_second"] == pytest.approx(64 / (1 + 6.4 + 51.2))
     assert read(line)["updates_per_second"] == pytest.approx(1 / 0.8, rel=0.02)
 
@@ -99,8 +108,13 @@ def test_failures_are_dalys_exact_cost_and_its_minimum(read):
 def test_memory(read):
     sizes = read(MEMORY)["bytes_per_device"]
     optimizer = 12 * 7.5e9 / 64
-    assert sizes == {"parameters": 15e9, "gradients": 15e9, "optimizer": optimizer,
-                     "activations": 0, "total": 30e9 + optimizer}  # fmt: skip
+    assert sizes == {
+        "parameters": 15e9,
+        "gradients": 15e9,
+        "optimizer": optimizer,
+        "activations": 0,
+        "total": 30e9 + optimizer,
+    }
     cut = read(f"{MEMORY} --tensor-parallel 4 --pipeline-parallel 2 --activation-bytes 16e9")
     assert cut["bytes_per_device"]["parameters"] == 15e9 / 8
     assert cut["bytes_per_device"]["activations"] == 16e9

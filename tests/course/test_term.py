@@ -112,8 +112,11 @@ def solve(lab: LabSpec, solved: int) -> str:
     """Return the lab with its first exercises solved."""
     notebook = json.loads(json.dumps(read(ROOT / "labs" / f"{lab.slug}.ipynb")))
     solution = read(ROOT / "solutions" / f"{lab.slug}-solution.ipynb")
-    given = {c["metadata"]["nbgrader"]["grade_id"]: c["source"] for c in solution["cells"]
-             if c["metadata"].get("nbgrader", {}).get("solution")}  # fmt: skip
+    given = {
+        c["metadata"]["nbgrader"]["grade_id"]: c["source"]
+        for c in solution["cells"]
+        if c["metadata"].get("nbgrader", {}).get("solution")
+    }
     for cell in notebook["cells"]:
         name = cell["metadata"].get("nbgrader", {}).get("grade_id")
         if name in [exercise.id for exercise in lab.exercises[:solved]]:
@@ -144,16 +147,26 @@ def write_moodle(folder: Path, lab: LabSpec, number: int) -> list[str]:
             times[student] = time
             place = f"{student.name}_{student.number}_assignsubmission_file"
             archive.writestr(f"{place}/{lab.slug}.ipynb", text)
-    head = ["Identifier", "Full name", "Email address", "Status", "Grade", "Maximum Grade",
-            "Grade can be changed", "Last modified (submission)", "Last modified (grade)",
-            "Feedback comments"]  # fmt: skip
+    head = [
+        "Identifier",
+        "Full name",
+        "Email address",
+        "Status",
+        "Grade",
+        "Maximum Grade",
+        "Grade can be changed",
+        "Last modified (submission)",
+        "Last modified (grade)",
+        "Feedback comments",
+    ]
     with open(folder / "worksheet.csv", "w", newline="", encoding="utf-8-sig") as stream:
         sheet = csv.writer(stream)
         sheet.writerow(head)
         for s in CLASS:
             when = f"{times[s]}+00:00" if s in times else "-"
-            sheet.writerow([f"Participant {s.number}", s.name, s.email, "", "", "100.00", "Yes",
-                            when, "-", ""])  # fmt: skip
+            sheet.writerow(
+                [f"Participant {s.number}", s.name, s.email, "", "", "100.00", "Yes", when, "-", ""]
+            )
     return ["moodle.zip", "--submission-times", "worksheet.csv"]
 
 
@@ -189,9 +202,11 @@ def write_submit(folder: Path, lab: LabSpec, number: int) -> list[str]:
 
 
 WRITERS: dict[str, Callable[[Path, LabSpec, int], list[str]]] = {
-    "moodle": write_moodle, "canvas": write_canvas, "nbgrader": write_nbgrader,
+    "moodle": write_moodle,
+    "canvas": write_canvas,
+    "nbgrader": write_nbgrader,
     "submit": write_submit,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -202,8 +217,12 @@ def labs() -> dict[str, LabSpec]:
 
 def read_course(folder: Path) -> dict[tuple[str, str], str]:
     with open(folder / "grades" / "course.csv", newline="") as stream:
-        return {(row["student"], lab.split("-")[0]): row[lab] for row in csv.DictReader(stream)
-                for lab in row if lab.startswith("lab")}  # fmt: skip
+        return {
+            (row["student"], lab.split("-")[0]): row[lab]
+            for row in csv.DictReader(stream)
+            for lab in row
+            if lab.startswith("lab")
+        }
 
 
 @pytest.fixture(scope="module")

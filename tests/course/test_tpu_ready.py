@@ -25,18 +25,21 @@ def examine(name, batch_size=8):
     return examine_function(getattr(tpu_models, name), batch_size)
 
 
-@pytest.mark.parametrize("layer, kind, what, code, compiled", [
-    ("ThroughNumpy", "host callback", "PyFunc", "tf.numpy_function", False),
-    ("ThroughPython", "host callback", "EagerPyFunc", "tf.py_function", False),
-    ("Prints", "host callback", "PrintV2", "tf.print", False),
-    ("Masks", "data-dependent shape", "boolean_mask", "tf.boolean_mask", True),
-    ("Uniques", "data-dependent shape", "tf.unique", "tf.unique", True),
-    ("Histogram", "unsupported op", "HistogramFixedWidth", "histogram_fixed_width", False),
-    ("Strings", "string tensor", "AsString", "as_string", False),
-    ("Loops", "loop of unknown length", "maximum number", "tf.while_loop", False),
-    ("RandomShift", "Python side effect", "frozen", "random.random()", True),
-    ("Branches", "not traceable", "as a Python", "if tf.reduce_mean", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "layer, kind, what, code, compiled",
+    [
+        ("ThroughNumpy", "host callback", "PyFunc", "tf.numpy_function", False),
+        ("ThroughPython", "host callback", "EagerPyFunc", "tf.py_function", False),
+        ("Prints", "host callback", "PrintV2", "tf.print", False),
+        ("Masks", "data-dependent shape", "boolean_mask", "tf.boolean_mask", True),
+        ("Uniques", "data-dependent shape", "tf.unique", "tf.unique", True),
+        ("Histogram", "unsupported op", "HistogramFixedWidth", "histogram_fixed_width", False),
+        ("Strings", "string tensor", "AsString", "as_string", False),
+        ("Loops", "loop of unknown length", "maximum number", "tf.while_loop", False),
+        ("RandomShift", "Python side effect", "frozen", "random.random()", True),
+        ("Branches", "not traceable", "as a Python", "if tf.reduce_mean", False),
+    ],
+)
 def test_each_violation_is_found_with_its_layer_and_line(tf, layer, kind, what, code, compiled):
     report = examine_function(tpu_models.make_named(layer), 8)
     assert not report.ready and report.compiled is compiled
@@ -101,11 +104,14 @@ def test_a_training_step_of_its_own_is_the_one_examined(tf):
     assert "numpy()" in line_of(report.problems[0])
 
 
-@pytest.mark.parametrize("name, words", [
-    ("make_nothing", "returned int"),
-    ("make_error", "RuntimeError: no such file"),
-    ("make_unbuilt", "does not know its inputs"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("make_nothing", "returned int"),
+        ("make_error", "RuntimeError: no such file"),
+        ("make_unbuilt", "does not know its inputs"),
+    ],
+)
 def test_functions_that_give_no_model_are_refused(tf, name, words):
     with pytest.raises(DistributedError, match=words) as refused:
         examine(name)
@@ -123,14 +129,17 @@ def test_the_command_says_what_it_found_and_exits_so(tf, capsys, monkeypatch):
     assert [(f["kind"], f["problem"]) for f in record["findings"]] == [("float64", False)]
 
 
-@pytest.mark.parametrize("arguments, words", [
-    (["tpu_models"], "MODULE:FUNCTION, for example my_model:make_model"),
-    (["no_such_module:make"], "no module 'no_such_module'"),
-    (["tpu_models:make_it"], "no function 'make_it'"),
-    (["tpu_models:make_nothing"], "returned int"),
-    (["tpu_models:make_error"], "no such file"),
-    (["tpu_models:make_plain", "--batch", "0"], "batch 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["tpu_models"], "MODULE:FUNCTION, for example my_model:make_model"),
+        (["no_such_module:make"], "no module 'no_such_module'"),
+        (["tpu_models:make_it"], "no function 'make_it'"),
+        (["tpu_models:make_nothing"], "returned int"),
+        (["tpu_models:make_error"], "no such file"),
+        (["tpu_models:make_plain", "--batch", "0"], "batch 0"),
+    ],
+)
 def test_wrong_targets_get_one_line_and_status_2(tf, capsys, monkeypatch, arguments, words):
     monkeypatch.chdir(Path(tpu_models.__file__).parent)
     assert main(["tpu-ready", *arguments]) == 2

@@ -57,8 +57,13 @@ def names(stages):
 
 def test_a_chain_is_taken_apart_and_names_its_functions(shards):
     stages = take_apart(naive(shards))
-    assert names(stages) == ["TensorSliceDataset", "read lambda", "map parse", "map augment",
-                             "batch 128"]  # fmt: skip
+    assert names(stages) == [
+        "TensorSliceDataset",
+        "read lambda",
+        "map parse",
+        "map augment",
+        "batch 128",
+    ]
     assert [stage.random for stage in stages] == [False, False, False, True, False]
     assert stages[2].function is parse and stages[3].function is augment
     assert [stage.batch_form is not None for stage in stages] == [False, False, True, True, False]
@@ -118,8 +123,13 @@ def test_the_code_printed_is_the_pipeline_measured(tf, shards):
     from utils.input_pipeline.parsing import augment_batch, parse_batch
 
     runs = code.replace("dataset = ...", "dataset = tf.data.Dataset.from_tensor_slices(files)")
-    given = {"tf": tf, "files": list(shards.files), "your_lambda": tf.data.TFRecordDataset,
-             "parse_batch": parse_batch, "augment_batch": augment_batch}  # fmt: skip
+    given = {
+        "tf": tf,
+        "files": list(shards.files),
+        "your_lambda": tf.data.TFRecordDataset,
+        "parse_batch": parse_batch,
+        "augment_batch": augment_batch,
+    }
     exec(runs, given)
     assert count_elements(given["dataset"]) == count_elements(naive(shards))
 
@@ -353,8 +363,9 @@ def test_a_pipeline_that_nothing_makes_faster_is_left_as_it_is(tf, monkeypatch, 
     measured(lambda settings: 0.08)
     monkeypatch.setattr("utils.input_pipeline.tuning.compare", compare_by_hand)
     said = []
-    report = tune(lambda: tf.data.Dataset.range(400).map(double).batch(4), seconds=2,
-                  say=said.append)  # fmt: skip
+    report = tune(
+        lambda: tf.data.Dataset.range(400).map(double).batch(4), seconds=2, say=said.append
+    )
     assert [trial.kept for trial in report.trials][:2] == [True, False]
     assert not report.improved and report.settings == TuneSettings()
     assert report.tuned == report.as_written == 100.0
@@ -366,8 +377,12 @@ def test_a_pipeline_that_nothing_makes_faster_is_left_as_it_is(tf, monkeypatch, 
 
 def test_no_stage_costs_more_than_the_whole(tf, shards, monkeypatch):
     """The beginnings of the chain take turns; what a busy moment does to one does not count."""
-    microseconds = {"read lambda": (326, 20, 400), "map parse": (105, 900, 120),
-                    "map augment": (990, 160, 170), "batch 128": (170, 155, 160)}  # fmt: skip
+    microseconds = {
+        "read lambda": (326, 20, 400),
+        "map parse": (105, 900, 120),
+        "map augment": (990, 160, 170),
+        "batch 128": (170, 155, 160),
+    }
     turns = []
 
     def make_timer_by_hand(dataset, seconds, name):

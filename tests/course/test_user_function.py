@@ -82,20 +82,28 @@ def test_tpu_ready_works_in_a_project_with_its_own_utils(project, capfd):
     assert found["ready"] and found["model"] == "sequential"
 
 
-@pytest.mark.parametrize("target, said", [
-    ("mypipe:leave", "leave() (mypipe.py, line 27) called sys.exit(7): return instead"),
-    ("leaving:stop", "stop() (leaving.py, line 2) called sys.exit('enough'): return instead"),
-    ("mypipe:vanish", "mypipe:vanish: its process ended with status 3 and gave no report"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "target, said",
+    [
+        ("mypipe:leave", "leave() (mypipe.py, line 27) called sys.exit(7): return instead"),
+        ("leaving:stop", "stop() (leaving.py, line 2) called sys.exit('enough'): return instead"),
+        ("mypipe:vanish", "mypipe:vanish: its process ended with status 3 and gave no report"),
+    ],
+)
 def test_a_module_that_ends_the_process_is_named(project, capfd, target, said):
     assert main(["tune-input", target]) == 2
     assert capfd.readouterr() == ("", f"distlab tune-input: {said}\n")
 
 
 def test_python_m_distlab_finds_our_utils_and_not_the_projects(project):
-    done = subprocess.run([sys.executable, "-m", "distlab", "tune-input", "leaving:stop"],
-                          cwd=project, timeout=60, capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "distlab", "tune-input", "leaving:stop"],
+        cwd=project,
+        timeout=60,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 2 and "called sys.exit('enough')" in done.stderr, done.stderr
 
 
@@ -103,9 +111,12 @@ def test_python_m_distlab_finds_our_utils_and_not_the_projects(project):
 def test_nothing_of_the_child_is_left(project, number):
     process = subprocess.Popen(
         [sys.executable, "-m", "distlab", "tune-input", "mypipe:sleep"],
-        cwd=project, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
-    )  # fmt: skip
+        cwd=project,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
     while "asleep" not in (line := process.stderr.readline()):
         assert line, "it ended before it slept"
     family = psutil.Process(process.pid).children(recursive=True)

@@ -176,14 +176,23 @@ def test_profiles_travel_as_json(tmp_path):
     profile = Profile(0.1, 0.2, 5.0, "mine", 32, local=LOCAL, latency_seconds=5e-6)
     path.write_text(json.dumps({"profile": profile.to_dict(), "predictions": []}))
     assert read_profile(path) == profile
-    for text, says in (("[1]", "one JSON object"), ("{", "isn't JSON"), ("{}", "has no forward"),
-                       ('{"speed": 1}', "unknown 'speed'")):  # fmt: skip
+    for text, says in (
+        ("[1]", "one JSON object"),
+        ("{", "isn't JSON"),
+        ("{}", "has no forward"),
+        ('{"speed": 1}', "unknown 'speed'"),
+    ):
         path.write_text(text)
         with pytest.raises(DistributedError, match=says):
             read_profile(path)
     needed = {"forward_seconds": 1, "backward_seconds": 1, "gradient_bytes": 1}
-    for settings in ({"batch": 0}, {"gradient_bytes": math.nan}, {"spread": 0.5},
-                     {"fixed_seconds": 9.0}, {"backward_seconds": -1}):  # fmt: skip
+    for settings in (
+        {"batch": 0},
+        {"gradient_bytes": math.nan},
+        {"spread": 0.5},
+        {"fixed_seconds": 9.0},
+        {"backward_seconds": -1},
+    ):
         with pytest.raises(DistributedError):
             Profile(**{**needed, **settings})
 
@@ -208,8 +217,14 @@ def test_a_step_that_only_costs_fixed_time_is_a_profile(forward_share):
     rest = dict.fromkeys(names.split(), 0.1)
     rest |= {"operations": 50, "compiled_operations": 9}
     for step in (0.0031, 0.00057, 0.0083, 0.00119, 0.0027, 0.00703):
-        found = {**pair, **rest, "alone": (step, step), "forward_share": forward_share,
-                 "fixed_share": 1.0, "parameters": 10}  # fmt: skip
+        found = {
+            **pair,
+            **rest,
+            "alone": (step, step),
+            "forward_share": forward_share,
+            "fixed_share": 1.0,
+            "parameters": 10,
+        }
         profile = make_profile("tiny", 8, found, found)
         assert profile.fixed_seconds == pytest.approx(step) == profile.compute_seconds
 

@@ -24,10 +24,15 @@ def cut_at(step):
     return listen
 
 
-@pytest.mark.parametrize("loop, optimizer, steps", [
-    ("custom", "adam", CUTS), ("custom", "momentum", [2, 5, 8]),
-    ("fit", "momentum", [1, 4, 5, 7, 11]), ("fit", "adam", [6, 10]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "loop, optimizer, steps",
+    [
+        ("custom", "adam", CUTS),
+        ("custom", "momentum", [2, 5, 8]),
+        ("fit", "momentum", [1, 4, 5, 7, 11]),
+        ("fit", "adam", [6, 10]),
+    ],
+)
 def test_resumed_run_equals_the_uninterrupted_one(tf, tmp_path, loop, optimizer, steps):
     """4 steps an epoch, 3 epochs, a checkpoint every 3 steps; the power is cut again and again."""
     settings = {**EXACT, "optimizer": optimizer, "loop": loop, "strategy": "mirrored"}

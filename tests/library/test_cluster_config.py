@@ -37,26 +37,63 @@ def errors_of(text, strategy=None):
 
 DOCUMENTS = {
     "two workers (TFConfigClusterResolver, multi-worker tutorials)": [
-        write({"worker": ["localhost:12345", "localhost:23456"]}, "worker", i) for i in (0, 1)],
+        write({"worker": ["localhost:12345", "localhost:23456"]}, "worker", i) for i in (0, 1)
+    ],
     "chief, ps and worker (ParameterServerStrategy)": [
-        write({"chief": ["chief.example.com:2222"],
-               "ps": ["ps0.example.com:2222", "ps1.example.com:2222"],
-               "worker": [f"worker{i}.example.com:2222" for i in range(3)]}, "ps", 1)],
+        write(
+            {
+                "chief": ["chief.example.com:2222"],
+                "ps": ["ps0.example.com:2222", "ps1.example.com:2222"],
+                "worker": [f"worker{i}.example.com:2222" for i in range(3)],
+            },
+            "ps",
+            1,
+        )
+    ],
     "worker and ps (run_standard_tensorflow_server)": [
-        write({"worker": ["host1:2222", "host2:2222", "host3:2222"],
-               "ps": ["host4:2222", "host5:2222"]}, "worker", 1)],
+        write(
+            {
+                "worker": ["host1:2222", "host2:2222", "host3:2222"],
+                "ps": ["host4:2222", "host5:2222"],
+            },
+            "worker",
+            1,
+        )
+    ],
     "worker and ps with words for ports (distributed training guide)": [
-        write({"worker": ["host1:port", "host2:port", "host3:port"],
-               "ps": ["host4:port", "host5:port"]}, "worker", 1)],
+        write(
+            {
+                "worker": ["host1:port", "host2:port", "host3:port"],
+                "ps": ["host4:port", "host5:port"],
+            },
+            "worker",
+            1,
+        )
+    ],
     "evaluator beside its cluster (train_and_evaluate)": [
-        write({"chief": ["host0:2222"], "worker": ["host1:2222", "host2:2222", "host3:2222"],
-               "ps": ["host4:2222", "host5:2222"]}, "evaluator", 0)],
+        write(
+            {
+                "chief": ["host0:2222"],
+                "worker": ["host1:2222", "host2:2222", "host3:2222"],
+                "ps": ["host4:2222", "host5:2222"],
+            },
+            "evaluator",
+            0,
+        )
+    ],
     "evaluator in a cluster of its own (parameter-server tutorial)": [
-        write({"evaluator": ["host7:2222"]}, "evaluator", 0)],
+        write({"evaluator": ["host7:2222"]}, "evaluator", 0)
+    ],
     "chief and worker, as operators write it": [
-        write({"chief": ["job-chief-0.ns.svc:2222"], "worker": ["job-worker-0.ns.svc:2222"]},
-              "chief", 0, environment="cloud", rpc_layer="grpc")],
-}  # fmt: skip
+        write(
+            {"chief": ["job-chief-0.ns.svc:2222"], "worker": ["job-worker-0.ns.svc:2222"]},
+            "chief",
+            0,
+            environment="cloud",
+            rpc_layer="grpc",
+        )
+    ],
+}
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -86,8 +123,13 @@ WRONG = [
     ('{"task": {"type": "worker", "index": 0}}', None, "cluster", "alone", "add"),
     ('{"Cluster": {}, "task": {}}', None, "cluster", "alone", "rename"),
     (json.dumps({"cluster": TWO}), None, "task", "missing", "add"),
-    ('{"cluster": {"worker": ["a:2222"], "worker": ["b:2222"]}, "task": {}}', None, "worker",
-     "twice", "keep one"),
+    (
+        '{"cluster": {"worker": ["a:2222"], "worker": ["b:2222"]}, "task": {}}',
+        None,
+        "worker",
+        "twice",
+        "keep one",
+    ),
     (write([]), None, "cluster", "not an object", "write"),
     (write({}), None, "cluster", "no task", "write"),
     (write({"worker": "a:2222"}), None, "cluster.worker", "one text", "['a:2222']"),
@@ -106,12 +148,22 @@ WRONG = [
     (write(TWO, "worker", "one"), None, "task.index", "whole number", "without quotes"),
     (write(TWO, "worker", True), None, "task.index", "whole number", "without quotes"),
     (write(TWO, "evaluator", 1), None, "task.index", "out of range", "only index is 0"),
-    (json.dumps({"cluster": TWO, "task": {"type": "worker", "id": 0}}), None, "task.index",
-     "missing", "rename 'id'"),
+    (
+        json.dumps({"cluster": TWO, "task": {"type": "worker", "id": 0}}),
+        None,
+        "task.index",
+        "missing",
+        "rename 'id'",
+    ),
     (json.dumps({"cluster": TWO, "task": "worker"}), None, "task", "not an object", "write"),
     (write({"worker": ["a:2222", "a:2222"]}), None, "cluster.worker[1]", "worker:0 too", "own"),
-    (write({"worker": ["localhost:2222"], "ps": ["127.0.0.1:2222"]}), None, "cluster.ps[0]",
-     "worker:0 too", "own port"),
+    (
+        write({"worker": ["localhost:2222"], "ps": ["127.0.0.1:2222"]}),
+        None,
+        "cluster.ps[0]",
+        "worker:0 too",
+        "own port",
+    ),
     (write({"worker": ["a", "b:2222"]}), None, "cluster.worker[0]", "no port", "host:port"),
     (write({"worker": ["a:", "b:2222"]}), None, "cluster.worker[0]", "no port", "host:port"),
     (write({"worker": ["a:http", "b:2222"]}), None, "cluster.worker[0]", "not a number", "1 to"),
@@ -120,8 +172,13 @@ WRONG = [
     (write({"worker": ["a:" + "9" * 5000]}), None, "cluster.worker[0]", "no port", "65535"),
     (write({"worker": [":2222", "b:2222"]}), None, "cluster.worker[0]", "no host", "name"),
     (write({"worker": ["0.0.0.0:2222", "b:2222"]}), None, "cluster.worker[0]", "listens", "own"),
-    (write({"worker": ["a:2222", "localhost:2222"]}), None, "cluster.worker[1]", "each machine",
-     "other machines"),
+    (
+        write({"worker": ["a:2222", "localhost:2222"]}),
+        None,
+        "cluster.worker[1]",
+        "each machine",
+        "other machines",
+    ),
     (write({"worker": ["http://a:2222"]}), None, "cluster.worker[0]", "scheme, http", "'a:2222'"),
     (write({"worker": ["grpc://a:2222/"]}), None, "cluster.worker[0]", "scheme, grpc", "'a:2222'"),
     (write({"worker": [" a:2222"]}), None, "cluster.worker[0]", "space", "'a:2222'"),
@@ -133,9 +190,14 @@ WRONG = [
     (write(PS), "multi-worker", "cluster", "ps tasks", "ParameterServerStrategy"),
     (write(TWO), "parameter-server", "cluster", "no ps", "MultiWorkerMirroredStrategy"),
     (write(PS | {"evaluator": ["e:2222"]}), None, "cluster.evaluator", "not part", "leave it out"),
-    (write({"evaluator": ["a:2222", "b:2222"]}, "evaluator"), None, "cluster.evaluator",
-     "one evaluator", "keep one"),
-]  # fmt: skip
+    (
+        write({"evaluator": ["a:2222", "b:2222"]}, "evaluator"),
+        None,
+        "cluster.evaluator",
+        "one evaluator",
+        "keep one",
+    ),
+]
 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case[0][:50])
@@ -181,8 +243,10 @@ def test_roles_are_explained_in_notes():
     assert "trains only: chief:0" in role(write(with_chief, "worker", 0))
     assert "trains as the first worker" in role(write(with_chief, "chief", 0))
     assert "coordinator" in role(write(PS, "chief")) and "server" in role(write(PS, "worker"))
-    assert any("must run as a process that is not listed" in f.what
-               for f in lint(write({k: PS[k] for k in ("worker", "ps")})))  # fmt: skip
+    assert any(
+        "must run as a process that is not listed" in f.what
+        for f in lint(write({k: PS[k] for k in ("worker", "ps")}))
+    )
 
 
 def test_sparse_and_ipv6_that_tensorflow_takes():
@@ -202,8 +266,11 @@ def test_a_strategy_that_does_not_exist_is_refused():
 
 
 def members(cluster=TWO):
-    return {f"{job}{i}": write(cluster, job, i)
-            for job, all_ in cluster.items() for i in range(len(all_))}  # fmt: skip
+    return {
+        f"{job}{i}": write(cluster, job, i)
+        for job, all_ in cluster.items()
+        for i in range(len(all_))
+    }
 
 
 def said_together(texts):
@@ -216,17 +283,29 @@ def test_all_members_of_a_cluster_are_right_together():
     assert said_together(members(PS) | beside) == []
 
 
-@pytest.mark.parametrize("texts, words", [
-    ({"x": write(TWO), "y": write(TWO)}, "x and y are both worker:0"),
-    ({"x": write(TWO)}, "worker:1: is in the cluster, and no configuration here is for it"),
-    (members() | {"worker1": write({"worker": ["a:2222", "b:2223"]}, "worker", 1)},
-     "cluster.worker[1]: worker0 has 'b:2222', worker1 'b:2223'"),
-    (members() | {"worker1": write({"worker": ["b:2222", "a:2222"]}, "worker", 1)},
-     "cluster.worker[0]: worker0 has 'a:2222', worker1 'b:2222'"),
-    (members() | {"worker1": write({"worker": ["a:2222", "b:2222", "c:2222"]}, "worker", 1)},
-     "worker0 lists 2 worker tasks, worker1 3"),
-    ({n: t for n, t in members({k: PS[k] for k in ("worker", "ps")}).items()}, "no chief among"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "texts, words",
+    [
+        ({"x": write(TWO), "y": write(TWO)}, "x and y are both worker:0"),
+        ({"x": write(TWO)}, "worker:1: is in the cluster, and no configuration here is for it"),
+        (
+            members() | {"worker1": write({"worker": ["a:2222", "b:2223"]}, "worker", 1)},
+            "cluster.worker[1]: worker0 has 'b:2222', worker1 'b:2223'",
+        ),
+        (
+            members() | {"worker1": write({"worker": ["b:2222", "a:2222"]}, "worker", 1)},
+            "cluster.worker[0]: worker0 has 'a:2222', worker1 'b:2222'",
+        ),
+        (
+            members() | {"worker1": write({"worker": ["a:2222", "b:2222", "c:2222"]}, "worker", 1)},
+            "worker0 lists 2 worker tasks, worker1 3",
+        ),
+        (
+            {n: t for n, t in members({k: PS[k] for k in ("worker", "ps")}).items()},
+            "no chief among",
+        ),
+    ],
+)
 def test_what_is_wrong_between_members_is_named(texts, words):
     assert any(words in line for line in said_together(texts)), said_together(texts)
 
@@ -260,10 +339,19 @@ def test_tasks_go_round_the_hosts():
     assert cluster.leader == ("chief", 0) and cluster.address_of("worker", 7) is None
 
 
-@pytest.mark.parametrize("arguments", [
-    {"workers": 0}, {"workers": -1, "chief": True}, {"workers": 0, "chief": True, "ps": 1},
-    {"hosts": []}, {"hosts": [""]}, {"base_port": 0}, {"base_port": 65535}, {"ports": [2222]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"workers": 0},
+        {"workers": -1, "chief": True},
+        {"workers": 0, "chief": True, "ps": 1},
+        {"hosts": []},
+        {"hosts": [""]},
+        {"base_port": 0},
+        {"base_port": 65535},
+        {"ports": [2222]},
+    ],
+)
 def test_clusters_that_cannot_be_are_refused(arguments):
     with pytest.raises(DistributedError):
         cc.build_cluster(**arguments)
@@ -334,8 +422,11 @@ def test_export_is_a_line_for_a_shell(capsys, tmp_path):
     shown = subprocess.run(
         ["sh", "-c", line + 'printf %s "$TF_CONFIG"'], capture_output=True, text=True, timeout=60
     ).stdout
-    assert cc.parse_tf_config(shown).name == "worker:1" == cc.parse_tf_config(
-        shlex.split(line)[1].partition("=")[2]).name  # fmt: skip
+    assert (
+        cc.parse_tf_config(shown).name
+        == "worker:1"
+        == cc.parse_tf_config(shlex.split(line)[1].partition("=")[2]).name
+    )
     (tmp_path / "set.sh").write_text(line)
     assert main(["tf-config", "lint", str(tmp_path / "set.sh")]) == 0
 

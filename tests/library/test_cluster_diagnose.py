@@ -30,40 +30,80 @@ EXPECTED = {
     "wrong-index": ("wrong-index", "worker:2", "index 2 is out of range", "count from 0"),
     "late-tf-config": ("late-tf-config", "worker:0", "trains alone", "before the strategy"),
     "late-strategy": ("late-strategy", "worker:0", "after TensorFlow had run", "first thing"),
-    "second-strategy": ("second-strategy", "local:0", "has 4 replicas, the first had 2",
-                        "ReductionToOneDevice"),
+    "second-strategy": (
+        "second-strategy",
+        "local:0",
+        "has 4 replicas, the first had 2",
+        "ReductionToOneDevice",
+    ),
     "renewed-server": ("renewed-server", "worker:1", "made a second strategy", "one strategy per"),
-    "dead-peer": ("dead-peer", "worker:1", "has stopped answering",
-                  "look in its own log for the first error"),
-    "dead-parameter-server": ("dead-parameter-server", "ps:0", "its variables with it",
-                              "last checkpoint"),
-    "mismatched-sizes": ("mismatched-sizes", "worker:1", "the tasks disagree about the cluster",
-                         "the same cluster"),
-    "mismatched-shapes": ("mismatched-shapes", "worker:1", "where another task has",
-                          "the same model"),
+    "dead-peer": (
+        "dead-peer",
+        "worker:1",
+        "has stopped answering",
+        "look in its own log for the first error",
+    ),
+    "dead-parameter-server": (
+        "dead-parameter-server",
+        "ps:0",
+        "its variables with it",
+        "last checkpoint",
+    ),
+    "mismatched-sizes": (
+        "mismatched-sizes",
+        "worker:1",
+        "the tasks disagree about the cluster",
+        "the same cluster",
+    ),
+    "mismatched-shapes": (
+        "mismatched-shapes",
+        "worker:1",
+        "where another task has",
+        "the same model",
+    ),
     "ps-strategy-without-ps": ("wrong-strategy", "chief:0", "without ps", "add ps addresses"),
     "multi-worker-as-ps": ("wrong-strategy", "ps:0", "made in a ps task", "tf.distribute.Server"),
-    "keras-fit-multi-worker": ("keras-fit-multi-worker", "worker:0", "Keras 3's fit",
-                               "--keras legacy"),
-    "keras-fit-parameter-server": ("keras-fit-parameter-server", "chief:0", "used directly",
-                                   "create_per_worker_dataset"),
+    "keras-fit-multi-worker": (
+        "keras-fit-multi-worker",
+        "worker:0",
+        "Keras 3's fit",
+        "--keras legacy",
+    ),
+    "keras-fit-parameter-server": (
+        "keras-fit-parameter-server",
+        "chief:0",
+        "used directly",
+        "create_per_worker_dataset",
+    ),
     "python-repr": ("not-json", "worker:0", "not JSON", "json.dumps"),
     "misspelt-job": ("misspelt-job", "workers:0", "'workers'", "called chief, worker, ps"),
     "type-not-in-cluster": ("type-not-in-cluster", "chief:0", "no task of type chief", "list its"),
     "no-task": ("no-task", "unknown", "not which task", '"task": {"type"'),
     "own-parsing": ("not-json", "worker:0", "TF_CONFIG is not JSON", "json.dumps"),
     "raised": ("exception", "worker:1", "it raised KeyError: 'label_column'", "have lost this one"),
-    "other-shape": ("exception", "worker:0", "it raised ValueError: Input 0 with name 'None' of",
-                    "cluster_mistakes.py, line"),
-    "graph-error": ("exception", "worker:0", "it raised InvalidArgumentError: indices = 7 is not",
-                    "cluster_mistakes.py, line"),
+    "other-shape": (
+        "exception",
+        "worker:0",
+        "it raised ValueError: Input 0 with name 'None' of",
+        "cluster_mistakes.py, line",
+    ),
+    "graph-error": (
+        "exception",
+        "worker:0",
+        "it raised InvalidArgumentError: indices = 7 is not",
+        "cluster_mistakes.py, line",
+    ),
     "missing-file": ("missing-file", "worker:0", "/nowhere/train.tfrecord isn't on", "same folder"),
     "not-finite": ("not-finite", "worker:0", "no longer a finite number", "learning rate"),
     "disk-full": ("disk-full", "worker:0", "the disk is full", "df -h"),
     "missing-library": ("missing-library", "worker:0", "libcudart.so.99 isn't", "and-cuda"),
-    "evaluator-in-cluster": ("configuration", "worker:0", "not part of the training cluster",
-                             "leave it out"),
-}  # fmt: skip
+    "evaluator-in-cluster": (
+        "configuration",
+        "worker:0",
+        "not part of the training cluster",
+        "leave it out",
+    ),
+}
 # where tasks make the same mistake, or disagree, whoever is the first says so
 EITHER = {
     "duplicate-index": ("worker:0", "copy 1", "copy 2"),
@@ -109,9 +149,13 @@ def make_mistakes(folder, log_level, *names):
         pytest.skip("the program forks after importing TensorFlow, which is safe on Linux only")
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": log_level, "TMPDIR": str(folder)}
     process = subprocess.Popen(
-        [sys.executable, str(PROGRAM), *names], env=environment, text=True,
-        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, str(PROGRAM), *names],
+        env=environment,
+        text=True,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
         output, errors = process.communicate(timeout=LIMIT_SECONDS)
     finally:
@@ -198,8 +242,13 @@ def test_the_survivor_is_told_from_the_dead(made):
 
 def test_the_exception_alone_is_enough(made):
     """The last lines of a log, as an exception's text, name the same mistake."""
-    for mistake in ("taken-port", "late-strategy", "wrong-index", "keras-fit-multi-worker",
-                    "dead-parameter-server"):  # fmt: skip
+    for mistake in (
+        "taken-port",
+        "late-strategy",
+        "wrong-index",
+        "keras-fit-multi-worker",
+        "dead-parameter-server",
+    ):
         log = next(task["log"] for task in made[mistake] if '\n  File "' in task["log"])
         error = log[log.rindex('\n  File "') + 1 :]
         assert diagnose(error).name == EXPECTED[mistake][0], error
@@ -239,16 +288,26 @@ def is_ours(number):
         return False
 
 
-@pytest.mark.parametrize("said, cause", [
-    ("Out of memory while trying to allocate 1.00TiB. [Op:__inference_step_11]",
-     "memory ran out when a program that XLA has compiled asked for 1.00TiB"),
-    ("[worker 0] MemoryError", "the machine's memory ran out"),
-    ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 1.00 PiB for an array",
-     "the machine's memory ran out"),
-    ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been "
-     "OOM Killed.", "the machine's memory ran out"),
-    ("srun: error: n1: task 1: Out Of Memory", "the machine's memory ran out"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "said, cause",
+    [
+        (
+            "Out of memory while trying to allocate 1.00TiB. [Op:__inference_step_11]",
+            "memory ran out when a program that XLA has compiled asked for 1.00TiB",
+        ),
+        ("[worker 0] MemoryError", "the machine's memory ran out"),
+        (
+            "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 1.00 PiB for an array",
+            "the machine's memory ran out",
+        ),
+        (
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks "
+            "have been OOM Killed.",
+            "the machine's memory ran out",
+        ),
+        ("srun: error: n1: task 1: Out Of Memory", "the machine's memory ran out"),
+    ],
+)
 def test_memory_runs_out_in_many_words(said, cause):
     found = diagnose(f"before\n{said}\nafter")
     assert (found.name, found.cause, found.evidence) == ("out-of-memory", cause, said)

@@ -284,16 +284,20 @@ OWNER = """
 def run_command(*arguments, folder):
     done = subprocess.run(
         [sys.executable, "-m", "distlab", "processes", *arguments],
-        env={**os.environ, "TMPDIR": str(folder)}, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        env={**os.environ, "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
 def start_owner(folder, told):
     owner = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(OWNER), str(told)],
-        env={**os.environ, "TMPDIR": str(folder)}, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        env={**os.environ, "TMPDIR": str(folder)},
+        stderr=subprocess.DEVNULL,
+    )
     wait_for(lambda: sum(p.stat().st_size > 0 for p in told.iterdir()) == 2)
     return owner, {int(n) for p in told.iterdir() for n in p.name.split("-")}
 
@@ -444,10 +448,13 @@ def test_a_task_that_is_never_started_is_named(launcher, monkeypatch):
     wait_for(lambda: not psutil.Process(launcher.server.process.pid).children())
 
 
-@pytest.mark.parametrize("end, words", [
-    (lambda: os._exit(3), "worker 1: ended by itself with status 3 before it had a result"),
-    (lambda: os.kill(os.getpid(), signal.SIGKILL), "worker 1: was ended by SIGKILL"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "end, words",
+    [
+        (lambda: os._exit(3), "worker 1: ended by itself with status 3 before it had a result"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "worker 1: was ended by SIGKILL"),
+    ],
+)
 def test_a_task_that_dies_while_others_wait_for_it_is_named(launcher, end, words):
     def work(end):
         if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:

@@ -321,7 +321,7 @@ def test_nothing_outlives_its_owner(tmp_path, number):
     owner = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(OWNER), str(tmp_path)],
         stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     deadline = time.monotonic() + 60
     while sum(p.stat().st_size > 0 for p in tmp_path.iterdir()) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)

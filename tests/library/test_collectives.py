@@ -136,11 +136,19 @@ def test_trace_of_a_ring_of_three():
     result = ring_all_reduce([np.arange(6.0) + 10 * rank for rank in range(3)], network)
     told = [(m.step, m.source, m.destination, m.chunk, m.payload_bytes) for m in result.messages]
     assert told == [
-        (0, 0, 1, 0, 16), (0, 1, 2, 1, 16), (0, 2, 0, 2, 16),
-        (1, 0, 1, 2, 16), (1, 1, 2, 0, 16), (1, 2, 0, 1, 16),
-        (2, 0, 1, 1, 16), (2, 1, 2, 2, 16), (2, 2, 0, 0, 16),
-        (3, 0, 1, 0, 16), (3, 1, 2, 1, 16), (3, 2, 0, 2, 16),
-    ]  # fmt: skip
+        (0, 0, 1, 0, 16),
+        (0, 1, 2, 1, 16),
+        (0, 2, 0, 2, 16),
+        (1, 0, 1, 2, 16),
+        (1, 1, 2, 0, 16),
+        (1, 2, 0, 1, 16),
+        (2, 0, 1, 1, 16),
+        (2, 1, 2, 2, 16),
+        (2, 2, 0, 0, 16),
+        (3, 0, 1, 0, 16),
+        (3, 1, 2, 1, 16),
+        (3, 2, 0, 2, 16),
+    ]
     assert [m.phase for m in result.messages[::3]] == ["reduce-scatter"] * 2 + ["all-gather"] * 2
     np.testing.assert_array_equal(result.messages[0].values, [0, 1])
     np.testing.assert_array_equal(result.messages[3].values, [4 + 24, 5 + 25])

@@ -245,9 +245,14 @@ print(repr(os.environ.get("CUDA_VISIBLE_DEVICES")), list_gpus(), LocalCluster(3)
 """
 
 
-@pytest.mark.parametrize("number, sentence", [
-    (0, ""), (1, "don't see the 1 GPU.\n"), (2, "don't see the 2 GPUs.\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "number, sentence",
+    [
+        (0, ""),
+        (1, "don't see the 1 GPU.\n"),
+        (2, "don't see the 2 GPUs.\n"),
+    ],
+)
 def test_a_notebook_runs_on_logical_cpus_everywhere(fake_gpus, number, sentence):
     """Its set-up cell, in a process: said once, and hidden from what the notebook starts too."""
     fake_gpus(*[H100] * number)

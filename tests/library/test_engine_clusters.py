@@ -28,8 +28,15 @@ from utils.processes.registry import MARK_FILE, PREFIX, parse_mark
 
 pytestmark = pytest.mark.timeout(900)  # an engine's start takes minutes where others compute
 SECONDS = 280.0
-EXACT = {"strategy": "multi-worker", "dtype": "float64", "optimizer": "sgd", "model": "mlp",
-         "epochs": 2, "global_batch_size": 64, "max_examples": 202}  # fmt: skip
+EXACT = {
+    "strategy": "multi-worker",
+    "dtype": "float64",
+    "optimizer": "sgd",
+    "model": "mlp",
+    "epochs": 2,
+    "global_batch_size": 64,
+    "max_examples": 202,
+}
 KILLED = {"ray": "starter", "spark": "starter", "slurm": "agent"}  # of worker 1
 
 
@@ -249,8 +256,11 @@ def test_nothing_outlives_the_command_that_is_killed(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     running = subprocess.Popen(
         [sys.executable, "-m", "distlab", "run", "--engine", "slurm", "program.py", "stay"],
-        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     check_kill(psutil.Process(running.pid), tmp_path)
     running.wait(60)
 

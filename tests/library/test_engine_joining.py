@@ -48,9 +48,12 @@ time.sleep(0 if restart else 100)
 def run_distlab(*words, folder, status=0):
     """Run the command in `folder` and return what it prints, and says."""
     done = subprocess.run(
-        [sys.executable, "-m", "distlab", *words], cwd=folder, capture_output=True, text=True,
+        [sys.executable, "-m", "distlab", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
         timeout=SECONDS,
-    )  # fmt: skip
+    )
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout, done.stderr
 
@@ -75,9 +78,13 @@ def start_by_hand(folder, *words, ready, **variables):
     log = folder / f"{len(list(folder.glob('*.said')))}.said"
     with log.open("wb") as said:
         subprocess.Popen(
-            [str(word) for word in words], stdout=said, stderr=said, stdin=subprocess.DEVNULL,
-            env={**os.environ, **variables}, start_new_session=True,
-        )  # fmt: skip
+            [str(word) for word in words],
+            stdout=said,
+            stderr=said,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **variables},
+            start_new_session=True,
+        )
     wait_for(lambda: re.search(ready, log.read_text()), 120)
     return log.read_text()
 
@@ -90,11 +97,28 @@ def open_ray(folder):
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # or Ray misses its two GPUs
         hide_slow_import(str(folder))
         start_by_hand(
-            folder, Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--port",
-            port, "--node-ip-address", "127.0.0.1", "--num-cpus", 2, "--num-gpus", 2,
-            "--include-dashboard", "false", "--temp-dir", folder / "ray",
-            "--object-store-memory", STORE_BYTES, ready="Ray runtime started", **VARIABLES,
-        )  # fmt: skip
+            folder,
+            Path(sys.executable).with_name("ray"),
+            "start",
+            "--head",
+            "--block",
+            "--port",
+            port,
+            "--node-ip-address",
+            "127.0.0.1",
+            "--num-cpus",
+            2,
+            "--num-gpus",
+            2,
+            "--include-dashboard",
+            "false",
+            "--temp-dir",
+            folder / "ray",
+            "--object-store-memory",
+            STORE_BYTES,
+            ready="Ray runtime started",
+            **VARIABLES,
+        )
     yield f"127.0.0.1:{port}"
 
 
@@ -105,19 +129,41 @@ def open_spark(folder):
         del os.environ["SPARK_LOCAL_IP"]
     command, port = f"{home}/bin/spark-class", pick_free_ports(1)[0]
     variables = {
-        "SPARK_HOME": home, "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": home,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_WORKER_DIR": str(folder / "work"),
-    }  # fmt: skip
+    }
     kind = "org.apache.spark.deploy"
     start_by_hand(
-        folder, command, f"{kind}.master.Master", "--host", "127.0.0.1", "--port", port,
-        "--webui-port", 0, ready="I have been elected leader", **variables,
-    )  # fmt: skip
+        folder,
+        command,
+        f"{kind}.master.Master",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        port,
+        "--webui-port",
+        0,
+        ready="I have been elected leader",
+        **variables,
+    )
     start_by_hand(
-        folder, command, f"{kind}.worker.Worker", "--host", "127.0.0.1", "--cores", 2,
-        "--memory", "1g", "--webui-port", 0, f"spark://127.0.0.1:{port}",
-        ready="Successfully registered", **variables,
-    )  # fmt: skip
+        folder,
+        command,
+        f"{kind}.worker.Worker",
+        "--host",
+        "127.0.0.1",
+        "--cores",
+        2,
+        "--memory",
+        "1g",
+        "--webui-port",
+        0,
+        f"spark://127.0.0.1:{port}",
+        ready="Successfully registered",
+        **variables,
+    )
     yield f"spark://127.0.0.1:{port}"
 
 
@@ -174,8 +220,10 @@ def test_a_cluster_that_is_there_is_joined_and_left_as_it_was(clusters, name, tm
     assert (report["restarts"], report["cause"]) == (1, None)
     assert "worker 1 was ended by SIGKILL; all tasks start again" in said
     if gpus:  # each has one of the two, which Ray has given it
-        given = {re.search("GPUs '(.*)'", Path(tmp_path, "logs", f"worker-{i}.log").read_text())[1]
-                 for i in range(2)}  # fmt: skip
+        given = {
+            re.search("GPUs '(.*)'", Path(tmp_path, "logs", f"worker-{i}.log").read_text())[1]
+            for i in range(2)
+        }
         assert given == {"0", "1"}
     tasks = [int(path.read_text()) for path in tmp_path.glob("here-*")]
     assert len(tasks) >= 3 and not any(map(psutil.pid_exists, tasks))
@@ -186,8 +234,20 @@ def test_a_run_goes_on_when_a_node_of_slurm_is_lost(clusters, tmp_path):
     """`slurmd` is killed: its node is down within seconds, and the job runs on what is left."""
     address, folder = clusters("slurm")
     (tmp_path / "program.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "distlab", "run", "--engine", "slurm", "--engine-address",
-               address, "--max-restarts", "2", "program.py", "wait"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "distlab",
+        "run",
+        "--engine",
+        "slurm",
+        "--engine-address",
+        address,
+        "--max-restarts",
+        "2",
+        "program.py",
+        "wait",
+    ]
     running = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -221,9 +281,12 @@ def test_a_signal_while_an_engine_starts_leaves_nothing(name, number, tmp_path, 
     (tmp_path / "program.py").write_text(PROGRAM)
     running = subprocess.Popen(
         [sys.executable, "-m", "distlab", "run", "--engine", name, "program.py", "go"],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
         env={**os.environ, "TMPDIR": short_folder},
-    )  # fmt: skip
+    )
     ours = lambda: [c for c in find_clusters() if short_folder in c.mark.folder]  # noqa: E731
     try:
         wait_for(lambda: any(len(c.processes) > 1 for c in ours()), 120)
@@ -331,9 +394,13 @@ def test_ray_in_its_own_words_does_the_same(clusters, tmp_path):
         f"import os\nopen(f'{tmp_path}/shown-{{os.getpid()}}', 'w').write(os.environ['TF_CONFIG'])"
     )
     done = subprocess.run(
-        [sys.executable, "with_ray.py", str(tmp_path / "show.py")], cwd=tmp_path, text=True,
-        env={**os.environ, "RAY_ADDRESS": address}, capture_output=True, timeout=SECONDS,
-    )  # fmt: skip
+        [sys.executable, "with_ray.py", str(tmp_path / "show.py")],
+        cwd=tmp_path,
+        text=True,
+        env={**os.environ, "RAY_ADDRESS": address},
+        capture_output=True,
+        timeout=SECONDS,
+    )
     assert done.returncode == 0 and done.stdout.endswith("[0, 0]\n"), done.stdout + done.stderr
     configs = [json.loads(path.read_text()) for path in tmp_path.glob("shown-*")]
     assert sorted(config["task"]["index"] for config in configs) == [0, 1]

@@ -265,9 +265,10 @@ def test_nothing_outlives_a_launcher_that_is_killed(program, with_keeper):
     running = start(program(DEAF))
     processes, mark = wait_for_deaf()
     keepers = [
-        child for child in psutil.Process(running.pid).children()
+        child
+        for child in psutil.Process(running.pid).children()
         if any("processes.keeper" in word for word in child.cmdline())
-    ]  # fmt: skip
+    ]
     assert len(keepers) == 1
     if with_keeper:
         keepers[0].kill()
@@ -534,16 +535,22 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
     assert "Keras 3's fit cannot train" in run("--logs", "logs", name, status=1)[1]
     for words in (["logs"], ["logs/worker-1.log"], [], ["/dev/stdin"]):
         done = subprocess.run(
-            [sys.executable, "-m", "distlab", "diagnose", *words], capture_output=True, text=True,
-            input=open("logs/worker-1.log").read(), timeout=60,
-        )  # fmt: skip
+            [sys.executable, "-m", "distlab", "diagnose", *words],
+            capture_output=True,
+            text=True,
+            input=open("logs/worker-1.log").read(),
+            timeout=60,
+        )
         assert (
             done.returncode == 1 and "cure: run the same command with --keras legacy" in done.stdout
         )
-    program("""
+    program(
+        """
         time.sleep(30) if index == 0 else None
         raise ValueError("no such column")
-    """, "other.py")  # fmt: skip
+    """,
+        "other.py",
+    )
     run("--logs", "others", "other.py", status=1)
     Path("empty.log").touch()
     Path("done.log").write_text("epoch 1: loss 0.5, mean_squared_error: 0.2\nsaved\n")

@@ -41,29 +41,47 @@ def test_the_driver_lists_slices_in_place_of_the_gpu_that_they_are_cut_from():
     assert parse_driver_list("NVIDIA-SMI has failed because it couldn't communicate") == []
 
 
-@pytest.mark.parametrize("named, driver, expected", [
-    (None, FOUR, ["0", "1", "2", "3"]), (None, [], []),
-    ("", FOUR, []), ("-1", FOUR, []), ("NoDevFiles", FOUR, []),
-    ("2", FOUR, ["2"]), (" 3, 1", FOUR, ["3", "1"]), ("02", FOUR, ["02"]),
-    ("1,-1,2", FOUR, ["1"]),  # as CUDA has it
-    ("GPU-22", FOUR, ["GPU-22"]), ("GPU-22,0", FOUR, ["GPU-22", "0"]),
-    (None, CUT, ["MIG-c7384736-a75d", "MIG-a28ad590-3fda", "1"]),
-    ("0", CUT, ["MIG-c7384736-a75d", "MIG-a28ad590-3fda"]), ("1", CUT, ["1"]),
-    ("GPU-5d", CUT, ["MIG-c7384736-a75d", "MIG-a28ad590-3fda"]),
-    ("MIG-a2", CUT, ["MIG-a28ad590-3fda"]), ("MIG-GPU-5d5ba0d6/7/0", CUT, ["MIG-GPU-5d5ba0d6/7/0"]),
-    ("7,GPU-1", [], ["7", "GPU-1"]),  # no driver that can be asked
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "named, driver, expected",
+    [
+        (None, FOUR, ["0", "1", "2", "3"]),
+        (None, [], []),
+        ("", FOUR, []),
+        ("-1", FOUR, []),
+        ("NoDevFiles", FOUR, []),
+        ("2", FOUR, ["2"]),
+        (" 3, 1", FOUR, ["3", "1"]),
+        ("02", FOUR, ["02"]),
+        ("1,-1,2", FOUR, ["1"]),  # as CUDA has it
+        ("GPU-22", FOUR, ["GPU-22"]),
+        ("GPU-22,0", FOUR, ["GPU-22", "0"]),
+        (None, CUT, ["MIG-c7384736-a75d", "MIG-a28ad590-3fda", "1"]),
+        ("0", CUT, ["MIG-c7384736-a75d", "MIG-a28ad590-3fda"]),
+        ("1", CUT, ["1"]),
+        ("GPU-5d", CUT, ["MIG-c7384736-a75d", "MIG-a28ad590-3fda"]),
+        ("MIG-a2", CUT, ["MIG-a28ad590-3fda"]),
+        ("MIG-GPU-5d5ba0d6/7/0", CUT, ["MIG-GPU-5d5ba0d6/7/0"]),
+        ("7,GPU-1", [], ["7", "GPU-1"]),  # no driver that can be asked
+    ],
+)
 def test_which_gpus_cuda_visible_devices_names(named, driver, expected):
     assert select_gpus(named, driver) == expected
 
 
-@pytest.mark.parametrize("named, driver, words", [
-    ("4", FOUR, "names 4, which isn't on this machine. It has 0, 1, 2, 3"),
-    ("0,9,1", FOUR, "=0,9,1 names 9,"), ("GPU-9", FOUR, "names GPU-9"),
-    ("GPU-", FOUR, "names GPU-"), ("MIG-", CUT, "names MIG-"), ("cuda:0", FOUR, "names cuda:0"),
-    ("1,1", FOUR, "names 1 twice"), ("1,GPU-11", FOUR, "names GPU-11 twice"),
-    ("0,MIG-c7", CUT, "names MIG-c7 twice"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "named, driver, words",
+    [
+        ("4", FOUR, "names 4, which isn't on this machine. It has 0, 1, 2, 3"),
+        ("0,9,1", FOUR, "=0,9,1 names 9,"),
+        ("GPU-9", FOUR, "names GPU-9"),
+        ("GPU-", FOUR, "names GPU-"),
+        ("MIG-", CUT, "names MIG-"),
+        ("cuda:0", FOUR, "names cuda:0"),
+        ("1,1", FOUR, "names 1 twice"),
+        ("1,GPU-11", FOUR, "names GPU-11 twice"),
+        ("0,MIG-c7", CUT, "names MIG-c7 twice"),
+    ],
+)
 def test_a_gpu_that_is_not_there_is_one_line(named, driver, words):
     with pytest.raises(InputError, match="CUDA_VISIBLE_DEVICES") as refused:
         select_gpus(named, driver)
@@ -88,14 +106,27 @@ def test_the_fake_driver_is_asked(fake_gpus, monkeypatch):
 
 NAMES = [str(index) for index in range(8)]
 SHARES = {  # (GPUs, workers) -> what each worker sees, or None for an error
-    (0, 1): "cpu", (0, 2): "cpu", (0, 3): "cpu", (0, 4): "cpu",
-    (1, 1): ["0"], (1, 2): None, (1, 3): None, (1, 4): None,
-    (2, 1): ["0,1"], (2, 2): ["0", "1"], (2, 3): None, (2, 4): None,
-    (4, 1): ["0,1,2,3"], (4, 2): ["0,1", "2,3"], (4, 3): ["0", "1", "2"],
+    (0, 1): "cpu",
+    (0, 2): "cpu",
+    (0, 3): "cpu",
+    (0, 4): "cpu",
+    (1, 1): ["0"],
+    (1, 2): None,
+    (1, 3): None,
+    (1, 4): None,
+    (2, 1): ["0,1"],
+    (2, 2): ["0", "1"],
+    (2, 3): None,
+    (2, 4): None,
+    (4, 1): ["0,1,2,3"],
+    (4, 2): ["0,1", "2,3"],
+    (4, 3): ["0", "1", "2"],
     (4, 4): ["0", "1", "2", "3"],
-    (8, 1): ["0,1,2,3,4,5,6,7"], (8, 2): ["0,1,2,3", "4,5,6,7"], (8, 3): ["0,1", "2,3", "4,5"],
+    (8, 1): ["0,1,2,3,4,5,6,7"],
+    (8, 2): ["0,1,2,3", "4,5,6,7"],
+    (8, 3): ["0,1", "2,3", "4,5"],
     (8, 4): ["0,1", "2,3", "4,5", "6,7"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("machine, workers", SHARES)
@@ -157,10 +188,12 @@ def test_each_worker_gets_as_many_as_asked_and_one_slice_at_most():
 
 def test_the_users_own_choices_stay():
     assert sharing_variables({}) == {
-        "TF_FORCE_GPU_ALLOW_GROWTH": "true", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-    }  # fmt: skip
-    assert sharing_variables({"TF_FORCE_GPU_ALLOW_GROWTH": "false", "CUDA_VISIBLE_DEVICES": "1"}) \
-        == {}  # fmt: skip
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    assert (
+        sharing_variables({"TF_FORCE_GPU_ALLOW_GROWTH": "false", "CUDA_VISIBLE_DEVICES": "1"}) == {}
+    )
     assert "CUDA_DEVICE_ORDER" not in sharing_variables({"CUDA_DEVICE_ORDER": "FASTEST_FIRST"})
 
 
@@ -184,14 +217,21 @@ def test_gpus_that_others_fill_are_one_line(fake_gpus):
 
 SEVERAL, ONE = {"usual": 2, "most": 16}, {"usual": 1, "most": 1}
 CHOICES = [  # devices, replicas, GPUs, strategy -> kind, number
-    ("auto", None, 0, SEVERAL, ("CPU", 2)), ("auto", None, 0, ONE, ("CPU", 1)),
-    ("auto", 4, 0, SEVERAL, ("CPU", 4)), ("cpu", None, 0, SEVERAL, ("CPU", 2)),
-    ("auto", None, 1, SEVERAL, ("GPU", 1)), ("auto", None, 8, SEVERAL, ("GPU", 8)),
-    ("auto", None, 8, ONE, ("GPU", 1)), ("gpu", None, 8, ONE, ("GPU", 1)),
-    ("auto", 1, 4, SEVERAL, ("GPU", 1)), ("auto", 4, 4, SEVERAL, ("GPU", 4)),
-    ("gpu", 2, 4, SEVERAL, ("GPU", 2)), ("cpu", None, 4, SEVERAL, ("CPU", 2)),
-    ("cpu", 8, 4, SEVERAL, ("CPU", 8)), ("cpu", None, 4, ONE, ("CPU", 1)),
-]  # fmt: skip
+    ("auto", None, 0, SEVERAL, ("CPU", 2)),
+    ("auto", None, 0, ONE, ("CPU", 1)),
+    ("auto", 4, 0, SEVERAL, ("CPU", 4)),
+    ("cpu", None, 0, SEVERAL, ("CPU", 2)),
+    ("auto", None, 1, SEVERAL, ("GPU", 1)),
+    ("auto", None, 8, SEVERAL, ("GPU", 8)),
+    ("auto", None, 8, ONE, ("GPU", 1)),
+    ("gpu", None, 8, ONE, ("GPU", 1)),
+    ("auto", 1, 4, SEVERAL, ("GPU", 1)),
+    ("auto", 4, 4, SEVERAL, ("GPU", 4)),
+    ("gpu", 2, 4, SEVERAL, ("GPU", 2)),
+    ("cpu", None, 4, SEVERAL, ("CPU", 2)),
+    ("cpu", 8, 4, SEVERAL, ("CPU", 8)),
+    ("cpu", None, 4, ONE, ("CPU", 1)),
+]
 
 
 @pytest.mark.parametrize("devices, replicas, number, strategy, expected", CHOICES)
@@ -199,58 +239,105 @@ def test_what_a_strategy_takes(devices, replicas, number, strategy, expected):
     assert choose_devices(devices, replicas, number, **strategy) == expected
 
 
-@pytest.mark.parametrize("devices, replicas, number, words", [
-    ("auto", 3, 2, "at most 2, got 3: this process has 2 GPUs. Use --replicas 2, or logical CPUs"),
-    ("auto", 2, 1, "this process has 1 GPU. Use --replicas 1, or logical CPUs with --device cpu"),
-    ("gpu", 9, 8, "at most 8"),
-    ("gpu", None, 0, "devices 'gpu': the driver sleeps. Use --device cpu"),
-    ("tpu", None, 0, "devices 'tpu': choose from auto, gpu, cpu"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "devices, replicas, number, words",
+    [
+        (
+            "auto",
+            3,
+            2,
+            "at most 2, got 3: this process has 2 GPUs. Use --replicas 2, or logical CPUs",
+        ),
+        (
+            "auto",
+            2,
+            1,
+            "this process has 1 GPU. Use --replicas 1, or logical CPUs with --device cpu",
+        ),
+        ("gpu", 9, 8, "at most 8"),
+        ("gpu", None, 0, "devices 'gpu': the driver sleeps. Use --device cpu"),
+        ("tpu", None, 0, "devices 'tpu': choose from auto, gpu, cpu"),
+    ],
+)
 def test_what_it_cannot_have_is_one_line(devices, replicas, number, words):
     with pytest.raises(InputError) as refused:
         choose_devices(devices, replicas, number, **SEVERAL, why="the driver sleeps")
     assert words in str(refused.value) and "\n" not in str(refused.value)
 
 
-ALL, WORKERS, CENTRAL = ("nccl", "ring", "hierarchical", "one-device"), ("nccl", "ring"), \
-    ("one-device",)  # fmt: skip
+ALL, WORKERS, CENTRAL = (
+    ("nccl", "ring", "hierarchical", "one-device"),
+    ("nccl", "ring"),
+    ("one-device",),
+)
 
 
-@pytest.mark.parametrize("asked, offered, kind, no_nccl, expected", [
-    ("auto", ALL, "GPU", "", "nccl"), ("auto", ALL, "CPU", "", "one-device"),
-    ("auto", ALL, "GPU", "sliced", "one-device"), ("auto", WORKERS, "GPU", "sliced", "ring"),
-    ("auto", WORKERS, "CPU", "", "ring"), ("auto", WORKERS, "GPU", "", "nccl"),
-    ("auto", CENTRAL, "GPU", "", "one-device"), ("auto", (), "GPU", "", None),
-    ("ring", ALL, "GPU", "", "ring"), ("hierarchical", ALL, "CPU", "", "hierarchical"),
-    ("one-device", ALL, "GPU", "", "one-device"), ("nccl", ALL, "GPU", "", "nccl"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "asked, offered, kind, no_nccl, expected",
+    [
+        ("auto", ALL, "GPU", "", "nccl"),
+        ("auto", ALL, "CPU", "", "one-device"),
+        ("auto", ALL, "GPU", "sliced", "one-device"),
+        ("auto", WORKERS, "GPU", "sliced", "ring"),
+        ("auto", WORKERS, "CPU", "", "ring"),
+        ("auto", WORKERS, "GPU", "", "nccl"),
+        ("auto", CENTRAL, "GPU", "", "one-device"),
+        ("auto", (), "GPU", "", None),
+        ("ring", ALL, "GPU", "", "ring"),
+        ("hierarchical", ALL, "CPU", "", "hierarchical"),
+        ("one-device", ALL, "GPU", "", "one-device"),
+        ("nccl", ALL, "GPU", "", "nccl"),
+    ],
+)
 def test_how_gradients_are_added_up(asked, offered, kind, no_nccl, expected):
     assert choose_all_reduce(asked, offered, "x", kind, no_nccl) == expected
 
 
-@pytest.mark.parametrize("asked, offered, kind, no_nccl, words", [
-    ("nccl", ALL, "CPU", "", "it needs GPUs. Use --all-reduce one-device, or auto"),
-    ("nccl", ALL, "GPU", "sliced", "sliced. Use"), ("ring", CENTRAL, "CPU", "", "auto, one-device"),
-    ("hierarchical", WORKERS, "GPU", "", "choose from auto, nccl, ring"),
-    ("ring", (), "GPU", "", "it adds nothing up, so leave --all-reduce out"),
-    ("mpi", ALL, "GPU", "", "'mpi': choose from auto, nccl"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "asked, offered, kind, no_nccl, words",
+    [
+        ("nccl", ALL, "CPU", "", "it needs GPUs. Use --all-reduce one-device, or auto"),
+        ("nccl", ALL, "GPU", "sliced", "sliced. Use"),
+        ("ring", CENTRAL, "CPU", "", "auto, one-device"),
+        ("hierarchical", WORKERS, "GPU", "", "choose from auto, nccl, ring"),
+        ("ring", (), "GPU", "", "it adds nothing up, so leave --all-reduce out"),
+        ("mpi", ALL, "GPU", "", "'mpi': choose from auto, nccl"),
+    ],
+)
 def test_a_way_that_is_not_offered_is_one_line(asked, offered, kind, no_nccl, words):
     with pytest.raises(InputError) as refused:
         choose_all_reduce(asked, offered, "x", kind, no_nccl)
     assert words in str(refused.value) and "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("line, said, cure", [
-    ("E0000 00:00:1795.1 4234 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA driver "
-     "version is insufficient for CUDA runtime version", "failed call to cuInit", "525 or newer"),
-    ("W0000 gpu_device.cc:2431] Cannot dlopen some GPU libraries. Please make sure",
-     "Cannot dlopen some GPU libraries", "pip install -e '.[gpu]'"),
-    ("I0000 00:00:1795.1 4 cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU "
-     "will not be used.", "Could not find cuda drivers", "Install NVIDIA's driver"),
-    ("E0000 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: UNKNOWN ERROR (303)",
-     "failed call to cuInit: INTERNAL", "Try nvidia-smi"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line, said, cure",
+    [
+        (
+            "E0000 00:00:1795.1 4234 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA "
+            "driver version is insufficient for CUDA runtime version",
+            "failed call to cuInit",
+            "525 or newer",
+        ),
+        (
+            "W0000 gpu_device.cc:2431] Cannot dlopen some GPU libraries. Please make sure",
+            "Cannot dlopen some GPU libraries",
+            "pip install -e '.[gpu]'",
+        ),
+        (
+            "I0000 00:00:1795.1 4 cudart_stub.cc:31] Could not find cuda drivers on your machine, "
+            "GPU will not be used.",
+            "Could not find cuda drivers",
+            "Install NVIDIA's driver",
+        ),
+        (
+            "E0000 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: UNKNOWN ERROR "
+            "(303)",
+            "failed call to cuInit: INTERNAL",
+            "Try nvidia-smi",
+        ),
+    ],
+)
 def test_what_tensorflow_says_is_quoted_with_the_fix(line, said, cure):
     log = f"WARNING: All log messages before\n{line}\nI0000 cpu_feature_guard.cc:227] AVX2"
     found = explain_complaint(log)

@@ -159,16 +159,19 @@ def test_export_over_a_file_is_one_line(tf, tmp_path):
     assert (tmp_path / "saved_model").read_text() == "mine"
 
 
-@pytest.mark.parametrize("settings, words", [
-    ({"checkpoint_dir": "runs [1]"}, "in the name of a checkpoint"),
-    ({"checkpoint_dir": ""}, "is empty"),
-    ({"export": "x" * 300}, "name another folder"),
-    ({"export": "\udcff"}, "not a name"),
-    ({"learning_rate": "0.1"}, "learning rate 0.1"),
-    ({"strategy": "mirrored", "replicas": 2.5}, "2.5 replicas"),
-    ({"seed": True}, "seed True"),
-    ({"data_folder": "x"}, "add full_data=True"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"checkpoint_dir": "runs [1]"}, "in the name of a checkpoint"),
+        ({"checkpoint_dir": ""}, "is empty"),
+        ({"export": "x" * 300}, "name another folder"),
+        ({"export": "\udcff"}, "not a name"),
+        ({"learning_rate": "0.1"}, "learning rate 0.1"),
+        ({"strategy": "mirrored", "replicas": 2.5}, "2.5 replicas"),
+        ({"seed": True}, "seed True"),
+        ({"data_folder": "x"}, "add full_data=True"),
+    ],
+)
 def test_odd_settings_are_refused_in_one_line(settings, words):
     with pytest.raises(DistributedError, match=words) as refused:
         TrainConfig(**settings)
@@ -177,8 +180,12 @@ def test_odd_settings_are_refused_in_one_line(settings, words):
 
 def test_numbers_of_numpy_are_taken_and_home_is_found(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    config = TrainConfig(epochs=np.int64(3), seed=np.int32(1), checkpoint_dir="~/run é",
-                         learning_rate=np.float32(0.5))  # fmt: skip
+    config = TrainConfig(
+        epochs=np.int64(3),
+        seed=np.int32(1),
+        checkpoint_dir="~/run é",
+        learning_rate=np.float32(0.5),
+    )
     assert config.checkpoint_dir == tmp_path / "run é"
     assert json.loads(json.dumps(config.fingerprint(9)))["seed"] == 1 and config.epochs == 3
 
@@ -225,8 +232,13 @@ def test_events_that_cannot_be_opened(tf, capsys, tmp_path):
 @pytest.mark.skipif(not os.path.exists(FULL), reason="no /dev/full here")
 def test_full_disk_under_standard_output():
     with open(FULL, "w") as full:
-        done = subprocess.run([sys.executable, "-m", "distlab", "data"], stdout=full,
-                              stderr=subprocess.PIPE, text=True, timeout=60)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "distlab", "data"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
     assert done.returncode == 2 and "No space left" in only_line(done.stderr)
 
 
@@ -236,8 +248,13 @@ def test_closed_standard_error_and_a_cluster_in_the_environment(tmp_path):
     config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}})
     options = " ".join(FLAGS)
     command = f'"{sys.executable}" -m distlab train {options} --strategy mirrored --json 2>&-'
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=100,
-                          env={**os.environ, "TF_CONFIG": config})  # fmt: skip
+    done = subprocess.run(
+        ["sh", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "TF_CONFIG": config},
+    )
     assert done.returncode == 0 and parse_strictly(done.stdout)["replicas"] == 2
 
 

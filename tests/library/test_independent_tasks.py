@@ -38,9 +38,12 @@ def write(tmp_path, monkeypatch):
 def start(*words, **settings):
     command = [sys.executable, "-m", "distlab", "run", "--independent", "--logs", "logs"]
     return subprocess.Popen(
-        [*command, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*command, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         **settings,
-    )  # fmt: skip
+    )
 
 
 def run(*words, **settings):
@@ -180,8 +183,9 @@ def test_a_task_of_another_machine_starts_again_there_alone(launchers):
         print(index, count, restart, "TF_CONFIG" in os.environ, flush=True)
         sys.exit(index == 1 and restart < 2)
         """,
-        "--max-restarts", 2,
-    )  # fmt: skip
+        "--max-restarts",
+        2,
+    )
     status, report, _ = host.end()
     assert (status, report["failed"], report["restarts"]) == (0, 0, 2)
     assert member.end()[:2] == (0, report)
@@ -196,8 +200,9 @@ def test_a_lost_machine_fails_its_task_and_no_other(launchers):
         while not os.path.exists("go"):
             time.sleep(0.02)
         """,
-        "--max-restarts", 3,
-    )  # fmt: skip
+        "--max-restarts",
+        3,
+    )
     wait_for(lambda: Path("there-0").exists() and Path("there-1").exists())
     member.process.kill()
     Path("go").touch()

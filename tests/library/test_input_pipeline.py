@@ -319,9 +319,15 @@ def test_each_element_passes_each_machine_in_turn_and_no_machine_holds_too_many(
     for reads, calls, shuffle, prefetch in rng.integers(1, (9, 9, 17, 4), (20, 4)).tolist():
         choice = InputChoice(reads, calls, shuffle, prefetch)
         found = simulate_input(
-            COSTS, choice, cores=3, step_seconds=0.004, batch=4, batches=8,
-            factors=rng.exponential(size=(32, 2)), picks=rng.random(32),
-        )  # fmt: skip
+            COSTS,
+            choice,
+            cores=3,
+            step_seconds=0.004,
+            batch=4,
+            batches=8,
+            factors=rng.exponential(size=(32, 2)),
+            picks=rng.random(32),
+        )
         assert sorted(found.order) == list(range(32))
         emitted = np.empty(32)
         emitted[found.order] = found.emitted

@@ -251,8 +251,9 @@ def large_batch(tf):
 def strategies(tf):
     from utils.strategies import make_strategy
 
-    return {n: make_strategy("mirrored", n) if n else tf.distribute.get_strategy()
-            for n in (0, 1, 2, 4)}  # fmt: skip
+    return {
+        n: make_strategy("mirrored", n) if n else tf.distribute.get_strategy() for n in (0, 1, 2, 4)
+    }
 
 
 def share_out(tf, strategy, batch_size=64):

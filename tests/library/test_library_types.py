@@ -39,8 +39,11 @@ def test_examples_are_well_typed_names_have_types_and_wrong_use_is_told(tmp_path
     )
     told = subprocess.run(
         [sys.executable, "-m", "mypy", *options.split(), "--cache-dir", tmp_path / "cache", "."],
-        cwd=tmp_path, env={"MYPYPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={"MYPYPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
     lines = told.stdout.splitlines()
     assert told.stderr == ""
     (deliberate,) = [li for li in lines if li.startswith("example_") and ": error: " in li]

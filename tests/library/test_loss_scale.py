@@ -106,8 +106,9 @@ def run_steps(tf, framework, make_optimizer, bad, strategy):
         batch = [share(strategy, part[number]) for part in arrays]
         step(*batch)
         kernel = model.trainable_variables[0]
-        copies = strategy.experimental_local_results(getattr(kernel, "value", kernel) if is_keras_3
-                                                     else kernel)  # fmt: skip
+        copies = strategy.experimental_local_results(
+            getattr(kernel, "value", kernel) if is_keras_3 else kernel
+        )
         scale = optimizer.dynamic_scale if is_keras_3 else optimizer.loss_scale
         seen.append(([copy.numpy() for copy in copies], float(np.asarray(scale))))
     return seen
@@ -180,10 +181,17 @@ def assert_as_reference(report, reference, atol=1e-6):
 
 
 @pytest.mark.parametrize("loop", ["custom", "fit"])
-@pytest.mark.parametrize("strategy, replicas, bad", [
-    ("mirrored", 2, 7), ("mirrored", 2, 0), ("central-storage", 2, 7), ("mirrored", 4, 3),
-    ("one-device", 1, 7), ("default", 1, 7),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "strategy, replicas, bad",
+    [
+        ("mirrored", 2, 7),
+        ("mirrored", 2, 0),
+        ("central-storage", 2, 7),
+        ("mirrored", 4, 3),
+        ("one-device", 1, 7),
+        ("default", 1, 7),
+    ],
+)
 def test_train_is_safe(references, strategy, replicas, bad, loop):
     """A float16 sum over other numbers of examples rounds otherwise."""
     report = train(strategy=strategy, replicas=replicas, loop=loop, **Own(bad).settings())
@@ -240,9 +248,14 @@ def test_a_static_scale_is_divided_out_again(tf):
 @pytest.mark.parametrize("loop", ["custom", "fit"])
 def test_named_models_learn_in_half_precision(tf, dtype, loop):
     report = train(
-        strategy="mirrored", replicas=2, dtype=dtype, loop=loop, max_examples=2000, model="mlp",
+        strategy="mirrored",
+        replicas=2,
+        dtype=dtype,
+        loop=loop,
+        max_examples=2000,
+        model="mlp",
         epochs=2,
-    )  # fmt: skip
+    )
     assert report.weights[0].dtype == np.float32 and report.loss[1] < report.loss[0] < 2.0
     assert (report.loss_scale is not None) == (dtype == "mixed_float16")
 

@@ -87,9 +87,13 @@ def run_start(tmp_path, files, environment):
         "import os, sys\nprint(os.environ['TF_CONFIG'], sys.argv[1:])"
     )
     done = subprocess.run(
-        [sys.executable, "start.py", "show.py", "--epochs", "3"], cwd=tmp_path, text=True,
-        capture_output=True, timeout=60, env={**os.environ, **environment},
-    )  # fmt: skip
+        [sys.executable, "start.py", "show.py", "--epochs", "3"],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
     assert done.returncode == 0, done.stderr
     text, _, arguments = done.stdout.strip().rpartition(" ['")
     assert arguments == "--epochs', '3']"
@@ -214,18 +218,23 @@ def test_what_has_no_schema_is_named_as_unchecked():
 
 def distlab(*words, status=0):
     done = subprocess.run(
-        [sys.executable, "-m", "distlab", "manifest", *words], capture_output=True, text=True,
+        [sys.executable, "-m", "distlab", "manifest", *words],
+        capture_output=True,
+        text=True,
         timeout=60,
-    )  # fmt: skip
+    )
     assert done.returncode == status, done.stdout + done.stderr
     return done
 
 
 def test_the_command_prints_or_writes_the_files(tmp_path):
     done = distlab("kubernetes", "--workers", "4", "train.py", "--epochs", "3")
-    assert done.stdout == make_manifest(
-        "kubernetes", ManifestSettings(("train.py", "--epochs", "3"), 4)
-    )["job.yaml"]  # fmt: skip
+    assert (
+        done.stdout
+        == make_manifest("kubernetes", ManifestSettings(("train.py", "--epochs", "3"), 4))[
+            "job.yaml"
+        ]
+    )
     assert (
         "checked against the schemas of Kubernetes in kubernetes-validate, not run" in done.stderr
     )
@@ -241,10 +250,17 @@ def test_the_command_prints_or_writes_the_files(tmp_path):
     assert len(done.stderr.splitlines()) == 1 and "Dockerfile: there already" in done.stderr
 
 
-@pytest.mark.parametrize("image", [
-    "tf", "tf:1", "gcr.io/my-project/tf_train:v1.2", "localhost:5000/x", "Host.example:5000/a/b__c",
-    "1234.dkr.ecr.eu-west-1.amazonaws.com/train@sha256:" + "a" * 64,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "image",
+    [
+        "tf",
+        "tf:1",
+        "gcr.io/my-project/tf_train:v1.2",
+        "localhost:5000/x",
+        "Host.example:5000/a/b__c",
+        "1234.dkr.ecr.eu-west-1.amazonaws.com/train@sha256:" + "a" * 64,
+    ],
+)
 def test_images_of_every_registry_are_taken(image):
     assert ManifestSettings(("train.py",), image=image).image == image
 

@@ -32,8 +32,13 @@ GROUPS = (
 )  # workers, replicas of each
 LOOPS = ("custom", "fit")
 # job -> the loops that train it in each of the two groups
-CHOSEN = {"uneven": (LOOPS, LOOPS), "even": (LOOPS, ()), "adam": (LOOPS, ("fit",)),
-          "file": (("fit",), ("custom",)), "off": (LOOPS, ())}  # fmt: skip
+CHOSEN = {
+    "uneven": (LOOPS, LOOPS),
+    "even": (LOOPS, ()),
+    "adam": (LOOPS, ("fit",)),
+    "file": (("fit",), ("custom",)),
+    "off": (LOOPS, ()),
+}
 
 
 def loops_of(name, group):
@@ -43,8 +48,9 @@ def loops_of(name, group):
 
 def choose(*names):
     """Return (job, group, loop) of everything that is run of the jobs named."""
-    return [(name, group, loop) for name in names for group in GROUPS
-            for loop in loops_of(name, group)]  # fmt: skip
+    return [
+        (name, group, loop) for name in names for group in GROUPS for loop in loops_of(name, group)
+    ]
 
 
 class Clusters:
@@ -94,8 +100,11 @@ def train_on(clusters):
 
     def train_on(group):
         if group not in _outcomes:
-            jobs = {(name, loop): {**job, "loop": loop, "global_batch_size": BATCH}
-                    for name, job in JOBS.items() for loop in loops_of(name, group)}  # fmt: skip
+            jobs = {
+                (name, loop): {**job, "loop": loop, "global_batch_size": BATCH}
+                for name, job in JOBS.items()
+                for loop in loops_of(name, group)
+            }
             _outcomes[group] = clusters.run(*group, train_jobs, jobs)
         return _outcomes[group]
 
@@ -232,11 +241,17 @@ def fit_plainly(mend):
     data = tf.data.Dataset.from_tensor_slices((inputs, np.arange(48) % 3)).batch(12)
     data = set_auto_shard(data, "data")
     with strategy.scope():
-        layers = [keras.layers.Dense(7, "tanh", dtype="float64"),
-                  keras.layers.Dense(3, dtype="float64")]  # fmt: skip
+        layers = [
+            keras.layers.Dense(7, "tanh", dtype="float64"),
+            keras.layers.Dense(3, dtype="float64"),
+        ]
         model = keras.Sequential([keras.Input((5,), dtype="float64"), *layers])
-        model.set_weights([np.full(w.shape, 0.1) + np.arange(w.size).reshape(w.shape) / 50
-                           for w in model.get_weights()])  # fmt: skip
+        model.set_weights(
+            [
+                np.full(w.shape, 0.1) + np.arange(w.size).reshape(w.shape) / 50
+                for w in model.get_weights()
+            ]
+        )
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="float64")
         model.compile(keras.optimizers.SGD(0.1), loss, metrics=["accuracy"])
     history = model.fit(data, epochs=3, verbose=0, shuffle=False).history
@@ -274,8 +289,10 @@ def test_the_mend_leaves_other_versions_and_strategies_alone(tf, monkeypatch):
     assert names == (trainer.TensorFlowTrainer._maybe_symbolic_build, trainer.reduce_per_replica)
     monkeypatch.undo()
     before = fit_plainly(False)
-    for owner, name in ((trainer.TensorFlowTrainer, "_maybe_symbolic_build"),
-                        (trainer, "reduce_per_replica")):  # fmt: skip
+    for owner, name in (
+        (trainer.TensorFlowTrainer, "_maybe_symbolic_build"),
+        (trainer, "reduce_per_replica"),
+    ):
         monkeypatch.setattr(owner, name, getattr(owner, name))
     monkeypatch.setattr(trainer, mends._MARK, False, raising=False)
     after = fit_plainly(True)
@@ -293,9 +310,10 @@ def count_replicas(replicas):
 
     plain = replicas == "plain"
     strategy = (
-        tf.distribute.MultiWorkerMirroredStrategy() if plain
+        tf.distribute.MultiWorkerMirroredStrategy()
+        if plain
         else make_strategy("multi-worker", replicas)
-    )  # fmt: skip
+    )
     is_known = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
     return strategy.num_replicas_in_sync, is_known
 
@@ -392,8 +410,13 @@ def train_in_parts(folder, temporary, settings, stop_after):
         report(event["event"], **fields, index=task)
 
     try:
-        done = train(strategy="multi-worker", checkpoint_dir=folder, should_stop=should_stop,
-                     on_event=send, **settings)  # fmt: skip
+        done = train(
+            strategy="multi-worker",
+            checkpoint_dir=folder,
+            should_stop=should_stop,
+            on_event=send,
+            **settings,
+        )
         end = done.weights, done.loss
     except TrainingStopped as stopped:
         end = "stopped", stopped.step
@@ -484,17 +507,25 @@ def test_two_workers_on_parameter_servers_learn_and_go_on(clusters, tmp_path):
 # ---- what cannot be
 
 
-@pytest.mark.parametrize("settings, words", [
-    ({"strategy": "multi-worker"}, "TF_CONFIG.*LocalCluster"),
-    ({"strategy": "parameter-server"}, "TF_CONFIG"),
-    ({"strategy": "parameter-server", "loop": "fit"}, "choose custom"),
-    ({"strategy": "parameter-server", "replicas": 2}, "each of its workers trains on one device"),
-    ({"strategy": "multi-worker", "replicas": 0}, "0 replicas.*1 to 16"),
-    ({"strategy": "multi-worker", "auto_shard": "auto"}, "auto shard 'auto'.*data, file, off"),
-    ({"auto_shard": "off"}, "is for strategy 'multi-worker'"),
-    ({"strategy": "multi-worker", "auto_shard": "file", "checkpoint_dir": "c"},
-     "leave the checkpoint"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"strategy": "multi-worker"}, "TF_CONFIG.*LocalCluster"),
+        ({"strategy": "parameter-server"}, "TF_CONFIG"),
+        ({"strategy": "parameter-server", "loop": "fit"}, "choose custom"),
+        (
+            {"strategy": "parameter-server", "replicas": 2},
+            "each of its workers trains on one device",
+        ),
+        ({"strategy": "multi-worker", "replicas": 0}, "0 replicas.*1 to 16"),
+        ({"strategy": "multi-worker", "auto_shard": "auto"}, "auto shard 'auto'.*data, file, off"),
+        ({"auto_shard": "off"}, "is for strategy 'multi-worker'"),
+        (
+            {"strategy": "multi-worker", "auto_shard": "file", "checkpoint_dir": "c"},
+            "leave the checkpoint",
+        ),
+    ],
+)
 def test_what_cannot_be_is_said_in_one_line(tf, monkeypatch, settings, words):
     from utils.training import train
 

@@ -135,12 +135,18 @@ def start(folder, keras, workers):
     )
 
 
-@pytest.mark.parametrize("words, own, told", [
-    ("run train.py", 1, "train.py"),
-    ("run --keras=patched -m train --lr 1", 3, "-m train --lr 1"),
-    ("run --workers 2 --keras patched --gpus 1 train.py --keras mine", 3,
-     "--workers 2 --gpus 1 train.py --keras mine"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words, own, told",
+    [
+        ("run train.py", 1, "train.py"),
+        ("run --keras=patched -m train --lr 1", 3, "-m train --lr 1"),
+        (
+            "run --workers 2 --keras patched --gpus 1 train.py --keras mine",
+            3,
+            "--workers 2 --gpus 1 train.py --keras mine",
+        ),
+    ],
+)
 def test_the_line_to_type_keeps_all_but_the_choice_of_keras(words, own, told):
     line = write_legacy_command(words.split(), own)
     assert line == f"distlab run --keras legacy {told}"

@@ -64,9 +64,16 @@ def squared_error(labels, outputs):
     return (labels - outputs[:, 0]) ** 2
 
 
-OWN = {"model": build_model, "train_data": make_data, "test_data": make_data, "loss": "mse",
-       "optimizer": make_optimizer, "dtype": "float64", "epochs": EPOCHS,
-       "global_batch_size": BATCH}  # fmt: skip
+OWN = {
+    "model": build_model,
+    "train_data": make_data,
+    "test_data": make_data,
+    "loss": "mse",
+    "optimizer": make_optimizer,
+    "dtype": "float64",
+    "epochs": EPOCHS,
+    "global_batch_size": BATCH,
+}
 
 
 @pytest.fixture(scope="module")
@@ -102,10 +109,17 @@ def assert_same(report, by_hand):
     assert (report.examples, report.dataset) == (EXAMPLES, "own data")
 
 
-@pytest.mark.parametrize("strategy, replicas, loop", [
-    ("default", 1, "custom"), ("one-device", 1, "fit"), ("mirrored", 3, "custom"),
-    ("mirrored", 3, "fit"), ("central-storage", 2, "custom"), ("central-storage", 3, "fit"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "strategy, replicas, loop",
+    [
+        ("default", 1, "custom"),
+        ("one-device", 1, "fit"),
+        ("mirrored", 3, "custom"),
+        ("mirrored", 3, "fit"),
+        ("central-storage", 2, "custom"),
+        ("central-storage", 3, "fit"),
+    ],
+)
 def test_own_model_and_data_train_as_by_hand(by_hand, strategy, replicas, loop):
     assert_same(train(strategy=strategy, replicas=replicas, loop=loop, **OWN), by_hand)
 
@@ -126,10 +140,16 @@ def give_loss_object():
     return keras.losses.MeanSquaredError(dtype="float64")
 
 
-@pytest.mark.parametrize("change", [
-    {"train_data": "dataset"}, {"loss": squared_error}, {"loss": give_loss_object},
-    {"optimizer": "object"}, {"optimizer": "sgd", "learning_rate": RATE},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"train_data": "dataset"},
+        {"loss": squared_error},
+        {"loss": give_loss_object},
+        {"optimizer": "object"},
+        {"optimizer": "sgd", "learning_rate": RATE},
+    ],
+)
 def test_each_may_be_a_name_an_object_or_a_function(by_hand, change):
     if change.get("optimizer") == "object":
         change = {"optimizer": make_optimizer()}
@@ -170,12 +190,19 @@ def test_labels_that_are_classes_have_an_accuracy_and_many_a_number(tf):
 
     def build():
         start = keras.initializers.GlorotUniform(3)
-        return keras.Sequential([keras.Input((4, 4, 1)),
-                                 keras.layers.Conv2D(2, 1, kernel_initializer=start)])  # fmt: skip
+        return keras.Sequential(
+            [keras.Input((4, 4, 1)), keras.layers.Conv2D(2, 1, kernel_initializer=start)]
+        )
 
-    settings = {"model": build, "train_data": data.repeat(15).batch(8), "test_data": data.batch(8),
-                "global_batch_size": 8, "epochs": 2, "optimizer": "adam",
-                "learning_rate": 0.1}  # fmt: skip
+    settings = {
+        "model": build,
+        "train_data": data.repeat(15).batch(8),
+        "test_data": data.batch(8),
+        "global_batch_size": 8,
+        "epochs": 2,
+        "optimizer": "adam",
+        "learning_rate": 0.1,
+    }
     custom, fit = (train(strategy="mirrored", loop=loop, **settings) for loop in ("custom", "fit"))
     assert custom.test_accuracy > 0.95 and len(custom.accuracy) == 2
     for got, wanted in zip(fit.weights, custom.weights):
@@ -193,11 +220,17 @@ def make_endless():
     return make_data().repeat()
 
 
-@pytest.mark.parametrize("loop, change", [
-    ("fit", {"train_data": make_data}), ("custom", {"train_data": make_shuffled}),
-    ("fit", {"train_data": make_shuffled}), ("custom", {"train_data": make_share}),
-    ("fit", {"train_data": make_endless, "steps_per_epoch": 3}),
-], ids=["plain", "shuffled", "shuffled-fit", "share", "endless"])  # fmt: skip
+@pytest.mark.parametrize(
+    "loop, change",
+    [
+        ("fit", {"train_data": make_data}),
+        ("custom", {"train_data": make_shuffled}),
+        ("fit", {"train_data": make_shuffled}),
+        ("custom", {"train_data": make_share}),
+        ("fit", {"train_data": make_endless, "steps_per_epoch": 3}),
+    ],
+    ids=["plain", "shuffled", "shuffled-fit", "share", "endless"],
+)
 def test_a_resumed_run_has_the_weights_of_the_uninterrupted_one(tf, tmp_path, loop, change):
     settings = {**OWN, **change, "strategy": "mirrored", "loop": loop, "optimizer": "adam"}
     whole = train(**settings)
@@ -215,8 +248,9 @@ def test_a_length_that_nobody_knows_is_counted(by_hand):
         return make_data().filter(lambda features, labels: True)
 
     assert int(make_filtered().cardinality()) < 0
-    assert_same(train(strategy="mirrored", loop="fit", **{**OWN, "train_data": make_filtered}),
-                by_hand)  # fmt: skip
+    assert_same(
+        train(strategy="mirrored", loop="fit", **{**OWN, "train_data": make_filtered}), by_hand
+    )
 
 
 @pytest.mark.parametrize("epochs, steps", [(1, 15), (5, 3)])
@@ -236,8 +270,16 @@ def test_export_and_a_model_that_is_built_when_it_is_called(tf, tmp_path):
 
     features, labels = make_arrays()
     data = tf.data.Dataset.from_tensor_slices((features["left"].astype("float32"), labels))
-    report = train(model=build, train_data=data.batch(BATCH), loss="mse", strategy="mirrored",
-                   global_batch_size=BATCH, export=tmp_path, loop="fit", epochs=1)  # fmt: skip
+    report = train(
+        model=build,
+        train_data=data.batch(BATCH),
+        loss="mse",
+        strategy="mirrored",
+        global_batch_size=BATCH,
+        export=tmp_path,
+        loop="fit",
+        epochs=1,
+    )
     model = keras.models.load_model(tmp_path / "model.keras")
     for got, wanted in zip(model.trainable_variables, report.weights, strict=True):
         np.testing.assert_array_equal(got.numpy(), wanted)
@@ -270,29 +312,35 @@ def make_deaf():
     return keras.Sequential([keras.Input((7,)), keras.layers.Dense(1)])
 
 
-@pytest.mark.parametrize("change, words", [
-    ({"global_batch_size": 32}, "first batch has 16 examples and must have 32: use .batch"),
-    ({"global_batch_size": 8}, "first batch has 16 examples and must have 8"),
-    ({"train_data": make_endless}, "never ends; set steps_per_epoch"),
-    ({"train_data": make_empty}, "train_data: is empty"),
-    ({"test_data": make_empty}, "test_data: is empty"),
-    ({"train_data": make_singles}, "gives single examples; batch them"),
-    ({"train_data": [1, 2]}, "list is no tf.data.Dataset"),
-    ({"train_data": make_arrays}, "tuple is no tf.data.Dataset"),
-    ({"train_data": lambda: make_data().map(lambda x, y: x)}, "must be .features, labels."),
-    ({"model": make_wide}, r"gives \[batch, 3\] where the labels are \[batch\]; loss mean_squared"),
-    ({"model": make_deaf}, "model, loss and data do not fit: features .*left"),
-    ({"model": lambda: 3}, "gave a int, and must return a keras.Model"),
-    ({"model": 3}, "or the function that builds it, got int"),
-    ({"loss": None}, "its labels are no class numbers; for a regression"),
-    ({"loss": "mean_squared_terror"}, "loss 'mean_squared_terror'"),
-    ({"loss": lambda labels, outputs: labels[0] - outputs[0, 0]}, "one number for the batch"),
-    ({"optimizer": lambda: 3}, "optimizer int: give a name"),
-    ({"optimizer": make_optimizer, "learning_rate": 0.1}, "has its own"),
-    ({"max_examples": 10}, "max_examples 10: is for the bundled data"),
-    ({"strategy": "mirrored", "replicas": 3, "train_data": make_share}, "3 replicas divide"),
-    ({"train_data": None}, "test_data needs train_data"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"global_batch_size": 32}, "first batch has 16 examples and must have 32: use .batch"),
+        ({"global_batch_size": 8}, "first batch has 16 examples and must have 8"),
+        ({"train_data": make_endless}, "never ends; set steps_per_epoch"),
+        ({"train_data": make_empty}, "train_data: is empty"),
+        ({"test_data": make_empty}, "test_data: is empty"),
+        ({"train_data": make_singles}, "gives single examples; batch them"),
+        ({"train_data": [1, 2]}, "list is no tf.data.Dataset"),
+        ({"train_data": make_arrays}, "tuple is no tf.data.Dataset"),
+        ({"train_data": lambda: make_data().map(lambda x, y: x)}, "must be .features, labels."),
+        (
+            {"model": make_wide},
+            r"gives \[batch, 3\] where the labels are \[batch\]; loss mean_squared",
+        ),
+        ({"model": make_deaf}, "model, loss and data do not fit: features .*left"),
+        ({"model": lambda: 3}, "gave a int, and must return a keras.Model"),
+        ({"model": 3}, "or the function that builds it, got int"),
+        ({"loss": None}, "its labels are no class numbers; for a regression"),
+        ({"loss": "mean_squared_terror"}, "loss 'mean_squared_terror'"),
+        ({"loss": lambda labels, outputs: labels[0] - outputs[0, 0]}, "one number for the batch"),
+        ({"optimizer": lambda: 3}, "optimizer int: give a name"),
+        ({"optimizer": make_optimizer, "learning_rate": 0.1}, "has its own"),
+        ({"max_examples": 10}, "max_examples 10: is for the bundled data"),
+        ({"strategy": "mirrored", "replicas": 3, "train_data": make_share}, "3 replicas divide"),
+        ({"train_data": None}, "test_data needs train_data"),
+    ],
+)
 def test_what_cannot_be_is_one_clear_sentence(tf, change, words):
     with pytest.raises(DistributedError, match=words) as refused:
         train(**{**OWN, **change})
@@ -336,8 +384,12 @@ def test_workers_that_read_their_own_share_train_as_by_hand(launcher, by_hand, l
 
 def test_own_data_on_parameter_servers(launcher, by_hand, tmp_path):
     """With one worker there is nobody to be stale against; then it goes on from its checkpoint."""
-    settings = {**OWN, "strategy": "parameter-server", "checkpoint_dir": str(tmp_path / "c"),
-                "export": str(tmp_path / "e")}  # fmt: skip
+    settings = {
+        **OWN,
+        "strategy": "parameter-server",
+        "checkpoint_dir": str(tmp_path / "c"),
+        "export": str(tmp_path / "e"),
+    }
     with LocalCluster(1, 1, launcher=launcher) as cluster:
         cluster.run(train_there, {**settings, "epochs": 2}, timeout=200, echo=False)
         report = cluster.run(train_there, settings, timeout=200, echo=False)

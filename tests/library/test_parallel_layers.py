@@ -121,9 +121,11 @@ def test_what_cannot_be_cut_is_refused_in_one_line():
     normal = keras.Sequential([keras.Input((4,)), layers.BatchNormalization()])
     unbuilt = keras.Sequential([layers.Dense(2)])
     for model, says in (
-        (functional, "only a keras.Sequential"), (noisy, "Dropout"),
-        (normal, "BatchNormalization"), (unbuilt, "not built"),
-    ):  # fmt: skip
+        (functional, "only a keras.Sequential"),
+        (noisy, "Dropout"),
+        (normal, "BatchNormalization"),
+        (unbuilt, "not built"),
+    ):
         with pytest.raises(DistributedError, match=says) as refused:
             read_chain(model)
         assert "\n" not in str(refused.value)

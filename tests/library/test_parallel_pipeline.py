@@ -24,9 +24,13 @@ from utils.simulate.pipeline import StageTimes, simulate_pipeline
 
 EVEN = [1.0] * 8
 SCHEDULES = [
-    ("gpipe", 1, 6), ("1f1b", 1, 6), ("1f1b", 1, 2), ("interleaved-1f1b", 2, 8),
-    ("zb-h1", 1, 6), ("zb-h2", 1, 6),
-]  # fmt: skip
+    ("gpipe", 1, 6),
+    ("1f1b", 1, 6),
+    ("1f1b", 1, 2),
+    ("interleaved-1f1b", 2, 8),
+    ("zb-h1", 1, 6),
+    ("zb-h2", 1, 6),
+]
 
 
 @pytest.fixture(scope="module")
@@ -267,15 +271,21 @@ def test_what_cannot_be_is_refused_in_one_line(tower):
         ("has 1 chunks, and 2", lambda: run(two, schedule)),
         ("comes before", lambda: run(cut_model(tower, EVEN, 2, DEVICES), stuck)),
         ("5 micro-batches of 4 examples", lambda: run(pipeline, make_schedule("gpipe", 4, 5))),
-        ("4 images and 3 labels", lambda: run_pipeline(
-            pipeline, make_schedule("gpipe", 4, 2), images, labels[:3])),
+        (
+            "4 images and 3 labels",
+            lambda: run_pipeline(pipeline, make_schedule("gpipe", 4, 2), images, labels[:3]),
+        ),
         ("two pipelines", lambda: run_replicas([pipeline], schedule, images, labels)),
         ("same layers", lambda: run_replicas([pipeline, two], schedule, images, labels)),
-        ("leave learning_rate", lambda: run_replicas(
-            [pipeline] * 2, schedule, images, labels, Rules(learning_rate=rate))),
+        (
+            "leave learning_rate",
+            lambda: run_replicas(
+                [pipeline] * 2, schedule, images, labels, Rules(learning_rate=rate)
+            ),
+        ),
         ("learning rate 0", lambda: run_without_flush(pipeline, schedule, images, labels, 0)),
         ("one chunk", lambda: run_without_flush(two, schedule, images, labels, rate)),
-    ]  # fmt: skip
+    ]
 
     def run(pipeline, schedule):
         return run_pipeline(pipeline, schedule, images, labels)

@@ -22,8 +22,12 @@ def run_layer(split, parts, inputs=7, outputs=10, batch=5):
     ys = layer.run_forward(layer.group.copy(x))
     dxs = layer.run_backward(layer.group.copy(dy))
     wanted = {"y": x @ w + b, "dx": dy @ w.T, "dw": x.T @ dy, "db": dy.sum(axis=0)}
-    got = {"y": ys, "dx": dxs, "dw": [layer.gather_gradients()[0]],
-           "db": [layer.gather_gradients()[1]]}  # fmt: skip
+    got = {
+        "y": ys,
+        "dx": dxs,
+        "dw": [layer.gather_gradients()[0]],
+        "db": [layer.gather_gradients()[1]],
+    }
     return layer, got, wanted
 
 
@@ -43,11 +47,13 @@ def test_each_split_needs_its_own_collectives():
     columns, *_ = run_layer("columns", 2)
     rows, *_ = run_layer("rows", 2)
     assert [(call.phase, call.kind) for call in columns.group.calls] == [
-        ("forward", "all-gather"), ("backward", "all-reduce"),
-    ]  # fmt: skip
+        ("forward", "all-gather"),
+        ("backward", "all-reduce"),
+    ]
     assert [(call.phase, call.kind) for call in rows.group.calls] == [
-        ("forward", "all-reduce"), ("backward", "all-gather"),
-    ]  # fmt: skip
+        ("forward", "all-reduce"),
+        ("backward", "all-gather"),
+    ]
 
 
 def test_collectives_send_what_a_ring_sends():

@@ -108,8 +108,11 @@ def test_simulator_says_what_cannot_be():
     ):
         with pytest.raises(DistributedError, match=words):
             simulate_parameter_server(*arguments[:3], **arguments[3])
-    for settings in ({"step_seconds": []}, {"step_seconds": [0.0]},
-                     {"step_seconds": [1.0], "jitter": -1.0}):  # fmt: skip
+    for settings in (
+        {"step_seconds": []},
+        {"step_seconds": [0.0]},
+        {"step_seconds": [1.0], "jitter": -1.0},
+    ):
         with pytest.raises(DistributedError, match="give|must be"):
             Cluster(**settings)
 
@@ -340,9 +343,12 @@ def on_exactness(images, labels):
     with coordination.strategy.scope():
         model, optimizer = build_mlp(dtype="float64"), keras.optimizers.SGD(0.05)
     loop = AsynchronousLoop(
-        coordination, model, optimizer, cross_entropy,
+        coordination,
+        model,
+        optimizer,
+        cross_entropy,
         lambda: tf.data.Dataset.from_tensors((images[:64].astype("float64"), labels[:64])).repeat(),
-    )  # fmt: skip
+    )
     loop.run(8, max_in_flight=1)
     pieces = len(loop.pieces)
 
@@ -465,10 +471,14 @@ def on_learning_rates(features, targets, runs):
             model = keras.Sequential([keras.Input((features.shape[1],)), layer])
             optimizer = keras.optimizers.SGD(rate)
         loop = StalenessLoop(
-            coordination, model, optimizer, squares,
+            coordination,
+            model,
+            optimizer,
+            squares,
             lambda: tf.data.Dataset.from_tensors((features, targets)).repeat(),
-            delays=(0.03, 0.03), staleness_scaling=scaling,
-        )  # fmt: skip
+            delays=(0.03, 0.03),
+            staleness_scaling=scaling,
+        )
         return loop.run(30, max_in_flight)
 
     coordination, found = connect(), {}
@@ -515,9 +525,13 @@ def on_long_run(sample, folder, steps, hidden_units=128):
     with coordination.strategy.scope():
         model, optimizer = build_mlp(hidden_units=hidden_units), keras.optimizers.Adam()
     loop = StalenessLoop(
-        coordination, model, optimizer, cross_entropy, lambda: make_batches(*sample),
+        coordination,
+        model,
+        optimizer,
+        cross_entropy,
+        lambda: make_batches(*sample),
         delays=(0.02, 0.02),
-    )  # fmt: skip
+    )
     if folder is None:
         loop.run(4)
         report("ready")

@@ -82,11 +82,17 @@ def test_waits_end_and_name_the_one_waited_for():
         there.receive()
 
 
-@pytest.mark.parametrize("data", [
-    b"GET / HTTP/1.1\r\n", b"\xff\xff\xff\xff", struct.pack("!I", 5) + b"[1, 2",
-    struct.pack("!I", 2) + b"{}", struct.pack("!I", 9) + b'["x", -1]',
-    struct.pack("!I", 3) + b"\xff\xfe\0",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n",
+        b"\xff\xff\xff\xff",
+        struct.pack("!I", 5) + b"[1, 2",
+        struct.pack("!I", 2) + b"{}",
+        struct.pack("!I", 9) + b'["x", -1]',
+        struct.pack("!I", 3) + b"\xff\xfe\0",
+    ],
+)
 def test_what_is_no_message_is_refused(data):
     ours, theirs = socket.socketpair()
     with ours, closing(Connection(theirs, "a stranger", 5)) as connection:
@@ -201,10 +207,15 @@ def test_children_are_forked_signaled_watched_and_told_of(tmp_path):
 
 
 @linux
-@pytest.mark.parametrize("word, why", [
-    ("refuse", "it may not"), ("thread", "2 threads before the fork"),
-    ("fail", "ImportError: no module named tensorflaw"), ("slow", "nothing in 2 s"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "word, why",
+    [
+        ("refuse", "it may not"),
+        ("thread", "2 threads before the fork"),
+        ("fail", "ImportError: no module named tensorflaw"),
+        ("slow", "nothing in 2 s"),
+    ],
+)
 def test_a_server_that_cannot_serve_says_why(tmp_path, word, why):
     with tempfile.TemporaryFile() as errors:
         with closing(start_server(tmp_path, word, errors=errors)) as server:

@@ -18,13 +18,21 @@ from utils.simulate.machines import MACHINES
 from utils.simulate.published import FOLDER, read_source, read_table
 
 MEASURED_BESIDE = {"goyal_2017_table", "tf_data_2021"}  # of accuracy and of input pipelines
-PROMISED = {"zero_bubble_2023: bubbles": 24, "zero_bubble_2023: samples a second": 12,
-            "gpipe_table3_2019": 2, "tf_benchmarks_2017": 16,
-            "tf_benchmarks_2017: several machines": 9, "lamb_bert_weak_scaling": 2,
-            "nccl_allreduce_p4de": 15, "nccl_allreduce_p4de: as a table": 29,
-            "h200_ring_busbw": 4,
-            "megatron_2021_table1: parameters": 6,
-            "zero_memory": 3, "llama3_2024": 0, "llm_foundry_2024": 49}  # fmt: skip
+PROMISED = {
+    "zero_bubble_2023: bubbles": 24,
+    "zero_bubble_2023: samples a second": 12,
+    "gpipe_table3_2019": 2,
+    "tf_benchmarks_2017": 16,
+    "tf_benchmarks_2017: several machines": 9,
+    "lamb_bert_weak_scaling": 2,
+    "nccl_allreduce_p4de": 15,
+    "nccl_allreduce_p4de: as a table": 29,
+    "h200_ring_busbw": 4,
+    "megatron_2021_table1: parameters": 6,
+    "zero_memory": 3,
+    "llama3_2024": 0,
+    "llm_foundry_2024": 49,
+}
 
 
 def test_every_table_is_compared_or_measured_beside():

@@ -68,9 +68,16 @@ def test_one_worker_and_two_and_all_methods_end_with_the_same_weights(clusters, 
             assert (report.step, report.restored_step) == (25, 0)
 
 
-@pytest.mark.parametrize("method, checkpoint_every", [
-    ("manager", 4), ("manager", None), ("preemption", 4), ("backup", 4), ("backup", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "method, checkpoint_every",
+    [
+        ("manager", 4),
+        ("manager", None),
+        ("preemption", 4),
+        ("backup", 4),
+        ("backup", None),
+    ],
+)
 def test_a_killed_run_goes_on_from_its_last_checkpoint(
     pair, whole, tmp_path, method, checkpoint_every
 ):

@@ -74,8 +74,10 @@ def read_log(number, index):
 
 
 def test_ranks_follow_the_order_of_joining_and_every_machine_has_the_report(meeting):
-    name = meeting.write("print('here', index, *[w.split(':')[0] for w in workers], sys.argv[1:], "
-                         "os.environ.get('DISTLAB_CODE'))")  # fmt: skip
+    name = meeting.write(
+        "print('here', index, *[w.split(':')[0] for w in workers], sys.argv[1:], "
+        "os.environ.get('DISTLAB_CODE'))"
+    )
     words = ["--workers", 3, name, "--epochs", "3"]
     launchers = [meeting.start(1, *words)]
     for number in (2, 3):

@@ -110,8 +110,10 @@ def test_kills_of_a_worker_a_launcher_and_the_host(machines):
     wait_for(lambda: not any(map(lives, again.values())))
     log = (machines.folder(1) / "logs" / "worker-1.log").read_text().splitlines()
     assert log == [
-        "attempt 0 of 4 from", "attempt 1 of 4 from step-0", "attempt 2 of 3 from step-0 step-1",
-    ]  # fmt: skip
+        "attempt 0 of 4 from",
+        "attempt 1 of 4 from step-0",
+        "attempt 2 of 3 from step-0 step-1",
+    ]
     wait_for(lambda: None not in read_copies(machines, "step-2", (0, 1, 2)))
     launchers[0].kill()  # the host: all end, and say how to go on
     for number in (1, 2):

@@ -18,8 +18,15 @@ from utils.training import TrainConfig, train
 from utils.training.input_feed import ReadLog
 
 LIMIT, BATCH, EPOCHS = 22, 8, 2  # the last batch of an epoch has 6
-JOB = {"dataset": "fashion-scenes", "model": "unet", "dtype": "float64", "optimizer": "sgd",
-       "max_examples": LIMIT, "global_batch_size": BATCH, "epochs": EPOCHS}  # fmt: skip
+JOB = {
+    "dataset": "fashion-scenes",
+    "model": "unet",
+    "dtype": "float64",
+    "optimizer": "sgd",
+    "max_examples": LIMIT,
+    "global_batch_size": BATCH,
+    "epochs": EPOCHS,
+}
 TINY = functools.partial(models.build_unet, widths=(3, 5))
 
 
@@ -40,8 +47,10 @@ def test_a_scene_depends_on_seed_and_number_alone():
 def test_a_mask_says_what_each_pixel_shows():
     """Of a scene with one class of garment, that garment's pixels stand where the mask is."""
     garments = load("fashion_mnist").train
-    pictures = {image[image >= MIN_INK].tobytes(): label
-                for image, label in zip(garments.images, garments.labels)}  # fmt: skip
+    pictures = {
+        image[image >= MIN_INK].tobytes(): label
+        for image, label in zip(garments.images, garments.labels)
+    }
     classes, checked = set(), 0
     for image, mask in load_scenes(train=60).train:
         assert image.shape == mask.shape == (64, 64) and image.dtype == mask.dtype == np.uint8
@@ -163,10 +172,15 @@ def by_hand(tf, same_shards):
     return train_by_hand(tf, TINY, same_shards)
 
 
-@pytest.mark.parametrize("strategy, replicas, loop", [
-    ("default", 1, "fit"), ("one-device", 1, "custom"), ("mirrored", 3, "custom"),
-    ("central-storage", 3, "fit"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "strategy, replicas, loop",
+    [
+        ("default", 1, "fit"),
+        ("one-device", 1, "custom"),
+        ("mirrored", 3, "custom"),
+        ("central-storage", 3, "fit"),
+    ],
+)
 def test_weights_equal_one_device_with_uneven_batches(tiny, by_hand, strategy, replicas, loop):
     """The loss is over all pixels of the global batch, however it is cut: 8 over 3, then 6."""
     weights, losses = by_hand
@@ -237,10 +251,16 @@ def test_it_trains_in_a_cluster(by_hand, launcher, strategy, servers):
 # --- settings that do not fit -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings, words", [
-    ({"dataset": "fashion-scenes"}, "'cnn': .* fashion-scenes wants a class for every pixel.*unet"),
-    ({"model": "unet"}, "'unet': data set fashion-mnist wants one class.*cnn or mlp or transf"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        (
+            {"dataset": "fashion-scenes"},
+            "'cnn': .* fashion-scenes wants a class for every pixel.*unet",
+        ),
+        ({"model": "unet"}, "'unet': data set fashion-mnist wants one class.*cnn or mlp or transf"),
+    ],
+)
 def test_a_model_that_does_not_fit_the_data_is_refused(settings, words):
     with pytest.raises(InputError, match=words):
         TrainConfig(**settings)

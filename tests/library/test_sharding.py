@@ -133,8 +133,11 @@ def distribute(tf, strategy, examples, batch):
 
 def test_a_global_batch_is_split_first_replicas_first(tf, strategy):
     views = distribute(tf, strategy, 12, 6)
-    assert views == {"replica 0": [[0, 1], [6, 7]], "replica 1": [[2, 3], [8, 9]],
-                     "replica 2": [[4, 5], [10, 11]]}  # fmt: skip
+    assert views == {
+        "replica 0": [[0, 1], [6, 7]],
+        "replica 1": [[2, 3], [8, 9]],
+        "replica 2": [[4, 5], [10, 11]],
+    }
 
 
 @pytest.mark.parametrize(("examples", "batch"), [(12, 5), (14, 6), (7, 6), (5, 2)])

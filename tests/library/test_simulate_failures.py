@@ -24,9 +24,16 @@ def test_intervals_by_hand():
     assert group_mtbf_seconds(1000, 8) == 125
 
 
-@pytest.mark.parametrize("interval, save, mtbf, restart", [
-    (20, 2, 100, 0), (60, 5, 100, 10), (5, 20, 60, 30), (200, 1, 100, 5), (50, 0, 1e6, 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "interval, save, mtbf, restart",
+    [
+        (20, 2, 100, 0),
+        (60, 5, 100, 10),
+        (5, 20, 60, 30),
+        (200, 1, 100, 5),
+        (50, 0, 1e6, 0),
+    ],
+)
 def test_expected_time_is_the_mean_of_simulated_runs(interval, save, mtbf, restart):
     seconds = simulate_run_seconds(interval * 10, interval, save, mtbf, restart, runs=20000)
     expected = expected_run_seconds(interval * 10, interval, save, mtbf, restart)

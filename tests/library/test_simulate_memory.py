@@ -24,8 +24,11 @@ def test_without_zero_each_device_holds_sixteen_bytes_a_parameter():
 
 def test_each_stage_shares_out_one_thing_more():
     whole = find_zero_memory(1e9, 10, 0)
-    for stage, shared in ((1, ["optimizer"]), (2, ["optimizer", "gradients"]),
-                          (3, ["optimizer", "gradients", "weights"])):  # fmt: skip
+    for stage, shared in (
+        (1, ["optimizer"]),
+        (2, ["optimizer", "gradients"]),
+        (3, ["optimizer", "gradients", "weights"]),
+    ):
         held = find_zero_memory(1e9, 10, stage)
         for name in ("weights", "gradients", "optimizer"):
             share = 10 if name in shared else 1
@@ -40,10 +43,15 @@ def test_other_optimizers_have_other_bytes():
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [((1e9, 8, 4), "stage 4"), ((1e9, 0, 1), "ranks 0"), ((1e9, 1.5, 1), "ranks 1.5"),
-     ((0, 8, 1), "0 parameters"), ((float("inf"), 8, 1), "inf parameters"),
-     ((1e9, 8, 1, ParameterBytes(-1)), "bytes of 0 or more")],
-)  # fmt: skip
+    [
+        ((1e9, 8, 4), "stage 4"),
+        ((1e9, 0, 1), "ranks 0"),
+        ((1e9, 1.5, 1), "ranks 1.5"),
+        ((0, 8, 1), "0 parameters"),
+        ((float("inf"), 8, 1), "inf parameters"),
+        ((1e9, 8, 1, ParameterBytes(-1)), "bytes of 0 or more"),
+    ],
+)
 def test_what_cannot_be_is_refused_in_one_line(arguments, says):
     with pytest.raises(DistributedError, match=says) as refused:
         find_zero_memory(*arguments)

@@ -247,13 +247,16 @@ def test_a_measured_table_takes_the_place_of_the_link():
     assert with_table < without / 3  # four links of 100 Gb/s, and the table says so
 
 
-@pytest.mark.parametrize("text, says", [
-    ("bytes,seconds\n1000,0.1\n", "has 1 size"),
-    ("bytes,speed\n1,2\n3,4\n", "no column seconds"),
-    ("# Collective: all_gather_perf\n" + NCCL, "another collective"),
-    ("hello\n", "no header"),
-    ("bytes,seconds\n0,1\n1,2\n", "must be a number above 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("bytes,seconds\n1000,0.1\n", "has 1 size"),
+        ("bytes,speed\n1,2\n3,4\n", "no column seconds"),
+        ("# Collective: all_gather_perf\n" + NCCL, "another collective"),
+        ("hello\n", "no header"),
+        ("bytes,seconds\n0,1\n1,2\n", "must be a number above 0"),
+    ],
+)
 def test_bad_tables_get_one_line(tmp_path, text, says):
     (tmp_path / "table").write_text(text)
     with pytest.raises(DistributedError, match=says) as refused:
@@ -261,20 +264,23 @@ def test_bad_tables_get_one_line(tmp_path, text, says):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("call, says", [
-    (lambda: Run(parameters=1e12).plan(MACHINE), "fit nowhere"),
-    (lambda: SEVEN.plan("64 H100"), "Say what joins the nodes"),
-    (lambda: SEVEN.plan("64 H100, 400Gb/s", layout=Layout(data=8)), "Make the product 64"),
-    (lambda: SEVEN.plan("64 H100, 400Gb/s", layout=Layout(data=64)), "makes it fit"),
-    (lambda: SEVEN.plan("64 B300, 400Gb/s"), "Give its three numbers"),
-    (lambda: replace(SEVEN, price=-1).plan(MACHINE), "price -1"),
-    (lambda: SEVEN.plan("64 H100, 1Tb/s", layout=Layout(1, 1, 64)), "more than the 32 layers"),
-    (lambda: cost(Layout(data=64, micro_batch=3)), "divisible by data x micro_batch"),
-    (lambda: Layout(pipeline=2, zero_stage=3), "doesn't go with pipeline"),
-    (lambda: Layout(data=4, expert=3), "must divide data"),
-    (lambda: parse_layout("data=8,speed=2"), "'speed=2' is unknown"),
-    (lambda: read_network("fast"), "neither a file nor a rate"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call, says",
+    [
+        (lambda: Run(parameters=1e12).plan(MACHINE), "fit nowhere"),
+        (lambda: SEVEN.plan("64 H100"), "Say what joins the nodes"),
+        (lambda: SEVEN.plan("64 H100, 400Gb/s", layout=Layout(data=8)), "Make the product 64"),
+        (lambda: SEVEN.plan("64 H100, 400Gb/s", layout=Layout(data=64)), "makes it fit"),
+        (lambda: SEVEN.plan("64 B300, 400Gb/s"), "Give its three numbers"),
+        (lambda: replace(SEVEN, price=-1).plan(MACHINE), "price -1"),
+        (lambda: SEVEN.plan("64 H100, 1Tb/s", layout=Layout(1, 1, 64)), "more than the 32 layers"),
+        (lambda: cost(Layout(data=64, micro_batch=3)), "divisible by data x micro_batch"),
+        (lambda: Layout(pipeline=2, zero_stage=3), "doesn't go with pipeline"),
+        (lambda: Layout(data=4, expert=3), "must divide data"),
+        (lambda: parse_layout("data=8,speed=2"), "'speed=2' is unknown"),
+        (lambda: read_network("fast"), "neither a file nor a rate"),
+    ],
+)
 def test_bad_input_is_one_line(call, says):
     with pytest.raises(DistributedError, match=says) as refused:
         call()

@@ -109,8 +109,16 @@ def test_the_update_follows_compute_and_the_last_bucket():
 
 
 def test_rates_carry_their_unit():
-    rates = {"100Gb/s": 12.5e9, "12GB/s": 12e9, "400 Gbit/s": 50e9, "400Gbps": 50e9,
-             "1Tb/s": 125e9, "8b/s": 1, "1GiB/s": 2**30, " 2.5e1 MB/s ": 25e6}  # fmt: skip
+    rates = {
+        "100Gb/s": 12.5e9,
+        "12GB/s": 12e9,
+        "400 Gbit/s": 50e9,
+        "400Gbps": 50e9,
+        "1Tb/s": 125e9,
+        "8b/s": 1,
+        "1GiB/s": 2**30,
+        " 2.5e1 MB/s ": 25e6,
+    }
     for text, rate in rates.items():
         assert parse_rate(text) == pytest.approx(rate, rel=1e-12), text
     for text in ("50", "1e3", "inf", "nan"):
@@ -135,11 +143,16 @@ def test_times_carry_their_unit_and_large_numbers_may_be_short():
     assert {seconds: format_seconds(seconds) for seconds in shown} == shown
 
 
-@pytest.mark.parametrize("settings, says", [
-    ({"devices": 0}, "devices 0"), ({"bucket_bytes": 0}, "bucket bytes 0"),
-    ({"bucket_bytes": 1}, "buckets; at most"), ({"straggler_sigma": -1}, "straggler sigma -1"),
-    ({"straggler_sigma": 9}, "3 or less"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings, says",
+    [
+        ({"devices": 0}, "devices 0"),
+        ({"bucket_bytes": 0}, "bucket bytes 0"),
+        ({"bucket_bytes": 1}, "buckets; at most"),
+        ({"straggler_sigma": -1}, "straggler sigma -1"),
+        ({"straggler_sigma": 9}, "3 or less"),
+    ],
+)
 def test_what_cannot_be_is_refused(settings, says):
     with pytest.raises(DistributedError, match=says) as refused:
         simulate_step(WORK, **{"devices": 8, "network": NETWORK, **settings})

@@ -112,8 +112,12 @@ def test_bytes_and_rates(tf):
     assert array_bytes([np.zeros((3, 4), "float64"), tf.zeros([5], tf.float16)]) == 96 + 10
     assert array_bytes([tf.Variable(tf.zeros([2, 2], tf.bfloat16))]) == 8
     assert [format_bytes(n) for n in (0, 512, 65536, 3 * 2**20, 5 * 2**40)] == [
-        "0 B", "512 B", "64.0 KiB", "3.0 MiB", "5.0 TiB",
-    ]  # fmt: skip
+        "0 B",
+        "512 B",
+        "64.0 KiB",
+        "3.0 MiB",
+        "5.0 TiB",
+    ]
     assert images_per_second(100, 0.5) == 200
     before = peak_memory_bytes()
     block = np.ones(80 * 2**20, dtype=np.uint8)

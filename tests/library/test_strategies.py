@@ -27,9 +27,7 @@ PROBE = Path(__file__).parents[1] / "strategy_probe.py"
 def measured():
     if sys.platform != "linux":
         pytest.skip("the probe forks after importing TensorFlow, which is safe on Linux only")
-    done = subprocess.run(
-        [sys.executable, str(PROBE)], capture_output=True, text=True, timeout=280
-    )  # fmt: skip
+    done = subprocess.run([sys.executable, str(PROBE)], capture_output=True, text=True, timeout=280)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert done.returncode == 0, done.stderr[-2000:]
     return {(row["strategy"], row["loop"], row["keras"]): row for row in rows}
@@ -54,8 +52,14 @@ def test_the_table_has_every_cell_once():
 
 def test_strategies_one_after_the_other_in_one_process(tf):
     """With default collectives the second number of replicas would fail."""
-    for name, replicas in [("mirrored", 2), ("mirrored", 4), ("central-storage", 3),
-                           ("mirrored", 1), ("one-device", 1), ("mirrored", 3)]:  # fmt: skip
+    for name, replicas in [
+        ("mirrored", 2),
+        ("mirrored", 4),
+        ("central-storage", 3),
+        ("mirrored", 1),
+        ("one-device", 1),
+        ("mirrored", 3),
+    ]:
         strategy = make_strategy(name, replicas)
         assert strategy.num_replicas_in_sync == replicas
 
@@ -112,15 +116,18 @@ def test_usual_numbers_of_replicas(tf):
     assert counts == expected, "a new strategy of one machine: add its usual number to `expected`"
 
 
-@pytest.mark.parametrize("name, replicas, words", [
-    ("horovod", None, "choose from default"),
-    ("tpu", None, "no TPU is here"),
-    ("parameter-server", 2, "each of its workers"),
-    ("multi-worker", None, "TF_CONFIG"),
-    ("one-device", 2, "one device"),
-    ("mirrored", 17, "1 to 16"),
-    ("mirrored", 9, "Restart the kernel"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, replicas, words",
+    [
+        ("horovod", None, "choose from default"),
+        ("tpu", None, "no TPU is here"),
+        ("parameter-server", 2, "each of its workers"),
+        ("multi-worker", None, "TF_CONFIG"),
+        ("one-device", 2, "one device"),
+        ("mirrored", 17, "1 to 16"),
+        ("mirrored", 9, "Restart the kernel"),
+    ],
+)
 def test_what_cannot_be_made_is_said_in_one_line(tf, name, replicas, words):
     with pytest.raises(DistributedError, match=words) as refused:
         make_strategy(name, replicas)

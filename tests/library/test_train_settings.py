@@ -190,8 +190,15 @@ def test_clusters_have_the_metrics_and_callbacks_of_one_device(tf, launcher, wor
 @pytest.mark.parametrize("strategy", ["one-device", "mirrored"])
 def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf, strategy):
     """Two steps of SGD, at a tenth of the rate and at its middle between a tenth and all of it."""
-    settings = {"strategy": strategy, "model": "mlp", "optimizer": "sgd", "learning_rate": 0.2,
-                "max_examples": 64, "global_batch_size": 32, "epochs": 1}  # fmt: skip
+    settings = {
+        "strategy": strategy,
+        "model": "mlp",
+        "optimizer": "sgd",
+        "learning_rate": 0.2,
+        "max_examples": 64,
+        "global_batch_size": 32,
+        "epochs": 1,
+    }
     warmed = train(**settings, warm_up_steps=2)
     rates = [0.02, 0.11]
 

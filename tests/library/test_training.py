@@ -45,8 +45,9 @@ def train_by_hand(tf, *, limit, batch, epochs, optimizer="sgd", dtype="float64",
             logits = net(images, training=True)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
             loss = tf.reduce_mean(losses)
-        update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables),
-                                   net.trainable_variables))  # fmt: skip
+        update.apply_gradients(
+            zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables)
+        )
         return tf.reduce_sum(losses)
 
     means = []
@@ -76,9 +77,7 @@ def assert_same_weights(report, weights, tolerance=1e-9):
 def test_weights_equal_one_device_with_uneven_last_batch(by_hand, strategy, replicas, loop):
     """202 examples in batches of 64: the last has 10, and 3 replicas divide neither."""
     weights, losses = by_hand
-    report = train(
-        strategy=strategy, replicas=replicas, loop=loop, global_batch_size=64, **EXACT
-    )  # fmt: skip
+    report = train(strategy=strategy, replicas=replicas, loop=loop, global_batch_size=64, **EXACT)
     assert_same_weights(report, weights)
     np.testing.assert_allclose(report.loss, losses, atol=1e-5)
     assert report.replicas == replicas and report.epochs == EPOCHS == len(report.accuracy)
@@ -104,13 +103,15 @@ def test_fewer_examples_than_replicas(tf, limit, batch, loop):
 
 
 @pytest.mark.parametrize("loop", ["custom", "fit"])
-@pytest.mark.parametrize("strategy, replicas", [("mirrored", 2), ("mirrored", 4), ("mirrored", 3),
-                                                ("central-storage", 3)])  # fmt: skip
+@pytest.mark.parametrize(
+    "strategy, replicas",
+    [("mirrored", 2), ("mirrored", 4), ("mirrored", 3), ("central-storage", 3)],
+)
 def test_adam_losses_in_float32(tf, strategy, replicas, loop):
     settings = {"epochs": EPOCHS, "max_examples": 1000, "global_batch_size": 64, "model": "mlp"}
     _, losses = train_by_hand(
         tf, limit=1000, batch=64, epochs=EPOCHS, optimizer="adam", dtype="float32"
-    )  # fmt: skip
+    )
     report = train(strategy=strategy, replicas=replicas, loop=loop, **settings)
     np.testing.assert_allclose(report.loss, losses, atol=2e-3)
 
@@ -145,7 +146,7 @@ def test_export_loads_anywhere_and_predicts_the_same(tf, tmp_path):
 
     report = train(
         strategy="mirrored", replicas=2, epochs=1, max_examples=200, model="mlp", export=tmp_path
-    )  # fmt: skip
+    )
     images = (load("fashion_mnist").test.images[:50, ..., None] / 255).astype("float32")
     model = keras.models.load_model(tmp_path / "model.keras")
     for got, wanted in zip(model.trainable_variables, report.weights):
@@ -157,9 +158,13 @@ def test_export_loads_anywhere_and_predicts_the_same(tf, tmp_path):
 @pytest.mark.parametrize("loop", ["custom", "fit"])
 def test_mixed_bfloat16_learns(tf, loop):
     report = train(
-        strategy="mirrored", dtype="mixed_bfloat16", loop=loop, max_examples=2000, model="mlp",
+        strategy="mirrored",
+        dtype="mixed_bfloat16",
+        loop=loop,
+        max_examples=2000,
+        model="mlp",
         epochs=2,
-    )  # fmt: skip
+    )
     assert report.weights[0].dtype == np.float32 and report.loss[1] < report.loss[0] < 2.0
 
 
@@ -194,26 +199,29 @@ def test_events_tell_the_whole_run(tf, tmp_path):
     assert events[-1]["test_accuracy"] == report.test_accuracy
 
 
-@pytest.mark.parametrize("change, words", [
-    ({"strategy": "miror"}, ["miror", "mirrored"]),
-    ({"strategy": "multi-worker"}, ["multi-worker", "cluster"]),
-    ({"strategy": "tpu"}, ["tpu", "no TPU is here"]),
-    ({"replicas": 2}, ["2 replicas", "one device"]),
-    ({"strategy": "mirrored", "replicas": 0}, ["0 replicas", "1 to"]),
-    ({"epochs": 0}, ["epochs 0", "from 1"]),
-    ({"epochs": 1.5}, ["epochs 1.5"]),
-    ({"global_batch_size": -3}, ["-3"]),
-    ({"learning_rate": float("nan")}, ["nan"]),
-    ({"dataset": "cifar"}, ["cifar", "mnist"]),
-    ({"dtype": "float16"}, ["float16", "mixed_bfloat16"]),
-    ({"loop": "while"}, ["while", "fit"]),
-    ({"optimizer": "sdg"}, ["sdg", "sgd"]),
-    ({"seed": -1}, ["-1"]),
-    ({"checkpoint_every": 5}, ["checkpoint_dir"]),
-    ({"checkpoint_dir": __file__}, ["is a file"]),
-    ({"epoch": 3}, ["epoch", "epochs"]),
-    ({"max_examples": 10**6}, ["1000000", "10,000"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"strategy": "miror"}, ["miror", "mirrored"]),
+        ({"strategy": "multi-worker"}, ["multi-worker", "cluster"]),
+        ({"strategy": "tpu"}, ["tpu", "no TPU is here"]),
+        ({"replicas": 2}, ["2 replicas", "one device"]),
+        ({"strategy": "mirrored", "replicas": 0}, ["0 replicas", "1 to"]),
+        ({"epochs": 0}, ["epochs 0", "from 1"]),
+        ({"epochs": 1.5}, ["epochs 1.5"]),
+        ({"global_batch_size": -3}, ["-3"]),
+        ({"learning_rate": float("nan")}, ["nan"]),
+        ({"dataset": "cifar"}, ["cifar", "mnist"]),
+        ({"dtype": "float16"}, ["float16", "mixed_bfloat16"]),
+        ({"loop": "while"}, ["while", "fit"]),
+        ({"optimizer": "sdg"}, ["sdg", "sgd"]),
+        ({"seed": -1}, ["-1"]),
+        ({"checkpoint_every": 5}, ["checkpoint_dir"]),
+        ({"checkpoint_dir": __file__}, ["is a file"]),
+        ({"epoch": 3}, ["epoch", "epochs"]),
+        ({"max_examples": 10**6}, ["1000000", "10,000"]),
+    ],
+)
 def test_bad_settings_name_the_value_and_what_is_allowed(change, words):
     with pytest.raises(DistributedError) as refused:
         train(**change)
@@ -230,7 +238,9 @@ def test_settings_change_a_config():
     assert make_config(base, {"optimizer": "adam"}).learning_rate == 0.001
 
 
-@pytest.mark.parametrize("examples, batch, replicas", [(202, 64, 3), (66, 32, 4), (2, 64, 4), (8, 4, 2)])  # fmt: skip  # noqa: E501
+@pytest.mark.parametrize(
+    "examples, batch, replicas", [(202, 64, 3), (66, 32, 4), (2, 64, 4), (8, 4, 2)]
+)  # noqa: E501
 def test_batch_table_holds_every_example_once(examples, batch, replicas):
     plan = BatchPlan(examples, batch, replicas)
     order = epoch_order(examples, seed=3, epoch=1)

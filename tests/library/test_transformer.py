@@ -16,8 +16,14 @@ from utils.parallel.stage import Rules
 from utils.schedules import make_schedule
 from utils.training import train
 
-TINY = {"model": "transformer", "dtype": "float64", "optimizer": "sgd", "max_examples": 35,
-        "global_batch_size": 16, "epochs": 2}  # fmt: skip
+TINY = {
+    "model": "transformer",
+    "dtype": "float64",
+    "optimizer": "sgd",
+    "max_examples": 35,
+    "global_batch_size": 16,
+    "epochs": 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +31,17 @@ def by_hand(tf):
     return train_by_hand(tf, limit=35, batch=16, epochs=2, model="transformer")
 
 
-@pytest.mark.parametrize("strategy, replicas, loop", [
-    ("default", 1, "fit"), ("one-device", 1, "custom"), ("mirrored", 2, "fit"),
-    ("mirrored", 3, "custom"), ("central-storage", 2, "custom"), ("central-storage", 3, "fit"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "strategy, replicas, loop",
+    [
+        ("default", 1, "fit"),
+        ("one-device", 1, "custom"),
+        ("mirrored", 2, "fit"),
+        ("mirrored", 3, "custom"),
+        ("central-storage", 2, "custom"),
+        ("central-storage", 3, "fit"),
+    ],
+)
 def test_it_trains_as_by_hand(by_hand, strategy, replicas, loop):
     weights, losses = by_hand
     report = train(strategy=strategy, replicas=replicas, loop=loop, **TINY)
@@ -103,9 +116,14 @@ def test_the_encoder_and_the_decoder_make_one_model(tf, launcher):
     assert all(np.abs(gradient).max() > 0 for gradient in map(np.asarray, gradients[:-1]))
     schedule = make_schedule("1f1b", 2, 3)
     reports = LocalCluster(2, launcher=launcher).run(
-        run_stage, lambda: build_encoder_decoder(dtype="float64"), [1.0, 1.0], schedule,
-        images, labels, echo=False,
-    )  # fmt: skip
+        run_stage,
+        lambda: build_encoder_decoder(dtype="float64"),
+        [1.0, 1.0],
+        schedule,
+        images,
+        labels,
+        echo=False,
+    )
     assert_equal_step(join_reports(schedule, reports), model, images, labels)
     assert [report.parameter_bytes for report in reports] == [
         8 * layer.count_params() for layer in (encoder, decoder)
@@ -138,8 +156,9 @@ def test_attention_split_by_heads_is_the_layer(tf, parts):
     for ours, theirs in zip(split.gather_gradients(), wanted, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
     assert [(call.phase, call.kind) for call in split.group.calls] == [
-        ("forward", "all-reduce"), ("backward", "all-reduce"),
-    ]  # fmt: skip
+        ("forward", "all-reduce"),
+        ("backward", "all-reduce"),
+    ]
     assert sum(split.count_parameter_bytes()) == 8 * (4 * 64 * 64 + 3 * 64 + parts * 64)
 
 

@@ -64,14 +64,19 @@ def predict_local(local: LocalCosts, workers: int) -> float:
     if workers == 1:
         return compute
     path = _find_path(
-        local.pair_seconds - local.step_seconds, local.launch_seconds, local.short_seconds,
-        local.reduce_seconds, workers,
-    )  # fmt: skip
+        local.pair_seconds - local.step_seconds,
+        local.launch_seconds,
+        local.short_seconds,
+        local.reduce_seconds,
+        workers,
+    )
     worked = _find_path(
         local.pair_processor_seconds - local.step_processor_seconds,
-        local.launch_processor_seconds, local.short_processor_seconds,
-        local.reduce_processor_seconds, workers,
-    )  # fmt: skip
+        local.launch_processor_seconds,
+        local.short_processor_seconds,
+        local.reduce_processor_seconds,
+        workers,
+    )
     return compute + max(path, share * worked)
 
 
@@ -109,8 +114,10 @@ def calibrate(
 
 def make_profile(name: str, batch: int, first: dict[str, Any], second: dict[str, Any]) -> Profile:
     """Return the profile of what two workers measured (`measuring.measure_costs`)."""
-    costs = {key: [max(pair) for pair in zip(first[key], second[key], strict=True)]
-             for key in ("both", "pair", "launch", "short", "reduce")}  # fmt: skip
+    costs = {
+        key: [max(pair) for pair in zip(first[key], second[key], strict=True)]
+        for key in ("both", "pair", "launch", "short", "reduce")
+    }
     step = first["alone"][0]
     forward = step * first["forward_share"]
     backward = step - forward
@@ -126,13 +133,27 @@ def make_profile(name: str, batch: int, first: dict[str, Any], second: dict[str,
     )
     spread = max(MIN_SPREAD, min(MAX_SPREAD, max(first["spread"], second["spread"])))
     return Profile(
-        forward, backward, gradient_bytes, name, batch, first["parameters"],
-        min(step * first["fixed_share"], forward + backward), first["input_seconds"],
-        first["checkpoint_seconds"], 0.0, first["flops"], first["activation_bytes"],
-        first["operations"], first["compiled_operations"], first["call_seconds"],
-        spread=spread, latency_seconds=latency, bandwidth_bytes_per_second=bandwidth, local=local,
+        forward,
+        backward,
+        gradient_bytes,
+        name,
+        batch,
+        first["parameters"],
+        min(step * first["fixed_share"], forward + backward),
+        first["input_seconds"],
+        first["checkpoint_seconds"],
+        0.0,
+        first["flops"],
+        first["activation_bytes"],
+        first["operations"],
+        first["compiled_operations"],
+        first["call_seconds"],
+        spread=spread,
+        latency_seconds=latency,
+        bandwidth_bytes_per_second=bandwidth,
+        local=local,
         measured=f"{datetime.date.today()}, {platform.machine()}, {count_cores()} cores",
-    )  # fmt: skip
+    )
 
 
 def _find_link(costs: dict[str, list[float]], gradient_bytes: float) -> tuple[float, float]:
@@ -156,9 +177,13 @@ def check_locally(
         predicted = predict_local(profile.local, number)
         with LocalCluster(number, devices="cpu", launcher=launcher) as cluster:
             times = cluster.run(
-                _measure, "measure_training", model, profile.batch, echo=False,
+                _measure,
+                "measure_training",
+                model,
+                profile.batch,
+                echo=False,
                 timeout=RUN_SECONDS,
-            )  # fmt: skip
+            )
         measured = max(seconds for seconds, _ in times)
         low, high = predicted * (1 - MAX_SPREAD), predicted * (1 + MAX_SPREAD)
         yield LocalCheck(number, predicted, low, high, measured)

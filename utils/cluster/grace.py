@@ -93,10 +93,11 @@ class GraceWatch:
 
     def _find_over(self, processes: Collection[int], seconds: float) -> list[int]:
         return [
-            process for process in processes
+            process
+            for process in processes
             if seconds > self._seconds[process]
             or self._idle_looks[process] * LOOK_SECONDS > IDLE_SECONDS
-        ]  # fmt: skip
+        ]
 
 
 def find_families(processes: Collection[int]) -> dict[int, Family]:

@@ -150,9 +150,12 @@ class TaskGroup:
         self._launched.act(task.name, action)
 
     def let_end(
-        self, seconds: float, number: int = 0, hurries: Callable[[], bool] = lambda: False,
+        self,
+        seconds: float,
+        number: int = 0,
+        hurries: Callable[[], bool] = lambda: False,
         ends_idle: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Wait until all that count are over, at most `seconds`, or until `hurries()`.
 
         Programs are asked to end first, with signal `number`. With `ends_idle` those that do

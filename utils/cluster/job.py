@@ -32,9 +32,14 @@ class Job:
     ) -> None:
         self._record, self._stop_signal = JobRecord(), 0
         self._supervisor = Supervisor(
-            make_tasks, launcher, self._record, function, restarts, stall_seconds,
+            make_tasks,
+            launcher,
+            self._record,
+            function,
+            restarts,
+            stall_seconds,
             stopped_by=lambda: self._stop_signal,
-        )  # fmt: skip
+        )
         self._slowing = Slowing(self._record, self._supervisor)
         self._supervisor.start()
         self._thread = threading.Thread(target=self._supervise, daemon=True)
@@ -146,9 +151,10 @@ class Job:
         task = self._find(job, index)
         if task.calls and not self._supervisor.restarts_left:
             raise ClusterError(
-                task.name, "a task of a synchronous group cannot come back alone",
+                task.name,
+                "a task of a synchronous group cannot come back alone",
                 "start the job with restarts=1, which restarts the whole group",
-            )  # fmt: skip
+            )
         self._supervisor.group.act(task, "kill", "restart")
         if not task.calls:
             self._supervisor.group.start_again(task)

@@ -69,8 +69,10 @@ class LocalCluster:
     ) -> None:
         replicas = 1 if replicas_per_worker is None else replicas_per_worker
         for name, value, least in (
-            ("workers", workers, 1), ("ps", ps, 0), ("replicas_per_worker", replicas, 1),
-        ):  # fmt: skip
+            ("workers", workers, 1),
+            ("ps", ps, 0),
+            ("replicas_per_worker", replicas, 1),
+        ):
             check_count(name, value, least, MAX_TASKS)
         self.devices = check_choice("devices", devices, DEVICES)
         if engine is not None and launcher is not None or engine_address and engine is None:

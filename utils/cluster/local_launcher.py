@@ -122,8 +122,12 @@ class ColdLauncher(LocalLauncher):
     def _describe(self, order: TaskOrder, ends: TaskEnds) -> Mapping[str, Any]:
         if order.role == "program":
             environment = {**self.make_environment(), **order.environment}
-            return {"args": list(order.command), "env": environment,
-                    "stdout": ends.output, "stderr": ends.output}  # fmt: skip
+            return {
+                "args": list(order.command),
+                "env": environment,
+                "stdout": ends.output,
+                "stderr": ends.output,
+            }
         descriptors = ",".join(map(str, ends))
         words = f"{__package__}.cold_task", descriptors, json.dumps(order.to_dict())
         return {"args": make_module_command(*words), "env": self.environment, "pass_fds": ends}

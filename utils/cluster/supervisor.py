@@ -36,11 +36,16 @@ class Supervisor:
     """
 
     def __init__(
-        self, make_tasks: Callable[["Supervisor"], Sequence[Task]], launcher: Launcher,
-        record: JobRecord, function: bytes = b"", restarts: int = 0,
-        stall_seconds: float | None = None, grace_seconds: float = 0.0,
+        self,
+        make_tasks: Callable[["Supervisor"], Sequence[Task]],
+        launcher: Launcher,
+        record: JobRecord,
+        function: bytes = b"",
+        restarts: int = 0,
+        stall_seconds: float | None = None,
+        grace_seconds: float = 0.0,
         stopped_by: Stop = lambda: 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._make_tasks, self._function, self._launcher = make_tasks, function, launcher
         self._record, self._changed = record, record.changed
         self._stall_seconds, self._grace_seconds = stall_seconds, grace_seconds

@@ -57,9 +57,11 @@ def explain_delay(tasks: Sequence[Task], seconds: float) -> ClusterError:
     task = next((t for t in waiting if t.calls), tasks[0])
     said = f"; its last line: {task.lines[-1][:120]}" if task.lines else ""
     return ClusterError(
-        task.name, f"was not done {over}{said}",
-        "give it more time, or look at its lines with job.logs", last_lines(task, LAST_LINES),
-    )  # fmt: skip
+        task.name,
+        f"was not done {over}{said}",
+        "give it more time, or look at its lines with job.logs",
+        last_lines(task, LAST_LINES),
+    )
 
 
 def _explain_absent(task: Task, present: Sequence[Task], over: str) -> ClusterError:

@@ -72,10 +72,15 @@ class Network:
             values = sent.values.copy() if self._keep_values else None
             self.messages.append(
                 Message(
-                    self.steps, sent.source, sent.destination, sent.chunk,
-                    sent.values.nbytes, phase, values,
+                    self.steps,
+                    sent.source,
+                    sent.destination,
+                    sent.chunk,
+                    sent.values.nbytes,
+                    phase,
+                    values,
                 )
-            )  # fmt: skip
+            )
         self.steps += bool(sends)
         return arrived
 

@@ -26,7 +26,7 @@ from ..processes.connection import (
     listen,
     split_address,
     wait_for,
-)  # fmt: skip
+)
 from .ring import split_into_chunks
 
 LAST_WORD_SECONDS = 1.0  # to tell the next rank who is to blame
@@ -127,8 +127,11 @@ class ProcessRing:
         if not wait_for(readers, writers, self._limit):
             silent = self.previous_rank if readers else self.next_rank
             what = "sent" if readers else "taken"
-            self._fail(silent, f"has {what} nothing for {self._limit:g} s: it, or one beyond it, "
-                       "is frozen or busy with something else")  # fmt: skip
+            self._fail(
+                silent,
+                f"has {what} nothing for {self._limit:g} s: it, or one beyond it, "
+                "is frozen or busy with something else",
+            )
 
     def _push(self, after: Connection) -> bool:
         try:

@@ -46,8 +46,10 @@ def combine_values(way: str, parts: Sequence[Sequence[float]]) -> np.ndarray:
     if not sum(counts):
         raise InputError("no values: give at least one")
     if way in _WANT_EQUAL and len(set(counts)) > 1:
-        raise InputError(f"replicas hold {counts} values: {way} adds replica to replica, so equal "
-                         "counts are wanted")  # fmt: skip
+        raise InputError(
+            f"replicas hold {counts} values: {way} adds replica to replica, so equal "
+            "counts are wanted"
+        )
     if way == "mean-of-means" and 0 in counts:
         raise InputError(f"replica {counts.index(0)} has no values: the mean of none is nan")
     return _COMBINE[way](arrays)

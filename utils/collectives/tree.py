@@ -26,13 +26,16 @@ def tree_all_reduce(
     network = open_network(len(flat), network)
     distances = list_distances(len(flat))
     for distance in distances:
-        up = [Send(rank + distance, rank, flat[rank + distance])
-              for rank in list_parents(len(flat), distance)]  # fmt: skip
+        up = [
+            Send(rank + distance, rank, flat[rank + distance])
+            for rank in list_parents(len(flat), distance)
+        ]
         for message in network.exchange(up, "reduce"):
             flat[message.destination] = flat[message.destination] + message.values
     for distance in reversed(distances):
-        down = [Send(rank, rank + distance, flat[rank])
-                for rank in list_parents(len(flat), distance)]  # fmt: skip
+        down = [
+            Send(rank, rank + distance, flat[rank]) for rank in list_parents(len(flat), distance)
+        ]
         for message in network.exchange(down, "broadcast"):
             flat[message.destination] = message.values
     return make_result(flat, vectors[0], network)

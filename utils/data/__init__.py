@@ -28,6 +28,13 @@ from .shares import split_batch
 from .tfds_folder import make_tfds_folder
 
 __all__ = [
-    "SceneData", "SceneSplit", "ImageData", "Split", "load", "load_scenes", "make_tfds_folder",
-    "open_data", "split_batch",
-]  # fmt: skip
+    "SceneData",
+    "SceneSplit",
+    "ImageData",
+    "Split",
+    "load",
+    "load_scenes",
+    "make_tfds_folder",
+    "open_data",
+    "split_batch",
+]

@@ -76,16 +76,36 @@ def _find_slurm_controller(partition: str) -> str:
 
 _DIR = __package__
 ENGINES = {
-    engine.name: engine for engine in (
-        Engine("ray", "Ray", f"{_DIR}.ray_driver", "host:port", _find_missing_ray,
-               _find_host_of_address),
-        Engine("spark", "Spark", f"{_DIR}.spark_driver", "spark://host:port", _find_missing_spark,
-               _find_host_of_address, "Spark is not asked for them by task: its executors hold the "
-               "GPUs; set spark.task.resource.gpu.amount where it runs"),
-        Engine("slurm", "Slurm", f"{_DIR}.slurm_driver", "a partition", _find_missing_slurm,
-               _find_slurm_controller),
+    engine.name: engine
+    for engine in (
+        Engine(
+            "ray",
+            "Ray",
+            f"{_DIR}.ray_driver",
+            "host:port",
+            _find_missing_ray,
+            _find_host_of_address,
+        ),
+        Engine(
+            "spark",
+            "Spark",
+            f"{_DIR}.spark_driver",
+            "spark://host:port",
+            _find_missing_spark,
+            _find_host_of_address,
+            "Spark is not asked for them by task: its executors hold the "
+            "GPUs; set spark.task.resource.gpu.amount where it runs",
+        ),
+        Engine(
+            "slurm",
+            "Slurm",
+            f"{_DIR}.slurm_driver",
+            "a partition",
+            _find_missing_slurm,
+            _find_slurm_controller,
+        ),
     )
-}  # fmt: skip
+}
 
 
 def find_engine(name: str, address: str | None = None) -> Engine:

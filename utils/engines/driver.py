@@ -72,9 +72,14 @@ class Driver:
     """The launcher's end of a driver: `module` is the one that asks the engine."""
 
     def __init__(
-        self, module: str, count: int, address: str | None, call: Call, gpus: int = 0,
+        self,
+        module: str,
+        count: int,
+        address: str | None,
+        call: Call,
+        gpus: int = 0,
         apart: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.count, self._is_local = count, address is None
         self._kept = contextlib.ExitStack()
         self._mark = self._kept.enter_context(keep_marked())
@@ -84,10 +89,13 @@ class Driver:
         wanted = Wanted(count, self._mark.folder, address, agent, environment, gpus, apart)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                make_module_command(module), stdin=subprocess.PIPE, stdout=log, stderr=log,
+                make_module_command(module),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
                 start_new_session=True,
                 env={**os.environ, MARK_VARIABLE: self._mark.value, "TMPDIR": self._mark.folder},
-            )  # fmt: skip
+            )
         self._process.stdin.write(json.dumps(asdict(wanted)).encode() + b"\n")
         self._process.stdin.flush()
 

@@ -51,9 +51,13 @@ def run_on_engine(
 
 
 def make_launcher(
-    engine: str, address: str | None = None, say: Callable[[str], None] | None = None,
-    start_seconds: float = START_SECONDS, gpus: int = 0, apart: bool = False,
-) -> "EngineLauncher":  # fmt: skip
+    engine: str,
+    address: str | None = None,
+    say: Callable[[str], None] | None = None,
+    start_seconds: float = START_SECONDS,
+    gpus: int = 0,
+    apart: bool = False,
+) -> "EngineLauncher":
     """Return a launcher that has `engine` ("ray", "spark" or "slurm") start its tasks.
 
     It joins the cluster at `address` (Ray's host:port, Spark's master, Slurm's partition);
@@ -72,9 +76,14 @@ class EngineLauncher:
     actions = ACTIONS
 
     def __init__(
-        self, engine: str, address: str | None, say: Callable[[str], None], start_seconds: float,
-        gpus: int = 0, apart: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        engine: str,
+        address: str | None,
+        say: Callable[[str], None],
+        start_seconds: float,
+        gpus: int = 0,
+        apart: bool = False,
+    ) -> None:
         self.engine, self.address, self._say = find_engine(engine, address), address, say
         self.description = f"started by {self.engine.title}"
         self._start_seconds, self._gpus, self._apart = start_seconds, gpus, apart
@@ -143,9 +152,13 @@ class EngineTasks:
     """The tasks of one start. Once one has failed, `end` has the engine start its agents anew."""
 
     def __init__(
-        self, launcher: EngineLauncher, lines: list[AgentLine], orders: Sequence[TaskOrder],
-        function: bytes, listener: TaskListener,
-    ) -> None:  # fmt: skip
+        self,
+        launcher: EngineLauncher,
+        lines: list[AgentLine],
+        orders: Sequence[TaskOrder],
+        function: bytes,
+        listener: TaskListener,
+    ) -> None:
         self._launcher, self._function, self._listener = launcher, function, listener
         self._orders = {order.name: order for order in orders}
         self._lines = dict(zip(self._orders, lines))

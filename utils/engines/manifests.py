@@ -68,13 +68,16 @@ def make_job(settings: ManifestSettings) -> list[dict[str, Any]]:
     ready. One pod's failure fails its index; the run as a whole goes on from its checkpoint.
     """
     service = {
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": settings.name},
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": settings.name},
         "spec": {
-            "clusterIP": "None", "publishNotReadyAddresses": True,
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
             "selector": {"job-name": settings.name},
             "ports": [{"name": "grpc", "port": PORT}],
         },
-    }  # fmt: skip
+    }
     container = _make_container(settings, "worker", ["python", "start.py", *settings.program])
     container["env"] = [{"name": "DISTLAB_HOSTS", "value": ",".join(_name_pods(settings))}]
     pod = {"subdomain": settings.name, "restartPolicy": "OnFailure", "containers": [container]}
@@ -124,9 +127,11 @@ def _make_container(
     settings: ManifestSettings, name: str, command: Sequence[str]
 ) -> dict[str, Any]:
     container = {
-        "name": name, "image": settings.image, "command": list(command),
+        "name": name,
+        "image": settings.image,
+        "command": list(command),
         "ports": [{"name": "grpc", "containerPort": PORT}],
-    }  # fmt: skip
+    }
     if settings.gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": settings.gpus}}
     return container
@@ -141,14 +146,19 @@ def make_tfjob(settings: ManifestSettings) -> list[dict[str, Any]]:
     container = _make_container(settings, "tensorflow", ["python", *settings.program])
     container["ports"][0]["name"] = "tfjob-port"
     replicas = {
-        "replicas": settings.workers, "restartPolicy": "OnFailure",
+        "replicas": settings.workers,
+        "restartPolicy": "OnFailure",
         "template": {"spec": {"containers": [container]}},
-    }  # fmt: skip
+    }
     policy = {"cleanPodPolicy": "Running", "backoffLimit": settings.max_restarts * settings.workers}
-    return [{
-        "apiVersion": TRAINING_OPERATOR, "kind": "TFJob", "metadata": {"name": settings.name},
-        "spec": {"runPolicy": policy, "tfReplicaSpecs": {"Worker": replicas}},
-    }]  # fmt: skip
+    return [
+        {
+            "apiVersion": TRAINING_OPERATOR,
+            "kind": "TFJob",
+            "metadata": {"name": settings.name},
+            "spec": {"runPolicy": policy, "tfReplicaSpecs": {"Worker": replicas}},
+        }
+    ]
 
 
 def make_vertex(settings: ManifestSettings) -> list[dict[str, Any]]:
@@ -158,13 +168,16 @@ def make_vertex(settings: ManifestSettings) -> list[dict[str, Any]]:
         machine |= {"acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": settings.gpus}
     pools = [
         {
-            "machineSpec": machine, "replicaCount": str(count),
+            "machineSpec": machine,
+            "replicaCount": str(count),
             "containerSpec": {
-                "imageUri": settings.image, "command": ["python", *settings.program],
+                "imageUri": settings.image,
+                "command": ["python", *settings.program],
             },
         }
-        for count in (1, settings.workers - 1) if count
-    ]  # fmt: skip
+        for count in (1, settings.workers - 1)
+        if count
+    ]
     scheduling = {"restartJobOnWorkerRestart": settings.max_restarts > 0}
     spec = {"workerPoolSpecs": pools, "scheduling": scheduling}
     return [{"displayName": settings.name, "jobSpec": spec}]
@@ -177,36 +190,43 @@ def make_sagemaker(settings: ManifestSettings) -> list[dict[str, Any]]:
         raise InputError(f"gpus {settings.gpus}: on SageMaker they come with the machine; {cure}")
     default = "ml.g4dn.xlarge" if settings.gpus else "ml.m5.xlarge"
     retries = {"RetryStrategy": {"MaximumRetryAttempts": min(30, settings.max_restarts)}}
-    return [{
-        "TrainingJobName": settings.name,
-        "RoleArn": "arn:aws:iam::123456789012:role/your-sagemaker-role",
-        "AlgorithmSpecification": {
-            "TrainingImage": settings.image, "TrainingInputMode": "File",
-            "ContainerEntrypoint": ["python", "start.py"],
-            "ContainerArguments": list(settings.program),
-        },
-        "OutputDataConfig": {"S3OutputPath": "s3://your-bucket/output"},
-        "CheckpointConfig": {"S3Uri": "s3://your-bucket/checkpoints"},
-        "ResourceConfig": {
-            "InstanceType": settings.machine or default, "InstanceCount": settings.workers,
-            "VolumeSizeInGB": 50,
-        },
-        "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
-        **(retries if settings.max_restarts else {}),
-    }]  # fmt: skip
+    return [
+        {
+            "TrainingJobName": settings.name,
+            "RoleArn": "arn:aws:iam::123456789012:role/your-sagemaker-role",
+            "AlgorithmSpecification": {
+                "TrainingImage": settings.image,
+                "TrainingInputMode": "File",
+                "ContainerEntrypoint": ["python", "start.py"],
+                "ContainerArguments": list(settings.program),
+            },
+            "OutputDataConfig": {"S3OutputPath": "s3://your-bucket/output"},
+            "CheckpointConfig": {"S3Uri": "s3://your-bucket/checkpoints"},
+            "ResourceConfig": {
+                "InstanceType": settings.machine or default,
+                "InstanceCount": settings.workers,
+                "VolumeSizeInGB": 50,
+            },
+            "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
+            **(retries if settings.max_restarts else {}),
+        }
+    ]
 
 
 def make_azureml(settings: ManifestSettings) -> list[dict[str, Any]]:
     """Return a command job of Azure ML, which sets TF_CONFIG itself."""
-    return [{
-        "$schema": "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json",
-        "type": "command", "display_name": settings.name,
-        "command": shlex.join(("python", *settings.program)),  # a shell reads it
-        "environment": {"image": settings.image},
-        "compute": f"azureml:{settings.machine or 'your-cluster'}",
-        "distribution": {"type": "tensorflow", "worker_count": settings.workers},
-        "resources": {"instance_count": settings.workers},
-    }]  # fmt: skip
+    return [
+        {
+            "$schema": "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json",
+            "type": "command",
+            "display_name": settings.name,
+            "command": shlex.join(("python", *settings.program)),  # a shell reads it
+            "environment": {"image": settings.image},
+            "compute": f"azureml:{settings.machine or 'your-cluster'}",
+            "distribution": {"type": "tensorflow", "worker_count": settings.workers},
+            "resources": {"instance_count": settings.workers},
+        }
+    ]
 
 
 START = '''"""Set TF_CONFIG from what this container is told, then run the program that is named."""
@@ -261,18 +281,34 @@ class Platform:
 
 
 TARGETS = {
-    "kubernetes": Platform(make_job, "job.yaml", "kubectl apply -f job.yaml",
-                         "the schemas of Kubernetes in kubernetes-validate", True),
-    "tfjob": Platform(make_tfjob, "tfjob.yaml", "kubectl apply -f tfjob.yaml",
-                    "the TFJob definition of Training Operator 1.9"),
-    "vertex": Platform(make_vertex, "vertex.yaml",
-                     "gcloud beta ai custom-jobs create: pass jobSpec as --config",
-                     "the CustomJob type in google-cloud-aiplatform"),
-    "sagemaker": Platform(make_sagemaker, "sagemaker.json",
-                        "aws sagemaker create-training-job --cli-input-json file://sagemaker.json",
-                        "the CreateTrainingJob model in botocore", True),
+    "kubernetes": Platform(
+        make_job,
+        "job.yaml",
+        "kubectl apply -f job.yaml",
+        "the schemas of Kubernetes in kubernetes-validate",
+        True,
+    ),
+    "tfjob": Platform(
+        make_tfjob,
+        "tfjob.yaml",
+        "kubectl apply -f tfjob.yaml",
+        "the TFJob definition of Training Operator 1.9",
+    ),
+    "vertex": Platform(
+        make_vertex,
+        "vertex.yaml",
+        "gcloud beta ai custom-jobs create: pass jobSpec as --config",
+        "the CustomJob type in google-cloud-aiplatform",
+    ),
+    "sagemaker": Platform(
+        make_sagemaker,
+        "sagemaker.json",
+        "aws sagemaker create-training-job --cli-input-json file://sagemaker.json",
+        "the CreateTrainingJob model in botocore",
+        True,
+    ),
     "azureml": Platform(make_azureml, "azureml.yaml", "az ml job create --file azureml.yaml", ""),
-}  # fmt: skip
+}
 
 
 def make_manifest(target: str, settings: ManifestSettings) -> dict[str, str]:

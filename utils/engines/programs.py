@@ -164,9 +164,13 @@ class ProgramRun:
     """One run of a program: the supervisor that keeps it going, and what became of it."""
 
     def __init__(
-        self, command: Sequence[str], settings: RunSettings, launcher: Launcher, show: Print,
+        self,
+        command: Sequence[str],
+        settings: RunSettings,
+        launcher: Launcher,
+        show: Print,
         say: Say,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.command, self.settings, self.launcher = check_command(command), settings, launcher
         self.workers, self.signals = settings.workers, Signals()
         if settings.checkpoint_dir is not None:
@@ -175,9 +179,13 @@ class ProgramRun:
         self.logs = make_logs_folder(settings.logs, f"{now}-{os.getpid()}")
         self.record = RunRecord(show, say)
         self.supervisor = Supervisor(
-            self._make_tasks, launcher, self.record, restarts=settings.max_restarts,
-            grace_seconds=settings.grace_seconds, stopped_by=lambda: self.signals.wish,
-        )  # fmt: skip
+            self._make_tasks,
+            launcher,
+            self.record,
+            restarts=settings.max_restarts,
+            grace_seconds=settings.grace_seconds,
+            stopped_by=lambda: self.signals.wish,
+        )
         self._begun = time.monotonic()
 
     def run(self) -> RunReport:
@@ -213,8 +221,10 @@ class ProgramRun:
 
     def _report(self) -> RunReport:
         group, error, seconds = self.supervisor.group, self.supervisor.error, self._seconds
-        tasks = [TaskReport(task.name, task.host, to_shell_status(task.status), task.log)
-                 for task in (group.tasks if group else ())]  # fmt: skip
+        tasks = [
+            TaskReport(task.name, task.host, to_shell_status(task.status), task.log)
+            for task in (group.tasks if group else ())
+        ]
         failed = len(group.failed) if group and self.settings.independent else None
         report = RunReport(self.workers, self.supervisor.restarts, seconds, tasks, failed=failed)
         if self.signals.number:

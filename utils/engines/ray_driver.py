@@ -62,9 +62,11 @@ def open_local_cluster(wanted: Wanted) -> Iterator[str]:
 
     ray_constants.ENABLE_RAY_CLUSTER = False  # or Ray puts this machine's address for 127.0.0.1
     node = {
-        "num_cpus": wanted.count, "node_ip_address": "127.0.0.1", "include_dashboard": False,
+        "num_cpus": wanted.count,
+        "node_ip_address": "127.0.0.1",
+        "include_dashboard": False,
         "object_store_memory": STORE_BYTES,
-    }  # fmt: skip
+    }
     noted = os.path.join(tempfile.gettempdir(), "ray")  # Ray notes there which head is running
     os.makedirs(noted, exist_ok=True)
     cluster = Cluster()
@@ -109,10 +111,12 @@ def _keep_agents(ray: Any, wanted: Wanted, stop: threading.Event) -> None:
     place = {"scheduling_strategy": "SPREAD", "num_gpus": wanted.gpus}
     actors = [kind.options(**place).remote() for _ in range(wanted.count)]
     running = [
-        actor.run.remote(wanted.command, {**wanted.environment, "DISTLAB_RANK": str(rank),
-                                          "DISTLAB_AGENT_PIPE": "1"})
+        actor.run.remote(
+            wanted.command,
+            {**wanted.environment, "DISTLAB_RANK": str(rank), "DISTLAB_AGENT_PIPE": "1"},
+        )
         for rank, actor in enumerate(actors)
-    ]  # fmt: skip
+    ]
     while not stop.wait(0.2):
         ended, running = ray.wait(running, timeout=0) if running else ([], [])
         for one in ended:

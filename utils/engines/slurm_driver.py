@@ -14,9 +14,22 @@ from .slurm_local import LocalSlurm
 
 COMMAND_SECONDS = 30.0
 LOOK_SECONDS = 1.0
-LIVES = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "REQUEUE_HOLD",
-         "RESV_DEL_HOLD", "SUSPENDED", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "SIGNALING",
-         "NODE_FAIL", "PREEMPTED"}  # fmt: skip
+LIVES = {
+    "PENDING",
+    "CONFIGURING",
+    "RUNNING",
+    "COMPLETING",
+    "REQUEUED",
+    "REQUEUE_HOLD",
+    "RESV_DEL_HOLD",
+    "SUSPENDED",
+    "SPECIAL_EXIT",
+    "STAGE_OUT",
+    "STOPPED",
+    "SIGNALING",
+    "NODE_FAIL",
+    "PREEMPTED",
+}
 
 
 def make_script(command: list[str], apart: bool = False) -> str:
@@ -25,17 +38,20 @@ def make_script(command: list[str], apart: bool = False) -> str:
     With `apart` it is the script of a job array, so all are one task.
     """
     number = ["export DISTLAB_RANK=$SLURM_ARRAY_TASK_ID"] * apart
-    return "\n".join((
-        "#!/bin/bash", *number,
-        f"srun --kill-on-bad-exit=1 {shlex.join(command)}",
-        "status=$?",
-        "# 0: the run is over; 75: its launcher has gone, and nobody waits for a result",
-        f'if [ "$status" != 0 ] && [ "$status" != {STATUS_LOST} ]; then',
-        '  scontrol requeue "$SLURM_JOB_ID"',
-        "  sleep 30  # Slurm ends this script when it requeues the job",
-        "fi",
-        "",
-    ))  # fmt: skip
+    return "\n".join(
+        (
+            "#!/bin/bash",
+            *number,
+            f"srun --kill-on-bad-exit=1 {shlex.join(command)}",
+            "status=$?",
+            "# 0: the run is over; 75: its launcher has gone, and nobody waits for a result",
+            f'if [ "$status" != 0 ] && [ "$status" != {STATUS_LOST} ]; then',
+            '  scontrol requeue "$SLURM_JOB_ID"',
+            "  sleep 30  # Slurm ends this script when it requeues the job",
+            "fi",
+            "",
+        )
+    )
 
 
 def ask_slurm(*command: str, text: str | None = None) -> str:
@@ -72,9 +88,15 @@ def submit(wanted: Wanted) -> str:
     all_tasks = ["--ntasks=1", f"--array=0-{wanted.count - 1}"]
     where += all_tasks if wanted.apart else [f"--ntasks={wanted.count}", "--spread-job"]
     return ask_slurm(
-        "sbatch", "--parsable", "--requeue", "--job-name=distlab", *where, "--output=/dev/null",
-        "--open-mode=append", text=make_script(wanted.command, wanted.apart),
-    ).split(";")[0]  # fmt: skip
+        "sbatch",
+        "--parsable",
+        "--requeue",
+        "--job-name=distlab",
+        *where,
+        "--output=/dev/null",
+        "--open-mode=append",
+        text=make_script(wanted.command, wanted.apart),
+    ).split(";")[0]
 
 
 def look(job: str) -> str:

@@ -83,23 +83,36 @@ class LocalSlurm:
         host = os.uname().nodename
         nodes = "\n".join(
             f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} "
-            f"CPUs={self._processors}" for name, port in zip(NODES, others)
-        )  # fmt: skip
+            f"CPUs={self._processors}"
+            for name, port in zip(NODES, others)
+        )
         text = CONFIGURATION.format(
-            controller_port=first, user=psutil.Process().username(), folder=self._folder,
-            nodes=nodes, names=",".join(NODES),
-        )  # fmt: skip
+            controller_port=first,
+            user=psutil.Process().username(),
+            folder=self._folder,
+            nodes=nodes,
+            names=",".join(NODES),
+        )
         self.configuration.write_text(text)
 
     def _start_munge(self) -> None:
         key = self._folder / "munge.key"
         key.touch(mode=0o600)
         key.write_bytes(secrets.token_bytes(1024))
-        self._run_daemon("munged", "--force", *(
-            f"--{name}={self._folder}/munge.{ending}" for name, ending in (
-                ("key-file", "key"), ("socket", "socket"), ("pid-file", "pid"),
-                ("log-file", "log"), ("seed-file", "seed"),
-            )))  # fmt: skip
+        self._run_daemon(
+            "munged",
+            "--force",
+            *(
+                f"--{name}={self._folder}/munge.{ending}"
+                for name, ending in (
+                    ("key-file", "key"),
+                    ("socket", "socket"),
+                    ("pid-file", "pid"),
+                    ("log-file", "log"),
+                    ("seed-file", "seed"),
+                )
+            ),
+        )
 
     def _run_daemon(self, name: str, *arguments: str) -> None:
         """Start a daemon, which goes to the background by itself."""

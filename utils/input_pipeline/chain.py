@@ -76,12 +76,18 @@ def take_apart(dataset: Any) -> list[ChainStage]:
 def _is_known(kind: str, dataset: Any) -> bool:
     """Return whether the attributes are there that the stage is done again from."""
     needed = {
-        "read": ("_map_func",), "map": ("_map_func",), "filter": ("_predicate",),
+        "read": ("_map_func",),
+        "map": ("_map_func",),
+        "filter": ("_predicate",),
         "batch": ("_batch_size", "_drop_remainder"),
-        "shuffle": ("_buffer_size", "_reshuffle_each_iteration"), "cache": ("_filename",),
-        "prefetch": ("_buffer_size",), "repeat": ("_count",), "take": ("_count",),
-        "skip": ("_count",), "options": (),
-    }[kind]  # fmt: skip
+        "shuffle": ("_buffer_size", "_reshuffle_each_iteration"),
+        "cache": ("_filename",),
+        "prefetch": ("_buffer_size",),
+        "repeat": ("_count",),
+        "take": ("_count",),
+        "skip": ("_count",),
+        "options": (),
+    }[kind]
     if type(dataset).__name__ == "TFRecordDatasetV2":
         needed = ("_filenames", "_compression_type", "_buffer_size")
     return all(hasattr(dataset, name) for name in needed)

@@ -40,10 +40,13 @@ def measure_costs(stages: list[ChainStage], seconds: float = 4.0) -> list[StageC
     first = max(reads, default=0)  # what comes before it has files for elements, not images
     ends = range(first + 1, len(working) + 1)
     timers = [
-        make_timer(as_written(rebuild(working[:end], TuneSettings())), seconds / len(working) / 4,
-                   working[end - 1].name)
+        make_timer(
+            as_written(rebuild(working[:end], TuneSettings())),
+            seconds / len(working) / 4,
+            working[end - 1].name,
+        )
         for end in ends
-    ]  # fmt: skip
+    ]
     rounds = [[timer() for timer in timers] for _ in range(ROUNDS)]
     added = split_times([min(times) for times in zip(*rounds, strict=True)])
     stages = [working[end - 1] for end in ends]

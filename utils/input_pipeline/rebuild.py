@@ -185,9 +185,10 @@ def _make_read(stage: ChainStage, calls: int) -> ChainStep:
     block = int(getattr(old, "_block_length", 1))
     code = f"dataset.interleave({name}, cycle_length={_number(cycle)}{_calls(number)})"
     return ChainStep(
-        stage.name, code,
+        stage.name,
+        code,
         lambda d: d.interleave(stage.function, cycle, block, num_parallel_calls=number),
-    )  # fmt: skip
+    )
 
 
 def _make_file_reader(stage: ChainStage, calls: int) -> ChainStep:

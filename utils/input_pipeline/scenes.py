@@ -50,9 +50,11 @@ def read_scenes(shards: Shards, batch_size: int, shuffle: tuple[int, int] | None
         rng = np.random.default_rng(shuffle)
         names = tf.data.Dataset.from_tensor_slices(list(rng.permutation(files)))
         records = names.interleave(
-            tf.data.TFRecordDataset, cycle_length=len(files), num_parallel_calls=CALLS,
+            tf.data.TFRecordDataset,
+            cycle_length=len(files),
+            num_parallel_calls=CALLS,
             deterministic=True,
-        )  # fmt: skip
+        )
         seed = rng.integers(2**31, size=2)
         blocks = records.batch(BLOCK)
         records = blocks.map(lambda b: tf.random.experimental.stateless_shuffle(b, seed)).unbatch()

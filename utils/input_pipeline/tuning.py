@@ -198,9 +198,13 @@ class _Search:
     """The best settings so far, and the trials that led there."""
 
     def __init__(
-        self, stages: list[ChainStage], step_seconds: float, seconds: float, max_cache_bytes: float,
+        self,
+        stages: list[ChainStage],
+        step_seconds: float,
+        seconds: float,
+        max_cache_bytes: float,
         say: Callable[[str], None] = lambda text: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.stages, self.step_seconds = stages, step_seconds
         self.max_cache_bytes, self.say = max_cache_bytes, say
         self.seconds = 0.5 * seconds  # for all trials but the cache's

@@ -216,11 +216,17 @@ def make_stages(
     split_labels = np.array_split(as_labels(labels), schedule.micro_batches)
     return [
         Stage(
-            number, schedule, pipeline.parts[number :: pipeline.stages], mailbox, post,
-            split_labels, divide_by, rules,
+            number,
+            schedule,
+            pipeline.parts[number :: pipeline.stages],
+            mailbox,
+            post,
+            split_labels,
+            divide_by,
+            rules,
         )
         for number in range(pipeline.stages)
-    ]  # fmt: skip
+    ]
 
 
 def feed_images(

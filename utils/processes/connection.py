@@ -116,9 +116,12 @@ class Connection:
         self._own_seal, self._peer_seal = Seal(own_key), Seal(peer_key)
 
     def send(
-        self, content: Any, body: Any = b"", descriptors: Sequence[int] = (),
+        self,
+        content: Any,
+        body: Any = b"",
+        descriptors: Sequence[int] = (),
         limit_seconds: float | None = None,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Send one message, and return how many bytes that took.
 
         Raises PeerSilent when the other side takes nothing within the limit, PeerGone

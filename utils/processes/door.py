@@ -24,9 +24,13 @@ class Door:
     """
 
     def __init__(
-        self, listener: socket.socket, key: bytes, welcome: Callable[[Connection], None],
-        salt: bytes = bytes(SALT_BYTES), most_of_one: int = MAX_CALLERS_OF_ONE,
-    ) -> None:  # fmt: skip
+        self,
+        listener: socket.socket,
+        key: bytes,
+        welcome: Callable[[Connection], None],
+        salt: bytes = bytes(SALT_BYTES),
+        most_of_one: int = MAX_CALLERS_OF_ONE,
+    ) -> None:
         self._listener, self._key, self._welcome, self._salt = listener, key, welcome, salt
         self._most = max(MAX_CALLERS, most_of_one), most_of_one
         self._failures: dict[str, deque[float]] = {}

@@ -50,9 +50,14 @@ class ForkServer:
     """
 
     def __init__(
-        self, name: str, command: Sequence[str], *, errors: IO[bytes] | None = None,
-        passed: Sequence[int] = (), **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        errors: IO[bytes] | None = None,
+        passed: Sequence[int] = (),
+        **options: Any,
+    ) -> None:
         self.name, self.ready, self._forks = name, False, 0
         self._errors, self._lock = errors, threading.Lock()
         ours, theirs = socket.socketpair()
@@ -60,9 +65,11 @@ class ForkServer:
         output = {} if errors is None else {"stdout": errors, "stderr": errors}
         with theirs:
             self.process = subprocess.Popen(
-                [*command, str(theirs.fileno())], pass_fds=[theirs.fileno(), *passed],
-                start_new_session=True, **{"stdin": subprocess.DEVNULL} | output | options,
-            )  # fmt: skip
+                [*command, str(theirs.fileno())],
+                pass_fds=[theirs.fileno(), *passed],
+                start_new_session=True,
+                **{"stdin": subprocess.DEVNULL} | output | options,
+            )
 
     @property
     def alive(self) -> bool:

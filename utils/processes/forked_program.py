@@ -24,14 +24,21 @@ INLINE = "module://matplotlib_inline.backend_inline"  # what ipykernel sets in i
 # read when Python or TensorFlow starts: a program with another value needs a fresh Python
 STARTING = ("TF_", "XLA_", "KERAS_", "PYTHON", "LD_", "OMP_", "LC_")
 FREE = ("TF_CONFIG", "TF_CPP_MIN_LOG_LEVEL", "KERAS_DISTRIBUTION_")  # a task's own
-SET_BLAS_THREADS = ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_",
-                    "scipy_openblas_set_num_threads", "openblas_set_num_threads")  # fmt: skip
+SET_BLAS_THREADS = (
+    "scipy_openblas_set_num_threads64_",
+    "openblas_set_num_threads64_",
+    "scipy_openblas_set_num_threads",
+    "openblas_set_num_threads",
+)
 
 
 def pick_starting(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that are read at a start."""
-    return {name: value for name, value in environment.items()
-            if name.startswith(STARTING) and not name.startswith(FREE)}  # fmt: skip
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(STARTING) and not name.startswith(FREE)
+    }
 
 
 def enter(folder: str, environment: Mapping[str, str]) -> None:

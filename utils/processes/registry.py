@@ -99,10 +99,13 @@ class FoundCluster:
         described = [_describe(process) for process in self.processes]
         told = [process for process in described if process["started"] is not None]
         return {
-            "id": mark.identity, "owner": mark.owner, "owner_lives": mark.owner_lives,
-            "started": min((p["started"] for p in told), default=None), "folder": mark.folder,
+            "id": mark.identity,
+            "owner": mark.owner,
+            "owner_lives": mark.owner_lives,
+            "started": min((p["started"] for p in told), default=None),
+            "folder": mark.folder,
             "processes": [{k: p[k] for k in ("process", "name", "ports")} for p in told],
-        }  # fmt: skip
+        }
 
 
 def _describe(process: psutil.Process) -> dict[str, Any]:

@@ -209,8 +209,10 @@ def _cost_recursive_doubling(place: _Place) -> tuple[float, int, float]:
     Some pair still crosses, unless the nodes begin at multiples of the pairs' blocks.
     """
     core, size, per_node = (
-        largest_power_of_two(place.ranks), place.payload_bytes, place.ranks_per_node,
-    )  # fmt: skip
+        largest_power_of_two(place.ranks),
+        place.payload_bytes,
+        place.ranks_per_node,
+    )
     swaps, seconds = core.bit_length() - 1, 0.0
     for distance in (1 << bit for bit in range(swaps)):
         crossing = per_node < core and per_node % (2 * distance) != 0

@@ -23,9 +23,12 @@ from .pipeline import StageTimes, simulate_pipeline
 from .published import read_table
 
 GRADIENT_BYTES = {  # of float32 gradients: the parameters of each network, times 4
-    "inception_v3": 4 * 23.9e6, "resnet_50": 4 * 25.6e6, "resnet_152": 4 * 60.2e6,
-    "alexnet": 4 * 61.0e6, "vgg16": 4 * 138.4e6,
-}  # fmt: skip
+    "inception_v3": 4 * 23.9e6,
+    "resnet_50": 4 * 25.6e6,
+    "resnet_152": 4 * 60.2e6,
+    "alexnet": 4 * 61.0e6,
+    "vgg16": 4 * 138.4e6,
+}
 MAX_LATENCY_SECONDS = 1e-4
 SEQUENCE, WORDS = 2048, 51_200
 SCHEDULES = {"1F1B": "1f1b", "ZBH1": "zb-h1", "ZBH2": "zb-h2", "1F1BI": "interleaved-1f1b"}
@@ -80,9 +83,7 @@ def _name_row(row: dict) -> str:
 def _run_pipeline(name: str, row: dict):
     chunks = 3 if name == "interleaved-1f1b" else None  # the paper's models have 3 parts a stage
     schedule = make_schedule(name, int(row["p"]), int(row["m"]), chunks)
-    return simulate_pipeline(
-        schedule, StageTimes(row["TF"], row["TB"], row["TW"], row["Tcomm"])
-    )  # fmt: skip
+    return simulate_pipeline(schedule, StageTimes(row["TF"], row["TB"], row["TW"], row["Tcomm"]))
 
 
 def compare_gpipe() -> list[Compared]:
@@ -105,8 +106,13 @@ def compare_gpipe() -> list[Compared]:
 def list_batches(platform: str) -> dict[str, int]:
     """Return each model's batch on one GPU in TensorFlow's benchmarks of 2017."""
     small = 64 if platform.startswith("DGX1") else 32
-    return {"inception_v3": 64, "resnet_50": 64, "resnet_152": small, "alexnet": 512,
-            "vgg16": small}  # fmt: skip
+    return {
+        "inception_v3": 64,
+        "resnet_50": 64,
+        "resnet_152": small,
+        "alexnet": 512,
+        "vgg16": small,
+    }
 
 
 def fit_resnet_link() -> Link:
@@ -256,12 +262,16 @@ def compare_bus_bandwidth() -> list[Compared]:
     link = Link(5e-6, rows[0]["h200_ring"] * 1e9)
     return [
         Compared(
-            f"{row['ranks']:g} ranks", row["h200_ring"],
-            simulate_all_reduce("ring", int(row["ranks"]), 2**34, link)
-            .bus_bandwidth_bytes_per_second / 1e9, 0.02,
+            f"{row['ranks']:g} ranks",
+            row["h200_ring"],
+            simulate_all_reduce(
+                "ring", int(row["ranks"]), 2**34, link
+            ).bus_bandwidth_bytes_per_second
+            / 1e9,
+            0.02,
         )
         for row in rows[1:]
-    ]  # fmt: skip
+    ]
 
 
 def compare_foundry() -> list[Compared]:
@@ -283,25 +293,37 @@ def compare_foundry() -> list[Compared]:
 
 def transformer_parameters(layers: float, hidden: float) -> float:
     """Return the parameters of a GPT model, Narayanan et al. 2021, equation 2."""
-    return 12 * layers * hidden**2 * (
-        1 + 13 / (12 * hidden) + (WORDS + SEQUENCE) / (12 * layers * hidden)
-    )  # fmt: skip
+    return (
+        12
+        * layers
+        * hidden**2
+        * (1 + 13 / (12 * hidden) + (WORDS + SEQUENCE) / (12 * layers * hidden))
+    )
 
 
 def transformer_flops(layers: float, hidden: float, batch: float) -> float:
     """Return the operations of one iteration with recomputation, Narayanan et al., equation 3."""
-    return 96 * batch * SEQUENCE * layers * hidden**2 * (
-        1 + SEQUENCE / (6 * hidden) + WORDS / (16 * layers * hidden)
-    )  # fmt: skip
+    return (
+        96
+        * batch
+        * SEQUENCE
+        * layers
+        * hidden**2
+        * (1 + SEQUENCE / (6 * hidden) + WORDS / (16 * layers * hidden))
+    )
 
 
 def compare_megatron_sizes() -> list[Compared]:
     """Return billions of parameters by the formula; inputs: layers and hidden size."""
     return [
-        Compared(f"{row['layers']:g} layers of {row['hidden']:g}", row["parameters_billion"],
-                 transformer_parameters(row["layers"], row["hidden"]) / 1e9, 0.03)
+        Compared(
+            f"{row['layers']:g} layers of {row['hidden']:g}",
+            row["parameters_billion"],
+            transformer_parameters(row["layers"], row["hidden"]) / 1e9,
+            0.03,
+        )
         for row in read_table("megatron_2021_table1")
-    ]  # fmt: skip
+    ]
 
 
 def compare_zero_memory() -> list[Compared]:

@@ -136,8 +136,12 @@ def simulate_run_seconds(
     well, until it outlasts interval and save. `work_seconds` is rounded up to whole
     intervals.
     """
-    _check_positive(work_seconds=work_seconds, interval_seconds=interval_seconds,
-                    mtbf_seconds=mtbf_seconds, runs=runs)  # fmt: skip
+    _check_positive(
+        work_seconds=work_seconds,
+        interval_seconds=interval_seconds,
+        mtbf_seconds=mtbf_seconds,
+        runs=runs,
+    )
     _check_not_negative(save_seconds=save_seconds, restart_seconds=restart_seconds)
     rng = np.random.default_rng(seed)
     seconds = np.zeros(runs)

@@ -23,9 +23,14 @@ BASE_PORT = 12345
 
 
 def build_cluster(
-    workers: int = 2, ps: int = 0, chief: bool = False, *, hosts: Sequence[str] = ("127.0.0.1",),
-    base_port: int = BASE_PORT, ports: Sequence[int] | None = None,
-) -> ClusterSpec:  # fmt: skip
+    workers: int = 2,
+    ps: int = 0,
+    chief: bool = False,
+    *,
+    hosts: Sequence[str] = ("127.0.0.1",),
+    base_port: int = BASE_PORT,
+    ports: Sequence[int] | None = None,
+) -> ClusterSpec:
     """Return a cluster of so many tasks on `hosts`.
 
     Tasks go to the hosts in turn, in the order chief, workers, ps; on each host

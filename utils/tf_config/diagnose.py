@@ -23,8 +23,9 @@ SINGLE = "Single-worker MultiWorkerMirroredStrategy"
 REPLICAS = re.compile(r"num_replicas_in_sync\D{0,4}1\b|\bof 1 replicas?\b|\breplicas: 1\b")
 COLLECTED = "has successfully connected"
 SERVER = re.compile(r"Started server with target: grpc://(\S+)")
-STRAGGLERS = re.compile(r"Waiting for (\d+)/\d+ tasks to connect[^\n]*(?:\n[^\n]*stragglers:\s*\n"
-                        + TASK + r")?")  # fmt: skip
+STRAGGLERS = re.compile(
+    r"Waiting for (\d+)/\d+ tasks to connect[^\n]*(?:\n[^\n]*stragglers:\s*\n" + TASK + r")?"
+)
 COORDINATOR = "ParameterServerStrategyV2 is now connecting to cluster"
 COLLATERAL_NAMES = ("dead-peer", "dead-parameter-server", "renewed-server")
 WAITING_NAMES, RAISED = ("missing-peer", "silent", "server"), "exception"
@@ -202,8 +203,10 @@ def _find_alone(text: str, config: TaskConfig | None) -> Diagnosis | None:
         f"it trains alone: TF_CONFIG lists {_count_trainers(config)} tasks, but was set after the "
         "strategy was made",
         "set TF_CONFIG before the strategy, best before TensorFlow is imported",
-        config.name, _find_line(text, place), "late-tf-config",
-    )  # fmt: skip
+        config.name,
+        _find_line(text, place),
+        "late-tf-config",
+    )
 
 
 def _find_waiting(text: str, config: TaskConfig | None) -> Diagnosis | None:

@@ -139,10 +139,17 @@ def _find_doubled(configs: Named) -> list[LintFinding]:
         claims.setdefault(config.name, []).append(name)
     cure = "give each process an index of its own"
     return [
-        LintFinding("error", "task", f"{' and '.join(names)} are all {task}"
-                if len(names) > 2 else f"{' and '.join(names)} are both {task}", cure)
-        for task, names in claims.items() if len(names) > 1
-    ]  # fmt: skip
+        LintFinding(
+            "error",
+            "task",
+            f"{' and '.join(names)} are all {task}"
+            if len(names) > 2
+            else f"{' and '.join(names)} are both {task}",
+            cure,
+        )
+        for task, names in claims.items()
+        if len(names) > 1
+    ]
 
 
 def _find_missing(members: Named) -> list[LintFinding]:
@@ -151,15 +158,21 @@ def _find_missing(members: Named) -> list[LintFinding]:
         return []
     present = {(config.job, config.index) for config in members.values()}
     listed = dict.fromkeys(
-        task for config in members.values() for task in config.cluster.tasks
+        task
+        for config in members.values()
+        for task in config.cluster.tasks
         if task[0] != "evaluator"
-    )  # fmt: skip
+    )
     found = [
-        LintFinding("error", f"{job}:{index}",
-                    "is in the cluster, and no configuration here is for it: the others wait",
-                    f'add one with "task": {{"type": "{job}", "index": {index}}}')
-        for job, index in listed if (job, index) not in present
-    ]  # fmt: skip
+        LintFinding(
+            "error",
+            f"{job}:{index}",
+            "is in the cluster, and no configuration here is for it: the others wait",
+            f'add one with "task": {{"type": "{job}", "index": {index}}}',
+        )
+        for job, index in listed
+        if (job, index) not in present
+    ]
     cluster = next(iter(members.values())).cluster
     if cluster.ps and not cluster.chief:
         what = "no chief among them: the servers wait until a coordinator connects"
@@ -196,8 +209,10 @@ def read_object(text: str) -> tuple[dict[str, Any] | None, list[LintFinding]]:
         what = f"is a JSON {type(value).__name__}, not an object"
         return None, [_fault(what, 'write {"cluster": …, "task": …}')]
     cure = "keep one: of two, JSON reads the last"
-    return value, [LintFinding("error", key, f"the key {show(key)} stands twice", cure)
-                   for key in dict.fromkeys(doubled)]  # fmt: skip
+    return value, [
+        LintFinding("error", key, f"the key {show(key)} stands twice", cure)
+        for key in dict.fromkeys(doubled)
+    ]
 
 
 def split_texts(text: str) -> list[str]:

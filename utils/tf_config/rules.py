@@ -16,8 +16,13 @@ from .spec import JOBS, LOOPBACK_HOSTS, MAX_PORT, TRAINING_JOBS, is_loopback, sp
 
 SEVERITIES = ("error", "warning", "note")
 ACCEPTED_KEYS = ("cluster", "task", "environment", "rpc_layer", "session_master", "job")
-OLD_NAMES = {"master": "chief", "coordinator": "chief", "parameter_server": "ps", "server": "ps",
-             "eval": "evaluator"}  # fmt: skip
+OLD_NAMES = {
+    "master": "chief",
+    "coordinator": "chief",
+    "parameter_server": "ps",
+    "server": "ps",
+    "eval": "evaluator",
+}
 TASK_EXAMPLE = '"task": {"type": "worker", "index": 0}'
 CLUSTER_EXAMPLE = '"cluster": {"worker": ["host:2222", …]}'
 LAST_PRIVILEGED_PORT = 1023
@@ -56,6 +61,11 @@ class LintFinding:
         return asdict(self)
 
 
+def make_error(where: str, what: str, cure: str) -> LintFinding:
+    """Return an error at `where`."""
+    return LintFinding("error", where, what, cure)
+
+
 def is_right(findings: Iterable[LintFinding]) -> bool:
     """Return whether no finding is an error."""
     return all(finding.severity != "error" for finding in findings)
@@ -74,15 +84,21 @@ def check_keys(value: dict[str, Any]) -> list[LintFinding]:
             what = f"is missing: TensorFlow {meaning[key]}"
             near = _find_near(key, [k for k in value if k not in ACCEPTED_KEYS])
             cure = f"rename {show(near)} to {show(key)}" if near else f"add {example}"
-            found.append(LintFinding("error", key, what, cure))
+            found.append(make_error(key, what, cure))
     for key in value:
         if key not in ACCEPTED_KEYS:
             what = "TensorFlow does not read this key"
             found.append(LintFinding("warning", key, what, 'it reads "cluster" and "task"'))
     layer = value.get("rpc_layer", "grpc")
     if layer != "grpc":
-        found.append(LintFinding("warning", "rpc_layer", f"{show(layer)} is not what TensorFlow is "
-                             "built with", 'write "grpc", or leave it out'))  # fmt: skip
+        found.append(
+            LintFinding(
+                "warning",
+                "rpc_layer",
+                f"{show(layer)} is not what TensorFlow is built with",
+                'write "grpc", or leave it out',
+            )
+        )
     return found
 
 
@@ -90,16 +106,21 @@ def check_cluster(cluster: Any) -> tuple[dict[str, list[str]], list[LintFinding]
     """Return the jobs whose addresses are texts, and the faults of the specification."""
     if not isinstance(cluster, dict):
         what = f"is {show(cluster)}, not an object of jobs"
-        return {}, [LintFinding("error", "cluster", what, f"write {CLUSTER_EXAMPLE}")]
+        return {}, [make_error("cluster", what, f"write {CLUSTER_EXAMPLE}")]
     if not cluster:
-        return {}, [LintFinding("error", "cluster", "lists no task: TensorFlow trains alone",
-                            f"write {CLUSTER_EXAMPLE}")]  # fmt: skip
+        return {}, [
+            make_error(
+                "cluster",
+                "lists no task: TensorFlow trains alone",
+                f"write {CLUSTER_EXAMPLE}",
+            )
+        ]
     jobs: dict[str, list[str]] = {}
     found: list[LintFinding] = []
     for job, addresses in cluster.items():
         if job not in JOBS:
             what = f"{show(job)} is no job that TensorFlow knows"
-            found.append(LintFinding("error", f"cluster.{job}", what, _suggest_job(job)))
+            found.append(make_error(f"cluster.{job}", what, _suggest_job(job)))
         faults, listed = _check_list(f"cluster.{job}", addresses)
         found += faults
         if listed:
@@ -117,21 +138,17 @@ def _check_list(where: str, addresses: Any) -> tuple[list[LintFinding], list[str
         if addresses and sorted(by_index) == list(range(len(addresses))):
             return _check_list(where, [by_index[index] for index in sorted(by_index)])
         what = "does not list every task from 0 on"
-        return [LintFinding("error", where, what, 'write a list: ["host:2222", …]')], []
+        return [make_error(where, what, 'write a list: ["host:2222", …]')], []
     if isinstance(addresses, str):
         what = f"is one text, {show(addresses)}, not a list"
-        return [LintFinding("error", where, what, f"write [{show(addresses)}]")], []
+        return [make_error(where, what, f"write [{show(addresses)}]")], []
     if not isinstance(addresses, list):
         what = f"is {show(addresses)}, not a list of addresses"
-        return [LintFinding("error", where, what, 'write ["host:2222", …]')], []
+        return [make_error(where, what, 'write ["host:2222", …]')], []
     if not addresses:
-        return [
-            LintFinding("error", where, "lists no task", "add its addresses or drop the job")
-        ], []
+        return [make_error(where, "lists no task", "add its addresses or drop the job")], []
     faults = [
-        LintFinding(
-            "error", f"{where}[{i}]", f"{show(a)} is no text", 'write "host:port" in quotes'
-        )
+        make_error(f"{where}[{i}]", f"{show(a)} is no text", 'write "host:port" in quotes')
         for i, a in enumerate(addresses)
         if not isinstance(a, str)
     ]
@@ -142,16 +159,16 @@ def check_task(task: Any) -> tuple[tuple[str, int] | None, list[LintFinding]]:
     """Return (job, index) of the task where both could be read, and the faults."""
     if not isinstance(task, dict):
         what = f"is {show(task)}, not an object"
-        return None, [LintFinding("error", "task", what, f"write {TASK_EXAMPLE}")]
+        return None, [make_error("task", what, f"write {TASK_EXAMPLE}")]
     found = [
-        LintFinding("error", f"task.{key}", "is missing", _suggest_key(key, task))
+        make_error(f"task.{key}", "is missing", _suggest_key(key, task))
         for key in ("type", "index")
         if key not in task
     ]
     job, index = task.get("type"), task.get("index")
     if "type" in task and job not in JOBS:
         what = f"{show(job)} is no job that TensorFlow knows"
-        found.append(LintFinding("error", "task.type", what, _suggest_job(job)))
+        found.append(make_error("task.type", what, _suggest_job(job)))
     if "index" in task:
         found += _check_index(index)
     number = _read_index(index)
@@ -172,13 +189,19 @@ def _check_index(index: Any) -> list[LintFinding]:
     number = _read_index(index)
     if number is None:
         what = f"{show(index)} is not a whole number"
-        return [LintFinding("error", "task.index", what, "write 0, 1, … without quotes")]
+        return [make_error("task.index", what, "write 0, 1, … without quotes")]
     if number < 0:
-        return [LintFinding("error", "task.index", f"{number} is negative", "the first task is 0")]
+        return [make_error("task.index", f"{number} is negative", "the first task is 0")]
     if not isinstance(index, int):
         what = f"is {show(index)}, which TensorFlow converts and your `index == {number}` does not"
-        return [LintFinding("error" if isinstance(index, str) else "warning", "task.index", what,
-                        f"write {number} without quotes")]  # fmt: skip
+        return [
+            LintFinding(
+                "error" if isinstance(index, str) else "warning",
+                "task.index",
+                what,
+                f"write {number} without quotes",
+            )
+        ]
     return []
 
 
@@ -193,14 +216,14 @@ def check_membership(jobs: dict[str, list[str]], job: str, index: int) -> list[L
         what = f"{show(job)} is not in the cluster, which has {listed}"
         known = next((name for name in jobs if name in JOBS), None)
         instead = f', or write "type": "{known}"' if known else ""
-        return [LintFinding("error", "task.type", what, f"add its address{instead}")]
+        return [make_error("task.type", what, f"add its address{instead}")]
     return [_too_high(job, index, len(jobs[job]))] if index >= len(jobs[job]) else []
 
 
 def _too_high(job: str, index: int, count: int) -> LintFinding:
     what = f"{index} is out of range: the cluster has {count} {job} task{'s' * (count != 1)}"
     cure = "the only index is 0" if count == 1 else f"indexes count from 0: 0 to {count - 1}"
-    return LintFinding("error", "task.index", what, cure)
+    return make_error("task.index", what, cure)
 
 
 def check_roles(
@@ -210,16 +233,14 @@ def check_roles(
     for job in ("chief", "evaluator"):
         if len(jobs.get(job, [])) > 1:
             what = f"lists {len(jobs[job])} tasks: there is one {job} at most"
-            found.append(
-                LintFinding("error", f"cluster.{job}", what, "keep one, the rest are workers")
-            )
+            found.append(make_error(f"cluster.{job}", what, "keep one, the rest are workers"))
     found += _check_evaluator(jobs, strategy)
     alone = task is not None and task[0] == "evaluator" or set(jobs) == {"evaluator"}
     if not jobs or alone:
         return found
     if "ps" in jobs and "worker" not in jobs:
         what = "there is ps and no worker: nobody would compute"
-        found.append(LintFinding("error", "cluster", what, 'add "worker" addresses'))
+        found.append(make_error("cluster", what, 'add "worker" addresses'))
     elif "ps" in jobs and "chief" not in jobs and TAKES_SERVERS.get(strategy) is not False:
         what = "ps without chief: the coordinator must run as a process that is not listed"
         found.append(LintFinding("note", "cluster", what, 'or list it as "chief"'))
@@ -230,11 +251,11 @@ def _check_strategy(jobs: dict[str, list[str]], strategy: str | None) -> list[Li
     if "ps" in jobs and TAKES_SERVERS.get(strategy) is False:
         what = "has ps tasks, which MultiWorkerMirroredStrategy does not know"
         cure = "take ps out, or use ParameterServerStrategy"
-        return [LintFinding("error", "cluster", what, cure)]
+        return [make_error("cluster", what, cure)]
     if "ps" not in jobs and TAKES_SERVERS.get(strategy):
         what = "has no ps task, and ParameterServerStrategy keeps its variables there"
         cure = 'add "ps" addresses, or use MultiWorkerMirroredStrategy'
-        return [LintFinding("error", "cluster", what, cure)]
+        return [make_error("cluster", what, cure)]
     if sum(len(jobs.get(job, [])) for job in TRAINING_JOBS) == 1:
         return [LintFinding("note", "cluster", "has one task: it trains alone")]
     return []
@@ -286,46 +307,62 @@ def _check_address(where: str, address: str) -> list[LintFinding]:
     if "://" in address:
         scheme, _, rest = address.partition("://")
         rest = rest.strip("/") or "host:port"
-        return [LintFinding("error", where, f"{show(address)} has a scheme, {scheme}://",
-                        f"write {show(rest)}")]  # fmt: skip
+        return [
+            make_error(where, f"{show(address)} has a scheme, {scheme}://", f"write {show(rest)}")
+        ]
     if address != address.strip() or any(c.isspace() for c in address):
         cure = f"write {show(''.join(address.split()))}"
-        return [LintFinding("error", where, f"{show(address)} has a space in it", cure)]
+        return [make_error(where, f"{show(address)} has a space in it", cure)]
     if "," in address:
         what = f"{show(address)} is several addresses in one text"
-        return [LintFinding("error", where, what, 'write a list: ["a:2222", "b:2222"]')]
+        return [make_error(where, what, 'write a list: ["a:2222", "b:2222"]')]
     if address.count(":") > 1 and not address.startswith("["):
-        return [LintFinding("error", where, f"{show(address)} has several colons",
-                        "write host:port, an IPv6 host in brackets: [::1]:2222")]  # fmt: skip
+        return [
+            make_error(
+                where,
+                f"{show(address)} has several colons",
+                "write host:port, an IPv6 host in brackets: [::1]:2222",
+            )
+        ]
     host, port = split_address(address)
     return _check_host(where, host, address) + _check_port(where, port, address)
 
 
 def _check_host(where: str, host: str, address: str) -> list[LintFinding]:
     if not host:
-        return [LintFinding("error", where, f"{show(address)} names no host",
-                        "write the name under which the other tasks reach it")]  # fmt: skip
+        return [
+            make_error(
+                where,
+                f"{show(address)} names no host",
+                "write the name under which the other tasks reach it",
+            )
+        ]
     if host in ANY_HOSTS:
         what = f"{host} is where a server listens, not an address that others can reach"
-        return [LintFinding("error", where, what, "write this task's own host name or address")]
+        return [make_error(where, what, "write this task's own host name or address")]
     if not HOST.fullmatch(host):
         what = f"{show(host)} is no host name"
-        return [LintFinding("error", where, what, "letters, digits, dots and hyphens only")]
+        return [make_error(where, what, "letters, digits, dots and hyphens only")]
     return []
 
 
 def _check_port(where: str, port: str | None, address: str) -> list[LintFinding]:
     if port is None or port == "":
-        return [LintFinding("error", where, f"{show(address)} has no port", "write host:port")]
+        return [make_error(where, f"{show(address)} has no port", "write host:port")]
     if port in PORT_WORDS:
         what = f"{show(address)} still has the documents' word for the port"
         return [LintFinding("warning", where, what, "put a number in before you start")]
     if not (port.isascii() and port.isdigit()):
-        return [LintFinding("error", where, f"the port {show(port)} is not a number",
-                        f"write a number from 1 to {MAX_PORT}")]  # fmt: skip
+        return [
+            make_error(
+                where,
+                f"the port {show(port)} is not a number",
+                f"write a number from 1 to {MAX_PORT}",
+            )
+        ]
     if not 1 <= int(port[:9]) <= MAX_PORT or len(port) > 9:
         what = f"there is no port {port[:12]} for peers to call"
-        return [LintFinding("error", where, what, f"choose from 1 to {MAX_PORT}")]
+        return [make_error(where, what, f"choose from 1 to {MAX_PORT}")]
     if int(port) <= LAST_PRIVILEGED_PORT:
         what = f"port {port} is privileged: only root may listen there"
         return [LintFinding("warning", where, what, f"choose one above {LAST_PRIVILEGED_PORT}")]
@@ -342,7 +379,7 @@ def _find_duplicates(places: list[tuple[str, int, str]]) -> Iterator[LintFinding
         if key in first:
             what = f"{show(address)} is the address of {first[key]} too"
             cure = "give each task its own port, or its own host"
-            yield LintFinding("error", f"cluster.{job}[{index}]", what, cure)
+            yield make_error(f"cluster.{job}[{index}]", what, cure)
         first.setdefault(key, f"{job}:{index}")
 
 

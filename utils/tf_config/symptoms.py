@@ -36,72 +36,90 @@ FIRST = "make the strategy the first thing of the program, before any op, variab
 
 CONFIGURATION = (
     make_symptom(
-        "not-json", r"JSONDecodeError: (?P<words>.*)",
+        "not-json",
+        r"JSONDecodeError: (?P<words>.*)",
         "TF_CONFIG is not JSON ({words})",
-        f"write it with json.dumps, not str(); {LINT}", needs="_load_tf_config",
+        f"write it with json.dumps, not str(); {LINT}",
+        needs="_load_tf_config",
     ),
     make_symptom(
-        "wrong-index", r"`task_id` (?P<given>-?\d+) exceeds the maximum id of (?P<kind>\w+)",
+        "wrong-index",
+        r"`task_id` (?P<given>-?\d+) exceeds the maximum id of (?P<kind>\w+)",
         "task index {given} is out of range for job {kind}",
         "indexes count from 0 (two addresses are 0 and 1): lower the index, or add an address",
     ),
     make_symptom(
-        "wrong-index", r"invalid literal for int\(\) with base 10: (?P<given>.*)",
+        "wrong-index",
+        r"invalid literal for int\(\) with base 10: (?P<given>.*)",
         "the task index {given} is not a number",
-        "write 0, 1, … without quotes", needs="tfconfig_cluster_resolver",
+        "write 0, 1, … without quotes",
+        needs="tfconfig_cluster_resolver",
     ),
     make_symptom(
-        "type-not-in-cluster", r"`task_type` '(?P<kind>\w+)' not found in cluster_spec",
+        "type-not-in-cluster",
+        r"`task_type` '(?P<kind>\w+)' not found in cluster_spec",
         "the cluster lists no task of type {kind}",
         "list its address, or give this task a type that is listed",
     ),
     make_symptom(
-        "misspelt-job", r"Disallowed task type found in cluster spec.*ClusterSpec\((?P<spec>.*)\)",
+        "misspelt-job",
+        r"Disallowed task type found in cluster spec.*ClusterSpec\((?P<spec>.*)\)",
         "the cluster has a job that TensorFlow does not know: {spec}",
         "jobs are called chief, worker, ps and evaluator, nothing else",
     ),
     make_symptom(
-        "misspelt-job", r"Unrecognized task_type: (?P<kind>[^,]*)",
-        "{kind} is no task type", "types are chief, worker, ps and evaluator, nothing else",
+        "misspelt-job",
+        r"Unrecognized task_type: (?P<kind>[^,]*)",
+        "{kind} is no task type",
+        "types are chief, worker, ps and evaluator, nothing else",
     ),
     make_symptom(
-        "no-task", r"When `cluster_spec` is given, you must also specify",
+        "no-task",
+        r"When `cluster_spec` is given, you must also specify",
         "TF_CONFIG has a cluster but not which task this is",
         'add "task": {"type": "worker", "index": 0}',
     ),
     make_symptom(
-        "two-chiefs", r"There must be at most one '(?P<kind>chief|evaluator)' job",
-        "the cluster lists more than one {kind}", "keep one; the others are workers",
+        "two-chiefs",
+        r"There must be at most one '(?P<kind>chief|evaluator)' job",
+        "the cluster lists more than one {kind}",
+        "keep one; the others are workers",
     ),
     make_symptom(
-        "wrong-strategy", r"There must be at least one (?P<kind>ps|worker)\.",
+        "wrong-strategy",
+        r"There must be at least one (?P<kind>ps|worker)\.",
         "ParameterServerStrategy was given a cluster without {kind} tasks",
         "add {kind} addresses to the cluster, or use MultiWorkerMirroredStrategy",
     ),
     make_symptom(
-        "wrong-strategy", r"Cluster spec must be non-empty",
+        "wrong-strategy",
+        r"Cluster spec must be non-empty",
         "ParameterServerStrategy was given no cluster",
         "set TF_CONFIG (chief, worker and ps) before the resolver is made",
     ),
     make_symptom(
-        "wrong-strategy", r"There is no id for task_type '(?P<kind>\w+)'",
+        "wrong-strategy",
+        r"There is no id for task_type '(?P<kind>\w+)'",
         "MultiWorkerMirroredStrategy was made in a {kind} task, which it does not know",
         "a {kind} task runs tf.distribute.Server(…).join(); or take {kind} out of the cluster",
     ),
     make_symptom(
-        "wrong-strategy", r"KeyError: 'evaluator'",
+        "wrong-strategy",
+        r"KeyError: 'evaluator'",
         "MultiWorkerMirroredStrategy was made in an evaluator task",
         "an evaluator stands outside the cluster: give it a strategy of one machine",
         needs="worker_count",
     ),
     make_symptom(
-        "wrong-index", r"process_id < num_processes\. Got process_id=(?P<given>-?\d+), "
+        "wrong-index",
+        r"process_id < num_processes\. Got process_id=(?P<given>-?\d+), "
         r"num_processes=(?P<count>-?\d+)",
         "process {given} is out of range for {count} processes",
         "processes count from 0 (two are 0 and 1): lower process_id, or raise num_processes",
     ),
     make_symptom(
-        "no-task", r"ValueError: (?:coordinator_address should be|Number of processes must be|"
+        "no-task",
+        r"ValueError: (?:coordinator_address should be|Number of processes must be|"
         r"The process id of the current process must be) defined",
         "JAX does not know its coordinator, the number of processes or which one this is",
         "start the program with `distlab run`, or set KERAS_DISTRIBUTION_JOB_ADDRESSES, "
@@ -109,37 +127,43 @@ CONFIGURATION = (
         "keras.distribution.initialize(); jax.distributed.initialize() takes the numbers as "
         "arguments",
     ),
-)  # fmt: skip
+)
 
 PROGRAM = (
     make_symptom(
-        "late-strategy", r"Collective ops must be configured at program startup",
+        "late-strategy",
+        r"Collective ops must be configured at program startup",
         "the strategy was made after TensorFlow had run its first operation",
         f"{FIRST}; in a notebook, restart the kernel",
     ),
     make_symptom(
-        "late-strategy", r"initialize\(\) must be called before any JAX calls",
+        "late-strategy",
+        r"initialize\(\) must be called before any JAX calls",
         "JAX had used a device before its processes were joined",
         "call keras.distribution.initialize() first, before any array, model or list of devices",
     ),
     make_symptom(
-        "second-strategy", r"Collective ops are already configured",
+        "second-strategy",
+        r"Collective ops are already configured",
         "this process has made another multi-worker strategy before",
         "use one strategy per process: keep the first, or start a fresh process",
     ),
     make_symptom(
-        "taken-port", r"Failed to add port to server:[^\n]*'[^\n]*:(?P<port>\d+)'",
+        "taken-port",
+        r"Failed to add port to server:[^\n]*'[^\n]*:(?P<port>\d+)'",
         "port {port} is taken: another program, or another task with the same index, listens there",
         "end that program (distlab processes list), or give each task its own free port",
     ),
     make_symptom(
-        "taken-port", r"Could not start gRPC server",
+        "taken-port",
+        r"Could not start gRPC server",
         "the task's port is taken: another program, or another task with the same index, listens "
         "there",
         "end that program (distlab processes list), or give each task its own free port",
     ),
     make_symptom(
-        "duplicate-index", TASK + r" unexpectedly tried to connect with a different incarnation",
+        "duplicate-index",
+        TASK + r" unexpectedly tried to connect with a different incarnation",
         "two processes say that they are {job}:{index}, or that task restarted while others ran",
         "give each process an index of its own; after a restart, start the whole group again",
     ),
@@ -150,14 +174,16 @@ PROGRAM = (
         "give each process its own number; after a restart, start the whole group again",
     ),
     make_symptom(
-        "second-strategy", r"Device /job:localhost\S* is joining a group with size ?(?P<mine>\d+)"
+        "second-strategy",
+        r"Device /job:localhost\S* is joining a group with size ?(?P<mine>\d+)"
         r", but that group has size (?P<other>\d+)",
         "a second strategy in this process has {mine} replicas, the first had {other}",
         "use one process per number of replicas, or "
         "cross_device_ops=tf.distribute.ReductionToOneDevice()",
     ),
     make_symptom(
-        "mismatched-sizes", r"Device " + TASK + r"\S* is joining a group with size ?(?P<mine>\d+)"
+        "mismatched-sizes",
+        r"Device " + TASK + r"\S* is joining a group with size ?(?P<mine>\d+)"
         r", but that group has size (?P<other>\d+)",
         "the tasks disagree about the cluster: {job}:{index} counts {mine} replicas, others "
         "{other}",
@@ -165,13 +191,16 @@ PROGRAM = (
         "configurations together",
     ),
     make_symptom(
-        "mismatched-shapes", r"Shape mismatch in the collective instance[^\n]*device " + TASK +
-        r"\S* expected shape (?P<mine>\[.*?\])[^\n]*?expected shape (?P<other>\[.*?\])",
+        "mismatched-shapes",
+        r"Shape mismatch in the collective instance[^\n]*device "
+        + TASK
+        + r"\S* expected shape (?P<mine>\[.*?\])[^\n]*?expected shape (?P<other>\[.*?\])",
         "{job}:{index} reduces a tensor of shape {mine} where another task has {other}",
         "run the same model and the same reductions on every task; reduce sums, not batches",
     ),
     make_symptom(
-        "keras-fit-multi-worker", r"Attempt to convert a value \(PerReplica",
+        "keras-fit-multi-worker",
+        r"Attempt to convert a value \(PerReplica",
         "Keras 3's fit cannot train under MultiWorkerMirroredStrategy",
         "run the same command with --keras legacy or --keras patched, or write a custom loop",
     ),
@@ -183,71 +212,84 @@ PROGRAM = (
         "ClusterCoordinator.create_per_worker_dataset and schedule the steps yourself",
     ),
     make_symptom(
-        "out-of-memory", r"OOM when allocating tensor with shape ?(?P<shape>\[[\d, ]*\])"
+        "out-of-memory",
+        r"OOM when allocating tensor with shape ?(?P<shape>\[[\d, ]*\])"
         r"(?:[^\n]*? by allocator (?P<where>\w+))?",
-        "memory ran out when a tensor of shape {shape} was made ({where})", SMALLER,
+        "memory ran out when a tensor of shape {shape} was made ({where})",
+        SMALLER,
     ),
     make_symptom(
-        "out-of-memory", r"Out of memory while trying to allocate (?P<size>[\d.]+ ?\w+)",
-        "memory ran out when a program that XLA has compiled asked for {size}", SMALLER,
+        "out-of-memory",
+        r"Out of memory while trying to allocate (?P<size>[\d.]+ ?\w+)",
+        "memory ran out when a program that XLA has compiled asked for {size}",
+        SMALLER,
     ),
     make_symptom(
-        "out-of-memory", r"CUDA_ERROR_OUT_OF_MEMORY|failed to allocate [^\n]* from device",
+        "out-of-memory",
+        r"CUDA_ERROR_OUT_OF_MEMORY|failed to allocate [^\n]* from device",
         "the GPU's memory is in use: most often another process holds it",
         "end that process (nvidia-smi lists them); one process a GPU, or "
         "tf.config.experimental.set_memory_growth(gpu, True)",
     ),
     make_symptom(
-        "out-of-memory", r"std::bad_alloc|Cannot allocate memory|Out of memory: Killed process \d+|"
+        "out-of-memory",
+        r"std::bad_alloc|Cannot allocate memory|Out of memory: Killed process \d+|"
         r"(?:^|[\].] ?)(?:_Array)?MemoryError|oom[-_]kill|OOM ?Killed|[\d,-]+: Out Of Memory",
         "the machine's memory ran out",
         "start fewer workers here, load less data at once, or lower the batch size",
     ),
     make_symptom(
-        "nccl-network", r"NCCL WARN[^\n]*(?:[Nn]o (?:usable )?(?:socket )?interface found|"
+        "nccl-network",
+        r"NCCL WARN[^\n]*(?:[Nn]o (?:usable )?(?:socket )?interface found|"
         r"No interface found)",
         "NCCL finds no network interface to reach the other machines through",
         "name the interface on every machine: NCCL_SOCKET_IFNAME=eth0; NCCL_DEBUG=INFO shows them",
     ),
     make_symptom(
-        "nccl-network", r"(?:NCCL WARN|NET/Socket)[^\n]*[Cc]onnect to (?P<where>[\w.:\[\]-]+)"
+        "nccl-network",
+        r"(?:NCCL WARN|NET/Socket)[^\n]*[Cc]onnect to (?P<where>[\w.:\[\]-]+)"
         r"(?:<\d+>)?[^\n]* failed ?:? ?(?P<words>[^\n]*)",
         "NCCL cannot connect to {where} ({words}): a firewall, or the wrong network interface",
         "let the machines reach each other on all ports, and name the interface that they share: "
         "NCCL_SOCKET_IFNAME=eth0; NCCL_DEBUG=INFO shows what it chose",
     ),
     make_symptom(
-        "nccl-gpu", r"Duplicate GPU detected : rank (?P<mine>\d+) and rank (?P<other>\d+)",
+        "nccl-gpu",
+        r"Duplicate GPU detected : rank (?P<mine>\d+) and rank (?P<other>\d+)",
         "ranks {mine} and {other} use the same GPU, which NCCL cannot do",
         "give each worker GPUs of its own: CUDA_VISIBLE_DEVICES, which `distlab run` divides",
     ),
     make_symptom(
-        "nccl-network", r"NCCL[^\n]*(?:ncclSystemError|unhandled system error|ncclRemoteError|"
+        "nccl-network",
+        r"NCCL[^\n]*(?:ncclSystemError|unhandled system error|ncclRemoteError|"
         r"remote process exited)",
         "NCCL's network failed under the all-reduce, or another worker ended in it",
         "look in the other tasks' logs first; if all only say this, run with NCCL_DEBUG=INFO, and "
         "try NCCL_SOCKET_IFNAME=eth0 or NCCL_IB_DISABLE=1",
     ),
     make_symptom(
-        "crash", r"Fatal Python error: (?P<words>Segmentation fault|Aborted|Bus error|Illegal "
+        "crash",
+        r"Fatal Python error: (?P<words>Segmentation fault|Aborted|Bus error|Illegal "
         r"instruction|Floating-point exception)",
         "the process crashed in compiled code ({words})",
         "look below that line for the Python line that called it; most often a library was built "
         "for another version or another processor: install it again in a fresh environment",
     ),
     make_symptom(
-        "wrong-options", r"^(?:\[[^\]\n]*\] )?\S+: error: (?P<words>the following arguments are "
+        "wrong-options",
+        r"^(?:\[[^\]\n]*\] )?\S+: error: (?P<words>the following arguments are "
         r"required[^\n]*|unrecognized arguments[^\n]*|argument [^\n]*)",
         "the program doesn't take its options: {words}",
         "correct what follows the program's name on the command line",
     ),
     make_symptom(
-        "unknown-host", r"(?:DNS resolution failed|Name or service not known)"
+        "unknown-host",
+        r"(?:DNS resolution failed|Name or service not known)"
         r"(?:[^\n]*? for (?P<host>[\w.:-]+))?",
         "a host name of the cluster cannot be resolved",
         "write names that every machine can look up, or addresses",
     ),
-)  # fmt: skip
+)
 
 MISSING_FILE = (
     "{path} isn't on this machine",
@@ -261,87 +303,103 @@ FORBIDDEN = (
 # what a program itself raised: looked for in its last traceback only
 EXCEPTIONS = (
     make_symptom(
-        "disk-full", r"No space left on device|\[Errno 28\]|\d+ requested and \d+ written",
+        "disk-full",
+        r"No space left on device|\[Errno 28\]|\d+ requested and \d+ written",
         "the disk is full: a file could not be written",
         "free some space (df -h shows the disks), keep fewer checkpoints, or write elsewhere",
     ),
     make_symptom(
-        "disk-full", r"Disk quota exceeded|\[Errno 122\]",
+        "disk-full",
+        r"Disk quota exceeded|\[Errno 122\]",
         "this user's share of the disk is used up: a file could not be written",
         "delete old checkpoints (quota -s shows what is left), or write to another disk",
     ),
     make_symptom(
-        "missing-file", r"FileNotFoundError: \[Errno 2\] No such file or directory: "
+        "missing-file",
+        r"FileNotFoundError: \[Errno 2\] No such file or directory: "
         r"'(?P<path>[^'\n]*)'",
         *MISSING_FILE,
     ),
     make_symptom(
-        "missing-file", r"NotFoundError: (?:[^\n]*\}\} )?(?P<path>[^;\n]*); "
+        "missing-file",
+        r"NotFoundError: (?:[^\n]*\}\} )?(?P<path>[^;\n]*); "
         r"No such file or directory",
         *MISSING_FILE,
     ),
     make_symptom(
-        "missing-library", r"(?P<module>[\w.+-]+\.so[\w.]*): cannot open shared object file",
+        "missing-library",
+        r"(?P<module>[\w.+-]+\.so[\w.]*): cannot open shared object file",
         "the library {module} isn't installed on this machine, or isn't found",
         "install it, or put its folder into LD_LIBRARY_PATH; `pip install tensorflow[and-cuda]` "
         "brings CUDA's",
     ),
     make_symptom(
-        "not-json", r"JSONDecodeError: (?P<words>[^\n]*)",
-        "TF_CONFIG is not JSON ({words})", f"write it with json.dumps, not str(); {LINT}",
+        "not-json",
+        r"JSONDecodeError: (?P<words>[^\n]*)",
+        "TF_CONFIG is not JSON ({words})",
+        f"write it with json.dumps, not str(); {LINT}",
         needs="TF_CONFIG",
     ),
     make_symptom(
-        "not-json", r"JSONDecodeError: Expecting property name enclosed in double quotes",
+        "not-json",
+        r"JSONDecodeError: Expecting property name enclosed in double quotes",
         "a text isn't JSON: it has Python's single quotes",
         f"write it with json.dumps, not str(). If it's TF_CONFIG, {LINT}",
     ),
     make_symptom(
-        "not-finite", r"Tensor had (?:NaN|Inf)[^\n]*|[Ll]oss\b[^\n]{0,40}\b(?:nan|NaN|NAN|inf)\b|"
+        "not-finite",
+        r"Tensor had (?:NaN|Inf)[^\n]*|[Ll]oss\b[^\n]{0,40}\b(?:nan|NaN|NAN|inf)\b|"
         r"\b[Nn]on-?finite\b|Invalid loss",
         "the loss, or a tensor, is no longer a finite number",
         "lower the learning rate or clip gradients, and look for log(0), 0/0 and bad input; "
         "tf.debugging.enable_check_numerics() names the first operation",
     ),
     make_symptom(
-        "permission", r"PermissionError: \[Errno \d+\] [^\n]*?: '(?P<path>[^'\n]*)'",
+        "permission",
+        r"PermissionError: \[Errno \d+\] [^\n]*?: '(?P<path>[^'\n]*)'",
         *FORBIDDEN,
     ),
     make_symptom(
-        "permission", r"PermissionDeniedError: (?:[^\n]*\}\} )?(?P<path>[^;\n]*);",
+        "permission",
+        r"PermissionDeniedError: (?:[^\n]*\}\} )?(?P<path>[^;\n]*);",
         *FORBIDDEN,
     ),
     make_symptom(
-        "no-gpu", r"Could not satisfy device specification '[^'\n]*GPU:\d+'|\b[Nn]o GPUs?\b|"
+        "no-gpu",
+        r"Could not satisfy device specification '[^'\n]*GPU:\d+'|\b[Nn]o GPUs?\b|"
         r"GPU:\d+ unknown device",
         "the program expects a GPU, and TensorFlow sees none",
         "run nvidia-smi, then `distlab doctor`; `pip install tensorflow[and-cuda]` brings CUDA; an "
         "empty CUDA_VISIBLE_DEVICES hides every GPU",
     ),
     make_symptom(
-        "message-size", r"(?:Received|Sent|Trying to send) message larger than max "
+        "message-size",
+        r"(?:Received|Sent|Trying to send) message larger than max "
         r"\((?P<given>\d+) vs\. (?P<limit>\d+)\)",
         "a message of {given} bytes is larger than gRPC takes ({limit})",
         "send less at once: keep data out of the graph (use tf.data, not constants), or raise the "
         "limit if it's your own gRPC server",
     ),
-)  # fmt: skip
+)
 
 COLLATERAL = (
     make_symptom(
-        "dead-parameter-server", r"remote target /job:(?P<job>ps)/replica:\d+/task:(?P<index>\d+)",
+        "dead-parameter-server",
+        r"remote target /job:(?P<job>ps)/replica:\d+/task:(?P<index>\d+)",
         "parameter server {job}:{index} has gone, and its variables with it",
         "start the whole cluster again from the last checkpoint; its own log has the reason",
         needs="UnavailableError",
     ),
     make_symptom(
-        "dead-peer", r"unhealthy \(stopped sending heartbeats\):\s+" + TASK,
+        "dead-peer",
+        r"unhealthy \(stopped sending heartbeats\):\s+" + TASK,
         "{job}:{index} died or froze: it has stopped answering",
         "look in its own log for the first error, then start the whole group again from its "
         "checkpoint",
     ),
     make_symptom(
-        "dead-peer", r"unhealthy \(stopped sending heartbeats\):\s+(?P<given>\d+)$",
+        "dead-peer",
+        r"unhealthy \(stopped sending heartbeats\):\s+(?P<given>\d+)$",
         "process {given} died or froze: it has stopped answering",
         "look in its own log for the first error, then start the whole group again from its "
         "checkpoint",
@@ -355,39 +413,45 @@ COLLATERAL = (
         "the other tasks' logs for the first error",
     ),
     make_symptom(
-        "dead-peer", r"Gloo context initialization failed: DEADLINE_EXCEEDED",
+        "dead-peer",
+        r"Gloo context initialization failed: DEADLINE_EXCEEDED",
         "another process did not come to the first collective: it died, or is far behind",
         "look in the other tasks' logs for the first error; run the same program on each",
     ),
     make_symptom(
-        "missing-peer", r"DEADLINE_EXCEEDED: Deadline Exceeded\s+RPC: "
+        "missing-peer",
+        r"DEADLINE_EXCEEDED: Deadline Exceeded\s+RPC: "
         r"/xla\.coordination\.CoordinationService/RegisterTask",
         "it waited in vain for another process, which has not started or cannot be reached",
         "start every process, and check the coordinator's address, the number of processes and "
         "the network between the machines",
     ),
     make_symptom(
-        "dead-peer", r"(?:Collective ops is aborted by: |UnavailableError)"
+        "dead-peer",
+        r"(?:Collective ops is aborted by: |UnavailableError)"
         r"[^\n]*(?:Socket closed|Connection re(?:set|fused)|failed to connect)" + ON_PEER,
         "{job}:{index} has gone: it died, was stopped, or ended before the others",
         "look in its own log for the first error; if there is none, give every task the same "
         "number of steps and a barrier at the end",
     ),
     make_symptom(
-        "renewed-server", r"Delete called on non-empty BufRendezvous|[Gg]roup \d+ not found",
+        "renewed-server",
+        r"Delete called on non-empty BufRendezvous|[Gg]roup \d+ not found",
         "another task's server started again, or ended, in the middle of a collective: that task "
         "made a second strategy, restarted alone, or ended before the others",
         "make one strategy per process and use it again, as utils.strategies.make_strategy does; "
         "give every task the same number of steps; start the group together",
     ),
     make_symptom(
-        "dead-peer", r"Collective ops is aborted by: (?P<words>[^\n]*)",
+        "dead-peer",
+        r"Collective ops is aborted by: (?P<words>[^\n]*)",
         "another task ended the collective: {words}",
         "look in the other tasks' logs for the first error, then start the whole group again",
     ),
     make_symptom(
-        "dead-peer", r"UnavailableError|Socket closed|Connection reset by peer",
+        "dead-peer",
+        r"UnavailableError|Socket closed|Connection reset by peer",
         "another task cannot be reached any more",
         "look in the other tasks' logs for the first error, then start the whole group again",
     ),
-)  # fmt: skip
+)

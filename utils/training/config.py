@@ -14,9 +14,18 @@ from ..strategies import LOOPS, STRATEGIES, check_strategy, find_strategy
 DATASETS = ("fashion-mnist", "mnist", "fashion-scenes")
 OPTIMIZERS = {"sgd": 0.05, "momentum": 0.02, "adam": 0.001}  # with the usual learning rate
 KERAS_OPTIMIZERS = (  # further names, with Keras's own usual rate
-    "adadelta", "adafactor", "adagrad", "adamax", "adamw", "ftrl", "lamb", "lion", "muon", "nadam",
+    "adadelta",
+    "adafactor",
+    "adagrad",
+    "adamax",
+    "adamw",
+    "ftrl",
+    "lamb",
+    "lion",
+    "muon",
+    "nadam",
     "rmsprop",
-)  # fmt: skip
+)
 DTYPES = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
 MODELS = ("cnn", "mlp", "transformer", "unet")
 MODEL_OF_SCENES = "unet"  # it alone gives a class for every pixel
@@ -148,16 +157,22 @@ class TrainConfig:
         _set(self, "replicas", check_strategy(self.strategy, self.replicas))
         check_choice("dataset", str(self.dataset).replace("_", "-"), DATASETS)
         for name, allowed in (
-            ("loop", LOOPS), ("dtype", DTYPES), ("auto_shard", AUTO_SHARD), ("devices", DEVICES),
+            ("loop", LOOPS),
+            ("dtype", DTYPES),
+            ("auto_shard", AUTO_SHARD),
+            ("devices", DEVICES),
             ("all_reduce", ALL_REDUCES),
-        ):  # fmt: skip
+        ):
             check_choice(name.replace("_", " "), getattr(self, name), allowed)
         self._check_cluster()
         self._check_model()
         for name, most in (
-            ("epochs", MAX_EPOCHS), ("global_batch_size", MAX_BATCH_SIZE), ("max_examples", None),
-            ("checkpoint_every", None), ("steps_per_epoch", None),
-        ):  # fmt: skip
+            ("epochs", MAX_EPOCHS),
+            ("global_batch_size", MAX_BATCH_SIZE),
+            ("max_examples", None),
+            ("checkpoint_every", None),
+            ("steps_per_epoch", None),
+        ):
             _set(self, name, _check_count(name, getattr(self, name), most))
         _set(self, "seed", check_count("seed", self.seed, 0, 2**31 - 1))
         self._check_optimizer()

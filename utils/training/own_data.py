@@ -49,8 +49,9 @@ def _choose_feed(name: str, given: Any, config: TrainConfig, group: WorkerGroup)
 
 def _takes_context(function: Callable[..., Any]) -> bool:
     parameters = inspect.signature(function).parameters.values()
-    return any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-               for p in parameters)  # fmt: skip
+    return any(
+        p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters
+    )
 
 
 class DatasetFeed(InputFeed):
@@ -91,8 +92,11 @@ class DatasetFeed(InputFeed):
     def facts(self) -> dict[str, Any]:
         """Return what the data of all workers must have in common."""
         shapes = str(tf.nest.map_structure(lambda s: (s.dtype.name, s.shape.as_list()), self.spec))
-        return {f"{self.name}_shapes": shapes, f"{self.name}_steps": self.steps_per_epoch,
-                f"first_batch_of_{self.name}": self.digest}  # fmt: skip
+        return {
+            f"{self.name}_shapes": shapes,
+            f"{self.name}_steps": self.steps_per_epoch,
+            f"first_batch_of_{self.name}": self.digest,
+        }
 
     def batches(self, epoch: int, first_step: int = 0) -> Any:
         left = tf.data.experimental.assert_cardinality(self.steps_per_epoch - first_step)
@@ -168,8 +172,9 @@ class FunctionFeed(DatasetFeed):
     count them in the step.
     """
 
-    def __init__(self, name: str, make: Callable[..., Any], config: TrainConfig,
-                 group: WorkerGroup) -> None:  # fmt: skip
+    def __init__(
+        self, name: str, make: Callable[..., Any], config: TrainConfig, group: WorkerGroup
+    ) -> None:
         replicas = group.strategy.num_replicas_in_sync
         if config.global_batch_size % replicas:
             raise InputError(

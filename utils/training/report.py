@@ -16,8 +16,17 @@ OWN = "own data"
 
 
 # what is left out of the JSON where there is none
-ABSENT = ("accuracy", "test_loss", "test_accuracy", "test_foreground_iou", "test_garments_iou",
-          "loss_scale", "skipped_steps", "metrics", "test_metrics")  # fmt: skip
+ABSENT = (
+    "accuracy",
+    "test_loss",
+    "test_accuracy",
+    "test_foreground_iou",
+    "test_garments_iou",
+    "loss_scale",
+    "skipped_steps",
+    "metrics",
+    "test_metrics",
+)
 TESTED = ("loss", "accuracy", "foreground_iou", "garments_iou")  # fields of their own
 DEVICE_FIELDS = ("devices", "device_kinds", "all_reduce", "unused_gpus", "device_note")
 

@@ -52,9 +52,10 @@ def make_spec(places: int | None, dtype: str) -> Batch:
     """Return the `tf.TensorSpec`s of a batch (images, masks, weights)."""
     shape = [places, SCENE_SIZE, SCENE_SIZE]
     return (
-        tf.TensorSpec([*shape, 1], dtype), tf.TensorSpec(shape, tf.int32),
+        tf.TensorSpec([*shape, 1], dtype),
+        tf.TensorSpec(shape, tf.int32),
         tf.TensorSpec([places], dtype),
-    )  # fmt: skip
+    )
 
 
 class SceneFeed(ImageFeed):

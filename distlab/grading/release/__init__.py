@@ -76,8 +76,10 @@ def _check_words(labs: Sequence[sources.Target]) -> None:
     """Raise CourseError for a lab that still has sentences of the template for new labs."""
     for lab in labs:
         if found := find_template_words(lab.source.read_text(encoding="utf-8")):
-            raise CourseError(f"{lab.source.name} still says {found[0]!r}, as the template for new "
-                              "labs does. Write your own text, then release it.")  # fmt: skip
+            raise CourseError(
+                f"{lab.source.name} still says {found[0]!r}, as the template for new "
+                "labs does. Write your own text, then release it."
+            )
 
 
 def _choose_labs(root: Path, names: Sequence[str]) -> list[sources.Target]:

@@ -17,24 +17,38 @@ def anonymise(found: ClassResult, code_for: Callable[[str], str]) -> ClassResult
     Notes of collecting, which quote file names, are left out. What students wrote
     in their answers stays as it is.
     """
-    results = sorted((_hide(r, code_for(r.student)) for r in found.results),
-                     key=lambda r: r.student)  # fmt: skip
+    results = sorted(
+        (_hide(r, code_for(r.student)) for r in found.results), key=lambda r: r.student
+    )
     return replace(
-        found, results=tuple(results), notes=(), roster=Roster(), course={}, absent={},
+        found,
+        results=tuple(results),
+        notes=(),
+        roster=Roster(),
+        course={},
+        absent={},
         waiting=tuple(sorted(map(code_for, found.waiting))),
-    )  # fmt: skip
+    )
 
 
 def _hide(result: Result, code: str) -> Result:
     old = result.hand_in
-    hand_in = HandIn(code, old.path, old.sha256, old.timestamp, clock=old.clock,
-                     problem="no notebook that can be read" if old.problem else "",
-                     question=UNSURE if old.question else "")  # fmt: skip
+    hand_in = HandIn(
+        code,
+        old.path,
+        old.sha256,
+        old.timestamp,
+        clock=old.clock,
+        problem="no notebook that can be read" if old.problem else "",
+        question=UNSURE if old.question else "",
+    )
     problem = hand_in.problem or result.observation.problem
     return replace(
-        result, hand_in=hand_in, verdict=_hide_messages(result, code),
+        result,
+        hand_in=hand_in,
+        verdict=_hide_messages(result, code),
         observation=replace(result.observation, student=code, problem=problem),
-    )  # fmt: skip
+    )
 
 
 def _hide_messages(result: Result, code: str) -> Verdict:

@@ -68,8 +68,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _describe(result: Result) -> dict[str, Any]:
     points = {e.id: None if e.id in result.open else e.points for e in result.verdict.exercises}
-    return {"points": {**points, LATENESS: -result.penalty}, "file": result.hand_in.sha256,
-            "by_hand": sorted(result.by_hand), "seed": result.observation.seed}  # fmt: skip
+    return {
+        "points": {**points, LATENESS: -result.penalty},
+        "file": result.hand_in.sha256,
+        "by_hand": sorted(result.by_hand),
+        "seed": result.observation.seed,
+    }
 
 
 def _begin(result: Result, now: dict[str, Any]) -> dict[str, Any] | None:

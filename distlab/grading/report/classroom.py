@@ -37,7 +37,7 @@ def describe_class(
         "students": [_describe_student(found, result) for result in found.results],
         "waiting": [_name_of(found, student) for student in found.waiting],
         "notes": [clean_line(note) for note in found.notes],
-    }  # fmt: skip
+    }
 
 
 def _describe_marks(found: ClassResult) -> dict[str, Any]:
@@ -45,13 +45,16 @@ def _describe_marks(found: ClassResult) -> dict[str, Any]:
     most = max((result.max for result in found.results), default=0.0)
     due = found.policy.due
     return {
-        "lab": found.lab, "due": found.policy.show_time(due) if due else "",
+        "lab": found.lab,
+        "due": found.policy.show_time(due) if due else "",
         "times": [clean_line(line) for line in found.describe_times()],
         "mean": show_points(statistics.fmean(marks)) if marks else "",
         "median": show_points(statistics.median(marks)) if marks else "",
-        "max": show_points(most), "marked": len(marks), "bins": make_bins(marks, most),
+        "max": show_points(most),
+        "marked": len(marks),
+        "bins": make_bins(marks, most),
         "unsealed": sum(not result.observation.sealed for result in found.results),
-    }  # fmt: skip
+    }
 
 
 def make_bins(marks: Sequence[float], most: float) -> list[dict[str, Any]]:
@@ -73,18 +76,27 @@ def rank_exercises(found: ClassResult) -> list[dict[str, Any]]:
     """Return the exercises, the one with the smallest share of its points first."""
     rows = []
     for exercise in found.lab.exercises:
-        said = [e for r in found.results for e in r.verdict.exercises
-                if e.id == exercise.id and e.id not in r.open]  # fmt: skip
+        said = [
+            e
+            for r in found.results
+            for e in r.verdict.exercises
+            if e.id == exercise.id and e.id not in r.open
+        ]
         if not said:
             continue
         mean, most = statistics.fmean(e.points for e in said), said[0].max
         share = mean / most if most else 1.0
-        rows.append({
-            "number": exercise.number, "title": exercise.title, "share": share,
-            "right": f"{sum(e.points >= e.max for e in said)} of {len(said)}",
-            "mean": show_points(mean), "max": show_points(most),
-            "percent": max(0, min(100, round(100 * share))),
-        })  # fmt: skip
+        rows.append(
+            {
+                "number": exercise.number,
+                "title": exercise.title,
+                "share": share,
+                "right": f"{sum(e.points >= e.max for e in said)} of {len(said)}",
+                "mean": show_points(mean),
+                "max": show_points(most),
+                "percent": max(0, min(100, round(100 * share))),
+            }
+        )
     return sorted(rows, key=lambda row: (row["share"], row["number"]))
 
 
@@ -100,11 +112,16 @@ def count_misconceptions(
     texts = read_mistakes(found.lab.name)
     numbers = {exercise.id: exercise for exercise in found.lab.exercises}
     rows = [
-        {"name": clean_line(name), "exercise": _name(numbers[exercise]), "students": who,
-         "text": texts.get((exercise, name), ""), "section": sections.get(exercise),
-         "percent": round(100 * len(who) / len(found.results))}
+        {
+            "name": clean_line(name),
+            "exercise": _name(numbers[exercise]),
+            "students": who,
+            "text": texts.get((exercise, name), ""),
+            "section": sections.get(exercise),
+            "percent": round(100 * len(who) / len(found.results)),
+        }
         for (exercise, name), who in students.items()
-    ]  # fmt: skip
+    ]
     return sorted(rows, key=lambda row: (-len(row["students"]), row["exercise"], row["name"]))
 
 
@@ -128,10 +145,12 @@ def _describe_groups(
     stubs = {cell.id: cell.text for cell in found.lab.given if cell.kind == "solution"}
     known = {name: (stubs.get(name, ""), task.reference) for name, task in tasks.items()}
     return [
-        {"students": [_name_of(found, student) for student in group.students],
-         "exercises": ", ".join(f"{name} ({share:.0%})" for name, share in group.exercises)}
+        {
+            "students": [_name_of(found, student) for student in group.students],
+            "exercises": ", ".join(f"{name} ({share:.0%})" for name, share in group.exercises),
+        }
         for group in find_groups(answers, known)
-    ]  # fmt: skip
+    ]
 
 
 def _describe_human(found: ClassResult, result: Result) -> dict[str, Any]:
@@ -155,12 +174,18 @@ def _link(result: Result) -> str:
 
 def _describe_student(found: ClassResult, result: Result) -> dict[str, Any]:
     cells = [
-        {"points": "" if e.id in result.open else show_points(e.points),
-         "by_hand": e.id in result.by_hand, "kind": find_kind(e, e.id in result.by_hand)}
+        {
+            "points": "" if e.id in result.open else show_points(e.points),
+            "by_hand": e.id in result.by_hand,
+            "kind": find_kind(e, e.id in result.by_hand),
+        }
         for e in result.verdict.exercises
-    ]  # fmt: skip
+    ]
     return {
-        "name": _name_of(found, result.student), "page": _link(result), "cells": cells,
+        "name": _name_of(found, result.student),
+        "page": _link(result),
+        "cells": cells,
         "penalty": f"−{show_points(result.penalty)}" if result.penalty else "",
-        "mark": show_points(result.mark), "notes": [clean_line(note) for note in result.notes],
-    }  # fmt: skip
+        "mark": show_points(result.mark),
+        "notes": [clean_line(note) for note in result.notes],
+    }

@@ -57,10 +57,11 @@ def write_course(
     write_if_new(folder / "course.csv", _make_csv(course, policies, roster, labs, students))
     rows = [_describe_student(course, policies, roster, labs, s, marks) for s in students]
     values = {
-        "labs": labs, "students": rows,
+        "labs": labs,
+        "students": rows,
         "behind": sorted((r for r in rows if r["behind"]), key=lambda r: -len(r["behind"])),
         "weeks": [_describe_lab(course, policies, lab, len(students)) for lab in labs],
-    }  # fmt: skip
+    }
     script = Path(__file__).with_name("course.js").read_text(encoding="utf-8")
     values["script"] = Markup(script)  # the page's policy lets this one run, by its digest
     values["digest"] = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -71,8 +72,11 @@ def _read_notes(path: Path) -> dict[str, list[str]]:
     """Return what else the class page says of each student's mark: late, changed by hand."""
     if not path.is_file():
         return {}
-    return {row["student"]: ["late"] * (row["late_penalty"] not in ("", "0"))
-            + ["by hand"] * bool(row["set_by_hand"]) for _, row in read_table(path)}  # fmt: skip
+    return {
+        row["student"]: ["late"] * (row["late_penalty"] not in ("", "0"))
+        + ["by hand"] * bool(row["set_by_hand"])
+        for _, row in read_table(path)
+    }
 
 
 def _weights(policies: Mapping[str, Policy], labs: Sequence[str]) -> dict[str, float]:
@@ -95,8 +99,15 @@ def _make_csv(
         got = [show_points(marks[lab][0]) if lab in marks else "" for lab in labs]
         percent = find_percent(course, student, _weights(policies, labs))
         waits = " ".join(lab for lab in labs if lab in marks and marks[lab][0] is None)
-        table.writerow([to_cell(student), to_cell(roster.show(student)), *got,
-                        "" if percent is None else f"{percent:.1f}", waits])  # fmt: skip
+        table.writerow(
+            [
+                to_cell(student),
+                to_cell(roster.show(student)),
+                *got,
+                "" if percent is None else f"{percent:.1f}",
+                waits,
+            ]
+        )
     return stream.getvalue()
 
 
@@ -126,17 +137,27 @@ def _describe_student(
             cells.append({"text": "waits", "kind": "human", "states": ["waits", *said], "sort": -2})
         else:
             low = share < FEW
-            cells.append({"text": f"{share:.0f}", "kind": "low" if low else "",
-                          "states": said, "sort": round(share, 4)})  # fmt: skip
+            cells.append(
+                {
+                    "text": f"{share:.0f}",
+                    "kind": "low" if low else "",
+                    "states": said,
+                    "sort": round(share, 4),
+                }
+            )
             short += [f"{lab} {share:.0f} %"] * (low and lab in labs[-LAST:])
     behind = short if len(short) >= min(2, len(labs)) else []
     states = {state for cell in cells for state in cell["states"]} | (
         {"behind"} if behind else set()
     )
-    return {"name": clean_line(roster.show(student)), "cells": cells, "behind": behind,
-            "states": sorted(state.replace(" ", "-") for state in states),
-            "sort": -1 if percent is None else round(percent, 4),
-            "percent": "" if percent is None else f"{percent:.0f}"}  # fmt: skip
+    return {
+        "name": clean_line(roster.show(student)),
+        "cells": cells,
+        "behind": behind,
+        "states": sorted(state.replace(" ", "-") for state in states),
+        "sort": -1 if percent is None else round(percent, 4),
+        "percent": "" if percent is None else f"{percent:.0f}",
+    }
 
 
 def _describe_lab(
@@ -148,6 +169,13 @@ def _describe_lab(
     median = round(statistics.median(shares)) if shares else 0
     week = f"week {policy.due.isocalendar().week}" if policy.due else ""
     due = policy.show_time(policy.due) if policy.due else "no due date"
-    return {"lab": lab, "week": week, "due": due, "handed_in": len(theirs), "students": students,
-            "waiting": len(theirs) - len(shares), "median": median,
-            "low": sum(share < FEW for share in shares)}  # fmt: skip
+    return {
+        "lab": lab,
+        "week": week,
+        "due": due,
+        "handed_in": len(theirs),
+        "students": students,
+        "waiting": len(theirs) - len(shares),
+        "median": median,
+        "low": sum(share < FEW for share in shares),
+    }

@@ -13,9 +13,14 @@ from pathlib import Path
 from distlab.authoring import sources
 
 _FRAME = {
-    "Objectives", "Cheat sheet", "Further reading", "The lab", "What it costs",
-    "Recap", "The course, lesson by lesson",
-}  # fmt: skip
+    "Objectives",
+    "Cheat sheet",
+    "Further reading",
+    "The lab",
+    "What it costs",
+    "Recap",
+    "The course, lesson by lesson",
+}
 _TITLE_WEIGHT = 4
 
 

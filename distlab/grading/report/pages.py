@@ -35,9 +35,11 @@ def _environment() -> Any:
 
     folder = Path(__file__).with_name("templates")
     return Environment(
-        loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined,
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
         trim_blocks=True,
-    )  # fmt: skip
+    )
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
@@ -81,17 +83,29 @@ def render_feedback(
     """Return one student's page."""
     stamp = result.hand_in.timestamp
     late = describe_lateness(result.late_seconds, result.penalty) if result.late_seconds else ""
-    return render("feedback.html", {
-        "lab": found.lab, "student": clean_line(result.student),
-        "name": clean_line(found.roster.show(result.student)),
-        "timestamp": found.policy.show_time(stamp) if stamp else "",
-        "mark": show_points(result.so_far) if len(result.open) < len(found.lab.exercises) else "",
-        "max": show_points(result.max), "lateness": late,
-        "sealed": result.observation.sealed, "open": result.for_human,
-        "problem": clean_line(result.observation.problem).rstrip("."),
-        "exercises": [_describe(found, result, e, tasks, answers) for e in _pair(found, result)],
-        "notes": [clean_line(note) for note in (*result.hand_in.notes, *result.observation.notes)],
-    })  # fmt: skip
+    return render(
+        "feedback.html",
+        {
+            "lab": found.lab,
+            "student": clean_line(result.student),
+            "name": clean_line(found.roster.show(result.student)),
+            "timestamp": found.policy.show_time(stamp) if stamp else "",
+            "mark": show_points(result.so_far)
+            if len(result.open) < len(found.lab.exercises)
+            else "",
+            "max": show_points(result.max),
+            "lateness": late,
+            "sealed": result.observation.sealed,
+            "open": result.for_human,
+            "problem": clean_line(result.observation.problem).rstrip("."),
+            "exercises": [
+                _describe(found, result, e, tasks, answers) for e in _pair(found, result)
+            ],
+            "notes": [
+                clean_line(note) for note in (*result.hand_in.notes, *result.observation.notes)
+            ],
+        },
+    )
 
 
 def _pair(found: ClassResult, result: Result) -> Iterable[tuple[Any, ExerciseVerdict]]:
@@ -115,18 +129,24 @@ def _describe(
     parts = _SENTENCE.fullmatch(message) if verdict.status == "wrong" else None
     task, kind = tasks[exercise.id], find_kind(verdict, exercise.id in result.by_hand)
     return {
-        "id": exercise.id, "number": exercise.number, "title": exercise.title,
-        "kind": kind, "state": STATES[kind], "by_hand": exercise.id in result.by_hand,
+        "id": exercise.id,
+        "number": exercise.number,
+        "title": exercise.title,
+        "kind": kind,
+        "state": STATES[kind],
+        "by_hand": exercise.id in result.by_hand,
         "points": "" if verdict.id in result.open else show_points(verdict.points),
         "max": show_points(verdict.max),
         "reason": clean(result.reasons.get(exercise.id, ""), 4000),
-        "message": message, "misconception": clean_line(verdict.misconception),
+        "message": message,
+        "misconception": clean_line(verdict.misconception),
         "parts": parts.groupdict() if parts else None,
-        "asked": Markup(task.asked), "hints": [(t, Markup(text)) for t, text in task.hints],
+        "asked": Markup(task.asked),
+        "hints": [(t, Markup(text)) for t, text in task.hints],
         "answer": clean(answers.get(exercise.id, "")),
         "trace": clean("\n".join(c.trace for c in seen if c.trace), 4000),
         "output": clean("\n".join(c.output + c.errors for c in seen if c.output + c.errors), 4000),
-    }  # fmt: skip
+    }
 
 
 def make_csv(found: ClassResult) -> str:
@@ -134,19 +154,41 @@ def make_csv(found: ClassResult) -> str:
     stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\n")
     exercises = [exercise.id for exercise in found.lab.exercises]
-    table.writerow(["student", "name", "handed_in_utc", "time_from", *exercises, "late_penalty",
-                    "mark", "max", "set_by_hand", "for_a_human", "sealed", "notes"])  # fmt: skip
+    table.writerow(
+        [
+            "student",
+            "name",
+            "handed_in_utc",
+            "time_from",
+            *exercises,
+            "late_penalty",
+            "mark",
+            "max",
+            "set_by_hand",
+            "for_a_human",
+            "sealed",
+            "notes",
+        ]
+    )
     for result in found.results:
         points = {e.id: e.points for e in result.verdict.exercises if e.id not in result.open}
         stamp = result.hand_in.timestamp
-        table.writerow([
-            to_cell(result.student), to_cell(found.roster.show(result.student)),
-            stamp.isoformat(" ") if stamp else "", result.hand_in.clock,
-            *(show_points(points.get(name)) for name in exercises),
-            show_points(result.penalty), show_points(result.mark), show_points(result.max),
-            " ".join(sorted(result.by_hand)), "yes" if result.for_human else "no",
-            "yes" if result.observation.sealed else "no", to_cell("; ".join(result.notes)),
-        ])  # fmt: skip
+        table.writerow(
+            [
+                to_cell(result.student),
+                to_cell(found.roster.show(result.student)),
+                stamp.isoformat(" ") if stamp else "",
+                result.hand_in.clock,
+                *(show_points(points.get(name)) for name in exercises),
+                show_points(result.penalty),
+                show_points(result.mark),
+                show_points(result.max),
+                " ".join(sorted(result.by_hand)),
+                "yes" if result.for_human else "no",
+                "yes" if result.observation.sealed else "no",
+                to_cell("; ".join(result.notes)),
+            ]
+        )
     for student in found.waiting:
         row = [to_cell(student), to_cell(found.roster.show(student))]
         table.writerow([*row, *[""] * (len(exercises) + 8), "handed in, not graded yet"])

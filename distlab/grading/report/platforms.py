@@ -22,8 +22,15 @@ from distlab.grading.results import ClassResult, Result
 from distlab.grading.roster import PlatformTable
 from distlab.grading.text import clean_line
 
-MOODLE_HEAD = ("Identifier", "Full name", "Email address", "Grade", "Maximum Grade",
-               "Last modified (grade)", "Feedback comments")  # fmt: skip
+MOODLE_HEAD = (
+    "Identifier",
+    "Full name",
+    "Email address",
+    "Grade",
+    "Maximum Grade",
+    "Last modified (grade)",
+    "Feedback comments",
+)
 CANVAS_HEAD = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 _ALL_ZIPS_TIME = (1980, 1, 1, 0, 0, 0)  # so that the same pages are the same zip
 
@@ -138,11 +145,17 @@ def make_moodle_csv(found: ClassResult, numbered: _Numbered) -> str:
     rows = []
     for result, number in numbered:
         student = found.roster.students.get(result.student)
-        rows.append([
-            f"Participant {number}", to_cell(_find_name(found, result)),
-            to_cell(student.email) if student else "", show_points(result.mark),
-            show_points(result.max), "-", _comment(result),
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"Participant {number}",
+                to_cell(_find_name(found, result)),
+                to_cell(student.email) if student else "",
+                show_points(result.mark),
+                show_points(result.max),
+                "-",
+                _comment(result),
+            ]
+        )
     return _to_csv(MOODLE_HEAD, rows)
 
 
@@ -150,8 +163,9 @@ def _comment(result: Result) -> str:
     """Return one line for each exercise, "" while something waits."""
     if result.for_human:
         return ""
-    lines = (f"{e.id}: {show_points(e.points)} of {show_points(e.max)}"
-             for e in result.verdict.exercises)  # fmt: skip
+    lines = (
+        f"{e.id}: {show_points(e.points)} of {show_points(e.max)}" for e in result.verdict.exercises
+    )
     late = [f"late: -{show_points(result.penalty)}"] if result.penalty else []
     return "; ".join([*lines, *late])
 
@@ -164,8 +178,16 @@ def make_canvas_csv(found: ClassResult, numbered: _Numbered) -> str:
         if result.mark is not None:
             student = found.roster.students.get(result.student)
             login, section = (student.id, student.section) if student else ("", "")
-            rows.append([to_cell(_find_name(found, result)), number, "", to_cell(login),
-                         to_cell(section), show_points(result.mark)])  # fmt: skip
+            rows.append(
+                [
+                    to_cell(_find_name(found, result)),
+                    number,
+                    "",
+                    to_cell(login),
+                    to_cell(section),
+                    show_points(result.mark),
+                ]
+            )
     return _to_csv((*CANVAS_HEAD, found.lab.title), rows)
 
 
@@ -178,6 +200,7 @@ def _write_feedback(
         for result, number in numbered:
             name = _find_name(found, result).replace("_", " ").replace("/", " ")
             place = f"{name}_{number}_assignsubmission_file/{found.lab.name}-feedback.html"
-            archive.writestr(zipfile.ZipInfo(place, _ALL_ZIPS_TIME), pages[result.student],
-                             zipfile.ZIP_DEFLATED)  # fmt: skip
+            archive.writestr(
+                zipfile.ZipInfo(place, _ALL_ZIPS_TIME), pages[result.student], zipfile.ZIP_DEFLATED
+            )
     write_if_new(path, stream.getvalue())

@@ -46,8 +46,9 @@ def find_groups(
     for exercise, texts in known.items():
         common = [make_grams(text) for text in texts]
         grams = {s: make_grams(a[exercise]) for s, a in answers.items() if exercise in a}
-        telling = {s: g for s, g in grams.items() if g and not any(_alike(g, c) >= ALIKE
-                                                                  for c in common)}  # fmt: skip
+        telling = {
+            s: g for s, g in grams.items() if g and not any(_alike(g, c) >= ALIKE for c in common)
+        }
         pairs = _compare(telling, len(answers))
         for students in _join(pairs):
             least = min(share for pair, share in pairs.items() if set(pair) <= set(students))
@@ -73,14 +74,20 @@ def _compare(grams: Mapping[str, Grams], students: int) -> dict[tuple[str, str],
             found[one, two] = share
     partners = Counter(student for pair in found for student in pair)
     common = max(MAX_PARTNERS, students // 10)
-    return {pair: share for pair, share in found.items()
-            if any(partners[student] <= common for student in pair)}  # fmt: skip
+    return {
+        pair: share
+        for pair, share in found.items()
+        if any(partners[student] <= common for student in pair)
+    }
 
 
 def _alike(first: Grams, second: Grams) -> float:
-    if not first or not second or len(first) < ALIKE * len(second) or (
-        len(second) < ALIKE * len(first)
-    ):  # fmt: skip
+    if (
+        not first
+        or not second
+        or len(first) < ALIKE * len(second)
+        or (len(second) < ALIKE * len(first))
+    ):
         return 0.0
     both = len(first & second)
     return both / (len(first) + len(second) - both)

@@ -151,8 +151,13 @@ def _describe_epoch(
         return float(np.mean(losses * np.concatenate(factors)))
 
     right = (_add_ones(held_out[0]) @ weights).argmax(axis=1) == held_out[1]
-    return {"weights": weights, "validation": average(*held_out), "accuracy": float(right.mean()),
-            "on training": average(*training), "training": float(seen.mean())}  # fmt: skip
+    return {
+        "weights": weights,
+        "validation": average(*held_out),
+        "accuracy": float(right.mean()),
+        "on training": average(*training),
+        "training": float(seen.mean()),
+    }
 
 
 def _pick(epochs: list[dict[str, Any]], way: str) -> dict[str, Any]:

@@ -102,8 +102,11 @@ def expect_resume(seed: int, saved: int, total: int, way: str = "right") -> dict
     for gradient in gradients[done:].reshape(-1, *kernel.shape):
         velocity = MOMENTUM * velocity - RATE * gradient
         weights = weights + velocity
-    nothing = {"empty-folder": "an error", "kept-in-memory": saved,
-               "empty-not-zero": AnyOf((-1, 1))}.get(way, 0)  # fmt: skip
+    nothing = {
+        "empty-folder": "an error",
+        "kept-in-memory": saved,
+        "empty-not-zero": AnyOf((-1, 1)),
+    }.get(way, 0)
     return {"epochs done": done, "epochs in an empty folder": nothing, "weights": weights}
 
 

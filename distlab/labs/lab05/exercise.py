@@ -245,8 +245,14 @@ def make_report(bug: str, seed: int, shares: Shares, kind: str) -> tuple[Any, ..
     found = weights / divisor.get(bug, weights.sum()) @ slopes + times * penalty
     found = found / (len(shares) if bug == "divided-twice" else 1)
     ratio, residual = compare_updates(found, one)
-    return (round(ratio, 4), round(residual, 4), list(shares), FULL_BATCH, kind == "weighted",
-            kind == "penalized")  # fmt: skip
+    return (
+        round(ratio, 4),
+        round(residual, 4),
+        list(shares),
+        FULL_BATCH,
+        kind == "weighted",
+        kind == "penalized",
+    )
 
 
 def try_diagnosis(name_bug: Callable[..., Any], *case: Any) -> Any:

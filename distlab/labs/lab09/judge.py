@@ -60,12 +60,19 @@ def expect_newest(seed: int, steps: Sequence[int], cut: str, way: str = "right")
 
 
 def expect_interval(
-    candidates: Sequence[int], histories: Sequence[Sequence[float]], total: int, step: float,
-    save: float, restart: float, way: str = "right",
-) -> dict[str, Any]:  # fmt: skip
+    candidates: Sequence[int],
+    histories: Sequence[Sequence[float]],
+    total: int,
+    step: float,
+    save: float,
+    restart: float,
+    way: str = "right",
+) -> dict[str, Any]:
     """Return the best candidate, and the mean seconds of a run with each."""
-    save, restart = (0 if way == f"{name}-free" else seconds
-                     for name, seconds in (("save", save), ("restart", restart)))  # fmt: skip
+    save, restart = (
+        0 if way == f"{name}-free" else seconds
+        for name, seconds in (("save", save), ("restart", restart))
+    )
     seconds = [
         sum(_replay(total, every, step, save, restart, list(h), way) for h in histories)
         / len(histories)

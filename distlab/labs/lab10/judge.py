@@ -32,8 +32,12 @@ def expect_partitioner(rows: int, way: str = "right") -> dict[str, Any]:
     pieces = {"not-cut": 1, "twice-as-many": 2 * SERVERS, "one-too-few": SERVERS - 1}
     count = pieces.get(way, SERVERS)
     sizes = [rows // count + (k < rows % count) for k in range(count)]
-    others = {"not-cut": [1, 1], "twice-as-many": [4, 10], "one-too-few": [1, 4],
-              "fixed-number": [3, 3]}  # fmt: skip
+    others = {
+        "not-cut": [1, 1],
+        "twice-as-many": [4, 10],
+        "one-too-few": [1, 4],
+        "fixed-number": [3, 3],
+    }
     return {
         "rows and server of each piece": [[size, k % SERVERS] for k, size in enumerate(sizes)],
         "pieces for 2 and 5 servers": others.get(way, [2, 5]),
@@ -51,8 +55,11 @@ def expect_staleness(*case: int, way: str = "right") -> list[int]:
     found = []
     for number in closures:
         first, last = position["read", number], position["apply", number]
-        between = [what for what, _ in events[first + 1 : last]
-                   if what == kind or way == "everything-counted"]  # fmt: skip
+        between = [
+            what
+            for what, _ in events[first + 1 : last]
+            if what == kind or way == "everything-counted"
+        ]
         before = [what for what, _ in events[:last] if what == "apply"]
         count = len(before) if way == "since-the-start" else len(between)
         found.append(count + (way == "itself-counted"))

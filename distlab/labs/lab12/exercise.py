@@ -173,8 +173,10 @@ def describe_schedule(orders: Any, stages: int, micro_batches: int) -> dict[str,
         return {"fault": "a schedule is a list with one list of operations for each stage"}
     if sum(len(order) for order in orders if isinstance(order, list | tuple)) > MAX_OPERATIONS:
         return {"fault": f"a schedule of more than {MAX_OPERATIONS} operations"}
-    orders = [[tuple(item) for item in order] if isinstance(order, list | tuple) else order
-              for order in orders]  # fmt: skip
+    orders = [
+        [tuple(item) for item in order] if isinstance(order, list | tuple) else order
+        for order in orders
+    ]
     from utils.schedules import check_schedule, read_schedule
     from utils.simulate.pipeline import StageTimes, simulate_pipeline
 

@@ -110,8 +110,10 @@ def expect_sharded(
     rate = -rate if way == "uphill" else rate
     new = np.split(weights - rate * gradient, edges)
     if way == "own-gradient":
-        both = [[np.split(weights - rate * part / count, edges)[k] for k, part in enumerate(parts)]
-                for count in (sum(batches),)]  # fmt: skip
+        both = [
+            [np.split(weights - rate * part / count, edges)[k] for k, part in enumerate(parts)]
+            for count in (sum(batches),)
+        ]
         alone = [np.split(weights - rate * part, edges)[k] for k, part in enumerate(own)]
         return {"pieces": AnyOf((*both, alone)), "bytes": Anything()}
     sent = _count_sent(np.asarray(sizes), way)

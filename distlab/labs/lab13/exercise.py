@@ -234,9 +234,12 @@ PROGRAM = Exercise(
     shows_case=False,
     run=each(try_program),
     read=split_weights,
-    by_hand=("utils.training", "keras.src.optimizers.loss_scale_optimizer",
-             "tf_keras.src.mixed_precision.loss_scale_optimizer"),
-)  # fmt: skip
+    by_hand=(
+        "utils.training",
+        "keras.src.optimizers.loss_scale_optimizer",
+        "tf_keras.src.mixed_precision.loss_scale_optimizer",
+    ),
+)
 
 
 # ---- exercise 4: a plan that fits
@@ -339,8 +342,12 @@ GRADIENTS = Exercise(
     lab="lab13",
     name="gradients",
     function="find_gradients",
-    examples=((41, 4, (1, 2), 17_408), (42, 2, (0, 1, 2), 19_456), (43, 3, (0, 3), 30_720),
-              (44, 1, (0, 1, 2, 3), 38_912)),
+    examples=(
+        (41, 4, (1, 2), 17_408),
+        (42, 2, (0, 1, 2), 19_456),
+        (43, 3, (0, 3), 30_720),
+        (44, 1, (0, 1, 2, 3), 38_912),
+    ),
     mistakes={
         "only-summed": "the micro-batches' mean gradients were added up and never averaged: each "
         "holds its part of one mean over all examples",
@@ -358,4 +365,4 @@ GRADIENTS = Exercise(
     tolerance=1e-6,
     shows_case=False,
     run=each(try_gradients),
-)  # fmt: skip
+)

@@ -113,9 +113,18 @@ def list_good_seeds(where: str, layer: int, trap: str, count: int) -> list[int]:
 
 
 TRAPS = (
-    "first-layer", "gradients-only", "last-output", "softmax-twice", "no-relu", "relu-last",
-    "after-relu", "float16-loss", "after-tape", "output-gradients", "isinf",
-)  # fmt: skip
+    "first-layer",
+    "gradients-only",
+    "last-output",
+    "softmax-twice",
+    "no-relu",
+    "relu-last",
+    "after-relu",
+    "float16-loss",
+    "after-tape",
+    "output-gradients",
+    "isinf",
+)
 
 
 def expect_scale(
@@ -182,8 +191,7 @@ def _take_steps(
         signs = [np.sign(a @ weights - b) for a, b in zip(x, y)]
         times = scale / (BATCH if way == "own-mean" else 2 * BATCH)
         with np.errstate(over="ignore", invalid="ignore"):
-            parts = [(a.T @ (s * times)).astype(np.float16).astype(float)
-                     for a, s in zip(x, signs)]  # fmt: skip
+            parts = [(a.T @ (s * times)).astype(np.float16).astype(float) for a, s in zip(x, signs)]
             update = _add_up(parts, way)
         seen = parts[:1] if way.endswith("unseen") else parts  # by whom the scale is moved
         finite = bool(np.isfinite(seen).all())
@@ -253,9 +261,13 @@ def _list_plans(count: int, batch: int, way: str) -> Iterator[tuple[int, tuple[i
 
 
 def expect_plan(
-    parameters: int, blocks: Sequence[Any], batch: int, budget: float, launch: float,
+    parameters: int,
+    blocks: Sequence[Any],
+    batch: int,
+    budget: float,
+    launch: float,
     way: str = "right",
-) -> Any:  # fmt: skip
+) -> Any:
     """Return the fastest plan that fits, None if none does."""
     best: tuple[float, Any] = (np.inf, None)
     for pieces, chosen in _list_plans(len(blocks), batch, way):

@@ -86,8 +86,12 @@ LIMIT = Exercise(
     name="limit",
     function="judge_step",
     seconds=20,
-    examples=((0.3, 0.05, 1.1, 0.36), (0.1, 0.25, 1.05, 0.2), (0.1, 0.02, 1.05, 0.4),
-              (0.1, 0.02, 2.5, 0.0)),
+    examples=(
+        (0.3, 0.05, 1.1, 0.36),
+        (0.1, 0.25, 1.05, 0.2),
+        (0.1, 0.02, 1.05, 0.4),
+        (0.1, 0.02, 2.5, 0.0),
+    ),
     mistakes={
         "input-added": "the next batch is read during the step: the longer of the two counts",
         "input-whole": "only the part of the input that the step waits for counts against it",
@@ -98,7 +102,7 @@ LIMIT = Exercise(
     },
     hint="what runs at the same time, what one after the other? Then compare the four parts",
     by_hand=("utils.simulate", "utils.calibrate"),
-)  # fmt: skip
+)
 SAVES = Exercise(
     lab="lab14",
     name="saves",
@@ -121,8 +125,12 @@ MEASURED = Exercise(
     name="measured",
     function="predict_speed_up",
     seconds=20,
-    examples=((219.0, 64, 25_600_000, 8), (2987.0, 512, 61_000_000, 8),
-              (1000.0, 32, 100_000_000, 16), (4000.0, 64, 4_000_000, 64)),
+    examples=(
+        (219.0, 64, 25_600_000, 8),
+        (2987.0, 512, 61_000_000, 8),
+        (1000.0, 32, 100_000_000, 16),
+        (4000.0, 64, 4_000_000, 64),
+    ),
     mistakes={
         "rate": "these are images a second of all GPUs: divide them by the rate of one",
         "perfect": "this is nearly the number of GPUs, and too much: after the backward pass all "
@@ -136,4 +144,4 @@ MEASURED = Exercise(
     hint="how long is a step of one GPU, how long one of all, and how many batches does each do?",
     tolerance=0.15,
     by_hand=("utils.simulate", "utils.calibrate"),
-)  # fmt: skip
+)

@@ -9,12 +9,16 @@ from distlab.labs.lab14 import exercise as lab14
 
 RULES = LabRules(cell_seconds=60, submission_seconds=120, data=())
 PUBLISHED = {  # (rate of one GPU, parameters, GPUs): speed-up; TensorFlow's benchmarks, May 2017
-    (219.0, 25_600_000, 8): 1734 / 219, (91.8, 60_200_000, 8): 716 / 91.8,
-    (2987.0, 61_000_000, 8): 17822 / 2987, (154.0, 138_400_000, 8): 1081 / 154,
-    (142.0, 23_900_000, 8): 1131 / 142, (684.0, 61_000_000, 8): 4853 / 684,
-    (36.3, 138_400_000, 8): 260 / 36.3, (52.4, 25_600_000, 16): 751 / 52.4,
+    (219.0, 25_600_000, 8): 1734 / 219,
+    (91.8, 60_200_000, 8): 716 / 91.8,
+    (2987.0, 61_000_000, 8): 17822 / 2987,
+    (154.0, 138_400_000, 8): 1081 / 154,
+    (142.0, 23_900_000, 8): 1131 / 142,
+    (684.0, 61_000_000, 8): 4853 / 684,
+    (36.3, 138_400_000, 8): 260 / 36.3,
+    (52.4, 25_600_000, 16): 751 / 52.4,
     (19.4, 60_200_000, 16): 291 / 19.4,
-}  # fmt: skip
+}
 
 
 def expect_batch(
@@ -42,9 +46,15 @@ def expect_batch(
 
 
 def expect_step(
-    forward: float, backward: float, gradient_bytes: float, devices: int, latency: float,
-    bandwidth: float, buckets: int, way: str = "right",
-) -> float:  # fmt: skip
+    forward: float,
+    backward: float,
+    gradient_bytes: float,
+    devices: int,
+    latency: float,
+    bandwidth: float,
+    buckets: int,
+    way: str = "right",
+) -> float:
     """Return the seconds of a step whose gradients go in so many equal buckets."""
     compute, size = forward + backward, gradient_bytes / buckets
     messages = 2 * (devices - 1)
@@ -71,17 +81,26 @@ def expect_limit(
     )
     step = worked + input_seconds if way == "input-added" else max(worked, input_seconds)
     waited = input_seconds if way == "input-whole" else step - worked
-    parts = {"computation": compute, "network": exposed, "stragglers": compute * (slowest - 1),
-             "input": waited}  # fmt: skip
+    parts = {
+        "computation": compute,
+        "network": exposed,
+        "stragglers": compute * (slowest - 1),
+        "input": waited,
+    }
     alone = compute * slowest if way == "stragglers-forgiven" else compute
     efficiency = step / compute if way == "upside-down" else alone / step
     return {"efficiency": efficiency, "limit": max(parts, key=lambda name: parts[name])}
 
 
 def expect_saves(
-    nodes: int, mtbf_hours: float, save: float, restart: float, hours: float, price: float,
+    nodes: int,
+    mtbf_hours: float,
+    save: float,
+    restart: float,
+    hours: float,
+    price: float,
     way: str = "right",
-) -> dict[str, float]:  # fmt: skip
+) -> dict[str, float]:
     """Return the best interval, the share of time that trains, hours and cost."""
     mtbf = mtbf_hours * 3600 / (1 if way == "one-node" else nodes)
     x = min(1.0, math.sqrt(2 * save / mtbf))

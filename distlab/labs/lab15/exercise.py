@@ -74,8 +74,10 @@ IOU = Exercise(
     function="measure_iou",
     seconds=20,
     examples=(
-        ([[[0, 1, 1], [0, 1, 2]], [[3, 3, 0], [0, 0, 0]]],
-         [[[0, 1, 2], [1, 1, 2]], [[0, 3, 3], [0, 0, 1]]]),
+        (
+            [[[0, 1, 1], [0, 1, 2]], [[3, 3, 0], [0, 0, 0]]],
+            [[[0, 1, 2], [1, 1, 2]], [[0, 3, 3], [0, 0, 1]]],
+        ),
         ([[[0, 4], [4, 4]]], [[[0, 4], [0, 4]]]),
         ([[[10, 10, 5], [0, 7, 0]]], [[[10, 0, 7], [9, 7, 0]]]),
     ),
@@ -95,7 +97,7 @@ IOU = Exercise(
     hint="for each class: pixels where both say it, over pixels where either says it",
     by_hand=("utils.data.masks",),
     shows_case=False,
-)  # fmt: skip
+)
 
 # ---- exercise 3: the program
 
@@ -367,8 +369,10 @@ def read_masks(masks: Any, kind: str, seed: int, count: int) -> dict[str, Any]:
 def _contrast_scores(got: Any, right: Any) -> str:
     if not isinstance(got, dict) or "IoU" not in got:
         return f"gave {got}, should give a mask of 64 x 64 classes for each scene"
-    what, least = {"outlines": ("foreground IoU", OUTLINES), "classes": ("mean IoU of the garments",
-                   GARMENTS)}[got["what"]]  # fmt: skip
+    what, least = {
+        "outlines": ("foreground IoU", OUTLINES),
+        "classes": ("mean IoU of the garments", GARMENTS),
+    }[got["what"]]
     return f"reaches a {what} of {got['IoU']:.3f} on fresh scenes, {least} is asked"
 
 

@@ -12,10 +12,12 @@ RULES = LabRules(own_seconds=60, cell_seconds=240, submission_seconds=400, proce
 
 
 PUBLISHED = {  # (images a second of one GPU, its batch, GPUs): images a second of all of them
-    (62.50, 1, 8): 259.22, (46.26, 8, 8): 293.64,  # DGX A100: mixed precision, TF32
-    (40.36, 1, 8): 210.18, (59.58, 8, 8): 368.88,  # DGX-1 with V100: mixed precision
+    (62.50, 1, 8): 259.22,
+    (46.26, 8, 8): 293.64,  # DGX A100: mixed precision, TF32
+    (40.36, 1, 8): 210.18,
+    (59.58, 8, 8): 368.88,  # DGX-1 with V100: mixed precision
     (17.91, 8, 8): 137.11,  # the same in float32
-}  # fmt: skip
+}
 
 
 def expect_plan(rate: float, batch: int, gpus: int, way: str = "right") -> list[float]:

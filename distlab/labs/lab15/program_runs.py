@@ -175,8 +175,9 @@ def _explain(name: str, workers: int, said: str, lines: list[str]) -> AssertionE
     if "was not done after" in said or "not done" in said:
         return refuse(
             f"{name} was still running on {where} after {RUN_SECONDS:.0f} s: does it stop after "
-            "--steps, and do all workers take the same number of steps?", "\n".join(lines)
-        )  # fmt: skip
+            "--steps, and do all workers take the same number of steps?",
+            "\n".join(lines),
+        )
     why = next((why for sign, why in EXPLANATIONS.items() if re.search(sign, "\n".join(lines))), "")
     last = why or next((line for line in reversed(lines) if line.strip()), said).strip()[:300]
     return refuse(f"{name} failed on {where}: {last}", "\n".join(lines))

@@ -22,8 +22,10 @@ MODEL_FILE = ATTACHED["lab15"]["model"]
 MAX_UNPACKED_BYTES, MAX_FILES = 16 * 2**20, 20
 ASK_SECONDS, AT_ONCE = 40.0, 50
 SCENE, CLASSES = (64, 64, 1), 11
-_FILES = re.compile(r"saved_model\.pb|fingerprint\.pb|keras_metadata\.pb|"
-                    r"variables/variables\.(index|data-\d{5}-of-\d{5})")  # fmt: skip
+_FILES = re.compile(
+    r"saved_model\.pb|fingerprint\.pb|keras_metadata\.pb|"
+    r"variables/variables\.(index|data-\d{5}-of-\d{5})"
+)
 # of the operations that keep state or touch files, those of any exported Keras model
 ORDINARY = frozenset(
     "VarHandleOp ReadVariableOp AssignVariableOp ResourceGather VarIsInitializedOp Placeholder "
@@ -49,8 +51,9 @@ def pack_model(folder: str | os.PathLike[str], to: str = MODEL_FILE) -> str:
     if not (model / "saved_model.pb").is_file():
         if Path(to).is_file():
             return to
-        raise refuse(f"{folder}/saved_model is not there yet: train first, in a terminal, as the "
-                     "lab says")  # fmt: skip
+        raise refuse(
+            f"{folder}/saved_model is not there yet: train first, in a terminal, as the lab says"
+        )
     partial = Path(f"{to}.part")
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(model.rglob("*")):
@@ -60,8 +63,10 @@ def pack_model(folder: str | os.PathLike[str], to: str = MODEL_FILE) -> str:
     size = partial.stat().st_size
     if size > MAX_ATTACHED_BYTES:
         partial.unlink()
-        raise refuse(f"the SavedModel has {size / 2**20:.1f} MiB packed, and 4 may be handed in: "
-                     "export the model without its optimizer, or make it narrower")  # fmt: skip
+        raise refuse(
+            f"the SavedModel has {size / 2**20:.1f} MiB packed, and 4 may be handed in: "
+            "export the model without its optimizer, or make it narrower"
+        )
     partial.replace(to)
     return to
 
@@ -69,8 +74,10 @@ def pack_model(folder: str | os.PathLike[str], to: str = MODEL_FILE) -> str:
 def unpack_model(path: str | os.PathLike[str], to: Path) -> None:
     """Unpack a file of `pack_model` into the folder `to`; AssertionError for anything else."""
     if Path(path).is_dir():
-        raise refuse(f"{Path(path).name} is a folder: lab15.pack_model makes one file of it, and "
-                     "returns the name of that")  # fmt: skip
+        raise refuse(
+            f"{Path(path).name} is a folder: lab15.pack_model makes one file of it, and "
+            "returns the name of that"
+        )
     if not Path(path).is_file():
         raise refuse(f"no {Path(path).name} was handed in: `distlab submit` packs it")
     try:
@@ -137,8 +144,10 @@ def _ask(folder: str, images: np.ndarray, masks: bool) -> Any:
     import tensorflow as tf
 
     if odd := find_odd_operations(folder):
-        return (f"the SavedModel's graph holds {', '.join(odd[:4])}: masks come from the scene "
-                "alone, so no files, no Python, no loops and no state are needed")  # fmt: skip
+        return (
+            f"the SavedModel's graph holds {', '.join(odd[:4])}: masks come from the scene "
+            "alone, so no files, no Python, no loops and no state are needed"
+        )
     try:
         loaded = tf.saved_model.load(folder)
         answer = loaded.signatures["serving_default"]

@@ -21,9 +21,14 @@ def _clip(vector: np.ndarray, limit: float) -> np.ndarray:
 
 
 def expect_zero(
-    seed: int, ranks: int, parameters: int, rate: float, momentum: float, limit: float,
+    seed: int,
+    ranks: int,
+    parameters: int,
+    rate: float,
+    momentum: float,
+    limit: float,
     way: str = "right",
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     weights, parts, gradients = draw_zero(seed, ranks, parameters)
     pieces = [np.array_split(gradient, ranks) for gradient in gradients]  # [rank][slice]
     mean = np.sum(gradients, axis=0) / (1 if way == "summed" else ranks)

@@ -77,10 +77,14 @@ def start() -> Any:
     left_out = ("XLA_FLAGS", "JAX_", "KERAS_DISTRIBUTION_")
     own = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     return subprocess.Popen(
-        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True, env={**own, **settings}, cwd=Path(__file__).resolve().parents[3],
+        [sys.executable, "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**own, **settings},
+        cwd=Path(__file__).resolve().parents[3],
         start_new_session=True,
-    )  # fmt: skip
+    )
 
 
 def main() -> None:

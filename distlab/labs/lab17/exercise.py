@@ -52,8 +52,15 @@ def try_layouts(layouts: Layouts, sizes: Sizes, mesh: Mapping[str, int]) -> None
     print("keys that no variable uses:", list(step.stray))
 
 
-SIZES = {"hidden": 32, "heads": 4, "head": 8, "inner": 64, "vocabulary": 64, "texts": 16,
-         "tokens": 8}  # fmt: skip
+SIZES = {
+    "hidden": 32,
+    "heads": 4,
+    "head": 8,
+    "inner": 64,
+    "vocabulary": 64,
+    "texts": 16,
+    "tokens": 8,
+}
 
 
 def _read_layouts(found: Any, function: str, shapes: Shapes) -> dict[str, tuple[Any, ...]]:
@@ -143,8 +150,14 @@ def draw_cut(
     `tight`: the block's cut is not enough, so the vocabulary's two matrices are cut as well.
     """
     rng = np.random.default_rng(seed)
-    sizes = {"hidden": 16 * int(rng.integers(2, 5)), "heads": heads, "head": 8,
-             "vocabulary": words, "texts": 16, "tokens": 8}  # fmt: skip
+    sizes = {
+        "hidden": 16 * int(rng.integers(2, 5)),
+        "heads": heads,
+        "head": 8,
+        "vocabulary": words,
+        "texts": 16,
+        "tokens": 8,
+    }
     sizes["inner"] = sizes["hidden"] * int(rng.integers(2, 4))
     whole = sum(map(prod, list_shapes(sizes).values()))
     kernels = 2 * sizes["hidden"] * sizes["inner"] + sizes["inner"]
@@ -278,9 +291,15 @@ def draw_gather(seed: int, devices: int, share: float) -> tuple[Sizes, int]:
     `share` is how much of what the matrices could save has to be saved.
     """
     rng = np.random.default_rng(seed)
-    sizes = {"hidden": 8 * int(rng.integers(3, 9)), "heads": int(rng.integers(3, 10)), "head": 8,
-             "inner": 4 * int(rng.integers(16, 48)), "vocabulary": 4 * int(rng.integers(20, 60)),
-             "texts": 8 * devices, "tokens": 8}  # fmt: skip
+    sizes = {
+        "hidden": 8 * int(rng.integers(3, 9)),
+        "heads": int(rng.integers(3, 10)),
+        "head": 8,
+        "inner": 4 * int(rng.integers(16, 48)),
+        "vocabulary": 4 * int(rng.integers(20, 60)),
+        "texts": 8 * devices,
+        "tokens": 8,
+    }
     shapes = list_shapes(sizes)
     whole = sum(map(prod, shapes.values()))
     most = sum(prod(shape) for path, shape in shapes.items() if can_cut(path, shape, devices))

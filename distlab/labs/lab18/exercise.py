@@ -103,8 +103,14 @@ def write_parts(folder: Path, seed: int, count: int) -> None:
         name, file = f"part-{number}.npy", io.BytesIO()
         np.save(file, values)
         body = bytearray(file.getvalue())
-        notes.append({"file": name, "first_row": first, "rows": len(values),
-                      "sha256": hashlib.sha256(body).hexdigest()})  # fmt: skip
+        notes.append(
+            {
+                "file": name,
+                "first_row": first,
+                "rows": len(values),
+                "sha256": hashlib.sha256(body).hexdigest(),
+            }
+        )
         first += len(values)
         body[-2] ^= number == wrong
         if number != gone:

@@ -98,9 +98,13 @@ def naming_a_taken_port(address: str) -> Iterator[None]:
 
 
 def join_rendezvous(
-    command: Sequence[str], settings: RunSettings, rendezvous: RendezvousSettings, code: str,
-    show: Print, say: Say,
-) -> RunReport:  # fmt: skip
+    command: Sequence[str],
+    settings: RunSettings,
+    rendezvous: RendezvousSettings,
+    code: str,
+    show: Print,
+    say: Say,
+) -> RunReport:
     """Take part in a run that another machine hosts; return its report, as `Member.run` does."""
     with Signals() as signals:
         channel = connect_to_host(rendezvous, code, say, signals)

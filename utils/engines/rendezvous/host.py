@@ -63,9 +63,14 @@ class MeetingLauncher:
     description, actions = "on machines that meet", ACTIONS
 
     def __init__(
-        self, command: Sequence[str], settings: RunSettings, rendezvous: RendezvousSettings,
-        listener: socket.socket, code: str, say: Say,
-    ) -> None:  # fmt: skip
+        self,
+        command: Sequence[str],
+        settings: RunSettings,
+        rendezvous: RendezvousSettings,
+        listener: socket.socket,
+        code: str,
+        say: Say,
+    ) -> None:
         self._settings, self._rendezvous, self._say_here = settings, rendezvous, say
         self._own_seats = min(rendezvous.local_workers, settings.workers)
         self.address = rendezvous.advertise_address or listener.getsockname()[0]
@@ -246,9 +251,15 @@ class HostedRun(ProgramRun):
     """A run at a rendezvous, of which this machine is the host."""
 
     def __init__(
-        self, command: Sequence[str], settings: RunSettings, rendezvous: RendezvousSettings,
-        listener: socket.socket, code: str, show: Print, say: Say,
-    ) -> None:  # fmt: skip
+        self,
+        command: Sequence[str],
+        settings: RunSettings,
+        rendezvous: RendezvousSettings,
+        listener: socket.socket,
+        code: str,
+        show: Print,
+        say: Say,
+    ) -> None:
         launcher = MeetingLauncher(command, settings, rendezvous, listener, code, say)
         try:
             super().__init__(command, settings, launcher, show, launcher.say)

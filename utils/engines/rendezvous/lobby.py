@@ -100,9 +100,15 @@ class Lobby:
             self._changed.notify_all()
 
     def gather(
-        self, own_seats: int, least: int, most: int, seconds: float, stop: Callable[[], int],
-        settle_seconds: float = ELASTIC_SECONDS, begin: Callable[[], bool] = lambda: False,
-    ) -> list[tuple[Guest, int]]:  # fmt: skip
+        self,
+        own_seats: int,
+        least: int,
+        most: int,
+        seconds: float,
+        stop: Callable[[], int],
+        settle_seconds: float = ELASTIC_SECONDS,
+        begin: Callable[[], bool] = lambda: False,
+    ) -> list[tuple[Guest, int]]:
         """Return who takes part, each with its number of workers; `own_seats` are the host's.
 
         Waits for `most` workers; with `least` of them, for `settle_seconds` more, or until

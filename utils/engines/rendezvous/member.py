@@ -126,9 +126,14 @@ class MemberTasks:
     """The tasks that a member runs for its host, as the host's frames say."""
 
     def __init__(
-        self, command: Sequence[str], settings: RunSettings, logs: Path, show: Print,
-        send: Callable[..., None], takes_handout: bool,
-    ) -> None:  # fmt: skip
+        self,
+        command: Sequence[str],
+        settings: RunSettings,
+        logs: Path,
+        show: Print,
+        send: Callable[..., None],
+        takes_handout: bool,
+    ) -> None:
         """`takes_handout`: whether tasks get the text that the host hands out."""
         self._command, self._settings, self._logs, self._send = command, settings, logs, send
         self._takes_handout = takes_handout
@@ -211,9 +216,12 @@ class MemberTasks:
                 self._send("listens", task=task.name)
 
     def end(
-        self, grace_seconds: float, number: int = signal.SIGTERM,
-        hurries: Callable[[], bool] = lambda: False, ends_idle: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        grace_seconds: float,
+        number: int = signal.SIGTERM,
+        hurries: Callable[[], bool] = lambda: False,
+        ends_idle: bool = False,
+    ) -> None:
         """Ask every task to end with signal `number`; kill those that are left after the grace.
 
         With `ends_idle` those that do nothing are killed sooner.
@@ -231,9 +239,15 @@ class Member:
     """This machine in a run that another one hosts. `run` returns the run's report."""
 
     def __init__(
-        self, channel: MeetingChannel, command: Sequence[str], settings: RunSettings,
-        rendezvous: RendezvousSettings, logs: Path, show: Print, say: Say,
-    ) -> None:  # fmt: skip
+        self,
+        channel: MeetingChannel,
+        command: Sequence[str],
+        settings: RunSettings,
+        rendezvous: RendezvousSettings,
+        logs: Path,
+        show: Print,
+        say: Say,
+    ) -> None:
         self._channel, self._command, self._settings = channel, list(command), settings
         self._rendezvous, self._logs, self._say = rendezvous, logs, say
         self.address = rendezvous.advertise_address or channel.own_address
@@ -241,15 +255,14 @@ class Member:
         folder = settings.checkpoint_dir
         self._copy = CheckpointCopy(folder, is_origin=False) if folder else None
         self._fetcher = Fetcher(self._copy, channel.send) if self._copy else None
-        self._tasks = MemberTasks(
-            self._command, settings, logs, show, self._send, rendezvous.gathering is not None
-        )
+        gathers = rendezvous.gathering is not None
+        self._tasks = MemberTasks(self._command, settings, logs, show, self._send, gathers)
 
     def run(self, signals: Signals) -> RunReport:
         """Take part to the end. Raises RunError if refused, or if the host is lost."""
         about = describe_machine(self._command, self._settings, self._rendezvous.gathering)
-        self._send("join", **about, address=self.address, logs=str(self._logs.absolute()),
-                   seats=self._rendezvous.local_workers)  # fmt: skip
+        about |= {"address": self.address, "logs": str(self._logs.absolute())}
+        self._send("join", **about, seats=self._rendezvous.local_workers)
         threading.Thread(target=self._read, daemon=True).start()
         try:
             while True:
@@ -302,12 +315,10 @@ class Member:
         if frame.kind == "say":
             self._say(frame.get("text", str))
             return None
-        handlers = {
-            "prepare": self._on_prepare, "probe": self._on_probe, "start": self._on_start,
-            "act": self._tasks.act, "again": self._tasks.start_again,
-            "ask": self._tasks.ask_to_end,
-            "offer": self._on_offer, "give": self._on_give,
-        }  # fmt: skip
+        tasks = self._tasks
+        handlers = {"act": tasks.act, "again": tasks.start_again, "ask": tasks.ask_to_end}
+        handlers |= {"prepare": self._on_prepare, "probe": self._on_probe, "start": self._on_start}
+        handlers |= {"offer": self._on_offer, "give": self._on_give}
         if frame.kind not in handlers:
             raise ChannelLost(f"has sent {frame.kind[:20]!r}, which means nothing here")
         handlers[frame.kind](frame)

@@ -11,15 +11,19 @@ Ways = dict[tuple[int, int], str]  # caller and called, by number (0 is the host
 
 
 def check_pairs(
-    own: Mapping[str, Any], ports: OpenPorts, guests: Sequence[Guest], ready: Sequence[Opened],
+    own: Mapping[str, Any],
+    ports: OpenPorts,
+    guests: Sequence[Guest],
+    ready: Sequence[Opened],
     say: Callable[[str], None],
-) -> None:  # fmt: skip
+) -> None:
     """Have every machine try the ports of every other one; `own` is what this one says of itself.
 
     Raises RunError that names a way that is closed; `say` gets a line on each other one.
     """
-    words = describe_ways([own, *(guest.about for guest in guests)],
-                          find_closed(own, ports, guests, ready))  # fmt: skip
+    words = describe_ways(
+        [own, *(guest.about for guest in guests)], find_closed(own, ports, guests, ready)
+    )
     for each in words[1:]:
         say(each)
     if words:

@@ -20,9 +20,13 @@ class HostedTrial:
     """A test of all ways between `machines` machines, or those that have come in time."""
 
     def __init__(
-        self, machines: int, rendezvous: RendezvousSettings, listener: socket.socket, code: str,
+        self,
+        machines: int,
+        rendezvous: RendezvousSettings,
+        listener: socket.socket,
+        code: str,
         say: Callable[[str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._machines, self._rendezvous, self._say = machines, rendezvous, say
         about = describe_machine([], None, rendezvous.gathering)
         self._about = about | {"address": rendezvous.advertise_address or listener.getsockname()[0]}

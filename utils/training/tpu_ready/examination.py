@@ -51,10 +51,14 @@ def make_batch(model: Any, batch_size: int) -> tuple[tuple[Any, ...], list[TpuFi
 
     specs = _input_specs(model)
     found = [
-        TpuFinding(UNKNOWN_SIZE, f"input {spec.name!r} has shape {_say(spec.shape)}: each size "
-                   "that comes is compiled again")
-        for spec in keras.tree.flatten(specs) if None in spec.shape[1:]
-    ]  # fmt: skip
+        TpuFinding(
+            UNKNOWN_SIZE,
+            f"input {spec.name!r} has shape {_say(spec.shape)}: each size "
+            "that comes is compiled again",
+        )
+        for spec in keras.tree.flatten(specs)
+        if None in spec.shape[1:]
+    ]
     inputs = keras.tree.map_structure(lambda spec: _fill(spec, batch_size), specs)
     return (inputs, _targets(model, inputs)), found
 
@@ -135,9 +139,7 @@ def examine_function(make_model: Callable[[], Any], batch_size: int = 32) -> Rea
         said = f"{name} failed: {type(error).__name__}: {_first_line(error)}"
         raise InputError(said) from None
     if not isinstance(model, keras.Model):
-        raise InputError(
-            f"{name} returned {type(model).__name__}: it must return a keras.Model"
-        )  # fmt: skip
+        raise InputError(f"{name} returned {type(model).__name__}: it must return a keras.Model")
     return examine_model(model, batch_size)
 
 

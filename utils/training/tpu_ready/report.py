@@ -83,9 +83,7 @@ class ReadyReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        findings = [
-            {**asdict(f), "problem": f.is_problem, "fix": f.fix} for f in self.findings
-        ]  # fmt: skip
+        findings = [{**asdict(f), "problem": f.is_problem, "fix": f.fix} for f in self.findings]
         return {**asdict(self), "ready": self.ready, "findings": findings}
 
     def __str__(self) -> str:
