@@ -86,9 +86,8 @@ def connect_to_host(
             if not has_said:
                 say(f"waiting up to {where}")
             if time.monotonic() > deadline:
-                raise RunError(
-                    f"waited {where}; start the run there first, or correct the address"
-                ) from None
+                cure = "start the run there first, or correct the address"
+                raise RunError(f"waited {where}; {cure}") from None
             has_said = True
             time.sleep(RETRY_SECONDS)
     return None
@@ -222,10 +221,7 @@ class MemberTasks:
         hurries: Callable[[], bool] = lambda: False,
         ends_idle: bool = False,
     ) -> None:
-        """Ask every task to end with signal `number`; kill those that are left after the grace.
-
-        With `ends_idle` those that do nothing are killed sooner.
-        """
+        """Send `number` to all tasks; kill them after the grace, or, if `ends_idle`, when idle."""
         if self.group is not None:
             self.group.let_end(grace_seconds, number, hurries, ends_idle)
             self.group.end()
@@ -255,8 +251,9 @@ class Member:
         folder = settings.checkpoint_dir
         self._copy = CheckpointCopy(folder, is_origin=False) if folder else None
         self._fetcher = Fetcher(self._copy, channel.send) if self._copy else None
-        gathers = rendezvous.gathering is not None
-        self._tasks = MemberTasks(self._command, settings, logs, show, self._send, gathers)
+        self._tasks = MemberTasks(
+            command, settings, logs, show, self._send, bool(rendezvous.gathering)
+        )
 
     def run(self, signals: Signals) -> RunReport:
         """Take part to the end. Raises RunError if refused, or if the host is lost."""
@@ -315,10 +312,9 @@ class Member:
         if frame.kind == "say":
             self._say(frame.get("text", str))
             return None
-        tasks = self._tasks
-        handlers = {"act": tasks.act, "again": tasks.start_again, "ask": tasks.ask_to_end}
-        handlers |= {"prepare": self._on_prepare, "probe": self._on_probe, "start": self._on_start}
-        handlers |= {"offer": self._on_offer, "give": self._on_give}
+        handlers = {"prepare": self._on_prepare, "probe": self._on_probe, "start": self._on_start}
+        handlers |= {"act": self._tasks.act, "again": self._tasks.start_again}
+        handlers |= {"ask": self._tasks.ask_to_end, "offer": self._on_offer, "give": self._on_give}
         if frame.kind not in handlers:
             raise ChannelLost(f"has sent {frame.kind[:20]!r}, which means nothing here")
         handlers[frame.kind](frame)
