@@ -14,7 +14,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 import pytest
-import quick_iterators
 from needs import TOOLS, need_browser
 from warm_start import make_warm_start
 
@@ -129,8 +128,6 @@ def split(tensorflow: ModuleType) -> None:
     pieces = [tensorflow.config.LogicalDeviceConfiguration()] * DEVICES
     tensorflow.config.set_logical_device_configuration(cpu, pieces)
     assert len(tensorflow.config.list_logical_devices("CPU")) == DEVICES
-    if WARM_START:
-        quick_iterators.install(tensorflow)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -206,28 +206,3 @@ def test_sigkill_of_the_tests_ends_the_warm_process_and_its_programs(command, tm
 def test_the_warm_process_of_a_cluster_and_its_cold_tasks_start_warm():
     for module in (warm_start.TASKS, "utils.cluster.cold_task"):
         assert warm_start.is_listed(make_module_command(module, "3"), "/")
-
-
-def read_epochs(tf, elements, replicas):
-    """Return what three epochs over batches of 5 give each replica, uneven ends included."""
-    strategy = tf.distribute.MirroredStrategy([f"CPU:{k}" for k in range(replicas)])
-    data = tf.data.Dataset.from_tensor_slices(elements).batch(5)
-    batches = [one for _ in range(3) for one in strategy.experimental_distribute_dataset(data)]
-    local = strategy.experimental_local_results
-    return [
-        [part.to_list() if hasattr(part, "to_list") else part.numpy().tolist() for part in local(x)]
-        for batch in batches
-        for x in tf.nest.flatten(batch)
-    ]
-
-
-@pytest.mark.parametrize("replicas", [2, 4])
-def test_quick_iterators_give_what_those_of_tensorflow_give(tf, monkeypatch, replicas):
-    from tensorflow.python.data.ops import multi_device_iterator_ops as module
-
-    pairs = (tf.range(13), {"words": tf.strings.as_string(tf.range(13)), "x": tf.ones((13, 2))})
-    quick = [read_epochs(tf, elements, replicas) for elements in (pairs, tf.range(64))]
-    theirs = module._PerDeviceGenerator.__init__.__wrapped__
-    monkeypatch.setattr(module._PerDeviceGenerator, "__init__", theirs)
-    assert quick == [read_epochs(tf, elements, replicas) for elements in (pairs, tf.range(64))]
-    assert len(quick[0]) == 3 * 3 * 3 and len(quick[1]) == 3 * 13

@@ -9,8 +9,7 @@ folder, descriptors and session, and what it starts itself starts in the same wa
 a notebook starts). Every other command starts as ever, and so does each one of a test that
 is marked `cold_start`.
 
-What differs: /proc shows the command line and the environment of the warm process, and its
-iterators over several devices are those of `quick_iterators`.
+What differs: /proc shows the command line and the environment of the warm process.
 """
 
 import contextlib
@@ -29,8 +28,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import quick_iterators
 
 from utils.environment import quiet_tensorflow
 from utils.processes.connection import Connection, PeerGone, PeerSilent, WireMessage
@@ -363,8 +360,6 @@ def main() -> None:
     import_tensorflow()
     with quiet_tensorflow():
         import_modules((*PRELOADED, ".devices", ".data.batches", ".training.loops"))
-    if tensorflow := sys.modules.get("tensorflow"):
-        quick_iterators.install(tensorflow)
     threads = count_threads()
     if threads > 1:
         raise SystemExit(f"the warm process has {threads} threads: forking would not be safe")
