@@ -26,20 +26,21 @@ TUNE = (
     "bottleneck, what was tried, and the code."
 )
 TUNE_MORE = (
-    "A function given to map may name a form of itself for whole batches, which is then tried: "
-    "write of_one.batch_form = of_batch after it (@utils.input_pipeline.batch_form(of_batch) above "
-    "it does the same, in a project without a utils of its own). A module is looked for in the "
-    "current folder first; it is loaded in a process of its own, and what it prints goes to "
+    "A function that you give to map can name a version of itself for batches, and the search "
+    "tries it: write of_one.batch_form = of_batch after it. If your project has no utils folder, "
+    "the decorator @utils.input_pipeline.batch_form(of_batch) does the same. Modules are found in "
+    "the current folder first. Yours is loaded in a separate process, and its output goes to "
     "standard error."
 )
 TPU_READY = (
-    "Compile a model's training step with XLA on the CPU, and say what would stop it on a TPU: "
-    "which op, in which layer, on which line. FUNCTION takes no arguments and returns a Keras "
-    "model, compiled with its loss or not. Exit status 1 if a problem was found."
+    "Compile a model's training step with XLA on the CPU, and name the ops that would fail on a "
+    "TPU, with their layers and lines. FUNCTION takes no arguments and returns a Keras model; you "
+    "don't have to compile it. The exit status is 1 if a problem was found."
 )
 TPU_READY_MORE = (
-    "XLA for the CPU takes some ops that a TPU does not; the graph is read for the usual ones. "
-    "A module is looked for in the current folder first; it is loaded in a process of its own."
+    "XLA for the CPU accepts some ops that a TPU doesn't, so the command also looks for the usual "
+    "ones in the graph. Modules are found in the current folder first, and yours is loaded in a "
+    "separate process."
 )
 
 
