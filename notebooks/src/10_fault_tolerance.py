@@ -291,8 +291,7 @@ for path in sorted(path for path in cut.rglob("*") if path.is_file()):
     print(f"{format_bytes(path.stat().st_size):>9}  {path.relative_to(cut)}")
 print("newest in the file checkpoint:", Path(tf.train.latest_checkpoint(cut)).name)
 newest = latest_intact_checkpoint(cut, "ckpt")
-name = "values/.ATTRIBUTES/VARIABLE_VALUE"  # so TensorFlow calls it in the file
-values = tf.train.load_checkpoint(newest.path).get_tensor(name)
+values = tf.train.load_checkpoint(newest.path).get_tensor("values/.ATTRIBUTES/VARIABLE_VALUE")
 assert np.all(values == newest.step), "whole: every value is of one step"
 
 # %% [markdown]
