@@ -270,6 +270,11 @@ def test_committed_lesson_is_what_its_source_generates(target: sources.Target) -
     assert find_stale(target) == []
 
 
+@pytest.mark.parametrize("target", LESSONS[3:], ids=lambda target: target.source.stem)
+def test_a_lesson_says_what_to_look_at_on_a_real_gpu(target: sources.Target) -> None:
+    assert "\n# ## On a real GPU\n" in target.source.read_text(encoding="utf-8")
+
+
 def test_no_notebook_without_a_source() -> None:
     assert sources.find_orphans(ROOT) == []
 

@@ -559,6 +559,14 @@ cut_explorer(tables, capacity_gb=80, name="H100")
 # %% [markdown]
 # With short sequences nothing in this table beats the simplest cut, because 7 billion parameters fit once the state is sharded. (Some other cuts tie with it.) Cuts through the model pay when the model is larger, when memory is smaller, or when there are more GPUs than sequences in a batch. With long sequences one sequence no longer fits next to the weights. Data parallelism alone doesn't fit on up to 32 GPUs, and on more there are fewer sequences than GPUs. So the context axis takes over.
 #
+# ## On a real GPU
+#
+# Print the most memory that a step has used, at the end of your training program:
+#
+#     tf.config.experimental.get_memory_info("GPU:0")["peak"]
+#
+# Compare it with the bytes that `distlab plan --parameters … --explain` gives for your layout. Don't take the number from `nvidia-smi`: TensorFlow reserves nearly all of a GPU's memory at its start, whatever the layout needs.
+#
 # ## Recap
 #
 # - ZeRO 1 took one device's steps with a quarter of the state and the bytes of an all-reduce. Stage 3 sent half as much again.
