@@ -12,7 +12,7 @@
 # - Train a Keras model on two replicas and say what each of them did.
 # - Split the CPU into logical devices, and tell from a measurement what they are good for.
 # - Find out how many devices a strategy really has.
-# - Restart a kernel when, and only when, it must be restarted.
+# - Show that a process can't change its devices later, and start a new one that has six.
 #
 # **To begin:** click the next cell and press `Shift`+`Enter`. That runs it and moves on to the one below. Run the cells in order, from here to the end. Every lesson starts with the same kind of set-up and import cells. *And then*, below, says what the four devices are.
 

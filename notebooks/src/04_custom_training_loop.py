@@ -11,7 +11,7 @@
 # - Reduce the replicas' losses to one number, and explain why a metric needs no reduce.
 # - Save a checkpoint every second epoch, restore it without a strategy, and check that it scores the same.
 # - Compare a Python loop with loops inside a `tf.function`.
-# - Fix the two errors that you are likely to hit first in Keras 3.
+# - Provoke the two errors that you are likely to hit first in Keras 3, and build an optimizer's variables in time.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds

@@ -11,7 +11,7 @@
 # - Measure the ratio of an applied update to that gradient, and tell a wrong length from a wrong direction.
 # - Divide weighted, uneven and per-pixel losses by the right number, and scale a penalty.
 # - Clip gradients after the reduction, and show what clipping before it does.
-# - Fix a `fit` call that follows an old tutorial.
+# - Predict what an old tutorial's loss does to a step of `fit`.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds

@@ -9,7 +9,7 @@
 #
 # - Count the bytes that cross between devices in one step, on paper and on TensorFlow's own graph.
 # - Choose between central storage and mirroring, given the number of parameters, the optimizer and the number of replicas.
-# - Choose how TensorFlow adds up gradients, in one process and across workers, and say where NCCL (NVIDIA's library for it) runs.
+# - Compare how TensorFlow adds up gradients in one process, choose the options for several workers, and show that NCCL (NVIDIA's library for it) needs a GPU.
 # - Count what packing gradients into buckets saves.
 # - Say how far off the two-number model of lesson 06 is, and at which sizes.
 

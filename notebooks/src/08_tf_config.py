@@ -8,9 +8,9 @@
 # ## Objectives
 #
 # - Write the TF_CONFIG of every task of a cluster, and check it before anything starts.
-# - Say what chief, worker, parameter server and evaluator do, and who is responsible for saving.
+# - Tell chief, worker, parameter server and evaluator apart, and say which of them isn't part of the cluster.
 # - Describe a cluster to TensorFlow in three ways: TF_CONFIG, plain Python, and the variables of Slurm (a scheduler for compute clusters).
-# - Restart a worker that was killed, and list the processes that a notebook has started.
+# - Kill a worker, follow its group back to the last checkpoint, and list the processes that a notebook has started.
 # - Diagnose eight starts that go wrong, from what TensorFlow prints or from its silence.
 
 # %%

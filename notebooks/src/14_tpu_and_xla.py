@@ -11,8 +11,8 @@
 #
 # - Compile a training step with XLA, and prove that it takes the same steps.
 # - Recognize five things that don't belong in a TPU's step: a dynamic shape, an op that XLA lacks, a host callback, a shape that depends on the data, a Python side effect.
-# - Repair each of them, and check the result.
-# - Write a program that connects to a TPU, and that also runs where there is none.
+# - Repair two of them yourself, run the repairs of the other three, and check the results.
+# - Run a program that takes a TPU if there is one, and the usual device otherwise.
 # - Measure what half precision (bfloat16) and `steps_per_execution` gain, and what they cost.
 
 # %%

@@ -9,7 +9,7 @@
 #
 # - Place the layers of a network on different devices, and count what each holds and what they send each other.
 # - Split a dense layer by columns and by rows, and choose the collective that each needs.
-# - Build a network of two layers, and an attention layer, that need one all-reduce each way.
+# - Predict how many collectives two split layers need, and show that an attention layer split by heads needs no more.
 # - Run one program with DTensor on a grid of devices, split by data, by model, and by both.
 # - Compute the bytes on each device under ZeRO, which shards what data parallelism copies.
 

@@ -11,7 +11,7 @@
 # - Run a pipeline under three schedules, GPipe, 1F1B and interleaved 1F1B, and get the gradients of the unsplit model.
 # - Predict a schedule's idle time (its *bubble*) and the activations that each stage keeps, and compare with a run.
 # - Trade time for memory with rematerialization: compute again instead of keeping.
-# - Measure the error of a gradient that comes back to changed weights, and repair it by stashing the old ones.
+# - Measure the error of a gradient that comes back to changed weights, and show that stashing the old ones removes it.
 
 # %%
 from concurrent.futures import ThreadPoolExecutor

@@ -8,7 +8,7 @@
 # ## Objectives
 #
 # - Stream a data set from shards, and build a U-Net that gives every pixel a class.
-# - Write a decision down before you measure it: input, precision, replicas.
+# - Log each decision before its measurement, and compare the two: input, precision, replicas.
 # - Predict the step of two workers, run them, lose one, and resume.
 # - Predict a large batch from the exported model while workers die, score the masks, and look at the bad ones.
 # - Report what was run, how fast, how good, and what 64 GPUs would cost.
