@@ -98,11 +98,13 @@ def open_study(options) -> optuna.Study:
     """Open the folder's study, or make it. Call it with the folder's lock held."""
     lock = DyingLock(options.folder / "journal.lock")
     file = JournalFileBackend(str(options.folder / "journal.log"), lock_obj=lock)
+    storage = optuna.storages.JournalStorage(file)
+    pruner = optuna.pruners.SuccessiveHalvingPruner(reduction_factor=2)
     study = optuna.create_study(
-        storage=optuna.storages.JournalStorage(file),
+        storage=storage,
         study_name="search",
         direction="maximize",
-        pruner=optuna.pruners.SuccessiveHalvingPruner(reduction_factor=2),
+        pruner=pruner,
         load_if_exists=True,
     )
     settings = {name: getattr(options, name) for name in ("seed", "epochs", "max_examples")}
