@@ -100,13 +100,8 @@ def open_study(options) -> optuna.Study:
     file = JournalFileBackend(str(options.folder / "journal.log"), lock_obj=lock)
     storage = optuna.storages.JournalStorage(file)
     pruner = optuna.pruners.SuccessiveHalvingPruner(reduction_factor=2)
-    study = optuna.create_study(
-        storage=storage,
-        study_name="search",
-        direction="maximize",
-        pruner=pruner,
-        load_if_exists=True,
-    )
+    about = {"study_name": "search", "direction": "maximize", "load_if_exists": True}
+    study = optuna.create_study(storage=storage, pruner=pruner, **about)
     settings = {name: getattr(options, name) for name in ("seed", "epochs", "max_examples")}
     if study.user_attrs.get("settings", settings) != settings:
         words = f"holds a search with {study.user_attrs['settings']}, got {settings}"
