@@ -263,7 +263,7 @@ figures.show(figures.matrix(table, ways, heads, title=title, format="{:,}"))
 #
 # Most models that don't fit today are Transformers. Megatron-LM cuts each of their blocks with this pair, columns and then rows, twice: once in its dense layers, once in its attention. An attention layer looks harder to cut, because every token looks at every other. But it has several *heads*, and heads don't need each other until the very end. A head is a group of columns of the query, key and value kernels, and its result meets a group of rows of the output kernel. Columns, then rows, again.
 #
-# The first cell has Keras's layer with four heads, and the same by hand with two heads on each of two devices. The two parts of the result are added, one all-reduce of [32, 49, 64] numbers, and no device ever sees the other's heads. In the second cell, `SplitAttention` does this for any built Keras attention layer, backward pass included. There it cuts the attention in the first block of our small Transformer (`distlab train --model transformer`), whose tokens are 49 patches of an image. (Random tokens will do for the check.)
+# The first cell has Keras's layer with four heads, and the same by hand with two heads on each of two devices. The two parts of the result are added, one all-reduce of [32, 49, 64] numbers, and no device ever sees the other's heads. In the second cell, `SplitAttention` does this for any built Keras attention layer, backward pass included. There it cuts the attention in the first block of a Transformer like that of `distlab train --model transformer`, but twice as wide, whose tokens are 49 patches of an image. (Random tokens will do for the check.)
 
 # %%
 from utils.models import build_transformer
@@ -536,7 +536,7 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images,
 # - Columns, then rows (dense layers, or heads): one all-reduce each way.
 # - By layers: each device has its own tape, and calls `tape.gradient(…, output_gradients=received)` inside its own `with tf.device(…)`.
 #
-# The layers and the attention are in [utils/parallel](../utils/parallel/__init__.py), to read and reuse. There is no program for this in `examples/`, since on CPUs and GPUs TensorFlow has no API that shards a Keras model's variables for you. How two processes find each other is in [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
+# The layers and the attention are in [utils/parallel](../utils/parallel/__init__.py), to read and reuse. There is no program for this in `examples/`, since on TensorFlow Keras 3 has no API that splits a model's variables for tensor parallelism. (Keras 2 has an experimental one, `tf_keras.dtensor.experimental.LayoutMap`. We haven't run it.) How two processes find each other is in [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
 # ## Further reading
 #

@@ -329,9 +329,9 @@ for steps in (0, 100, 600, 1200):
 assert 0 < measured[0] < measured[1200]
 
 # %% [markdown]
-# It's one seed, and later steps weren't measured. But it fits what you saw. At the start the noise scale is far smaller than later, and that is when the warm-up keeps the rate low. Later it's ten times as large and more, a few hundred. Compare that with where scaling broke above: with the rule and a warm-up, 512 was still fine and 2,048 wasn't.
+# It's one seed, and later steps weren't measured. But it fits what you saw. At the start the noise scale is far smaller than later, and that is when the warm-up keeps the rate low. After 600 steps it's about ten times as large, and after 1,200 a few hundred. Compare that with where scaling broke above: with the rule and a warm-up, 512 was still fine and 2,048 wasn't.
 #
-# ## Which layer breaks first
+# ## Which layer is most at risk
 #
 # A step that is large compared with the weights it changes wrecks them. So compare the norm (the length) of each layer's weights with the norm of their gradient, at the start:
 
@@ -345,7 +345,7 @@ figures.show(figures.bars(ratios, unit="", title="Norm of weights / norm of grad
 assert max(ratios.values()) > 2 * min(ratios.values())
 
 # %% [markdown]
-# The layers with the shortest bars are the first to break: their gradient is large compared with their weights. One rate for all layers must suit the shortest bar, and is then too small for the longest. *LARS* gives each layer its own rate, so that every layer's step is the same fraction of the norm of its weights. `trust` sets that fraction.
+# We'd expect the layers with the shortest bars to break first, since their gradient is large compared with their weights. (We haven't measured which one does.) One rate for all layers must suit the shortest bar, and is then too small for the longest. *LARS* gives each layer its own rate, so that every layer's step is the same fraction of the norm of its weights. `trust` sets that fraction.
 #
 # **Your turn.** Which rate does a layer need, if its weights `w` and their gradient `g` are arrays of the same shape?
 
@@ -388,13 +388,13 @@ print("the same weights as with utils' Lars:", np.allclose(variable.numpy(), w, 
 # > | LARS (2017) | momentum SGD's, with the gradient rescaled to `trust` × the norm of the weights | ResNet-50 with batches of 32 K, AlexNet with 8 K |
 # > | LAMB (2019) | Adam's, rescaled to the norm of the weights | BERT with batches of 65,536 short and 32,768 long sequences |
 # >
-# > The batch sizes are those of the papers' abstracts (LAMB's: of the first version). In LAMB's paper, weight decay is part of the step that gets rescaled. `keras.optimizers.Lamb` leaves it out, `utils.training.layerwise.Lamb` puts it in. Ours take the plain step for biases: a bias starts at zero, and a fraction of zero is zero. `keras.optimizers.Lamb` does so only while the bias is exactly zero, so once. With a constant gradient its first move is 0.173 and the next two are 0.017 and 0.019; ours moves by 0.173 each time.
+# > The batch sizes are those of the papers' abstracts (LAMB's: of the first version). In LAMB's paper, weight decay is part of the step that gets rescaled. `keras.optimizers.Lamb` leaves it out, `utils.training.layerwise.Lamb` puts it in. Ours take the plain step for biases: a bias starts at zero, and a fraction of zero is zero. `keras.optimizers.Lamb` takes the plain step only while the bias is exactly zero, which is the first step. Take a bias of three numbers, rate 0.1 and a constant gradient: Keras moves it by 0.173, then by 0.017 and 0.019. Ours moves it by 0.173 each time.
 #
 # ### At the batch that broke
 #
-# We take batch 2,048, with warm-up, and try five rates for each optimizer, each twice the one before. SGD's largest, 0.32, is the one that the linear rule asks for.
+# We take batch 2,048, with warm-up, and compare five optimizers: SGD, LARS, LAMB, Adam and Muon. Each gets five rates, each twice the one before. SGD's largest, 0.32, is the one that the linear rule asks for.
 #
-# The fifth is `keras.optimizers.Muon`, with its default arguments. It takes the momentum of each weight matrix and makes it nearly orthogonal before it steps, so that every direction moves about equally far.
+# The fifth optimizer is `keras.optimizers.Muon`, with its default arguments. It takes the momentum of each weight matrix and makes it nearly orthogonal before it steps, so that every direction moves about equally far. (Keras advises against Muon for the output layer. Here it steps that one too.)
 
 # %% tags=["nbval-ignore-output"]
 from utils.training.layerwise import Lamb
@@ -426,7 +426,7 @@ title = "Batch 2,048: the error at five rates"
 figures.show(figures.lines(series, title=title, log_x=True, log_y=True, **words))
 
 # %% [markdown]
-# At its largest rate, the one the rule asks for, SGD is lost. LARS still learns something at its own largest, because it bounds every layer's step. That safety is what it offers, and plain Adam has it too. (The four "largest" rates are different numbers, so don't read more into the right end of the picture.)
+# At its largest rate, the one the rule asks for, SGD is lost. LARS still learns something at its own largest, because it bounds the step of every weight matrix. That safety is what it offers, and plain Adam has it too. (The five "largest" rates are different numbers, so don't read more into the right end of the picture.)
 #
 # At their *best* rates the first four are only a few points apart, Adam among the best, and all are well behind the 14 % of small batches. Don't read a winner among them. Each number is a mean of three seeds, and each best rate was chosen on the same test images that give its score, so differences of a point aren't safe. Others found the same at full size: once the rates are tuned, SGD with Nesterov momentum and Adam keep up with LARS and LAMB (Nado and others 2021).
 #
@@ -603,7 +603,7 @@ for examples in (64, 16):
 #
 # - k times the rate won back most of the lost accuracy at 128 and much of it at 512. Then it broke.
 # - Warm-up rescued batch 1,024 on all three seeds, and didn't rescue 2,048.
-# - LARS bounded every layer's step; at its best rate, plain Adam did about as well. Muon did better.
+# - LARS bounded the step of every weight matrix; at its best rate, plain Adam did about as well. Muon did better.
 # - Micro-batches gave one large batch's update to 1e-9, on one device and on four replicas.
 # - Larger batches send fewer messages and hold more activations.
 #

@@ -477,7 +477,7 @@ milliseconds = {name: 1e3 * min(seconds) for name, seconds in best.items()}
 figures.show(figures.bars(milliseconds, unit="ms", title="One gradient of 64 images"))
 
 # %% [markdown]
-# You get the same gradients from a fraction of the bytes, and pay with a second forward pass. On a GPU that usually adds about a third to a step (Chen and others, below); the picture shows what it added here.
+# You get the same gradients, and between the two passes only a fraction of the bytes is kept. While the backward pass is inside a block, that block's activations are back. So with two blocks the peak falls by less than half, and with many by far more. You pay with a second forward pass. On a GPU that usually adds about a third to a step (Chen and others, below); the picture shows what it added here.
 #
 # ### Long sequences
 #
@@ -522,7 +522,7 @@ for name in ("kernel_scale", "inputs_scale"):
     assert (float(copies[0]) == float(copies[1])) is (name == "kernel_scale")
 
 # %% [markdown]
-# e4m3 ends at 448. It has no infinity, so 500 becomes nan, and 0.0005 is gone. Still, all three networks learn. The scale puts the largest number of the last 1,024 steps at 448. The next step may bring a larger one, so Keras clips it. Weights and their gradients stay float32. So on a GPU that has it, FP8 saves time, and not a byte of weights. (On a CPU it doesn't save time either: Keras rounds to 8 bits there and multiplies in bfloat16. A tape outside of a `tf.function` raises a ValueError in Keras 3.15.1.)
+# e4m3 ends at 448. It has no infinity, so 500 becomes nan, and 0.0005 is gone. Still, all three networks learn. The scale puts the largest number of the last 1,024 steps at 448. The next step may bring a larger one, so Keras clips it. Weights and their gradients stay float32. So FP8 saves no byte of weights. It can save time: Keras rounds to 8 bits and multiplies in bfloat16, and on a GPU with FP8, XLA can replace that by an 8-bit product. Without XLA, or on a CPU, it saves nothing. (A tape outside of a `tf.function` raises a ValueError in Keras 3.15.1.)
 #
 # The last cell shows what several replicas do with the scales. Scales and histories are "trainable" variables in Keras: their new value travels as their gradient, and the optimizer puts it in place without a step. But no all-reduce touches it. Each replica keeps the scale of its own images, and the copies of one "mirrored" variable differ. The weights' gradients are still summed, so training works. But a checkpoint keeps only one of the copies.
 #

@@ -122,7 +122,7 @@ figures.show(figures.grouped_bars(bars, unit="ms", title="A step of local worker
 assert all(check.low < check.predicted < check.high for check in checks)
 
 # %% [markdown]
-# If you said 1, you thought of a cluster. The workers share your cores. With more workers than cores, a step takes the processor time of all workers, divided by the number of cores. So a prediction for this machine must know its cores. And so local workers can show you that a program is correct, but not that it's fast. On a quiet machine, predicted and measured should be within a quarter of each other; on a busy one they can differ more.
+# If you said 1, you thought of a cluster. The workers share your cores. With more workers than cores, a step takes the processor time of all workers, divided by the number of cores. If you said 2, you divided four by two cores. But one process alone already uses more than one core, and four also spend time on sending, waiting and switching. So a prediction for this machine must know its cores. And so local workers can show you that a program is correct, but not that it's fast. On a quiet machine, predicted and measured should be within a quarter of each other; on a busy one they can differ more.
 #
 # ## From two workers to many
 #
@@ -245,7 +245,7 @@ print(f"175 billion parameters, 300 billion tokens, 1,024 GPUs at 140 TFLOP/s: {
 print(f"and with each forward pass computed twice to save memory: {run * 8 / 6:.0f} days")
 
 # %% [markdown]
-# That product of 6, the parameters N and the tokens D is the *6·N·D* of papers and of `distlab plan --parameters`. Recomputation makes it 8·N·D. (MFU counts only the 6: extra work doesn't make a run better.)
+# That product of 6, the parameters N and the tokens D is the *6·N·D* of papers and of `distlab plan --parameters`. Recomputation makes it 8·N·D. (MFU counts what the model needs, so 6 and not 8: extra work doesn't make a run better. With long sequences attention adds 12 × layers × width × sequence per token, and MFU counts that too.)
 #
 # ## The mistake: strong scaling by division
 #
@@ -268,7 +268,7 @@ weak, strong = (values for _, values in curves.values())
 assert strong[-1] < weak[-1]
 
 # %% [markdown]
-# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on each network there is a batch below which you wait for the network, and above it for the devices. At the far left the lines are flat: below about 48 images a step takes as long as its 2,988 launches, whatever the batch. XLA (`jit_compile=True`) leaves 390 of them, those that it can't fuse into others.
+# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on a slow network there is a batch below which you wait for the network, and above it for the devices. On NDR the network is never what this step waits for most: with small batches, launches are. At the far left the lines are flat: below about 48 images a step takes as long as its 2,988 launches, whatever the batch. XLA (`jit_compile=True`) leaves 390 of them, those that it can't fuse into others.
 #
 # Weak scaling ends too, and no network is to blame. On 4,096 devices, 256 images each make a batch of 1,048,576. ImageNet has 1,281,167 images, so that's 1.2 steps an epoch. In [lesson 17](17-large-batch-training.ipynb) too few steps ruined a run long before that.
 
@@ -336,7 +336,7 @@ lines = {"roof of this machine": (here, roof)}
 figures.show(figures.lines(lines, title="Our products, measured", marks=marks, **words))
 
 # %% [markdown]
-# The small products stay far below the roof, and not because of memory: launching a function takes longer than multiplying two matrices of 16. That's the floor for launches from above. The large ones come close to the roof.
+# The small products stay far below the roof, and not because of memory: launching a function takes longer than multiplying two matrices of 16. That's the floor for launches from above. The large ones come within a factor of two of the roof. (The roof is the best rate we saw, and a busy machine doesn't reach it each time.)
 #
 # ## Published runs
 #
@@ -374,7 +374,7 @@ hours = 300e9 / 2048 * transformer_flops(96, 12288, 1) / (1024 * 140e12) / 3600
 print(f"Megatron's formula: 175 billion parameters, 300 billion tokens: {hours / 24:.0f} days")
 
 # %% [markdown]
-# One latency and one bandwidth describe small and large messages of nccl-tests, and miss the middle by half: in between, the library changes its algorithm. For Llama 3, the paper gives the number of interruptions, but not how long a save and a restart took. With one minute and ten minutes we get less than its "over 90 %". The formula of Megatron's authors for a whole run is printed last. It's the 8·N·D from above plus what attention and the vocabulary cost. The paper itself takes plain 8·N·D and says 34 days. It needs a device's real speed, and their 140 TFLOP/s were measured. Only your own measurement can replace that number. Back to Llama 3: which pairs of times would reach 90 %?
+# One latency and one bandwidth describe small and large messages of nccl-tests, and miss the middle by half: in between, the library changes its algorithm. For Llama 3, the paper gives the number of interruptions, but not how long a save and a restart took. With one minute and ten minutes we get less than the 90 % that the paper exceeds. The formula of Megatron's authors for a whole run is printed last. It's the 8·N·D from above plus what attention and the vocabulary cost. The paper itself takes plain 8·N·D and says 34 days. It needs a device's real speed, and their 140 TFLOP/s were measured. Only your own measurement can replace that number. Back to Llama 3: which pairs of times would reach 90 %?
 
 # %%
 from utils.simulate.comparisons import llama_mtbf_hours
@@ -393,7 +393,7 @@ for save, restart in ((60, 600), (60, 60), (10, 600), (10, 60)):
 #
 # In the formula of Young and Daly, the time to save is the time that training stops. So a shorter stop also means that you save more often and lose less: the best interval shrinks with its square root, but it can't be shorter than the write. TensorFlow has the second: `tf.train.CheckpointOptions(enable_async=True)`. It has nothing like the first for a mirrored model. Its option `experimental_sharding_callback` decides how one checkpoint is cut into files, and doesn't split the writing among workers.
 #
-# Two things our simulators don't predict: how much tuning an input pipeline gains, and accuracy as the batch grows. So we draw published numbers next to small measurements of our own. Ours reads nothing from a disk: it sorts random numbers, on all cores at once instead of on one. So its speed-up can't be larger than the number of your cores.
+# Two things our simulators don't predict: how much tuning an input pipeline gains, and accuracy as the batch grows. So we draw published numbers next to small measurements of our own. Ours reads nothing from a disk: it sorts random numbers, several at once instead of one after the other. Its speed-up can't be larger than the number of your cores, and on a busy machine there may be none.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -465,7 +465,7 @@ assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 #
 #     distlab train --device gpu --model cnn --epochs 2 --global-batch-size 1024
 #
-# Take the images/s of the second epoch, multiply by the CNN's FLOPs per image from above, and divide by the peak on the data sheet. That's your MFU, and the first number to put into `distlab plan`.
+# Take the images/s of the second epoch, multiply by the CNN's FLOPs per image from above, and divide by the data sheet's peak for the type that you train in, without sparsity. (For `float32` on an Ampere GPU or later that's TF32. Add `--dtype mixed_bfloat16` to compare with 989.) That's your MFU, and the first number to put into `distlab plan`.
 #
 # ## Recap
 #

@@ -293,7 +293,7 @@ seconds = {name: row.seconds for name, row in custom.items()}
 figures.show(figures.bars(seconds, unit="s", title="From start to end, processes included"))
 
 # %% [markdown]
-# These are mostly the costs of *starting*: TensorFlow takes hundreds of MiB before the first weight. For a network of 400 KB they say "don't distribute". The bytes that a step sends tell you more, because they grow with the model.
+# These are mostly the costs of *starting*. The bar of parameter servers is the coordinator's, which neither trains nor holds parameters. And on Linux the tasks start as copies of a process that has already imported TensorFlow, so the seconds don't contain the import. TensorFlow takes hundreds of MiB before the first weight. For a network of 400 KB they say "don't distribute". The bytes that a step sends tell you more, because they grow with the model.
 #
 # **Your turn.** In a round on parameter servers each worker fetches the whole model, which is divided evenly over the servers. How many times the model does one server send?
 
@@ -419,7 +419,7 @@ for size, rate in trials[index::count]:
 # %% [markdown]
 # In a shell you'd type `distlab run --independent --workers 4 --max-restarts 1 runs/lesson21/trials.py`. A task that fails starts again alone, and the other three don't notice.
 #
-# **Predict.** Each batch size has a best rate. How many times the best rate of batch 32 is the best rate of batch 256?
+# **Predict.** Each batch size has a best rate. By what factor is batch 256's best rate larger than batch 32's?
 
 # %%
 my_guess = guess_number("Best rate of 256 over best rate of 32", 0.1, 10, "x", log=True)
@@ -456,7 +456,7 @@ small, large = (losses for _, losses in series.values())
 assert abs(small[0] - large[0]) < 0.05 and large[-2] > small[-2] + 0.5 and best[256] < 8 * best[32]
 
 # %% [markdown]
-# On the left the lines lie on each other: with small rates, one step of 256 images with eight times the rate does what eight steps of 32 do. On the right they part, and they part before either one has reached its best rate. So the rule holds where you don't want to train, and the best rate of 256 has to be found by trying. (A warm-up moves the point where the lines part, as in lesson 17. It doesn't remove it.)
+# On the left the lines lie on each other: with small rates, one step of 256 images with eight times the rate does what eight steps of 32 do. On the right they part. In our run both batches did best at the same rate, where the rule says eight times. (We tried factors of two, with one seed.) So the rule holds where you don't want to train, and the best rate of 256 has to be found by trying. (A warm-up moves the point where the lines part, as in lesson 17. It doesn't remove it.)
 #
 # Now you have eight GPUs and several runs to do. You can run one at a time on all eight, with a batch eight times as large, or eight at a time on one GPU each, with the batch whose rate you know. The planner gives you two numbers: the hours of a run on one device (`alone`), and on all of them (`together`).
 #
@@ -481,13 +481,13 @@ for runs in (1, 8, 9, 40):
 assert advise(replace(job, runs=40)).strategy == "distlab run --independent"
 
 # %% [markdown]
-# A single run needs all eight devices. For eight runs, apart is quicker: eight devices in step never give you eight times the speed of one. With nine runs, in turn wins, since the ninth run would keep one device busy for a whole round while seven stand idle. (Better still: eight apart, and then the ninth on all eight.) The planner's limit: it counts hours of equal epochs. What the larger batch does to the accuracy is the picture above, and no plan knows that.
+# A single run is quickest on all eight devices. For eight runs, apart is quicker: in the plan, eight devices in step are 7.4 times as fast as one, not eight. With nine runs, in turn wins, since the ninth run would keep one device busy for a whole round while seven stand idle. (Better still: eight apart, and then the ninth on all eight.) The planner's limit: it counts hours of equal epochs. What the larger batch does to the accuracy is the picture above, and no plan knows that.
 #
 # A search has one more advantage: it can stop its bad trials early. [hyperparameter_search.py](../examples/hyperparameter_search.py) does that, and survives the death of any worker.
 #
 # ## Ask, and get a plan
 #
-# Here is the whole decision. Six questions, one after the other; the first *yes* decides. Each has a limit, and the planner of lesson 20 supplies the number that's compared with it, for A100s. Move a control and see which path lights up. Below the tree are the numbers that answered. On spare machines, look at them before you expect parameter servers: their links are planned too.
+# Here is the whole decision. Six questions, one after the other; the first *yes* decides. Most have a limit, and the planner of lesson 20 supplies the number that's compared with it, for A100s. Move a control and see which path lights up. Below the tree are the numbers that answered. On spare machines, look at them before you expect parameter servers: their links are planned too.
 
 # %%
 from distlab.explorables.choosing import choosing_explorer
@@ -515,7 +515,7 @@ for name, job in jobs.items():
 assert advice.strategy == "not TensorFlow"
 
 # %% [markdown]
-# The last sentence of each line is the number that decided. The tree is data (`QUESTIONS` in `distlab/explorables/choosing.py`): change a limit there, and picture and advice follow. Its weakest limit is the 12 hours: that's patience, not physics.
+# The last sentence of a line is what decided. The last job has no plan, because no single device holds it. The tree is data (`QUESTIONS` in `distlab/explorables/choosing.py`): change a limit there, and picture and advice follow. Its weakest limit is the 12 hours: that's patience, not physics.
 #
 # ## On a real GPU
 #
@@ -529,7 +529,7 @@ assert advice.strategy == "not TensorFlow"
 # - Equal losses from the synchronous strategies; what each strategy costs in memory, time and bytes, and what it needs after a failure.
 # - A rule of thumb that is right about speed, for another reason than it gives, and leaves out stale gradients.
 # - Sixteen independent trials: the linear rule holds for small rates, and fails before the best one.
-# - Six jobs with a strategy, reasons and a plan for each.
+# - Six jobs, each with a strategy, and five of them with a plan.
 #
 # ## Cheat sheet
 #

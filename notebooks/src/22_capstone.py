@@ -123,7 +123,7 @@ print("each scene once, in a new order:", not np.array_equal(numbers, np.sort(nu
 #
 # A U-Net goes down and up again. On the way down, convolutions and pooling trade pixels for channels: 32 by 32 with 16 channels becomes 4 by 4 with 128, and there one number can know about a whole garment. On the way up, transposed convolutions bring the size back. What gives it its name are the connections across: at each size the way up also gets what the way down had there, so that edges stay sharp.
 #
-# Four details decide how fast it learns. The first convolution has stride 2: everything after it works on a quarter of the pixels, with a quarter of the arithmetic. That loses the exact edges, so the last layer also gets the scene itself, sharpened: `tanh` of 32 times the brightness minus 3 is below 0 for noise and close to 1 for nearly all that garments show. `Rescaling`, `he_normal` and `elu` keep the numbers in all of these layers at a size of about 1. And the bias of the last layer starts where most pixels are background, so that the first hundred steps aren't spent on finding that out.
+# Four details decide how fast it learns. The first convolution has stride 2: all but the last layers work on a quarter of the pixels, with a quarter of the arithmetic. That loses the exact edges, so the last layer also gets the scene itself, sharpened: `tanh` of 32 times the brightness minus 3 is below 0 for noise and close to 1 for nearly all that garments show. `Rescaling`, `he_normal` and `elu` keep the numbers in all of these layers at a size of about 1. And the bias of the last layer starts where most pixels are background, so that the first hundred steps aren't spent on finding that out.
 
 
 # %%
@@ -241,7 +241,7 @@ book.measure("input", f"the bottleneck is {found.bottleneck}")
 assert found.limit > 0 and costs
 
 # %% [markdown]
-# Why so many? A scene costs the pipeline some microseconds of parsing, and the step some hundred million FLOPs. `tune` put the step behind the pipeline as a pause. Read its bottleneck: where it is the step, every further hour spent on this pipeline is wasted here. On a GPU the step may be a hundred times as fast, and then the same pipeline would be too slow. That is why the second form is the one that goes into the program.
+# Why so many? A scene costs the pipeline about a hundred microseconds, and the step some hundred million FLOPs. `tune` put the step behind the pipeline as a pause. We measured the first form only. Read its bottleneck: if it's the step, every further hour spent on this pipeline is wasted here. On a GPU the step may be a hundred times as fast, and then the same pipeline would be too slow. That's why the second form goes into the program.
 #
 # ## Mixed precision or not
 #
@@ -274,7 +274,7 @@ print(f"loss after five steps: {one_loss:.4f} on one, {two_loss:.4f} on two repl
 assert abs(two_loss - one_loss) < 0.05
 
 # %% [markdown]
-# Half the batch on each of two replicas gives the same loss, so the scaling is right. But both replicas compute on the same cores. If two of them were quicker, that only means that one replica left some of a core idle, and two workers will gain as much. With two GPUs you'd repeat exactly this cell.
+# Half the batch on each of two replicas gives the same loss, so the scaling is right. But both replicas compute on the same cores. If two of them were quicker, one replica had left a core partly idle. Don't carry this ratio over to two workers: they're separate processes, and the calibration below measures them. With two GPUs you'd repeat exactly this cell.
 #
 # ## The plan
 #
@@ -311,10 +311,10 @@ assert ended.returncode == 0
 # %% [markdown]
 # ## The run
 #
-# The whole job as one program is [examples/capstone.py](../examples/capstone.py): plain TensorFlow, 250 lines, nothing of ours. It draws the scenes, trains, saves, resumes, evaluates and exports. Adam's rate rises over the first steps and then falls along a cosine, as in [lesson 17](17-large-batch-training.ipynb). It follows the optimizer's own count of steps. That count is in the checkpoint, so a resumed run continues where the curve was. One detail cost us a long search: all epochs are concatenated into one data set, with one iterator. An iterator that ends waits for tf.data's tuning thread. That thread sleeps between its rounds, longer each time: after six seconds of reading, we waited 4.3 s for it. With an iterator for each epoch, both workers stood still for many seconds after every epoch. Read the program now. In a shell you would start it like this:
+# The whole job as one program is [examples/capstone.py](../examples/capstone.py): plain TensorFlow, fewer than 300 lines, nothing of ours. It draws the scenes, trains, saves, resumes, evaluates and exports. Adam's rate rises over the first steps and then falls along a cosine, as in [lesson 17](17-large-batch-training.ipynb). It follows the optimizer's own count of steps. That count is in the checkpoint, so a resumed run continues where the curve was. One detail cost us a long search: all epochs are concatenated into one data set, with one iterator. An iterator that ends waits for tf.data's tuning thread. That thread sleeps between its rounds, longer each time: after six seconds of reading, we waited 4.3 s for it. With an iterator for each epoch, both workers stood still for many seconds after every epoch. Read the program now. In a shell you would start it like this:
 #
 # ```
-# distlab run --workers 2 --max-restarts 1 examples/capstone.py --output runs/lesson22/run --epochs 8 --seed 0
+# distlab run --workers 2 --max-restarts 1 examples/capstone.py --output runs/lesson22/run --epochs 8 --checkpoint-every 40 --seed 0
 # ```
 #
 # `run_and_kill` does just that, and when the program reports a certain step it kills worker 1 with SIGKILL. This is the one full training of this lesson. The plan's minutes are those of the steps alone: starting twice, scoring and exporting come on top.
@@ -354,7 +354,7 @@ book.measure("checkpoints", f"{run.lost_steps} steps were trained twice")
 assert 0.1 < predicted / run.step_seconds < 10 and run.lost_steps <= sizes.every
 
 # %% [markdown]
-# If the error is large, something else was busy during one of the two measurements, or the program does what the calibration didn't: reading shards, writing its log, saving. On a quiet machine expect a quarter or less.
+# If the error is large, something else was busy during one of the two measurements, or the program does what the calibration didn't: reading shards, writing its log, saving. In the stored run the step took half as long again as predicted. The calibration knows nothing of reading shards, logging and saving.
 #
 # ## How good is it?
 #
@@ -471,7 +471,7 @@ wrong = find_gradient_norm(lambda each: tf.nn.compute_average_loss(each, global_
 print(f"{wrong / right:,.0f} times too large, compared with yours")
 
 # %% [markdown]
-# With SGD that run explodes at once, which is lucky. Adam divides by the size of the gradient and trains on as if nothing had happened, until someone adds gradient clipping, weight decay or float16, and then none of the usual numbers fit. The fix is the order: average over the pixels first, then over the global batch. (Masks with pixels that don't count need one more care: divide by the pixels that do, counted over all replicas.)
+# With SGD that run explodes at once, which is lucky. Adam divides by the size of the gradient and trains on as if nothing had happened, until someone adds gradient clipping, an L2 penalty in the loss, or float16, and then none of the usual numbers fit. The fix is the order: average over the pixels first, then over the global batch. (Masks with pixels that don't count need one more care: divide by the pixels that do, counted over all replicas.)
 #
 # ## What it costs
 #
@@ -513,7 +513,7 @@ Markdown(page)
 #
 #     distlab train --device gpu --dataset fashion-scenes --model unet --epochs 2 --global-batch-size 16
 #
-# Compare the images/s of the second epoch with what *What it costs* predicts for one A100: 16 scenes over the time of a step. If they're far apart, one of two assumptions was wrong: the 0.1, or the time of a launch.
+# Compare the images/s of the second epoch with what *What it costs* predicts for one A100: 16 scenes over the time of a step. If they're far apart, the time of a launch is probably wrong, or the input is too slow. The prediction is the time of the launches: the arithmetic takes about 0.1 ms of it, so the 0.1 hardly matters.
 #
 # ## What you did
 #

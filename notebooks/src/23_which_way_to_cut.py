@@ -60,11 +60,11 @@ title = "What one GPU would have to hold, one sequence at a time"
 figures.show(figures.bars(parts, unit="GB", title=title, reference=("an H100: 80 GB", 80.0)))
 
 # %% [markdown]
-# (Computed, not measured.) So there are two reasons to cut. Three years is too long, and 112 GB of weights, gradients and state don't fit into 80. The last bar is what attention keeps if it stores every token's score for every other token. Remember it for the second sitting.
+# (Computed, not measured.) So there are two reasons to cut. Three years is too long, and 112 GB of weights, gradients and state don't fit into 80. The last bar is the activations again, if attention also stores every token's score for every other token: 69 GB more. Remember it for the second sitting.
 #
-# The two sittings follow the two ideas. First *store less*: every GPU computes as before and keeps only a part of what it holds. Then *compute in parts*: every GPU does a part of the work on each token or sequence.
+# The first sitting begins with *store less*: every GPU computes as before and keeps only a part of what it holds. Then it cuts the model itself, along a mesh. The second sitting cuts the sequence and spreads experts, so every GPU does a part of the work on each sequence or token.
 #
-# ## First sitting: store less
+# ## First sitting: store less, then cut the model
 #
 # In data parallelism all ranks hold the same Adam state and make the same update. [Lesson 15](15-model-parallelism.ipynb) has ZeRO's memory table. Here is the step itself. Four ranks train two small layers, in float64 so that differences show. Rank k computes the gradient of its own 16 images on its own device.
 
@@ -277,7 +277,7 @@ print("loss and all gradients equal one device's:", np.isclose(loss, reference, 
 #
 # **Take a break here.** That was the first sitting, 50 minutes. When you come back, run all cells above once: it takes a few seconds.
 #
-# ## Second sitting: compute in parts
+# ## Second sitting: cut the sequence, spread the experts
 #
 # Tensor parallelism leaves one thing whole: between two split layers, each device normalizes *all* tokens and keeps all of them for the backward pass. *Sequence parallelism* gives each device a quarter of the tokens there. The all-reduce becomes an all-gather before the split layer and a reduce-scatter after it.
 
@@ -413,7 +413,7 @@ assert np.allclose(*results, rtol=0, atol=1e-12) and peaks["all scores"] > 10 * 
 print({name: f"{peak:.1f} MiB" for name, peak in peaks.items()})
 
 # %% [markdown]
-# All scores take 1,024² numbers several times over. The tiles take the result and little else, however long the sequence. The backward pass computes the scores again, tile by tile, from the queries and keys. The kept `top` and `weight` of each row turn them into the same softmax. That costs FLOPs and saves traffic, and on GPUs Dao and others measured it as faster all the same. With it, the last bar of the first picture is gone.
+# All scores take 1,024² numbers several times over. The tiles take the result and little else, however long the sequence. The backward pass computes the scores again, tile by tile, from the queries and keys. For that a real kernel also keeps `top` and `weight` of each row (ours throws them away), which turn the scores into the same softmax. That costs FLOPs and saves traffic, and on GPUs Dao and others measured it as faster all the same. With it, the last bar of the first picture shrinks to the one before it.
 #
 # ## Experts, and the fourth collective
 #
@@ -519,7 +519,7 @@ assert error < 1e-12
 # | context | activations | keys and values, round the ring | none if the ring is fast and the mask's work is spread evenly | when one sequence is too long |
 # | expert | the experts' weights | each token there and back, not hidden | waits for the fullest expert | if the model has experts |
 #
-# Now numbers for our model. The planner ([lesson 20](20-planning.ipynb)) computes memory and seconds of every layout on H100s, eight to a node, with 400 Gb/s between nodes. We ask for two sequence lengths, with about 4 million tokens a step in both.
+# Now numbers for our model. The planner behind `distlab plan --parameters` goes beyond the `predict` of [lesson 20](20-planning.ipynb). It computes memory and seconds of every layout on H100s, eight to a node, with a link of 400 Gb/s for each GPU, which is 3,200 Gb/s per node. We ask for two sequence lengths, with about 4 million tokens a step in both.
 
 # %%
 from utils.simulate.planner import tabulate_layouts
@@ -542,7 +542,7 @@ for name, rows in tables.items():
         winners.add((name, best["way"]))
 
 # %% [markdown]
-# These are predictions. We compared the planner with 49 published runs, where it was 6 % off on average and 26 % at most. All of them were data-parallel, with ZeRO 3. Its times for tensor, pipeline and context parallelism haven't been compared with any run. So read the table as an order, not as a promise. The explorer has eight of the ways:
+# These are predictions. We compared the planner with 49 published runs, and it was 6 % off on average and 26 % at most, after one run of each type of GPU had set that type's efficiency. All of them were data-parallel, and all but one used ZeRO 3. Its times for tensor, pipeline and context parallelism haven't been compared with any run. So read the table as an order, not as a promise. The explorer has eight of the ways:
 #
 # 1. At 4,096 tokens: does any cut through the model beat ZeRO 1? Why would you use one anyway?
 # 2. At 131,072 tokens: which ways fit on 8 GPUs, and what makes the others fail?
@@ -595,7 +595,7 @@ cut_explorer(tables, capacity_gb=80, name="H100")
 # # tensor: columns, then rows; sequence: all-gather before, reduce-scatter after
 # # context: keys and values round the ring; keep (sum of values, maximum, sum of weights)
 # # experts: all-to-all there, all-to-all back; capacity = factor * tokens / experts
-# # distlab plan --parameters 7e9 --sequence 4096 --tokens 1e12 --machine "64 H100, 8 a node, 400Gb/s"
+# # distlab plan --parameters 7e9 --layers 32 --hidden 4096 --sequence 4096 --tokens 1e12 --machine "64 H100, 8x400Gb/s"
 # ```
 #
 # ## Further reading

@@ -162,7 +162,7 @@ else:
     raise AssertionError("62 images went to 4 devices")
 
 # %% [markdown]
-# An error instead of a wrong gradient. `drop_remainder=True`, or padding with weights of 0, puts it right.
+# An error instead of a wrong gradient. Drop the remainder. Or pad with weights of 0 and make the loss with `reduction="mean_with_sample_weight"`: the default divides by all 64 rows, the two empty ones included, so the gradient would be 3% too small.
 #
 # ## Tensor parallel: a `LayoutMap`
 #
@@ -287,7 +287,7 @@ for each in found:
 show_guess(my_guess, "yes" if any(e.name == "reduce-scatter" for e in found) else "no")
 
 # %% [markdown]
-# The large all-gather brings the hidden kernel together, as in lesson 23. (It's gathered once and kept: the backward pass uses the same copy.) But then comes an all-reduce of *all* gradients, and each device throws three quarters of the sum away. That's correct, and on a ring it sends twice what a reduce-scatter would. XLA's compiler for GPUs has a pass that turns this pair into a reduce-scatter, and its compiler for CPUs doesn't use it here. Without reading the program, you'd have believed what the word FSDP promises.
+# The large all-gather brings the hidden kernel together, as in lesson 23. (Once is enough: the backward pass doesn't need the first kernel, since nobody asks for the gradient of the images. The 10,240 bytes are the second kernel. The small rest moves activations.) But then comes an all-reduce of *all* gradients, and each device throws three quarters of the sum away. That's correct, and on a ring it sends twice what a reduce-scatter would. XLA's compiler for GPUs has a pass that turns this pair into a reduce-scatter, and its compiler for CPUs doesn't use it here. Without reading the program, you'd have believed what the word FSDP promises.
 #
 # The compiler also chooses what to move. Cut the hidden kernel by columns over the same four devices:
 
@@ -450,7 +450,7 @@ assert max(differences) < 0.02  # float32 adds up in another order, 80 times
 print("three layouts, one kill, and the weights of one device")
 
 # %% [markdown]
-# Four devices in one process, then two processes of two that were interrupted, and the result is one device's, but for rounding. Nothing here survives the loss of a process while it runs: the others hang until they're ended, and all start again.
+# Four devices in one process, then two processes of two that were interrupted, and the result is one device's, but for rounding. Nothing here survives the loss of a process while it runs: the others notice after about 100 seconds, and all have to start again.
 #
 # ## Recap
 #
@@ -466,16 +466,16 @@ print("three layouts, one kill, and the weights of one device")
 # |---|---|---|---|---|
 # | devices | a strategy | `DeviceMesh` | `jax.make_mesh` | `init_device_mesh` |
 # | data parallel | `MirroredStrategy`, `MultiWorkerMirroredStrategy` | `DataParallel` | the batch over an axis | `DistributedDataParallel` |
-# | sharded state | nothing built in | `ModelParallel`, weights over the batch's axis | weights over the same axis | `fully_shard` |
+# | sharded state | no ZeRO; parameter servers split variables | `ModelParallel`, weights over the batch's axis | weights over the same axis | `fully_shard` |
 # | tensor parallel | nothing built in (DTensor, experimental) | `ModelParallel` with a `LayoutMap` | a `PartitionSpec` for each kernel | `parallelize_module` |
 # | a collective by hand | `ReplicaContext.all_reduce` | use `jax.lax` | `jax.lax.psum_scatter` in `jax.shard_map` | `reduce_scatter_tensor` |
 # | pipeline | nothing built in | nothing built in | `jax.lax.ppermute` | `torch.distributed.pipelining` |
 # | several processes | TF_CONFIG | `keras.distribution.initialize` | `jax.distributed.initialize` | `torchrun`, `init_process_group` |
 # | parameter servers, asynchronous training | `ParameterServerStrategy` | no | no | not in this course |
-# | `fit` on several machines | only patched (`distlab run --keras patched`) | yes | has no `fit` | has no `fit` |
-# | a process dies | all start again from a checkpoint | the same | the same | not in this course |
+# | `fit` on several machines | Keras 2, or Keras 3 patched (`distlab run --keras legacy` or `patched`) | yes | has no `fit` | has no `fit` |
+# | a process dies | all start again from a checkpoint; a worker of parameter servers is simply replaced | the same | the same | not in this course |
 #
-# The PyTorch column follows its documentation, and nothing here runs it. On GPUs and TPUs nothing changes in the program except that the two `jax.config` lines go. We haven't run it there.
+# The PyTorch column follows its documentation, and nothing here runs it. On GPUs and TPUs the two `jax.config` lines go, the meshes have to fit the number of devices, and the check needs a looser limit, since matrices are multiplied with fewer bits there. We haven't run it there.
 #
 # ## On a real GPU
 #

@@ -5,7 +5,7 @@
 # raises no error. It costs memory, or it doubles the traffic, and you find out from the bill. Here you write
 # layouts for a Transformer, and the compiler's program tells whether they're good.
 #
-# **Time:** 70 minutes · **Points:** 11 · **Hardware:** any computer; our side compiles with JAX in a process of its own
+# **Time:** 70 minutes · **Points:** 11 · **Hardware:** any computer with the course's JAX; the checks compile your layouts in a separate process
 #
 # [Lesson 24](../notebooks/24-keras-on-jax.ipynb) has the ideas. Your functions get plain data and return plain data: no
 # JAX is needed in them. The checks of exercises 2 and 3 compile your layouts, which takes some seconds for each example.

@@ -266,15 +266,15 @@ CUT = Exercise(
         "layer's output the layout: name the variable",
         "rows-first": "the first kernel of the MLP is cut by rows, so its sums are partial before "
         "the ReLU: columns first, then rows",
-        "columns-again": "the second kernel of the MLP is cut by columns: a device has half of the "
-        "inner values then, and needs the rows that belong to them",
+        "columns-again": "the second kernel of the MLP is cut by columns: a device has only its "
+        "share of the inner values then, and needs the rows that belong to them",
         "down-bias": "the bias after the MLP's sum is added once, to all hidden values: leave it "
         "whole",
         "heads": "attention is cut through its heads or its hidden values, so scores or outputs "
         "are partial sums: give each device whole heads",
     },
-    hint="run lab17.try_layouts on it: which collective isn't one of the four places where "
-    "Megatron's cut needs a sum, or the sum of the gradients?",
+    hint="run lab17.try_layouts on it. The MLP needs one sum each way, attention one forward and "
+    "three backward (query, key and value): which collective is none of those, nor the gradients'?",
     shows_case=False,
     run=each(try_cut),
     read=read_cut,
@@ -370,8 +370,8 @@ GATHER = Exercise(
         "not-divisible": "an axis is cut that doesn't divide evenly by the devices: choose another "
         "axis, or leave that variable whole",
         "stray": "a key matches no variable, so it cuts nothing: use the paths as keys",
-        "norm": "a layer norm is cut for nothing: it saves a few bytes, and each of its vectors is "
-        "one more all-gather",
+        "norm": "a vector (a layer norm's, or a bias) is cut for nothing: it saves few bytes, and "
+        "each one is one more all-gather",
         "too-large": "a device holds more than fits. Each number takes 8 bytes, weight and "
         "momentum, and a cut variable keeps 1/devices of them",
         "embedding": "the embedding is cut by columns, so a device has a piece of every word's "
