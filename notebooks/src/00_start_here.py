@@ -296,7 +296,7 @@ assert fresh.stdout.count("CPU:") == 6, fresh.stderr
 #
 # ## What runs here
 #
-# The course's doctor looks at this machine. Only a line that begins with `problem` stops you. Whatever is `missing` is used by a few later lessons, which run without it and tell you so. In a terminal, `distlab doctor` gives the full list, with advice (lines that name a folder or a process are left out here).
+# The course's doctor looks at this machine. Only a line that begins with `problem` stops you. With a `warning` the course still runs, with a disadvantage. Whatever is `missing` is used by a few later lessons, which run without it and tell you so. In a terminal, `distlab doctor` gives the full list, with advice (lines that name a folder or a process are left out here).
 
 # %% tags=["nbval-ignore-output"]
 from distlab import doctor
@@ -342,7 +342,7 @@ assert watch.seconds < 120
 # - Each replica took half of every batch; an all-reduce added up the gradients.
 # - Logical devices behave like several devices and share the same cores.
 # - Six replicas fitted on four devices without an error: look where the copies are.
-# - More devices needed a new process; stopping a cell doesn't.
+# - More devices needed a new process. To stop a cell you don't need one: its variables stay.
 #
 # ## Further reading
 #
@@ -353,12 +353,12 @@ assert watch.seconds < 120
 #
 # ## The lab
 #
-# A lab is a notebook of exercises with points. You complete a function, run the check cell below it, and read what it says: your answer, the right one, and the likely mistake. Try as often as you like; hints and the worked idea cost no points. Grading uses other numbers, so compute the answer, don't type it in.
+# A lab is a notebook of exercises with points. You complete a function, run the check cell below it, and read what it says: how your answer differs from the correct one and, on the second try, the likely mistake. Try as often as you like; hints and the worked idea cost no points. Grading uses other numbers, so compute the answer, don't type it in.
 #
 # The first is [lab 01, batches and words](../labs/lab01-batches-and-words.ipynb). Read [lesson 01](01-why-distribute.ipynb) first: the lab uses its words. The whole program of this lesson, on one page: [mirrored_fit.py](../examples/mirrored_fit.py).
 #
 # ## The course, lesson by lesson
 #
-# *After* names the lessons that one builds on.
+# The column *After* names the lessons that you should have done before.
 #
 # {{lessons}}

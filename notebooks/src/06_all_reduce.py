@@ -190,7 +190,7 @@ print("steps, most messages, most bytes:", costs)
 # %% [markdown]
 # The ring takes as many steps as naive, with messages of a quarter of the size. A rank sends 2(P - 1)/P times the vector: three quarters in each half. (0.75 forgets the all-gather.) That's less than two vectors *however many ranks there are*, and the load is even. As long as the ranks do the adding, no all-reduce can get by with less on its busiest rank.
 #
-# Now watch it with your ten numbers. Each rank is a circle in its own color, cut into four chunks. Press Step: the bands in a chunk show whose numbers it has added up, and it turns green, with stripes, when it holds the complete sum. On the right is the addition that each message makes. Stop after step 3, when each rank has one striped chunk. Which rank holds which complete sum?
+# Now watch it with your own gradients. Each rank is a circle in its own color, cut into four chunks. Each chunk shows the first of its two or three numbers. Press Step: the bands in a chunk show whose numbers it has added up, and it turns green, with stripes, when it holds the complete sum. On the right is the addition that each message makes. Stop after step 3, when each rank has one striped chunk. Which rank holds which complete sum?
 
 # %%
 from distlab.explorables import ring_of
@@ -239,7 +239,7 @@ for name, algorithm in algorithms.items():
 figures.show(draw_costs(by_hand, between, N))
 
 # %% [markdown]
-# Three of the four are best at something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive is best at nothing; it's merely simple.
+# Three of the four are best at something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive is best in none of these columns. (In total it sends the fewest messages: 6, against 8, 8 and 24. But all six pass through rank 0.)
 #
 # Which of them is fastest? That depends on the vector and on the links. Here all four run on one clock, with a plain *tree* as the fifth: it halves the ranks in each step up to rank 0, and doubles them on the way down. Press Play, then look at the bar below: who wins at which size?
 
@@ -395,12 +395,12 @@ for ranks in (2, 4, 8, 64, 1024):
     print(f"{ranks:>5}{sent[0]:>8.0f}{sent[1]:>8.3f}{sent[2]:>11.0f}{sent[3]:>7.0f}")
 
 # %% [markdown]
-# In a ring, each rank sends less than two vectors per step, for 8 ranks as for 1,024. What grows is the number of latencies. (The trees of NCCL, NVIDIA's library, are double binary trees: about 2 log2 P steps, and no rank sends more than two vectors.)
+# In a ring, each rank sends less than two vectors per all-reduce, for 8 ranks as for 1,024. What grows is the number of latencies. (The trees of NCCL, NVIDIA's library, are double binary trees: about 2 log2 P steps, and no rank sends more than two vectors.)
 #
 # **Recap**
 #
 # - **Write:** a ring all-reduce is two similar loops around the ring, one that adds and one that copies.
-# - **Count:** on four ranks, each algorithm except the naive one was best at something.
+# - **Count:** on four ranks, each algorithm except the naive one had the smallest number in some column.
 # - **Compare:** two correct sums differ in their last bits; use a tolerance.
 # - **Predict:** an untimed call, a barrier, turns; then latency and bandwidth go a long way.
 #
@@ -418,7 +418,7 @@ for ranks in (2, 4, 8, 64, 1024):
 #
 # ## On a real GPU
 #
-# `make gpu-check ARGS=all-reduces` times NCCL, the ring and one device on all GPUs of the machine, for several sizes.
+# `make gpu-check ARGS=all-reduces` times NCCL, the ring, the hierarchical copy (on an even number) and one device on the machine's GPUs, for several sizes.
 # Look at the largest size in the row of NCCL, in ms.
 # 2(P - 1)/P times its bytes, divided by that time, is the bus bandwidth. The time includes the call, so the links can do a little more.
 #

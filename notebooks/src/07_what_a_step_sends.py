@@ -1,7 +1,7 @@
-# %% [markdown] shows="Every byte of a training step, read off TensorFlow's graph: central storage, mirrored, hierarchical, ring and NCCL, buckets; and what published clusters say of the model"
+# %% [markdown] shows="What a training step sends, read off TensorFlow's graph: central storage, mirrored, hierarchical; what the graph hides of a ring and NCCL; buckets; published clusters"
 # # What a step sends
 #
-# You add a GPU and the step gets slower. Maybe something travels that nobody needs, or it travels in too many small pieces. You don't have to guess. TensorFlow writes down what it will send before it sends anything: in the graph of your step. Here you read it there for five ways to share gradients. One sends more than it has to, and one silently loses a gradient.
+# You add a GPU and the step gets slower. Maybe something travels that nobody needs, or it travels in too many small pieces. You don't have to guess. TensorFlow writes most of it down before it sends anything: in the graph of your step. Here you read it there for three ways to share gradients, and see where the graph stops telling: a ring and NCCL send inside one operation. One sends more than it has to, and one silently loses a gradient.
 #
 # **Time:** 80 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
 #
@@ -9,7 +9,7 @@
 #
 # - Count the bytes that cross between devices in one step, on paper and on TensorFlow's own graph.
 # - Choose between central storage and mirroring, given the number of parameters, the optimizer and the number of replicas.
-# - Compare how TensorFlow adds up gradients in one process, choose the options for several workers, and show that NCCL (NVIDIA's library for it) needs a GPU.
+# - Compare how TensorFlow adds up gradients in one process, choose the options for several workers, and see what NCCL (NVIDIA's library for it) does without a GPU.
 # - Count what packing gradients into buckets saves.
 # - Say how far off the two-number model of lesson 06 is, and at which sizes.
 
@@ -333,7 +333,7 @@ assert "group with size" in said
 #
 # ## Across workers: CommunicationOptions
 #
-# Between workers you choose when you make the strategy. `CommunicationOptions` has an `implementation` (`CommunicationImplementation.RING`, `.NCCL` or, by default, `.AUTO`, which lets TensorFlow decide). It also has `bytes_per_pack`. A model has many gradient arrays, most of them small. Reduced one by one, each would pay the latencies again. So they are packed end to end into *packs* (elsewhere: *buckets*), and each is reduced as one vector. A pack is full once it holds more than `bytes_per_pack`. At 0, the default, TensorFlow 2.21 packs everything into one. (We counted, below; the API page only says "determined automatically".)
+# Between workers you choose when you make the strategy, with two classes of `tf.distribute.experimental`. `CommunicationOptions` has an `implementation` (`CommunicationImplementation.RING`, `.NCCL` or, by default, `.AUTO`, which lets TensorFlow decide). It also has `bytes_per_pack`. A model has many gradient arrays, most of them small. Reduced one by one, each would pay the latencies again. So they are packed end to end into *packs* (elsewhere: *buckets*), and each is reduced as one vector. A pack is full once it holds more than `bytes_per_pack`. At 0, the default, TensorFlow 2.21 packs everything into one. (We counted, below; the API page only says "determined automatically".)
 #
 # **Predict.** Our four gradients take 401,408, 512, 5,120 and 40 bytes, and TensorFlow begins with the last. How many collectives are there with packs of 4 KiB?
 
@@ -441,7 +441,7 @@ figures.show(figures.matrix(table, names, columns, title=title, format="{:.1f}")
 assert np.allclose(table[:, 0], table[:, 1], rtol=0.008)
 
 # %% [markdown]
-# At its worst, in the middle of the curve, the model predicts about half of the published time. That's where gradients live: it gives 48 to 50 % of the time from 2 to 16 MiB, 64 % at 32 MiB and 68 % at 64 MiB. NCCL changes its algorithm and its protocol with the message size, and two numbers can't follow that. (The data don't say which ran at which size.)
+# At its worst, in the middle of the curve, the model predicts about half of the published time. It gives 48 to 50 % of the time from 2 to 16 MiB, 64 % at 32 MiB and 68 % at 64 MiB, where gradient buckets are (PyTorch's default is 25 MB). At 128 MiB it gives 87 %, and only from 256 MiB on, or for small messages, is it within 10 %. NCCL changes its algorithm and its protocol with the message size, and two numbers can't follow that. (The data don't say which ran at which size.)
 #
 # In the table the published ring is flat within a percent, as the model says. From five ranks on, the last column is above what the ring reached, 365 GB/s. From seven on it's even above what any ring could do on these links: NVLink 4 carries 450 GB/s each way. There the switch that connects the GPUs does the adding (NVLink SHARP), so each rank sends its vector only once.
 #
@@ -451,7 +451,7 @@ assert np.allclose(table[:, 0], table[:, 1], rtol=0.008)
 # - **Which:** central storage saves memory on the accelerators, not bytes.
 # - **Add up:** `cross_device_ops` in one process, `CommunicationOptions` across workers. Without GPUs, asking for NCCL is an error in the first and an ignored hint in the second. A hierarchical sum of an odd number loses a replica.
 # - **Pack:** four arrays in one pack need a quarter of the messages; in the simulated step, four buckets finished before one.
-# - **Model:** half the published time at 2 to 16 MiB, where gradients live.
+# - **Model:** half the published time at 2 to 16 MiB; within 10 % from 256 MiB on.
 #
 # ## Cheat sheet
 #

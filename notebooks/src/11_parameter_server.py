@@ -3,7 +3,7 @@
 #
 # In synchronous training one slow worker holds up all the others. And where do you put an embedding table that no single worker can hold? Parameter servers are one answer to both: the variables live in pieces on separate servers, and no worker waits for another. The price: gradients arrive late. Here you run a coordinator, two workers and two servers as real processes, and measure both sides.
 #
-# **Time:** 105 minutes: a core of 85, in two sittings, and 20 for *And then* · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [what a step sends](07-what-a-step-sends.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 105 minutes: a core of 85, in two sittings, and 20 for the three *And then* sections. You can read those later, but run their cells: the cells after them use their names · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [what a step sends](07-what-a-step-sends.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -31,7 +31,7 @@ import keras
 import numpy as np
 
 # %% [markdown]
-# ## Four kinds of process
+# ## Three kinds of process
 #
 # *Parameter servers* (the job `ps`) hold the variables, each server a part of them. *Workers* read the variables, compute a gradient and send it back, each at its own pace. The *coordinator* (the job `chief`) is where your program runs: it hands out the work.
 #
@@ -331,7 +331,7 @@ far = sum(a.nbytes for w in range(4) for owner, a in enumerate(received[w]) if o
 print(f"{far / 1024:.0f} KiB of rows for each worker, {rows.nbytes / 1024:,.0f} KiB in the table")
 
 # %% [markdown]
-# The gradients of the rows go back the same way. And for dense models asynchronous training is mostly history: with a dense model parameter servers save no bytes, because a step reads all its variables and writes all its gradients.
+# The gradients of the rows go back the same way. For dense models, parameter servers save no bytes: a step reads all variables and writes all gradients. And with fast all-reduces, few people still accept late gradients there.
 #
 # ## Staleness
 #
@@ -461,7 +461,7 @@ for name in ("1.5/k, one in flight", "1.5/k, only fresh gradients"):  # never st
 # %% [markdown]
 # Same model, same data, same rate: training that is stable with one closure in flight explodes with a staleness of about one. At 0.5/k it is stable again, with both workers busy. (Where the exploding curve dips, the weights swing past the minimum and come close to it for a moment.)
 #
-# The two printed lines are two more remedies, both options of `StalenessLoop`, the loop behind `descend_squares`. `staleness_scaling=True` damps: it divides a gradient by 1 + its staleness. (That hardly helps Adam, which divides by the size of its recent gradients.) `max_staleness=n` drops gradients staler than *n*; with 0, only fresh ones are written. Both know the staleness in time, because the ticket is drawn before anything is written. And both count an update that has its ticket and isn't written yet as missed.
+# The two printed lines are two more remedies, both options of `StalenessLoop`, the loop behind `descend_squares`. `staleness_scaling=True` damps: it divides a gradient by 1 + its staleness. (That hardly helps Adam, which divides by the size of its recent gradients.) `max_staleness=n` drops gradients staler than *n*; with 0, only fresh ones are written. Both know the staleness in time, because the ticket is drawn before anything is written. And both are cautious. An update that has drawn its ticket but isn't written yet can't be in the weights that another worker reads, so they count it as missed.
 #
 # Neither is free: damping takes smaller steps, and dropping throws away work that was already done. And damping has a limit too, so we tried it at 1.25/*k*. If two workers move in step, one gradient is fresh and the other late by one. Together they step 1 + 1/2 times the rate from the same weights. Above a rate of 4/3 of 1/*k* that is more than 2/*k*.
 
@@ -618,7 +618,7 @@ print(f"continued at step {begun}: {len(updates)} more updates, {written} in all
 assert begun >= 40 and begun + len(updates) == written == 100
 
 # %% [markdown]
-# Checkpoints are also how you evaluate. *Inline*, the coordinator waits for the queue to empty and schedules the test batches on the workers: training stops meanwhile, and the result belongs to exactly one step. *Sidecar*, an evaluator, a process that the cluster doesn't know, restores each checkpoint as it appears while training goes on. A variable that was cut is saved whole, so the evaluator needs no servers. `evaluate_inline` and `follow_checkpoints` of `utils.training.parameter_server.evaluation` do the two.
+# Checkpoints are also how you evaluate. *Inline*, the coordinator waits for the queue to empty and schedules the test batches on the workers: training stops meanwhile, and the result belongs to exactly one step. *Sidecar*, a separate process does it, the evaluator. The cluster doesn't know about it. It restores each checkpoint as it appears, while training continues. A variable that was cut is saved whole, so the evaluator needs no servers. `evaluate_inline` and `follow_checkpoints` of `utils.training.parameter_server.evaluation` do the two.
 #
 # ## The mistake: a Keras model on sharded variables
 #

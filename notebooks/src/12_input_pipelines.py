@@ -277,7 +277,7 @@ print("each bar over the one above it:", ", ".join(f"{n} ×{r:.1f}" for n, r in 
 print("largest gain in this run:", max(worth, key=worth.get))
 
 # %% [markdown]
-# Why this factor? A tuned epoch neither reads nor parses, so only augment and batch are left of the four costs above. And both are now *called* once for 128 images: the work on each image stays, the price of 127 calls is gone. If you guessed 2 or 3, you may have counted the cache and forgotten the calls.
+# Why this factor? A tuned epoch neither reads nor parses, so only augment and batch are left of the four costs above. And augment is now *called* once for 128 images: the work on each image stays, the price of 127 calls is gone. If you guessed 2 or 3, you may have counted the cache and forgotten the calls.
 #
 # (Mind the scale: it's logarithmic, so a bar twice as long is far more than twice the rate. Read the numbers.) The line below the picture divides each bar by the one above it. Why does a line of code help, or not?
 #
@@ -346,7 +346,7 @@ for name, found in spans.items():
     print(f"{name}: the loop waited {1e3 * waited(found):.0f} ms after the first batch")
 
 # %% [markdown]
-# In the naive time line only one thing happens at a time: read, parse, augment, step. The step stands still while the others work. In the second picture, the long first wait is the start: the pipeline is built, and eight shards are opened at once. After that, whole batches are made *ahead*, while a step runs, and the loop waits less. That start is paid once an epoch. With only eight batches it can cost more than the rest saves, so don't compare where the two pictures end; compare the printed waits after the first batch.
+# In the naive time line only one thing happens at a time: read, parse, augment, step. The step stands still while the others work. In the second picture, the long first wait is the start: the pipeline is built, and eight shards are opened at once. After that, whole batches are made *ahead*, while a step runs, and the loop waits less. This pipeline opens its shards in the first epoch only, because it has a cache. Without one, the start would be paid in every epoch. With only eight batches it can cost more than the rest saves, so don't compare where the two pictures end; compare the printed waits after the first batch.
 #
 # Those clocks were ours. TensorFlow has a profiler of its own, which needs no change to the pipeline: start it, name the steps, stop it. It writes a file that TensorBoard's profile plugin draws. We only add up the events by name, for one epoch of training on the naive pipeline from the local disk.
 
@@ -598,7 +598,7 @@ conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
 # %% [markdown]
 # ## The same through `utils`
 #
-# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Start with the ends of its report: *ready tensors* at the top shows how far it is from the limit, and the bottom is a pipeline to copy. (Read the warning above it, if there is one: if the cache holds whole batches, the same examples stay together in every epoch. To train, put a `shuffle` with a seed before the batches, as in `tuned`.) In between are the costs of the stages and every change it tried: one that helped "stays", one that didn't "goes". The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, the computer was probably busy during one of them, so run both again. In a shell: `distlab tune-input my_input:make_dataset --step-ms 5`.
+# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Start with the ends of its report: *ready tensors* at the top shows how far it is from the limit, and the bottom is a pipeline to copy. (Seven seconds may be too short to try every change, and then the report says so. For your own job leave `seconds` at its 20, or raise it.) (Read the warning above it, if there is one: if the cache holds whole batches, the same examples stay together in every epoch. To train, put a `shuffle` with a seed before the batches, as in `tuned`.) In between are the costs of the stages and every change it tried: one that helped "stays", one that didn't "goes". The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, look at the numbers: parse and augment often cost nearly the same, and then either can come out on top. A small stage such as `batch` is the difference of two much larger times, so it can be off by tens of microseconds. If a number looks odd, run both again. In a shell: `distlab tune-input my_input:make_dataset --step-ms 5`.
 
 # %% tags=["nbval-ignore-output"]
 from utils.input_pipeline import tune

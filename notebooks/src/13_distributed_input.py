@@ -1,7 +1,7 @@
 # %% [markdown] shows="Who gets which example: sharding, rebatching, uneven ends, the tf.data service"
 # # Distributed input
 #
-# Two workers spend a night on one pass through a large data set. In the morning a quarter of the examples have never been seen, and another quarter were seen twice. Nothing crashed; the loss even went down. Here you follow single examples through every way to split data over replicas and workers. At the end you can tell which examples reach nobody, and which are trained on twice.
+# Two workers spend a night on one pass through a large data set. In the morning a quarter of the examples have never been seen, and another quarter were seen twice. Nothing crashed; the loss even went down. Here you follow single examples through the usual ways to split data over replicas and workers. At the end you can tell which examples reach nobody, and which are trained on twice.
 #
 # **Time:** 80 minutes · **Prerequisites:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
 #
@@ -141,7 +141,7 @@ assert check_cover(views, range(32)).once == 32
 #
 # Each of several workers runs the *whole* program, so each has the whole dataset. TensorFlow then *shards* it: an auto-shard policy gives each worker its own part. This time we use real images, in 4 files of 8; an image's id is its number. `auto_shard` shows in one process what each worker would receive.
 #
-# Below it, each example falls from its file to the worker that reads it, and on into the row of what was trained on. Press Play, then choose DATA and OFF. Which policy trains on some examples twice, and which one reads far more than it trains on? Then try three workers, and five files.
+# Below it, each example falls from its file to the worker that reads it, and on into the row of what was trained on. Press Play, then choose DATA and OFF. Which policy trains on every example twice, and which one reads far more than it trains on? Then try three workers, and five files.
 
 # %%
 from distlab.explorables import sharding_belt
@@ -475,7 +475,7 @@ print("all processes ended:", all(job.finished for job in service.jobs))
 #
 # ## The same through `utils`
 #
-# `split_evenly` computes the shares of a full batch as a strategy deals them out with policy OFF. And `auto_shard` shows in one process what AUTO gives to two workers. Both are compared with what we saw above.
+# `split_evenly`, a helper of the course's pictures, computes the shares of a full batch as a strategy deals them out with policy OFF. And `auto_shard` shows in one process what AUTO gives to two workers. Both are compared with what we saw above.
 
 # %%
 from distlab.figures import split_evenly
@@ -526,7 +526,7 @@ single.close()
 #
 #     distlab train --strategy mirrored --max-examples 640 --epochs 1 --json
 #
-# Look at `replicas` in the report: an epoch over 640 examples is only split if it's the number of your GPUs.
+# Look at `replicas` in the report: it should be the number of your GPUs. If it's smaller, some of them saw none of the 640 examples.
 #
 # ## Cheat sheet
 #
