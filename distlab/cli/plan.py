@@ -4,7 +4,7 @@ import argparse
 import functools
 import os
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from distlab.cli import plan_report as report
 from distlab.cli.parser import Commands, add_command
@@ -25,20 +25,17 @@ DESCRIPTION = (
     "run them. --profile reads an earlier measurement (the profile that --json prints). "
     "--parameters describes a Transformer by its shape and finds the quickest layouts that fit."
 )
+SIZES = "numbers of devices, such as 1,8,64 or 1-16 [the machine's, else 1,2,4,8]"
 STAND_IN = Profile(
     1.0, 2.0, 1e6, flops_per_example=1.0, latency_seconds=0.0, bandwidth_bytes_per_second=1e9
 )
-EXAMPLES = (
-    'Examples: distlab plan --builtin-model cnn --devices 1,8,64 --machine "H100 on 400Gb/s"; '
-    "distlab plan --parameters 7e9 --layers 32 --hidden 4096 --sequence 4096 --tokens 1e12 "
-    '--machine "64 H100, 8 a node, 400Gb/s" --price 3 --explain. '
-    f"Machines: {', '.join(MACHINES)}; networks: a rate, or {', '.join(NETWORKS)}."
-)
+NAMES = f"Machines: {', '.join(MACHINES)}. Networks: a rate, or {', '.join(NETWORKS)}."
+COMMON = ("price", "node_mtbf_hours")  # apply to both kinds of plan
 
 
 def add_parser(subparsers: Commands) -> None:
     summary = "predict a run on one device or thousands: time, bottleneck, cost"
-    parser = add_command(subparsers, "plan", run, summary, DESCRIPTION, EXAMPLES)
+    parser = add_command(subparsers, "plan", run, summary, DESCRIPTION, NAMES)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
         "--builtin-model", choices=MEASURED, help="calibrate on a model of the course"
@@ -47,14 +44,17 @@ def add_parser(subparsers: Commands) -> None:
     source.add_argument("--model", metavar="MODULE:FUNCTION", help="calibrate on your keras.Model")
     add_fields(source, Run, only=("parameters",))
     add = parser.add_argument
-    add("--machine", type=as_type(find_machine), metavar="NAME", help='"64 H100, 400Gb/s"')
+    text = '"64 H100, 8 a node, 400Gb/s" for each node, or 8x400Gb/s for each GPU'
+    add("--machine", type=as_type(find_machine), metavar="NAME", help=text)
     rate = '400Gb/s, "10us 400Gb/s", or a measured all-reduce'
     add("--network", type=as_type(read_network), metavar="RATE|FILE", help=rate)
-    add("--devices", type=as_type(parse_sizes), metavar="LIST", help="such as 1,8,64 or 1-16")
+    add("--devices", type=as_type(parse_sizes), metavar="LIST", help=SIZES)
     add("--batch", type=int, metavar="N", help="with --builtin-model and --model: examples a step")
-    add_fields(parser.add_argument_group("measured models"), Scenario)
-    shaped = parser.add_argument_group("models by their shape")
-    add_fields(shaped, Run, but=("parameters", "price", "node_mtbf_hours"))
+    add_fields(parser, Scenario, only=COMMON)
+    measured = parser.add_argument_group("only with --builtin-model, --model or --profile")
+    add_fields(measured, Scenario, but=COMMON)
+    shaped = parser.add_argument_group("only with --parameters")
+    add_fields(shaped, Run, but=("parameters", *COMMON))
     shaped.add_argument(
         "--layout", type=as_type(parse_layout), help="such as data=8,tensor=8,zero=1"
     )
@@ -69,7 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
         machine, network = replace(machine, network=network), None
     sizes = arguments.devices or ((machine.count,) if machine and machine.count else (1, 2, 4, 8))
     if arguments.parameters is not None:
+        refuse_others(arguments, Scenario, Run, "--parameters")
         return run_shape(arguments, machine, sizes)
+    refuse_others(arguments, Run, Scenario, "a measured model")
     made = make(Scenario, arguments, devices=sizes, network=network, machine=machine)
     if arguments.profile:
         profile, checks = read_profile(arguments.profile), []
@@ -82,6 +84,17 @@ def run(arguments: argparse.Namespace) -> int:
     told, draw = report.summarize(profile, rows, checks), functools.partial(report.draw, rows)
     text = functools.partial(report.tabulate, profile, rows, checks, made)
     return show_answer(arguments, told, text, draw)
+
+
+def refuse_others(arguments: argparse.Namespace, wrong: type, right: type, source: str) -> None:
+    """Raise CourseError for an option of `wrong` that a plan of `right` would ignore."""
+    known = {each.name for each in fields(right)} | {"parameters"}
+    usual = {f.name: f.default for f in fields(wrong) if "kind" in f.metadata}
+    usual |= {"layout": None, "explain": False} if wrong is Run else {"batch": None}
+    for name, default in usual.items():
+        if name not in known and getattr(arguments, name) != default:
+            option = f"--{name.replace('_', '-')}"
+            raise CourseError(f"{option} doesn't apply to {source}. Leave it out.")
 
 
 def run_shape(arguments: argparse.Namespace, machine: Machine | None, sizes: tuple) -> int:

@@ -44,17 +44,19 @@ class Scenario:
 
     devices: tuple[int, ...] = (1, 2, 4, 8)
     scaling: str = ask("text", "weak: each device keeps its batch", "weak", SCALINGS)
-    examples: int | None = ask("large", "in an epoch, for hours and cost", None)
-    epochs: float | None = ask("number", "for hours and cost", None)
+    examples: int | None = ask("large", "examples in an epoch, for hours and cost", None)
+    epochs: float | None = ask("number", "epochs to train, for hours and cost", None)
     network: Network | None = None
     servers: int | None = ask("whole", "parameter servers, instead of an all-reduce", None)
-    node_mtbf_hours: float | None = ask("number", "time between a node's failures", None)
-    price: float | None = ask("number", "per device-hour", None)
-    zero_stage: int = ask("whole", "0 to 3", 0)
+    node_mtbf_hours: float | None = ask("number", "hours between a node's failures", None)
+    price: float | None = ask("number", "price of a device-hour", None)
+    zero_stage: int = ask("whole", "ZeRO stage, 0 to 3", 0)
     machine: Machine | None = None
     mfu: float = ask("number", "fraction of the peak actually reached", USUAL_MFU)
-    jit_compile: bool = ask("flag", "XLA fuses operations: fewer launches", False)
-    steps_per_execution: int = ask("whole", "as in Keras", 1)
+    jit_compile: bool = ask(
+        "flag", "compile with XLA, which fuses operations into fewer launches", False
+    )
+    steps_per_execution: int = ask("whole", "steps in one call, as in Keras", 1)
 
     def __post_init__(self) -> None:
         check_choice("scaling", self.scaling, SCALINGS)

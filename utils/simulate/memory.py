@@ -16,10 +16,10 @@ from ..checks import check_count, check_number
 from ..errors import InputError
 
 STAGES = {
-    0: "everything on every device",
-    1: "optimizer state shared out",
-    2: "and gradients",
-    3: "and weights",
+    0: "a full copy on every device",
+    1: "shard the optimizer state",
+    2: "gradients too",
+    3: "weights too",
 }
 
 
@@ -68,7 +68,7 @@ def find_zero_memory(
         raise InputError(
             f"{parameters} parameters of {sizes} bytes: choose more than 0, and bytes of 0 or more"
         )
-    shared_from = (3, 2, 1)  # the stage from which weights, gradients, optimizer are shared out
+    shared_from = (3, 2, 1)  # the stage from which weights, gradients, optimizer are sharded
     held = [
         parameters * size / (ranks if stage >= first else 1)
         for size, first in zip(sizes, shared_from, strict=True)

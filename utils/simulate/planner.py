@@ -39,19 +39,19 @@ class Run:
     """
 
     parameters: float = ask("large", "a Transformer by its shape, such as 7e9")
-    layers: int | None = ask("whole", "of the Transformer", None)
+    layers: int | None = ask("whole", "layers of the Transformer", None)
     hidden: int | None = ask("whole", "width of a layer", None)
-    sequence: int | None = ask("whole", "tokens of a sequence (2048)", None)
-    vocabulary: int | None = ask("large", "(50000)", None)
-    experts: int = ask("whole", "MLPs of a layer", 1)
-    active_experts: int = ask("whole", "of them for each token", 1)
-    tokens: float | None = ask("number", "to train on, for hours and cost", None)
-    global_batch: int | None = ask("whole", "sequences a step (about 4 million tokens)", None)
+    sequence: int | None = ask("whole", "tokens in a sequence [2048]", None)
+    vocabulary: int | None = ask("large", "size of the vocabulary [50000]", None)
+    experts: int = ask("whole", "experts in a layer", 1)
+    active_experts: int = ask("whole", "experts that each token visits", 1)
+    tokens: float | None = ask("number", "tokens to train on, for hours and cost", None)
+    global_batch: int | None = ask("whole", "sequences in a step [about 4 million tokens]", None)
     scores: bool = ask("flag", "keep attention's s^2 scores (no FlashAttention)", False)
-    price: float | None = ask("number", "per device-hour", None)
+    price: float | None = ask("number", "price of a device-hour", None)
     node_mtbf_hours: float | None = ask("number", "time between a node's failures", None)
-    checkpoint_seconds: float = ask("number", "to save once", 60.0)
-    restart_seconds: float = ask("number", "after a failure", 300.0)
+    checkpoint_seconds: float = ask("number", "seconds to save once", 60.0)
+    restart_seconds: float = ask("number", "seconds to restart after a failure", 300.0)
 
     @property
     def model(self) -> Transformer:

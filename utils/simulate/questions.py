@@ -45,10 +45,12 @@ class Wires:
     """
 
     latency: float = ask("time", "time of a message without its bytes, such as 10us")
-    bandwidth: float = ask("rate", "100Gb/s (bits) or 50GB/s (bytes)")
-    ranks_per_node: int | None = ask("whole", "the last node may have fewer", None)
-    node_latency: float | None = ask("time", "inside a node", None)
-    node_bandwidth: float | None = ask("rate", "inside a node", None)
+    bandwidth: float = ask("rate", "bandwidth: 100Gb/s (bits) or 50GB/s (bytes)")
+    ranks_per_node: int | None = ask(
+        "whole", "ranks on each node; the last one may have fewer", None
+    )
+    node_latency: float | None = ask("time", "latency inside a node", None)
+    node_bandwidth: float | None = ask("rate", "bandwidth inside a node", None)
 
     @property
     def network(self) -> Network:
@@ -77,13 +79,15 @@ class StepQuestion(Wires):
     stragglers it waits for the expected slowest device.
     """
 
-    forward_seconds: float = ask("number")
-    backward_seconds: float = ask("number")
-    gradient_bytes: int = ask("large")
-    devices: int = ask("whole")
-    bucket_bytes: int = ask("large", "the last bucket is smaller", BUCKET_BYTES)
+    forward_seconds: float = ask("number", "seconds of the forward pass")
+    backward_seconds: float = ask("number", "seconds of the backward pass")
+    gradient_bytes: int = ask("large", "bytes of all gradients")
+    devices: int = ask("whole", "number of devices")
+    bucket_bytes: int = ask("large", "bytes of a bucket; the last one is smaller", BUCKET_BYTES)
     no_overlap: bool = ask("flag", "reduce only after the whole backward pass", False)
-    straggler_sigma: float = ask("number", "of each device's lognormal slowdown (mean 1)", 0.0)
+    straggler_sigma: float = ask(
+        "number", "sigma of each device's lognormal slowdown (mean 1)", 0.0
+    )
 
     def simulate(self) -> StepRun:
         """Return the step as it ran."""
@@ -119,8 +123,8 @@ class AllReduce(Wires):
     sent by the busiest rank. The algorithm "hierarchical" needs nodes.
     """
 
-    algorithm: str = ask("text", "how the ranks add up", choices=ALGORITHMS)
-    ranks: int = ask("whole")
+    algorithm: str = ask("text", "all-reduce algorithm", choices=ALGORITHMS)
+    ranks: int = ask("whole", "number of ranks")
     bytes: int = ask("large", "bytes that each rank holds")
 
     def simulate(self, algorithm: str = "", payload_bytes: float | None = None) -> AllReduceCost:
@@ -144,14 +148,16 @@ class PipelineQuestion:
     its last end. Peak activations are the most micro-batches that a stage keeps at once.
     """
 
-    schedule: str = ask("text", choices=tuple(SCHEDULES))
-    stages: int = ask("whole")
+    schedule: str = ask("text", "order of the micro-batches", choices=tuple(SCHEDULES))
+    stages: int = ask("whole", "number of pipeline stages")
     micro_batches: int = ask("whole", "micro-batches in a step")
     forward: float = ask("number", "time of the forward pass (F)")
     backward_input: float = ask("number", "time of the backward pass for the inputs (B)")
     backward_weight: float = ask("number", "time of the backward pass for the weights (W)")
     communication: float = ask("number", "delay of a hop between stages; occupies no stage", 0.0)
-    chunks: int | None = ask("whole", "parts per stage (interleaved-1f1b: 2, others: 1)", None)
+    chunks: int | None = ask(
+        "whole", "model parts per stage [interleaved-1f1b: 2, others: 1]", None
+    )
 
     def simulate(self) -> PipelineRun:
         """Return the schedule as it ran."""
@@ -176,17 +182,19 @@ class ParameterServer:
     gradients over the servers' links.
     """
 
-    workers: int = ask("whole")
-    step_seconds: float = ask("number", "mean step of a worker")
-    distribution: str = ask("text", choices=("constant", "exponential", DISTRIBUTIONS[1]))
-    updates: int = ask("whole")
+    workers: int = ask("whole", "number of workers")
+    step_seconds: float = ask("number", "mean seconds of a worker's step")
+    distribution: str = ask(
+        "text", "how step times vary", choices=("constant", "exponential", DISTRIBUTIONS[1])
+    )
+    updates: int = ask("whole", "number of updates to simulate")
     sigma: float = ask("number", "lognormal: standard deviation of the logarithm", 0.5)
     backup_workers: int = ask("whole", "workers that a round doesn't wait for", 0)
     slow_worker: float = ask("number", "factor by which worker 0 is slower", 1.0)
     servers: int | None = ask("whole", "servers that share the parameters", None)
-    parameter_bytes: int = ask("large", "bytes of the model, with --servers", 0)
-    bandwidth: float | None = ask("rate", "link of each machine, with --servers", None)
-    seed: int = ask("whole", "", 0)
+    parameter_bytes: int = ask("large", "with --servers: bytes of the model", 0)
+    bandwidth: float | None = ask("rate", "with --servers: link of each machine", None)
+    seed: int = ask("whole", "seed of the random step times", 0)
 
     @property
     def cluster(self) -> Cluster:
@@ -233,11 +241,13 @@ class Failures:
     exact M e^(R/M) (e^((T+D)/M) - 1) / T, with M the time between failures of all nodes together.
     """
 
-    nodes: int = ask("whole")
-    node_mtbf_hours: float = ask("number", "mean time between failures of one node")
-    checkpoint_seconds: float = ask("number", "to save once (D)")
-    restart_seconds: float = ask("number", "to restart after a failure (R)")
-    interval_seconds: float | None = ask("number", "of work between checkpoints (the best)", None)
+    nodes: int = ask("whole", "number of nodes")
+    node_mtbf_hours: float = ask("number", "hours between failures of one node, on average")
+    checkpoint_seconds: float = ask("number", "seconds to save once (D)")
+    restart_seconds: float = ask("number", "seconds to restart after a failure (R)")
+    interval_seconds: float | None = ask(
+        "number", "seconds of work between checkpoints [the best]", None
+    )
 
     @property
     def mtbf_seconds(self) -> float:
@@ -275,19 +285,23 @@ class Memory:
     its gradient 2 and Adam's state 12 (mixed precision).
     """
 
-    parameters: int = ask("large", "of the model, such as 7.5e9")
-    data_parallel: int = ask("whole")
+    parameters: int = ask("large", "parameters of the model, such as 7.5e9")
+    data_parallel: int = ask("whole", "data-parallel copies of the model (N)")
     zero_stage: int = ask(
         "whole", "; ".join(f"{k}: {v}" for k, v in STAGES.items()), choices=LEVELS
     )
-    tensor_parallel: int = ask("whole", "", 1)
-    pipeline_parallel: int = ask("whole", "", 1)
-    activation_bytes: int = ask("large", "on each device", 0)
+    tensor_parallel: int = ask("whole", "devices that split each layer (T)", 1)
+    pipeline_parallel: int = ask("whole", "pipeline stages (S)", 1)
+    activation_bytes: int = ask("large", "bytes of activations on each device", 0)
     recompute: bool = ask("flag", "keep 2 / sqrt(layers) of the activations", False)
     layers: int = ask("whole", "with --recompute: equal layers on each device", 24)
-    weights_bytes: float = ask("number", "per parameter", ParameterBytes.weights)
-    gradients_bytes: float = ask("number", "per parameter", ParameterBytes.gradients)
-    optimizer_bytes: float = ask("number", "per parameter", ParameterBytes.optimizer)
+    weights_bytes: float = ask("number", "bytes of weights per parameter", ParameterBytes.weights)
+    gradients_bytes: float = ask(
+        "number", "bytes of gradients per parameter", ParameterBytes.gradients
+    )
+    optimizer_bytes: float = ask(
+        "number", "bytes of optimizer state per parameter", ParameterBytes.optimizer
+    )
 
     def simulate(self, stage: int | None = None) -> DeviceMemory:
         """Return what one device holds, at this or another ZeRO stage."""
