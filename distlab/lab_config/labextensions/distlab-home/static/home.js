@@ -263,7 +263,11 @@
 
       tellWhatRan(notebook, tracker, services);
       const named = coreutils.PageConfig.getOption('treePath');
-      app.restored.then(() => open(!named));
+      app.restored.then(() => {
+        const isNew = ![...app.shell.widgets('main')].some((each) => each.context);
+        if (isNew) app.shell.collapseLeft();  // the file browser: home has the course's files
+        open(!named);
+      });
     }
 
     const plugin = { id: 'distlab-home:plugin', autoStart: true, requires: [notebook.INotebookTracker, docmanager.IDocumentManager],
