@@ -502,7 +502,7 @@ jobs = {
     "a large one, one machine": TrainingJob(1e9, 1e9, 8, HERE),
     "the same, 64 devices": TrainingJob(1e9, 1e9, 64, STEADY),
     "on spare machines": TrainingJob(1e9, 1e9, 64, SPARE),
-    "forty settings of it": TrainingJob(1e9, 1e7, 8, HERE, runs=40),
+    "forty short trials": TrainingJob(1e9, 1e7, 8, HERE, runs=40),
     "a hundred billion": TrainingJob(1e11, 1e9, 1024, STEADY),
 }
 for name, job in jobs.items():
@@ -515,7 +515,7 @@ for name, job in jobs.items():
 assert advice.strategy == "not TensorFlow"
 
 # %% [markdown]
-# The last sentence of a line is what decided. The last job has no plan, because no single device holds it. The tree is data (`QUESTIONS` in `distlab/explorables/choosing.py`): change a limit there, and picture and advice follow. Its weakest limit is the 12 hours: that's patience, not physics.
+# The last sentence of a line is what decided. (The forty trials see a hundredth of the examples.) The last job has no plan, because no single device holds it. The tree is data (`QUESTIONS` in `distlab/explorables/choosing.py`): change a limit there, and picture and advice follow. Its weakest limit is the 12 hours: that's patience, not physics.
 #
 # ## On a real GPU
 #
