@@ -289,7 +289,7 @@ def test_every_file_that_contributing_names_is_there():
     for section in text.split("\n## "):
         near = next((f for words, f in folders.items() if words in section.split("\n")[0]), ".")
         for name in re.findall(r"`([\w/]+(?:\.py|/))`", section.replace("labNN", "lab01")):
-            name = name.replace("NN_slug", "07_central_storage").replace(
+            name = name.replace("NN_slug", "07_what_a_step_sends").replace(
                 "lab01_slug", "lab01_batches_and_words"
             )
             if not any((ROOT / place / name).exists() for place in (".", near)):

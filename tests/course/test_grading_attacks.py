@@ -21,7 +21,14 @@ from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.judging import LabRules
 from distlab.grading.observation import Observation, Submission
 
-RULES = LabRules(data=(), cell_seconds=3, own_seconds=0.5, submission_seconds=10, memory_mib=700)
+RULES = LabRules(
+    data=(),
+    cell_seconds=3,
+    own_seconds=0.5,
+    submission_seconds=10,
+    memory_mib=700,
+    judge_seconds=5,
+)
 QUICK = dataclasses.replace(LAB, rules=RULES)
 HONEST = ["honest 1", "honest 2", "honest 3", "honest 4"]
 SECRET, OTHER = "SECRET-OF-THE-TEACHER", "ANSWER-OF-ANOTHER"
@@ -159,7 +166,7 @@ def graded(tmp_path_factory):
     children = psutil.Process().children(recursive=True)
     temporary = set(os.listdir("/tmp")) | set(os.listdir("/dev/shm"))
     seen, verdicts = {}, {}
-    with JudgeProcess(QUICK, seconds=5) as bench:
+    with JudgeProcess(QUICK) as bench:
         for observation in observe(QUICK, handed, lambda s: random.randrange(2**32)):
             assert observation.student not in seen
             seen[observation.student] = observation
