@@ -20,7 +20,8 @@ ALLOWED = {
     "parts of a regular expression": "earch ontent",
     "heads of platforms' tables in German and French": "adresse als complet copie groupes",
     "a message of JAX": "initialise",
-    "typos made in tests": "colective mirored miror penatly polcy precent trian verson",
+    "HTTPRequest, a name in Tornado": "equest",
+    "typos made in tests": "colective mirored miror penatly polcy precent trian verson wokers",
 }
 
 

@@ -68,12 +68,12 @@ def test_what_else_the_plan_says_is_among_the_reasons():
 @pytest.mark.parametrize("asked", range(1, len(QUESTIONS) + 2))
 def test_the_tree_is_drawn_from_the_questions_and_lights_one_path(asked):
     drawn = draw_tree(asked)
-    advices = [question.advice for question in (*QUESTIONS, OTHERWISE)]
+    given = [question.advice for question in (*QUESTIONS, OTHERWISE)]
     for question in QUESTIONS:
         assert question.text in drawn and question.limit in drawn
-    assert all(advice in drawn for advice in advices)
+    assert all(advice in drawn for advice in given)
     lit = re.findall(r"<strong>(.*?)</strong>", drawn)
-    assert [words for words in lit if words in advices] == [advices[asked - 1]]
+    assert [words for words in lit if words in given] == [given[asked - 1]]
     assert len(lit) == min(asked, len(QUESTIONS)) + 1
 
 

@@ -367,7 +367,7 @@ def test_nbgraders_list_fetches_and_submits_and_the_teacher_collects_and_grades(
     assert len(pages) == 2, "one for each, however they handed in"
 
 
-def test_nobody_reads_anothers_file_through_a_clusters_port(hub):
+def test_nobody_reads_a_file_of_another_user_through_a_clusters_port(hub):
     owner, thief = USERS[0], USERS[1]
     secret = hub.homes[owner] / "course" / "secret.txt"
     secret.write_text("the answer")
