@@ -18,6 +18,7 @@ from utils.data.images import ImageData
 RECORDING = Path(__file__).parents[1] / "lessons" / "two_replicas.svg"
 EACH_CLASS, TEST_IMAGES = 60, 100
 LABEL = "Replicas that train"
+OPTIONS = {"replicas": 2, "broken": False, "running": True, "again": 0, "seen": False}
 
 
 def write_page_replicas(data: ImageData, source: str) -> str:
@@ -25,10 +26,9 @@ def write_page_replicas(data: ImageData, source: str) -> str:
 
     `source` is the address of the recording, which stands there until the script runs.
     """
-    options = {"replicas": 2, "broken": False, "running": True, "again": 0, "seen": False}
     shown = {"label": LABEL, "images": pack_for_page(data)}
     still = f'<img src="{source}" alt="{html.escape(read_alt())}">'
-    return write_fragment("replicas", shown, options, still)
+    return write_fragment("replicas", shown, OPTIONS, still)
 
 
 def read_alt() -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from distlab.explorables.cockpit_panel import take_messages_while_cells_run
 from distlab.explorables.explorable import Explorable
-from distlab.explorables.page_replicas import LABEL, RECORDING, pack_for_page, read_alt
+from distlab.explorables.page_replicas import LABEL, OPTIONS, RECORDING, pack_for_page, read_alt
 from distlab.figures.picture import Picture
 from distlab.lessons.two_replicas import ReplicaFrame, Replicas, split_classes
 from utils.data.images import ImageData
@@ -33,14 +33,7 @@ class WatchedReplicas(Explorable):
         self._images, self._changed = data, threading.Condition()
         self._training = threading.Lock()
         self._closed, self._thread = False, None
-        self._options: dict[str, Any] = {
-            "replicas": 2,
-            "broken": False,
-            "running": True,
-            "again": 0,
-            "seen": False,
-            "where": "kernel",
-        }
+        self._options: dict[str, Any] = OPTIONS | {"where": "kernel"}
         self._start()
         frame = self._step()
         super().__init__("replicas", self._describe(frame), self._options, still)

@@ -2,9 +2,9 @@
 // own gradient; in the all-reduce the gradients become one, and every copy is updated with it.
 // They train in this page, or in a kernel that sends a frame for each step.
 import { make, button, choice, toggle, readColors, sizeCanvas, isStill, clamp, sayNumber } from "./core.js";
-import { NET, splitClasses, makeRandom, makeCopies, takeStep, findAccuracy, byFilter, unpackImages, moveImage } from "./replicas_model.js";
+import { NET, splitClasses, makeRandom, makeCopies, takeStep, findAccuracy, byFilter, readBytes, unpackImages, moveImage } from "./replicas_model.js";
 
-const ACROSS = 8, FILTERS = 16, SIDE = 5, PIXELS = 28;
+const { filters: FILTERS, side: SIDE, pixels: PIXELS } = NET, ACROSS = 8;
 const GAP = 18, HEAD = 42, WIRE = 64, CHART = 118;
 const SLOW_SECONDS = 1.1, SLOW_STEPS = 3, LONGEST = 1200, LOOK_EVERY = 4; // in the page
 
@@ -33,7 +33,7 @@ export default function piece(stage) {
   const run = (time) => {
     frame = 0;
     if (own?.follow(time)) refresh();
-    const moves = pictures && paint(time);
+    const moves = pictures && read() && paint(time);
     if (moves || own?.isBusy()) frame = requestAnimationFrame(run);
   };
   const eye = new IntersectionObserver(([entry]) => {
@@ -167,7 +167,7 @@ function tell({ replicas, broken, apart, everBroken }) {
 
 // ---- numbers to pictures
 
-const bytes = (text) => typeof text !== "string" ? text : Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+const bytes = (given) => (typeof given === "string" ? readBytes(given) : given);
 
 function rgb(words) {
   const pen = rgb.pen ??= document.createElement("canvas").getContext("2d", { willReadFrequently: true });

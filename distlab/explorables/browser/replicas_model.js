@@ -125,10 +125,11 @@ export function byFilter(values) {
   return Float32Array.from({ length: F * area }, (_, at) => values[(at % area) * F + Math.floor(at / area)]);
 }
 
+export const readBytes = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+
 // Images and labels from base64 of gzip: per image a label's byte, then two pixels of 16 grays a byte.
 export async function unpackImages(text) {
-  const packed = Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const stream = new Blob([readBytes(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
   const raw = new Uint8Array(await new Response(stream).arrayBuffer()), size = NET.pixels ** 2, images = [], labels = [];
   for (let at = 0; at < raw.length; at += 1 + size / 2) {
     labels.push(raw[at]);
