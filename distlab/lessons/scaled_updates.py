@@ -49,7 +49,7 @@ def inner_products(gradients: np.ndarray) -> np.ndarray:
     gradients = np.asarray(gradients, dtype=float)
     if gradients.ndim != 2 or len(gradients) < 2:
         raise CourseError(
-            f"gradients of shape {gradients.shape}: give one row for each example, two or more"
+            f"gradients must have one row per example, at least two, got shape {gradients.shape}."
         )
     return gradients @ gradients.T
 
@@ -86,7 +86,7 @@ def draw_updates(
     CourseError for no updates and for values that are not finite.
     """
     if not updates or not np.all(np.isfinite(list(updates.values()))):
-        raise CourseError("draw_updates: give one update or more, name -> (ratio, residual)")
+        raise CourseError("draw_updates needs at least one update: name -> (ratio, residual).")
     says = {name: say_update(*update) for name, update in updates.items()}
 
     def paint(sheet: Sheet) -> None:

@@ -109,7 +109,7 @@ def test_a_training_step_of_its_own_is_the_one_examined(tf):
     [
         ("make_nothing", "returned int"),
         ("make_error", "RuntimeError: no such file"),
-        ("make_unbuilt", "does not know its inputs"),
+        ("make_unbuilt", "doesn't know its inputs"),
     ],
 )
 def test_functions_that_give_no_model_are_refused(tf, name, words):

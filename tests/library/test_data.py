@@ -314,7 +314,7 @@ def test_cache_that_cannot_be_written_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(DistributedError) as error:
         make_tfds_folder("mnist")
-    assert_one_line(error, str(tmp_path / "file"), "cannot be written")
+    assert_one_line(error, str(tmp_path / "file"), "can't be written")
 
 
 # Prepared TFDS folders

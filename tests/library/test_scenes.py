@@ -72,7 +72,7 @@ def test_training_and_test_scenes_share_no_garment():
         len(open_data("fashion-scenes").train) == 6_000
         and len(open_data("fashion-scenes").test) == 1_000
     )
-    with pytest.raises(InputError, match="0 training scenes: choose 1 to 3"):
+    with pytest.raises(InputError, match="max_examples must be from 1 to 3"):
         scenes.take(0)
     with pytest.raises(InputError, match="train scenes 0"):
         load_scenes(train=0)

@@ -217,7 +217,7 @@ def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf, strategy):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"epoch": 3}, "no setting 'epoch'; did you mean 'epochs'"),
+        ({"epoch": 3}, "no setting 'epoch'; Did you mean 'epochs'"),
         ({"batch": 3}, "no setting 'batch'"),
         ({"metrics": "mae"}, "metrics must be a list, got str"),
         ({"metrics": ["AUC"]}, "metrics must be means over examples, got AUC"),
@@ -229,7 +229,7 @@ def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf, strategy):
         ({"warm_up_steps": -1}, "warm_up_steps -1: must be"),
         ({"warm_up_steps": 5, "optimizer": "lion"}, "must come with a learning_rate"),
         ({"jit_compile": True, "loop": "fit"}, "needs loop 'custom'"),
-        ({"jit_compile": True, "strategy": "central-storage"}, "XLA reads no variables"),
+        ({"jit_compile": True, "strategy": "central-storage"}, "XLA can't read"),
         ({"model": 3}, "its class, or the function that builds it, got int"),
     ],
 )

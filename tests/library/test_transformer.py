@@ -95,7 +95,7 @@ def test_seeds_make_it_and_kernels_differ(tf):
 @pytest.mark.parametrize("change", [{"blocks": 0}, {"heads": 0}, {"width": 30}])
 @pytest.mark.parametrize("build", [build_transformer, build_encoder_decoder])
 def test_a_shape_that_cannot_be_is_refused(build, change):
-    with pytest.raises(InputError, match="that the heads divide"):
+    with pytest.raises(InputError, match="heads must divide width"):
         build(**change)
 
 
