@@ -35,6 +35,7 @@ from distlab.explorables.choosing import choosing_explorer
 from distlab.explorables.conveyor import run_belt
 from distlab.explorables.explorable import MIME, write_fragment
 from distlab.explorables.memory import find_held
+from distlab.explorables.ring import RingMessage, replay_ring
 from distlab.explorables.screenshots import write_page
 from distlab.explorables.sharing import pace_explorer
 from distlab.explorables.storage import storage_explorer
@@ -604,6 +605,38 @@ def test_several_pieces_stand_on_one_page(chromium, tmp_path):
     assert page.locator(".ex-stage").count() == 3
     assert page.locator(".ex-stage strong").first.inner_text() == "Your schedule"
     page.close()
+
+
+def test_a_schedule_that_gets_stuck_is_drawn_up_to_there(chromium, tmp_path):
+    own = read_schedule([[("F", 0), ("BW", 0), ("F", 1), ("BW", 1)], [("F", 1), ("F", 0)]], 2)
+    page = chromium.new_page()
+    piece = schedule_toy(own=own, wrong=(0, 1, "forward 1 is due"))
+    page.goto(write_page(piece, tmp_path / "stuck.html", "light").as_uri())
+    assert page.get_by_role("alert").first.inner_text() == "forward 1 is due"
+    assert page.locator("rect[stroke-width='3.5']").count() == 2  # one for each stage that waits
+    page.close()
+
+
+def test_a_replay_of_a_ring_stops_at_the_wrong_message(chromium, tmp_path):
+    sent = [RingMessage(0, 0, 1, 0, 1.0, True), RingMessage(0, 1, 0, 1, 20.0, True)]
+    late = RingMessage(1, 0, 1, 1, 20.0, False)
+    wrong = (1, 0, "rank 0 sent 20 in step 1; 22 was due")
+    for place, stop in (("wrong", wrong), ("right", None)):
+        piece = replay_ring([[1.0, 2.0], [10.0, 20.0]], [*sent, late], wrong=stop)
+        page = chromium.new_page()
+        page.goto(write_page(piece, tmp_path / f"{place}.html", "light").as_uri())
+        lines = page.locator(".ex-key").first.locator("li").all_inner_texts()
+        if stop is None:
+            assert lines == ["Every message is as it should be."]
+        else:
+            said = [
+                "Rank 0 sent 20 in step 1; 22 was due.",
+                "rank 0 → rank 1, chunk 1: 20.00 copied",
+            ]
+            assert lines == said and stop[2] in page.locator("canvas").get_attribute("aria-label")
+            page.get_by_role("button", name="Back").click()
+            page.wait_for_function("document.querySelector('output').textContent === 'step 0'")
+        page.close()
 
 
 def test_a_color_follows_the_idea_and_not_the_words(chromium, tmp_path):

@@ -45,7 +45,9 @@ function play(name, { options, data }) {
   if (fault) return { fault, words: fault };
   const made = name === "own" ? data.own : makeSchedule(name, stages, micros, chunks);
   try {
-    const run = runSchedule(made, { forward: 1, ...options });
+    const run = runSchedule(made, { forward: 1, ...options }), wrong = made.wrong;
+    if (run.stuck.length) run.makespan = Math.max(run.makespan, ...run.stuck.map((each) => each.end));
+    if (wrong) return { ...run, chunks: made.chunks, wrong, words: `${wrong.words}.` };
     const words = `${NAMES[name]}: ${sayPercent(run.bubble)} of the time idle, a stage keeps at most ${sayNumber(Math.max(...run.peaks))} micro-batches.`;
     return { ...run, chunks: made.chunks, words };
   } catch (error) {
@@ -58,7 +60,7 @@ function makePanel(stage) {
   const hatch = draw("pattern", { id: pattern, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
     draw("rect", { width: 7, height: 7, fill: color("wait"), opacity: 0.12 }),
     draw("rect", { width: 2.2, height: 7, fill: color("wait"), opacity: 0.75 }));
-  const layers = Object.fromEntries(["axis", "lanes", "idle", "blocks", "hills", "head"].map((name) => [name, draw("g")]));
+  const layers = Object.fromEntries(["axis", "lanes", "idle", "blocks", "wrong", "hills", "head"].map((name) => [name, draw("g")]));
   const svg = draw("svg", { role: "img", height: 10 }, draw("defs", {}, hatch), ...Object.values(layers));
   const title = make("strong", { style: "font-size: 16px" });
   const fault = make("p", { role: "alert" });
@@ -77,8 +79,10 @@ function makePanel(stage) {
     node.hidden = !run;
     if (!run) return;
     title.textContent = NAMES[name];
-    fault.textContent = run.fault ?? "";
-    svg.style.display = shown.node.style.display = run.fault ? "none" : "";
+    fault.textContent = run.fault ?? run.wrong?.words ?? "";
+    fault.style.color = run.wrong ? color("over") : null;
+    svg.style.display = run.fault ? "none" : "";
+    shown.node.style.display = run.fault || run.stuck.length ? "none" : "";
     if (run.fault) return;
     shown.write({ bubble: sayPercent(run.bubble), peak: sayNumber(Math.max(...run.peaks)), span: sayNumber(run.span) });
     svg.setAttribute("aria-label", describe(name, run));
@@ -107,6 +111,13 @@ function drawRun(stage, svg, layers, pattern, run, runs, end) {
   join(glider, layers.idle, listGaps(run), { key: (d) => d.id, tag: "rect",
     end: (d) => ({ x: x(d.from), y: y(d.lane), width: x(d.to) - x(d.from), height: LANE, rx: 4, fill: `url(#${pattern})` }) });
   drawBlocks(glider, layers.blocks, run, x, y, follow, head);
+  const marked = [...run.done, ...run.stuck].filter((d) => d.stage === run.wrong?.stage && d.place === run.wrong.place);
+  const frames = [...run.stuck.filter((d) => !marked.includes(d)), ...marked].filter((d) => head >= d.start - 1e-9);
+  join(glider, layers.wrong, frames, { key: (d) => d.stage, tag: "rect", seconds: 0,
+    end: (d) => ({ x: x(d.start) + 1.5, y: y(d.stage) + 1.5, width: Math.max(4, x(d.end) - x(d.start) - 3), height: LANE - 3, rx: 4, fill: "none", stroke: color("over"), "stroke-width": 3.5, "stroke-dasharray": run.stuck.includes(d) ? "5 4" : null }) });
+  if (!layers.stuck) layers.wrong.after((layers.stuck = draw("g", { "text-anchor": "middle" })));
+  join(glider, layers.stuck, frames.filter((d) => run.stuck.includes(d)), { key: (d) => d.stage, tag: "text", text: (d) => d.micro, seconds: 0,
+    end: (d) => ({ x: (x(d.start) + x(d.end)) / 2, y: y(d.stage) + LANE / 2 + 4.5, style: `fill: ${color("over")}; font-weight: 600` }) });
   drawHills(glider, layers.hills, run, x, floor, linear([0, most], [0, HILL]), head);
   join(glider, layers.head, options.time < 1 ? [0] : [], { key: String, tag: "line", seconds: 0,
     end: () => ({ x1: x(head), x2: x(head), y1: 0, y2: floor, stroke: color("ink"), "stroke-width": 2 }) });
