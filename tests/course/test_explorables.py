@@ -509,6 +509,7 @@ def see(page) -> bytes:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_move_changes_the_picture_by_keyboard_alone(chromium, tmp_path, name):
     page, wrong = open_piece(chromium, name, tmp_path)
+    page.evaluate("document.querySelectorAll('.ex-more').forEach((more) => (more.open = true))")
     for label, key in MOVES[name]:
         before = see(page)
         control = page.get_by_label(label, exact=True)
@@ -519,6 +520,77 @@ def test_every_move_changes_the_picture_by_keyboard_alone(chromium, tmp_path, na
         assert control.get_attribute("aria-valuetext") != said
     assert wrong == []
     page.close()
+
+
+TRY = """async ({data, options}) => {
+  const joined = SCRIPT, host = document.createElement("div"), found = [];
+  document.body.replaceChildren(host);
+  const { stage, end } = joined.mount(joined.default, host, data, options);
+  const frame = () => new Promise(requestAnimationFrame);
+  const read = async () => {
+    await frame(), await frame();
+    return [".ex-tries p", ".ex-unseen"].map((name) => host.querySelector(name).textContent);
+  };
+  for (const [k, { set, act, answer }] of joined.TRIES.entries()) {
+    host.querySelectorAll(".ex-tries button")[k].click();
+    const before = await read(), names = Object.keys(act);
+    const same = Object.entries(set).every(([name, value]) => stage.options[name] === value);
+    stage.change(act);
+    const known = same && names.every((name) => name in options);
+    found.push({ before, after: await read(), answer, known });
+  }
+  end();
+  return found;
+}"""
+TRIED = {  # of a question: what the piece said before and after the hand did it
+    ("race", 0): ("100 MB: Ring", "10 kB: Recursive doubling 63 µs, Tree 126 µs, Hierarchical"),
+    ("race", 2): (
+        "Ring 19.3 ms, Recursive doubling 40.1 ms, H",
+        "Ring 19.3 ms, Hierarchical 21.1 ms",
+    ),
+    ("schedule", 0): ("GPipe: 42.9 %", "15.8 % of the time idle, a stage keeps at most 16"),
+    ("schedule", 1): (
+        "27.3 % of the time idle",
+        "1F1B: 27.3 % of the time idle, a stage keeps at most 4",
+    ),
+    ("schedule", 2): ("1F1B: 27.3 %", "ZB-H1: 11.1 % of the time idle, a stage keeps at most 4 "),
+    ("memory", 0): ("needs 130 GB", "weights 14 GB, gradients 14 GB, optimizer state 10.5 GB"),
+    ("memory", 1): ("activations 18.2 GB", "activations 36.3 GB"),
+    ("memory", 2): ("between replicas 24.5 GB", "between replicas 36.8 GB"),
+    ("arrow", 0): ("× 1 that", "on 4 replicas, 16 examples: the step is × 1 that"),
+    ("arrow", 1): ("× 1 that", "× 4 that of one device"),
+    ("arrow", 2): ("× 1 that", "× 0.625 that of one device"),
+    ("conveyor", 0): ("1,600 examples a second", "1,600 examples a second"),
+    ("conveyor", 1): (
+        "The bottleneck is the map",
+        "starves 0 % of the time. The bottleneck is the acc",
+    ),
+    ("conveyor", 2): ("starves 0 %", "starves 20 %"),
+    ("sharding", 0): ("32 are trained on once", "TensorFlow refuses FILE"),
+    ("sharding", 1): ("32 are read", "128 are read"),
+    ("sharding", 2): ("0 more than once, 0 never", "7 more than once, 8 never"),
+    ("step", 0): ("4 buckets", "all-reduce takes 14.3 ms; the devices wait 14.3 ms for it"),
+    ("step", 1): ("all-reduce takes 15.1 ms", "50 buckets whose all-reduce takes 28 ms"),
+    ("staleness", 0): ("96 gradients used", "24 gradients used"),
+    ("staleness", 1): (
+        "24 gradients used",
+        "75 gradients used, 0 thrown away, mean staleness 2.83",
+    ),
+    ("staleness", 2): ("24 gradients used", "72 gradients used, 5 thrown away, mean staleness 0"),
+    ("values", 0): ("the answer is 3.5", "the answer is 3.375"),
+}
+
+
+@pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in TRIED))
+def test_a_question_is_answered_when_one_does_what_it_asks(blank, name):
+    piece = EXAMPLES[name]()
+    script = TRY.replace("SCRIPT", join_script(piece.piece))
+    given = {"data": piece.data, "options": dict(piece.options)}
+    for k, one in enumerate(blank.evaluate(script, given)):
+        assert one["known"] and one["before"][0].endswith("Try it: the answer shows here.")
+        assert one["after"][0] == one["answer"]
+        before, after = TRIED.get((name, k), ("", ""))
+        assert before in one["before"][1] and after in one["after"][1], one
 
 
 def reach(page, control) -> None:

@@ -2,22 +2,31 @@
 // color; bands in a slice show whose numbers it has taken in, and the complete sum is green with stripes,
 // because one rank's own color is a green too. A replay of someone's own messages (`data.steps`) ends
 // in the middle of the first wrong one, which is ringed.
-import { choice, clamp, color, draw, join, logarithmic, make, player, readColors, sayBytes, saySeconds, sizeCanvas, slider, startWhenSeen } from "./core.js";
+import { choice, clamp, color, draw, join, logarithmic, make, panel, player, readColors, sayBytes, saySeconds, sizeCanvas, slider, startWhenSeen, tries } from "./core.js";
 import { findCost, listHeld, listSteps, makeClock, timeStep } from "./ring_model.js";
 
 const NAMES = { naive: "Naive", ring: "Ring", "recursive-doubling": "Recursive doubling", tree: "Tree", hierarchical: "Hierarchical" };
 const LINES = { naive: "wait", ring: "accent", "recursive-doubling": "data", tree: "variables", hierarchical: "optimizer" };
 const SMALLEST = 1e3, LARGEST = 1e9;
 
+const START = { latency: 2e-5, bandwidth: 1e10, inside: 1, perNode: 4 };
+export const TRIES = [
+  { ask: "When does the ring lose?", set: { ...START, ranks: 8, bytes: 1e8 }, act: { bytes: 1e4 },
+    answer: "Small vectors make the latency count. The ring pays it in each of its 14 steps, and recursive doubling in only 3." },
+  { ask: "Twice the ranks: does each send twice as much?", set: { ...START, ranks: 8, bytes: 1e8 }, act: { ranks: 16 },
+    answer: "No. In a ring each rank sends 2 (P \u2212 1) / P of the vector: 1.75 times with 8 ranks, and 1.875 times with 16. It's the number of steps that doubles, from 14 to 30." },
+  { ask: "Faster links inside the nodes: who gains?", set: { ...START, ranks: 16, bytes: 1e8 }, act: { inside: 10 },
+    answer: "Not the plain ring: in each of its steps some message still crosses between two nodes. Hierarchical gains, because it does most of its steps inside a node." }];
+
 export default function ring(stage) {
   const { algorithms, values } = stage.data, alone = algorithms.length === 1;
-  const controls = alone ? "" : make("div", { class: "ex-controls" },
+  const controls = alone ? "" : panel([
     slider(stage, { name: "ranks", label: "Ranks", min: 2, max: 16 }),
     slider(stage, { name: "bytes", label: "Size of the vector", min: SMALLEST, max: LARGEST, log: true, say: sayBytes }),
     slider(stage, { name: "latency", label: "Message latency", min: 1e-6, max: 1e-3, log: true, say: saySeconds }),
-    slider(stage, { name: "bandwidth", label: "Link bandwidth", min: 1e8, max: 1e12, log: true, say: (n) => `${sayBytes(n)}/s` }),
+    slider(stage, { name: "bandwidth", label: "Link bandwidth", min: 1e8, max: 1e12, log: true, say: (n) => `${sayBytes(n)}/s` })], [
     choice(stage, { name: "perNode", label: "Ranks in a node", options: [2, 4, 8] }),
-    choice(stage, { name: "inside", label: "Links inside a node", options: [[1, "the same"], [10, "10 ×"]] }));
+    choice(stage, { name: "inside", label: "Links inside a node", options: [[1, "the same"], [10, "10 ×"]] })]);
   const panels = algorithms.map((name) => makePanel(name, stage.data.steps)), done = make("ul", { class: "ex-key", style: "display: block; font-size: 14px" });
   const grid = make("div", { style: "display: grid; gap: 12px 18px" }, ...panels.map((panel) => panel.node));
   let runs = [];
@@ -31,7 +40,7 @@ export default function ring(stage) {
   if (alone) { grid.append(done); panels[0].node.querySelector("canvas").dataset.alone = "yes"; }
   const key = make("ul", { class: "ex-key" }, ...[["paper", "bands: whose numbers a slice has added up"], ["all-reduce", "the complete sum"]].map(([idea, words]) =>
     make("li", { style: `--idea: ${idea === "paper" ? `linear-gradient(${[0, 1, 2, 3].map((k) => `${color(`replica-${k}`)} ${25 * k}% ${25 * k + 25}%`).join(", ")})` : `repeating-linear-gradient(135deg, ${color(idea)} 0 4px, ${color("paper")} 4px 5px)`}` }, make("i"), words)));
-  stage.root.append(controls, clock.node, grid, key, chart?.node ?? "");
+  stage.root.append(alone ? "" : tries(stage, TRIES), controls, clock.node, grid, key, chart?.node ?? "");
   let made = "";
   if (stage.data.autoplay) startWhenSeen(stage, clock);
   return () => {

@@ -1,24 +1,33 @@
 // The schedule as a toy: lanes of blocks, the bubble hatched, and below, on the same axis, the
 // activations that each stage keeps. Two schedules stand above each other.
-import { button, choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, player, sayNumber, sayPercent, slider, ticks } from "./core.js";
+import { button, choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, panel, player, sayNumber, sayPercent, slider, ticks, tries } from "./core.js";
 import { SCHEDULES, findFault, makeSchedule, runSchedule } from "./schedule_model.js";
 
 const NAMES = { gpipe: "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved 1F1B", "zb-h1": "ZB-H1", "zb-h2": "ZB-H2", own: "Your schedule" };
 const IDEAS = { F: "forward", B: "backward", BW: "backward", W: "weight-gradient" };
 const LEFT = 64, RIGHT = 14, LANE = 30, GAP = 6, HILL = 84, AXIS = 30, HEAD = 30;
 
+const START = { lower: "none", stages: 4, micros: 8, backward: 2, hop: 0, follow: -1, time: 1 };
+export const TRIES = [
+  { ask: "How can GPipe's gray shrink?", set: { ...START, upper: "gpipe", micros: 4 }, act: { micros: 16 },
+    answer: "More micro-batches: the gray is P \u2212 1 of M + P \u2212 1 places, so 43 % becomes 16 %. But look below: each stage now keeps the activations of all 16." },
+  { ask: "Same gray, less memory?", set: { ...START, upper: "gpipe" }, act: { lower: "1f1b" },
+    answer: "1F1B idles exactly as long as GPipe, but a stage keeps at most 4 micro-batches (one for each stage) instead of 8." },
+  { ask: "What could fill the rest of the gray?", set: { ...START, upper: "1f1b" }, act: { lower: "zb-h1" },
+    answer: "The gradients of the weights. Nobody waits for them, so ZB-H1 computes them where 1F1B would wait, and keeps no more activations." }];
+
 export default function schedule(stage) {
   const { data } = stage;
   const first = [...(data.own ? ["own"] : []), ...SCHEDULES].map((name) => [name, NAMES[name]]);
-  const controls = make("div", { class: "ex-controls" },
+  const controls = panel([
     choice(stage, { name: "upper", label: "Schedule", options: first, list: true }),
     choice(stage, { name: "lower", label: "Compare with", options: [["none", "nothing"], ...first], list: true }),
     slider(stage, { name: "stages", label: "Stages", min: 1, max: 8 }),
-    slider(stage, { name: "micros", label: "Micro-batches", min: 1, max: 16 }),
+    slider(stage, { name: "micros", label: "Micro-batches", min: 1, max: 16 })], [
     slider(stage, { name: "backward", label: "Backward pass", min: 1, max: 3, step: 0.25, say: (n) => `${sayNumber(n)} forwards` }),
     slider(stage, { name: "hop", label: "Delay of a hop", min: 0, max: 1, step: 0.1, say: (n) => `${sayNumber(n)} forwards` }),
     slider(stage, { name: "chunks", label: "Chunks (interleaved)", min: 1, max: 4 }),
-    slider(stage, { name: "follow", label: "Follow micro-batch", min: -1, max: 15, say: (n) => (n < 0 ? "all" : String(Math.min(n, stage.options.micros - 1))) }));
+    slider(stage, { name: "follow", label: "Follow micro-batch", min: -1, max: 15, say: (n) => (n < 0 ? "all" : String(Math.min(n, stage.options.micros - 1))) })]);
   const key = make("ul", { class: "ex-key" }, ...[["forward", "forward"], ["backward", "backward"],
     ["weight-gradient", "backward for the weights alone"], ["wait", "bubble: the stage waits"]].map(([idea, words]) =>
     make("li", { style: `--idea: ${color(idea)}` }, make("i"), words)));
@@ -30,7 +39,7 @@ export default function schedule(stage) {
     marks: () => [...new Set(runs.flatMap((run) => (run.done ?? []).map((each) => each.end)))].sort((a, b) => a - b).map((end) => end / length()),
     say: (share) => `${sayNumber(share * length())} forwards`,
   });
-  stage.root.append(controls, clock.node, panels[0].node, panels[1].node, key);
+  stage.root.append(data.own ? "" : tries(stage, TRIES), controls, clock.node, panels[0].node, panels[1].node, key);
   return () => {
     const names = [stage.options.upper, stage.options.lower].filter((name) => name !== "none");
     runs = names.map((name) => play(name, stage));
