@@ -3,6 +3,7 @@
 import json
 import re
 
+import ml_dtypes
 import nbformat
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from distlab.explorables import (
     Slider,
     conveyor,
     explore,
+    float_line,
     guess_number,
     guess_word,
     memory_machine,
@@ -72,6 +74,7 @@ MOVES = {
     "step": [("Bucket", "End"), ("Workers", "ArrowRight"), ("Time of one step", "Home")],
     "values": [("First value", "ArrowRight"), ("Steps", "End"), ("Values", "ArrowLeft")],
     "staleness": [("Slow worker", "End"), ("Time of the race", "Home")],
+    "floats": [("A number", "End"), ("Loss scale", "ArrowRight"), ("Replicas", "End")],
     "guess": [("Idle time of four devices", "ArrowRight")],
 }
 
@@ -479,6 +482,29 @@ def test_every_example_reaches_whom_utils_says(blank):
         assert sum(read) == 32 or policy != "FILE"
 
 
+def test_numbers_are_rounded_as_numpy_and_bfloat16_round_them(blank):
+    rng = np.random.default_rng(8)
+    values = [*(10 ** rng.uniform(-9, 6, 300)).tolist(), 1.001, 65504.0, 65519.0, 65520.0]
+    values += [2.0**-25, 2.0**-25 * 1.01, 3 * 2.0**-25, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 256.5, 1e-7]
+    body = "['float32', 'bfloat16', 'float16'].map((t) => String(m.roundFloat(t, c)))"
+    for value, told in zip(values, ask(blank, "floats_model", values, body)):
+        with np.errstate(over="ignore"):
+            truth = [float(kind(value)) for kind in (np.float32, ml_dtypes.bfloat16, np.float16)]
+        assert [float(each) for each in told] == truth, value
+
+
+def test_the_share_of_lost_gradients_is_counted(blank):
+    sizes = np.exp2(np.random.default_rng(9).normal(-20, 8, 3000))
+    bins = float_line(sizes).data["bins"]
+    cases = [[bins, shift] for shift in (-9, 0, 12, 32)]
+    for (_, shift), told in zip(
+        cases, ask(blank, "floats_model", cases, "m.findLost(c[0], 'float16', c[1])")
+    ):
+        moved = sizes * 2.0**shift
+        assert told["below"] == pytest.approx(np.mean(moved < 2.0**-24))
+        assert told["above"] == pytest.approx(np.mean(moved >= 2.0**16))
+
+
 # ---- each piece under the hand
 
 
@@ -577,6 +603,9 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
         "75 gradients used, 0 thrown away, mean staleness 2.83",
     ),
     ("staleness", 2): ("24 gradients used", "72 gradients used, 5 thrown away, mean staleness 0"),
+    ("floats", 0): ("1000 in float16", "70144 in bfloat16, infinity in float16"),
+    ("floats", 1): ("in float16", "0 in float16"),
+    ("floats", 2): ("98.6 % are below", "times 2¹²"),
     ("values", 0): ("the answer is 3.5", "the answer is 3.375"),
 }
 
