@@ -126,7 +126,7 @@ def _list_results(got: Any, right: Any) -> list[tuple[int, np.ndarray, np.ndarra
 
 
 @dataclass(frozen=True)
-class Replay:
+class RingReplay:
     """A run of a ring up to its first wrong message: what a picture of it needs.
 
     `firsts[rank][chunk]` is the first number before the first step, and `held` where it stops, None
@@ -141,7 +141,7 @@ class Replay:
     moment: Moment | None
 
 
-def follow_ring(case: Sequence[Any], got: Any, right: Any) -> Replay | None:
+def follow_ring(case: Sequence[Any], got: Any, right: Any) -> RingReplay | None:
     """Return the run of an answer for (seed, ranks, length, …); None without a ring."""
     seed, ranks, length = case[:3]
     if "messages" not in got or ranks < 2:
@@ -160,7 +160,7 @@ def follow_ring(case: Sequence[Any], got: Any, right: Any) -> Replay | None:
         messages += [(*place, _first(values), adds) for *place, values, adds in moves]
         if moment is None or step < moment.step:
             _receive(held, moves)
-    return Replay(_list_firsts(chunks), _list_firsts(held), messages, gathers, moment)
+    return RingReplay(_list_firsts(chunks), _list_firsts(held), messages, gathers, moment)
 
 
 def _read_move(
