@@ -111,6 +111,14 @@ def add_parser(subparsers: Commands) -> None:
         help="give each task this long to save and exit after Ctrl-C, SIGTERM, a closed terminal "
         "or another task's failure; your program finds it in DISTLAB_GRACE_SECONDS",
     )
+    add(
+        "--idle-timeout",
+        dest="idle_seconds",
+        type=float,
+        metavar="SECONDS",
+        help="end the run with status 124 once no task has written a line or a file or used the "
+        "processor for this long [wait forever]",
+    )
     add_rendezvous(parser, "run")
     add_engine(parser)
     parser.add_json()
@@ -138,6 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
         logs=arguments.logs,
         gpus=int(gpus) if re.fullmatch("[0-9]{1,9}", gpus) else gpus,
         grace_seconds=arguments.grace_seconds,
+        idle_timeout_seconds=arguments.idle_seconds,
         independent=arguments.independent,
         tf_config=arguments.tf_config,
         variables=make_keras_variables(arguments.keras, os.environ.get("PYTHONPATH", "")),

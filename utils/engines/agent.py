@@ -89,6 +89,8 @@ class Agent:
             self._tasks.act(self._task, content["action"])
         elif self._tasks is not None and what == "ask":
             self._tasks.ask_to_end([self._task], Notice(**content["notice"]))
+        elif self._tasks is not None and what == "idle":
+            self._teller.tell("idle", seconds=self._tasks.find_idle_seconds(self._task))
         elif self._tasks is not None and what == "release":
             self._tasks.release()
         elif what == "end":

@@ -196,6 +196,10 @@ class EngineTasks:
     def listens(self, task: str) -> bool:
         return answers(self._orders[task].address, PROBE_SECONDS)
 
+    def find_idle_seconds(self, task: str) -> float:
+        self._lines[task].send("idle")  # its answer counts the next time
+        return self._lines[task].idle_seconds
+
     def release(self) -> None:
         for name in self._orders:
             self._lines[name].send("release")

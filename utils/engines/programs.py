@@ -26,6 +26,7 @@ from ..gpus import gpu_variables
 from ..tf_config import TaskConfig, deal_addresses
 from .settings import (
     CODE_VARIABLE,
+    IDLE_STATUS,
     RunReport,
     RunSettings,
     TaskReport,
@@ -184,6 +185,7 @@ class ProgramRun:
             self.record,
             restarts=settings.max_restarts,
             grace_seconds=settings.grace_seconds,
+            idle_seconds=settings.idle_timeout_seconds,
             stopped_by=lambda: self.signals.wish,
         )
         self._begun = time.monotonic()
@@ -232,8 +234,9 @@ class ProgramRun:
         if not isinstance(error, ClusterError):
             return report
         cause = f"{error.task} {error.cause}" + f"; {error.cure}" * bool(error.cure)
-        status, told = group.first_failed.status, error.details[-MAX_TRACEBACK:]
-        return replace(report, status=to_shell_status(status), cause=cause, traceback=told)
+        first, told = group.first_failed, error.details[-MAX_TRACEBACK:]
+        status = IDLE_STATUS if first.idle_seconds else to_shell_status(first.status)
+        return replace(report, status=status, cause=cause, traceback=told)
 
     @property
     def _seconds(self) -> float:

@@ -137,9 +137,10 @@ class Guest:
                 task.take_lines(frame.get("lines", list))
         elif frame.kind == "ended":
             self._end_task(frame)
-        elif frame.kind == "listens":
+        elif frame.kind == "state":
             if task := self.tasks.get(frame.get("task", str)):
-                task.listens = True
+                task.listens |= frame.get("listens", bool)
+                task.idle_seconds = float(frame.get("idle_seconds", (int, float)))
         elif frame.kind == "want":
             self._give(frame)
         elif frame.kind == "piece":
@@ -166,11 +167,15 @@ class Guest:
 
 
 class RemoteTask:
-    """A task on a member's machine: passes on what that tells. `listens`: its port is open."""
+    """A task on a member's machine: passes on what that tells.
+
+    `listens`: its port is open. `idle_seconds`: for how long it has done nothing.
+    """
 
     def __init__(self, name: str, guest: Guest, listener: TaskListener) -> None:
         self.name, self.guest, self._listener = name, guest, listener
         self.listens, self._is_over, self._lock = False, False, threading.Lock()
+        self.idle_seconds = 0.0
         self.ended = threading.Event()
 
     def take_lines(self, lines: list[Any]) -> None:
@@ -195,7 +200,7 @@ class RemoteTask:
         """Start it again on its machine, once it has ended; RunError where that cannot be."""
         if not self.ended.wait(AGAIN_SECONDS):
             raise RunError(f"{self.name} has not ended: it cannot start again")
-        self._is_over = self.listens = False
+        self._is_over, self.listens, self.idle_seconds = False, False, 0.0
         self.ended.clear()
         with contextlib.suppress(ChannelLost):
             self.guest.send("again", task=self.name)

@@ -235,6 +235,11 @@ class MeetingTasks:
     def listens(self, task: str) -> bool:
         return self.away[task].listens if task in self.away else self._here.listens(task)
 
+    def find_idle_seconds(self, task: str) -> float:
+        if task in self.away:
+            return self.away[task].idle_seconds
+        return self._here.find_idle_seconds(task)
+
     def release(self) -> None:
         self._here.release()
 

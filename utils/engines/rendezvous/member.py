@@ -32,7 +32,7 @@ from .reach import OpenPorts, try_all
 from .settings import RendezvousSettings
 
 RETRY_SECONDS, CONNECT_SECONDS, CHECK_SECONDS = 0.5, 5.0, 2.0
-LOOK_SECONDS = 2.0  # between two looks for ports that tasks have opened
+LOOK_SECONDS = 2.0  # between two looks at what tasks do
 MAX_HANDOUT, NOT_STARTED, MAX_GRACE_SECONDS = 4096, 127, 3600.0
 
 
@@ -186,8 +186,7 @@ class MemberTasks:
         task, action = self.find(frame), frame.get("action", str)
         seconds = min(frame.get("seconds", float), MAX_GRACE_SECONDS)
         if task is not None and task.launched is not None and action in ACTIONS:
-            notice = Notice(action, seconds, frame.get("ends_idle", bool))
-            task.launched.ask_to_end([task.name], notice)
+            task.launched.ask_to_end([task.name], Notice(action, seconds))
 
     def start_again(self, frame: MeetingFrame) -> None:
         if task := self.find(frame):
@@ -196,7 +195,7 @@ class MemberTasks:
             self.group.start_again(task)
 
     def tell(self) -> None:
-        """Send the lines that have come, who has ended and, now and then, who listens."""
+        """Send the lines that have come, who has ended and, now and then, what the others do."""
         for task in self.group.tasks if self.group is not None else ():
             status = task.status  # before the lines, which are complete then
             if lines := self.record.waiting[task.name].take():
@@ -206,24 +205,26 @@ class MemberTasks:
                 self._send("ended", task=task.name, status=status)
         if time.monotonic() > self._next_look:
             self._next_look = time.monotonic() + LOOK_SECONDS
-            self._tell_who_listens()
+            self._tell_state()
 
-    def _tell_who_listens(self) -> None:
+    def _tell_state(self) -> None:
         for task in self.group.tasks if self.group is not None else ():
-            if task.name not in self._listening and task.status is None and task.listens:
-                self._listening.add(task.name)
-                self._send("listens", task=task.name)
+            if task.status is None and task.launched is not None:
+                if task.name not in self._listening and task.listens:
+                    self._listening.add(task.name)
+                told = {"listens": task.name in self._listening}
+                told["idle_seconds"] = task.launched.find_idle_seconds(task.name)
+                self._send("state", task=task.name, **told)
 
     def end(
         self,
         grace_seconds: float,
         number: int = signal.SIGTERM,
         hurries: Callable[[], bool] = lambda: False,
-        ends_idle: bool = False,
     ) -> None:
-        """Send `number` to all tasks; kill them after the grace, or, if `ends_idle`, when idle."""
+        """Send `number` to all tasks; kill them after the grace, or once they do nothing."""
         if self.group is not None:
-            self.group.let_end(grace_seconds, number, hurries, ends_idle)
+            self.group.let_end(grace_seconds, number, hurries)
             self.group.end()
 
     def close(self) -> None:
@@ -279,7 +280,7 @@ class Member:
         grace = self._settings.grace_seconds
         if self._tasks.is_running:
             self._say(f"the host is lost ({why}); this machine's tasks have {grace:g} s to end")
-        self._tasks.end(grace, hurries=lambda: signals.hurries, ends_idle=True)
+        self._tasks.end(grace, hurries=lambda: signals.hurries)
 
     def _read(self) -> None:
         """In a thread: everything that the host says, pieces of a copy to the fetcher."""
