@@ -6,6 +6,7 @@ import argparse
 import errno
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
 
 ENGINES = ("ray", "spark", "slurm")  # named here: commands start without importing them
 MAX_RESTARTS = 1000
-LOCAL_WORKERS, JOIN_SECONDS = 1, 300.0
-DESTINATIONS = {"join-timeout": "join_seconds"}  # of options whose name has no unit
+LOCAL_WORKERS, JOIN_SECONDS, HEARTBEAT_SECONDS = 1, 300.0, 10.0
+GROW = ("at-failure", "at-checkpoint")
+DESTINATIONS = {  # of options whose name has no unit
+    "join-timeout": "join_seconds",
+    "heartbeat-timeout": "heartbeat_seconds",
+}
 
 
 def add_rendezvous(parser: OneLineParser, verb: str) -> None:
@@ -39,6 +44,28 @@ def add_rendezvous(parser: OneLineParser, verb: str) -> None:
         default=LOCAL_WORKERS,
         metavar="N",
         help="run N of the workers on this machine",
+    )
+    add(
+        "--node-rank",
+        type=int,
+        metavar="N",
+        help="give this machine's workers the Nth ranks after the host's, which is 0 [by address]",
+    )
+    add(
+        "--grow",
+        choices=GROW,
+        default=GROW[0],
+        metavar="WHEN",
+        help="let a machine that joins late take part at-failure, when all start again after one, "
+        "or at-checkpoint: all restart for it once --checkpoint-dir holds a new checkpoint",
+    )
+    add(
+        "--heartbeat-timeout",
+        dest="heartbeat_seconds",
+        type=float,
+        default=HEARTBEAT_SECONDS,
+        metavar="SECONDS",
+        help="count a machine as lost if nothing is heard from it for this long",
     )
     add_network(group, True, JOIN_SECONDS)
 
@@ -77,7 +104,7 @@ def add_network(
         type=float,
         default=join_seconds,
         metavar="SECONDS",
-        help="wait this long for the other machines",
+        help="wait this long for the other machines, and call a lost host again for this long",
     )
     add(
         "--trust-network",
@@ -95,6 +122,9 @@ def check_rendezvous(arguments: argparse.Namespace) -> None:
         "advertise-address": None,
         "join-timeout": JOIN_SECONDS,
         "trust-network": False,
+        "node-rank": None,
+        "grow": GROW[0],
+        "heartbeat-timeout": HEARTBEAT_SECONDS,
     }
     for name, value in usual.items():
         given = getattr(arguments, DESTINATIONS.get(name, name.replace("-", "_")))
@@ -112,6 +142,10 @@ def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
         arguments.advertise_address,
         arguments.join_seconds,
         arguments.trust_network,
+        heartbeat_seconds=arguments.heartbeat_seconds,
+        grow=arguments.grow,
+        node_rank=arguments.node_rank,
+        line=shlex.join(["distlab", *sys.argv[1:]]),
     )
 
 

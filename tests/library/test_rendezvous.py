@@ -73,24 +73,24 @@ def read_log(number, index):
     return Path(f"logs-{number}", f"worker-{index}.log").read_text()
 
 
-def test_ranks_follow_the_order_of_joining_and_every_machine_has_the_report(meeting):
+def test_ranks_are_given_or_follow_the_addresses_and_every_machine_has_the_report(meeting):
     name = meeting.write(
         "print('here', index, *[w.split(':')[0] for w in workers], sys.argv[1:], "
         "os.environ.get('DISTLAB_CODE'))"
     )
-    words = ["--workers", 3, name, "--epochs", "3"]
+    words = ["--workers", 4, name, "--epochs", "3"]
     launchers = [meeting.start(1, *words)]
-    for number in (2, 3):
-        launchers.append(meeting.start(number, *words))
+    for number, rank in ((3, ()), (2, ()), (4, ("--node-rank", 1))):
+        launchers.append(meeting.start(number, *rank, *words))
         launchers[0].wait_for(f"(127.0.0.{number}) has joined")
     ends = [launcher.end() for launcher in launchers]
-    assert [status for status, _, _ in ends] == [0, 0, 0]
-    assert ends[0][1] == ends[1][1] == ends[2][1]
+    assert [status for status, _, _ in ends] == [0, 0, 0, 0]
+    assert all(report == ends[0][1] for _, report, _ in ends)
     tasks = ends[0][1]["tasks"]
-    assert [task["task"] for task in tasks] == ["worker 0", "worker 1", "worker 2"]
-    for index in range(3):
-        line = f"here {index} 127.0.0.1 127.0.0.2 127.0.0.3 ['--epochs', '3'] None"
-        assert read_log(index + 1, index) == line + "\n" == Path(tasks[index]["log"]).read_text()
+    assert [task["task"] for task in tasks] == [f"worker {index}" for index in range(4)]
+    for index, number in enumerate((1, 4, 2, 3)):
+        line = f"here {index} 127.0.0.1 127.0.0.4 127.0.0.2 127.0.0.3 ['--epochs', '3'] None"
+        assert read_log(number, index) == line + "\n" == Path(tasks[index]["log"]).read_text()
         assert f"[worker {index}] {line}" in ends[0][2]
 
 
@@ -167,42 +167,65 @@ def test_a_member_that_is_lost_makes_room_for_one_that_waits(meeting):
     wait_for(lambda: not any(map(lives, processes)))
 
 
-def test_an_elastic_run_goes_on_without_a_member_that_is_frozen(meeting):
-    """It is lost after ten seconds without a word, and nobody comes in its place."""
+def test_a_member_that_was_frozen_comes_back_by_itself_and_the_run_grows(meeting):
+    """It is lost, calls again once it can, and takes part after the next checkpoint.
+
+    A third machine, for which there is no place then, was never needed.
+    """
     name = meeting.write("""
         print(len(workers), "workers", flush=True)
-        if restart == 0:
-            open(f"here-{index}", "w").close()
-            time.sleep(300)
+        open(f"here-{index}-{restart}", "w").close()
+        while restart == 1 and not os.path.exists("save"):
+            time.sleep(0.05)
+        if restart == 1:
+            open(os.environ["DISTLAB_CHECKPOINT_DIR"] + "/step-1", "w").write("whole")
+        while restart < 2 or not os.path.exists("end"):
+            time.sleep(0.05)
     """)
-    words = ["--workers", "1:2", "--max-restarts", 1, name]
-    host, member = meeting.start_all(2, *words)
-    wait_for(lambda: os.path.exists("here-0") and os.path.exists("here-1"))
+    words = ["--workers", "1:2", "--max-restarts", 1, "--heartbeat-timeout", 3]
+    words += ["--grow", "at-checkpoint", "--checkpoint-dir"]
+    host, member = (meeting.start(n, *words, f"kept-{n}", name) for n in (1, 2))
+    wait_for(lambda: os.path.exists("here-0-0") and os.path.exists("here-1-0"))
     member.freeze()
-    status, report, said = host.end()
-    assert (status, report["workers"], report["restarts"]) == (0, 1, 1)
-    assert "is lost with its machine, which has said nothing for 10 s" in said
-    assert read_log(1, 0) == "2 workers\n1 workers\n"
+    host.wait_for("is lost with its machine, which has said nothing for 3 s")
+    wait_for(lambda: os.path.exists("here-0-1"))
     member.process.send_signal(signal.SIGCONT)
-    assert member.end()[0] == 2
+    member.wait_for("Calling it again for 300 s")
+    member.wait_for("joined; it has begun: you take part after the next checkpoint")
+    Path("save").touch()
+    host.wait_for("a checkpoint is complete, and 2 workers can go on from it, not 1")
+    wait_for(lambda: os.path.exists("here-1-2"))
+    third = meeting.start(3, *words, "kept-3", name)
+    third.wait_for("joined; it has begun")
+    Path("end").touch()
+    status, report, _ = host.end()
+    assert (status, report["workers"], report["restarts"]) == (0, 2, 2) and member.end()[0] == 0
+    status, _, said = third.end()
+    assert status == 75 and "this machine was never needed: 2 workers did without it" in said
+    assert read_log(1, 0) == "2 workers\n1 workers\n2 workers\n"
+    assert read_log(2, 1) == "2 workers\n2 workers\n"
 
 
-def test_a_lost_host_ends_everything_and_says_how_to_go_on(meeting):
+def test_a_lost_host_ends_everything_and_is_called_again(meeting):
+    """What to type if it does not come back names the same machine everywhere."""
     name = meeting.write("""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         open(f"pid-{index}", "w").write(str(os.getpid()))
         time.sleep(300)
     """)
-    host, member = meeting.start_all(2, "--checkpoint-dir", "kept", name)
+    host, member = meeting.start_all(2, "--checkpoint-dir", "kept", "--join-timeout", 20, name)
     wait_for(
         lambda: all(os.path.exists(f"pid-{i}") and os.path.getsize(f"pid-{i}") for i in range(2))
     )
     processes = [int(Path(f"pid-{i}").read_text()) for i in range(2)]
     host.kill()
-    status, report, said = member.end()
-    assert status == 2 and report is None
-    assert "is lost" in said and "same line again" in said and "newest copy of kept" in said
+    said = member.wait_for("Calling it again for 20 s")
+    assert "is lost" in said and "newest copy of kept" in said and "(127.0.0.2) should host" in said
+    assert f"--rendezvous 127.0.0.2:{meeting.port} --advertise-address 127.0.0.2" in said
     wait_for(lambda: not any(map(lives, processes)))
+    member.wait_for("waiting up to 20 s for a host")
+    member.process.send_signal(signal.SIGINT)
+    assert member.end()[0] == 130
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -348,8 +371,8 @@ def test_a_wrong_code_is_refused_and_five_a_minute_are_the_most(meeting):
     for _ in range(4):
         assert stranger.guess("another-wrong-one") == {"refused": "code"}
     assert stranger.guess(CODE) == {"refused": "wait"}
-    status, _, said = meeting.start(2, name).end()
-    assert status == 2 and "wait a minute" in said
+    status, _, said = meeting.start(2, "--join-timeout", 1, name).end()
+    assert status == 2 and "waited 1 s" in said and "wait a minute" in said
     host.process.send_signal(signal.SIGTERM)
     assert host.end()[0] == 143
 

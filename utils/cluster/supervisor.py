@@ -57,6 +57,7 @@ class Supervisor:
         self.group: TaskGroup | None = None
         self.error: Exception | None = None
         self.slow_seconds: dict[str, float] = {}
+        self.plan_restart: Callable[[], str] = lambda: ""  # why all start again now, though all run
 
     def start(self) -> None:
         """Start the tasks of the next attempt.
@@ -110,10 +111,20 @@ class Supervisor:
                 return self._try_again()
             elif group.done:
                 self._end_servers()
+            elif why := self.plan_restart():
+                return self._restart_as_planned(why)
             else:
                 self._ports.look([task for task in group.tasks if not task.is_independent])
                 continue
             return False
+
+    def _restart_as_planned(self, why: str) -> bool:
+        """End all with their grace; return whether they are to start again, which is free."""
+        self._record.say(f"{why}: all tasks start again, as planned")
+        self.group.let_end(self._grace_seconds, signal.SIGTERM, self._hurries)
+        self.group.end()
+        self.restarts += not self.stopped_by()
+        return not self.stopped_by()
 
     def _stop(self) -> None:
         number = self.stopped_by()

@@ -1,6 +1,7 @@
 """A member as the host sees it, and a task that runs there."""
 
 import contextlib
+import ipaddress
 import queue
 import threading
 import time
@@ -12,6 +13,7 @@ from ...cluster.grace import Notice
 from ...cluster.launcher import TaskListener
 from ...errors import RunError
 from ...processes.handshake import ChannelLost
+from ..settings import MAX_TASKS
 from .channel import MeetingChannel, MeetingFrame
 from .copies import Copy, read_copy
 from .fetching import PieceAsker
@@ -49,6 +51,7 @@ class Guest:
         self.is_wsl, self.only_tests = join.get("wsl", bool, False), join.get("test", bool, False)
         if not 1 <= self.seats <= MAX_SEATS:
             raise ChannelLost(f"offers {self.seats} workers")
+        self.rank, self.joined_at = join.get("rank", int, MAX_TASKS), time.monotonic()
         self.lost: str | None = None
         self.copied, self.copy_error = 0, ""
         self.tasks: dict[str, RemoteTask] = {}
@@ -60,6 +63,14 @@ class Guest:
     @property
     def about(self) -> dict[str, Any]:
         return {"host": self.host, "address": self.address, "wsl": self.is_wsl}
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Sorts members: by the rank that they were given, then by address."""
+        with contextlib.suppress(ValueError):
+            address = ipaddress.ip_address(self.address.partition("%")[0])
+            return self.rank, address.version, int(address)
+        return self.rank, 0, 0
 
     def listen(self) -> None:
         """Read what it says from now on, in a thread."""

@@ -19,7 +19,7 @@ from ...cluster.signals import Signals, choose_signal
 from ...errors import DistributedError, InputError, RunError, first_line
 from ...processes.connection import split_address
 from ...processes.handshake import ChannelLost, Garbled, WrongCode, hear_host
-from ...tf_config import parse_tf_config
+from ...tf_config import join_address, parse_tf_config
 from ..programs import Print, ProgramLauncher, RunRecord, Say, find_log
 from ..settings import RunReport, RunSettings, TaskReport
 from .channel import MeetingChannel, MeetingFrame, introduce, open_connection
@@ -28,12 +28,17 @@ from .compare import describe_machine
 from .copies import CheckpointCopy
 from .fetching import Fetcher
 from .lines import LineBuffer
+from .names import clean_name
 from .reach import OpenPorts, try_all
 from .settings import RendezvousSettings
 
 RETRY_SECONDS, CONNECT_SECONDS, CHECK_SECONDS = 0.5, 5.0, 2.0
 LOOK_SECONDS = 2.0  # between two looks at what tasks do
 MAX_HANDOUT, NOT_STARTED, MAX_GRACE_SECONDS = 4096, 127, 3600.0
+
+
+class HostLost(RunError):
+    """The host has hung up, or is silent: it may come back."""
 
 
 class RefusedByHost(RunError):
@@ -99,7 +104,7 @@ def _try_host(
     source = (rendezvous.advertise_address, 0) if rendezvous.advertise_address else None
     end = socket.create_connection(split_address(rendezvous.address), seconds, source)
     try:
-        return introduce(end, rendezvous.address, stretch)
+        return introduce(end, rendezvous.address, stretch, rendezvous.heartbeat_seconds)
     except BaseException:
         end.close()
         raise
@@ -249,6 +254,7 @@ class Member:
         self._rendezvous, self._logs, self._say = rendezvous, logs, say
         self.address = rendezvous.advertise_address or channel.own_address
         self._inbox, self._ports = queue.Queue[MeetingFrame](), None
+        self._next_host: tuple[str, str] | None = None  # name and address
         folder = settings.checkpoint_dir
         self._copy = CheckpointCopy(folder, is_origin=False) if folder else None
         self._fetcher = Fetcher(self._copy, channel.send) if self._copy else None
@@ -256,10 +262,17 @@ class Member:
             command, settings, logs, show, self._send, bool(rendezvous.gathering)
         )
 
+    @property
+    def was_needed(self) -> bool:
+        """Whether this machine has had a task."""
+        return self._tasks.group is not None
+
     def run(self, signals: Signals) -> RunReport:
-        """Take part to the end. Raises RunError if refused, or if the host is lost."""
+        """Take part to the end. Raises RefusedByHost, or HostLost once the tasks have ended."""
         about = describe_machine(self._command, self._settings, self._rendezvous.gathering)
         about |= {"address": self.address, "logs": str(self._logs.absolute())}
+        if self._rendezvous.node_rank is not None:
+            about["rank"] = self._rendezvous.node_rank
         self._send("join", **about, seats=self._rendezvous.local_workers)
         threading.Thread(target=self._read, daemon=True).start()
         try:
@@ -271,7 +284,7 @@ class Member:
                     return report
         except ChannelLost as lost:
             self._let_tasks_end(str(lost), signals)
-            raise RunError(self._explain_lost_host(str(lost))) from None
+            raise HostLost(self._explain_lost_host(str(lost))) from None
         finally:
             self._close()
 
@@ -341,6 +354,8 @@ class Member:
         if len(frame.get("tf_configs", list)) > len(opened):
             raise ChannelLost("wants to start more tasks than there are ports for")
         self._release_ports()
+        machines = [(clean_name(str(n)), str(a)[:100]) for n, a in frame.get("machines", list)]
+        self._next_host = machines[0] if machines else None
         self._tasks.start(frame)
 
     def _on_offer(self, frame: MeetingFrame) -> None:
@@ -380,12 +395,20 @@ class Member:
         if self._rendezvous.gathering is not None:
             again = "type the same line again, to take part from the next start on"
             return f"the connection to {address} is lost ({why}), and your task is ended; {again}"
-        words = f"the rendezvous host {address} is lost ({why}): this machine's "
-        words += "tasks are ended; type the same line again on every machine"
-        words += ", with another machine's address after --rendezvous if that one is gone"
+        words = f"the rendezvous host {address} is lost ({why}): this machine's tasks are ended; "
+        words += self._name_next_host()
         if self._copy is None:
             return words
         return words + f"; the run goes on from the newest copy of {self._settings.checkpoint_dir}"
+
+    def _name_next_host(self) -> str:
+        """Return who should host if that machine is gone, and what to type: all say the same."""
+        if self._next_host is None:
+            return "if it is gone, name another machine's address after --rendezvous"
+        (name, host), old = self._next_host, self._rendezvous.address
+        address = join_address(host, split_address(old)[1])
+        line = self._rendezvous.line.replace(old, address) or f"--rendezvous {address}"
+        return f"if it is gone, {name} ({host}) should host: type there first, then here: {line}"
 
 
 def _read_report(frame: MeetingFrame) -> RunReport:
