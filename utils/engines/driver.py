@@ -119,13 +119,17 @@ class Driver:
     def close(self) -> None:
         """Have everything taken down, and kill what is left; safe to call twice.
 
-        A cluster of this machine is killed at once, at whatever it is: it may still be starting.
+        A cluster of this machine is killed at once, at whatever it is: it may still be starting,
+        and when Ray ends in its own way, some of its processes stay for a minute.
         """
+        if not self._is_local:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_SECONDS)
+        self._kept.close()
         with contextlib.suppress(OSError):
             self._process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.0 if self._is_local else STOP_SECONDS)
-        self._kept.close()
         self._process.wait()
 
 
