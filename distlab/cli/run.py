@@ -15,6 +15,7 @@ from distlab.cli.starting import (
     add_engine,
     add_rendezvous,
     check_rendezvous,
+    read_port_range,
     read_rendezvous,
     read_workers,
     tell_cause,
@@ -119,6 +120,12 @@ def add_parser(subparsers: Commands) -> None:
         help="end the run with status 124 once no task has written a line or a file or used the "
         "processor for this long [wait forever]",
     )
+    add(
+        "--port-range",
+        metavar="FIRST:LAST",
+        help="let TensorFlow listen at these ports only, so that a firewall can be prepared; with "
+        "--rendezvous the rule for it is printed [any ports]",
+    )
     add_rendezvous(parser, "run")
     add_engine(parser)
     parser.add_json()
@@ -134,8 +141,6 @@ def run(arguments: argparse.Namespace) -> int:
     from utils.keras_multi_worker import make_keras_variables
 
     check_rendezvous(arguments)
-    if arguments.engine_address and not arguments.engine:
-        raise CourseError("--engine-address: only with --engine")
     (least, workers), gpus = read_workers(arguments.workers), arguments.gpus
     settings = RunSettings(
         workers=workers,
@@ -147,6 +152,7 @@ def run(arguments: argparse.Namespace) -> int:
         gpus=int(gpus) if re.fullmatch("[0-9]{1,9}", gpus) else gpus,
         grace_seconds=arguments.grace_seconds,
         idle_timeout_seconds=arguments.idle_seconds,
+        port_range=read_port_range(arguments.port_range),
         independent=arguments.independent,
         tf_config=arguments.tf_config,
         variables=make_keras_variables(arguments.keras, os.environ.get("PYTHONPATH", "")),
@@ -184,6 +190,7 @@ def find_way(arguments: argparse.Namespace) -> "Callable[..., RunReport]":
 
     if arguments.engine:
         where = {"engine": arguments.engine, "address": arguments.engine_address}
+        where["options"] = arguments.engine_options or ""
         return functools.partial(engines.run_on_engine, **where)
     if arguments.rendezvous is None:
         return engines.run_program

@@ -60,6 +60,11 @@ def add_rendezvous(parser: OneLineParser, verb: str) -> None:
         "or at-checkpoint: all restart for it once --checkpoint-dir holds a new checkpoint",
     )
     add(
+        "--preflight",
+        action="store_true",
+        help="before the start, measure how fast each pair of machines is, and name slow links",
+    )
+    add(
         "--heartbeat-timeout",
         dest="heartbeat_seconds",
         type=float,
@@ -84,6 +89,12 @@ def add_engine(parser: OneLineParser) -> None:
         metavar="WHERE",
         help="use this running cluster: Ray's host:port, Spark's master, Slurm's partition "
         "[a cluster of two nodes, set up on this machine and removed afterwards]",
+    )
+    add(
+        "--engine-options",
+        metavar="WORDS",
+        help='further words for the engine, in quotes: sbatch\'s "--account=x --time=8:00:00", '
+        'Ray\'s "num_cpus=16 spot=1", Spark\'s "spark.executor.memory=8g"',
     )
 
 
@@ -114,7 +125,10 @@ def add_network(
 
 
 def check_rendezvous(arguments: argparse.Namespace) -> None:
-    """Raise CourseError for its options without it, and for an engine beside it."""
+    """Raise CourseError for its options without it, for an engine beside it or without a name."""
+    for name in ("engine_address", "engine_options"):
+        if getattr(arguments, name) and not arguments.engine:
+            raise CourseError(f"--{name.replace('_', '-')}: only with --engine")
     if arguments.engine and arguments.rendezvous:
         raise CourseError(f"--engine {arguments.engine} with --rendezvous: name one of them")
     usual = {
@@ -124,6 +138,7 @@ def check_rendezvous(arguments: argparse.Namespace) -> None:
         "trust-network": False,
         "node-rank": None,
         "grow": GROW[0],
+        "preflight": False,
         "heartbeat-timeout": HEARTBEAT_SECONDS,
     }
     for name, value in usual.items():
@@ -145,8 +160,19 @@ def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
         heartbeat_seconds=arguments.heartbeat_seconds,
         grow=arguments.grow,
         node_rank=arguments.node_rank,
+        preflight=arguments.preflight,
         line=shlex.join(["distlab", *sys.argv[1:]]),
     )
+
+
+def read_port_range(text: str | None) -> tuple[int, int] | None:
+    """Return both ends of "30000:30015"; raise CourseError for anything else."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,5}):(\d{1,5})", text, re.ASCII)
+    if not found or int(found[1]) > int(found[2]):
+        raise CourseError(f"--port-range {text}: give both ends, such as 30000:30015")
+    return int(found[1]), int(found[2])
 
 
 def read_workers(text: str | None) -> tuple[int | None, int | None]:
@@ -171,6 +197,7 @@ class Starting:
 
     engine: str | None = None
     address: str | None = None
+    options: str = ""
     restarts: int = 0
 
     def make_launcher(self) -> Any:
@@ -179,7 +206,7 @@ class Starting:
             return None
         from utils.engines import make_launcher
 
-        return make_launcher(self.engine, self.address, _say)
+        return make_launcher(self.engine, self.address, _say, options=self.options)
 
 
 def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
@@ -196,11 +223,10 @@ def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
                 f"{name} {value}: no tasks are started here; choose strategy multi-worker or "
                 "parameter-server, with TF_CONFIG not set"
             )
-    if arguments.engine_address and not arguments.engine:
-        raise CourseError(f"engine-address {arguments.engine_address}: name its --engine, too")
     check_rendezvous(arguments)
     restarts = check_count("max-restarts", arguments.max_restarts or 0, 0, MAX_RESTARTS)
-    return Starting(arguments.engine, arguments.engine_address, restarts)
+    options = arguments.engine_options or ""
+    return Starting(arguments.engine, arguments.engine_address, options, restarts)
 
 
 def train_at_rendezvous(

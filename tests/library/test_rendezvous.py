@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -22,6 +23,7 @@ from utils.engines.rendezvous.code import ask_for_code, stretch_code
 from utils.engines.rendezvous.compare import describe_machine, hash_file
 from utils.engines.rendezvous.copies import CheckpointCopy, read_copy
 from utils.engines.rendezvous.member import check_host
+from utils.engines.rendezvous.trial import describe_rates
 from utils.errors import InputError, RunError
 from utils.processes.connection import Connection
 from utils.processes.handshake import ChannelLost, admit, make_connection
@@ -95,19 +97,31 @@ def test_ranks_are_given_or_follow_the_addresses_and_every_machine_has_the_repor
 
 
 def test_machines_bring_several_workers_and_the_host_has_coordinator_and_servers(meeting):
+    """Each machine's ports are of the range, and its network card is named to NCCL and gloo."""
     name = meeting.write("""
-        print(kind, index, sorted(config["cluster"]), len(workers))
+        port = int(config["cluster"][kind][index].rpartition(":")[2])
+        cards = os.environ["NCCL_SOCKET_IFNAME"], os.environ["GLOO_SOCKET_IFNAME"]
+        print(kind, index, sorted(config["cluster"]), len(workers), port, *cards)
         time.sleep(300 if kind != "chief" else 0.5)
     """)
-    words = ["--workers", 3, "--ps", 1, name]
+    first, last = meeting.port + 1, meeting.port + 40
+    words = ["--workers", 3, "--ps", 1, "--port-range", f"{first}:{last}", "--preflight", name]
+    variables = {"GLOO_SOCKET_IFNAME": "mine"}
     host = meeting.start(1, *words)
-    member = meeting.start(2, "--local-workers", 2, *words)
-    status, report, _ = host.end()
+    member = meeting.start(2, "--local-workers", 2, *words, variables=variables)
+    rule = f"ip saddr 127.0.0.0/8 tcp dport '{{ {meeting.port}, {first}-{last} }}' accept"
+    for launcher in (host, member):
+        assert launcher.wait_for("nft add rule inet filter input ").endswith(rule)
+    status, report, said = host.end()
+    rates = re.search(r"127\.0\.0\.1 +([\d.]+)\n.* 127\.0\.0\.2 +([\d.]+)\n", said)
+    assert float(rates[1]) > 0 and float(rates[2]) > 0
     assert member.end()[0] == status == 0
     names = ["chief 0", "worker 0", "worker 1", "worker 2", "ps 0"]
     assert [task["task"] for task in report["tasks"]] == names
     assert [task["status"] for task in report["tasks"]] == [0] * 5
-    assert read_log(2, 2) == "worker 2 ['chief', 'ps', 'worker'] 3\n"
+    told = read_log(2, 2)
+    assert told.startswith("worker 2 ['chief', 'ps', 'worker'] 3 ")
+    assert told.endswith(" =lo mine\n") and first <= int(told.split()[-3]) <= last
 
 
 def test_the_first_error_of_another_machine_is_shown_with_its_traceback(meeting):
@@ -278,6 +292,18 @@ def test_a_flood_of_lines_is_bounded_and_whole_in_the_log(meeting):
     left_out = [line for line in shown if "lines left out here" in line]
     counted = sum(int(line.split()[3]) for line in left_out)
     assert counted + len(shown) - len(left_out) == 40001
+
+
+def test_the_table_of_rates_names_a_slow_link():
+    rates = dict.fromkeys(((a, b) for a in range(3) for b in range(3) if a != b), 1.2e9)
+    lines = describe_rates(["10.0.0.1", "10.0.0.2", "10.0.0.3"], {**rates, (2, 0): 1.1e8})
+    assert lines[2:5] == [
+        "10.0.0.1               1.2      1.2",
+        "10.0.0.2      1.2               1.2",
+        "10.0.0.3     0.11      1.2",
+    ]
+    said = "10.0.0.3 sends 0.11 GB/s to 10.0.0.1, and the median of all is 1.2 GB/s"
+    assert lines[5:] == [f"slow link: {said}"]
 
 
 # What differs, and who may not come in

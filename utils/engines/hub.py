@@ -85,11 +85,14 @@ class AgentLine:
         with self._sending, contextlib.suppress(RunError):
             self._connection.send({"do": what, **fields}, body, limit_seconds=SEND_SECONDS)
 
-    def find_address(self, seconds: float) -> str | None:
-        """Return "host:port", free a moment ago on the agent's machine; None if it has gone."""
+    def find_address(self, seconds: float, ports: tuple[int, int] | None = None) -> str | None:
+        """Return "host:port", free a moment ago on the agent's machine; None if it has gone.
+
+        Of `ports`, both ends included, where they are named.
+        """
         with self._told:
             self._address = ""
-        self.send("address")
+        self.send("address", ports=ports)
         with self._told:
             self._told.wait_for(lambda: self._address or self.gone, seconds)
             return None if self.gone else self._address or None

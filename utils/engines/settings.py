@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..gpus import VISIBLE, divide_gpus, list_gpus
 from ..tf_config import TaskConfig
 
-MAX_TASKS = 256
+MAX_TASKS, MAX_PORT = 256, 65535
 MAX_RESTARTS = 1000
 MAX_GPUS = 64  # of one worker
 GRACE_SECONDS, MIN_IDLE_SECONDS, IDLE_STATUS = 30.0, 5.0, 124  # the status is timeout(1)'s
@@ -31,8 +31,9 @@ class RunSettings:
     With `min_workers`, a rendezvous goes on with fewer, down to that many.
     With `ps` the program runs on a coordinator (task "chief 0") as well. `max_restarts` is how
     often all tasks start again after one has failed. `checkpoint_dir` is made before the program
-    starts, and passed on to it in the variable DISTLAB_CHECKPOINT_DIR. `logs` is a folder for one
-    log a task. `gpus` is "auto" (this machine's are divided among its workers), "none", or
+    starts, and passed on to it in the variable DISTLAB_CHECKPOINT_DIR. TensorFlow listens
+    at ports of `port_range`, both ends included, None for any. `logs` is a folder for one log a
+    task. `gpus` is "auto" (this machine's are divided among its workers), "none", or
     how many each worker gets, which an engine is asked for.
     Once no program has done anything for `idle_timeout_seconds` (no line, no file, next to no
     processor time), the tasks count as failed. `grace_seconds` is the longest that a task may take
@@ -51,6 +52,7 @@ class RunSettings:
     ps: int = 0
     max_restarts: int = 0
     checkpoint_dir: str | None = None
+    port_range: tuple[int, int] | None = None
     logs: str | None = None
     gpus: str | int = "auto"
     grace_seconds: float = GRACE_SECONDS
@@ -74,6 +76,9 @@ class RunSettings:
         elif self.gpus not in ("auto", "none"):
             raise InputError(f"gpus {self.gpus!r}: choose auto, none, or a number for each worker")
         self._check_independent()
+        if self.port_range is not None:
+            first = check_count("port-range", self.port_range[0], 1, MAX_PORT)
+            check_count("port-range", self.port_range[1], first, MAX_PORT)
 
     def _check_independent(self) -> None:
         if self.tf_config and not self.independent:
@@ -83,6 +88,13 @@ class RunSettings:
         if self.independent and self.min_workers not in (None, self.workers):
             given = f"got {self.workers_text}. Try --workers {self.workers}"
             raise InputError(f"independent tasks need one number of workers, {given}")
+
+    @property
+    def ports(self) -> range | None:
+        """The ports that tasks may have, None for any."""
+        return (
+            None if self.port_range is None else range(self.port_range[0], self.port_range[1] + 1)
+        )
 
     @property
     def workers_text(self) -> str:

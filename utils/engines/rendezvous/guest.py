@@ -104,6 +104,10 @@ class Guest:
             raise self._lose_odd(frame)
         return [None if why is None else str(why)[:MAX_TEXT] for why in answers]
 
+    def wait_measured(self) -> float:
+        """Return its answer to "measure": bytes/s."""
+        return self._wait_for("measured").get("rate", float)
+
     def _lose_odd(self, frame: MeetingFrame) -> ChannelLost:
         self.lose(f"has answered {frame.kind!r} in a way that makes no sense")
         return ChannelLost(self.lost)

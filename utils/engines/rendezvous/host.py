@@ -26,10 +26,10 @@ from .channel import open_door
 from .compare import describe_machine
 from .guest import Guest, Opened, RemoteTask
 from .lobby import ELASTIC_SECONDS, Lobby
-from .reach import OpenPorts
+from .reach import OpenPorts, describe_firewall, name_interface
 from .settings import RendezvousSettings
 from .spread import CheckpointSpread
-from .trial import check_pairs, try_pairs
+from .trial import check_pairs, describe_rates, measure_pairs, try_pairs
 
 FINISH_SECONDS = 3.0  # for members to hear how the run has ended
 END_SECONDS = 10.0  # for a task elsewhere that was killed
@@ -85,6 +85,9 @@ class MeetingLauncher:
         self.places: dict[str, Guest] = {}  # of tasks elsewhere
         self._grows = False  # whether the next start was planned, so that all are here
         self._here, self._ports = ProgramLauncher(settings), None
+        self._here.variables = name_interface(self.address)
+        if settings.ports:
+            say(describe_firewall(self.address, listener.getsockname()[1], settings.ports))
         folder, self._has_begun = settings.checkpoint_dir, False
         try:
             self.spread = CheckpointSpread(folder, self.lobby, say) if folder else None
@@ -162,12 +165,18 @@ class MeetingLauncher:
         ps = self._settings.ps
         self._release_ports()
         self._settings.divide_gpus(self._own_seats)
-        self._ports = OpenPorts(self.address, self._own_seats + ps + bool(ps))
+        count = self._own_seats + ps + bool(ps)
+        self._ports = OpenPorts(self.address, count, self._settings.ports)
         for guest, seats in crew:
             guest.send("prepare", seats=seats)
         ready = [guest.wait_prepared(seats) for guest, seats in crew]
         guests = [guest for guest, _ in crew]
         check_pairs(self.about, self._ports, guests, ready, self.say)
+        if self._rendezvous.preflight and not self._has_begun and guests:
+            rates = measure_pairs(self.about, self._ports, guests, ready)
+            names = [self.address, *(guest.address for guest in guests)]
+            for line in describe_rates(names, rates):
+                self.say(line)
         if self.spread is not None:
             self.spread.bring(guests, [each.copy for each in ready])
         found = self._list_addresses(guests, ready)

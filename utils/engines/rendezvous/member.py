@@ -29,7 +29,7 @@ from .copies import CheckpointCopy
 from .fetching import Fetcher
 from .lines import LineBuffer
 from .names import clean_name
-from .reach import OpenPorts, try_all
+from .reach import OpenPorts, describe_firewall, measure_rate, name_interface, try_all
 from .settings import RendezvousSettings
 
 RETRY_SECONDS, CONNECT_SECONDS, CHECK_SECONDS = 0.5, 5.0, 2.0
@@ -141,10 +141,7 @@ class MemberTasks:
         """`takes_handout`: whether tasks get the text that the host hands out."""
         self._command, self._settings, self._logs, self._send = command, settings, logs, send
         self._takes_handout = takes_handout
-        self.record, self._launcher = (
-            MemberRecord(show, lambda text: None),
-            ProgramLauncher(settings),
-        )
+        self.record, self.launcher = MemberRecord(show, lambda _: None), ProgramLauncher(settings)
         self.group: TaskGroup | None = None
         self._ended, self._listening = set[str](), set[str]()  # of which the host knows
         self._next_look = 0.0
@@ -165,7 +162,7 @@ class MemberTasks:
             self.record.open_log(order.name, str(find_log(self._logs, order.name)))
         self.group = TaskGroup(tasks, 1, self.record)
         try:
-            self.group.start(self._launcher, b"")
+            self.group.start(self.launcher, b"")
         except DistributedError as error:
             for task in tasks:
                 self.group.take_line(task.name, first_line(error))
@@ -233,7 +230,7 @@ class MemberTasks:
             self.group.end()
 
     def close(self) -> None:
-        self._launcher.close()
+        self.launcher.close()
         self.record.close()
 
 
@@ -261,6 +258,10 @@ class Member:
         self._tasks = MemberTasks(
             command, settings, logs, show, self._send, bool(rendezvous.gathering)
         )
+        self._tasks.launcher.variables = name_interface(self.address)
+        if settings.ports:
+            port = split_address(rendezvous.address)[1]
+            say(describe_firewall(self.address, port, settings.ports))
 
     @property
     def was_needed(self) -> bool:
@@ -327,6 +328,7 @@ class Member:
             self._say(frame.get("text", str))
             return None
         handlers = {"prepare": self._on_prepare, "probe": self._on_probe, "start": self._on_start}
+        handlers |= {"measure": self._on_measure}
         handlers |= {"act": self._tasks.act, "again": self._tasks.start_again}
         handlers |= {"ask": self._tasks.ask_to_end, "offer": self._on_offer, "give": self._on_give}
         if frame.kind not in handlers:
@@ -339,7 +341,7 @@ class Member:
         self._release_ports()
         try:
             self._settings.divide_gpus(frame.get("seats", int))
-            self._ports = OpenPorts(self.address, frame.get("seats", int))
+            self._ports = OpenPorts(self.address, frame.get("seats", int), self._settings.ports)
             copy = self._copy.find_state().to_data() if self._copy else None
         except (DistributedError, OSError) as error:
             return self._send("ready", error=first_line(error))
@@ -348,6 +350,10 @@ class Member:
     def _on_probe(self, frame: MeetingFrame) -> None:
         targets = [(str(h), int(p), str(t)) for h, p, t in frame.get("targets", list)]
         self._send("reached", answers=try_all(targets))
+
+    def _on_measure(self, frame: MeetingFrame) -> None:
+        host, port, token = frame.get("target", list)
+        self._send("measured", rate=measure_rate(str(host), int(port), str(token)))
 
     def _on_start(self, frame: MeetingFrame) -> None:
         opened = self._ports.ports if self._ports is not None else []

@@ -52,7 +52,8 @@ class RendezvousSettings:
     A machine that says nothing for `heartbeat_seconds` is lost. `grow` says when one that came
     later takes part: when all start again after a failure, or as soon as there is a new complete
     checkpoint. Members have the ranks of their `node_rank`, those without one by address; the
-    host is 0. `line` is the line that was typed here, for what is said when the host is lost.
+    host is 0. `preflight` measures how fast each pair of machines is, first. `line` is the line
+    that was typed here, for what is said when the host is lost.
     """
 
     address: str
@@ -64,6 +65,7 @@ class RendezvousSettings:
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     grow: str = GROW[0]
     node_rank: int | None = None
+    preflight: bool = False
     line: str = ""
 
     def __post_init__(self) -> None:
