@@ -137,8 +137,7 @@ def open_meeting(folder) -> Iterator[Tried]:
             yield tried
         finally:
             tried.launcher.close()
-            member.end()
-            member.close()
+            member.close()  # which would call a host again
 
 
 WAYS = {"cold": open_cold, "programs": open_programs, "meeting": open_meeting}
