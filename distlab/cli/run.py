@@ -35,7 +35,8 @@ EPILOG = (
     "every machine. The machine that owns the address becomes the host and prints a code; the "
     "other machines ask for that code, or read it from DISTLAB_CODE. Each machine keeps a copy "
     "of the checkpoint folder. The exit status is that of the task that failed first, or 128 "
-    "plus the signal's number if a signal killed it."
+    "plus the signal's number if a signal killed it. It is 124 after --idle-timeout, and 75 on a "
+    "machine that the run never needed."
 )
 
 
