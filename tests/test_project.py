@@ -18,8 +18,8 @@ from distlab.doctor.software import normalize_package
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("utils", "distlab")
 NO_TENSORFLOW = """
-utils: environment measure events errors files checks gpus strategies data training schedules
-    collectives simulate simulate.collective simulate.pipeline simulate.memory
+utils: environment measure events goodput errors files checks gpus strategies data training
+    schedules collectives simulate simulate.collective simulate.pipeline simulate.memory
     simulate.parameter_server
     simulate.failures simulate.input calibrate parallel.pipeline tf_config cluster engines
     processes.fork_server processes.connection collectives.processes processes.registry
@@ -35,6 +35,7 @@ utils: errors files checks
 utils: environment
 utils: measure processes
 utils: events
+utils: goodput
 utils: schedules
 utils: collectives
 utils: simulate tf_config
