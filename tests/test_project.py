@@ -326,17 +326,6 @@ def test_a_release_has_its_papers():
     assert targets and all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
-def test_contributing_names_only_files_that_exist():
-    """A bare name such as `step.py` is a file of training or grading: architecture's two trips."""
-    text = "".join((ROOT / n).read_text() for n in ("CONTRIBUTING.md", "docs/architecture.md"))
-    named = re.findall(r"`([\w./-]+(?:/|\.(?:py|md|toml|js)))`|\]\(([\w./-]+)\)", text)
-    assert len(named) > 60
-    for name in (code or link for code, link in named):
-        pattern = name.replace("NN", "[0-9][0-9]").replace("slug", "*").rstrip("/")
-        folders = (ROOT, ROOT / "utils/training", ROOT / "distlab/grading")
-        assert any(any(folder.glob(pattern)) for folder in folders), name
-
-
 def test_no_two_classes_share_a_name():
     """Three pairs are left: in the gradebook and its intake, in networks, in tasks."""
     found = [
