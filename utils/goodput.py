@@ -24,7 +24,7 @@ GONE = ("SIGKILL", "restart")  # actions that end a task
 
 
 @dataclass(frozen=True)
-class Span:
+class TaskSpan:
     """What a task did from `start` to `end`, in seconds.
 
     `kind` is compute, wait, send (the all-reduce), start, paused or down.
@@ -54,7 +54,7 @@ class TaskStory:
     """
 
     steps: deque[StepTimes] = field(default_factory=lambda: deque(maxlen=MAX_KEPT))
-    closed: list[Span] = field(default_factory=list)  # all but steps
+    closed: list[TaskSpan] = field(default_factory=list)  # all but steps
     phase: str = "start"
     since: float | None = None
     computed_from: float | None = None  # in phase wait for an all-reduce: when it began to compute
@@ -94,7 +94,7 @@ class TaskStory:
         else:
             began = self.since if self.phase == "compute" else time
         if self.dead_at is not None and began > self.dead_at:
-            self.closed.append(Span(self.dead_at, began, "down"))
+            self.closed.append(TaskSpan(self.dead_at, began, "down"))
             self.dead_at = None
         number = int(event["step"])
         self.steps.append(StepTimes(event.get("attempt", 1), number, began, ready, time))
@@ -117,7 +117,7 @@ class TaskStory:
         """Now in `phase`; a start or a wait for a batch ends, and is kept."""
         waits = self.phase == "wait" and self.computed_from is None
         if (self.phase == "start" or waits) and self.since is not None:
-            self.closed.append(Span(self.since, time, self.phase))
+            self.closed.append(TaskSpan(self.since, time, self.phase))
         self.phase, self.since = phase, time
 
     def restart(self, time: float) -> None:
@@ -131,23 +131,23 @@ class TaskStory:
         if action == "pause":
             self.paused_at = time
         elif action == "resume" and self.paused_at is not None:
-            self.closed.append(Span(self.paused_at, time, "paused"))
+            self.closed.append(TaskSpan(self.paused_at, time, "paused"))
             self.paused_at = None
         elif action in GONE and self.dead_at is None:
             self.dead_at = time
 
-    def find_open(self, now: float) -> list[Span]:
+    def find_open(self, now: float) -> list[TaskSpan]:
         """Return what it has been doing since its last event, up to `now`."""
         if self.since is None:
             return []
         end = now if self.dead_at is None else self.dead_at
-        spans = [] if self.phase in ("idle", "save") else [Span(self.since, end, self.phase)]
+        spans = [] if self.phase in ("idle", "save") else [TaskSpan(self.since, end, self.phase)]
         if self.computed_from is not None:
-            spans.insert(0, Span(self.computed_from, self.since, "compute"))
+            spans.insert(0, TaskSpan(self.computed_from, self.since, "compute"))
         if self.paused_at is not None:
-            spans.append(Span(self.paused_at, end, "paused"))
+            spans.append(TaskSpan(self.paused_at, end, "paused"))
         if self.dead_at is not None:
-            spans.append(Span(self.dead_at, now, "down"))
+            spans.append(TaskSpan(self.dead_at, now, "down"))
         return spans
 
     def list_steps(self, since: float) -> list[StepTimes]:
@@ -165,7 +165,7 @@ class StepGroup:
 
     def __init__(self, stories: Iterable[TaskStory], since: float) -> None:
         self._last_ready: dict[tuple[int, int], float] = {}
-        self._pauses: list[Span] = []
+        self._pauses: list[TaskSpan] = []
         for story in stories:
             self._pauses += [s for s in story.closed if s.kind == "paused" and s.end >= since]
             for step in story.list_steps(since):
@@ -319,5 +319,5 @@ def _add_up_task(
     return seconds
 
 
-def _overlap(span: Span, start: float, end: float) -> float:
+def _overlap(span: TaskSpan, start: float, end: float) -> float:
     return max(0.0, min(span.end, end) - max(span.start, start))
