@@ -18,11 +18,11 @@ from machines import CODE, Launcher
 from process_watch import lives, wait_for
 
 from utils.engines import RendezvousSettings, RunSettings, run_at_rendezvous
+from utils.engines.rendezvous.calling import check_host
 from utils.engines.rendezvous.channel import MeetingChannel, MeetingFrame, introduce
 from utils.engines.rendezvous.code import ask_for_code, stretch_code
 from utils.engines.rendezvous.compare import describe_machine, hash_file
 from utils.engines.rendezvous.copies import CheckpointCopy, read_copy
-from utils.engines.rendezvous.member import check_host
 from utils.engines.rendezvous.trial import describe_rates
 from utils.errors import InputError, RunError
 from utils.processes.connection import Connection

@@ -17,7 +17,7 @@ done, as a program in there loses every other network: its data, name lookup, NC
 | `code`, `channel` | the code; who is let in, and the frames between machines |
 | `compare`, `reach`, `trial` | what must be the same; who reaches whom, and why not |
 | `names` | names that people gave their machines, fit to be shown |
-| `member`, `lines`, `fetching` | a machine that has joined |
+| `calling`, `member`, `lines`, `fetching` | a machine that joins |
 | `host`, `lobby`, `guest` | the machine that hosts: its launcher, and members as it sees them |
 | `trial_host` | the same for a test of connections alone |
 | `copies`, `spread` | copies of the checkpoint folder, and how they get everywhere |
@@ -35,9 +35,10 @@ from ...measure import count
 from ...processes.connection import split_address
 from ..programs import Print, Say, say_word, show_line
 from ..settings import RunReport, RunSettings, check_command, make_logs_folder
+from .calling import NoHost, check_host, connect_to_host
 from .code import ask_for_code, make_code, read_code
 from .host import HostedRun
-from .member import HostLost, Member, NoHost, RefusedByHost, check_host, connect_to_host
+from .member import HostLost, Member, RefusedByHost
 from .settings import Gathering as Gathering
 from .settings import RendezvousSettings as RendezvousSettings
 from .settings import check_meeting, check_rank, confirm_trust, is_own_host, open_address

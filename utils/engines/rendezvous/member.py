@@ -1,7 +1,5 @@
 """One machine that takes part in a run: starts what the host plans, tells it what becomes of it."""
 
-import contextlib
-import functools
 import queue
 import signal
 import socket
@@ -16,14 +14,13 @@ from ...cluster.grace import Notice
 from ...cluster.group import Task, TaskGroup
 from ...cluster.local_tasks import ACTIONS
 from ...cluster.signals import Signals, choose_signal
-from ...errors import DistributedError, InputError, RunError, first_line
+from ...errors import DistributedError, RunError, first_line
 from ...processes.connection import split_address
-from ...processes.handshake import ChannelLost, Garbled, WrongCode, hear_host
+from ...processes.handshake import ChannelLost
 from ...tf_config import join_address, parse_tf_config
 from ..programs import Print, ProgramLauncher, RunRecord, Say, find_log
 from ..settings import RunReport, RunSettings, TaskReport
-from .channel import MeetingChannel, MeetingFrame, introduce, open_connection
-from .code import stretch_code
+from .channel import MeetingChannel, MeetingFrame
 from .compare import describe_machine
 from .copies import CheckpointCopy
 from .fetching import Fetcher
@@ -32,7 +29,6 @@ from .names import clean_name
 from .reach import OpenPorts, describe_firewall, measure_rate, name_interface, try_all
 from .settings import RendezvousSettings
 
-RETRY_SECONDS, CONNECT_SECONDS, CHECK_SECONDS = 0.5, 5.0, 2.0
 LOOK_SECONDS = 2.0  # between two looks at what tasks do
 MAX_HANDOUT, NOT_STARTED, MAX_GRACE_SECONDS = 4096, 127, 3600.0
 
@@ -43,71 +39,6 @@ class HostLost(RunError):
 
 class RefusedByHost(RunError):
     """The host does not let this machine take part."""
-
-
-class NoHost(InputError):
-    """Another program answers where a host should."""
-
-    def __init__(self, address: str, does: str) -> None:
-        super().__init__(
-            f"rendezvous {address}: another program answers there, which {does}; name a port that "
-            "nothing else uses, the same on every machine"
-        )
-
-
-def check_host(address: str) -> None:
-    """Raise NoHost where another program answers; where nobody does, a host may come yet."""
-    with contextlib.suppress(OSError, ChannelLost):
-        end = socket.create_connection(split_address(address), CHECK_SECONDS)
-        with contextlib.closing(open_connection(end, address)) as connection:
-            try:
-                hear_host(connection)
-            except Garbled as error:
-                raise NoHost(address, str(error)) from None
-
-
-def connect_to_host(
-    rendezvous: RendezvousSettings, code: str, say: Callable[[str], None], stop: Signals
-) -> MeetingChannel | None:
-    """Return the channel to the host, who may appear later; None once `stop` has a signal.
-
-    Raises InputError where the host refuses the code, NoHost where another program answers,
-    RunError where nobody hosts in time.
-    """
-    deadline = time.monotonic() + rendezvous.join_seconds
-    stretch = functools.cache(lambda salt: stretch_code(code, salt))
-    has_said = False
-    while not stop.number:
-        try:
-            left = min(CONNECT_SECONDS, max(deadline - time.monotonic(), RETRY_SECONDS))
-            return _try_host(rendezvous, stretch, left)
-        except Garbled as error:
-            raise NoHost(rendezvous.address, str(error)) from None
-        except WrongCode as error:
-            raise InputError(f"rendezvous {rendezvous.address}: {error}") from None
-        except (OSError, ChannelLost) as error:
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            where = f"{rendezvous.join_seconds:.0f} s for a host at {rendezvous.address} ({why})"
-            if not has_said:
-                say(f"waiting up to {where}")
-            if time.monotonic() > deadline:
-                cure = "start the run there first, or correct the address"
-                raise RunError(f"waited {where}; {cure}") from None
-            has_said = True
-            time.sleep(RETRY_SECONDS)
-    return None
-
-
-def _try_host(
-    rendezvous: RendezvousSettings, stretch: Callable[[bytes], bytes], seconds: float
-) -> MeetingChannel:
-    source = (rendezvous.advertise_address, 0) if rendezvous.advertise_address else None
-    end = socket.create_connection(split_address(rendezvous.address), seconds, source)
-    try:
-        return introduce(end, rendezvous.address, stretch, rendezvous.heartbeat_seconds)
-    except BaseException:
-        end.close()
-        raise
 
 
 class MemberRecord(RunRecord):
