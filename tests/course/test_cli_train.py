@@ -178,7 +178,7 @@ def test_a_file_that_holds_no_settings_gets_one_line(tmp_path, capsys, tf, text,
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (["--strategy", "tpu"], ["'tpu'", "no TPU is here"]),
+        (["--strategy", "tpu"], ["'tpu'", "needs a TPU"]),
         (["--data-folder", "/nowhere/at/all", "--full-data", "--epochs", "1"], ["/nowhere/at/all"]),
     ],
 )

@@ -355,7 +355,7 @@ BAD_LINES = [
     (["--workers", "257", "x.py"], "workers must be a whole number from 1 to 256"),
     (["--workers", "2:4", "x.py"], "fewer and more need a rendezvous"),
     (["--workers", "4:2", "x.py"], "--workers 4:2: the smaller number comes first: 2:4"),
-    (["--workers", "0:2", "x.py"], "min-workers 0"),
+    (["--workers", "0:2", "x.py"], "min-workers must be a whole number from 1 to 2"),
     (["--ps", "-1", "x.py"], "ps must be a whole number"),
     (["--max-restarts", "-1", "x.py"], "max-restarts must be a whole number"),
     (["--grace-period", "-1", "x.py"], "grace-period must be at least 0"),

@@ -144,10 +144,10 @@ def test_folder_that_cannot_be_written_is_refused_before_training(tf, tmp_path):
     (tmp_path / "file").write_text("")
     for name, called in (("export", "export"), ("checkpoint_dir", "checkpoint")):
         seen = []
-        with pytest.raises(DistributedError, match=f"{called} .*cannot be written"):
+        with pytest.raises(DistributedError, match=f"{called} .*can't be written"):
             train(**QUICK, **{name: tmp_path / "file" / "inner"}, on_event=seen.append)
         assert not seen
-    with pytest.raises(DistributedError, match="export /proc/x: cannot be written"):
+    with pytest.raises(DistributedError, match="export /proc/x can't be written"):
         make_folder("export", type(tmp_path)("/proc/x"))
 
 
@@ -162,14 +162,14 @@ def test_export_over_a_file_is_one_line(tf, tmp_path):
 @pytest.mark.parametrize(
     "settings, words",
     [
-        ({"checkpoint_dir": "runs [1]"}, "in the name of a checkpoint"),
+        ({"checkpoint_dir": "runs [1]"}, "can't read such a checkpoint"),
         ({"checkpoint_dir": ""}, "is empty"),
         ({"export": "x" * 300}, "export must be a folder, got"),
-        ({"export": "\udcff"}, "not a name"),
-        ({"learning_rate": "0.1"}, "learning rate 0.1"),
-        ({"strategy": "mirrored", "replicas": 2.5}, "2.5 replicas"),
-        ({"seed": True}, "seed True"),
-        ({"data_folder": "x"}, "add full_data=True"),
+        ({"export": "\udcff"}, "not a usable name"),
+        ({"learning_rate": "0.1"}, "learning rate must be a finite number"),
+        ({"strategy": "mirrored", "replicas": 2.5}, "takes 1 to 16 replicas, got 2.5"),
+        ({"seed": True}, "seed must be a whole number"),
+        ({"data_folder": "x"}, "Add full_data=True"),
     ],
 )
 def test_odd_settings_are_refused_in_one_line(settings, words):
@@ -221,7 +221,7 @@ def test_train_in_another_thread_gives_the_same_weights(tf):
 @pytest.mark.skipif(not os.path.exists(FULL), reason="no /dev/full here")
 def test_full_disk_under_events(tf, capsys):
     assert cli.main(["train", *FLAGS, "--events", FULL]) == 2
-    assert "events /dev/full: cannot be written (No space" in only_line(capsys.readouterr().err)
+    assert "--events /dev/full can't be written (No space" in only_line(capsys.readouterr().err)
 
 
 def test_events_that_cannot_be_opened(tf, capsys, tmp_path):

@@ -100,7 +100,7 @@ def test_no_worker_does_two_steps_at_once():
 def test_simulator_says_what_cannot_be():
     pair = Cluster([1.0, 1.0])
     for arguments, words in (
-        (("magic", pair, 5, {}), "no mode 'magic'"),
+        (("magic", pair, 5, {}), "mode must be one of .*got 'magic'"),
         (("synchronous", pair, 0, {}), "0 updates"),
         (("backup", pair, 5, {"backup": 2}), "leaves a worker"),
         (("backup", pair, 5, {}), "takes 1 or more"),
@@ -585,7 +585,7 @@ def test_a_wrong_place_or_number_is_said(monkeypatch):
         monkeypatch.setenv("TF_CONFIG", text)
         with pytest.raises(DistributedError, match=words):
             connect()
-    with pytest.raises(DistributedError, match="give 2 numbers of seconds"):
+    with pytest.raises(DistributedError, match="must be 2 numbers of seconds"):
         check_delays((0.1,), 2)
     with pytest.raises(DistributedError, match="-1 bytes a piece"):
         make_partitioner(2, -1)

@@ -119,7 +119,7 @@ def test_both_are_timed_on_every_worker_for_every_size(cluster):
 
 def test_an_unknown_all_reduce_is_one_line(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{}")
-    with pytest.raises(DistributedError, match="all reduce all reduce must be one of auto, nccl, ring"):
+    with pytest.raises(DistributedError, match="all reduce must be one of auto, nccl, ring"):
         make_strategy("multi-worker", all_reduce="mpi")
 
 
@@ -234,8 +234,8 @@ def test_strangers_are_turned_away():
 @pytest.mark.parametrize(
     ("addresses", "rank", "says"),
     [
-        (["127.0.0.1:1"], 1, "rank 1 with 1 addresses"),
-        ([], 0, "rank 0 with 0 addresses"),
+        (["127.0.0.1:1"], 1, "got 1 for rank 1"),
+        ([], 0, "got 0 for rank 0"),
         (["localhost", "localhost:99"], 0, "'localhost' is no address"),
         (["localhost:99", "localhost:99999"], 0, "is no address"),
     ],
@@ -250,7 +250,7 @@ def test_a_taken_port_and_objects_are_refused():
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(DistributedError, match="rank 0: cannot listen at .*take another port"):
             ProcessRing([address, "127.0.0.1:1"], 0, limit_seconds=1)
-    with pytest.raises(DistributedError, match="arrays of object cannot travel"):
+    with pytest.raises(DistributedError, match="got dtype object"):
         ProcessRing(["127.0.0.1:1"], 0).all_reduce(np.array([None]))
 
 

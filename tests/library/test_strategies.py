@@ -120,12 +120,12 @@ def test_usual_numbers_of_replicas(tf):
     "name, replicas, words",
     [
         ("horovod", None, "choose from default"),
-        ("tpu", None, "no TPU is here"),
+        ("tpu", None, "needs a TPU"),
         ("parameter-server", 2, "each of its workers"),
         ("multi-worker", None, "TF_CONFIG"),
         ("one-device", 2, "one device"),
         ("mirrored", 17, "1 to 16"),
-        ("mirrored", 9, "Restart the kernel"),
+        ("mirrored", 9, "restart the kernel"),
     ],
 )
 def test_what_cannot_be_made_is_said_in_one_line(tf, name, replicas, words):

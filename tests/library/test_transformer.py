@@ -164,7 +164,7 @@ def test_attention_split_by_heads_is_the_layer(tf, parts):
 
 def test_more_devices_than_heads_are_refused(tf):
     layer = build_transformer(heads=2).get_layer("block_1").get_layer("attention")
-    with pytest.raises(InputError, match="3 parts of 2"):
+    with pytest.raises(InputError, match="parts must be at most 2"):
         SplitAttention(layer, DeviceGroup(DEVICES[:3]))
 
 
