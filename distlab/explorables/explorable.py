@@ -47,7 +47,8 @@ export default {{
 _FRAGMENT = """<div id="{name}">{still}</div>
 <style>{style}</style>
 <script>{{ const joined = {script};
-joined.mount(joined.default, document.getElementById("{name}"), {data}, {options}); }}</script>
+const host = document.getElementById("{name}");
+joined.mountOnPage(joined.default, host, {data}, {options}); }}</script>
 """
 
 
@@ -101,7 +102,7 @@ def write_fragment(
 
     `place` tells apart two of the same piece on one page.
     """
-    told, chosen, script = _write_json(data), _write_json(options), join_script(piece)
+    told, chosen, script = _write_json(data), _write_json(options), join_script(piece, on_page=True)
     mark = hashlib.sha256((script + told + chosen + place).encode()).hexdigest()[:10]
     return _FRAGMENT.format(
         name=f"ex-{piece}-{mark}",
