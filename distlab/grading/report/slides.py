@@ -5,6 +5,7 @@ students share a misconception is said from three on.
 """
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,8 +67,9 @@ def pick_lines(answers: Sequence[str], reference: str, exercise: ExerciseSpec) -
     if not printed:
         return []
     lines = min(printed, key=lambda lines: (len(lines), lines))
-    common = {line.strip() for line in _print(reference, exercise.functions)}
-    marked = [(line[:MAX_LINE], line.strip() not in common) for line in lines]
+    common = set(_rename(_print(reference, exercise.functions)))
+    own = [plain not in common for plain in _rename(lines)]
+    marked = [(shorten(line, MAX_LINE), is_own) for line, is_own in zip(lines, own)]
     first = next((k for k, (_, own) in enumerate(marked) if own), 0)
     start = max(0, min(first - 2, len(marked) - MAX_LINES))
     return marked[start : start + MAX_LINES]
@@ -84,6 +86,17 @@ def _print(text: str, names: Sequence[str]) -> list[str]:
             if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
                 node.body = node.body[1:] or [ast.Pass()]
     return [clean(line) for f in functions for line in _unparse(f)]
+
+
+def _rename(lines: Sequence[str]) -> list[str]:
+    """Return the lines, stripped, with the names that they assign numbered as they appear."""
+    own: dict[str, str] = {}
+    for node in ast.walk(parse("\n".join(lines)) or ast.Module([], [])):
+        if isinstance(node, ast.arg):
+            own.setdefault(node.arg, f"v{len(own)}")
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.setdefault(node.id, f"v{len(own)}")
+    return [re.sub(r"\b\w+\b", lambda m: own.get(m[0], m[0]), line.strip()) for line in lines]
 
 
 def _unparse(function: ast.FunctionDef) -> list[str]:
