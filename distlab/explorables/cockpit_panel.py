@@ -255,9 +255,9 @@ def show_lane(
 def show_score(spent: Goodput) -> dict[str, Any]:
     """Return the shares as the browser takes them: [kind, percent] each, and all of it in words."""
     parts = [[kind, round(100 * getattr(spent, kind), 1)] for kind in SCORE]
-    told = " · ".join(f"{SCORE[kind]} {percent:.0f}%" for kind, percent in parts)
-    twice = f"{count(spent.steps_repeated, 'step')} trained twice"
-    return {"parts": parts, "words": f"{told} · {twice}"}
+    words = {kind: f"{SCORE[kind]} {percent:.0f}%" for kind, percent in parts}
+    words["repeated"] += f" ({count(spent.steps_repeated, 'step')})"
+    return {"parts": parts, "words": " · ".join(words.values())}
 
 
 def _round(rows: Any) -> list[list[Any]]:

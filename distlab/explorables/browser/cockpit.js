@@ -206,7 +206,7 @@ function paintSpan(pen, { colors, data }, kind, left, right, top, height) {
   }
   const inset = kind === "wait" ? height * 0.3 : kind === "send" ? height * 0.12 : 0;
   pen.fillRect(left, top + inset, Math.max(wide - (kind === "compute" ? 1 : 0), 0.8), height - 2 * inset);
-  if (words && wide > 60) {
+  if (words && wide > 7 * words.length + 18) {
     pen.globalAlpha = 1;
     label(pen, colors, words, left + wide / 2, top + height / 2, "center");
   }
