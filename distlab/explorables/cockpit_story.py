@@ -5,15 +5,18 @@ from collections.abc import Mapping, Sequence
 from distlab.figures.lanes import Flag
 from utils.goodput import StepGroup, TaskSpan, TaskStory, is_lost
 
-MAX_DRAWN = 400  # steps of a task
+MAX_DRAWN, MIN_WAIT_SECONDS = 400, 0.05  # steps of a task
 
 
 def list_spans(story: TaskStory, group: StepGroup, since: float, now: float) -> list[TaskSpan]:
     """Return what the task did from `since` to `now`.
 
-    More than MAX_DRAWN steps are drawn in bundles, each with the sums of its steps.
+    More than MAX_DRAWN steps are drawn in bundles, each with the sums of its steps; of so many
+    waits between steps, the short ones are left out.
     """
     spans = [span for span in story.closed if span.end >= since]
+    if len(spans) > MAX_DRAWN:
+        spans = [s for s in spans if s.kind != "wait" or s.end - s.start >= MIN_WAIT_SECONDS]
     parts = [(step.began, *group.split(step)) for step in story.list_steps(since)]
     size = -(-len(parts) // MAX_DRAWN) or 1
     for first in range(0, len(parts), size):
