@@ -218,7 +218,7 @@ def test_a_cluster_that_is_there_is_joined_and_left_as_it_was(clusters, name, tm
     before = list_members(folder)
     gpus = ["--gpus", 1] if name == "ray" else []
     asked = {"ray": "num_cpus=1", "slurm": "--job-name=mine --time=5", "spark": "spark.a=b"}[name]
-    words = ["--max-restarts", 1, "--logs", "logs", *gpus, "--engine-options", asked]
+    words = ["--max-restarts", 1, "--logs", "logs", *gpus, f"--engine-options={asked}"]
     words += ["--port-range", "1025:65000", "program.py", "go"]
     report, said = run(name, address, *words, folder=tmp_path)
     assert (report["restarts"], report["cause"]) == (1, None)
