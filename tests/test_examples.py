@@ -469,7 +469,10 @@ def test_keras_on_jax_resumes_under_another_layout_to_the_weights_of_one_device(
     run = ["-m", "distlab", "run", "--logs", tmp_path / "logs", "keras_jax.py", *several]
     with start("keras_jax.py", *alone, **options) as one, start(*run, **options) as both:
         lines, _ = one.end(), both.end()  # `distlab run` sets what initialize() reads
-    told = [(tmp_path / "logs" / f"worker-{k}.log").read_text().splitlines() for k in (0, 1)]
+    told = [
+        (tmp_path / "logs" / f"attempt-1/worker-{k}/stdout.log").read_text().splitlines()
+        for k in (0, 1)
+    ]
     assert all("resumed at step " in "".join(each) for each in told)
     assert held[0] == held[1] < 0.3 * find_bytes_held("".join(told[0]))
     report, other, wanted = (

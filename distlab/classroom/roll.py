@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Protocol
 
 from distlab.classroom.events import read_event
 from utils.cluster.group import TaskGroup
+from utils.cluster.streams import clean_line
 from utils.engines.rendezvous.channel import LOST_SECONDS
 from utils.engines.rendezvous.host import Presence
-from utils.engines.rendezvous.names import clean_line
 from utils.events import Event
 
 MAX_KEPT, MAX_LINE = 50_000, 300  # events and lines of all; letters of a line

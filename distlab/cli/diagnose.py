@@ -120,6 +120,11 @@ def read_logs(name: str) -> dict[str, str]:
         if not path.is_dir():
             return {name: _read_end(path)}
         found = {str(each): _read_end(each) for each in sorted(path.glob("*.log"))}
+        for each in (
+            [] if found else sorted(_find_last_attempt(path).rglob("std*.log"), reverse=True)
+        ):
+            task = str(each.parent)  # its stdout.log and stderr.log, which has the error
+            found[task] = "\n".join(filter(None, (found.get(task), _read_end(each))))
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise CourseError(
@@ -128,6 +133,12 @@ def read_logs(name: str) -> dict[str, str]:
     if not found:
         raise CourseError(f"{name}: no *.log in this folder; name the logs of the tasks")
     return found
+
+
+def _find_last_attempt(folder: Path) -> Path:
+    """Return the newest attempt of a run in its folder; `folder` itself if there is none."""
+    found = {int(p.name.removeprefix("attempt-")): p for p in folder.glob("attempt-[0-9]*")}
+    return found[max(found)] if found else folder
 
 
 def _read_end(path: Path) -> str:

@@ -85,7 +85,7 @@ def add_parser(subparsers: Commands) -> None:
         metavar="DIR",
         help="create this folder for checkpoints; your program finds it in DISTLAB_CHECKPOINT_DIR",
     )
-    add("--logs", metavar="DIR", help="write one TASK.log per task to this folder [runs/TIME]")
+    add("--logs", metavar="DIR", help="write logs and events.jsonl to this folder [runs/ID]")
     add(
         "--keras",
         choices=("installed", "legacy", "patched"),
@@ -186,8 +186,7 @@ def tell_end(report: "RunReport") -> None:
     if report.tasks:
         again = f", {report.failed} failed" * bool(report.failed)
         again += f", {count(report.restarts, 'restart')}" * bool(report.restarts)
-        logs = [Path(task.log).parent for task in report.tasks if os.path.exists(task.log)]
-        where = f"; logs in {logs[0]}" if logs else ""
+        where = f"; logs in {report.logs}" if report.logs else ""
         say(f"{count(len(report.tasks), 'task')}, {report.seconds:.1f} s{again}{where}")
 
 

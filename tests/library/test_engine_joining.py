@@ -221,7 +221,10 @@ def test_a_cluster_that_is_there_is_joined_and_left_as_it_was(clusters, name, tm
     assert "worker 1 was ended by SIGKILL; all tasks start again" in said
     if gpus:  # each has one of the two, which Ray has given it
         given = {
-            re.search("GPUs '(.*)'", Path(tmp_path, "logs", f"worker-{i}.log").read_text())[1]
+            re.search(
+                "GPUs '(.*)'",
+                Path(tmp_path, "logs", f"attempt-1/worker-{i}/stdout.log").read_text(),
+            )[1]
             for i in range(2)
         }
         assert given == {"0", "1"}

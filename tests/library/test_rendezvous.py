@@ -70,7 +70,9 @@ def meeting(tmp_path, monkeypatch):
 
 
 def read_log(number, index):
-    return Path(f"logs-{number}", f"worker-{index}.log").read_text()
+    """Return what a worker wrote to stdout, in all attempts of its machine."""
+    paths = Path(f"logs-{number}").glob(f"attempt-*/worker-{index}/stdout.log")
+    return "".join(path.read_text() for path in sorted(paths))
 
 
 def test_ranks_follow_the_order_of_joining_and_every_machine_has_the_report(meeting):

@@ -38,14 +38,15 @@ def run(tmp_path):
 
 
 def test_a_full_disk_costs_the_log_and_not_the_run(run, tmp_path):
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "worker-1.log").symlink_to("/dev/full")
+    log = tmp_path / "logs" / "attempt-1/worker-1/stdout.log"
+    log.parent.mkdir(parents=True)
+    log.symlink_to("/dev/full")
     status, output, _ = run("print('one')\nprint('two')")
     assert status == 0
     lines = [line for line in output.splitlines() if line.startswith("[worker 1]")]
     lost = "[worker 1] (its log is not whole: No space left on device)"
     assert lines == [lost, "[worker 1] one", "[worker 1] two"]
-    assert (tmp_path / "logs" / "worker-0.log").read_text() == "one\ntwo\n"
+    assert (tmp_path / "logs" / "attempt-1/worker-0/stdout.log").read_text() == "one\ntwo\n"
 
 
 def test_a_reader_that_leaves_ends_nothing(run, tmp_path):
@@ -57,7 +58,9 @@ def test_a_reader_that_leaves_ends_nothing(run, tmp_path):
     said = running.stderr.read()
     assert running.wait(60) == 5 and "ended with status 5" in said and "Exception" not in said
     running.stderr.close()
-    assert len((tmp_path / "logs" / "worker-0.log").read_text().splitlines()) == 20000
+    assert (
+        len((tmp_path / "logs" / "attempt-1/worker-0/stdout.log").read_text().splitlines()) == 20000
+    )
 
 
 def test_messages_that_find_a_full_disk_end_nothing(run, tmp_path):
@@ -70,7 +73,7 @@ def test_messages_that_find_a_full_disk_end_nothing(run, tmp_path):
 def test_one_endless_line_comes_in_pieces(run, tmp_path):
     status, output, _ = run("print('y' * 5_000_000, end='')", "--workers", "1")
     assert status == 0 and output.count("y") == 5_000_000
-    assert (tmp_path / "logs" / "worker-0.log").read_text().count("y") == 5_000_000
+    assert (tmp_path / "logs" / "attempt-1/worker-0/stdout.log").read_text().count("y") == 5_000_000
 
 
 def test_a_program_that_closes_its_output_still_ends_with_its_status(run):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import selectors
 import socket
 import threading
@@ -12,6 +13,17 @@ from typing import Protocol
 PIECE_BYTES = 65536  # what a pipe holds
 DRAIN_PIECES = 4
 MAX_LINE_BYTES = 2**20  # of what a program prints
+TERMINAL_COMMAND = re.compile(r"\x1b(\][^\x07\x1b]*(\x07|\x1b\\)?|\[[0-?]*[ -/]*[@-~])")
+
+
+class ErrorLine(str):
+    """A line that a program wrote to stderr."""
+
+
+def clean_line(line: str) -> str:
+    """Return a line from another machine without what a terminal obeys."""
+    plain = TERMINAL_COMMAND.sub("", line)
+    return "".join(sign if sign.isprintable() else " " for sign in plain)
 
 
 class Source(Protocol):

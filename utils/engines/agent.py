@@ -17,6 +17,7 @@ from typing import Any
 from ..cluster.grace import Notice
 from ..cluster.launcher import LaunchedTasks, TaskOrder
 from ..cluster.local_launcher import ColdLauncher
+from ..cluster.streams import ErrorLine
 from ..errors import InputError, RunError
 from ..events import Event
 from ..processes.connection import Connection, PeerGone, reach
@@ -42,7 +43,8 @@ class Teller:
             self._connection.send({"said": said, **fields}, body)
 
     def take_line(self, task: str, line: str) -> None:
-        self.tell("line", line.encode(errors="replace"))  # as the body, which may be long
+        said = "error" if isinstance(line, ErrorLine) else "line"
+        self.tell(said, line.encode(errors="replace"))  # as the body, which may be long
 
     def take_event(self, task: str, event: Event) -> None:
         self.tell("event", json.dumps(event).encode())

@@ -24,8 +24,6 @@ done, as a program in there loses every other network: its data, name lookup, NC
 """
 
 import contextlib
-import os
-import time
 from collections.abc import Iterator, Sequence
 
 from ...cluster.signals import Signals
@@ -112,8 +110,7 @@ def join_rendezvous(
             say(f"{signals.name}: stopped while waiting for the host")
             return RunReport(settings.workers, 0, 0.0, [], None, 128 + signals.number)
         try:
-            name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-            logs = make_logs_folder(settings.logs, name)
+            logs = make_logs_folder(settings.logs, settings.run_id)
             member = Member(channel, list(command), settings, rendezvous, logs, show, say)
         except BaseException:
             channel.close()

@@ -9,7 +9,7 @@ import contextlib
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from ...cluster.local_tasks import ACTIONS, LocalTasks
 from ...errors import first_line
 from ...processes.handshake import ChannelLost
 from ...tf_config import join_address
-from ..programs import Print, ProgramLauncher, ProgramRun, Say, find_log
+from ..programs import ProgramLauncher, ProgramRun
+from ..run_record import OUTPUT, Print, Say, find_log
 from ..settings import RunReport, RunSettings
 from .channel import open_door
 from .compare import describe_machine
@@ -81,6 +82,7 @@ class MeetingLauncher:
             self.lobby.try_out = lambda guest: try_pairs(self.about, [guest])
             self.lobby.own_name = self.about["host"]
         self.places: dict[str, Guest] = {}  # of tasks elsewhere
+        self._starts = 0
         self._here, self._ports = ProgramLauncher(settings), None
         folder, self._has_begun = settings.checkpoint_dir, False
         try:
@@ -174,7 +176,10 @@ class MeetingLauncher:
         for order in orders:
             if order.name in self.places:
                 theirs.setdefault(self.places[order.name], []).append(order)
-        away = [_start_there(*both, self._settings.handout, listener) for both in theirs.items()]
+        self._starts += 1
+        told = {"attempt": self._starts, "run": self._settings.run_id}
+        told["handout"] = self._settings.handout or ""
+        away = [_start_there(*both, told, listener) for both in theirs.items()]
         return MeetingTasks(here, {task.name: task for tasks in away for task in tasks})
 
     def close(self) -> None:
@@ -189,14 +194,14 @@ class MeetingLauncher:
 
 
 def _start_there(
-    guest: Guest, orders: list[TaskOrder], handout: str | None, listener: TaskListener
+    guest: Guest, orders: list[TaskOrder], told: Mapping[str, object], listener: TaskListener
 ) -> list[RemoteTask]:
     tasks = [RemoteTask(order.name, guest, listener) for order in orders]
     guest.tasks.update({task.name: task for task in tasks})
     configs = [order.tf_config for order in orders]
     restart = int(orders[0].environment[RESTART_VARIABLE])
     with contextlib.suppress(ChannelLost):  # they are lost then, as they may be at any time
-        guest.send("start", tf_configs=configs, restart=restart, handout=handout or "")
+        guest.send("start", tf_configs=configs, restart=restart, **told)
     for task in tasks:
         task.look_if_lost()
     return tasks
@@ -266,6 +271,10 @@ class HostedRun(ProgramRun):
         except BaseException:
             launcher.close()
             raise
+        launcher.lobby.tell_joined(self._note_join)
+
+    def _note_join(self, guest: Guest) -> None:
+        self.record.note("join", host=guest.host, address=guest.address, workers=guest.seats)
 
     def run(self) -> RunReport:
         try:
@@ -280,10 +289,12 @@ class HostedRun(ProgramRun):
         finally:
             self.launcher.close()
 
-    def _open_log(self, task: Task) -> str:
+    def _open_log(self, task: Task, attempt: int) -> str:
         if task.name not in self.launcher.places:
-            return super()._open_log(task)
-        return str(find_log(Path(self.launcher.places[task.name].logs), task.name))
+            return super()._open_log(task, attempt)
+        return str(
+            find_log(Path(self.launcher.places[task.name].logs), task.name, attempt) / OUTPUT
+        )
 
     @property
     def group(self) -> TaskGroup | None:
