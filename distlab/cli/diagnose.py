@@ -120,10 +120,9 @@ def read_logs(name: str) -> dict[str, str]:
         if not path.is_dir():
             return {name: _read_end(path)}
         found = {str(each): _read_end(each) for each in sorted(path.glob("*.log"))}
-        for each in (
-            [] if found else sorted(_find_last_attempt(path).rglob("std*.log"), reverse=True)
-        ):
-            task = str(each.parent)  # its stdout.log and stderr.log, which has the error
+        kept = [] if found else _find_last_attempt(path).rglob("std*.log")
+        for each in sorted(kept, reverse=True):
+            task = str(each.parent)  # stdout.log and stderr.log of one task
             found[task] = "\n".join(filter(None, (found.get(task), _read_end(each))))
     except OSError as error:
         reason = error.strerror or type(error).__name__
