@@ -9,11 +9,13 @@ import textwrap
 
 import pytest
 
-from utils.cluster.streams import LineReader
+from utils.cluster.streams import LineReader, clean_line
+from utils.engines import run_record
 from utils.engines.rendezvous.channel import MAX_FRAME_BYTES
 from utils.engines.rendezvous.compare import hash_file
 from utils.engines.rendezvous.lines import LineBuffer
 from utils.errors import InputError
+from utils.events import read_events
 from utils.processes.handshake import Garbled, admit, make_connection
 
 WIDE = "\N{GRINNING FACE}" * 5000  # twelve bytes each in a frame
@@ -47,6 +49,51 @@ def test_a_full_disk_costs_the_log_and_not_the_run(run, tmp_path):
     lost = "[worker 1] (its log is not whole: No space left on device)"
     assert lines == [lost, "[worker 1] one", "[worker 1] two"]
     assert (tmp_path / "logs" / "attempt-1/worker-0/stdout.log").read_text() == "one\ntwo\n"
+
+
+def test_each_attempt_and_task_has_its_logs_and_the_run_its_events(run, tmp_path):
+    text = """
+        import json, os, sys, time
+        step = json.dumps({"event": "step", "step": 7, "time": time.time()})
+        os.write(int(os.environ["DISTLAB_EVENTS_DESCRIPTOR"]), step.encode() + b"\\n")
+        print("out", os.environ["DISTLAB_RUN_ID"])
+        print("err", file=sys.stderr)
+        sys.exit(os.environ["DISTLAB_RESTART"] == "0" and '"index": 1' in os.environ["TF_CONFIG"])
+    """
+    assert run(text, "--max-restarts", "1")[0] == 0
+    happened = list(read_events(tmp_path / "logs" / "events.jsonl"))
+    for attempt in (1, 2):
+        for worker in (0, 1):
+            folder = tmp_path / "logs" / f"attempt-{attempt}" / f"worker-{worker}"
+            assert (folder / "stdout.log").read_text() == f"out {happened[0]['id']}\n"
+            assert (folder / "stderr.log").read_text() == "err\n"
+    kinds = [(e["event"], e.get("attempt")) for e in happened if e["event"] != "step"]
+    first, second = ([("start", n), ("end", n)] * 2 + [("first_step", n)] for n in (1, 2))
+    assert kinds[0] == ("run", None) and kinds[-1] == ("finish", None)
+    assert kinds[6] == ("restart", 2)
+    assert (sorted(kinds[1:6]), sorted(kinds[7:12])) == (sorted(first), sorted(second))
+    host = socket.gethostname()
+    assert {e["host"] for e in happened if e["event"] in ("run", "start", "end")} == {host}
+    [restart] = [e for e in happened if e["event"] == "restart"]
+    assert restart["task"] == "worker 1" and "ended with status 1" in restart["cause"]
+    assert (happened[-1]["status"], happened[-1]["restarts"]) == (0, 1)
+
+
+def test_a_log_that_is_full_makes_room_for_the_newest_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_record, "MAX_LOG_BYTES", 100)
+    log = run_record.Log(tmp_path / "new" / "stdout.log")
+    for number in range(30):
+        log.add(f"line {number:03}")
+    log.close()
+    log.add("after its end")
+    kept = [(tmp_path / "new" / f"stdout.log{end}").read_text().split("\n") for end in (".1", "")]
+    lines = [*kept[0][:-1], *kept[1][:-1]]
+    assert lines == [f"line {number:03}" for number in range(30 - len(lines), 30)]
+    assert 100 < 9 * len(lines) <= 200
+
+
+def test_what_a_terminal_obeys_is_taken_out_of_lines_from_other_machines():
+    assert clean_line("\x1b]0;title\x07a\x1b[2J\x1b[31mred\x1b[0m\tb\x9b") == "ared b "
 
 
 def test_a_reader_that_leaves_ends_nothing(run, tmp_path):

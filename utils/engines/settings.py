@@ -41,8 +41,9 @@ class RunSettings:
     With `ps` the program runs on a coordinator (task "chief 0") as well. `max_restarts` is how
     often all tasks start again after one has failed. `checkpoint_dir` is made before the program
     starts, and passed on to it in the variable DISTLAB_CHECKPOINT_DIR. `logs` is a folder for what
-    `run_record` keeps, runs/`run_id` without it. Tasks find `run_id` in DISTLAB_RUN_ID. `gpus` is "auto" (this machine's are divided among its workers), "none", or
-    how many each worker gets, which an engine is asked for.
+    `run_record` keeps, runs/`run_id` without it. Tasks find `run_id` in DISTLAB_RUN_ID. `gpus` is
+    "auto" (this machine's are divided among its workers), "none", or how many each worker gets,
+    which an engine is asked for.
     `grace_seconds` is the longest that a task may take to end after a signal, or after another
     task has failed; the program finds it in DISTLAB_GRACE_SECONDS. `handout` is
     text that every task finds in the variable DISTLAB_HANDOUT. `variables` are added to every
