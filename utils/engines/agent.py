@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from ..cluster.grace import Notice
@@ -25,6 +26,7 @@ from ..processes.handshake import ChannelLost, introduce, make_connection
 from ..processes.registry import MARK_VARIABLE
 from ..tf_config import join_address, pick_free_ports
 from .driver import take_call
+from .settings import CHECKPOINT_VARIABLE, RUN_VARIABLE, name_mark
 
 RANK_VARIABLES = ("DISTLAB_RANK", "SLURM_PROCID")
 PIPE_VARIABLE = "DISTLAB_AGENT_PIPE"  # set: its standard input ends when its starter dies
@@ -101,6 +103,8 @@ class Agent:
         try:
             _enter(folder)
             launcher = self._work.enter_context(contextlib.closing(ColdLauncher()))
+            if own := describe_own_folder(order):
+                self._teller.take_line(order.name, own)
             self._task, self._tasks = order.name, launcher.start([order], body, self._teller)
         except Exception as error:
             self._close_work()
@@ -121,6 +125,17 @@ def _enter(folder: str) -> None:
             "the same folder on every machine, as on a shared disk"
         )
     os.chdir(folder)
+
+
+def describe_own_folder(order: TaskOrder) -> str:
+    """Return a warning if the checkpoint folder here isn't that of the launcher, else ""."""
+    folder = order.environment.get(CHECKPOINT_VARIABLE)
+    if folder is None or Path(folder, name_mark(order.environment[RUN_VARIABLE])).exists():
+        return ""
+    return (
+        f"WARNING: the checkpoint folder {folder} on {socket.gethostname()} isn't the one where "
+        "this run was started, and nothing is copied there. Name a folder on a shared disk"
+    )
 
 
 def _end_with_starter() -> None:

@@ -8,8 +8,9 @@ and ends are the same with each, as with tasks of this machine.
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from ..cluster.grace import Notice
 from ..cluster.launcher import Stop, Stopped, TaskListener, TaskOrder
@@ -20,7 +21,7 @@ from .catalog import check_gpus, find_engine, find_own_host
 from .driver import Driver
 from .hub import AgentLine, Hub
 from .programs import Print, ProgramRun, Say, refuse_range, say_word, show_line
-from .settings import RunReport, RunSettings
+from .settings import RunReport, RunSettings, name_mark
 
 START_SECONDS = 600.0  # a queue may be long; who waits is told every few seconds
 ADDRESS_SECONDS, LEAVE_SECONDS, END_SECONDS = 30.0, 0.5, 15.0
@@ -47,7 +48,23 @@ def run_on_engine(
         raise InputError(f"gpus {gpus}: an engine gives them to servers, too; leave --gpus out")
     wanted = {"gpus": gpus, "apart": settings.independent}
     with contextlib.closing(make_launcher(engine, address, say, **wanted)) as launcher:
-        return ProgramRun(command, settings, launcher, show, say).run()
+        run = ProgramRun(command, settings, launcher, show, say)
+        with marking(settings):
+            return run.run()
+
+
+@contextlib.contextmanager
+def marking(settings: RunSettings) -> Iterator[None]:
+    """Keep a file in the checkpoint folder, by which agents know that it's this one."""
+    if settings.checkpoint_dir is None:
+        yield
+        return
+    mark = Path(settings.checkpoint_dir, name_mark(settings.run_id))
+    mark.touch()
+    try:
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
 
 
 def make_launcher(

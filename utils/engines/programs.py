@@ -5,6 +5,7 @@ A `ProgramRun` is the same on every launcher: this machine's (`ProgramLauncher`)
 """
 
 import contextlib
+import os
 import socket
 import sys
 import time
@@ -19,9 +20,10 @@ from ..cluster.local_launcher import ColdLauncher
 from ..cluster.local_tasks import LocalTasks
 from ..cluster.signals import Signals
 from ..cluster.supervisor import Supervisor
+from ..environment import count_cores
 from ..errors import InputError
 from ..files import make_folder
-from ..gpus import gpu_variables
+from ..gpus import check_gpus_are_free, gpu_variables
 from ..tf_config import TaskConfig, deal_addresses
 from .run_record import Print, RunRecord, Say
 from .settings import (
@@ -34,6 +36,8 @@ from .settings import (
 )
 
 MAX_TRACEBACK = 20_000  # letters, the last ones
+LOCAL_RANK_VARIABLE = "DISTLAB_LOCAL_RANK"  # among the tasks of a machine
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 
 
 def show_line(task: str, line: str) -> None:
@@ -73,7 +77,7 @@ class ProgramLauncher(ColdLauncher):
 
     def __init__(self, settings: RunSettings) -> None:
         super().__init__()
-        self._settings = settings
+        self._settings, self._is_first = settings, True
 
     def make_environment(self) -> dict[str, str]:
         """The code of a rendezvous is not passed on."""
@@ -84,16 +88,32 @@ class ProgramLauncher(ColdLauncher):
     def start(
         self, orders: Sequence[TaskOrder], function: bytes, listener: TaskListener
     ) -> LocalTasks:
-        """Start one task for each order; raises InputError where there are too few GPUs."""
+        """Start one task for each order; raises InputError where there are too few GPUs.
+
+        So it does, at the first start, where somebody else has filled one.
+        """
         workers = [order.name for order in orders if order.name.startswith("worker")]
         parts = dict(zip(workers, self._settings.divide_gpus(len(workers) or 1)))
-        if any(parts.values()):
-            orders = [_give_gpus(order, parts.get(order.name, [])) for order in orders]
-        return super().start(orders, function, listener)
+        has_gpus, threads = any(parts.values()), share_cores(len(orders))
+        if self._is_first and has_gpus:
+            check_gpus_are_free([gpu for part in parts.values() for gpu in part], "--gpus none")
+        self._is_first = False
+        given = []
+        for rank, order in enumerate(orders):
+            gpus = gpu_variables(parts.get(order.name, [])) if has_gpus else {}
+            own = {LOCAL_RANK_VARIABLE: str(rank), **threads}
+            given.append(replace(order, environment={**own, **order.environment, **gpus}))
+        return super().start(given, function, listener)
 
 
-def _give_gpus(order: TaskOrder, gpus: Sequence[str]) -> TaskOrder:
-    return replace(order, environment={**order.environment, **gpu_variables(gpus)})
+def share_cores(tasks: int) -> dict[str, str]:
+    """Return the variables that give each of some tasks its share of this machine's cores.
+
+    Those that the user has set stay. The threads between operations are left alone: workers wait
+    for each other in them, and with one they would wait forever.
+    """
+    share = str(max(1, count_cores() // tasks)) if tasks > 1 else ""
+    return {name: share for name in THREAD_VARIABLES if share and name not in os.environ}
 
 
 class ProgramRun:

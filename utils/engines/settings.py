@@ -28,6 +28,11 @@ HANDOUT_VARIABLE = "DISTLAB_HANDOUT"
 RUNS = itertools.count(1)
 
 
+def name_mark(run_id: str) -> str:
+    """Return the name of a file that a run keeps in its checkpoint folder, to know it again."""
+    return f".distlab-{run_id}"
+
+
 def make_run_id() -> str:
     """Return a name for a run that no other run of this machine has."""
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(RUNS)}"
