@@ -22,6 +22,7 @@ from .errors import DistributedError as DistributedError
 from .errors import InputError as InputError
 from .errors import RunError as RunError
 from .events import report as report
+from .goodput import measure_goodput as measure_goodput
 from .input_pipeline import tune as tune
 from .input_pipeline import write_shards as write_shards
 from .input_pipeline.measuring import measure_rates as measure_rates
