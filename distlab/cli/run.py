@@ -187,6 +187,7 @@ def tell_end(report: "RunReport") -> None:
         again = f", {report.failed} failed" * bool(report.failed)
         again += f", {count(report.restarts, 'restart')}" * bool(report.restarts)
         where = f"; logs in {report.logs}" if report.logs else ""
+        again += f", goodput {report.goodput:.0%}" if report.goodput is not None else ""
         say(f"{count(len(report.tasks), 'task')}, {report.seconds:.1f} s{again}{where}")
 
 

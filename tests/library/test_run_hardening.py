@@ -10,13 +10,18 @@ import textwrap
 import pytest
 
 from utils.cluster.streams import LineReader, clean_line
-from utils.engines import run_record
+from utils.engines import RunSettings, run_record
+from utils.engines.agent import describe_own_folder
+from utils.engines.engine_launcher import marking
+from utils.engines.programs import THREAD_VARIABLES, share_cores
 from utils.engines.rendezvous.channel import MAX_FRAME_BYTES
 from utils.engines.rendezvous.compare import hash_file
 from utils.engines.rendezvous.lines import LineBuffer
+from utils.environment import count_cores
 from utils.errors import InputError
 from utils.events import read_events
 from utils.processes.handshake import Garbled, admit, make_connection
+from utils.tf_config import TaskConfig, build_cluster
 
 WIDE = "\N{GRINNING FACE}" * 5000  # twelve bytes each in a frame
 
@@ -56,16 +61,17 @@ def test_each_attempt_and_task_has_its_logs_and_the_run_its_events(run, tmp_path
         import json, os, sys, time
         step = json.dumps({"event": "step", "step": 7, "time": time.time()})
         os.write(int(os.environ["DISTLAB_EVENTS_DESCRIPTOR"]), step.encode() + b"\\n")
-        print("out", os.environ["DISTLAB_RUN_ID"])
+        print("out", os.environ["DISTLAB_RUN_ID"], os.environ["DISTLAB_LOCAL_RANK"])
         print("err", file=sys.stderr)
         sys.exit(os.environ["DISTLAB_RESTART"] == "0" and '"index": 1' in os.environ["TF_CONFIG"])
     """
-    assert run(text, "--max-restarts", "1")[0] == 0
+    status, _, said = run(text, "--max-restarts", "1")
+    assert status == 0
     happened = list(read_events(tmp_path / "logs" / "events.jsonl"))
     for attempt in (1, 2):
         for worker in (0, 1):
             folder = tmp_path / "logs" / f"attempt-{attempt}" / f"worker-{worker}"
-            assert (folder / "stdout.log").read_text() == f"out {happened[0]['id']}\n"
+            assert (folder / "stdout.log").read_text() == f"out {happened[0]['id']} {worker}\n"
             assert (folder / "stderr.log").read_text() == "err\n"
     kinds = [(e["event"], e.get("attempt")) for e in happened if e["event"] != "step"]
     first, second = ([("start", n), ("end", n)] * 2 + [("first_step", n)] for n in (1, 2))
@@ -77,6 +83,7 @@ def test_each_attempt_and_task_has_its_logs_and_the_run_its_events(run, tmp_path
     [restart] = [e for e in happened if e["event"] == "restart"]
     assert restart["task"] == "worker 1" and "ended with status 1" in restart["cause"]
     assert (happened[-1]["status"], happened[-1]["restarts"]) == (0, 1)
+    assert 0 <= happened[-1]["goodput"] <= 1 and f"goodput {happened[-1]['goodput']:.0%}" in said
 
 
 def test_a_log_that_is_full_makes_room_for_the_newest_lines(tmp_path, monkeypatch):
@@ -139,6 +146,40 @@ def test_pieces_of_a_line_lose_nothing():
         pass
     reader.close()
     assert taken == ["a" * 150 + "b" * 30, "short", "c" * 20]
+
+
+def test_progress_that_writes_over_itself_is_passed_on():
+    ours, theirs = os.pipe()
+    taken = []
+    reader = LineReader(ours, taken.append)
+    for piece in (b"\r10 %\r20 %", b"\r30 %\r40 %", b"\rdone\r\n"):  # within a second
+        os.write(theirs, piece)
+        reader.read()
+    os.close(theirs)
+    reader.close()
+    assert taken == ["10 %", "20 %\r30 %\r40 %\rdone"]
+
+
+def test_each_task_gets_its_share_of_the_cores_unless_it_is_set(monkeypatch):
+    for name in THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    share = str(max(1, count_cores() // 2))
+    assert share_cores(2) == dict.fromkeys(THREAD_VARIABLES, share) and share_cores(1) == {}
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert share_cores(2) == {"TF_NUM_INTRAOP_THREADS": share}
+
+
+def test_a_checkpoint_folder_that_the_launcher_does_not_share_is_named(tmp_path):
+    settings = RunSettings(checkpoint_dir=str(tmp_path / "kept"))
+    config = TaskConfig(build_cluster(2, ports=[1, 2]), "worker", 1)
+    order = settings.make_order(config, ["train.py"], 0)
+    (tmp_path / "kept").mkdir()
+    with marking(settings):
+        assert describe_own_folder(order) == ""
+    assert not os.listdir(tmp_path / "kept")
+    assert f"the checkpoint folder {tmp_path}/kept on {socket.gethostname()} isn't the one" in (
+        describe_own_folder(order)
+    )
 
 
 def test_what_is_sent_of_lines_fits_into_a_frame_in_any_alphabet():

@@ -153,8 +153,10 @@ class ProgramRun:
             if error := self.supervisor.error:
                 task = error.task if isinstance(error, ClusterError) else None
                 self.record.note("cause", task=task, cause=report.cause or str(error))
+            report = replace(report, goodput=self.record.measure_goodput())
             told = {"status": report.status, "restarts": report.restarts}
-            self.record.note("finish", **told, seconds=round(report.seconds, 3))
+            told |= {"seconds": round(report.seconds, 3), "goodput": report.goodput}
+            self.record.note("finish", **told)
         return report
 
     def _make_tasks(self, supervisor: Supervisor) -> list[Task]:

@@ -12,7 +12,7 @@ as `event` and its `time` in seconds since the epoch (this machine's clock):
 | first_step | task, attempt, step: the first of an attempt, if the program reports its steps |
 | restart | task, cause, attempt: all start again as that attempt, because of this task |
 | cause | task, cause: why the run has failed |
-| finish | status, restarts, seconds |
+| finish | status, restarts, seconds, goodput: null unless the program reports its steps |
 
 A program that reports (`utils.events.report`, or one such line of JSON written to the descriptor
 in DISTLAB_EVENTS_DESCRIPTOR) adds its events, with `task` and `attempt`. `utils.measure_goodput`
@@ -27,7 +27,8 @@ from pathlib import Path
 from ..cluster.record import JobRecord
 from ..cluster.streams import ErrorLine
 from ..errors import first_line
-from ..events import Event, make_event, to_json_line
+from ..events import Event, make_event, read_events, to_json_line
+from ..goodput import measure_goodput
 
 MAX_LOG_BYTES = 2**28
 OUTPUT, ERRORS, EVENTS = "stdout.log", "stderr.log", "events.jsonl"
@@ -133,6 +134,15 @@ class RunRecord(JobRecord):
 
     def note_restart(self, task: str, cause: str, attempt: int) -> None:
         self.note("restart", task=task, cause=cause, attempt=attempt)
+
+    def measure_goodput(self) -> float | None:
+        """Return the share of the time spent on steps that count; None if none was reported."""
+        if not self._stepped:
+            return None
+        try:
+            return round(measure_goodput(read_events(self.logs / EVENTS)).useful, 3)
+        except (OSError, ValueError, KeyError, TypeError):  # a program may write what it likes
+            return None
 
     def _close(self, task: str) -> None:
         for log in self._logs.pop(task, ()):

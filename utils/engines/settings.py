@@ -152,7 +152,8 @@ class RunReport:
     `cause` names that task, its error and what to do, None if none failed; `traceback`
     is what Python printed there, "" if nothing. `seconds` is wall time, starts included.
     `failed` counts independent tasks that failed for good; it's None for a cluster. `logs` is
-    this machine's folder of the run (see `run_record`).
+    this machine's folder of the run (see `run_record`), `goodput` the share of the time that went
+    into steps that count in the end, None unless the host's tasks report their steps.
     """
 
     workers: int
@@ -164,6 +165,7 @@ class RunReport:
     traceback: str = ""
     failed: int | None = None
     logs: str = ""
+    goodput: float | None = None
 
     def to_json(self) -> str:
         """Return one JSON object: workers, restarts, seconds, tasks, cause, and failed if known."""
