@@ -48,8 +48,10 @@ def test_a_full_disk_costs_the_log_and_not_the_run(run, tmp_path):
     log = tmp_path / "logs" / "attempt-1/worker-1/stdout.log"
     log.parent.mkdir(parents=True)
     log.symlink_to("/dev/full")
-    status, output, _ = run("print('one')\nprint('two')")
+    (tmp_path / "logs" / "events.jsonl").symlink_to("/dev/full")
+    status, output, said = run("print('one')\nprint('two')")
     assert status == 0
+    assert said.count("logs/events.jsonl: not whole (No space left on device)") == 1
     lines = [line for line in output.splitlines() if line.startswith("[worker 1]")]
     lost = "[worker 1] (its log is not whole: No space left on device)"
     assert lines == [lost, "[worker 1] one", "[worker 1] two"]

@@ -27,7 +27,7 @@ HANDSHAKE_SECONDS, MAX_HELLO_BYTES = 10.0, 1024
 NONCE_BYTES, SALT_BYTES, KEY_BYTES = 32, 16, 32
 REFUSALS = {
     "code": "says that the code is wrong",
-    "wait": "has seen too many wrong codes from this machine: wait a minute",
+    "wait": "has seen too many wrong codes from this machine, and answers in a minute",
     "busy": "is busy with too many callers: wait a moment",
 }
 
@@ -95,12 +95,11 @@ def introduce(connection: Connection, stretch: Callable[[bytes], bytes]) -> None
 def hear_host(connection: Connection) -> dict[str, Any]:
     """Return the first words of a host; raises Garbled where another program answers.
 
-    A host speaks first, and at once. WrongCode or ChannelLost where it refuses to talk.
+    A host speaks first, and at once. ChannelLost where it refuses to talk: it may do so later.
     """
     hello = _hear(connection, silence=Garbled)
     if "refused" in hello:
-        kind = WrongCode if hello["refused"] == "wait" else ChannelLost
-        raise kind(REFUSALS.get(str(hello["refused"]), "refused"))
+        raise ChannelLost(REFUSALS.get(str(hello["refused"]), "refused"))
     if hello.get("magic") != MAGIC:
         raise Garbled("is no rendezvous of this version of distlab")
     return hello
