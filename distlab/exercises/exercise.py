@@ -52,12 +52,31 @@ def contrast(got: Any, right: Any) -> str:
 
 
 @dataclass(frozen=True)
+class AnswerTable:
+    """The moment at which an answer goes wrong, as a small table with marked cells (row, column).
+
+    The feedback page shows it, where the notebook has a picture.
+    """
+
+    caption: str
+    columns: Sequence[str]
+    names: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    marked: Sequence[Sequence[int]] = ()
+
+
+def _tell_nothing(case: Sequence[Any], got: Any, right: Any) -> AnswerTable | None:
+    return None
+
+
+@dataclass(frozen=True)
 class AnswerFault:
-    """What is wrong with an answer: what differs, the mistake's name or "", its words."""
+    """What is wrong with an answer: what differs, the mistake's name or "", its words, a table."""
 
     difference: str
     mistake: str = ""
     why: str = ""
+    table: AnswerTable | None = None
 
     @property
     def message(self) -> str:
@@ -77,10 +96,11 @@ class Exercise:
     is said of any other wrong answer, `success` of a right one. `tolerance` is relative.
     `by_hand` names the library's modules that an answer may not call, since writing that
     is the exercise. `shows_case` says whether the message shows the case; `contrast(got,
-    right)` words the difference. `plain` says of one with a `run` that the answer takes and
-    gives numbers, words, lists, dictionaries and arrays only: `run` can then do without its
-    process, and only calls of the answer travel there. In a notebook one run is stopped after
-    `seconds`, if any: those of 20 s are for functions that only compute, and exercises that start
+    right)` words the difference, and `tell(case, observed, right)` may show it as a table.
+    `plain` says of one with a `run` that the answer takes and gives numbers, words, lists,
+    dictionaries and arrays only: `run` can then do without its process, and only calls of the
+    answer travel there. In a notebook one run is stopped after `seconds`, if any: those of 20 s
+    are for functions that only compute, and exercises that start
     processes have limits of their own.
 
     `evidence` says what a mark proves. "result": all that is judged was given back by the
@@ -102,6 +122,7 @@ class Exercise:
     tolerance: float = 1e-3
     shows_case: bool = True
     contrast: Callable[[Any, Any], str] = contrast
+    tell: Callable[[Sequence[Any], Any, Any], AnswerTable | None] = _tell_nothing
     success: str = ""
     by_hand: Sequence[str] = ()
     plain: bool = False
@@ -189,7 +210,8 @@ class Exercise:
         name = self._find_mistake(got, right, expect)
         why = self.mistakes.get(name) or self._explain_slip(got[k], right, k) or self.hint
         shown = f"({', '.join(show(a) for a in cases[k])})" if self.shows_case else ""
-        return AnswerFault(f"{self.function}{shown} {self.contrast(got[k], right[k])}", name, why)
+        difference = f"{self.function}{shown} {self.contrast(got[k], right[k])}"
+        return AnswerFault(difference, name, why, self.tell(cases[k], observed[k], right[k]))
 
     def _find_mistake(
         self, got: Sequence[Any], right: Sequence[Any], expect: Callable[[str], Sequence[Any]]

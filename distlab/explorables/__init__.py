@@ -30,6 +30,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
   web page
 - `explorer`: `explore`: a function's picture, which the browser draws again whenever a control
   moves
+- `floats`: a number line of floats: what each type makes of a number, and of a model's gradients
 - `frames`: many frames in little text: what is the same in all is written once
 - `guess`: a guess made with a handle or a button; `show_guess` slides the answer in next to it
 - `host_loop`: the host's loop: what a fast device waits for, and how `steps_per_execution`
@@ -70,6 +71,7 @@ from distlab.explorables.conveyor import conveyor as conveyor
 from distlab.explorables.explorable import Explorable as Explorable
 from distlab.explorables.explorer import Explorer as Explorer
 from distlab.explorables.explorer import explore as explore
+from distlab.explorables.floats import float_line as float_line
 from distlab.explorables.guess import guess_number as guess_number
 from distlab.explorables.guess import guess_word as guess_word
 from distlab.explorables.memory import memory_machine as memory_machine

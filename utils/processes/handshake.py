@@ -27,7 +27,7 @@ HANDSHAKE_SECONDS, MAX_HELLO_BYTES = 10.0, 1024
 NONCE_BYTES, SALT_BYTES, KEY_BYTES = 32, 16, 32
 REFUSALS = {
     "code": "says that the code is wrong",
-    "wait": "has seen too many wrong codes from this machine, and answers in a minute",
+    "wait": "has seen too many wrong codes from this machine: wait a minute",
     "busy": "is busy with too many callers: wait a moment",
 }
 
@@ -95,7 +95,7 @@ def introduce(connection: Connection, stretch: Callable[[bytes], bytes]) -> None
 def hear_host(connection: Connection) -> dict[str, Any]:
     """Return the first words of a host; raises Garbled where another program answers.
 
-    A host speaks first, and at once. ChannelLost where it refuses to talk: it may do so later.
+    A host speaks first, and at once. ChannelLost where it refuses to talk for now.
     """
     hello = _hear(connection, silence=Garbled)
     if "refused" in hello:

@@ -1,6 +1,7 @@
 """A member as the host sees it, and a task that runs there."""
 
 import contextlib
+import ipaddress
 import queue
 import threading
 import time
@@ -13,6 +14,7 @@ from ...cluster.launcher import TaskListener
 from ...cluster.streams import clean_line
 from ...errors import RunError
 from ...processes.handshake import ChannelLost
+from ..settings import MAX_TASKS
 from .channel import MeetingChannel, MeetingFrame
 from .copies import Copy, read_copy
 from .fetching import PieceAsker
@@ -50,6 +52,7 @@ class Guest:
         self.is_wsl, self.only_tests = join.get("wsl", bool, False), join.get("test", bool, False)
         if not 1 <= self.seats <= MAX_SEATS:
             raise ChannelLost(f"offers {self.seats} workers")
+        self.rank, self.joined_at = join.get("rank", int, MAX_TASKS), time.monotonic()
         self.lost: str | None = None
         self.copied, self.copy_error = 0, ""
         self.tasks: dict[str, RemoteTask] = {}
@@ -61,6 +64,14 @@ class Guest:
     @property
     def about(self) -> dict[str, Any]:
         return {"host": self.host, "address": self.address, "wsl": self.is_wsl}
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Sorts members: by the rank that they were given, then by address."""
+        with contextlib.suppress(ValueError):
+            address = ipaddress.ip_address(self.address.partition("%")[0])
+            return self.rank, address.version, int(address)
+        return self.rank, 0, 0
 
     def listen(self) -> None:
         """Read what it says from now on, in a thread."""
@@ -93,6 +104,10 @@ class Guest:
         if not isinstance(answers, list) or len(answers) != count:
             raise self._lose_odd(frame)
         return [None if why is None else str(why)[:MAX_TEXT] for why in answers]
+
+    def wait_measured(self) -> float:
+        """Return its answer to "measure": bytes/s."""
+        return self._wait_for("measured").get("rate", float)
 
     def _lose_odd(self, frame: MeetingFrame) -> ChannelLost:
         self.lose(f"has answered {frame.kind!r} in a way that makes no sense")
@@ -138,9 +153,10 @@ class Guest:
                 task.take_lines(frame.get("lines", list))
         elif frame.kind == "ended":
             self._end_task(frame)
-        elif frame.kind == "listens":
+        elif frame.kind == "state":
             if task := self.tasks.get(frame.get("task", str)):
-                task.listens = True
+                task.listens |= frame.get("listens", bool)
+                task.idle_seconds = float(frame.get("idle_seconds", (int, float)))
         elif frame.kind == "want":
             self._give(frame)
         elif frame.kind == "piece":
@@ -167,11 +183,15 @@ class Guest:
 
 
 class RemoteTask:
-    """A task on a member's machine: passes on what that tells. `listens`: its port is open."""
+    """A task on a member's machine: passes on what that tells.
+
+    `listens`: its port is open. `idle_seconds`: for how long it has done nothing.
+    """
 
     def __init__(self, name: str, guest: Guest, listener: TaskListener) -> None:
         self.name, self.guest, self._listener = name, guest, listener
         self.listens, self._is_over, self._lock = False, False, threading.Lock()
+        self.idle_seconds = 0.0
         self.ended = threading.Event()
 
     def take_lines(self, lines: list[Any]) -> None:
@@ -196,7 +216,7 @@ class RemoteTask:
         """Start it again on its machine, once it has ended; RunError where that cannot be."""
         if not self.ended.wait(AGAIN_SECONDS):
             raise RunError(f"{self.name} has not ended: it cannot start again")
-        self._is_over = self.listens = False
+        self._is_over, self.listens, self.idle_seconds = False, False, 0.0
         self.ended.clear()
         with contextlib.suppress(ChannelLost):
             self.guest.send("again", task=self.name)
