@@ -422,7 +422,7 @@ def test_machines_of_a_slurm_allocation_meet_in_it(clusters, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert {"[worker 0] ran", "[worker 1] ran"} == set(done.stdout.splitlines())
-    assert (tmp_path / "logs" / "worker-1.log").read_text() == "ran\n"
+    assert (tmp_path / "logs" / "attempt-1/worker-1/stdout.log").read_text() == "ran\n"
 
 
 def test_gpus_that_an_engine_cannot_be_asked_for_are_refused():

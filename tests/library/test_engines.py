@@ -571,7 +571,7 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
         (["others", "nowhere.log"], 2, "nowhere.log: No such file"),
         (["/dev/zero"], 2, "/dev/zero: neither a file nor a pipe"),
         (["empty"], 2, "empty: no *.log in this folder"),
-        (["others"], 1, "worker-1.log: it raised ValueError: no such column\ncure: correct the"),
+        (["others"], 1, "worker-1: it raised ValueError: no such column\ncure: correct the"),
         (["--tf-config", "two.json", "worker-1.log"], 1, "it waits for worker:0 at a:2222"),
         (["--tf-config", '{"cluster": 1}', "done.log"], 2, "must be JSON with a cluster"),
         (["--tf-config", "nowhere.json", "done.log"], 2, "nowhere.json: No such file"),
