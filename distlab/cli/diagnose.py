@@ -97,7 +97,10 @@ def read_configs(given: str, logs: Iterable[str]) -> dict[str, str]:
         ) from None
     found = {}
     for name in logs:
-        said = re.search(rf"\b({'|'.join(map(re.escape, jobs))})[^0-9a-z]?(\d+)\b", Path(name).name)
+        said = re.search(
+            rf"\b({'|'.join(map(re.escape, jobs))})[^0-9a-z]?(\d+)\b",
+            "/".join(Path(name).parts[-2:]),
+        )
         task = {"type": said[1], "index": int(said[2])} if said else config.get("task")
         found[name] = json.dumps({**config, "task": task})
     return found

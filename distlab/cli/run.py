@@ -56,7 +56,8 @@ def add_parser(subparsers: Commands) -> None:
         "--workers",
         default="2",
         metavar="N",
-        help="start N workers; with --rendezvous also a range, MIN:MAX",
+        help="start N workers; with --rendezvous also a range, MIN:MAX; gpu: one for each GPU of "
+        "this machine",
     )
     add(
         "--ps",
