@@ -28,8 +28,9 @@ from distlab.classroom.watching import ClassCockpit
 from distlab.errors import CourseError
 from distlab.explorables.screenshots import write_page
 from utils.cluster import LocalCluster
+from utils.cluster.streams import clean_line
 from utils.engines.rendezvous.host import Presence
-from utils.engines.rendezvous.names import clean_line, clean_name
+from utils.engines.rendezvous.names import clean_name
 from utils.errors import DistributedError
 from utils.tf_config import pick_free_ports
 from utils.training.recovery import train_with_recovery
