@@ -181,9 +181,12 @@ class Member:
         logs: Path,
         show: Print,
         say: Say,
+        identity: str = "",
     ) -> None:
+        """With the same `identity`, a machine takes the place of the one that it was before."""
         self._channel, self._command, self._settings = channel, list(command), settings
         self._rendezvous, self._logs, self._say = rendezvous, logs, say
+        self._identity = identity
         self.address = rendezvous.advertise_address or channel.own_address
         self._inbox, self._ports = queue.Queue[MeetingFrame](), None
         self._next_host: tuple[str, str] | None = None  # name and address
@@ -206,7 +209,7 @@ class Member:
     def run(self, signals: Signals) -> RunReport:
         """Take part to the end. Raises RefusedByHost, or HostLost once the tasks have ended."""
         about = describe_machine(self._command, self._settings, self._rendezvous.gathering)
-        about |= {"address": self.address, "logs": str(self._logs.absolute())}
+        about |= {"address": self.address, "logs": str(self._logs.absolute()), "id": self._identity}
         if self._rendezvous.node_rank is not None:
             about["rank"] = self._rendezvous.node_rank
         self._send("join", **about, seats=self._rendezvous.local_workers)
@@ -279,16 +282,18 @@ class Member:
             self._ports = OpenPorts(self.address, frame.get("seats", int), self._settings.ports)
             copy = self._copy.find_state().to_data() if self._copy else None
         except (DistributedError, OSError) as error:
-            return self._send("ready", error=first_line(error))
-        self._send("ready", ports=self._ports.ports, token=self._ports.token, copy=copy)
+            return self._answer(frame, "ready", error=first_line(error))
+        told = {"ports": self._ports.ports, "token": self._ports.token, "copy": copy}
+        self._answer(frame, "ready", **told)
 
     def _on_probe(self, frame: MeetingFrame) -> None:
         targets = [(str(h), int(p), str(t)) for h, p, t in frame.get("targets", list)]
-        self._send("reached", answers=try_all(targets))
+        self._answer(frame, "reached", answers=try_all(targets))
 
     def _on_measure(self, frame: MeetingFrame) -> None:
         host, port, token = frame.get("target", list)
-        self._send("measured", rate=measure_rate(str(host), int(port), str(token)))
+        rate = measure_rate(str(host), int(port), str(token))
+        self._answer(frame, "measured", rate=rate)
 
     def _on_start(self, frame: MeetingFrame) -> None:
         opened = self._ports.ports if self._ports is not None else []
@@ -307,6 +312,9 @@ class Member:
         path, offset = frame.get("path", str), frame.get("offset", int)
         piece = self._copy.read_piece(path, offset) if self._copy else None
         self._send("piece", piece or b"", gone=piece is None)
+
+    def _answer(self, question: MeetingFrame, kind: str, **data: Any) -> None:
+        self._send(kind, question=question.get("question", int), **data)
 
     def _send(self, kind: str, body: bytes = b"", **data: Any) -> None:
         self._channel.send(kind, body, **data)
