@@ -65,7 +65,11 @@ def test_each_attempt_and_task_has_its_logs_and_the_run_its_events(run, tmp_path
         os.write(int(os.environ["DISTLAB_EVENTS_DESCRIPTOR"]), step.encode() + b"\\n")
         print("out", os.environ["DISTLAB_RUN_ID"], os.environ["DISTLAB_LOCAL_RANK"])
         print("err", file=sys.stderr)
-        sys.exit(os.environ["DISTLAB_RESTART"] == "0" and '"index": 1' in os.environ["TF_CONFIG"])
+        second, restart = '"index": 1' in os.environ["TF_CONFIG"], os.environ["DISTLAB_RESTART"]
+        open("written-" + restart, "w").close() if not second else None
+        while not os.path.exists("written-" + restart):
+            time.sleep(0.05)
+        sys.exit(restart == "0" and second)
     """
     status, _, said = run(text, "--max-restarts", "1")
     assert status == 0
