@@ -34,7 +34,8 @@ EPILOG = (
     "environment variable DISTLAB_CHECKPOINT_DIR. With --rendezvous, type the same command on "
     "every machine. The machine that owns the address becomes the host and prints a code; the "
     "other machines ask for that code, or read it from DISTLAB_CODE. Each machine keeps a copy "
-    "of the checkpoint folder. The exit status is that of the task that failed first, or 128 "
+    "of the checkpoint folder, and calls the host again for --join-timeout if it is lost. The exit "
+    "status is that of the task that failed first, or 128 "
     "plus the signal's number if a signal killed it. It is 124 after --idle-timeout, and 75 on a "
     "machine that the run never needed."
 )

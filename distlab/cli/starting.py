@@ -115,7 +115,7 @@ def add_network(
         type=float,
         default=join_seconds,
         metavar="SECONDS",
-        help="wait this long for the other machines, and call a lost host again for this long",
+        help="wait this long for the other machines",
     )
     add(
         "--trust-network",

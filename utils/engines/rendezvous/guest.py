@@ -51,6 +51,7 @@ class Guest:
         self.is_wsl, self.only_tests = join.get("wsl", bool, False), join.get("test", bool, False)
         if not 1 <= self.seats <= MAX_SEATS:
             raise ChannelLost(f"offers {self.seats} workers")
+        self.identity = join.get("id", str, "")[:100]  # the same when it calls again
         self.rank, self.joined_at = join.get("rank", int, MAX_TASKS), time.monotonic()
         self.lost: str | None = None
         self.copied, self.copy_error = 0, ""

@@ -17,7 +17,7 @@ from ...cluster.grace import Notice
 from ...cluster.group import Task, TaskGroup
 from ...cluster.launcher import RESTART_VARIABLE, Stop, Stopped, TaskListener, TaskOrder
 from ...cluster.local_tasks import ACTIONS, LocalTasks
-from ...errors import first_line
+from ...errors import RunError, first_line
 from ...processes.handshake import ChannelLost
 from ...tf_config import join_address
 from ..programs import Print, ProgramLauncher, ProgramRun, Say, find_log
@@ -171,7 +171,7 @@ class MeetingLauncher:
             guest.send("prepare", seats=seats)
         ready = [guest.wait_prepared(seats) for guest, seats in crew]
         guests = [guest for guest, _ in crew]
-        check_pairs(self.about, self._ports, guests, ready, self.say)
+        self._check_pairs(guests, ready)
         if self._rendezvous.preflight and not self._has_begun and guests:
             rates = measure_pairs(self.about, self._ports, guests, ready)
             names = [self.address, *(guest.address for guest in guests)]
@@ -182,6 +182,19 @@ class MeetingLauncher:
         found = self._list_addresses(guests, ready)
         self._release_ports()
         return found
+
+    def _check_pairs(self, guests: list[Guest], ready: list[Opened]) -> None:
+        """Raises RunError for a way that is closed, ChannelLost if its machine turns out lost.
+
+        That may not be known yet: it has closed its ports, and is about to call again.
+        """
+        try:
+            check_pairs(self.about, self._ports, guests, ready, self.say)
+        except RunError:
+            seconds = self._rendezvous.heartbeat_seconds if self._has_begun else 0.0
+            if self.lobby.wait_until(lambda: any(guest.lost for guest in guests), seconds):
+                raise ChannelLost("was not reached") from None
+            raise
 
     def _list_addresses(self, guests: list[Guest], ready: list[Opened]) -> list[str]:
         """Return the coordinator here, the first workers here, the others in turn, servers here."""

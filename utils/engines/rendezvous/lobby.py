@@ -92,6 +92,9 @@ class Lobby:
         said = self.when_running if self.is_running else "waiting for the others"
         guest.send("say", text=f"joined; {said}")
         guest.listen()
+        for other in self.guests:
+            if other.identity == guest.identity != "":
+                other.lose("has called again")
         with self._changed:
             self._guests.append(guest)
             self._changed.notify_all()

@@ -177,9 +177,12 @@ class Member:
         logs: Path,
         show: Print,
         say: Say,
+        identity: str = "",
     ) -> None:
+        """With the same `identity`, a machine takes the place of the one that it was before."""
         self._channel, self._command, self._settings = channel, list(command), settings
         self._rendezvous, self._logs, self._say = rendezvous, logs, say
+        self._identity = identity
         self.address = rendezvous.advertise_address or channel.own_address
         self._inbox, self._ports = queue.Queue[MeetingFrame](), None
         self._next_host: tuple[str, str] | None = None  # name and address
@@ -202,7 +205,7 @@ class Member:
     def run(self, signals: Signals) -> RunReport:
         """Take part to the end. Raises RefusedByHost, or HostLost once the tasks have ended."""
         about = describe_machine(self._command, self._settings, self._rendezvous.gathering)
-        about |= {"address": self.address, "logs": str(self._logs.absolute())}
+        about |= {"address": self.address, "logs": str(self._logs.absolute()), "id": self._identity}
         if self._rendezvous.node_rank is not None:
             about["rank"] = self._rendezvous.node_rank
         self._send("join", **about, seats=self._rendezvous.local_workers)
