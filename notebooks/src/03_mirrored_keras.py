@@ -95,7 +95,7 @@ print("cache, then shuffle:", count_orders(some.cache().shuffle(100, seed=0)))
 show_guess(my_guess, count_orders(some.shuffle(100, seed=0).cache()), unit=" order")
 
 # %% [markdown]
-# A cached order is frozen, so `cache` comes first and `shuffle` after it. We also cache before scaling: as bytes the images take a quarter of what they take as float32. The shuffle buffer is larger than the data, so every order is possible. `drop_remainder=True` gives every batch the same, static shape; what happens without it is the mistake of this lesson. It drops examples at the end of each epoch. In training that does little harm, but an evaluation should count them all. So validation and test get a batch size that divides evenly, and nothing is dropped.
+# A cached order is frozen, so `cache` comes first and `shuffle` after it. We also cache before scaling: as bytes the images take a quarter of what they take as float32. The shuffle buffer is larger than the data, so every order is possible. `drop_remainder=True` gives every batch the same, static shape. Leaving it out is the mistake of this lesson. It drops examples at the end of each epoch. In training that does little harm, but an evaluation should count them all. So validation and test get a batch size that divides evenly, and nothing is dropped.
 #
 # (On your own machine write `tf.data.AUTOTUNE` instead of the two fixed numbers, and leave `fixed` out. Two cores that four devices share leave nothing to tune, so tuning is switched off here; [lesson 12](12-input-pipelines.ipynb) measures what it brings.)
 
@@ -122,7 +122,7 @@ assert [int(d.cardinality()) * 200 for d in (validation, test)] == [1000, 2000]
 # %% [markdown]
 # ## Model, optimizer and compile in the scope
 #
-# The scope decides where variables are made. The model has variables, and so do the optimizer and metrics that `compile` makes, so both belong inside. A slip can be silent: `compile("sgd", …)` outside the scope trains, with one step counter that all four replicas advance. (With `"adam"` it stops: [lesson 02](02-strategy-api.ipynb) has the list.) `fit` and `evaluate` find the strategy by themselves.
+# The scope decides where variables are made. The model has variables, and so do the optimizer and metrics that `compile` makes, so both belong inside. A slip can be silent: `compile("sgd", …)` outside the scope trains, with one step counter that all four replicas advance. (With `"adam"` it stops: [lesson 02](02-strategy-api.ipynb) has the list.) `fit` and `evaluate` find the strategy automatically.
 
 # %%
 with strategy.scope():
@@ -251,7 +251,7 @@ assert third - 0.5 > last - third and last > 0.8
 assert logged["train"][0] < first
 
 # %% [markdown]
-# Most of the accuracy arrives in the first three epochs, at the highest rate; after that the rate is ten and then a hundred times smaller. `train` starts below `validation` because it is a mean over the epoch, taken while the model was still learning.
+# Most of the accuracy arrives in the first three epochs, at the highest rate. After that the rate is ten and then a hundred times smaller. `train` starts below `validation` because it is a mean over the epoch, taken while the model was still learning.
 #
 # ## The best checkpoint, not the last
 #
