@@ -93,8 +93,9 @@ def add_engine(parser: OneLineParser) -> None:
     add(
         "--engine-options",
         metavar="WORDS",
-        help='further words for the engine, in quotes: sbatch\'s "--account=x --time=8:00:00", '
-        'Ray\'s "num_cpus=16 spot=1", Spark\'s "spark.executor.memory=8g"',
+        help='further words for the engine, after a "=" and in quotes: sbatch\'s '
+        '"--account=x --time=8:00:00", Ray\'s "num_cpus=16 spot=1", Spark\'s '
+        '"spark.executor.memory=8g"',
     )
 
 

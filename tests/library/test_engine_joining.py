@@ -37,6 +37,7 @@ PROGRAM = """
 import json, os, signal, sys, time
 config = json.loads(os.environ["TF_CONFIG"])
 index, restart = config["task"]["index"], int(os.environ["DISTLAB_RESTART"])
+print("job", os.environ.get("SLURM_JOB_NAME"), os.environ.get("SLURM_CPUS_PER_TASK"))
 print("restart", restart, "task", index, "GPUs", repr(os.environ.get("CUDA_VISIBLE_DEVICES")))
 open(f"here-{restart}-{index}", "w").write(str(os.getpid()))
 if sys.argv[1] == "wait" and restart == 0:
@@ -217,8 +218,12 @@ def test_a_cluster_that_is_there_is_joined_and_left_as_it_was(clusters, name, tm
     (tmp_path / "program.py").write_text(PROGRAM)
     before = list_members(folder)
     gpus = ["--gpus", 1] if name == "ray" else []
-    asked = {"ray": "num_cpus=1", "slurm": "--job-name=mine --time=5", "spark": "spark.a=b"}[name]
-    words = ["--max-restarts", 1, "--logs", "logs", *gpus, "--engine-options", asked]
+    asked = {
+        "ray": "num_cpus=1",
+        "slurm": "--job-name=mine --time=5 --cpus-per-task=1",
+        "spark": "spark.a=b",
+    }[name]
+    words = ["--max-restarts", 1, "--logs", "logs", *gpus, f"--engine-options={asked}"]
     words += ["--port-range", "1025:65000", "program.py", "go"]
     report, said = run(name, address, *words, folder=tmp_path)
     assert (report["restarts"], report["cause"]) == (1, None)
@@ -229,6 +234,8 @@ def test_a_cluster_that_is_there_is_joined_and_left_as_it_was(clusters, name, tm
             for i in range(2)
         }
         assert given == {"0", "1"}
+    if name == "slurm":
+        assert "job mine 1\n" in Path(tmp_path, "logs", "worker-0.log").read_text()
     tasks = [int(path.read_text()) for path in tmp_path.glob("here-*")]
     assert len(tasks) >= 3 and not any(map(psutil.pid_exists, tasks))
     wait_for(lambda: before <= list_members(folder), 5)

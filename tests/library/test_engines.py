@@ -378,7 +378,7 @@ BAD_LINES = [
     (["--engine", "lsf", "x.py"], "choose from ray, spark, slurm"),
     (["--engine", "slurm", MEET, HERE, "x.py"], "with --rendezvous: name one of them"),
     (["--engine-address", "gpu", "x.py"], "--engine-address: only with --engine"),
-    (["--engine-options", "--time=1", "x.py"], "--engine-options: only with --engine"),
+    (["--engine-options=--time=1", "x.py"], "--engine-options: only with --engine"),
     (["--port-range", "3000", "x.py"], "--port-range 3000: give both ends, such as 30000:30015"),
     (["--port-range", "3001:3000", "x.py"], "--port-range 3001:3000: give both ends"),
     (["--grow", "at-checkpoint", "x.py"], "--grow: only with --rendezvous"),
@@ -404,6 +404,15 @@ BAD_LINES = [
     ),
     ([MEET, HERE, "--checkpoint-dir", "x.py", "x.py"], "checkpoint-dir x.py: File exists"),
     ([MEET, HERE, "--workers", "1:2", "--ps", "1", "x.py"], "ps: a run that goes on with fewer"),
+    (
+        [MEET, HERE, "--grow", "at-checkpoint", "x.py"],
+        "grow at-checkpoint needs a range of workers",
+    ),
+    ([MEET, HERE, "--node-rank", "2", "x.py"], "node-rank 2: this machine hosts the run and has"),
+    (
+        [MEET, HERE, "--heartbeat-timeout", "1", "x.py"],
+        "heartbeat-timeout 1.0: must be 3.0 or more",
+    ),
 ]
 
 

@@ -549,7 +549,8 @@ def test_what_a_known_member_sends_is_doubted_too(meeting):
     same = describe_machine([sys.executable, name], RunSettings(workers=2))["same"]
     channel.send("join", host="odd", address="127.0.0.9", logs="", seats=1, same=same)
     assert channel.receive().kind == "say" and channel.receive().kind == "prepare"
-    channel.send("ready", ports="all", token=3, copy=None)
+    channel.send("ready", ports=[1], token="of a round before", copy=None, question=0)
+    channel.send("ready", ports="all", token=3, copy=None, question=1)
     host.wait_for("another round")
     with pytest.raises(ChannelLost):
         while True:

@@ -168,7 +168,7 @@ class MeetingLauncher:
         count = self._own_seats + ps + bool(ps)
         self._ports = OpenPorts(self.address, count, self._settings.ports)
         for guest, seats in crew:
-            guest.send("prepare", seats=seats)
+            guest.ask("prepare", seats=seats)
         ready = [guest.wait_prepared(seats) for guest, seats in crew]
         guests = [guest for guest, _ in crew]
         self._check_pairs(guests, ready)

@@ -278,16 +278,18 @@ class Member:
             self._ports = OpenPorts(self.address, frame.get("seats", int), self._settings.ports)
             copy = self._copy.find_state().to_data() if self._copy else None
         except (DistributedError, OSError) as error:
-            return self._send("ready", error=first_line(error))
-        self._send("ready", ports=self._ports.ports, token=self._ports.token, copy=copy)
+            return self._answer(frame, "ready", error=first_line(error))
+        told = {"ports": self._ports.ports, "token": self._ports.token, "copy": copy}
+        self._answer(frame, "ready", **told)
 
     def _on_probe(self, frame: MeetingFrame) -> None:
         targets = [(str(h), int(p), str(t)) for h, p, t in frame.get("targets", list)]
-        self._send("reached", answers=try_all(targets))
+        self._answer(frame, "reached", answers=try_all(targets))
 
     def _on_measure(self, frame: MeetingFrame) -> None:
         host, port, token = frame.get("target", list)
-        self._send("measured", rate=measure_rate(str(host), int(port), str(token)))
+        rate = measure_rate(str(host), int(port), str(token))
+        self._answer(frame, "measured", rate=rate)
 
     def _on_start(self, frame: MeetingFrame) -> None:
         opened = self._ports.ports if self._ports is not None else []
@@ -306,6 +308,9 @@ class Member:
         path, offset = frame.get("path", str), frame.get("offset", int)
         piece = self._copy.read_piece(path, offset) if self._copy else None
         self._send("piece", piece or b"", gone=piece is None)
+
+    def _answer(self, question: MeetingFrame, kind: str, **data: Any) -> None:
+        self._send(kind, question=question.get("question", int), **data)
 
     def _send(self, kind: str, body: bytes = b"", **data: Any) -> None:
         self._channel.send(kind, body, **data)
