@@ -91,6 +91,7 @@ def measure(browser, name: str, folder: Path, rounds: int) -> list[float]:
     page = browser.new_page(viewport={"width": 1270, "height": 1000})
     page.goto(write_page(PIECES[name](), folder / f"{name}.html").as_uri())
     page.evaluate(_WATCH)
+    page.evaluate("document.querySelectorAll('.ex-more').forEach((more) => (more.open = true))")
     sliders = page.locator(".ex-slider input, .ex-player input")
     for number in range(rounds * MOVES_A_ROUND):
         sliders.nth(number // 2 % sliders.count()).focus()

@@ -29,7 +29,7 @@ PUBLIC = {"jax", "jax.experimental", "keras", "numpy", "optuna", "tensorflow", "
 OURS = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
 SECONDS = 200  # for any one program, on a busy machine
 SMALL = ["--max-examples", "640"]
-MAX_LINES = {"capstone.py": 250, "batch_prediction.py": 160, "hyperparameter_search.py": 160}
+MAX_LINES = {"capstone.py": 250, "batch_prediction.py": 175, "hyperparameter_search.py": 160}
 
 
 # --- every program, as text ---------------------------------------------------------------

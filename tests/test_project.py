@@ -18,8 +18,8 @@ from distlab.doctor.software import normalize_package
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("utils", "distlab")
 NO_TENSORFLOW = """
-utils: environment measure events errors files checks gpus strategies data training schedules
-    collectives simulate simulate.collective simulate.pipeline simulate.memory
+utils: environment measure events goodput errors files checks gpus strategies data training
+    schedules collectives simulate simulate.collective simulate.pipeline simulate.memory
     simulate.parameter_server
     simulate.failures simulate.input calibrate parallel.pipeline tf_config cluster engines
     processes.fork_server processes.connection collectives.processes processes.registry
@@ -35,6 +35,7 @@ utils: errors files checks
 utils: environment
 utils: measure processes
 utils: events
+utils: goodput
 utils: schedules
 utils: collectives
 utils: simulate tf_config
@@ -323,17 +324,6 @@ def test_a_release_has_its_papers():
         target for step in steps for target in re.findall(r"make (\S+)", step.get("run", ""))
     }
     assert targets and all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
-
-
-def test_contributing_names_only_files_that_exist():
-    """A bare name such as `step.py` is a file of training or grading: architecture's two trips."""
-    text = "".join((ROOT / n).read_text() for n in ("CONTRIBUTING.md", "docs/architecture.md"))
-    named = re.findall(r"`([\w./-]+(?:/|\.(?:py|md|toml|js)))`|\]\(([\w./-]+)\)", text)
-    assert len(named) > 60
-    for name in (code or link for code, link in named):
-        pattern = name.replace("NN", "[0-9][0-9]").replace("slug", "*").rstrip("/")
-        folders = (ROOT, ROOT / "utils/training", ROOT / "distlab/grading")
-        assert any(any(folder.glob(pattern)) for folder in folders), name
 
 
 def test_no_two_classes_share_a_name():

@@ -278,20 +278,3 @@ def test_the_quoted_error_is_the_one_that_is_raised(tf):
     quoted = re.search(r'"(4 logical devices [^"]*)"', DOCS["troubleshooting"])[1]
     without_numbers = [re.sub(r"\d+", "N", text) for text in (quoted, str(raised.value))]
     assert without_numbers[1].startswith(without_numbers[0])
-
-
-def test_every_file_that_contributing_names_is_there():
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    assert text.split("\n\n")[1].startswith("The files to edit are `notebooks/src/*.py`")
-    text += "\n" + DOCS["architecture"]
-    folders = {"training run": "utils/training", "submission": "distlab/grading"}
-    missing = []
-    for section in text.split("\n## "):
-        near = next((f for words, f in folders.items() if words in section.split("\n")[0]), ".")
-        for name in re.findall(r"`([\w/]+(?:\.py|/))`", section.replace("labNN", "lab01")):
-            name = name.replace("NN_slug", "07_what_a_step_sends").replace(
-                "lab01_slug", "lab01_batches_and_words"
-            )
-            if not any((ROOT / place / name).exists() for place in (".", near)):
-                missing.append(name)
-    assert not missing

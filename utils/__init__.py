@@ -16,6 +16,7 @@ package doesn't import TensorFlow.
 - `events`: what a running task reports, as JSON lines: a writer and a reader
 - `files`: files replaced in one step (a reader sees the old or the new one, never half), and
   folders
+- `goodput`: the share of a run's wall time spent on steps that count in the end, from its events
 - `gpus`: this machine's GPUs: which ones a process may use, who else uses them, how workers divide
   them
 - `measure`: timing, bytes, throughput and peak memory as plain dataclasses

@@ -22,6 +22,7 @@ from .errors import DistributedError as DistributedError
 from .errors import InputError as InputError
 from .errors import RunError as RunError
 from .events import report as report
+from .goodput import measure_goodput as measure_goodput
 from .input_pipeline.measuring import measure_rates as measure_rates
 from .input_pipeline.measuring import shuffle_quality as shuffle_quality
 from .input_pipeline.sharding import auto_shard as auto_shard

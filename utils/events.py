@@ -15,10 +15,10 @@ images_per_second |
 | checkpoint | step, epoch, path |
 | end | step, test_loss, test_accuracy and other metrics (where there is test data) |
 
-A worker that reports `ready` (its own gradients are there, the others' are not yet) before
-each `step` shows how long it computed and how long it waited; `batch` says that it begins to
-compute, where it has paused after the step before. A step that another task
-reports for it has `of`, the worker's name, and `began`, in seconds since the epoch.
+A worker that reports `batch` (its batch has arrived) and `ready` (its own gradients are there,
+the others' are not yet) before each `step` shows how long it computed and how long it waited:
+`goodput` adds that up. A step that another task reports for it has `of`, the worker's name, and
+`began`, in seconds since the epoch.
 
 A loss that is not finite (the run diverged) is null, in a file and from a task.
 """

@@ -11,9 +11,9 @@ from distlab.classroom.meeting import COMMAND, ClassPlace, Say, say
 from utils.checks import check_count
 from utils.engines import RunReport
 from utils.engines.rendezvous import join_rendezvous
+from utils.engines.rendezvous.calling import check_host
 from utils.engines.rendezvous.code import ask_for_code, make_code, read_code, tidy_code
 from utils.engines.rendezvous.lobby import MAX_GUESTS
-from utils.engines.rendezvous.member import check_host
 from utils.engines.rendezvous.settings import confirm_trust, open_address
 from utils.engines.rendezvous.trial_host import HostedTrial
 from utils.environment import LOG_LINE, find_kernel_shell

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Protocol
 
 from distlab.classroom.events import read_event
 from utils.cluster.group import TaskGroup
-from utils.engines.rendezvous.channel import LOST_SECONDS
 from utils.engines.rendezvous.host import Presence
 from utils.engines.rendezvous.names import clean_line
+from utils.engines.rendezvous.settings import HEARTBEAT_SECONDS
 from utils.events import Event
 
 MAX_KEPT, MAX_LINE = 50_000, 300  # events and lines of all; letters of a line
@@ -233,7 +233,7 @@ class Roll:
             return (
                 f"Nothing has been heard from {' and '.join(silent)}. All others wait: the "
                 "all-reduce needs everyone. "
-                f"After {LOST_SECONDS:.0f} s a laptop counts as lost."
+                f"After {HEARTBEAT_SECONDS:.0f} s a laptop counts as lost."
             )
         if lost := names["killed"]:
             return f"{' and '.join(lost)} is lost. Everyone starts again from the last checkpoint."

@@ -15,6 +15,7 @@ from distlab.cli.starting import (
     add_engine,
     add_rendezvous,
     check_rendezvous,
+    read_port_range,
     read_rendezvous,
     read_workers,
     tell_cause,
@@ -33,8 +34,10 @@ EPILOG = (
     "environment variable DISTLAB_CHECKPOINT_DIR. With --rendezvous, type the same command on "
     "every machine. The machine that owns the address becomes the host and prints a code; the "
     "other machines ask for that code, or read it from DISTLAB_CODE. Each machine keeps a copy "
-    "of the checkpoint folder. The exit status is that of the task that failed first, or 128 "
-    "plus the signal's number if a signal killed it."
+    "of the checkpoint folder, and calls the host again for --join-timeout if it is lost. The exit "
+    "status is that of the task that failed first, or 128 "
+    "plus the signal's number if a signal killed it. It is 124 after --idle-timeout, and 75 on a "
+    "machine that the run never needed."
 )
 
 
@@ -111,6 +114,20 @@ def add_parser(subparsers: Commands) -> None:
         help="give each task this long to save and exit after Ctrl-C, SIGTERM, a closed terminal "
         "or another task's failure; your program finds it in DISTLAB_GRACE_SECONDS",
     )
+    add(
+        "--idle-timeout",
+        dest="idle_seconds",
+        type=float,
+        metavar="SECONDS",
+        help="end the run with status 124 once no task has written a line or a file or used the "
+        "processor for this long [wait forever]",
+    )
+    add(
+        "--port-range",
+        metavar="FIRST:LAST",
+        help="let TensorFlow listen at these ports only, so that a firewall can be prepared; with "
+        "--rendezvous the rule for it is printed [any ports]",
+    )
     add_rendezvous(parser, "run")
     add_engine(parser)
     parser.add_json()
@@ -126,8 +143,6 @@ def run(arguments: argparse.Namespace) -> int:
     from utils.keras_multi_worker import make_keras_variables
 
     check_rendezvous(arguments)
-    if arguments.engine_address and not arguments.engine:
-        raise CourseError("--engine-address: only with --engine")
     (least, workers), gpus = read_workers(arguments.workers), arguments.gpus
     settings = RunSettings(
         workers=workers,
@@ -138,6 +153,8 @@ def run(arguments: argparse.Namespace) -> int:
         logs=arguments.logs,
         gpus=int(gpus) if re.fullmatch("[0-9]{1,9}", gpus) else gpus,
         grace_seconds=arguments.grace_seconds,
+        idle_timeout_seconds=arguments.idle_seconds,
+        port_range=read_port_range(arguments.port_range),
         independent=arguments.independent,
         tf_config=arguments.tf_config,
         variables=make_keras_variables(arguments.keras, os.environ.get("PYTHONPATH", "")),
@@ -175,6 +192,7 @@ def find_way(arguments: argparse.Namespace) -> "Callable[..., RunReport]":
 
     if arguments.engine:
         where = {"engine": arguments.engine, "address": arguments.engine_address}
+        where["options"] = arguments.engine_options or ""
         return functools.partial(engines.run_on_engine, **where)
     if arguments.rendezvous is None:
         return engines.run_program

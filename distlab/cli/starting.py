@@ -6,6 +6,7 @@ import argparse
 import errno
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
 
 ENGINES = ("ray", "spark", "slurm")  # named here: commands start without importing them
 MAX_RESTARTS = 1000
-LOCAL_WORKERS, JOIN_SECONDS = 1, 300.0
-DESTINATIONS = {"join-timeout": "join_seconds"}  # of options whose name has no unit
+LOCAL_WORKERS, JOIN_SECONDS, HEARTBEAT_SECONDS = 1, 300.0, 10.0
+GROW = ("at-failure", "at-checkpoint")
+DESTINATIONS = {  # of options whose name has no unit
+    "join-timeout": "join_seconds",
+    "heartbeat-timeout": "heartbeat_seconds",
+}
 
 
 def add_rendezvous(parser: OneLineParser, verb: str) -> None:
@@ -40,6 +45,33 @@ def add_rendezvous(parser: OneLineParser, verb: str) -> None:
         metavar="N",
         help="run N of the workers on this machine",
     )
+    add(
+        "--node-rank",
+        type=int,
+        metavar="N",
+        help="give this machine's workers the Nth ranks after the host's, which is 0 [by address]",
+    )
+    add(
+        "--grow",
+        choices=GROW,
+        default=GROW[0],
+        metavar="WHEN",
+        help="let a machine that joins late take part at-failure, when all start again after one, "
+        "or at-checkpoint: all restart for it once --checkpoint-dir holds a new checkpoint",
+    )
+    add(
+        "--preflight",
+        action="store_true",
+        help="before the start, measure how fast each pair of machines is, and name slow links",
+    )
+    add(
+        "--heartbeat-timeout",
+        dest="heartbeat_seconds",
+        type=float,
+        default=HEARTBEAT_SECONDS,
+        metavar="SECONDS",
+        help="count a machine as lost if nothing is heard from it for this long",
+    )
     add_network(group, True, JOIN_SECONDS)
 
 
@@ -57,6 +89,13 @@ def add_engine(parser: OneLineParser) -> None:
         metavar="WHERE",
         help="use this running cluster: Ray's host:port, Spark's master, Slurm's partition "
         "[a cluster of two nodes, set up on this machine and removed afterwards]",
+    )
+    add(
+        "--engine-options",
+        metavar="WORDS",
+        help='further words for the engine, after a "=" and in quotes: sbatch\'s '
+        '"--account=x --time=8:00:00", Ray\'s "num_cpus=16 spot=1", Spark\'s '
+        '"spark.executor.memory=8g"',
     )
 
 
@@ -87,7 +126,10 @@ def add_network(
 
 
 def check_rendezvous(arguments: argparse.Namespace) -> None:
-    """Raise CourseError for its options without it, and for an engine beside it."""
+    """Raise CourseError for its options without it, for an engine beside it or without a name."""
+    for name in ("engine_address", "engine_options"):
+        if getattr(arguments, name) and not arguments.engine:
+            raise CourseError(f"--{name.replace('_', '-')}: only with --engine")
     if arguments.engine and arguments.rendezvous:
         raise CourseError(f"--engine {arguments.engine} with --rendezvous: name one of them")
     usual = {
@@ -95,6 +137,10 @@ def check_rendezvous(arguments: argparse.Namespace) -> None:
         "advertise-address": None,
         "join-timeout": JOIN_SECONDS,
         "trust-network": False,
+        "node-rank": None,
+        "grow": GROW[0],
+        "preflight": False,
+        "heartbeat-timeout": HEARTBEAT_SECONDS,
     }
     for name, value in usual.items():
         given = getattr(arguments, DESTINATIONS.get(name, name.replace("-", "_")))
@@ -112,7 +158,22 @@ def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
         arguments.advertise_address,
         arguments.join_seconds,
         arguments.trust_network,
+        heartbeat_seconds=arguments.heartbeat_seconds,
+        grow=arguments.grow,
+        node_rank=arguments.node_rank,
+        preflight=arguments.preflight,
+        line=shlex.join(["distlab", *sys.argv[1:]]),
     )
+
+
+def read_port_range(text: str | None) -> tuple[int, int] | None:
+    """Return both ends of "30000:30015"; raise CourseError for anything else."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,5}):(\d{1,5})", text, re.ASCII)
+    if not found or int(found[1]) > int(found[2]):
+        raise CourseError(f"--port-range {text}: give both ends, such as 30000:30015")
+    return int(found[1]), int(found[2])
 
 
 def read_workers(text: str | None) -> tuple[int | None, int | None]:
@@ -137,6 +198,7 @@ class Starting:
 
     engine: str | None = None
     address: str | None = None
+    options: str = ""
     restarts: int = 0
 
     def make_launcher(self) -> Any:
@@ -145,7 +207,7 @@ class Starting:
             return None
         from utils.engines import make_launcher
 
-        return make_launcher(self.engine, self.address, _say)
+        return make_launcher(self.engine, self.address, _say, options=self.options)
 
 
 def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
@@ -162,11 +224,10 @@ def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
                 f"{name} {value}: no tasks are started here; choose strategy multi-worker or "
                 "parameter-server, with TF_CONFIG not set"
             )
-    if arguments.engine_address and not arguments.engine:
-        raise CourseError(f"engine-address {arguments.engine_address}: name its --engine, too")
     check_rendezvous(arguments)
     restarts = check_count("max-restarts", arguments.max_restarts or 0, 0, MAX_RESTARTS)
-    return Starting(arguments.engine, arguments.engine_address, restarts)
+    options = arguments.engine_options or ""
+    return Starting(arguments.engine, arguments.engine_address, options, restarts)
 
 
 def train_at_rendezvous(

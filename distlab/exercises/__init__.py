@@ -35,7 +35,11 @@ other numbers, the graded cell, the answers that test both.
 - `model_maker`: makes the model of a hand-written loop, whose weights show how the loop uses it
 - `predict`: guess first, then look: what a lesson's predict cells call
 - `refusing`: what is said of an answer that is not right, and how what a function returned is read
+- `ring_trace`: a ring all-reduce as an answer ran it, and the first message that isn't what was
+  due
 - `saves`: which checkpoints a run writes, seen from outside: by the names of their files
+- `schedule_trace`: a pipeline schedule as an answer gave it, and the first operation that isn't as
+  it should be
 - `softmax`: softmax regression in NumPy: the data, first weights and slopes that labs train with
 - `watching`: what is watched while an answer runs in a notebook: that it ends, and what it calls
 """

@@ -6,14 +6,19 @@ answer did not give. An exercise without one has no picture, nor has an answer o
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from distlab.exercises.closure_events import draw_events
-from distlab.exercises.comparing import Digest, add_up
+from distlab.exercises.comparing import Digest, add_up, find_wrong
+from distlab.exercises.exercise import tell_difference
+from distlab.exercises.ring_trace import follow_ring
+from distlab.exercises.schedule_trace import describe_schedule, find_first_wrong
 from distlab.explorables import Explorable, schedule_toy
+from distlab.explorables.ring import RingMessage, replay_ring
 from distlab.figures import Picture, bars, images, lines, matrix, timeline
 from distlab.lessons.scaled_updates import draw_updates
 from utils.schedules import read_schedule
@@ -26,14 +31,14 @@ def draw_answer(
 ) -> Picture | Explorable | None:
     """Return the picture, None where there is none.
 
-    `observed` is what the answer gave for each of `cases`. `right` serves only to turn an update
-    of lab 05, 7,840 numbers, into the ratio that its check prints.
+    `observed` is what the answer gave for each of `cases`. `right` turns an update of lab 05, 7,840
+    numbers, into the ratio that its check prints, and says where a replay stops.
     """
     draw = _PICTURES.get((lab, exercise))
     if draw is None:
         return None
     try:
-        return draw(cases, observed, right) if lab == "lab05" else draw(cases, observed)
+        return draw(cases, observed, right) if draw in _COMPARED else draw(cases, observed)
     except Exception:  # whatever comes of drawing what a learner returned: the check goes on
         return None
 
@@ -66,10 +71,35 @@ def _cut_batches(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
     return timeline(rows, title=title, axis="", unit="examples")
 
 
-def _play_schedule(cases: Sequence[Any], observed: Sequence[Any]) -> Explorable:
-    (_, micro_batches), orders = cases[0], observed[0]
-    orders = [[tuple(operation) for operation in order] for order in orders]
-    return schedule_toy(own=read_schedule(orders, micro_batches), compare=None)
+def _play_schedule(
+    cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]
+) -> Explorable:
+    """Play the first schedule that differs from 1F1B in what it keeps or idles, or the first."""
+    read = [
+        [[(str(kind), int(micro)) for kind, micro in order] for order in orders]
+        for orders in observed
+    ]
+    given = [describe_schedule(orders, *case) for orders, case in zip(read, cases, strict=True)]
+    k = find_wrong(given, right, 1e-6)
+    if k is None:
+        return schedule_toy(own=read_schedule(read[0], cases[0][1]), compare=None)
+    wrong = find_first_wrong(cases[k], read[k])
+    return schedule_toy(own=read_schedule(read[k], cases[k][1]), compare="1f1b", wrong=wrong)
+
+
+def _mark_difference(
+    cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]
+) -> Picture | None:
+    """Draw the array in which an answer first differs, with the number marked."""
+    k = find_wrong(observed, right, 1e-6)
+    table = None if k is None else tell_difference(observed[k], right[k])
+    if table is None:
+        return None
+    numbers = [[float(cell) for cell in row] for row in table.rows]
+    marked = {tuple(place) for place in table.marked}
+    title = "Your answer, and the first number that is wrong"
+    drawn = matrix(numbers, table.names, table.columns, title=title, marked=marked)
+    return replace(drawn, caption=table.caption)
 
 
 def _place(lane: str, values: Any, kind: str) -> list[Row]:
@@ -109,17 +139,18 @@ def _draw_arrows(cases: Sequence[Any], observed: Sequence[Any], right: Sequence[
     return draw_updates(updates, title="Your update next to the single-device gradient")
 
 
-def _draw_sent(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
-    sent = observed[0]["bytes of each rank"]
-    title = "Bytes each rank sends in your first example"
-    return bars({f"rank {k}": float(size) for k, size in enumerate(sent)}, unit="B", title=title)
-
-
-def _draw_vectors(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
-    vectors = np.array([np.ravel(vector) for vector in observed[0]["vectors"]], dtype=float)
-    ranks = [f"rank {k}" for k in range(len(vectors))]
-    columns = [str(k) for k in range(vectors.shape[1])]
-    return matrix(vectors, ranks, columns, format="{:.2f}", title="What each rank ends with")
+def _replay_ring(cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]) -> Explorable:
+    """Replay the messages of the first case that went wrong, or of the first of all."""
+    runs = zip(cases, observed, right, strict=True)
+    replays = [replay for run in runs if (replay := follow_ring(*run))]
+    found = next((replay for replay in replays if replay.moment), replays[0])
+    moment = found.moment
+    return replay_ring(
+        found.firsts,
+        [RingMessage(*message) for message in found.messages],
+        finished=found.gathers,
+        wrong=moment and (moment.step, moment.rank, moment.words),
+    )
 
 
 def _draw_tasks(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
@@ -228,9 +259,7 @@ _PICTURES: Mapping[tuple[str, str], Callable[..., Picture]] = {
     ("lab02", "moments"): _draw_mean,
     ("lab02", "predict"): _draw_rows,
     **{("lab05", name): _draw_arrows for name in ("plain", "weighted", "clipped", "uneven")},
-    ("lab06", "scatter"): _draw_sent,
-    ("lab06", "gather"): _draw_vectors,
-    ("lab06", "all-reduce"): _draw_vectors,
+    **{("lab06", name): _replay_ring for name in ("scatter", "gather", "all-reduce")},
     ("lab07", "worker"): _draw_tasks,
     ("lab07", "role"): _draw_tasks,
     ("lab07", "repair"): _draw_repaired,
@@ -240,7 +269,10 @@ _PICTURES: Mapping[tuple[str, str], Callable[..., Picture]] = {
     ("lab11", "pipeline"): _draw_images,
     ("lab11", "rate"): _draw_rates,
     ("lab11", "calls"): _draw_calls,
+    **{("lab12", name): _mark_difference for name in ("columns", "rows", "sharded")},
     ("lab12", "schedule"): _play_schedule,
     ("lab13", "plan"): _draw_plans,
     ("lab13", "gradients"): _draw_runs,
+    **{("lab16", name): _mark_difference for name in ("zero", "merge", "dispatch")},
 }
+_COMPARED = (_draw_arrows, _mark_difference, _replay_ring, _play_schedule)

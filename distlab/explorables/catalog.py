@@ -7,6 +7,7 @@ import numpy as np
 from distlab.explorables.arrow import update_arrow
 from distlab.explorables.conveyor import conveyor
 from distlab.explorables.explorable import Explorable
+from distlab.explorables.floats import float_line
 from distlab.explorables.guess import guess_number
 from distlab.explorables.memory import memory_machine
 from distlab.explorables.ring import all_reduce_race, ring_of
@@ -45,6 +46,7 @@ EXAMPLES: dict[str, Callable[[], Explorable]] = {
     "ring": _show_ring,
     "schedule": schedule_toy,
     "memory": memory_machine,
+    "floats": lambda: float_line(np.random.default_rng(0).lognormal(-17, 3, 4000)),
     "guess": _show_guess,
     "arrow": update_arrow,
     "conveyor": _show_conveyor,

@@ -1,6 +1,8 @@
 """All-reduce in motion: a ring with the reader's own numbers, and five algorithms on one clock."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -90,6 +92,104 @@ def ring_of(vectors: Sequence[np.ndarray]) -> Explorable:
         "time": 0,
     }
     return Explorable("ring", data, options, _draw_sums(chunks, 10.0**power))
+
+
+@dataclass(frozen=True)
+class RingMessage:
+    """One message of a ring as it was sent: the first number of `chunk` (None: all chunks)."""
+
+    step: int
+    source: int
+    destination: int
+    chunk: int | None
+    first: float | None
+    adds: bool
+
+
+def replay_ring(
+    firsts: Sequence[Sequence[float | None]],
+    messages: Sequence[RingMessage],
+    *,
+    finished: bool = False,
+    wrong: tuple[int, int, str] | None = None,
+) -> Explorable:
+    """Replay the messages that someone's own ring sent, up to the wrong one, which is marked.
+
+    `firsts[rank][k]` is the first number of chunk k, None for an empty one, before the first step;
+    with `finished`, rank r begins with the whole sum of chunk r + 1. `wrong` has the step of the
+    first wrong message, its rank and words about it; a step that nobody sent in is the end.
+    Raises CourseError for fewer than 2 ranks or more than 16.
+    """
+    ranks = len(firsts)
+    _check_ranks(ranks)
+    held = [list(row) for row in firsts]
+    steps, count = [], 1 + max((m.step for m in messages), default=-1)
+    for step in range(count if wrong is None else min(wrong[0] + 1, count)):
+        sent = [m for m in messages if m.step == step]
+        stops = wrong is not None and step == wrong[0]
+        steps.append({"phase": "", "messages": [_move(m, ranks) for m in sent]})
+        steps[-1]["lines"] = [_say_message(m, held) for m in sent]
+        for m in sent if not stops else ():
+            if m.chunk is not None:
+                own = held[m.destination][m.chunk]
+                held[m.destination][m.chunk] = (own or 0) + (m.first or 0) if m.adds else m.first
+    start = [[2**rank] * ranks for rank in range(ranks)]
+    for rank in range(ranks if finished else 0):
+        start[rank][(rank + 1) % ranks] = 2**ranks - 1
+    data = {
+        "label": "Your ring, message by message",
+        "algorithms": ["ring"],
+        "autoplay": False,
+        "steps": steps,
+        "start": start,
+        "wrong": wrong and dict(zip(("step", "rank", "words"), wrong, strict=True)),
+    }
+    options = {"ranks": ranks, "bytes": 8.0 * ranks, "perNode": 1, "inside": 1}
+    options |= {"latency": 0, "bandwidth": 1e9, "time": 1}
+    place = wrong and (wrong[0], wrong[1])
+    chunk = next((m.chunk for m in messages if (m.step, m.source) == place), None)
+    return Explorable("ring", data, options, _draw_held(held, wrong, chunk))
+
+
+def _move(message: RingMessage, ranks: int) -> dict[str, Any]:
+    """Return a message as the browser has it: which slices of the vector, and whether it adds."""
+    chunk = message.chunk
+    first, last = (0, ranks) if chunk is None else (chunk, chunk + 1)
+    ends = {"source": message.source, "destination": message.destination}
+    return ends | {"from": first, "to": last, "share": 1 / ranks, "adds": message.adds}
+
+
+def _say_message(message: RingMessage, held: Sequence[Sequence[float | None]]) -> str:
+    what = "all of it" if message.chunk is None else f"chunk {message.chunk}"
+    head = f"rank {message.source} → rank {message.destination}, {what}: "
+    if message.first is None:
+        return f"{head}empty"
+    own = None if message.chunk is None else held[message.destination][message.chunk]
+    if own is None or not message.adds:
+        return f"{head}{_say(message.first)} copied"
+    return f"{head}{_say(own)} + {_say(message.first)} = {_say(own + message.first)}"
+
+
+def _say(number: float) -> str:
+    return f"{number:.2f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _draw_held(
+    held: Sequence[Sequence[float | None]],
+    wrong: tuple[int, int, str] | None,
+    chunk: int | None,
+) -> Picture:
+    """Draw the first number of each chunk as the ranks hold them where the replay stops."""
+    ranks = len(held)
+    numbers = np.array([[0.0 if first is None else first for first in row] for row in held])
+    columns = [f"chunk {k}" for k in range(ranks)]
+    rows = [f"rank {rank}" for rank in range(ranks)]
+    title, marked = "What each rank holds at the end: the first number of each chunk", None
+    if wrong is not None:
+        title = f"What each rank held when rank {wrong[1]} went wrong (marked)"
+        marked = {(wrong[1], k) for k in (range(ranks) if chunk is None else (chunk,))}
+    drawn = matrix(numbers, rows, columns, title=title, format="{:.2f}", marked=marked)
+    return replace(drawn, caption=wrong[2] if wrong else "")
 
 
 def _draw_sums(chunks: list[list[list[float]]], unit: float) -> Picture:

@@ -1,5 +1,6 @@
 """The schedule as a toy: pipeline schedules drawn, compared and followed in the browser."""
 
+from dataclasses import replace
 from typing import Any
 
 from distlab.errors import CourseError
@@ -18,20 +19,24 @@ def schedule_toy(
     stages: int = 4,
     micro_batches: int = 8,
     own: Schedule | None = None,
+    wrong: tuple[int, int, str] | None = None,
 ) -> Explorable:
     """Show a schedule's lanes, its bubble and its activations, and below it another to compare.
 
-    With `own`, a schedule that can run, that one stands above. Times are in forward passes
+    With `own`, that schedule stands above. `wrong` is an operation of it, as its stage and place,
+    that gets a red frame, and words about it; such a schedule is drawn up to where it gets stuck.
+    Times are in forward passes
     of one micro-batch; the backward pass is half for the inputs and half for the weights.
     Raises CourseError for an unknown name, more than 8 stages or 16 micro-batches, and an
-    own schedule that `check_schedule` refuses.
+    own schedule that `check_schedule` refuses if nothing is said to be wrong with it.
     """
     for each in (name, compare or name):
         if each not in SCHEDULES:
             raise CourseError(f"schedule {each!r} is unknown: choose {', '.join(SCHEDULES)}")
+    fault = None
     if own is not None:
         stages, micro_batches = own.stages, own.micro_batches
-        if fault := check_schedule(own):
+        if (fault := check_schedule(own)) and wrong is None:
             raise CourseError(f"this schedule cannot run: {fault}")
     if not (1 <= stages <= MAX_STAGES and 1 <= micro_batches <= MAX_MICRO_BATCHES):
         raise CourseError(
@@ -39,6 +44,8 @@ def schedule_toy(
             f"{MAX_STAGES} and {MAX_MICRO_BATCHES}"
         )
     data: dict[str, Any] = {"label": "Pipeline schedules", "own": own and _write_orders(own)}
+    if wrong is not None:
+        data["own"] |= {"wrong": dict(zip(("stage", "place", "words"), wrong, strict=True))}
     options = {
         "upper": "own" if own else name,
         "lower": compare or "none",
@@ -50,9 +57,11 @@ def schedule_toy(
         "follow": -1,
         "time": 1,
     }
-    run = simulate_pipeline(own or make_schedule(name, stages, micro_batches), _UNITS)
+    shown = own if own and not fault else make_schedule(compare or name, stages, micro_batches)
+    run = simulate_pipeline(shown, _UNITS)
     title = f"{run.schedule.name}: {stages} stages, {micro_batches} micro-batches"
     still = timeline(run.rows(), title=title, unit="forwards")
+    still = replace(still, caption=wrong[2]) if wrong else still
     return Explorable("schedule", data, options, still)
 
 

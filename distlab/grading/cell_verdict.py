@@ -4,7 +4,7 @@ The learner's code is not here, and neither is anything that it could have chang
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from types import CodeType
 from typing import Any
@@ -24,11 +24,15 @@ MISSING = "ModuleNotFoundError"
 
 @dataclass(frozen=True)
 class CellVerdict:
-    """What one graded cell earned. `status`: "right", "wrong" or "for a human"."""
+    """What one graded cell earned. `status`: "right", "wrong" or "for a human".
+
+    `table` has the fields of an `AnswerTable` if the judge has one.
+    """
 
     status: str
     misconception: str = ""
     message: str = ""
+    table: dict[str, Any] | None = None
 
 
 def judge_cell(
@@ -47,8 +51,10 @@ def judge_cell(
     try:
         inputs = run_hidden(graded, got, seed)
     except AssertionError as error:
-        name = error.misconception if isinstance(error, WrongAnswer) else ""
-        return CellVerdict("wrong", name, clean(str(error), MAX_MESSAGE))
+        said = clean(str(error), MAX_MESSAGE)
+        if not isinstance(error, WrongAnswer):
+            return CellVerdict("wrong", "", said)
+        return CellVerdict("wrong", error.misconception, said, error.table and asdict(error.table))
     except Exception as error:
         what = clean(f"{type(error).__name__}: {error}", MAX_MESSAGE)
         return CellVerdict("for a human", "", f"the judge could not read this answer ({what})")

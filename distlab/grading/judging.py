@@ -69,17 +69,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from distlab.exercises.exercise import RIGHT, Cases, Exercise
+from distlab.exercises.exercise import RIGHT, AnswerTable, Cases, Exercise
 
 Traffic = Callable[[Mapping[str, Any]], tuple[float, float]]
 
 
 class WrongAnswer(AssertionError):
-    """A refused answer: its message, the name of the misconception if known, and its words."""
+    """A refused answer: its message, the misconception's name if known, its words, a table."""
 
-    def __init__(self, message: str, misconception: str = "", why: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        misconception: str = "",
+        why: str = "",
+        table: AnswerTable | None = None,
+    ) -> None:
         super().__init__(message)
-        self.misconception, self.why = misconception, why
+        self.misconception, self.why, self.table = misconception, why, table
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,7 @@ class Judge:
         """Return if `got` is right for each of `cases`, else raise WrongAnswer."""
         fault = self.exercise.find_fault(cases, got, lambda way: self.work_out(cases, way))
         if fault is not None:
-            raise WrongAnswer(fault.message, fault.mistake, fault.why)
+            raise WrongAnswer(fault.message, fault.mistake, fault.why, fault.table)
 
     def work_out(self, cases: Cases, way: str = RIGHT) -> list[Any]:
         """Return the right answer to each case, or what the mistake `way` gives."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from distlab.grading.cell_verdict import CellVerdict
 from distlab.grading.labs import ExerciseSpec
@@ -13,7 +14,7 @@ class ExerciseVerdict:
 
     `misconception` is the name of the mistake ("" if none is known), `message` what
     is said to the learner: plain text, without control characters, not yet escaped
-    for HTML.
+    for HTML. `table` shows the moment that it went wrong, where the exercise has such a table.
     """
 
     id: str
@@ -22,6 +23,7 @@ class ExerciseVerdict:
     misconception: str = ""
     message: str = ""
     status: str = "right"
+    table: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,4 +68,5 @@ def judge_exercise(
         worst.misconception,
         worst.message,
         "for a human" if human else worst.status,
+        worst.table,
     )

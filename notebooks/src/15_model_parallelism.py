@@ -1,9 +1,9 @@
 # %% [markdown] shows="One layer split by columns and by rows; attention by heads; DTensor meshes; ZeRO's memory"
 # # Model parallelism
 #
-# Your model doesn't fit on one device. Adding more devices the usual way doesn't help: data parallelism puts a full copy on each. In an hour you will have split one network by layers, by columns, by rows and by heads. You will know what each split sends and stores, and have checked that each one gives the loss and the gradients of the whole model.
+# Your model doesn't fit on one device. Adding more devices the usual way doesn't help: data parallelism puts a full copy on each. Here you split one network by layers, by columns, by rows and by heads. You find out what each split sends and stores, and check that each one gives the loss and the gradients of the whole model.
 #
-# **Time:** 60 minutes · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) and [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
+# **Time:** 95 minutes, in two sittings · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) and [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #

@@ -1,9 +1,9 @@
 # %% [markdown] shows="A run predicted before it is paid for, from this laptop to thousands of GPUs"
 # # Planning a run
 #
-# You book 64 GPUs because one GPU would take six weeks. A day should do it, you say. Four days later half the budget is gone, the GPUs sit waiting for the network, and nobody can say whether 32 would have been as fast. In an hour you can predict such a run before it starts: how long, how much, and what will hold it up.
+# You book 64 GPUs because one GPU would take six weeks. A day should do it, you say. Four days later half the budget is gone, the GPUs sit waiting for the network, and nobody can say whether 32 would have been as fast. With this lesson you can predict such a run before it starts: how long, how much, and what will hold it up.
 #
-# **Time:** 60 minutes · **Prerequisites:** [all-reduce](06-all-reduce.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 100 minutes, in two sittings · **Prerequisites:** [all-reduce](06-all-reduce.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #

@@ -3,7 +3,7 @@
 #
 # You read that multi-worker training needs a custom loop, another page says `fit` just works, and a third recommends parameter servers for anything large. Each was right for some version and some job. At the end of this lesson you will have tried every combination here yourself, and you will have a way to choose that ends with numbers instead of opinions.
 #
-# **Time:** 60 minutes · **Prerequisites:** [parameter servers](11-parameter-server.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
+# **Time:** 85 minutes · **Prerequisites:** [parameter servers](11-parameter-server.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #

@@ -3,6 +3,7 @@
 import json
 import re
 
+import ml_dtypes
 import nbformat
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from distlab.explorables import (
     Slider,
     conveyor,
     explore,
+    float_line,
     guess_number,
     guess_word,
     memory_machine,
@@ -35,10 +37,10 @@ from distlab.explorables.choosing import choosing_explorer
 from distlab.explorables.conveyor import run_belt
 from distlab.explorables.explorable import MIME, write_fragment
 from distlab.explorables.memory import find_held
+from distlab.explorables.ring import RingMessage, replay_ring
 from distlab.explorables.screenshots import write_page
 from distlab.explorables.sharing import pace_explorer
 from distlab.explorables.storage import storage_explorer
-from distlab.explorables.update_scaling import update_explorer
 from distlab.figures import bars, images, split_evenly
 from distlab.figures.palette import BLACK, IDEAS, REPLICAS
 from distlab.lessons.scaled_updates import DIVISORS, Shares, update_ratio
@@ -71,6 +73,7 @@ MOVES = {
     "step": [("Bucket", "End"), ("Workers", "ArrowRight"), ("Time of one step", "Home")],
     "values": [("First value", "ArrowRight"), ("Steps", "End"), ("Values", "ArrowLeft")],
     "staleness": [("Slow worker", "End"), ("Time of the race", "Home")],
+    "floats": [("A number", "End"), ("Loss scale", "ArrowRight"), ("Replicas", "End")],
     "guess": [("Idle time of four devices", "ArrowRight")],
 }
 
@@ -86,7 +89,6 @@ EXPLORERS = {
     "spans": pace_explorer,
     "lines": lambda: amdahl_explorer(0.9, {2: 1.7}),
     "bars": storage_explorer,
-    "arrows": lambda: update_explorer(np.random.default_rng(0).normal(size=(64, 20))),
     "words": choosing_explorer,
 }
 
@@ -478,6 +480,29 @@ def test_every_example_reaches_whom_utils_says(blank):
         assert sum(read) == 32 or policy != "FILE"
 
 
+def test_numbers_are_rounded_as_numpy_and_bfloat16_round_them(blank):
+    rng = np.random.default_rng(8)
+    values = [*(10 ** rng.uniform(-9, 6, 300)).tolist(), 1.001, 65504.0, 65519.0, 65520.0]
+    values += [2.0**-25, 2.0**-25 * 1.01, 3 * 2.0**-25, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 256.5, 1e-7]
+    body = "['float32', 'bfloat16', 'float16'].map((t) => String(m.roundFloat(t, c)))"
+    for value, told in zip(values, ask(blank, "floats_model", values, body)):
+        with np.errstate(over="ignore"):
+            truth = [float(kind(value)) for kind in (np.float32, ml_dtypes.bfloat16, np.float16)]
+        assert [float(each) for each in told] == truth, value
+
+
+def test_the_share_of_lost_gradients_is_counted(blank):
+    sizes = np.exp2(np.random.default_rng(9).normal(-20, 8, 3000))
+    bins = float_line(sizes).data["bins"]
+    cases = [[bins, shift] for shift in (-9, 0, 12, 32)]
+    for (_, shift), told in zip(
+        cases, ask(blank, "floats_model", cases, "m.findLost(c[0], 'float16', c[1])")
+    ):
+        moved = sizes * 2.0**shift
+        assert told["below"] == pytest.approx(np.mean(moved < 2.0**-24))
+        assert told["above"] == pytest.approx(np.mean(moved >= 2.0**16))
+
+
 # ---- each piece under the hand
 
 
@@ -508,6 +533,7 @@ def see(page) -> bytes:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_move_changes_the_picture_by_keyboard_alone(chromium, tmp_path, name):
     page, wrong = open_piece(chromium, name, tmp_path)
+    page.evaluate("document.querySelectorAll('.ex-more').forEach((more) => (more.open = true))")
     for label, key in MOVES[name]:
         before = see(page)
         control = page.get_by_label(label, exact=True)
@@ -518,6 +544,80 @@ def test_every_move_changes_the_picture_by_keyboard_alone(chromium, tmp_path, na
         assert control.get_attribute("aria-valuetext") != said
     assert wrong == []
     page.close()
+
+
+TRY = """async ({data, options}) => {
+  const joined = SCRIPT, host = document.createElement("div"), found = [];
+  document.body.replaceChildren(host);
+  const { stage, end } = joined.mount(joined.default, host, data, options);
+  const frame = () => new Promise(requestAnimationFrame);
+  const read = async () => {
+    await frame(), await frame();
+    return [".ex-tries p", ".ex-unseen"].map((name) => host.querySelector(name).textContent);
+  };
+  for (const [k, { set, act, answer }] of joined.TRIES.entries()) {
+    host.querySelectorAll(".ex-tries button")[k].click();
+    const before = await read(), names = Object.keys(act);
+    const same = Object.entries(set).every(([name, value]) => stage.options[name] === value);
+    stage.change(act);
+    const known = same && names.every((name) => name in options);
+    found.push({ before, after: await read(), answer, known });
+  }
+  end();
+  return found;
+}"""
+TRIED = {  # of a question: what the piece said before and after the hand did it
+    ("race", 0): ("100 MB: Ring", "10 kB: Recursive doubling 63 µs, Tree 126 µs, Hierarchical"),
+    ("race", 2): (
+        "Ring 19.3 ms, Recursive doubling 40.1 ms, H",
+        "Ring 19.3 ms, Hierarchical 21.1 ms",
+    ),
+    ("schedule", 0): ("GPipe: 42.9 %", "15.8 % of the time idle, a stage keeps at most 16"),
+    ("schedule", 1): (
+        "27.3 % of the time idle",
+        "1F1B: 27.3 % of the time idle, a stage keeps at most 4",
+    ),
+    ("schedule", 2): ("1F1B: 27.3 %", "ZB-H1: 11.1 % of the time idle, a stage keeps at most 4 "),
+    ("memory", 0): ("needs 130 GB", "weights 14 GB, gradients 14 GB, optimizer state 10.5 GB"),
+    ("memory", 1): ("activations 18.2 GB", "activations 36.3 GB"),
+    ("memory", 2): ("between replicas 24.5 GB", "between replicas 36.8 GB"),
+    ("arrow", 0): ("× 1 that", "on 4 replicas, 16 examples: the step is × 1 that"),
+    ("arrow", 1): ("× 1 that", "× 4 that of one device"),
+    ("arrow", 2): ("× 1 that", "× 0.625 that of one device"),
+    ("conveyor", 0): ("1,600 examples a second", "1,600 examples a second"),
+    ("conveyor", 1): (
+        "The bottleneck is the map",
+        "starves 0 % of the time. The bottleneck is the acc",
+    ),
+    ("conveyor", 2): ("starves 0 %", "starves 20 %"),
+    ("sharding", 0): ("32 are trained on once", "TensorFlow refuses FILE"),
+    ("sharding", 1): ("32 are read", "128 are read"),
+    ("sharding", 2): ("0 more than once, 0 never", "7 more than once, 8 never"),
+    ("step", 0): ("4 buckets", "all-reduce takes 14.3 ms; the devices wait 14.3 ms for it"),
+    ("step", 1): ("all-reduce takes 15.1 ms", "50 buckets whose all-reduce takes 28 ms"),
+    ("staleness", 0): ("96 gradients used", "24 gradients used"),
+    ("staleness", 1): (
+        "24 gradients used",
+        "75 gradients used, 0 thrown away, mean staleness 2.83",
+    ),
+    ("staleness", 2): ("24 gradients used", "72 gradients used, 5 thrown away, mean staleness 0"),
+    ("floats", 0): ("1000 in float16", "70144 in bfloat16, infinity in float16"),
+    ("floats", 1): ("in float16", "0 in float16"),
+    ("floats", 2): ("98.6 % are below", "times 2¹²"),
+    ("values", 0): ("the answer is 3.5", "the answer is 3.375"),
+}
+
+
+@pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in TRIED))
+def test_a_question_is_answered_when_one_does_what_it_asks(blank, name):
+    piece = EXAMPLES[name]()
+    script = TRY.replace("SCRIPT", join_script(piece.piece))
+    given = {"data": piece.data, "options": dict(piece.options)}
+    for k, one in enumerate(blank.evaluate(script, given)):
+        assert one["known"] and one["before"][0].endswith("Try it: the answer shows here.")
+        assert one["after"][0] == one["answer"]
+        before, after = TRIED.get((name, k), ("", ""))
+        assert before in one["before"][1] and after in one["after"][1], one
 
 
 def reach(page, control) -> None:
@@ -604,6 +704,38 @@ def test_several_pieces_stand_on_one_page(chromium, tmp_path):
     assert page.locator(".ex-stage").count() == 3
     assert page.locator(".ex-stage strong").first.inner_text() == "Your schedule"
     page.close()
+
+
+def test_a_schedule_that_gets_stuck_is_drawn_up_to_there(chromium, tmp_path):
+    own = read_schedule([[("F", 0), ("BW", 0), ("F", 1), ("BW", 1)], [("F", 1), ("F", 0)]], 2)
+    page = chromium.new_page()
+    piece = schedule_toy(own=own, wrong=(0, 1, "forward 1 is due"))
+    page.goto(write_page(piece, tmp_path / "stuck.html", "light").as_uri())
+    assert page.get_by_role("alert").first.inner_text() == "forward 1 is due"
+    assert page.locator("rect[stroke-width='3.5']").count() == 2  # one for each stage that waits
+    page.close()
+
+
+def test_a_replay_of_a_ring_stops_at_the_wrong_message(chromium, tmp_path):
+    sent = [RingMessage(0, 0, 1, 0, 1.0, True), RingMessage(0, 1, 0, 1, 20.0, True)]
+    late = RingMessage(1, 0, 1, 1, 20.0, False)
+    wrong = (1, 0, "rank 0 sent 20 in step 1; 22 was due")
+    for place, stop in (("wrong", wrong), ("right", None)):
+        piece = replay_ring([[1.0, 2.0], [10.0, 20.0]], [*sent, late], wrong=stop)
+        page = chromium.new_page()
+        page.goto(write_page(piece, tmp_path / f"{place}.html", "light").as_uri())
+        lines = page.locator(".ex-key").first.locator("li").all_inner_texts()
+        if stop is None:
+            assert lines == ["Every message is as it should be."]
+        else:
+            said = [
+                "Rank 0 sent 20 in step 1; 22 was due.",
+                "rank 0 → rank 1, chunk 1: 20.00 copied",
+            ]
+            assert lines == said and stop[2] in page.locator("canvas").get_attribute("aria-label")
+            page.get_by_role("button", name="Back").click()
+            page.wait_for_function("document.querySelector('output').textContent === 'step 0'")
+        page.close()
 
 
 def test_a_color_follows_the_idea_and_not_the_words(chromium, tmp_path):
@@ -783,6 +915,7 @@ def test_guesses_gather_in_a_strip_that_the_home_page_can_read(chromium, tmp_pat
     assert not page.get_by_text("in this lesson").count(), "one guess makes no strip"
     show.first.click()
     page.get_by_text("Your 2 guesses in this lesson").wait_for(timeout=5000)
+    assert page.get_by_text(re.compile("^(Spot on|Near|Far off)")).count()
     show.first.click()
     page.get_by_label("How often?", exact=True).press("End")
     page.wait_for_timeout(200)
@@ -796,6 +929,16 @@ def test_guesses_gather_in_a_strip_that_the_home_page_can_read(chromium, tmp_pat
 
 
 # ---- without a browser
+
+
+def test_a_guess_is_in_one_of_three_bands(blank):
+    cases = [[9.5, 10, 0, 100], [11, 10, 0, 100], [20, 10, 0, 100], [31, 10, 0, 100]]
+    cases += [[3, 0, 0, 6], [0.05, 0, 0, 6], [1e5, 1.6e6, 1e4, 1e8]]
+    told = ask(blank, "guess", cases, "m.sayBand(...c)")
+    assert told[:3] == ["Spot on.", "Spot on.", "Near: the right order of magnitude."]
+    assert told[3] == "Far off: 3.1 times too large. The text below says why."
+    assert told[4].startswith("Far off. ") and told[5] == "Spot on."
+    assert told[6].startswith("Far off: 16 times too small.")
 
 
 def test_a_guess_is_what_the_hand_has_chosen(capsys):

@@ -179,8 +179,6 @@ WORDS = {  # what an answer gave, right or wrong, and what its picture says of i
     "lab02 moments": ([{"mean": 6.0, "standard deviation": 1}] * 2, "your mean, 6."),
     "lab02 predict": ([[[1, 2], [3, 4]]], "row 1: 0 3, 1 4"),
     "lab05 plain": (None, "(seed 1): ×4;"),
-    "lab06 scatter": ([{"bytes of each rank": [24, 8]}], "rank 0: 24"),
-    "lab06 all-reduce": ([{"vectors": [[1, 2], [3, 4]]}], "rank 1: 0 3.00, 1 4.00"),
     "lab07 worker": (
         [json.dumps({"cluster": HOSTS, "task": {"type": "ps", "index": 0}})],
         "ps 0: c:3 (this task)",
@@ -208,6 +206,83 @@ def test_what_an_answer_gave_is_drawn_whether_right_or_wrong(name):
     assert words in draw_answer(lab, exercise, cases, observed, right).alt
     for nonsense in ([None] * len(cases), [], [{"a": 1}], ["x", float("nan")], 3):
         draw_answer(lab, exercise, cases, nonsense, right)  # draws what it can, and never fails
+
+
+STOPS = {  # where a ring stops: the words, the step and the marked chunk
+    "scatter replaced": ("rank 0 overwrote its own 0.446 with -0.257 in step 0", 1, [0, 2]),
+    "scatter read-elsewhere": ("rank 0 sent 0.516 in step 1; 1.516 was due", 1, [0, 3]),
+    "scatter one-by-one": ("rank 1 sent nothing in step 0; 0.028 is due", 0, None),
+    "scatter next-chunk": ("rank 0 sent -1.303 in step 1; 0.189 was due", 1, [0, 1]),
+    "gather added": ("rank 0 sent 0.791 in step 1; 0.445 was due", 1, [0, 0]),
+    "all-reduce not-sent": ("nothing was sent; rank 0 sends 2.041 in step 0", 0, None),
+    "all-reduce whole-vectors": ("rank 0 sent 8 numbers in step 0; 3 were due", 0, None),
+    "all-reduce averaged": ("rank 0 ends with 0.5527; 1.658 was due", 4, None),
+}
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_a_ring_is_replayed_up_to_its_first_wrong_message(name):
+    part, mistake = name.split()
+    answers, known = {}, load_answers("lab06")
+    for text in (known.RIGHT["scatter"][0], known.RIGHT["gather"][0], known.WRONG[part][mistake]):
+        exec(text, answers)
+    exercise = list_exercises(importlib.import_module("distlab.labs.lab06.exercise"))[part]
+    right = read_worked("lab06")[part]
+    observed = exercise.observe(answers[exercise.function], exercise.examples)
+    fault = exercise.find_fault(exercise.examples, observed, right.__getitem__)
+    words, step, marked = STOPS[name]
+    assert words in fault.difference and words in fault.table.caption
+    assert fault.table.marked == ([marked] if marked else [])
+    drawn = draw_answer("lab06", part, exercise.examples, observed, right["right"])
+    assert drawn.data["wrong"]["step"] == step and words in drawn.data["wrong"]["words"]
+    assert len(drawn.data["steps"]) <= step + 1 and words in drawn.still.caption
+    good = draw_answer("lab06", part, exercise.examples, right["right"], right["right"])
+    assert good.data["wrong"] is None and "+" in str(good.data["steps"]) or part == "gather"
+
+
+DEADLOCK = """
+def make_1f1b(stages, micro_batches):
+    orders = []
+    for s in range(stages):
+        ahead = min(s + 1, micro_batches)
+        order = [("F", k) for k in range(ahead)]
+        for k in range(micro_batches):
+            order += [("BW", k), *[("F", ahead + k)] * (ahead + k < micro_batches)]
+        orders.append(order)
+    return orders
+"""
+
+
+@pytest.mark.parametrize(
+    "text, words, why, marked",
+    [
+        ("all-forwards-first", "backward 0 is due", "keeps 8 micro-batches on stage 0", [3, 1]),
+        ("one-too-few", "forward 1 is due", "27.3 % was due", [2, 1]),
+        (DEADLOCK, "stage 0 is at BW0 and waits for BW0 of stage 1", "can't run", [0, 1]),
+    ],
+)
+def test_a_schedule_is_played_with_its_first_wrong_operation_framed(text, words, why, marked):
+    answers, right = {}, read_worked("lab12")["schedule"]
+    exec(load_answers("lab12").WRONG["schedule"].get(text, text), answers)
+    exercise = lab12.SCHEDULE
+    observed = exercise.observe(answers["make_1f1b"], exercise.examples)
+    fault = exercise.find_fault(exercise.examples, observed, right.__getitem__)
+    assert why in fault.difference and "[" not in fault.difference
+    assert fault.table.marked == [marked] and words in fault.table.caption
+    drawn = draw_answer("lab12", "schedule", exercise.examples, observed, right["right"])
+    wrong = drawn.data["own"]["wrong"]
+    assert [wrong["stage"], wrong["place"]] == marked and words in wrong["words"]
+    assert words in drawn.still.caption
+
+
+def test_an_array_is_drawn_with_its_first_wrong_number_marked():
+    answers, right = {}, read_worked("lab16")["dispatch"]
+    exec(load_answers("lab16").WRONG["dispatch"]["all-sent"], answers)
+    exercise = list_exercises(importlib.import_module("distlab.labs.lab16.exercise"))["dispatch"]
+    observed = exercise.observe(answers["dispatch"], exercise.examples)
+    drawn = draw_answer("lab16", "dispatch", exercise.examples, observed, right["right"])
+    assert "0: 0 2 (marked)" in drawn.alt
+    assert drawn.caption == "Your answer['sent'] has 2 at [0, 0], and 1 was due"
 
 
 def test_where_nobody_looks_nothing_that_draws_is_imported(tmp_path):

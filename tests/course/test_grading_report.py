@@ -94,9 +94,16 @@ def report(lab, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     sentence = "plan_epoch(66, 32) gave [2, 2], should give [3, 2]: rounded down"
     policy = Policy(datetime(2026, 11, 19, 12), parse_penalty("1/day"))
+    table = {"caption": "Where", "columns": ["a", "b"], "names": ["row 0"]}
+    table |= {"rows": [["1", "2"]], "marked": [[0, 1]]}
+    evil_table = {"caption": EVIL, "columns": [EVIL], "names": [EVIL], "rows": [[EVIL]]}
+    evil_table["marked"] = [[0, 0]]
     said = {
-        "bo": {"epoch": (0, "rounded-down", sentence, "wrong"), "scaling": (0, "", "no", "wrong")},
-        EVIL: {e.id: (0, EVIL, EVIL, "wrong") for e in lab.exercises},
+        "bo": {
+            "epoch": (0, "rounded-down", sentence, "wrong"),
+            "scaling": (0, "", "no", "wrong", table),
+        },
+        EVIL: {e.id: (0, EVIL, EVIL, "wrong", evil_table) for e in lab.exercises},
         "cy": {e.id: (0, "", "not JSON", "for a human") for e in lab.exercises},
         "di": {"epoch": (0, "rounded-down", sentence, "wrong")},
     }
@@ -211,6 +218,9 @@ def test_a_students_page_says_what_was_asked_given_and_wanted(report, chromium, 
     assert "4 of 10 points" in page.locator("header").inner_text()  # 5, a day late
     assert "1 day late: 1 point off" in page.locator("header").inner_text()
     assert page.locator("section.right").count() == 2
+    moment = page.locator("table.moment")
+    assert moment.locator("caption").inner_text() == "Where"
+    assert moment.locator("mark").all_inner_texts() == ["2"]
     page.goto((report[1] / "feedback" / page_name("cy")).as_uri())
     header = page.locator("header").inner_text()
     assert "No mark yet, of 10 points" in header and "not JSON. A teacher will look" in header

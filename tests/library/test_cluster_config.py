@@ -370,6 +370,17 @@ def test_ports_are_free_and_differ():
         cc.pick_free_ports(1, "192.0.2.1")
 
 
+def test_ports_of_a_range_are_picked_and_too_few_are_said():
+    with cc.hold_free_ports(3) as ports:
+        held, *free = ports
+    with socket.create_server(("127.0.0.1", held)):
+        assert cc.pick_free_ports(2, among=ports) == free
+        with pytest.raises(
+            DistributedError, match="2 of its ports are free on 127.0.0.1, and 3 are"
+        ):
+            cc.pick_free_ports(3, among=ports)
+
+
 def test_it_agrees_with_tensorflow(tf, monkeypatch):
     """TensorFlow reads the same cluster, task and chief as we do, for every task."""
     from tensorflow.python.distribute import multi_worker_util

@@ -344,6 +344,25 @@ def test_list_and_stop_find_and_end_what_a_dead_owner_left(tmp_path):
         owner.wait(), stranger.wait()
 
 
+def test_a_process_without_an_environment_has_the_mark_of_its_starter():
+    """Ray's agents write their titles over theirs; any other that never had it is left alone."""
+    mark = registry.make_mark()
+    script = 'env -i sleep 300 & env -i PATH="$PATH" sleep 300 & echo $!; wait'
+    environment = {**os.environ, registry.MARK_VARIABLE: mark.value}
+    with subprocess.Popen(
+        ["bash", "-c", script], env=environment, stdout=subprocess.PIPE, text=True
+    ) as shell:
+        stranger = psutil.Process(int(shell.stdout.readline()))
+        try:
+            wait_for(lambda: len(psutil.Process(shell.pid).children()) == 2)
+            [wiped] = [p for p in psutil.Process(shell.pid).children() if p != stranger]
+            wait_for(lambda: wiped.name() == stranger.name() == "sleep")
+            assert registry.end_cluster(mark.identity) == 2 and not lives(wiped.pid)
+            assert lives(stranger.pid)
+        finally:
+            stranger.kill()
+
+
 def test_only_a_folder_with_its_own_mark_is_a_clusters(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     mark = registry.make_mark()

@@ -71,7 +71,7 @@ def check_programs(launcher, folder):
     tried = launchers.Tried(launcher, folder)
     launchers.test_an_error_is_a_result_and_a_status_that_is_not_zero(tried)
     launchers.test_a_task_that_leaves_has_its_last_words_its_status_and_no_result(tried)
-    launchers.test_a_task_is_seen_to_listen_at_its_own_address(tried)
+    launchers.test_a_task_is_seen_to_listen_at_its_own_address_and_to_do_nothing_else(tried)
     launchers.test_a_killed_task_ends_with_what_it_started_and_the_other_goes_on(tried)
 
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ from process_watch import wait_for
 from utils.engines import RunSettings, catalog, make_launcher, spark_driver
 from utils.engines.catalog import check_gpus
 from utils.engines.driver import Wanted
+from utils.engines.options import read_options, to_ray_options
 from utils.engines.ray_driver import STORE_BYTES, VARIABLES, hide_slow_import
 from utils.engines.slurm_local import LocalSlurm
 from utils.engines.spark_driver import make_home
@@ -35,6 +37,7 @@ PROGRAM = """
 import json, os, signal, sys, time
 config = json.loads(os.environ["TF_CONFIG"])
 index, restart = config["task"]["index"], int(os.environ["DISTLAB_RESTART"])
+print("job", os.environ.get("SLURM_JOB_NAME"), os.environ.get("SLURM_CPUS_PER_TASK"))
 print("restart", restart, "task", index, "GPUs", repr(os.environ.get("CUDA_VISIBLE_DEVICES")))
 open(f"here-{restart}-{index}", "w").write(str(os.getpid()))
 if sys.argv[1] == "wait" and restart == 0:
@@ -215,7 +218,13 @@ def test_a_cluster_that_is_there_is_joined_and_left_as_it_was(clusters, name, tm
     (tmp_path / "program.py").write_text(PROGRAM)
     before = list_members(folder)
     gpus = ["--gpus", 1] if name == "ray" else []
-    words = ["--max-restarts", 1, "--logs", "logs", *gpus, "program.py", "go"]
+    asked = {
+        "ray": "num_cpus=1",
+        "slurm": "--job-name=mine --time=5 --cpus-per-task=1",
+        "spark": "spark.a=b",
+    }[name]
+    words = ["--max-restarts", 1, "--logs", "logs", *gpus, f"--engine-options={asked}"]
+    words += ["--port-range", "1025:65000", "program.py", "go"]
     report, said = run(name, address, *words, folder=tmp_path)
     assert (report["restarts"], report["cause"]) == (1, None)
     assert "worker 1 was ended by SIGKILL; all tasks start again" in said
@@ -225,6 +234,8 @@ def test_a_cluster_that_is_there_is_joined_and_left_as_it_was(clusters, name, tm
             for i in range(2)
         }
         assert given == {"0", "1"}
+    if name == "slurm":
+        assert "job mine 1\n" in Path(tmp_path, "logs", "worker-0.log").read_text()
     tasks = [int(path.read_text()) for path in tmp_path.glob("here-*")]
     assert len(tasks) >= 3 and not any(map(psutil.pid_exists, tasks))
     wait_for(lambda: before <= list_members(folder), 5)
@@ -367,6 +378,55 @@ def test_distlab_train_has_the_losses_of_one_process_on_every_engine(
     there = train(*words, "--workers", "2", folder=tmp_path)
     assert there["workers"] == 2 and len(there["loss"]) == 2
     np.testing.assert_allclose(there["loss"], alone["loss"], rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("engine", "is_local", "text", "says"),
+    [
+        ("slurm", True, "--account=x '--comment=a b'", None),
+        ("slurm", True, "--time 5", "engine-options 5: slurm takes words such as --account=x"),
+        ("slurm", False, "-n4", "distlab sets -n4 itself. Leave it out"),
+        ("slurm", False, "--ntasks=4", "distlab sets --ntasks itself. Leave it out"),
+        ("slurm", False, "'--x", "No closing quotation. Close every quote"),
+        ("ray", False, "num_cpus=2 spot=1", None),
+        ("ray", False, "num_cpus=two", "ray takes words such as num_cpus=16"),
+        ("ray", True, "num_cpus=2", "the cluster for trying ray has nothing to ask for"),
+        ("spark", False, "spark.master=x", "distlab sets spark.master itself"),
+        ("spark", False, "memory=1g", "spark takes words such as spark.executor.memory=8g"),
+    ],
+)
+def test_further_words_for_an_engine_are_checked(engine, is_local, text, says):
+    if says is None:
+        assert read_options(engine, text, is_local) == shlex.split(text)
+    else:
+        with pytest.raises(InputError, match=re.escape(says)):
+            read_options(engine, text, is_local)
+
+
+def test_rays_words_become_resources_of_each_task():
+    told = to_ray_options(["num_cpus=2", "memory=1e9", "spot=0.5"])
+    assert told == {"num_cpus": 2.0, "memory": 1e9, "resources": {"spot": 0.5}}
+
+
+def test_machines_of_a_slurm_allocation_meet_in_it(clusters, tmp_path):
+    """`srun distlab run --rendezvous` starts one launcher a task; the first one there hosts."""
+    _, folder = clusters("slurm")
+    (tmp_path / "program.py").write_text("print('ran')")
+    port = pick_free_ports(1)[0]
+    meet = ["--rendezvous", f"127.0.0.1:{port}", "--workers", "2", "--logs", "logs", "program.py"]
+    words = ["srun", "--ntasks=2", sys.executable, "-m", "distlab", "run", *meet]
+    settings = {"SLURM_CONF": str(folder / "slurm.conf"), "DISTLAB_CODE": "only-for-this-test"}
+    done = subprocess.run(
+        words,
+        cwd=tmp_path,
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"[worker 0] ran", "[worker 1] ran"} == set(done.stdout.splitlines())
+    assert (tmp_path / "logs" / "worker-1.log").read_text() == "ran\n"
 
 
 def test_gpus_that_an_engine_cannot_be_asked_for_are_refused():

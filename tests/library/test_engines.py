@@ -225,6 +225,7 @@ with open(f"ready-{index}", "w") as file:
     file.write(f"{os.getpid()} {child.pid} {os.environ['DISTLAB_CLUSTER']}")
 time.sleep(300)
 """
+BUSY = "while True: sum(range(1000))"
 
 
 def wait_for_deaf():
@@ -240,8 +241,10 @@ def are_gone(processes):
     return not any(map(lives, processes))
 
 
-def test_tasks_that_hear_nothing_are_killed_after_the_grace_with_what_they_started(program):
-    running = start("--grace-period", 0.5, program(DEAF))
+@pytest.mark.parametrize("grace", [0.5, 300])
+def test_tasks_that_do_nothing_after_a_signal_are_killed_with_what_they_started(program, grace):
+    """When their grace is over or, as they don't use it, long before."""
+    running = start("--grace-period", grace, program(DEAF))
     processes, mark = wait_for_deaf()
     running.send_signal(signal.SIGTERM)
     assert running.communicate(timeout=60) and running.returncode == 143
@@ -249,7 +252,7 @@ def test_tasks_that_hear_nothing_are_killed_after_the_grace_with_what_they_start
 
 
 def test_a_second_signal_ends_them_at_once(program):
-    running = start("--grace-period", 200, program(DEAF))
+    running = start("--grace-period", 200, program(DEAF.replace("time.sleep(300)", BUSY)))
     processes, _ = wait_for_deaf()
     running.send_signal(signal.SIGINT)
     time.sleep(0.5)
@@ -356,6 +359,7 @@ BAD_LINES = [
     (["--ps", "-1", "x.py"], "ps -1"),
     (["--max-restarts", "-1", "x.py"], "max-restarts -1"),
     (["--grace-period", "-1", "x.py"], "grace-period -1"),
+    (["--idle-timeout", "1", "x.py"], "idle-timeout 1.0: must be 5.0 or more"),
     (["--checkpoint-dir", "/dev/null/x", "sh"], "checkpoint-dir /dev/null/x: cannot be written"),
     (["--grace-period", "nan", "x.py"], "grace-period nan: must be a finite number"),
     (["--gpus", "9" * 5000, "x.py"], "choose auto, none, or a number"),
@@ -374,6 +378,10 @@ BAD_LINES = [
     (["--engine", "lsf", "x.py"], "choose from ray, spark, slurm"),
     (["--engine", "slurm", MEET, HERE, "x.py"], "with --rendezvous: name one of them"),
     (["--engine-address", "gpu", "x.py"], "--engine-address: only with --engine"),
+    (["--engine-options=--time=1", "x.py"], "--engine-options: only with --engine"),
+    (["--port-range", "3000", "x.py"], "--port-range 3000: give both ends, such as 30000:30015"),
+    (["--port-range", "3001:3000", "x.py"], "--port-range 3001:3000: give both ends"),
+    (["--grow", "at-checkpoint", "x.py"], "--grow: only with --rendezvous"),
     (["--advertise-address", "127.0.0.2", "x.py"], "--advertise-address: only with --rendezvous"),
     (["--local-workers", "0", "x.py"], "--local-workers: only with --rendezvous"),
     (["--join-timeout", "9", "x.py"], "--join-timeout: only with --rendezvous"),
@@ -396,6 +404,15 @@ BAD_LINES = [
     ),
     ([MEET, HERE, "--checkpoint-dir", "x.py", "x.py"], "checkpoint-dir x.py: File exists"),
     ([MEET, HERE, "--workers", "1:2", "--ps", "1", "x.py"], "ps: a run that goes on with fewer"),
+    (
+        [MEET, HERE, "--grow", "at-checkpoint", "x.py"],
+        "grow at-checkpoint needs a range of workers",
+    ),
+    ([MEET, HERE, "--node-rank", "2", "x.py"], "node-rank 2: this machine hosts the run and has"),
+    (
+        [MEET, HERE, "--heartbeat-timeout", "1", "x.py"],
+        "heartbeat-timeout 1.0: must be 3.0 or more",
+    ),
 ]
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import termios
 
+import pytest
 from process_watch import wait_for
 
 from utils.engines import RunSettings, run_program
@@ -72,6 +73,42 @@ def test_tasks_that_do_nothing_or_hear_nothing_are_not_waited_for(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     statuses, seconds = fail(f"time.sleep({2 * GRACE})", is_deaf="index == 1")
     assert statuses == [137, 137] and seconds < GRACE and not list(tmp_path.glob("saved-*"))
+
+
+STUCK = """
+import json, os, time
+index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+end = time.monotonic() + 9
+with open(os.devnull, "wb", 0) as file:
+    while index == 1 and time.monotonic() < end:
+        file.write(bytes(8192))  # without a line
+        time.sleep(0.2)
+time.sleep(600 * (index > 0))
+"""
+
+
+def test_a_run_ends_once_nobody_does_anything(monkeypatch, tmp_path):
+    """Worker 0 has ended; the others are named, but only once both have done nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("utils.cluster.waiting.IDLE_WORD_SECONDS", 3.0)
+    settings, said = RunSettings(workers=3, idle_timeout_seconds=6.0), []
+    report = run_program([sys.executable, "-c", STUCK], settings, lambda *_: None, said.append)
+    assert report.status == 124
+    assert "worker 1 on" in report.cause and "did nothing for" in report.cause
+    assert said == ["worker 1, worker 2 did nothing for 6 s (--idle-timeout)"]
+    settings = RunSettings(workers=3)
+    with pytest.raises(Told):
+        run_program([sys.executable, "-c", STUCK], settings, lambda *_: None, tell)
+
+
+class Told(Exception):
+    """What the launcher had to say has come."""
+
+
+def tell(text):
+    assert text.startswith("worker 1, worker 2: no line, no file and next to no processor time")
+    assert text.endswith("and worker 0 ended; --idle-timeout ends such a run")
+    raise Told
 
 
 def test_a_closed_terminal_ends_a_run_with_its_grace(tmp_path):

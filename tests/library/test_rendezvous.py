@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -17,11 +18,12 @@ from machines import CODE, Launcher
 from process_watch import lives, wait_for
 
 from utils.engines import RendezvousSettings, RunSettings, run_at_rendezvous
+from utils.engines.rendezvous.calling import check_host
 from utils.engines.rendezvous.channel import MeetingChannel, MeetingFrame, introduce
 from utils.engines.rendezvous.code import ask_for_code, stretch_code
 from utils.engines.rendezvous.compare import describe_machine, hash_file
 from utils.engines.rendezvous.copies import CheckpointCopy, read_copy
-from utils.engines.rendezvous.member import check_host
+from utils.engines.rendezvous.trial import describe_rates
 from utils.errors import InputError, RunError
 from utils.processes.connection import Connection
 from utils.processes.handshake import ChannelLost, admit, make_connection
@@ -73,41 +75,53 @@ def read_log(number, index):
     return Path(f"logs-{number}", f"worker-{index}.log").read_text()
 
 
-def test_ranks_follow_the_order_of_joining_and_every_machine_has_the_report(meeting):
+def test_ranks_are_given_or_follow_the_addresses_and_every_machine_has_the_report(meeting):
     name = meeting.write(
         "print('here', index, *[w.split(':')[0] for w in workers], sys.argv[1:], "
         "os.environ.get('DISTLAB_CODE'))"
     )
-    words = ["--workers", 3, name, "--epochs", "3"]
+    words = ["--workers", 4, name, "--epochs", "3"]
     launchers = [meeting.start(1, *words)]
-    for number in (2, 3):
-        launchers.append(meeting.start(number, *words))
+    for number, rank in ((3, ()), (2, ()), (4, ("--node-rank", 1))):
+        launchers.append(meeting.start(number, *rank, *words))
         launchers[0].wait_for(f"(127.0.0.{number}) has joined")
     ends = [launcher.end() for launcher in launchers]
-    assert [status for status, _, _ in ends] == [0, 0, 0]
-    assert ends[0][1] == ends[1][1] == ends[2][1]
+    assert [status for status, _, _ in ends] == [0, 0, 0, 0]
+    assert all(report == ends[0][1] for _, report, _ in ends)
     tasks = ends[0][1]["tasks"]
-    assert [task["task"] for task in tasks] == ["worker 0", "worker 1", "worker 2"]
-    for index in range(3):
-        line = f"here {index} 127.0.0.1 127.0.0.2 127.0.0.3 ['--epochs', '3'] None"
-        assert read_log(index + 1, index) == line + "\n" == Path(tasks[index]["log"]).read_text()
+    assert [task["task"] for task in tasks] == [f"worker {index}" for index in range(4)]
+    for index, number in enumerate((1, 4, 2, 3)):
+        line = f"here {index} 127.0.0.1 127.0.0.4 127.0.0.2 127.0.0.3 ['--epochs', '3'] None"
+        assert read_log(number, index) == line + "\n" == Path(tasks[index]["log"]).read_text()
         assert f"[worker {index}] {line}" in ends[0][2]
 
 
 def test_machines_bring_several_workers_and_the_host_has_coordinator_and_servers(meeting):
+    """Each machine's ports are of the range, and its network card is named to NCCL and gloo."""
     name = meeting.write("""
-        print(kind, index, sorted(config["cluster"]), len(workers))
+        port = int(config["cluster"][kind][index].rpartition(":")[2])
+        cards = os.environ["NCCL_SOCKET_IFNAME"], os.environ["GLOO_SOCKET_IFNAME"]
+        print(kind, index, sorted(config["cluster"]), len(workers), port, *cards)
         time.sleep(300 if kind != "chief" else 0.5)
     """)
-    words = ["--workers", 3, "--ps", 1, name]
+    first, last = meeting.port + 1, meeting.port + 40
+    words = ["--workers", 3, "--ps", 1, "--port-range", f"{first}:{last}", "--preflight", name]
+    variables = {"GLOO_SOCKET_IFNAME": "mine"}
     host = meeting.start(1, *words)
-    member = meeting.start(2, "--local-workers", 2, *words)
-    status, report, _ = host.end()
+    member = meeting.start(2, "--local-workers", 2, *words, variables=variables)
+    rule = f"ip saddr 127.0.0.0/8 tcp dport '{{ {meeting.port}, {first}-{last} }}' accept"
+    for launcher in (host, member):
+        assert launcher.wait_for("nft add rule inet filter input ").endswith(rule)
+    status, report, said = host.end()
+    rates = re.search(r"127\.0\.0\.1 +([\d.]+)\n.* 127\.0\.0\.2 +([\d.]+)\n", said)
+    assert float(rates[1]) > 0 and float(rates[2]) > 0
     assert member.end()[0] == status == 0
     names = ["chief 0", "worker 0", "worker 1", "worker 2", "ps 0"]
     assert [task["task"] for task in report["tasks"]] == names
     assert [task["status"] for task in report["tasks"]] == [0] * 5
-    assert read_log(2, 2) == "worker 2 ['chief', 'ps', 'worker'] 3\n"
+    told = read_log(2, 2)
+    assert told.startswith("worker 2 ['chief', 'ps', 'worker'] 3 ")
+    assert told.endswith(" =lo mine\n") and first <= int(told.split()[-3]) <= last
 
 
 def test_the_first_error_of_another_machine_is_shown_with_its_traceback(meeting):
@@ -167,42 +181,65 @@ def test_a_member_that_is_lost_makes_room_for_one_that_waits(meeting):
     wait_for(lambda: not any(map(lives, processes)))
 
 
-def test_an_elastic_run_goes_on_without_a_member_that_is_frozen(meeting):
-    """It is lost after ten seconds without a word, and nobody comes in its place."""
+def test_a_member_that_was_frozen_comes_back_by_itself_and_the_run_grows(meeting):
+    """It is lost, calls again once it can, and takes part after the next checkpoint.
+
+    A third machine, for which there is no place then, was never needed.
+    """
     name = meeting.write("""
         print(len(workers), "workers", flush=True)
-        if restart == 0:
-            open(f"here-{index}", "w").close()
-            time.sleep(300)
+        open(f"here-{index}-{restart}", "w").close()
+        while restart == 1 and not os.path.exists("save"):
+            time.sleep(0.05)
+        if restart == 1:
+            open(os.environ["DISTLAB_CHECKPOINT_DIR"] + "/step-1", "w").write("whole")
+        while restart < 2 or not os.path.exists("end"):
+            time.sleep(0.05)
     """)
-    words = ["--workers", "1:2", "--max-restarts", 1, name]
-    host, member = meeting.start_all(2, *words)
-    wait_for(lambda: os.path.exists("here-0") and os.path.exists("here-1"))
+    words = ["--workers", "1:2", "--max-restarts", 1, "--heartbeat-timeout", 3]
+    words += ["--grow", "at-checkpoint", "--checkpoint-dir"]
+    host, member = (meeting.start(n, *words, f"kept-{n}", name) for n in (1, 2))
+    wait_for(lambda: os.path.exists("here-0-0") and os.path.exists("here-1-0"))
     member.freeze()
-    status, report, said = host.end()
-    assert (status, report["workers"], report["restarts"]) == (0, 1, 1)
-    assert "is lost with its machine, which has said nothing for 10 s" in said
-    assert read_log(1, 0) == "2 workers\n1 workers\n"
+    host.wait_for("is lost with its machine, which has said nothing for 3 s")
+    wait_for(lambda: os.path.exists("here-0-1"))
     member.process.send_signal(signal.SIGCONT)
-    assert member.end()[0] == 2
+    member.wait_for("Calling it again for 300 s")
+    member.wait_for("joined; it has begun: you take part after the next checkpoint")
+    Path("save").touch()
+    host.wait_for("a checkpoint is complete, and 2 workers can go on from it, not 1")
+    wait_for(lambda: os.path.exists("here-1-2"))
+    third = meeting.start(3, *words, "kept-3", name)
+    third.wait_for("joined; it has begun")
+    Path("end").touch()
+    status, report, _ = host.end()
+    assert (status, report["workers"], report["restarts"]) == (0, 2, 2) and member.end()[0] == 0
+    status, _, said = third.end()
+    assert status == 75 and "this machine was never needed: 2 workers did without it" in said
+    assert read_log(1, 0) == "2 workers\n1 workers\n2 workers\n"
+    assert read_log(2, 1) == "2 workers\n2 workers\n"
 
 
-def test_a_lost_host_ends_everything_and_says_how_to_go_on(meeting):
+def test_a_lost_host_ends_everything_and_is_called_again(meeting):
+    """What to type if it does not come back names the same machine everywhere."""
     name = meeting.write("""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         open(f"pid-{index}", "w").write(str(os.getpid()))
         time.sleep(300)
     """)
-    host, member = meeting.start_all(2, "--checkpoint-dir", "kept", name)
+    host, member = meeting.start_all(2, "--checkpoint-dir", "kept", "--join-timeout", 20, name)
     wait_for(
         lambda: all(os.path.exists(f"pid-{i}") and os.path.getsize(f"pid-{i}") for i in range(2))
     )
     processes = [int(Path(f"pid-{i}").read_text()) for i in range(2)]
     host.kill()
-    status, report, said = member.end()
-    assert status == 2 and report is None
-    assert "is lost" in said and "same line again" in said and "newest copy of kept" in said
+    said = member.wait_for("Calling it again for 20 s")
+    assert "is lost" in said and "newest copy of kept" in said and "(127.0.0.2) should host" in said
+    assert f"--rendezvous 127.0.0.2:{meeting.port} --advertise-address 127.0.0.2" in said
     wait_for(lambda: not any(map(lives, processes)))
+    member.wait_for("waiting up to 20 s for a host")
+    member.process.send_signal(signal.SIGINT)
+    assert member.end()[0] == 130
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -255,6 +292,18 @@ def test_a_flood_of_lines_is_bounded_and_whole_in_the_log(meeting):
     left_out = [line for line in shown if "lines left out here" in line]
     counted = sum(int(line.split()[3]) for line in left_out)
     assert counted + len(shown) - len(left_out) == 40001
+
+
+def test_the_table_of_rates_names_a_slow_link():
+    rates = dict.fromkeys(((a, b) for a in range(3) for b in range(3) if a != b), 1.2e9)
+    lines = describe_rates(["10.0.0.1", "10.0.0.2", "10.0.0.3"], {**rates, (2, 0): 1.1e8})
+    assert lines[2:5] == [
+        "10.0.0.1               1.2      1.2",
+        "10.0.0.2      1.2               1.2",
+        "10.0.0.3     0.11      1.2",
+    ]
+    said = "10.0.0.3 sends 0.11 GB/s to 10.0.0.1, and the median of all is 1.2 GB/s"
+    assert lines[5:] == [f"slow link: {said}"]
 
 
 # What differs, and who may not come in
@@ -348,8 +397,8 @@ def test_a_wrong_code_is_refused_and_five_a_minute_are_the_most(meeting):
     for _ in range(4):
         assert stranger.guess("another-wrong-one") == {"refused": "code"}
     assert stranger.guess(CODE) == {"refused": "wait"}
-    status, _, said = meeting.start(2, name).end()
-    assert status == 2 and "wait a minute" in said
+    status, _, said = meeting.start(2, "--join-timeout", 1, name).end()
+    assert status == 2 and "waited 1 s" in said and "wait a minute" in said
     host.process.send_signal(signal.SIGTERM)
     assert host.end()[0] == 143
 
@@ -500,7 +549,8 @@ def test_what_a_known_member_sends_is_doubted_too(meeting):
     same = describe_machine([sys.executable, name], RunSettings(workers=2))["same"]
     channel.send("join", host="odd", address="127.0.0.9", logs="", seats=1, same=same)
     assert channel.receive().kind == "say" and channel.receive().kind == "prepare"
-    channel.send("ready", ports="all", token=3, copy=None)
+    channel.send("ready", ports=[1], token="of a round before", copy=None, question=0)
+    channel.send("ready", ports="all", token=3, copy=None, question=1)
     host.wait_for("another round")
     with pytest.raises(ChannelLost):
         while True:
@@ -625,8 +675,8 @@ def test_every_machine_has_a_copy_and_a_run_resumes_from_any(meeting, tmp_path):
         assert not find(2, "half_temp").exists()
         wait_for(lambda: not find(2, ".distlab-copy.part").exists())
         launchers[0].kill()  # the host, and with it worker 0's machine
-        assert launchers[1].end()[0] == 2
-        launchers += start([3, 2])  # machine 3 has nothing, and hosts
+        launchers[1].wait_for("Calling it again")
+        launchers += start([3])  # it has nothing, and hosts in place of the first
         said = launchers[2].wait_for("the newest checkpoint is the copy on")
         assert "empty the folder on every machine" in said
         launchers[2].wait_for("[worker 0] goes on at 1")
@@ -634,7 +684,7 @@ def test_every_machine_has_a_copy_and_a_run_resumes_from_any(meeting, tmp_path):
         wait_for(lambda: is_whole(2, 2) and is_whole(3, 2))
         assert hash_file(find(2, "deep/weights")) == hash_file(find(3, "deep/weights"))
         launchers[2].process.send_signal(signal.SIGTERM)
-        assert launchers[2].end()[0] == launchers[3].end()[0] == 143
+        assert launchers[2].end()[0] == launchers[1].end()[0] == 143
     finally:
         for launcher in launchers:
             launcher.close()

@@ -14,7 +14,8 @@ The way of a task:
 5. The group keeps what is told of each task; lines, events and actions go to the `record`,
    which `job` reads. `failures` explains a failure, `waiting` a delay.
 6. `signals` remembers Ctrl-C for a run, `interrupts` stops a job. `grace` ends programs that are
-   asked to end and don't. `slowing` freezes a task after each step, `traffic` counts its bytes.
+   asked to end and don't, by the `work` that they do. `slowing` freezes a task after each step,
+   `traffic` counts its bytes.
 7. `processes` says who ends whom, so that nothing is left behind.
 """
 

@@ -91,7 +91,7 @@ def _explain_program(task: Task, found: Diagnosis | None) -> ClusterError:
     cause = f"on {task.host} {task.describe_end()}" + f": {error}" * bool(error)
     if found is not None:
         return ClusterError(task.name, f"{cause}; {found.cause}", found.cure, traceback)
-    if task.status == -signal.SIGKILL:
+    if task.status == -signal.SIGKILL and not task.idle_seconds:
         return ClusterError(task.name, cause + OUT_OF_MEMORY, "", traceback)
     if error:
         return ClusterError(task.name, cause, "", traceback)

@@ -2,67 +2,41 @@
 
 A task gets its grace if it uses it. One that doesn't handle the signal can't save anything. One
 that handles it may still be stuck: TensorFlow itself catches SIGTERM in every multi-worker task,
-and such a task waits in a collective for a peer that has died.
+and such a task waits in a collective for a peer that has died, or is asked to end as well.
 """
 
-import contextlib
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-import psutil
+from .work import Family, find_families, measure_work
 
 DEAF_SECONDS = 1.0  # for a task that doesn't handle the signal
 IDLE_SECONDS = 2.0  # without work, after which a task is taken to be stuck
-IDLE_CPU_SECONDS, IDLE_BYTES = 0.1, 4096  # in that time: less is no work
 LOOK_SECONDS = 0.25
-WORKING = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
-
-Family = list[psutil.Process]
 
 
 @dataclass(frozen=True)
 class Notice:
-    """A request to end: the action that asks (see `LaunchedTasks.act`), and the grace.
-
-    With `ends_idle`, a task that does nothing is killed before `seconds` are over.
-    """
+    """A request to end: the action that asks (see `LaunchedTasks.act`), and the grace."""
 
     action: str
     seconds: float
-    ends_idle: bool = False
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a task has done so far: processor time, bytes written, and whether it works right now.
-
-    A process that waits for a processor or a disk works, too.
-    """
-
-    cpu_seconds: float
-    written_bytes: int
-    is_working: bool
-
-    def is_more_than(self, before: "Work") -> bool:
-        """Return whether the task has worked since `before`."""
-        used = abs(self.cpu_seconds - before.cpu_seconds)  # it falls when a child ends
-        written = abs(self.written_bytes - before.written_bytes)
-        return self.is_working or used > IDLE_CPU_SECONDS or written > IDLE_BYTES
 
 
 class GraceWatch:
     """Watches processes that are asked to end; kills each when its time is over.
 
+    All that are left are killed sooner, once none of them does anything: one that waits while
+    another saves may be needed by that.
     Make it before signal `number` is sent. `ends` has an event for each process, which is set
     once that has ended.
     """
 
     def __init__(self, notice: Notice, number: int, ends: Mapping[int, Event]) -> None:
-        self._ends, self._ends_idle = dict(ends), notice.ends_idle
+        self._ends = dict(ends)
         families = find_families(ends)
         self._seconds = {
             process: notice.seconds if handles(family, number) else DEAF_SECONDS
@@ -77,8 +51,7 @@ class GraceWatch:
         while left:
             time.sleep(LOOK_SECONDS)
             left = {process: ended for process, ended in left.items() if not ended.is_set()}
-            if self._ends_idle:
-                self._look(left)
+            self._look(left)
             for process in self._find_over(left, time.monotonic() - begun):
                 kill(process)
                 del left[process]
@@ -92,27 +65,10 @@ class GraceWatch:
                 self._work[process], self._idle_looks[process] = work, 0
 
     def _find_over(self, processes: Collection[int], seconds: float) -> list[int]:
-        return [
-            process
-            for process in processes
-            if seconds > self._seconds[process]
-            or self._idle_looks[process] * LOOK_SECONDS > IDLE_SECONDS
-        ]
-
-
-def find_families(processes: Collection[int]) -> dict[int, Family]:
-    """Return each process with everything that it has started and that still runs."""
-    children = defaultdict[int | None, Family](list)
-    known = {}
-    for each in psutil.process_iter(["ppid"]):
-        children[each.info["ppid"]].append(each)
-        known[each.pid] = each
-    found = {}
-    for process in processes:
-        found[process] = family = [known[process]] if process in known else []
-        for each in family:  # which grows
-            family += children[each.pid]
-    return found
+        idle = [self._idle_looks[process] * LOOK_SECONDS for process in processes]
+        if min(idle, default=0.0) > IDLE_SECONDS:
+            return list(processes)
+        return [process for process in processes if seconds > self._seconds[process]]
 
 
 def handles(family: Family, number: int) -> bool:
@@ -132,16 +88,3 @@ def _catches(process: int, number: int) -> bool:
         return False
     masks = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
     return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
-
-
-def measure_work(family: Family) -> Work:
-    """Return what these processes have done so far."""
-    seconds, written, is_working = 0.0, 0, False
-    for each in family:
-        with contextlib.suppress(psutil.Error), each.oneshot():  # it may end meanwhile
-            seconds += sum(each.cpu_times()[:4])  # its own, and its ended children's
-            is_working |= each.status() in WORKING
-            if hasattr(each, "io_counters"):  # not on macOS
-                counters = each.io_counters()
-                written += getattr(counters, "write_chars", 0) + counters.write_bytes
-    return Work(seconds, written, is_working)

@@ -61,6 +61,8 @@ class Task:
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     result: tuple[Any, ...] | None = None
     ended_at: float | None = None
+    heard_at: float = 0.0  # when it wrote its last line
+    idle_seconds: float = 0.0  # for which it had done nothing when it was ended for that
     launched: LaunchedTasks | None = field(default=None, repr=False)
 
     @property
@@ -97,6 +99,8 @@ class Task:
         """Return how it ended, in words."""
         if self.why:
             return f"is lost with its machine, which {self.why}"
+        if self.idle_seconds:
+            return f"did nothing for {self.idle_seconds:.0f} s"
         return describe_status(self.status)
 
 
@@ -128,11 +132,13 @@ class TaskGroup:
         with self._record.changed:
             self._record.changed.wait_for(lambda: task.status is not None, timeout=5)
             task.state, task.status, task.result, task.ended_at = "starting", None, None, None
+            task.idle_seconds = 0.0
         self._launched.start_again(task.name)
         self._note_start(task)
 
     def _note_start(self, task: Task) -> None:
         with self._record.changed:
+            task.heard_at = time.monotonic()
             task.launched, task.process = self._launched, self._launched.find_process(task.name)
             if task.state == "starting":
                 task.state = "running"
@@ -154,16 +160,15 @@ class TaskGroup:
         seconds: float,
         number: int = 0,
         hurries: Callable[[], bool] = lambda: False,
-        ends_idle: bool = False,
     ) -> None:
         """Wait until all that count are over, at most `seconds`, or until `hurries()`.
 
-        Programs are asked to end first, with signal `number`. With `ends_idle` those that do
-        nothing more are killed sooner.
+        Programs are asked to end first, with signal `number`; if none of a machine's does
+        anything more, they are killed sooner.
         """
         asked = [task.name for task in self.tasks if task.is_program and task.status is None]
         if number and seconds and asked:
-            self._launched.ask_to_end(asked, Notice(name_action(number), float(seconds), ends_idle))
+            self._launched.ask_to_end(asked, Notice(name_action(number), float(seconds)))
         deadline = time.monotonic() + seconds
         with self._record.changed:
             while not all(task.is_over for task in self.vital) and not hurries():
@@ -206,6 +211,7 @@ class TaskGroup:
 
     def take_line(self, task: str, line: str) -> None:
         self._named[task].lines.append(line[:MAX_TAIL_LINE])
+        self._named[task].heard_at = time.monotonic()
         self._record.add_line(task, line)
 
     def take_event(self, task: str, event: Event) -> None:

@@ -120,6 +120,9 @@ class LaunchedTasks(Protocol):
     def listens(self, task: str) -> bool:
         """Return whether a task, or what it has started, listens at the address of its order."""
 
+    def find_idle_seconds(self, task: str) -> float:
+        """Return for how long a task has written nothing and used next to no processor time."""
+
     def release(self) -> None:
         """Let the tasks that have given their result leave."""
 

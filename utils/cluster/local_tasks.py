@@ -20,6 +20,7 @@ from .grace import GraceWatch, Notice
 from .launcher import TaskListener, TaskOrder
 from .streams import MAX_LINE_BYTES, LineReader, Streams
 from .task import TaskEnds
+from .work import IdleWatch
 
 LEAVE_SECONDS, END_SECONDS = 0.5, 5.0
 NUMBERS = {
@@ -156,6 +157,7 @@ class LocalTasks:
         self._folder = tempfile.mkdtemp(prefix="job-", dir=launcher.folder)
         self._orders = {order.name: order for order in orders}
         self._running: dict[str, _Running] = {}
+        self._idle = IdleWatch()
         self._function = tempfile.TemporaryFile()
         self._function.write(function)
         self._function.flush()
@@ -200,6 +202,11 @@ class LocalTasks:
     def listens(self, task: str) -> bool:
         port = int(self._orders[task].address.rpartition(":")[2] or 0)
         return listens_at(port, self._running[task].process.number)
+
+    def find_idle_seconds(self, task: str) -> float:
+        processes = [self._running[name].process.number for name in self.left]
+        found = self._idle.find_idle_seconds(processes)
+        return found.get(self._running[task].process.number, 0.0)
 
     def release(self) -> None:
         for running in self._running.values():

@@ -14,7 +14,7 @@ from .group import Task, TaskGroup
 from .launcher import Launcher, Stop, Stopped
 from .record import JobRecord
 from .signals import choose_signal
-from .waiting import FreezeWatch, PortWatch
+from .waiting import FreezeWatch, IdleTasks, PortWatch
 
 PEER_SECONDS = 1.0  # for the peers of a failed function to say what they saw
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
@@ -31,8 +31,9 @@ class Supervisor:
     for so far, by starting all again or one worker that its coordinator can do without;
     accidents are free. Independent tasks each have their own, and the run lasts until the last of
     them has ended. A frozen task counts as failed after `stall_seconds`, None for never.
-    Once `stopped_by()` is a signal's number, the tasks are asked to end with it and have
-    `grace_seconds`; with SIGKILL they have none. Programs have as long when a peer has failed.
+    Programs that do nothing for `idle_seconds` count as failed, too. Once `stopped_by()` is a
+    signal's number, the tasks are asked to end with it and have `grace_seconds`; with SIGKILL they
+    have none. Programs have as long when a peer has failed.
     """
 
     def __init__(
@@ -44,16 +45,19 @@ class Supervisor:
         restarts: int = 0,
         stall_seconds: float | None = None,
         grace_seconds: float = 0.0,
+        idle_seconds: float | None = None,
         stopped_by: Stop = lambda: 0,
     ) -> None:
         self._make_tasks, self._function, self._launcher = make_tasks, function, launcher
         self._record, self._changed = record, record.changed
         self._stall_seconds, self._grace_seconds = stall_seconds, grace_seconds
+        self._idle_seconds = idle_seconds
         self.stopped_by, self.restarts, self.restarts_left = stopped_by, 0, restarts
         self.attempt, self._accidents_left = 0, ACCIDENT_RETRIES
         self.group: TaskGroup | None = None
         self.error: Exception | None = None
         self.slow_seconds: dict[str, float] = {}
+        self.plan_restart: Callable[[], str] = lambda: ""  # why all start again now, though all run
 
     def start(self) -> None:
         """Start the tasks of the next attempt.
@@ -61,6 +65,7 @@ class Supervisor:
         Raises RunError if one cannot be started, Stopped if that was asked for meanwhile.
         """
         self._freezes, self._ports = FreezeWatch(), PortWatch(self._record.say)
+        self._idle = IdleTasks(self._record.say, self._idle_seconds)
         group = TaskGroup(self._make_tasks(self), self.attempt + 1, self._record)
         group.start(self._launcher, self._function)
         with self._changed:
@@ -102,14 +107,24 @@ class Supervisor:
             elif (task := self._find_replaceable()) is not None:
                 self._replace(task)
                 continue
-            elif group.has_failed or self._has_stalled():
+            elif group.has_failed or self._has_stalled() or self._is_stuck():
                 return self._try_again()
             elif group.done:
                 self._end_servers()
+            elif why := self.plan_restart():
+                return self._restart_as_planned(why)
             else:
                 self._ports.look([task for task in group.tasks if not task.is_independent])
                 continue
             return False
+
+    def _restart_as_planned(self, why: str) -> bool:
+        """End all with their grace; return whether they are to start again, which is free."""
+        self._record.say(f"{why}: all tasks start again, as planned")
+        self.group.let_end(self._grace_seconds, signal.SIGTERM, self._hurries)
+        self.group.end()
+        self.restarts += not self.stopped_by()
+        return not self.stopped_by()
 
     def _stop(self) -> None:
         number = self.stopped_by()
@@ -166,6 +181,18 @@ class Supervisor:
             task.lines.append(f"frozen (SIGSTOP) for {self._stall_seconds:.1f} s")
         return task is not None
 
+    def _is_stuck(self) -> bool:
+        """Return whether all fail because none does anything; end independent ones that do not."""
+        for task in (stuck := self._idle.find(self.group.tasks)):
+            if task.is_independent:
+                task.launched.act(task.name, "kill")
+        if stuck and not stuck[0].is_independent:
+            self.group.first_failed = stuck[0]
+            names = ", ".join(task.name for task in stuck)
+            self._record.say(f"{names} did nothing for {self._idle_seconds:g} s (--idle-timeout)")
+            return True
+        return False
+
     def _try_again(self) -> bool:
         """After a failure: gather what the others say, end them; return whether all start again."""
         group = self.group
@@ -201,7 +228,7 @@ class Supervisor:
         if not any(task.is_program for task in group.tasks):
             leaving = self.restarts_left and any(map(has_left, group.vital))
             seconds = LEAVE_SECONDS if leaving else PEER_SECONDS
-        group.let_end(seconds, signal.SIGTERM, self._hurries, ends_idle=True)
+        group.let_end(seconds, signal.SIGTERM, self._hurries)
 
 
 def _end_of(group: TaskGroup) -> str:

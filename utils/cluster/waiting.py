@@ -1,13 +1,15 @@
-"""What tasks wait for: frozen ones, ones that never open their port, and who waits for them."""
+"""What tasks wait for: frozen or idle ones, ones that never open their port, who waits for them."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
 from .failures import ClusterError, last_lines
 from .group import Task
 
+IDLE_WORD_SECONDS, IDLE_LOOK_SECONDS = 30.0, 1.0
+QUIET_SECONDS = 5.0  # without a line, from which on it is looked what a task does
 WORD_SECONDS = 10.0  # between two words on who has not opened its port yet
 LAST_LINES = 20
 
@@ -77,6 +79,50 @@ def _split_by_port(tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
     here = [task for task in tasks if task.process is not None]  # elsewhere, it cannot be seen
     listens = {task.name: task.listens for task in here}
     return ([t for t in here if not listens[t.name]], [t for t in here if listens[t.name]])
+
+
+class IdleTasks:
+    """Finds programs that do nothing: no line, no file, next to no processor time.
+
+    Those that stay while others have ended are named once. With `timeout_seconds`, all that run
+    count as stuck once none has done anything for so long, of independent ones each alone.
+    """
+
+    def __init__(self, say: Callable[[str], None], timeout_seconds: float | None) -> None:
+        self._say, self._timeout = say, timeout_seconds
+        self._next_look, self._has_said = 0.0, False
+
+    def find(self, tasks: Sequence[Task]) -> list[Task]:
+        """Look whether it is time; return the tasks that are stuck, with their idle seconds."""
+        now = time.monotonic()
+        if now < self._next_look or not all(task.is_program for task in tasks):
+            return []
+        self._next_look = now + IDLE_LOOK_SECONDS
+        running = [task for task in tasks if task.status is None]
+        idle = {task.name: measure_idle(task, now) for task in running}
+        if not any(task.is_independent for task in tasks):
+            idle = dict.fromkeys(idle, min(idle.values(), default=0.0))
+            self._say_once(tasks, idle)
+        stuck = [task for task in running if idle[task.name] > (self._timeout or float("inf"))]
+        for task in stuck:
+            task.idle_seconds = idle[task.name]
+        return stuck
+
+    def _say_once(self, tasks: Sequence[Task], idle: Mapping[str, float]) -> None:
+        ended = ", ".join(task.name for task in tasks if task.name not in idle)
+        seconds = min(idle.values(), default=0.0)
+        if ended and seconds > IDLE_WORD_SECONDS and not (self._has_said or self._timeout):
+            self._has_said = True
+            words = f"{', '.join(idle)}: no line, no file and next to no processor time for"
+            self._say(f"{words} {seconds:.0f} s, and {ended} ended; --idle-timeout ends such a run")
+
+
+def measure_idle(task: Task, now: float) -> float:
+    """Return for how long a task has done nothing, a line included."""
+    silent = now - task.heard_at
+    if silent < QUIET_SECONDS or task.launched is None:
+        return 0.0
+    return min(silent, task.launched.find_idle_seconds(task.name))
 
 
 class PortWatch:

@@ -13,6 +13,7 @@ first error is named with its likely cause. Nothing is left behind, however this
 | `rendezvous` | `run_at_rendezvous`: the same on several machines that meet at an address |
 | `engine_launcher` | `run_on_engine`: the same, started by Ray, Spark or Slurm; `make_launcher` |
 | `catalog` | the engines that are known, and what each needs here |
+| `options` | what an engine is asked for besides tasks |
 | `hub`, `agent` | where agents call; an engine's part of a task |
 | `driver`, `ray_driver`, `spark_driver`, `slurm_driver` | the process that asks an engine |
 | `slurm_local` | a Slurm cluster of two nodes on this machine |

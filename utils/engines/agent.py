@@ -60,8 +60,8 @@ class Agent:
     Each task has a launcher of this machine, so that nothing of it is left for the next.
     """
 
-    def __init__(self, connection: Connection, host: str) -> None:
-        self._connection, self._host = connection, host
+    def __init__(self, connection: Connection, host: str, rank: int) -> None:
+        self._connection, self._host, self._rank = connection, host, rank
         self._teller, self._work = Teller(connection), contextlib.ExitStack()
         self._task = ""
         self._tasks: LaunchedTasks | None = None
@@ -81,18 +81,28 @@ class Agent:
 
     def _follow(self, what: str, content: dict[str, Any], body: bytearray) -> None:
         if what == "address":
-            port = pick_free_ports(1, self._host)[0]
-            self._teller.tell("address", address=join_address(self._host, port))
+            self._tell_address(content["ports"])
         elif what == "start":
             self._start(TaskOrder(**content["order"]), content["folder"], bytes(body))
         elif self._tasks is not None and what == "act":
             self._tasks.act(self._task, content["action"])
         elif self._tasks is not None and what == "ask":
             self._tasks.ask_to_end([self._task], Notice(**content["notice"]))
+        elif self._tasks is not None and what == "idle":
+            self._teller.tell("idle", seconds=self._tasks.find_idle_seconds(self._task))
         elif self._tasks is not None and what == "release":
             self._tasks.release()
         elif what == "end":
             self._close_work()
+
+    def _tell_address(self, ports: list[int] | None) -> None:
+        """Of `ports`, each agent tries others first, as several may be on one machine."""
+        among = list(range(ports[0], ports[1] + 1)) if ports else None
+        if among:
+            first = self._rank % len(among)
+            among = among[first:] + among[:first]
+        port = pick_free_ports(1, self._host, among)[0]
+        self._teller.tell("address", address=join_address(self._host, port))
 
     def _start(self, order: TaskOrder, folder: str, body: bytes) -> None:
         self._close_work()
@@ -145,4 +155,4 @@ def main() -> None:
         who = "the launcher " if isinstance(error, ChannelLost) else ""
         print(f"agent {rank}: {who}{error}", file=sys.stderr)
         sys.exit(STATUS_LOST)
-    sys.exit(Agent(connection, connection.own_address).serve())
+    sys.exit(Agent(connection, connection.own_address, rank).serve())

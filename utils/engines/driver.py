@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..errors import RunError
 from ..processes.keeper import keep_marked
@@ -55,7 +56,7 @@ class Wanted:
 
     `folder` is for temporary files; `command` starts an agent, with `environment` set and the
     agent's number, from 0, in DISTLAB_RANK (or in Slurm's own variable); `gpus` are those of each.
-    With `apart`, one that is started again leaves the others alone.
+    With `apart`, one that is started again leaves the others alone. `options` are `read_options`'s.
     An agent that ends with a status other than 0 or 75 is to be started again.
     """
 
@@ -66,6 +67,7 @@ class Wanted:
     environment: dict[str, str] = field(default_factory=dict)
     gpus: int = 0
     apart: bool = False
+    options: list[str] = field(default_factory=list)
 
 
 class Driver:
@@ -77,16 +79,16 @@ class Driver:
         count: int,
         address: str | None,
         call: Call,
-        gpus: int = 0,
-        apart: bool = False,
+        **asked: Any,
     ) -> None:
+        """`asked` is what `Wanted` has besides."""
         self.count, self._is_local = count, address is None
         self._kept = contextlib.ExitStack()
         self._mark = self._kept.enter_context(keep_marked())
         self._log = Path(self._mark.folder, "driver.log")
         agent = make_module_command(f"{__package__}.agent")
         environment = {AGENT_VARIABLE: call.to_text()}
-        wanted = Wanted(count, self._mark.folder, address, agent, environment, gpus, apart)
+        wanted = Wanted(count, self._mark.folder, address, agent, environment, **asked)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 make_module_command(module),
@@ -119,13 +121,17 @@ class Driver:
     def close(self) -> None:
         """Have everything taken down, and kill what is left; safe to call twice.
 
-        A cluster of this machine is killed at once, at whatever it is: it may still be starting.
+        A cluster of this machine is killed at once, at whatever it is: it may still be starting,
+        and when Ray ends in its own way, some of its processes stay for a minute.
         """
+        if not self._is_local:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_SECONDS)
+        self._kept.close()
         with contextlib.suppress(OSError):
             self._process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.0 if self._is_local else STOP_SECONDS)
-        self._kept.close()
         self._process.wait()
 
 

@@ -8,17 +8,19 @@ and ends are the same with each, as with tasks of this machine.
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from ..cluster.grace import Notice
 from ..cluster.launcher import Stop, Stopped, TaskListener, TaskOrder
 from ..cluster.local_tasks import ACTIONS
 from ..errors import InputError, RunError
 from ..processes.connection import answers
-from .catalog import check_gpus, find_engine, find_own_host
+from .catalog import Engine, check_gpus, find_engine, find_own_host
 from .driver import Driver
 from .hub import AgentLine, Hub
+from .options import read_options
 from .programs import Print, ProgramRun, Say, refuse_range, say_word, show_line
 from .settings import RunReport, RunSettings
 
@@ -34,19 +36,22 @@ def run_on_engine(
     address: str | None = None,
     show: Print = show_line,
     say: Say = say_word,
+    options: str = "",
 ) -> RunReport:
     """Run `command` as `run_program` does, its tasks started by `engine` (see `make_launcher`).
 
     The engine's processes get what is named in the settings and TF_CONFIG beside their own
     environment, and this folder, which must be there on every machine. After a failure the
-    engine starts them again, as often as `settings.max_restarts` allows.
+    engine starts them again, as often as `settings.max_restarts` allows. `options` are further
+    words for the engine (`options.EXAMPLES`).
     """
     refuse_range(settings)
     gpus = settings.gpus if isinstance(settings.gpus, int) else 0
     if gpus and settings.ps:
         raise InputError(f"gpus {gpus}: an engine gives them to servers, too; leave --gpus out")
-    wanted = {"gpus": gpus, "apart": settings.independent}
+    wanted = {"gpus": gpus, "apart": settings.independent, "options": options}
     with contextlib.closing(make_launcher(engine, address, say, **wanted)) as launcher:
+        launcher.ports = settings.port_range
         return ProgramRun(command, settings, launcher, show, say).run()
 
 
@@ -57,17 +62,21 @@ def make_launcher(
     start_seconds: float = START_SECONDS,
     gpus: int = 0,
     apart: bool = False,
+    options: str = "",
 ) -> "EngineLauncher":
     """Return a launcher that has `engine` ("ray", "spark" or "slurm") start its tasks.
 
     It joins the cluster at `address` (Ray's host:port, Spark's master, Slurm's partition);
     without one it starts a cluster of two nodes on this machine, and takes it down when it
     is closed or this process ends, in whatever way. `gpus` is how many the engine is asked to
-    give each task. With `apart`, the engine restarts a lost agent without the others. Raises
-    InputError, in one line, if something is missing here.
+    give each task. With `apart`, the engine restarts a lost agent without the others. `options`
+    are further words for it. Raises InputError, in one line, if something is missing here.
     """
     check_gpus(engine, address, gpus)
-    return EngineLauncher(engine, address, say or say_word, start_seconds, gpus, apart)
+    found = find_engine(engine, address)
+    words = read_options(engine, options, address is None) if options else []
+    asked = {"gpus": gpus, "apart": apart, "options": words}
+    return EngineLauncher(found, address, say or say_word, start_seconds, asked)
 
 
 class EngineLauncher:
@@ -77,16 +86,17 @@ class EngineLauncher:
 
     def __init__(
         self,
-        engine: str,
+        engine: Engine,
         address: str | None,
         say: Callable[[str], None],
         start_seconds: float,
-        gpus: int = 0,
-        apart: bool = False,
+        asked: Mapping[str, Any],
     ) -> None:
-        self.engine, self.address, self._say = find_engine(engine, address), address, say
+        """`asked` is what `Wanted` has besides."""
+        self.engine, self.address, self._say = engine, address, say
         self.description = f"started by {self.engine.title}"
-        self._start_seconds, self._gpus, self._apart = start_seconds, gpus, apart
+        self._start_seconds, self._asked = start_seconds, asked
+        self.ports: tuple[int, int] | None = None  # of tasks, both ends included
         self.hub = Hub(find_own_host(self.engine, address))
         self._driver: Driver | None = None
         self.lines: list[AgentLine] = []  # of the tasks whose addresses were found last
@@ -105,7 +115,7 @@ class EngineLauncher:
         """Return "host:port" of so many tasks; waits until the engine has started them all."""
         while True:
             self.lines = self.gather(count, stop)
-            found = [line.find_address(ADDRESS_SECONDS) for line in self.lines]
+            found = [line.find_address(ADDRESS_SECONDS, self.ports) for line in self.lines]
             if all(found):
                 return found
             self.hub.dismiss()  # one died a moment ago, or does not answer
@@ -119,7 +129,7 @@ class EngineLauncher:
             self._driver = None
         if self._driver is None:
             wanted = self.engine.module, count, self.address, self.hub.call
-            self._driver = Driver(*wanted, gpus=self._gpus, apart=self._apart)
+            self._driver = Driver(*wanted, **self._asked)
         return self.hub.gather(count, self._start_seconds, self._say, lambda: self._check(stop))
 
     def _check(self, stop: Stop) -> None:
@@ -195,6 +205,10 @@ class EngineTasks:
 
     def listens(self, task: str) -> bool:
         return answers(self._orders[task].address, PROBE_SECONDS)
+
+    def find_idle_seconds(self, task: str) -> float:
+        self._lines[task].send("idle")  # its answer counts the next time
+        return self._lines[task].idle_seconds
 
     def release(self) -> None:
         for name in self._orders:

@@ -25,7 +25,8 @@ KILLED, MAX_AGENTS = -9, 1024
 class AgentLine:
     """The launcher's end of the connection to one agent, as a source for `Streams`.
 
-    Of its running task, `arrived` says whether the result is there, `ended` and `status` its end.
+    Of its running task, `arrived` says whether the result is there, `ended` and `status` its end,
+    `idle_seconds` for how long it had done nothing when that was asked last.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class AgentLine:
         self._listener: TaskListener | None = None
         self._task, self._address = "", ""
         self.arrived, self.ended, self.status = False, threading.Event(), None
+        self.idle_seconds = 0.0
 
     def fileno(self) -> int:
         return self._connection.fileno()
@@ -61,6 +63,8 @@ class AgentLine:
                 self._told.notify_all()
         elif said == "end":
             self._end(content["status"])
+        elif said == "idle":
+            self.idle_seconds = content["seconds"]
         elif listener is not None and said == "line":
             listener.take_line(self._task, body.decode(errors="replace"))
         elif listener is not None and said == "event":
@@ -81,11 +85,14 @@ class AgentLine:
         with self._sending, contextlib.suppress(RunError):
             self._connection.send({"do": what, **fields}, body, limit_seconds=SEND_SECONDS)
 
-    def find_address(self, seconds: float) -> str | None:
-        """Return "host:port", free a moment ago on the agent's machine; None if it has gone."""
+    def find_address(self, seconds: float, ports: tuple[int, int] | None = None) -> str | None:
+        """Return "host:port", free a moment ago on the agent's machine; None if it has gone.
+
+        Of `ports`, both ends included, where they are named.
+        """
         with self._told:
             self._address = ""
-        self.send("address")
+        self.send("address", ports=ports)
         with self._told:
             self._told.wait_for(lambda: self._address or self.gone, seconds)
             return None if self.gone else self._address or None
@@ -93,6 +100,7 @@ class AgentLine:
     def start(self, order: TaskOrder, folder: str, listener: TaskListener, body: bytes) -> None:
         """Have a task started; an agent that has gone tells of its end at once."""
         self.arrived, self.ended, self.status = False, threading.Event(), None
+        self.idle_seconds = 0.0
         self._task, self._listener = order.name, listener
         self.send("start", body, order=order.to_dict(), folder=folder)
         if self.gone:

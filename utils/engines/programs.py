@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..cluster.failures import ClusterError
 from ..cluster.group import Task
-from ..cluster.launcher import Launcher, TaskListener, TaskOrder
+from ..cluster.launcher import Launcher, Stop, TaskListener, TaskOrder
 from ..cluster.local_launcher import ColdLauncher
 from ..cluster.local_tasks import LocalTasks
 from ..cluster.record import JobRecord
@@ -23,9 +23,10 @@ from ..cluster.supervisor import Supervisor
 from ..errors import InputError, first_line
 from ..files import make_folder
 from ..gpus import gpu_variables
-from ..tf_config import TaskConfig, deal_addresses
+from ..tf_config import TaskConfig, deal_addresses, pick_free_ports
 from .settings import (
     CODE_VARIABLE,
+    IDLE_STATUS,
     RunReport,
     RunSettings,
     TaskReport,
@@ -76,10 +77,15 @@ class ProgramLauncher(ColdLauncher):
     def __init__(self, settings: RunSettings) -> None:
         super().__init__()
         self._settings = settings
+        self.variables: dict[str, str] = {}  # for programs that don't have them already
+
+    def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
+        ports = pick_free_ports(count, among=self._settings.ports)
+        return [f"127.0.0.1:{port}" for port in ports]
 
     def make_environment(self) -> dict[str, str]:
         """The code of a rendezvous is not passed on."""
-        kept = super().make_environment()
+        kept = {**self.variables, **super().make_environment()}
         kept.pop(CODE_VARIABLE, None)
         return kept
 
@@ -184,6 +190,7 @@ class ProgramRun:
             self.record,
             restarts=settings.max_restarts,
             grace_seconds=settings.grace_seconds,
+            idle_seconds=settings.idle_timeout_seconds,
             stopped_by=lambda: self.signals.wish,
         )
         self._begun = time.monotonic()
@@ -232,8 +239,9 @@ class ProgramRun:
         if not isinstance(error, ClusterError):
             return report
         cause = f"{error.task} {error.cause}" + f"; {error.cure}" * bool(error.cure)
-        status, told = group.first_failed.status, error.details[-MAX_TRACEBACK:]
-        return replace(report, status=to_shell_status(status), cause=cause, traceback=told)
+        first, told = group.first_failed, error.details[-MAX_TRACEBACK:]
+        status = IDLE_STATUS if first.idle_seconds else to_shell_status(first.status)
+        return replace(report, status=status, cause=cause, traceback=told)
 
     @property
     def _seconds(self) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .driver import JOIN_SECONDS, GivesUp, Wanted, check_reachable, drive, limit
+from .options import to_ray_options
 
 NODES = 2
 STORE_BYTES = 80 * 2**20  # nothing goes through Ray's object store; its least is 75 MB
@@ -108,7 +109,9 @@ def main() -> None:
 
 def _keep_agents(ray: Any, wanted: Wanted, stop: threading.Event) -> None:
     kind = make_actor(ray)
-    place = {"scheduling_strategy": "SPREAD", "num_gpus": wanted.gpus}
+    place = {"scheduling_strategy": "SPREAD", "num_gpus": wanted.gpus} | to_ray_options(
+        wanted.options
+    )
     actors = [kind.options(**place).remote() for _ in range(wanted.count)]
     running = [
         actor.run.remote(

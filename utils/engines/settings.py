@@ -13,10 +13,10 @@ from ..errors import InputError
 from ..gpus import VISIBLE, divide_gpus, list_gpus
 from ..tf_config import TaskConfig
 
-MAX_TASKS = 256
+MAX_TASKS, MAX_PORT = 256, 65535
 MAX_RESTARTS = 1000
 MAX_GPUS = 64  # of one worker
-GRACE_SECONDS = 30.0
+GRACE_SECONDS, MIN_IDLE_SECONDS, IDLE_STATUS = 30.0, 5.0, 124  # the status is timeout(1)'s
 CHECKPOINT_VARIABLE = "DISTLAB_CHECKPOINT_DIR"
 INDEX_VARIABLE, COUNT_VARIABLE = "DISTLAB_TASK_INDEX", "DISTLAB_TASK_COUNT"
 GRACE_VARIABLE = "DISTLAB_GRACE_SECONDS"
@@ -31,13 +31,15 @@ class RunSettings:
     With `min_workers`, a rendezvous goes on with fewer, down to that many.
     With `ps` the program runs on a coordinator (task "chief 0") as well. `max_restarts` is how
     often all tasks start again after one has failed. `checkpoint_dir` is made before the program
-    starts, and passed on to it in the variable DISTLAB_CHECKPOINT_DIR. `logs` is a folder for one
-    log a task. `gpus` is "auto" (this machine's are divided among its workers), "none", or
+    starts, and passed on to it in the variable DISTLAB_CHECKPOINT_DIR. TensorFlow listens
+    at ports of `port_range`, both ends included, None for any. `logs` is a folder for one log a
+    task. `gpus` is "auto" (this machine's are divided among its workers), "none", or
     how many each worker gets, which an engine is asked for.
-    `grace_seconds` is the longest that a task may take to end after a signal, or after another
-    task has failed; the program finds it in DISTLAB_GRACE_SECONDS. `handout` is
-    text that every task finds in the variable DISTLAB_HANDOUT. `variables` are added to every
-    task's environment.
+    Once no program has done anything for `idle_timeout_seconds` (no line, no file, next to no
+    processor time), the tasks count as failed. `grace_seconds` is the longest that a task may take
+    to end after a signal, or after another task has failed; the program finds it in
+    DISTLAB_GRACE_SECONDS. `handout` is text that every task finds in the variable
+    DISTLAB_HANDOUT. `variables` are added to every task's environment.
 
     `independent` tasks form no cluster: each gets its index and their number in the variables
     DISTLAB_TASK_INDEX and DISTLAB_TASK_COUNT, and TF_CONFIG only if `tf_config` asks for it. A
@@ -50,9 +52,11 @@ class RunSettings:
     ps: int = 0
     max_restarts: int = 0
     checkpoint_dir: str | None = None
+    port_range: tuple[int, int] | None = None
     logs: str | None = None
     gpus: str | int = "auto"
     grace_seconds: float = GRACE_SECONDS
+    idle_timeout_seconds: float | None = None
     handout: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     independent: bool = False
@@ -65,11 +69,16 @@ class RunSettings:
         check_count("ps", self.ps, 0, MAX_TASKS)
         check_count("max-restarts", self.max_restarts, 0, MAX_RESTARTS)
         check_number("grace-period", self.grace_seconds, least=0.0)
+        if self.idle_timeout_seconds is not None:
+            check_number("idle-timeout", self.idle_timeout_seconds, least=MIN_IDLE_SECONDS)
         if isinstance(self.gpus, int):
             check_count("gpus", self.gpus, 1, MAX_GPUS)
         elif self.gpus not in ("auto", "none"):
             raise InputError(f"gpus {self.gpus!r}: choose auto, none, or a number for each worker")
         self._check_independent()
+        if self.port_range is not None:
+            first = check_count("port-range", self.port_range[0], 1, MAX_PORT)
+            check_count("port-range", self.port_range[1], first, MAX_PORT)
 
     def _check_independent(self) -> None:
         if self.tf_config and not self.independent:
@@ -79,6 +88,13 @@ class RunSettings:
         if self.independent and self.min_workers not in (None, self.workers):
             given = f"got {self.workers_text}. Try --workers {self.workers}"
             raise InputError(f"independent tasks need one number of workers, {given}")
+
+    @property
+    def ports(self) -> range | None:
+        """The ports that tasks may have, None for any."""
+        return (
+            None if self.port_range is None else range(self.port_range[0], self.port_range[1] + 1)
+        )
 
     @property
     def workers_text(self) -> str:

@@ -56,7 +56,7 @@ def configure(wanted: Wanted) -> dict[str, str]:
     if not wanted.address:
         here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         settings.update(here)
-    return settings
+    return settings | dict(word.split("=", 1) for word in wanted.options)
 
 
 def make_task(command: list[str], environment: dict[str, str]):  # noqa: ANN201

@@ -95,12 +95,11 @@ def introduce(connection: Connection, stretch: Callable[[bytes], bytes]) -> None
 def hear_host(connection: Connection) -> dict[str, Any]:
     """Return the first words of a host; raises Garbled where another program answers.
 
-    A host speaks first, and at once. WrongCode or ChannelLost where it refuses to talk.
+    A host speaks first, and at once. ChannelLost where it refuses to talk for now.
     """
     hello = _hear(connection, silence=Garbled)
     if "refused" in hello:
-        kind = WrongCode if hello["refused"] == "wait" else ChannelLost
-        raise kind(REFUSALS.get(str(hello["refused"]), "refused"))
+        raise ChannelLost(REFUSALS.get(str(hello["refused"]), "refused"))
     if hello.get("magic") != MAGIC:
         raise Garbled("is no rendezvous of this version of distlab")
     return hello

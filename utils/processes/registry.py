@@ -148,15 +148,19 @@ def _find_marked_processes() -> Iterator[tuple[psutil.Process, ClusterMark]]:
 
 
 def _find_mark(process: psutil.Process) -> ClusterMark | None:
-    """Return a process's mark: from its environment or, where it has wiped that, its folder.
+    """Return a process's mark: from its environment, or where it has wiped that.
 
-    Slurm's step daemons write their titles over it; they stay in their cluster's folder.
+    Slurm's step daemons write their titles over it, but stay in their cluster's folder. Ray's
+    agents do, too; they have the mark of the process that has started them.
     """
     environment = process.environ()
     if any(environment):
         return parse_mark(environment.get(MARK_VARIABLE, ""))
     folder = process.cwd()
-    return _read_folder(folder) if Path(folder).name.startswith(PREFIX) else None
+    if Path(folder).name.startswith(PREFIX):
+        return _read_folder(folder)
+    parent = process.parent()
+    return _find_mark(parent) if parent is not None else None
 
 
 def _find_marked_folders() -> Iterator[ClusterMark]:

@@ -22,6 +22,7 @@ TF_CONFIG is what `tf.distribute.cluster_resolver.TFConfigClusterResolver` reads
 """
 
 from .build import BASE_PORT as BASE_PORT
+from .build import bind_ports as bind_ports
 from .build import build_cluster as build_cluster
 from .build import build_tf_config as build_tf_config
 from .build import build_tf_configs as build_tf_configs

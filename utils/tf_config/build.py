@@ -96,17 +96,50 @@ def hold_free_ports(count: int, host: str = "127.0.0.1") -> Iterator[list[int]]:
         yield [one.getsockname()[1] for one in sockets]
 
 
-def pick_free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Return `count` different ports that are free on `host` at this moment."""
-    with hold_free_ports(count, host) as ports:
-        return ports
+def pick_free_ports(
+    count: int, host: str = "127.0.0.1", among: Sequence[int] | None = None
+) -> list[int]:
+    """Return `count` different ports that are free on `host` at this moment, or free `among` these.
+
+    Raises InputError if too few of them are free.
+    """
+    if among is None:
+        with hold_free_ports(count, host) as ports:
+            return ports
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(one) for one in bind_ports(count, host, among)]
+        return [one.getsockname()[1] for one in sockets]
 
 
-def _bind(host: str) -> socket.socket:
+def bind_ports(count: int, host: str, among: Sequence[int] | None = None) -> list[socket.socket]:
+    """Return sockets that hold `count` free ports of `host`, of these if `among` names some.
+
+    A port counts as free although connections of an ended program linger on it. Raises
+    InputError if too few are free.
+    """
+    if among is None:
+        return [_bind(host) for _ in range(count)]
+    held: list[socket.socket] = []
+    for port in among:
+        with contextlib.suppress(InputError):  # taken
+            held += [_bind(host, port)] if len(held) < count else []
+    if len(held) < count:
+        for one in held:
+            one.close()
+        raise InputError(
+            f"port-range {min(among)}:{max(among)}: {len(held)} of its ports are free on {host}, "
+            f"and {count} are needed. Name a longer range"
+        )
+    return held
+
+
+def _bind(host: str, port: int = 0) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     one = socket.socket(family)
     try:
-        one.bind((host, 0))
+        if port:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind((host, port))
     except OSError as error:
         one.close()
         raise InputError(

@@ -1,9 +1,17 @@
 // The arrow that is four times too long: a valley of the loss, the step of one device, and the steps
 // of the replicas laid end to end, for each way to scale the loss.
-import { choice, clamp, color, draw, join, linear, make, newId, numbers, player, replica, sayNumber, slider } from "./core.js";
+import { choice, clamp, color, draw, join, linear, make, newId, numbers, player, replica, sayNumber, slider, tries } from "./core.js";
 import { DIVISORS, compare, findLoss, findUpdate, takeSteps } from "./arrow_model.js";
 
 const STEPS = 30, RINGS = [0.004, 0.02, 0.07, 0.18, 0.4, 0.8, 1.5, 2.8, 5];
+
+export const TRIES = [
+  { ask: "4 replicas, Keras's default loss: how long is the step?", set: { way: "Keras's loss object", replicas: 1, examples: 16, written: 16, time: 0 }, act: { replicas: 4 },
+    answer: "As long as on one device: Keras divides each replica's loss by its own examples and by the number of replicas. That's right as long as all replicas hold equally many." },
+  { ask: "A mean on each replica: what happens to the step?", set: { way: "tf.reduce_mean", replicas: 1, examples: 16, written: 16, time: 0 }, act: { replicas: 4 },
+    answer: "It's 4 times too long. Each replica divides by its own examples, and the all-reduce sums the four means." },
+  { ask: "The last batch is smaller: does it matter?", set: { way: "compute_average_loss(written size)", replicas: 4, examples: 16, written: 16, time: 0 }, act: { examples: 10 },
+    answer: "Yes. The code still divides by 16, so the step of a smaller batch is too short. Divide by the real count." }];
 
 export default function arrow(stage) {
   const { data } = stage, most = data.targets.length;
@@ -22,7 +30,7 @@ export default function arrow(stage) {
   const svg = draw("svg", { role: "img", height: 10 }, draw("defs", {}, draw("clipPath", { id: clip }, edge)), ground, map, layers.words);
   const key = make("ul", { class: "ex-key" }, ...[["ink", "the step of one device"], ["over", "what the replicas apply"],
     ["replica-0", "each replica's own part, laid end to end"]].map(([idea, words]) => make("li", { style: `--idea: ${color(idea)}` }, make("i"), words)));
-  stage.root.append(controls, clock.node, shown.node, svg, key);
+  stage.root.append(tries(stage, TRIES), controls, clock.node, shown.node, svg, key);
   return () => {
     const batch = stage.options, done = Math.round(batch.time * STEPS);
     const paths = [takeSteps(data, batch, STEPS), takeSteps(data, batch, STEPS, true)];

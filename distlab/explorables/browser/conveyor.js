@@ -1,7 +1,7 @@
 // The conveyor: machines on a belt from the files to the accelerator. Boxes pile up in front of the
 // slow machine, the accelerator is dark while it starves. Below: who needs how long for a batch, and
 // what the accelerator did, on the same clock as the belt.
-import { choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, player, sayNumber, sayPercent, saySeconds, slider, ticks } from "./core.js";
+import { choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, panel, player, sayNumber, sayPercent, saySeconds, slider, ticks, tries } from "./core.js";
 import { simulateInput } from "./conveyor_model.js";
 
 // Places on the belt: name, words, words where it is narrow, whether a machine.
@@ -11,20 +11,29 @@ const PLACES = [["files", "files", "files"], ["read", "read", "read", true], ["a
 const COLUMNS = 4, ROWS = 8, LEVEL = 34, ROW = 30;
 const NAMES = { read: "reading", map: "the map", step: "the accelerator" };
 
+const START = { readMs: 20, decodeMs: 30, augmentMs: 30, stepMs: 40, reads: 1, calls: 1, cores: 4, prefetch: 1, shuffle: 1, jitter: 0, cache: "nothing" };
+export const TRIES = [
+  { ask: "Twice the cores: does it help?", set: START, act: { cores: 8 },
+    answer: "Nothing changes: the map is called one element at a time, so it uses a single core. More cores help only if more calls run at once." },
+  { ask: "Which setting feeds the accelerator?", set: { ...START, reads: 2 }, act: { calls: 4 },
+    answer: "Calls of the map at once: four cores now decode and augment, and the accelerator is what takes longest, as it should be." },
+  { ask: "Take prefetch away: who waits?", set: { ...START, reads: 2, calls: 4 }, act: { prefetch: 0 },
+    answer: "The accelerator. Without prefetch the next batch is made only when it's asked for, so making it and training on it take turns." }];
+
 export default function conveyor(stage) {
   const { data } = stage, ms = (n) => saySeconds(n / 1000);
-  const controls = make("div", { class: "ex-controls" },
+  const controls = panel([
+    slider(stage, { name: "reads", label: "Files read at once", min: 1, max: 16 }),
+    slider(stage, { name: "calls", label: "Calls of map at once", min: 1, max: 16 }),
+    slider(stage, { name: "cores", label: "Cores", min: 1, max: 16 }),
+    slider(stage, { name: "prefetch", label: "Prefetch, batches", min: 0, max: 4 })], [
     slider(stage, { name: "readMs", label: "Read a batch", min: 1, max: 1000, log: true, say: ms }),
     slider(stage, { name: "decodeMs", label: "Decode it", min: 1, max: 1000, log: true, say: ms }),
     slider(stage, { name: "augmentMs", label: "Augment it", min: 1, max: 1000, log: true, say: ms }),
     slider(stage, { name: "stepMs", label: "Training step", min: 1, max: 1000, log: true, say: ms }),
-    slider(stage, { name: "reads", label: "Files read at once", min: 1, max: 16 }),
-    slider(stage, { name: "calls", label: "Calls of map at once", min: 1, max: 16 }),
-    slider(stage, { name: "cores", label: "Cores", min: 1, max: 16 }),
-    slider(stage, { name: "prefetch", label: "Prefetch, batches", min: 0, max: 4 }),
     slider(stage, { name: "shuffle", label: "Shuffle buffer", min: 1, max: 32, say: (n) => (n === 1 ? "none" : sayNumber(n * data.each)) }),
     slider(stage, { name: "jitter", label: "Jitter of a read", min: 0, max: 1, step: 0.1, say: sayPercent }),
-    choice(stage, { name: "cache", label: "Full cache of", options: ["nothing", "decoded", "augmented"] }));
+    choice(stage, { name: "cache", label: "Full cache of", options: ["nothing", "decoded", "augmented"] })]);
   const shown = numbers([{ name: "rate", words: "examples a second" }, { name: "starved", words: "of the time the accelerator starves", idea: "wait" },
     { name: "bottleneck", words: "is the bottleneck", idea: "over" }]);
   const pattern = newId("hatch");
@@ -39,7 +48,7 @@ export default function conveyor(stage) {
   let run = null;
   const clock = player(stage, { name: "time", label: "Time of the belt", seconds: () => 16,
     marks: () => run.ends.map((end) => end / run.ends.at(-1)), say: (share) => saySeconds(share * run.ends.at(-1)) });
-  stage.root.append(controls, clock.node, shown.node, svg, key);
+  stage.root.append(tries(stage, TRIES), controls, clock.node, shown.node, svg, key);
   return () => {
     run = runBelt(stage);
     const rate = (data.each * data.batch) / run.batchSeconds, words = `${sayNumber(Math.round(rate))} examples a second. A batch needs ${saySeconds(run.needs.read)} of reading, ` +

@@ -59,5 +59,5 @@ function judge({ reads, maps, starts, ends }, { batch, servers, reads: atOnce })
     step: mean(starts.map((start, k) => [start, ends[k]])) };
   const most = Math.max(...Object.values(needs));
   return { batchSeconds, needs, bottleneck: Object.keys(needs).find((name) => needs[name] === most),
-    starved: Math.max(0, 1 - needs.step / batchSeconds) };
+    starved: Math.max(0, Number((1 - needs.step / batchSeconds).toFixed(9))) };
 }

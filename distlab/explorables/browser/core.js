@@ -202,6 +202,32 @@ export function button(words, act, attributes = {}) {
   return node;
 }
 
+// What a piece opens with: at most four controls, and the others under "More".
+export function panel(first, more) {
+  return make("div", {}, make("div", { class: "ex-controls" }, ...first),
+    make("details", { class: "ex-more" }, make("summary", { text: "More" }), make("div", { class: "ex-controls" }, ...more)));
+}
+
+// Questions to try, [{ask, set, act, answer}]: a chip sets the piece up with `set`, and the answer shows
+// when the hand has gone to `act`, or beyond it.
+export function tries(stage, items) {
+  let tried = null;
+  const said = make("p", { "aria-live": "polite" });
+  const chips = items.map((item) => button(item.ask, () => {
+    tried = item;
+    for (const [name, value] of Object.entries(item.set)) stage.set(name, value);
+  }));
+  const reached = ([name, value]) => {
+    const now = stage.options[name], from = tried.set[name];
+    return now === value || (typeof value === "number" && (now - value) * (value - from) > 0);
+  };
+  stage.shows.push(() => {
+    chips.forEach((chip, k) => chip.setAttribute("aria-pressed", items[k] === tried));
+    if (tried) setAttribute(said, "text", Object.entries(tried.act).every(reached) ? tried.answer : `${tried.ask} Try it: the answer shows here.`);
+  });
+  return make("div", { class: "ex-tries", role: "group", "aria-label": "Try" }, make("strong", { text: "Try" }), ...chips, said);
+}
+
 // Play, step and scrub the option `name` from 0 to 1. `marks()` gives the places where a step stops,
 // `seconds()` how long the whole takes to play, `say(share)` what the clock shows.
 export function player(stage, { name, label, marks, seconds, say }) {

@@ -1,6 +1,6 @@
 // The memory machine: devices as glasses with a red line at what they can hold, filled with weights,
 // gradients, optimizer state and activations; below them what crosses the wires in a step.
-import { button, choice, clamp, color, draw, inkOn, join, make, numbers, sayBytes, sayCount, sayNumber, slider, toggle } from "./core.js";
+import { button, choice, clamp, color, draw, inkOn, join, make, numbers, panel, sayBytes, sayCount, sayNumber, slider, toggle, tries } from "./core.js";
 import { findDevice, findShape, findWires } from "./memory_model.js";
 
 const PARTS = [["weights", "variables", "weights"], ["gradients", "backward", "gradients"],
@@ -9,31 +9,42 @@ const WIRES = [["data", "between replicas"], ["tensor", "inside a layer (tensor)
 const DEEP = 260, TOP = 66, FOOT = 50;
 const powers = (most) => [...Array(Math.log2(most) + 1).keys()].map((n) => 2 ** n);
 
+const START = { parameters: 7e9, batch: 1, sequenceLog: 12, dataLog: 3, tensorLog: 0, pipelineLog: 0, micros: 1, zero: 0,
+  precision: "mixed", recompute: false, scores: false, sequenceParallel: false, capacity: 80 };
+export const TRIES = [
+  { ask: "7 billion parameters on 80 GB: can it fit?", set: START, act: { zero: 1 },
+    answer: "Yes. Weights, gradients and optimizer state take 16 bytes per parameter, 112 GB. ZeRO 1 shards the optimizer's 12 bytes over the 8 replicas, which leaves 38.5 GB, and room for the activations." },
+  { ask: "Twice the sequence: what grows?", set: { ...START, zero: 1 }, act: { sequenceLog: 13 },
+    answer: "Only the activations, and they double. Without FlashAttention (under More) the scores would grow fourfold." },
+  { ask: "ZeRO 3 saves most: what does it cost?", set: { ...START, zero: 1 }, act: { zero: 3 },
+    answer: "Half as much traffic again between the replicas: each layer's weights are gathered for the forward pass, and once more for the backward pass." }];
+
 export default function memory(stage) {
   const pow = (name, label, most) => slider(stage, { name: `${name}Log`, label, min: 0, max: Math.log2(most), say: (n) => sayNumber(2 ** n) });
   const presets = make("div", { class: "ex-row ex-presets", role: "group", "aria-label": "Presets" },
     ...stage.data.presets.map(({ name, options }) => button(name, () => {
       for (const [key, value] of Object.entries(options)) stage.set(key, value);
     })));
-  const controls = make("div", { class: "ex-controls" },
+  const controls = panel([
     slider(stage, { name: "parameters", label: "Parameters", min: 1e7, max: 1e12, log: true, say: sayCount }),
-    slider(stage, { name: "batch", label: "Micro-batch size", min: 1, max: 64 }),
-    pow("sequence", "Sequence, tokens", 32768),
-    pow("data", "Data parallel", 1024), pow("tensor", "Tensor parallel", 16), pow("pipeline", "Pipeline stages", 32),
-    slider(stage, { name: "micros", label: "Micro-batches a step", min: 1, max: 64 }),
-    slider(stage, { name: "capacity", label: "Memory of a device", min: 8, max: 192, step: 8, say: (n) => `${n} GB` }));
-  const row = make("div", { class: "ex-row" },
+    pow("data", "Data parallel", 1024),
     choice(stage, { name: "zero", label: "ZeRO shares", options: [[0, "nothing"], [1, "1: optimizer"], [2, "2: + gradients"], [3, "3: + weights"]] }),
+    pow("sequence", "Sequence, tokens", 32768)], [
+    slider(stage, { name: "batch", label: "Micro-batch size", min: 1, max: 64 }),
+    pow("tensor", "Tensor parallel", 16), pow("pipeline", "Pipeline stages", 32),
+    slider(stage, { name: "micros", label: "Micro-batches a step", min: 1, max: 64 }),
+    slider(stage, { name: "capacity", label: "Memory of a device", min: 8, max: 192, step: 8, say: (n) => `${n} GB` }),
     choice(stage, { name: "precision", label: "Precision", options: [["mixed", "mixed 16-bit"], ["float32", "float32"]] }),
     toggle(stage, { name: "recompute", label: "Recompute activations" }),
     toggle(stage, { name: "scores", label: "Store attention's scores (no FlashAttention)" }),
-    toggle(stage, { name: "sequenceParallel", label: "Sequence parallelism" }));
+    toggle(stage, { name: "sequenceParallel", label: "Sequence parallelism" }),
+    presets]);
   const shown = numbers([{ name: "need", words: "on the fullest device" }, { name: "fits", words: "of its memory" },
     { name: "devices", words: "devices" }, { name: "shape", words: "layers × width" }]);
   const key = make("ul", { class: "ex-key" }, ...PARTS.map(([, idea, words]) => make("li", { style: `--idea: ${color(idea)}` }, make("i"), words)));
   const layers = Object.fromEntries(["backs", "parts", "spill", "glass", "line", "words", "wires"].map((name) => [name, draw("g")]));
   const svg = draw("svg", { role: "img", height: 10 }, ...Object.values(layers));
-  stage.root.append(presets, controls, row, shown.node, key, svg);
+  stage.root.append(tries(stage, TRIES), controls, shown.node, key, svg);
   return () => {
     const options = readOptions(stage.options), now = findMachine(options, stage.width < 600 ? 5 : 8);
     shown.write({ need: sayBytes(now.need), fits: `${sayNumber((100 * now.need) / now.capacity)} %`, devices: sayNumber(now.devices),

@@ -1,48 +1,58 @@
 // The ring as a ring, and three other ways to add up, on one clock. A rank is a pie in its own
 // color; bands in a slice show whose numbers it has taken in, and the complete sum is green with stripes,
-// because one rank's own color is a green too.
-import { choice, clamp, color, draw, join, logarithmic, make, player, readColors, sayBytes, saySeconds, sizeCanvas, slider, startWhenSeen } from "./core.js";
+// because one rank's own color is a green too. A replay of someone's own messages (`data.steps`) ends
+// in the middle of the first wrong one, which is ringed.
+import { choice, clamp, color, draw, join, logarithmic, make, panel, player, readColors, sayBytes, saySeconds, sizeCanvas, slider, startWhenSeen, tries } from "./core.js";
 import { findCost, listHeld, listSteps, makeClock, timeStep } from "./ring_model.js";
 
 const NAMES = { naive: "Naive", ring: "Ring", "recursive-doubling": "Recursive doubling", tree: "Tree", hierarchical: "Hierarchical" };
 const LINES = { naive: "wait", ring: "accent", "recursive-doubling": "data", tree: "variables", hierarchical: "optimizer" };
 const SMALLEST = 1e3, LARGEST = 1e9;
 
+const START = { latency: 2e-5, bandwidth: 1e10, inside: 1, perNode: 4 };
+export const TRIES = [
+  { ask: "When does the ring lose?", set: { ...START, ranks: 8, bytes: 1e8 }, act: { bytes: 1e4 },
+    answer: "Small vectors make the latency count. The ring pays it in each of its 14 steps, and recursive doubling in only 3." },
+  { ask: "Twice the ranks: does each send twice as much?", set: { ...START, ranks: 8, bytes: 1e8 }, act: { ranks: 16 },
+    answer: "No. In a ring each rank sends 2 (P \u2212 1) / P of the vector: 1.75 times with 8 ranks, and 1.875 times with 16. It's the number of steps that doubles, from 14 to 30." },
+  { ask: "Faster links inside the nodes: who gains?", set: { ...START, ranks: 16, bytes: 1e8 }, act: { inside: 10 },
+    answer: "Not the plain ring: in each of its steps some message still crosses between two nodes. Hierarchical gains, because it does most of its steps inside a node." }];
+
 export default function ring(stage) {
   const { algorithms, values } = stage.data, alone = algorithms.length === 1;
-  const controls = alone ? "" : make("div", { class: "ex-controls" },
+  const controls = alone ? "" : panel([
     slider(stage, { name: "ranks", label: "Ranks", min: 2, max: 16 }),
     slider(stage, { name: "bytes", label: "Size of the vector", min: SMALLEST, max: LARGEST, log: true, say: sayBytes }),
     slider(stage, { name: "latency", label: "Message latency", min: 1e-6, max: 1e-3, log: true, say: saySeconds }),
-    slider(stage, { name: "bandwidth", label: "Link bandwidth", min: 1e8, max: 1e12, log: true, say: (n) => `${sayBytes(n)}/s` }),
+    slider(stage, { name: "bandwidth", label: "Link bandwidth", min: 1e8, max: 1e12, log: true, say: (n) => `${sayBytes(n)}/s` })], [
     choice(stage, { name: "perNode", label: "Ranks in a node", options: [2, 4, 8] }),
-    choice(stage, { name: "inside", label: "Links inside a node", options: [[1, "the same"], [10, "10 ×"]] }));
-  const panels = algorithms.map(makePanel), done = make("ul", { class: "ex-key", style: "display: block; font-size: 14px" });
+    choice(stage, { name: "inside", label: "Links inside a node", options: [[1, "the same"], [10, "10 ×"]] })]);
+  const panels = algorithms.map((name) => makePanel(name, stage.data.steps)), done = make("ul", { class: "ex-key", style: "display: block; font-size: 14px" });
   const grid = make("div", { style: "display: grid; gap: 12px 18px" }, ...panels.map((panel) => panel.node));
   let runs = [];
   const last = () => Math.max(...runs.map((run) => run.total));
   const clock = player(stage, {
-    name: "time", label: "Time of the all-reduce", say: (share) => saySeconds(share * last()),
+    name: "time", label: "Time of the all-reduce", say: (share) => (stage.data.steps ? `step ${Math.max(0, Math.ceil(share * last() - 1e-9) - 1)}` : saySeconds(share * last())),
     seconds: () => clamp((3 * last()) / Math.min(...runs.map((run) => run.total)), 5, 14),
-    marks: () => [...new Set(runs.flatMap((run) => run.ends))].sort((a, b) => a - b).map((end) => end / last()),
+    marks: () => [...new Set(runs.flatMap((run) => run.ends))].sort((a, b) => a - b).map((end) => end / last()).filter((share) => share < 1),
   });
   const chart = alone ? null : makeChart(stage);
   if (alone) { grid.append(done); panels[0].node.querySelector("canvas").dataset.alone = "yes"; }
   const key = make("ul", { class: "ex-key" }, ...[["paper", "bands: whose numbers a slice has added up"], ["all-reduce", "the complete sum"]].map(([idea, words]) =>
     make("li", { style: `--idea: ${idea === "paper" ? `linear-gradient(${[0, 1, 2, 3].map((k) => `${color(`replica-${k}`)} ${25 * k}% ${25 * k + 25}%`).join(", ")})` : `repeating-linear-gradient(135deg, ${color(idea)} 0 4px, ${color("paper")} 4px 5px)`}` }, make("i"), words)));
-  stage.root.append(controls, clock.node, grid, key, chart?.node ?? "");
+  stage.root.append(alone ? "" : tries(stage, TRIES), controls, clock.node, grid, key, chart?.node ?? "");
   let made = "";
   if (stage.data.autoplay) startWhenSeen(stage, clock);
   return () => {
     const network = readNetwork(stage.options);
     const wanted = JSON.stringify([network, stage.width]);
-    if (wanted !== made) { runs = algorithms.map((name) => prepare(name, network)); made = wanted; chart?.update(network, runs); }
+    if (wanted !== made) { runs = algorithms.map((name) => prepare(name, network, stage.data)); made = wanted; chart?.update(network, runs); }
     const columns = alone ? (stage.width > 560 ? 2 : 1) : stage.width > 840 ? 5 : stage.width > 560 ? 3 : 2, wide = (stage.width - 34 - 18 * (columns - 1)) / columns;
     grid.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
     const now = stage.options.time * last(), read = readColors(stage.root);
     panels.forEach((panel, k) => panel.update(runs[k], now, wide, read, runs));
-    if (alone) done.replaceChildren(...listSums(runs[0], now, values, stage.data.unit).map((text) => make("li", { text })));
-    stage.say(describe(runs, network));
+    if (alone) done.replaceChildren(...(stage.data.steps ? listReplay : listSums)(runs[0], now, values, stage.data.unit));
+    stage.say(stage.data.wrong?.words ?? describe(runs, network));
   };
 }
 
@@ -50,11 +60,12 @@ function readNetwork({ ranks, bytes, latency, bandwidth, perNode, inside }) {
   return { ranks, bytes, latency, bandwidth, inside, perNode: Math.min(perNode, ranks) };
 }
 
-function prepare(name, network) {
-  const steps = listSteps(name, network.ranks, network.perNode), ends = [];
+function prepare(name, network, { steps: replayed, start, wrong }) {
+  const steps = replayed ?? listSteps(name, network.ranks, network.perNode), ends = [];
   let total = 0;
-  for (const step of steps) ends.push((total += timeStep(step, network)));
-  return { name, steps, ends, total, held: listHeld(steps, network.ranks), cost: findCost(name, network), network };
+  for (const step of steps) ends.push((total += replayed ? 1 : timeStep(step, network)));
+  if (wrong && wrong.step < steps.length) total = wrong.step + 0.45;
+  return { name, steps, ends, total, held: listHeld(steps, network.ranks, start), cost: findCost(name, network), network, replayed, wrong };
 }
 
 function describe(runs, { ranks, bytes }) {
@@ -62,42 +73,52 @@ function describe(runs, { ranks, bytes }) {
   return `${ranks} ranks, ${sayBytes(bytes)}: ${order.map((run) => `${NAMES[run.name]} ${saySeconds(run.total)}`).join(", ")}.`;
 }
 
+// Where a replay stops: what is wrong, and the messages of the step under way.
+function listReplay(run, now) {
+  const stopped = now >= run.total * (1 - 1e-9), place = run.ends.findIndex((end) => end > now * (1 + 1e-9));
+  const words = stopped ? [make("li", { style: `font-weight: 700; color: ${run.wrong ? color("over") : "inherit"}`, text: run.wrong ? `${run.wrong.words[0].toUpperCase()}${run.wrong.words.slice(1)}.` : "Every message is as it should be." })] : [];
+  return [...words, ...(run.steps[place]?.lines ?? []).map((text) => make("li", { text }))];
+}
+
 // What the step under way does, message by message, with the first number of each chunk.
 function listSums(run, now, values, unit) {
   const place = run.ends.findIndex((end) => end > now * (1 + 1e-9));
-  if (place < 0) return ["Every rank holds every sum: all pies are alike."];
+  if (place < 0) return [make("li", { text: "Every rank holds every sum: all pies are alike." })];
   const sum = (mask, slice) => values.reduce((total, row, rank) => total + (Math.floor(mask / 2 ** rank) % 2 ? row[slice] : 0), 0);
   const say = (number) => number.toFixed(2).replace("-", "\u2212");
-  return [`Each chunk's first number, ${unit}rounded:`, ...run.steps[place].messages.map(({ source, destination, from, adds }) => {
+  const lines = [`Each chunk's first number, ${unit}rounded:`, ...run.steps[place].messages.map(({ source, destination, from, adds }) => {
     const head = `rank ${source} \u2192 rank ${destination}, chunk ${from}: `, sent = sum(run.held[place][source][from], from);
     if (values[0][from] === null) return `${head}empty`;
     const own = sum(run.held[place][destination][from], from);
     return head + (adds ? `${say(own)} + ${say(sent)} = ${say(own + sent)}` : `${say(sent)} copied`);
   })];
+  return lines.map((text) => make("li", { text }));
 }
 
 // ---- one algorithm: its name, its time, its ranks on a circle
 
-function makePanel(name) {
+function makePanel(name, replayed) {
   const swatch = make("i", { style: `display: inline-block; width: 14px; height: 14px; border-radius: 3px; margin-right: 7px; background: ${color(LINES[name])}` });
   const time = make("strong", { style: "float: right" });
   const canvas = make("canvas", { role: "img" });
-  const node = make("div", {}, make("div", { style: "font-size: 15px" }, swatch, make("strong", { text: NAMES[name] }), time), canvas);
+  const node = make("div", {}, make("div", { style: "font-size: 15px" }, swatch, make("strong", { text: replayed ? "Your ring" : NAMES[name] }), time), canvas);
   const update = (run, now, wide, read, runs) => {
     const done = run.ends.filter((end) => end <= now * (1 + 1e-9)).length, over = done === run.steps.length;
     const first = run.total <= Math.min(...runs.map((each) => each.total)) * (1 + 1e-9);
     time.textContent = over && first && runs.length > 1 ? "\u2713 first" : over ? "\u2713" : "";
-    const words = over ? [saySeconds(run.total), `${run.steps.length} steps`, `${sayBytes(run.cost.bytes)} sent`, "by the busiest"]
+    const stopped = run.wrong && now >= run.total * (1 - 1e-9);
+    const words = run.replayed ? (stopped ? ["Here", `rank ${run.wrong.rank}`] : over ? ["\u2713"] : [`step ${done}`])
+      : over ? [saySeconds(run.total), `${run.steps.length} steps`, `${sayBytes(run.cost.bytes)} sent`, "by the busiest"]
       : [saySeconds(now), `step ${done + 1} of ${run.steps.length}`, ...run.steps[done].phase.split(/ (?=in )/)];
-    canvas.setAttribute("aria-label", `${NAMES[name]} over ${run.network.ranks} ranks: ${words.join(", ")}.`);
+    canvas.setAttribute("aria-label", `${NAMES[name]} over ${run.network.ranks} ranks: ${words.join(", ")}.${stopped ? ` ${run.wrong.words}.` : ""}`);
     const start = done ? run.ends[done - 1] : 0;
     const share = over ? 0 : (now - start) / (run.ends[done] - start);
-    paint(canvas, wide, run, done, share, words, read);
+    paint(canvas, wide, run, done, share, words, read, stopped ? run.wrong.rank : -1);
   };
   return { node, update };
 }
 
-function paint(canvas, wide, run, done, share, words, read) {
+function paint(canvas, wide, run, done, share, words, read, wrong) {
   const { ranks, perNode } = run.network, side = Math.min(wide, canvas.dataset.alone ? 440 : 280);
   const context = sizeCanvas(canvas, wide, side), reach = side / 2;
   const size = clamp((Math.PI * reach * (side > 260 ? 0.6 : 0.5)) / ranks, 9, reach * 0.25), orbit = reach - size - (size > 13 ? 17 : 3);
@@ -114,6 +135,14 @@ function paint(canvas, wide, run, done, share, words, read) {
       const [a, b] = place(source), [c, d] = place(destination);
       paintPie(context, [a + (c - a) * share, b + (d - b) * share], size * 0.86, held[source], [from, to], ranks, read, 0.97);
     }
+  }
+  if (wrong >= 0) {
+    const message = step?.messages.find(({ source }) => source === wrong), [a, b] = place(wrong), [c, d] = place(message?.destination ?? wrong);
+    context.strokeStyle = read("over");
+    context.lineWidth = 5;
+    context.beginPath();
+    context.arc(a + (c - a) * share, b + (d - b) * share, size + 4, 0, 2 * Math.PI);
+    context.stroke();
   }
   context.textAlign = "center";
   context.fillStyle = read("ink");

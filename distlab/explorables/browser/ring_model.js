@@ -94,9 +94,9 @@ export function findCost(algorithm, network) {
   return { seconds, steps: steps.length, messages: Math.max(...messages), bytes: Math.max(...bytes) };
 }
 
-// held[step][rank][slice]: a bit for each rank whose numbers are in it, after `step` steps.
-export function listHeld(steps, ranks) {
-  const held = [range(ranks).map((rank) => Array(ranks).fill(2 ** rank))];
+// held[step][rank][slice]: a bit for each rank whose numbers are in it, after `step` steps; `start` before them.
+export function listHeld(steps, ranks, start = range(ranks).map((rank) => Array(ranks).fill(2 ** rank))) {
+  const held = [start];
   for (const { messages } of steps) {
     const before = held.at(-1), after = before.map((row) => [...row]);
     for (const { source, destination, from, to, adds } of messages) {

@@ -1,24 +1,33 @@
 // The schedule as a toy: lanes of blocks, the bubble hatched, and below, on the same axis, the
 // activations that each stage keeps. Two schedules stand above each other.
-import { button, choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, player, sayNumber, sayPercent, slider, ticks } from "./core.js";
+import { button, choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, panel, player, sayNumber, sayPercent, slider, ticks, tries } from "./core.js";
 import { SCHEDULES, findFault, makeSchedule, runSchedule } from "./schedule_model.js";
 
 const NAMES = { gpipe: "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved 1F1B", "zb-h1": "ZB-H1", "zb-h2": "ZB-H2", own: "Your schedule" };
 const IDEAS = { F: "forward", B: "backward", BW: "backward", W: "weight-gradient" };
 const LEFT = 64, RIGHT = 14, LANE = 30, GAP = 6, HILL = 84, AXIS = 30, HEAD = 30;
 
+const START = { lower: "none", stages: 4, micros: 8, backward: 2, hop: 0, follow: -1, time: 1 };
+export const TRIES = [
+  { ask: "How can GPipe's gray shrink?", set: { ...START, upper: "gpipe", micros: 4 }, act: { micros: 16 },
+    answer: "More micro-batches: the gray is P \u2212 1 of M + P \u2212 1 places, so 43 % becomes 16 %. But look below: each stage now keeps the activations of all 16." },
+  { ask: "Same gray, less memory?", set: { ...START, upper: "gpipe" }, act: { lower: "1f1b" },
+    answer: "1F1B idles exactly as long as GPipe, but a stage keeps at most 4 micro-batches (one for each stage) instead of 8." },
+  { ask: "What could fill the rest of the gray?", set: { ...START, upper: "1f1b" }, act: { lower: "zb-h1" },
+    answer: "The gradients of the weights. Nobody waits for them, so ZB-H1 computes them where 1F1B would wait, and keeps no more activations." }];
+
 export default function schedule(stage) {
   const { data } = stage;
   const first = [...(data.own ? ["own"] : []), ...SCHEDULES].map((name) => [name, NAMES[name]]);
-  const controls = make("div", { class: "ex-controls" },
+  const controls = panel([
     choice(stage, { name: "upper", label: "Schedule", options: first, list: true }),
     choice(stage, { name: "lower", label: "Compare with", options: [["none", "nothing"], ...first], list: true }),
     slider(stage, { name: "stages", label: "Stages", min: 1, max: 8 }),
-    slider(stage, { name: "micros", label: "Micro-batches", min: 1, max: 16 }),
+    slider(stage, { name: "micros", label: "Micro-batches", min: 1, max: 16 })], [
     slider(stage, { name: "backward", label: "Backward pass", min: 1, max: 3, step: 0.25, say: (n) => `${sayNumber(n)} forwards` }),
     slider(stage, { name: "hop", label: "Delay of a hop", min: 0, max: 1, step: 0.1, say: (n) => `${sayNumber(n)} forwards` }),
     slider(stage, { name: "chunks", label: "Chunks (interleaved)", min: 1, max: 4 }),
-    slider(stage, { name: "follow", label: "Follow micro-batch", min: -1, max: 15, say: (n) => (n < 0 ? "all" : String(Math.min(n, stage.options.micros - 1))) }));
+    slider(stage, { name: "follow", label: "Follow micro-batch", min: -1, max: 15, say: (n) => (n < 0 ? "all" : String(Math.min(n, stage.options.micros - 1))) })]);
   const key = make("ul", { class: "ex-key" }, ...[["forward", "forward"], ["backward", "backward"],
     ["weight-gradient", "backward for the weights alone"], ["wait", "bubble: the stage waits"]].map(([idea, words]) =>
     make("li", { style: `--idea: ${color(idea)}` }, make("i"), words)));
@@ -30,7 +39,7 @@ export default function schedule(stage) {
     marks: () => [...new Set(runs.flatMap((run) => (run.done ?? []).map((each) => each.end)))].sort((a, b) => a - b).map((end) => end / length()),
     say: (share) => `${sayNumber(share * length())} forwards`,
   });
-  stage.root.append(controls, clock.node, panels[0].node, panels[1].node, key);
+  stage.root.append(data.own ? "" : tries(stage, TRIES), controls, clock.node, panels[0].node, panels[1].node, key);
   return () => {
     const names = [stage.options.upper, stage.options.lower].filter((name) => name !== "none");
     runs = names.map((name) => play(name, stage));
@@ -45,7 +54,9 @@ function play(name, { options, data }) {
   if (fault) return { fault, words: fault };
   const made = name === "own" ? data.own : makeSchedule(name, stages, micros, chunks);
   try {
-    const run = runSchedule(made, { forward: 1, ...options });
+    const run = runSchedule(made, { forward: 1, ...options }), wrong = made.wrong;
+    if (run.stuck.length) run.makespan = Math.max(run.makespan, ...run.stuck.map((each) => each.end));
+    if (wrong) return { ...run, chunks: made.chunks, wrong, words: `${wrong.words}.` };
     const words = `${NAMES[name]}: ${sayPercent(run.bubble)} of the time idle, a stage keeps at most ${sayNumber(Math.max(...run.peaks))} micro-batches.`;
     return { ...run, chunks: made.chunks, words };
   } catch (error) {
@@ -58,7 +69,7 @@ function makePanel(stage) {
   const hatch = draw("pattern", { id: pattern, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
     draw("rect", { width: 7, height: 7, fill: color("wait"), opacity: 0.12 }),
     draw("rect", { width: 2.2, height: 7, fill: color("wait"), opacity: 0.75 }));
-  const layers = Object.fromEntries(["axis", "lanes", "idle", "blocks", "hills", "head"].map((name) => [name, draw("g")]));
+  const layers = Object.fromEntries(["axis", "lanes", "idle", "blocks", "wrong", "hills", "head"].map((name) => [name, draw("g")]));
   const svg = draw("svg", { role: "img", height: 10 }, draw("defs", {}, hatch), ...Object.values(layers));
   const title = make("strong", { style: "font-size: 16px" });
   const fault = make("p", { role: "alert" });
@@ -77,8 +88,10 @@ function makePanel(stage) {
     node.hidden = !run;
     if (!run) return;
     title.textContent = NAMES[name];
-    fault.textContent = run.fault ?? "";
-    svg.style.display = shown.node.style.display = run.fault ? "none" : "";
+    fault.textContent = run.fault ?? run.wrong?.words ?? "";
+    fault.style.color = run.wrong ? color("over") : null;
+    svg.style.display = run.fault ? "none" : "";
+    shown.node.style.display = run.fault || run.stuck.length ? "none" : "";
     if (run.fault) return;
     shown.write({ bubble: sayPercent(run.bubble), peak: sayNumber(Math.max(...run.peaks)), span: sayNumber(run.span) });
     svg.setAttribute("aria-label", describe(name, run));
@@ -107,6 +120,13 @@ function drawRun(stage, svg, layers, pattern, run, runs, end) {
   join(glider, layers.idle, listGaps(run), { key: (d) => d.id, tag: "rect",
     end: (d) => ({ x: x(d.from), y: y(d.lane), width: x(d.to) - x(d.from), height: LANE, rx: 4, fill: `url(#${pattern})` }) });
   drawBlocks(glider, layers.blocks, run, x, y, follow, head);
+  const marked = [...run.done, ...run.stuck].filter((d) => d.stage === run.wrong?.stage && d.place === run.wrong.place);
+  const frames = [...run.stuck.filter((d) => !marked.includes(d)), ...marked].filter((d) => head >= d.start - 1e-9);
+  join(glider, layers.wrong, frames, { key: (d) => d.stage, tag: "rect", seconds: 0,
+    end: (d) => ({ x: x(d.start) + 1.5, y: y(d.stage) + 1.5, width: Math.max(4, x(d.end) - x(d.start) - 3), height: LANE - 3, rx: 4, fill: "none", stroke: color("over"), "stroke-width": 3.5, "stroke-dasharray": run.stuck.includes(d) ? "5 4" : null }) });
+  if (!layers.stuck) layers.wrong.after((layers.stuck = draw("g", { "text-anchor": "middle" })));
+  join(glider, layers.stuck, frames.filter((d) => run.stuck.includes(d)), { key: (d) => d.stage, tag: "text", text: (d) => d.micro, seconds: 0,
+    end: (d) => ({ x: (x(d.start) + x(d.end)) / 2, y: y(d.stage) + LANE / 2 + 4.5, style: `fill: ${color("over")}; font-weight: 600` }) });
   drawHills(glider, layers.hills, run, x, floor, linear([0, most], [0, HILL]), head);
   join(glider, layers.head, options.time < 1 ? [0] : [], { key: String, tag: "line", seconds: 0,
     end: () => ({ x1: x(head), x2: x(head), y1: 0, y2: floor, stroke: color("ink"), "stroke-width": 2 }) });

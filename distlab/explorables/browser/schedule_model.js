@@ -66,7 +66,8 @@ export function makeSchedule(name, stages, micros, chunks = 2) {
 // Run a schedule: each operation as early as it can be. `times` are {forward, backward, hop}, of one
 // whole stage; the backward pass is half for inputs, half for weights. Returns the operations as
 // {stage, place, kind, micro, chunk, start, end}, and what the run wastes and keeps.
-// Throws where stages wait for one another for ever.
+// Throws where stages wait for one another for ever, unless `schedule.wrong` says so: then `stuck` lists
+// what each of them waits to do, and from when.
 export function runSchedule(schedule, { forward, backward, hop }) {
   const { orders, chunks } = schedule, stages = orders.length;
   const lengths = { F: forward, B: backward / 2, W: backward / 2, BW: backward };
@@ -93,20 +94,22 @@ export function runSchedule(schedule, { forward, backward, hop }) {
       }
     });
   }
-  if (next.some((place, stage) => place < orders[stage].length)) throw new Error("stages wait for one another for ever");
-  return summarize(schedule, done);
+  const waits = orders.flatMap((order, stage) => order.slice(next[stage], next[stage] + 1).map((operation) => (
+    { ...operation, stage, place: next[stage], start: free[stage], end: free[stage] + lengths[operation.kind] / chunks })));
+  if (waits.length && !schedule.wrong) throw new Error("stages wait for one another for ever");
+  return { ...summarize(schedule, done), stuck: waits };
 }
 
 function summarize({ orders, chunks }, done) {
   const lanes = orders.map((_, stage) => done.filter((each) => each.stage === stage));
-  const firsts = lanes.map((lane) => lane[0].start);
-  const spans = lanes.map((lane, stage) => lane.at(-1).end - firsts[stage]);
+  const firsts = lanes.map((lane) => lane[0]?.start ?? 0);
+  const spans = lanes.map((lane, stage) => (lane.at(-1)?.end ?? 0) - firsts[stage]);
   const busy = lanes.map((lane) => lane.reduce((sum, each) => sum + each.end - each.start, 0));
-  const span = Math.max(...spans);
+  const span = Math.max(...spans, 1e-9);
   const kept = lanes.map((lane) => countKept(lane, chunks));
   return {
     done, firsts, span, kept,
-    makespan: Math.max(...done.map((each) => each.end)),
+    makespan: Math.max(1, ...done.map((each) => each.end)),
     bubble: Math.max(0, 1 - busy.reduce((a, b) => a + b) / busy.length / span),
     peaks: kept.map((steps) => Math.max(...steps.map(([, count]) => count))),
   };

@@ -1,10 +1,18 @@
 // The conveyor of several workers: examples fall from their files onto the worker that reads them,
 // and from there into the row of what was trained on. A second copy falls past it, a lost one to the
 // bottom.
-import { choice, clamp, color, draw, inkOn, join, make, numbers, player, replica, sayNumber, slider } from "./core.js";
+import { choice, clamp, color, draw, inkOn, join, make, numbers, player, replica, sayNumber, slider, tries } from "./core.js";
 import { countCover, dealExamples, fillFiles } from "./sharding_model.js";
 
 const HEAD = 20, POLICIES = [["FILE", "FILE"], ["DATA", "DATA"], ["OFF", "OFF"], ["LATE", "shuffle, then shard"]];
+
+export const TRIES = [
+  { ask: "More workers than files: what then?", set: { policy: "FILE", workers: 2, files: 2, batch: 4, time: 1 }, act: { workers: 3 },
+    answer: "TensorFlow refuses. FILE gives whole files away, and nothing would be left for the third worker: write at least as many files as workers." },
+  { ask: "Shard the examples instead of the files: what does it cost?", set: { policy: "FILE", workers: 4, files: 4, batch: 4, time: 1 }, act: { policy: "DATA" },
+    answer: "Reading: each worker reads and parses all examples, and throws away those that aren't its own." },
+  { ask: "Shuffle first, then shard: what can go wrong?", set: { policy: "DATA", workers: 4, files: 4, batch: 4, time: 1 }, act: { policy: "LATE" },
+    answer: "Each worker shuffles in its own order, so their shares overlap: some examples are trained on twice, and others never." }];
 
 export default function sharding(stage) {
   const controls = make("div", { class: "ex-controls" },
@@ -21,7 +29,7 @@ export default function sharding(stage) {
   let run = { steps: 1 };
   const clock = player(stage, { name: "time", label: "Time of the epoch", seconds: () => clamp(run.steps * 0.8, 3, 14),
     marks: () => [...Array(run.steps).keys()].map((k) => (k + 1) / run.steps), say: (share) => `step ${Math.floor(share * run.steps + 1e-9)} of ${run.steps}` });
-  stage.root.append(controls, row, clock.node, shown.node, fault, svg);
+  stage.root.append(tries(stage, TRIES), controls, row, clock.node, shown.node, fault, svg);
   return () => {
     run = runEpoch(stage);
     fault.textContent = run.fault;

@@ -1,7 +1,7 @@
 // The staleness race: workers of unequal speed write updates to a server. Lanes show who computes; below,
 // on the same axis, the version that each gradient was computed from against the server's; then how stale
 // the updates are, and the loss of four ways to train on one clock.
-import { choice, clamp, color, draw, inkOn, join, linear, logarithmic, make, newId, numbers, player, replica, sayNumber, slider, ticks, toggle } from "./core.js";
+import { choice, clamp, color, draw, inkOn, join, linear, logarithmic, make, newId, numbers, panel, player, replica, sayNumber, slider, ticks, toggle, tries } from "./core.js";
 import { MODES, descendStale, race } from "./staleness_model.js";
 
 const NAMES = { asynchronous: "Asynchronous", bounded: "Bounded staleness", backup: "Backup workers", synchronous: "Synchronous" };
@@ -9,15 +9,24 @@ const LINES = { asynchronous: "data", bounded: "optimizer", backup: "forward", s
 const SERVER = "color-mix(in srgb, var(--ex-ink) 16%, transparent)";
 const UNTIL = 24, LEFT = 70, LANE = 24, GAP = 4, STAIRS = 170, AXIS = 26, LOW = 1e-4, HIGH = 1e2;
 
+const START = { workers: 4, slow: 1, rate: 0.2, bound: 2, backup: 1, vary: false, time: 1 };
+export const TRIES = [
+  { ask: "One worker gets 4 times slower: who waits?", set: { ...START, mode: "synchronous" }, act: { slow: 4 },
+    answer: "All of them. Each round ends with its slowest worker, so a quarter as many gradients are used." },
+  { ask: "And if nobody waits?", set: { ...START, mode: "synchronous", slow: 4 }, act: { mode: "asynchronous" },
+    answer: "The fast workers go on, and many more gradients are used. But they're stale: the slow worker writes what it worked out from parameters that are many versions old." },
+  { ask: "Keep the speed without the oldest gradients?", set: { ...START, mode: "synchronous", slow: 4 }, act: { mode: "backup" },
+    answer: "A backup worker: the round takes the first three gradients and drops the late one. Nothing is stale, and the slow worker's steps are wasted." }];
+
 export default function staleness(stage) {
-  const controls = make("div", { class: "ex-controls" },
+  const controls = panel([
     choice(stage, { name: "mode", label: "Way to train", options: MODES.map((mode) => [mode, NAMES[mode]]), list: true }),
     slider(stage, { name: "workers", label: "Workers", min: 2, max: 8 }),
     slider(stage, { name: "slow", label: "Slow worker", min: 1, max: 6, step: 0.5, say: (n) => `${sayNumber(n)} \u00d7` }),
-    slider(stage, { name: "rate", label: "Learning rate", min: 0.02, max: 2, log: true, say: (n) => sayNumber(n, 2) }),
+    slider(stage, { name: "rate", label: "Learning rate", min: 0.02, max: 2, log: true, say: (n) => sayNumber(n, 2) })], [
     slider(stage, { name: "bound", label: "Steps ahead (bounded)", min: 0, max: 6 }),
     slider(stage, { name: "backup", label: "Backup workers", min: 1, max: 3 }),
-    toggle(stage, { name: "vary", label: "Steps vary" }));
+    toggle(stage, { name: "vary", label: "Steps vary" })]);
   const shown = numbers([{ name: "used", words: "gradients used", idea: "all-reduce" }, { name: "mean", words: "mean staleness", idea: "over" },
     { name: "most", words: "at most" }, { name: "late", words: "thrown away", idea: "wait" }, { name: "loss", words: "loss" }]);
   const clock = player(stage, { name: "time", label: "Time of the race", seconds: () => 12, say: (share) => `${sayNumber(share * UNTIL)} steps`,
@@ -26,7 +35,7 @@ export default function staleness(stage) {
   const pair = make("div", { style: "display: grid; gap: 10px 26px" }, parts[1].node, parts[2].node);
   const key = make("ul", { class: "ex-key" }, ...[["replica-0", "a step: its number is the staleness of its update"], ["server", "the server's version"],
     ["over", "dropped: came too late"], ["wait", "waits"]].map(([idea, words]) => make("li", { style: `--idea: ${idea === "server" ? SERVER : color(idea)}` }, make("i"), words)));
-  stage.root.append(controls, clock.node, shown.node, parts[0].node, key, pair);
+  stage.root.append(tries(stage, TRIES), controls, clock.node, shown.node, parts[0].node, key, pair);
   let runs = {}, made = "";
   return () => {
     const { time, mode, width, ...rest } = { ...stage.options, width: stage.width };

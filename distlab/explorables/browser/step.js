@@ -1,20 +1,29 @@
 // A training step on one time axis: forward, backward layer by layer, gradients that fill buckets,
 // buckets on the network, the update. Below it: the wait for the network against the size of a bucket.
-import { clamp, color, draw, inkOn, join, linear, logarithmic, make, newId, numbers, player, sayBytes, sayNumber, sayPercent, saySeconds, slider, ticks, toggle } from "./core.js";
+import { clamp, color, draw, inkOn, join, linear, logarithmic, make, newId, numbers, panel, player, sayBytes, sayNumber, sayPercent, saySeconds, slider, ticks, toggle, tries } from "./core.js";
 import { listWaits, simulateStep } from "./step_model.js";
 
 const LAYERS = 8, LANE = 34, SEND = 30, LEFT = 74, RIGHT = 16, CURVE = 110;
 const TOPS = { compute: 4, buckets: 62, network: 128 }, FLOOR = 176, SMALLEST = 2e6;
 
+const START = { bucket: 2.5e7, gradients: 1e8, workersLog: 3, bandwidth: 1.25e10, latency: 2e-5, speed: 1, overlap: true, time: 1 };
+export const TRIES = [
+  { ask: "One big bucket: how much is hidden?", set: START, act: { bucket: 1e8 },
+    answer: "Nothing. The only bucket is full when the backward pass ends, so the whole all-reduce comes after it." },
+  { ask: "Then why not the smallest buckets?", set: START, act: { bucket: 2e6 },
+    answer: "Each bucket pays the latency of its own all-reduce, 14 messages in a row. With 50 buckets that adds 14 ms, as long as the data itself takes." },
+  { ask: "A hundred times slower links: what still hides?", set: START, act: { bandwidth: 1.25e8 },
+    answer: "Only what fits behind the backward pass. The all-reduce now takes far longer than that, and the rest is waiting." }];
+
 export default function step(stage) {
-  const controls = make("div", { class: "ex-controls" },
+  const controls = panel([
     slider(stage, { name: "bucket", label: "Bucket", min: SMALLEST, max: 4e8, log: true, say: sayBytes }),
-    slider(stage, { name: "gradients", label: "All gradients", min: 2e7, max: 4e8, log: true, say: sayBytes }),
     slider(stage, { name: "workersLog", label: "Workers", min: 0, max: 8, say: (n) => sayNumber(2 ** n) }),
     slider(stage, { name: "bandwidth", label: "Bandwidth", min: 1e8, max: 1e11, log: true, say: (n) => `${sayBytes(n)}/s` }),
+    toggle(stage, { name: "overlap", label: "Send during backward" })], [
+    slider(stage, { name: "gradients", label: "All gradients", min: 2e7, max: 4e8, log: true, say: sayBytes }),
     slider(stage, { name: "latency", label: "Latency", min: 1e-6, max: 1e-3, log: true, say: saySeconds }),
-    slider(stage, { name: "speed", label: "Speed of a device", min: 0.25, max: 16, log: true, say: (n) => `\u00d7 ${sayNumber(n, 2)}` }),
-    toggle(stage, { name: "overlap", label: "Send during backward" }));
+    slider(stage, { name: "speed", label: "Speed of a device", min: 0.25, max: 16, log: true, say: (n) => `\u00d7 ${sayNumber(n, 2)}` })]);
   const shown = numbers([{ name: "step", words: "a step" }, { name: "exposed", words: "waiting for the network", idea: "wait" },
     { name: "hidden", words: "of the all-reduce is hidden", idea: "all-reduce" }, { name: "kept", words: "of the devices' speed is left" }]);
   const key = make("ul", { class: "ex-key" }, ...[["forward", "forward"], ["backward", "backward, and gradients in buckets"],
@@ -31,7 +40,7 @@ export default function step(stage) {
   const clock = player(stage, { name: "time", label: "Time of one step", seconds: () => 8,
     marks: () => [...new Set(now.buckets.flatMap((b) => [b.full, b.end]))].sort((a, b) => a - b).map((at) => at / now.step),
     say: (share) => saySeconds(share * now.step) });
-  stage.root.append(controls, clock.node, shown.node, svg, key, curve.node);
+  stage.root.append(tries(stage, TRIES), controls, clock.node, shown.node, svg, key, curve.node);
   return () => {
     const options = readStep(stage);
     now = simulateStep(options);

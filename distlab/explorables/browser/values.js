@@ -1,6 +1,6 @@
 // One value per replica, and how it becomes one: numbers in their replica's color glide to where
 // reduce, gather or all_reduce leaves them. A stripe in a box is a number that went into it.
-import { choice, clamp, color, draw, join, make, numbers, player, replica, sayNumber, slider, startWhenSeen } from "./core.js";
+import { choice, clamp, color, draw, join, make, numbers, panel, player, replica, sayNumber, slider, startWhenSeen, tries } from "./core.js";
 import { VALUE_WAYS, cutValues, findAnswer, findMean, findPart, findValuesFault, listSlots, listValueSteps } from "./values_model.js";
 
 const CALLS = {
@@ -13,14 +13,18 @@ const NAMES = { sum: "reduce SUM, axis=None", mean: "reduce MEAN, axis=None", "s
   gather: "gather, axis=0", "all-reduce": "all_reduce SUM, in the step", "mean-of-means": "MEAN of each replica's mean" };
 const TALL = 28, STRIPE = 13, SLOT = 40, GAP = 5, EDGE = 7, HEAD = 24;
 
+export const TRIES = [
+  { ask: "Is the mean of the means the mean?", set: { way: "mean-of-means", replicas: 4, count: 8, pieces: "even", time: 1 }, act: { count: 7 },
+    answer: "Only while all replicas hold equally many values. With 7 values one replica holds fewer, its mean counts as much as the others, and the answer is off." }];
+
 export default function values(stage) {
   const { data } = stage;
-  const controls = make("div", { class: "ex-controls" },
+  const controls = panel([
     choice(stage, { name: "way", label: "What you call", options: VALUE_WAYS.map((way) => [way, NAMES[way]]), list: true }),
     slider(stage, { name: "replicas", label: "Replicas", min: 1, max: 8 }),
     slider(stage, { name: "count", label: "Values", min: 1, max: data.values.length }),
-    slider(stage, { name: "first", label: "First value", min: -20, max: 40 }),
-    choice(stage, { name: "pieces", label: "Cut into pieces", options: [["even", "nearly equal"], ["filled", "replica by replica"]], list: true }));
+    choice(stage, { name: "pieces", label: "Cut into pieces", options: [["even", "nearly equal"], ["filled", "replica by replica"]], list: true })], [
+    slider(stage, { name: "first", label: "First value", min: -20, max: 40 })]);
   const call = make("code", { style: "font-size: 14px; font-weight: 600" });
   const shown = numbers([{ name: "answer", words: "the answer", idea: "all-reduce" }, { name: "holder", words: "held afterwards by" },
     { name: "mean", words: "mean of all values", idea: "data" }]);
@@ -32,7 +36,7 @@ export default function values(stage) {
     marks: () => steps.map((_, k) => (k + 1) / steps.length), say: (share) => `step ${count(share)} of ${steps.length}` });
   const count = (share) => Math.floor(share * steps.length + 1e-6);
   if (data.autoplay) startWhenSeen(stage, clock);
-  stage.root.append(controls, call, clock.node, shown.node, fault, svg, sum);
+  stage.root.append(tries(stage, TRIES), controls, call, clock.node, shown.node, fault, svg, sum);
   return () => {
     const { way, replicas, pieces, first } = stage.options;
     parts = cutValues([first, ...data.values.slice(1)].slice(0, stage.options.count), replicas, pieces);

@@ -141,11 +141,23 @@ def _describe(
         "message": message,
         "misconception": clean_line(verdict.misconception),
         "parts": parts.groupdict() if parts else None,
+        "table": verdict.table and _clean_table(verdict.table),
         "asked": Markup(task.asked),
         "hints": [(t, Markup(text)) for t, text in task.hints],
         "answer": clean(answers.get(exercise.id, "")),
         "trace": clean("\n".join(c.trace for c in seen if c.trace), 4000),
         "output": clean("\n".join(c.output + c.errors for c in seen if c.output + c.errors), 4000),
+    }
+
+
+def _clean_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an `AnswerTable` as the page shows it, its texts without control characters."""
+    return {
+        "caption": clean_line(table["caption"]),
+        "columns": [clean_line(head) for head in table["columns"]],
+        "names": [clean_line(name) for name in table["names"]],
+        "rows": [[clean_line(cell) for cell in row] for row in table["rows"]],
+        "marked": table["marked"],
     }
 
 

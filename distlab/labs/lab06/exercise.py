@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.exercise import Exercise, contrast, each
 from distlab.exercises.refusing import read_array, refuse, require_value
+from distlab.exercises.ring_trace import draw_vectors, find_moment, start_gather, tell_ring
 from distlab.labs import ANSWERS
 from utils.collectives import (
     Network,
@@ -80,22 +81,22 @@ class LabNetwork(Network):
         return [replace(send, values=send.values + self._mark) for send in arrived]
 
 
-def draw_vectors(seed: int, ranks: int, length: int) -> list[np.ndarray]:
-    """Return one gradient, [length] of float64, for each rank."""
-    rng = np.random.default_rng(seed)
-    return [np.round(rng.normal(size=length), 3) for _ in range(ranks)]
-
-
 def describe_traffic(network: Network) -> dict[str, Any]:
-    """Return the steps, each rank's messages and bytes, and the sum of each message's values."""
+    """Return the steps, each rank's messages and bytes, and [step, from, to, *values] each."""
     ordered = sorted(network.messages, key=lambda message: (message.step, message.source))
-    payloads = [float(np.sum(message.values)) for message in ordered]
+    sent = [[m.step, m.source, m.destination, *np.ravel(m.values).tolist()] for m in ordered]
     return {
         "steps": network.steps,
         "messages of each rank": count_messages(network.messages, network.ranks),
         "bytes of each rank": count_bytes(network.messages, network.ranks),
-        "sums of the messages": payloads,
+        "messages": sent,
     }
+
+
+def say_moment(got: Any, right: Any) -> str:
+    """Return what the first wrong message, or result, is and what was due."""
+    moment = find_moment(got, right)
+    return f"went wrong: {moment.words}" if moment else contrast(got, right)
 
 
 def _make_chunks(seed: int, ranks: int, length: int) -> Chunks:
@@ -163,6 +164,8 @@ SCATTER = Exercise(
     tolerance=1e-6,
     shows_case=False,
     run=each(try_scatter),
+    contrast=say_moment,
+    tell=tell_ring,
     by_hand=BY_HAND,
     plain=True,
 )
@@ -174,10 +177,7 @@ def try_gather(all_gather: Callable[..., Any], seed: int, ranks: int, length: in
 
     Rank r has the sum of chunk r + 1 (mod ranks), and of the others its own values.
     """
-    chunks = _make_chunks(seed, ranks, length)
-    sums = [np.sum(column, axis=0) for column in zip(*chunks, strict=True)]
-    for rank in range(ranks):
-        chunks[rank][(rank + 1) % ranks] = sums[(rank + 1) % ranks]
+    chunks = start_gather(_make_chunks(seed, ranks, length))
     network = LabNetwork(ranks)
     chunks = _run(all_gather, chunks, network)
     rows = [[_read_chunk(chunks, rank, k) for k in range(ranks)] for rank in range(ranks)]
@@ -202,6 +202,8 @@ GATHER = Exercise(
     tolerance=1e-6,
     shows_case=False,
     run=each(try_gather),
+    contrast=say_moment,
+    tell=tell_ring,
     by_hand=BY_HAND,
     plain=True,
 )
@@ -242,6 +244,8 @@ ALL_REDUCE = Exercise(
     tolerance=1e-6,
     shows_case=False,
     run=each(try_all_reduce),
+    contrast=say_moment,
+    tell=tell_ring,
     by_hand=BY_HAND,
     plain=True,
 )

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from distlab.exercises.comparing import show
+from distlab.exercises.comparing import same, show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import own_frames, read_array, refuse
+from distlab.exercises.schedule_trace import MAX_OPERATIONS, describe_schedule, tell_schedule
 from distlab.labs import ANSWERS
 
 ABSENT = (
@@ -25,9 +26,6 @@ ABSENT = (
     "utils.collectives.ring",
     "utils.collectives.tree",
 )
-
-MAX_OPERATIONS = 20_000  # of a schedule that is simulated
-
 
 # ---- exercises 1 and 2: split layers
 
@@ -163,31 +161,16 @@ def _read_out(found: Any, most: int) -> Any:
     return found
 
 
-def describe_schedule(orders: Any, stages: int, micro_batches: int) -> dict[str, Any]:
-    """Return how a schedule does in the simulator, with F, B and W of one unit each.
-
-    `orders` has, for each stage, pairs of a kind, "F" or "BW", and a micro-batch. A
-    schedule that cannot run is described by its fault.
-    """
-    if not isinstance(orders, list | tuple):
-        return {"fault": "a schedule is a list with one list of operations for each stage"}
-    if sum(len(order) for order in orders if isinstance(order, list | tuple)) > MAX_OPERATIONS:
-        return {"fault": f"a schedule of more than {MAX_OPERATIONS} operations"}
-    orders = [
-        [tuple(item) for item in order] if isinstance(order, list | tuple) else order
-        for order in orders
-    ]
-    from utils.schedules import check_schedule, read_schedule
-    from utils.simulate.pipeline import StageTimes, simulate_pipeline
-
-    fault = check_schedule(orders, micro_batches=micro_batches, stages=stages)
-    if fault:
-        return {"fault": fault}
-    run = simulate_pipeline(read_schedule(orders, micro_batches), StageTimes(1.0, 1.0, 1.0))
-    return {
-        "bubble": run.bubble_fraction,
-        "most micro-batches kept by each stage": list(run.peak_activations_per_stage),
-    }
+def say_schedule(got: Any, right: Any) -> str:
+    """Return how a schedule does and how 1F1B does: the first of the two numbers that differs."""
+    if "fault" in got:
+        return f"can't run: {got['fault']}"
+    if not same(got["bubble"], right["bubble"], 1e-6):
+        idle, due = (f"{100 * one['bubble']:.3g} %" for one in (got, right))
+        return f"leaves the stages idle for {idle} of the time; {due} was due"
+    kept, due = (one["most micro-batches kept by each stage"] for one in (got, right))
+    k = next(k for k in range(len(due)) if kept[k] != due[k])
+    return f"keeps {kept[k]:g} micro-batches on stage {k}; {due[k]:g} was due"
 
 
 SCHEDULE = Exercise(
@@ -211,6 +194,8 @@ SCHEDULE = Exercise(
     tolerance=1e-6,
     run=each(try_schedule),
     read=describe_schedule,
+    contrast=say_schedule,
+    tell=tell_schedule,
     by_hand=("utils.schedules", "utils.simulate"),
 )
 

@@ -17,7 +17,7 @@ done, as a program in there loses every other network: its data, name lookup, NC
 | `code`, `channel` | the code; who is let in, and the frames between machines |
 | `compare`, `reach`, `trial` | what must be the same; who reaches whom, and why not |
 | `names` | names that people gave their machines, fit to be shown |
-| `member`, `lines`, `fetching` | a machine that has joined |
+| `calling`, `member`, `lines`, `fetching` | a machine that joins |
 | `host`, `lobby`, `guest` | the machine that hosts: its launcher, and members as it sees them |
 | `trial_host` | the same for a test of connections alone |
 | `copies`, `spread` | copies of the checkpoint folder, and how they get everywhere |
@@ -25,20 +25,26 @@ done, as a program in there loses every other network: its data, name lookup, NC
 
 import contextlib
 import os
+import secrets
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ...cluster.signals import Signals
-from ...errors import InputError
+from ...errors import InputError, RunError
+from ...measure import count
 from ...processes.connection import split_address
 from ..programs import Print, Say, say_word, show_line
 from ..settings import RunReport, RunSettings, check_command, make_logs_folder
+from .calling import NoHost, check_host, connect_to_host
 from .code import ask_for_code, make_code, read_code
 from .host import HostedRun
-from .member import Member, NoHost, RefusedByHost, check_host, connect_to_host
+from .member import HostLost, Member, RefusedByHost
 from .settings import Gathering as Gathering
 from .settings import RendezvousSettings as RendezvousSettings
-from .settings import confirm_trust, is_own_host, open_address
+from .settings import check_meeting, check_rank, confirm_trust, is_own_host, open_address
+
+NOT_NEEDED_STATUS = 75  # as temporary failures have it
 
 
 def run_at_rendezvous(
@@ -56,15 +62,10 @@ def run_at_rendezvous(
     where machines differ or do not reach each other, or the host is lost.
     """
     command = check_command(command)
-    if settings.ps and settings.min_workers not in (None, settings.workers):
-        raise InputError("ps: a run that goes on with fewer workers has none; give one number")
-    if settings.independent and settings.checkpoint_dir:
-        raise InputError(
-            "checkpoint-dir: a rendezvous copies one folder to every machine, and independent "
-            "tasks would overwrite it. Give each task its own folder"
-        )
+    check_meeting(settings, rendezvous)
     listener = open_address(rendezvous.address)
     try:
+        check_rank(rendezvous.node_rank, listener is not None)
         confirm_trust(rendezvous.address, rendezvous.trust_network, say)
         if listener is None:
             with naming_a_taken_port(rendezvous.address):
@@ -105,17 +106,38 @@ def join_rendezvous(
     show: Print,
     say: Say,
 ) -> RunReport:
-    """Take part in a run that another machine hosts; return its report, as `Member.run` does."""
+    """Take part in a run that another machine hosts; return its report, as `Member.run` does.
+
+    If the host is lost, it is called again, unless people meet, who decide for themselves. The
+    status of a machine that was never needed is 75.
+    """
+    logs, lost, was_needed, identity = None, None, False, secrets.token_hex(8)
     with Signals() as signals:
-        channel = connect_to_host(rendezvous, code, say, signals)
-        if channel is None:
-            say(f"{signals.name}: stopped while waiting for the host")
-            return RunReport(settings.workers, 0, 0.0, [], None, 128 + signals.number)
-        try:
-            name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-            logs = make_logs_folder(settings.logs, name)
-            member = Member(channel, list(command), settings, rendezvous, logs, show, say)
-        except BaseException:
-            channel.close()
-            raise
-        return member.run(signals)
+        while True:
+            try:
+                channel = connect_to_host(rendezvous, code, say, signals)
+            except RunError as error:
+                raise lost or error from None
+            if channel is None:
+                say(f"{signals.name}: stopped while waiting for the host")
+                return RunReport(settings.workers, 0, 0.0, [], None, 128 + signals.number)
+            try:
+                name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+                logs = logs or make_logs_folder(settings.logs, name)
+                what = list(command), settings, rendezvous, logs
+                member = Member(channel, *what, show, say, identity)
+            except BaseException:
+                channel.close()
+                raise
+            try:
+                report = member.run(signals)
+            except HostLost as error:
+                lost, was_needed = error, was_needed or member.was_needed
+                if rendezvous.gathering is not None:
+                    raise
+                say(f"{error}. Calling it again for {rendezvous.join_seconds:g} s")
+                continue
+            if was_needed or member.was_needed or report.status or rendezvous.gathering:
+                return report
+            say(f"this machine was never needed: {count(report.workers, 'worker')} did without it")
+            return replace(report, status=NOT_NEEDED_STATUS)

@@ -19,9 +19,10 @@ from ...processes.connection import Connection, PeerGone, PeerSilent
 from ...processes.door import Door
 from ...processes.handshake import ChannelLost, describe
 from .code import stretch_code
+from .settings import HEARTBEAT_SECONDS
 
 MAX_FRAME_BYTES = 2**20
-BEAT_SECONDS, LOST_SECONDS = 1.0, 10.0
+BEAT_SECONDS = 1.0
 SEND_BUFFER_BYTES = 2**18  # so that a beat never waits long behind a checkpoint
 BEAT = "beat"
 
@@ -45,13 +46,13 @@ class MeetingFrame:
 class MeetingChannel:
     """One side of a connection after the handshake. `send` may be called from any thread.
 
-    A beat goes out every second; who has heard nothing for `LOST_SECONDS` raises ChannelLost
+    A beat goes out every second; who has heard nothing for `lost_seconds` raises ChannelLost
     in `receive`.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        connection.limit_seconds, connection.max_bytes = LOST_SECONDS, MAX_FRAME_BYTES
+    def __init__(self, connection: Connection, lost_seconds: float = HEARTBEAT_SECONDS) -> None:
+        self._connection, self._lost_seconds = connection, lost_seconds
+        connection.limit_seconds, connection.max_bytes = lost_seconds, MAX_FRAME_BYTES
         self.heard_at = time.monotonic()  # when the other side was heard last
         self._sending, self._closed = threading.Lock(), threading.Event()
         threading.Thread(target=self._beat, daemon=True).start()
@@ -75,7 +76,7 @@ class MeetingChannel:
             try:
                 message = self._connection.receive()
             except PeerSilent:
-                raise ChannelLost(f"has said nothing for {LOST_SECONDS:.0f} s") from None
+                raise ChannelLost(f"has said nothing for {self._lost_seconds:.0f} s") from None
             except PeerGone as error:
                 raise ChannelLost(describe(error, self._connection)) from None
             self.heard_at = time.monotonic()
@@ -99,19 +100,31 @@ class MeetingChannel:
 
 
 def open_door(
-    listener: socket.socket, code: str, welcome: Callable[[MeetingChannel], None]
+    listener: socket.socket,
+    code: str,
+    welcome: Callable[[MeetingChannel], None],
+    lost_seconds: float = HEARTBEAT_SECONDS,
 ) -> Door:
     """Let in who knows the code; `welcome(channel)` is called for each of them."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)  # inherited
     salt = secrets.token_bytes(handshake.SALT_BYTES)
-    return Door(listener, stretch_code(code, salt), lambda one: welcome(MeetingChannel(one)), salt)
+
+    def let_in(connection: Connection) -> None:
+        welcome(MeetingChannel(connection, lost_seconds))
+
+    return Door(listener, stretch_code(code, salt), let_in, salt)
 
 
-def introduce(end: socket.socket, peer: str, stretch: Callable[[bytes], bytes]) -> MeetingChannel:
+def introduce(
+    end: socket.socket,
+    peer: str,
+    stretch: Callable[[bytes], bytes],
+    lost_seconds: float = HEARTBEAT_SECONDS,
+) -> MeetingChannel:
     """Return the channel to the host; raises as `handshake.introduce` does."""
     connection = open_connection(end, peer)
     handshake.introduce(connection, stretch)
-    return MeetingChannel(connection)
+    return MeetingChannel(connection, lost_seconds)
 
 
 def open_connection(end: socket.socket, peer: str) -> Connection:

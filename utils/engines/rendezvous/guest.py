@@ -1,6 +1,7 @@
 """A member as the host sees it, and a task that runs there."""
 
 import contextlib
+import ipaddress
 import queue
 import threading
 import time
@@ -12,6 +13,7 @@ from ...cluster.grace import Notice
 from ...cluster.launcher import TaskListener
 from ...errors import RunError
 from ...processes.handshake import ChannelLost
+from ..settings import MAX_TASKS
 from .channel import MeetingChannel, MeetingFrame
 from .copies import Copy, read_copy
 from .fetching import PieceAsker
@@ -49,17 +51,27 @@ class Guest:
         self.is_wsl, self.only_tests = join.get("wsl", bool, False), join.get("test", bool, False)
         if not 1 <= self.seats <= MAX_SEATS:
             raise ChannelLost(f"offers {self.seats} workers")
+        self.identity = join.get("id", str, "")[:100]  # the same when it calls again
+        self.rank, self.joined_at = join.get("rank", int, MAX_TASKS), time.monotonic()
         self.lost: str | None = None
         self.copied, self.copy_error = 0, ""
         self.tasks: dict[str, RemoteTask] = {}
         self.read_piece: Callable[[str, int], bytes | None] = lambda path, offset: None
         self.pieces = PieceAsker(self.send, "give")
-        self._answers = queue.Queue[MeetingFrame]()
+        self._question, self._answers = 0, queue.Queue[MeetingFrame]()
         self._lock = threading.Lock()
 
     @property
     def about(self) -> dict[str, Any]:
         return {"host": self.host, "address": self.address, "wsl": self.is_wsl}
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Sorts members: by the rank that they were given, then by address."""
+        with contextlib.suppress(ValueError):
+            address = ipaddress.ip_address(self.address.partition("%")[0])
+            return self.rank, address.version, int(address)
+        return self.rank, 0, 0
 
     def listen(self) -> None:
         """Read what it says from now on, in a thread."""
@@ -72,6 +84,11 @@ class Guest:
         except ChannelLost as lost:
             self.lose(str(lost))
             raise
+
+    def ask(self, kind: str, **data: Any) -> None:
+        """Send a question. What comes for an earlier one, as in a round given up, is no answer."""
+        self._question += 1
+        self.send(kind, question=self._question, **data)
 
     def wait_prepared(self, seats: int) -> Opened:
         """Return its answer to "prepare". Raises RunError if it cannot, ChannelLost if lost."""
@@ -93,19 +110,23 @@ class Guest:
             raise self._lose_odd(frame)
         return [None if why is None else str(why)[:MAX_TEXT] for why in answers]
 
+    def wait_measured(self) -> float:
+        """Return its answer to "measure": bytes/s."""
+        return self._wait_for("measured").get("rate", float)
+
     def _lose_odd(self, frame: MeetingFrame) -> ChannelLost:
         self.lose(f"has answered {frame.kind!r} in a way that makes no sense")
         return ChannelLost(self.lost)
 
     def _wait_for(self, kind: str) -> MeetingFrame:
-        """Return its answer of `kind`; raises ChannelLost if none comes."""
+        """Return its answer of `kind` to the last question; raises ChannelLost if none comes."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while self.lost is None and time.monotonic() < deadline:
             try:
                 frame = self._answers.get(timeout=0.1)
             except queue.Empty:
                 continue
-            if frame.kind == kind:
+            if frame.kind == kind and frame.data.get("question") == self._question:
                 return frame
         self.lose(f"gave no answer within {ANSWER_SECONDS:.0f} s")
         raise ChannelLost(self.lost)
@@ -137,9 +158,10 @@ class Guest:
                 task.take_lines(frame.get("lines", list))
         elif frame.kind == "ended":
             self._end_task(frame)
-        elif frame.kind == "listens":
+        elif frame.kind == "state":
             if task := self.tasks.get(frame.get("task", str)):
-                task.listens = True
+                task.listens |= frame.get("listens", bool)
+                task.idle_seconds = float(frame.get("idle_seconds", (int, float)))
         elif frame.kind == "want":
             self._give(frame)
         elif frame.kind == "piece":
@@ -166,11 +188,15 @@ class Guest:
 
 
 class RemoteTask:
-    """A task on a member's machine: passes on what that tells. `listens`: its port is open."""
+    """A task on a member's machine: passes on what that tells.
+
+    `listens`: its port is open. `idle_seconds`: for how long it has done nothing.
+    """
 
     def __init__(self, name: str, guest: Guest, listener: TaskListener) -> None:
         self.name, self.guest, self._listener = name, guest, listener
         self.listens, self._is_over, self._lock = False, False, threading.Lock()
+        self.idle_seconds = 0.0
         self.ended = threading.Event()
 
     def take_lines(self, lines: list[Any]) -> None:
@@ -195,7 +221,7 @@ class RemoteTask:
         """Start it again on its machine, once it has ended; RunError where that cannot be."""
         if not self.ended.wait(AGAIN_SECONDS):
             raise RunError(f"{self.name} has not ended: it cannot start again")
-        self._is_over = self.listens = False
+        self._is_over, self.listens, self.idle_seconds = False, False, 0.0
         self.ended.clear()
         with contextlib.suppress(ChannelLost):
             self.guest.send("again", task=self.name)

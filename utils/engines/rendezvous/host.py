@@ -17,7 +17,7 @@ from ...cluster.grace import Notice
 from ...cluster.group import Task, TaskGroup
 from ...cluster.launcher import RESTART_VARIABLE, Stop, Stopped, TaskListener, TaskOrder
 from ...cluster.local_tasks import ACTIONS, LocalTasks
-from ...errors import first_line
+from ...errors import RunError, first_line
 from ...processes.handshake import ChannelLost
 from ...tf_config import join_address
 from ..programs import Print, ProgramLauncher, ProgramRun, Say, find_log
@@ -26,10 +26,10 @@ from .channel import open_door
 from .compare import describe_machine
 from .guest import Guest, Opened, RemoteTask
 from .lobby import ELASTIC_SECONDS, Lobby
-from .reach import OpenPorts
+from .reach import OpenPorts, describe_firewall, name_interface
 from .settings import RendezvousSettings
 from .spread import CheckpointSpread
-from .trial import check_pairs, try_pairs
+from .trial import check_pairs, describe_rates, measure_pairs, try_pairs
 
 FINISH_SECONDS = 3.0  # for members to hear how the run has ended
 END_SECONDS = 10.0  # for a task elsewhere that was killed
@@ -77,18 +77,25 @@ class MeetingLauncher:
         about = describe_machine(command, settings, rendezvous.gathering)
         self.about = about | {"address": self.address}
         self.lobby = Lobby(about["same"], say)
+        if rendezvous.grow == "at-checkpoint":
+            self.lobby.when_running = "it has begun: you take part after the next checkpoint"
         if rendezvous.gathering is not None:
             self.lobby.try_out = lambda guest: try_pairs(self.about, [guest])
             self.lobby.own_name = self.about["host"]
         self.places: dict[str, Guest] = {}  # of tasks elsewhere
+        self._grows = False  # whether the next start was planned, so that all are here
         self._here, self._ports = ProgramLauncher(settings), None
+        self._here.variables = name_interface(self.address)
+        if settings.ports:
+            say(describe_firewall(self.address, listener.getsockname()[1], settings.ports))
         folder, self._has_begun = settings.checkpoint_dir, False
         try:
             self.spread = CheckpointSpread(folder, self.lobby, say) if folder else None
         except BaseException:
             self._here.close()
             raise
-        self._door = open_door(listener, code, self.lobby.welcome)
+        heartbeat = rendezvous.heartbeat_seconds
+        self._door = open_door(listener, code, self.lobby.welcome, heartbeat)
 
     @property
     def alive(self) -> bool:
@@ -119,7 +126,7 @@ class MeetingLauncher:
             except ChannelLost as lost:
                 self.say(f"a machine was lost meanwhile, which {lost}: another round")
                 continue
-            self.lobby.is_running = self._has_begun = True
+            self.lobby.is_running, self._has_begun, self._grows = True, True, False
             return found
 
     def _gather(self, stop: Stop) -> list[tuple[Guest, int]]:
@@ -129,26 +136,65 @@ class MeetingLauncher:
         if gathering is None or self._has_begun:
             least = self._settings.min_workers or most
             settle = ELASTIC_SECONDS if gathering is None else AGAIN_SECONDS
+            settle = 0.0 if self._grows else settle
             return self.lobby.gather(self._own_seats, least, most, seconds, stop, settle)
         wanted = self._own_seats, min(2, most), most, seconds, stop
         return self.lobby.gather(*wanted, seconds, gathering.begin.is_set)
+
+    def plan_restart(self) -> str:
+        """Return why all should start again now, with more workers; "" if they should not.
+
+        That is when a machine waits, and a checkpoint was completed after it came.
+        """
+        if self._rendezvous.grow != "at-checkpoint":
+            return ""
+        guests, before = self.lobby.guests, self._own_seats + len(self.places)
+        seated = {id(guest) for guest in self.places.values()}
+        waiting = [guest for guest in guests if id(guest) not in seated]
+        if not any(guest.joined_at < self.spread.saved_at for guest in waiting):
+            return ""
+        present = self._own_seats + sum(guest.seats for guest in guests)
+        workers = min(present, self._settings.workers)
+        if workers <= before:
+            return ""
+        self._grows = True
+        return f"a checkpoint is complete, and {workers} workers can go on from it, not {before}"
 
     def _hold_round(self, crew: list[tuple[Guest, int]]) -> list[str]:
         """Raises ChannelLost where a member is lost meanwhile, RunError where it cannot be done."""
         ps = self._settings.ps
         self._release_ports()
         self._settings.divide_gpus(self._own_seats)
-        self._ports = OpenPorts(self.address, self._own_seats + ps + bool(ps))
+        count = self._own_seats + ps + bool(ps)
+        self._ports = OpenPorts(self.address, count, self._settings.ports)
         for guest, seats in crew:
-            guest.send("prepare", seats=seats)
+            guest.ask("prepare", seats=seats)
         ready = [guest.wait_prepared(seats) for guest, seats in crew]
         guests = [guest for guest, _ in crew]
-        check_pairs(self.about, self._ports, guests, ready, self.say)
+        self._check_pairs(guests, ready)
+        if self._rendezvous.preflight and not self._has_begun and guests:
+            rates = measure_pairs(self.about, self._ports, guests, ready)
+            names = [self.address, *(guest.address for guest in guests)]
+            for line in describe_rates(names, rates):
+                self.say(line)
         if self.spread is not None:
             self.spread.bring(guests, [each.copy for each in ready])
         found = self._list_addresses(guests, ready)
         self._release_ports()
         return found
+
+    def _check_pairs(self, guests: list[Guest], ready: list[Opened]) -> None:
+        """Raises RunError for a way that is closed, ChannelLost if its machine turns out lost.
+
+        That may not be known yet: it has closed its ports, and is about to call again.
+        """
+        try:
+            check_pairs(self.about, self._ports, guests, ready, self.say)
+        except RunError:
+            seconds = self._rendezvous.heartbeat_seconds if self._has_begun else 0.0
+            if self.lobby.wait_until(lambda: any(guest.lost for guest in guests), seconds):
+                raise ChannelLost("was not reached") from None
+            raise
 
     def _list_addresses(self, guests: list[Guest], ready: list[Opened]) -> list[str]:
         """Return the coordinator here, the first workers here, the others in turn, servers here."""
@@ -174,7 +220,8 @@ class MeetingLauncher:
         for order in orders:
             if order.name in self.places:
                 theirs.setdefault(self.places[order.name], []).append(order)
-        away = [_start_there(*both, self._settings.handout, listener) for both in theirs.items()]
+        others = self._settings.handout, listener, [[g.host, g.address] for g in theirs]
+        away = [_start_there(*both, *others) for both in theirs.items()]
         return MeetingTasks(here, {task.name: task for tasks in away for task in tasks})
 
     def close(self) -> None:
@@ -189,14 +236,19 @@ class MeetingLauncher:
 
 
 def _start_there(
-    guest: Guest, orders: list[TaskOrder], handout: str | None, listener: TaskListener
+    guest: Guest,
+    orders: list[TaskOrder],
+    handout: str | None,
+    listener: TaskListener,
+    machines: list[list[str]],
 ) -> list[RemoteTask]:
     tasks = [RemoteTask(order.name, guest, listener) for order in orders]
     guest.tasks.update({task.name: task for task in tasks})
     configs = [order.tf_config for order in orders]
     restart = int(orders[0].environment[RESTART_VARIABLE])
     with contextlib.suppress(ChannelLost):  # they are lost then, as they may be at any time
-        guest.send("start", tf_configs=configs, restart=restart, handout=handout or "")
+        told = {"restart": restart, "handout": handout or "", "machines": machines}
+        guest.send("start", tf_configs=configs, **told)
     for task in tasks:
         task.look_if_lost()
     return tasks
@@ -235,6 +287,11 @@ class MeetingTasks:
     def listens(self, task: str) -> bool:
         return self.away[task].listens if task in self.away else self._here.listens(task)
 
+    def find_idle_seconds(self, task: str) -> float:
+        if task in self.away:
+            return self.away[task].idle_seconds
+        return self._here.find_idle_seconds(task)
+
     def release(self) -> None:
         self._here.release()
 
@@ -266,6 +323,7 @@ class HostedRun(ProgramRun):
         except BaseException:
             launcher.close()
             raise
+        self.supervisor.plan_restart = launcher.plan_restart
 
     def run(self) -> RunReport:
         try:

@@ -34,6 +34,7 @@ class Lobby:
         self._guests: list[Guest] = []
         self._changed = threading.Condition()
         self.is_running = False
+        self.when_running = "it has begun: you take part when all start again, if there is a place"
         self.own_name: str | None = None  # the host's, where everybody is to have another name
         self.read_piece: Callable[[str, int], bytes | None] = lambda path, offset: None
         self.try_out: Callable[[Guest], list[str]] | None = None  # who only tests its connection
@@ -88,9 +89,12 @@ class Lobby:
             guest.host = find_free_name(guest.host, taken)
         workers = f"{guest.seats} worker{'s' * (guest.seats != 1)}"
         self._say(f"{guest.host} ({guest.address}) has joined with {workers}")
-        said = "it has begun: you take part when all start again, if there is a place"
-        guest.send("say", text=f"joined; {said if self.is_running else 'waiting for the others'}")
+        said = self.when_running if self.is_running else "waiting for the others"
+        guest.send("say", text=f"joined; {said}")
         guest.listen()
+        for other in self.guests:
+            if other.identity == guest.identity != "":
+                other.lose("has called again")
         with self._changed:
             self._guests.append(guest)
             self._changed.notify_all()
@@ -137,12 +141,13 @@ class Lobby:
         return self._seat(most - own_seats)
 
     def _seat(self, seats: int) -> list[tuple[Guest, int]]:
+        """Return those who joined first, in the order of their ranks."""
         seated = []
         for guest in self.guests:
             if taken := min(guest.seats, seats):
                 seated.append((guest, taken))
                 seats -= taken
-        return seated
+        return sorted(seated, key=lambda pair: pair[0].order)
 
     def wait_until(self, is_done: Callable[[], bool], seconds: float) -> bool:
         """Wait until `is_done()`, looked at whenever a guest changes; return whether it is."""

@@ -1,7 +1,5 @@
 """One machine that takes part in a run: starts what the host plans, tells it what becomes of it."""
 
-import contextlib
-import functools
 import queue
 import signal
 import socket
@@ -16,93 +14,31 @@ from ...cluster.grace import Notice
 from ...cluster.group import Task, TaskGroup
 from ...cluster.local_tasks import ACTIONS
 from ...cluster.signals import Signals, choose_signal
-from ...errors import DistributedError, InputError, RunError, first_line
+from ...errors import DistributedError, RunError, first_line
 from ...processes.connection import split_address
-from ...processes.handshake import ChannelLost, Garbled, WrongCode, hear_host
-from ...tf_config import parse_tf_config
+from ...processes.handshake import ChannelLost
+from ...tf_config import join_address, parse_tf_config
 from ..programs import Print, ProgramLauncher, RunRecord, Say, find_log
 from ..settings import RunReport, RunSettings, TaskReport
-from .channel import MeetingChannel, MeetingFrame, introduce, open_connection
-from .code import stretch_code
+from .channel import MeetingChannel, MeetingFrame
 from .compare import describe_machine
 from .copies import CheckpointCopy
 from .fetching import Fetcher
 from .lines import LineBuffer
-from .reach import OpenPorts, try_all
+from .names import clean_name
+from .reach import OpenPorts, describe_firewall, measure_rate, name_interface, try_all
 from .settings import RendezvousSettings
 
-RETRY_SECONDS, CONNECT_SECONDS, CHECK_SECONDS = 0.5, 5.0, 2.0
-LOOK_SECONDS = 2.0  # between two looks for ports that tasks have opened
+LOOK_SECONDS = 2.0  # between two looks at what tasks do
 MAX_HANDOUT, NOT_STARTED, MAX_GRACE_SECONDS = 4096, 127, 3600.0
+
+
+class HostLost(RunError):
+    """The host has hung up, or is silent: it may come back."""
 
 
 class RefusedByHost(RunError):
     """The host does not let this machine take part."""
-
-
-class NoHost(InputError):
-    """Another program answers where a host should."""
-
-    def __init__(self, address: str, does: str) -> None:
-        super().__init__(
-            f"rendezvous {address}: another program answers there, which {does}; name a port that "
-            "nothing else uses, the same on every machine"
-        )
-
-
-def check_host(address: str) -> None:
-    """Raise NoHost where another program answers; where nobody does, a host may come yet."""
-    with contextlib.suppress(OSError, ChannelLost):
-        end = socket.create_connection(split_address(address), CHECK_SECONDS)
-        with contextlib.closing(open_connection(end, address)) as connection:
-            try:
-                hear_host(connection)
-            except Garbled as error:
-                raise NoHost(address, str(error)) from None
-
-
-def connect_to_host(
-    rendezvous: RendezvousSettings, code: str, say: Callable[[str], None], stop: Signals
-) -> MeetingChannel | None:
-    """Return the channel to the host, who may appear later; None once `stop` has a signal.
-
-    Raises InputError where the host refuses the code, NoHost where another program answers,
-    RunError where nobody hosts in time.
-    """
-    deadline = time.monotonic() + rendezvous.join_seconds
-    stretch = functools.cache(lambda salt: stretch_code(code, salt))
-    has_said = False
-    while not stop.number:
-        try:
-            left = min(CONNECT_SECONDS, max(deadline - time.monotonic(), RETRY_SECONDS))
-            return _try_host(rendezvous, stretch, left)
-        except Garbled as error:
-            raise NoHost(rendezvous.address, str(error)) from None
-        except WrongCode as error:
-            raise InputError(f"rendezvous {rendezvous.address}: {error}") from None
-        except (OSError, ChannelLost) as error:
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            where = f"{rendezvous.join_seconds:.0f} s for a host at {rendezvous.address} ({why})"
-            if not has_said:
-                say(f"waiting up to {where}")
-            if time.monotonic() > deadline:
-                cure = "start the run there first, or correct the address"
-                raise RunError(f"waited {where}; {cure}") from None
-            has_said = True
-            time.sleep(RETRY_SECONDS)
-    return None
-
-
-def _try_host(
-    rendezvous: RendezvousSettings, stretch: Callable[[bytes], bytes], seconds: float
-) -> MeetingChannel:
-    source = (rendezvous.advertise_address, 0) if rendezvous.advertise_address else None
-    end = socket.create_connection(split_address(rendezvous.address), seconds, source)
-    try:
-        return introduce(end, rendezvous.address, stretch)
-    except BaseException:
-        end.close()
-        raise
 
 
 class MemberRecord(RunRecord):
@@ -136,10 +72,7 @@ class MemberTasks:
         """`takes_handout`: whether tasks get the text that the host hands out."""
         self._command, self._settings, self._logs, self._send = command, settings, logs, send
         self._takes_handout = takes_handout
-        self.record, self._launcher = (
-            MemberRecord(show, lambda text: None),
-            ProgramLauncher(settings),
-        )
+        self.record, self.launcher = MemberRecord(show, lambda _: None), ProgramLauncher(settings)
         self.group: TaskGroup | None = None
         self._ended, self._listening = set[str](), set[str]()  # of which the host knows
         self._next_look = 0.0
@@ -160,7 +93,7 @@ class MemberTasks:
             self.record.open_log(order.name, str(find_log(self._logs, order.name)))
         self.group = TaskGroup(tasks, 1, self.record)
         try:
-            self.group.start(self._launcher, b"")
+            self.group.start(self.launcher, b"")
         except DistributedError as error:
             for task in tasks:
                 self.group.take_line(task.name, first_line(error))
@@ -186,8 +119,7 @@ class MemberTasks:
         task, action = self.find(frame), frame.get("action", str)
         seconds = min(frame.get("seconds", float), MAX_GRACE_SECONDS)
         if task is not None and task.launched is not None and action in ACTIONS:
-            notice = Notice(action, seconds, frame.get("ends_idle", bool))
-            task.launched.ask_to_end([task.name], notice)
+            task.launched.ask_to_end([task.name], Notice(action, seconds))
 
     def start_again(self, frame: MeetingFrame) -> None:
         if task := self.find(frame):
@@ -196,7 +128,7 @@ class MemberTasks:
             self.group.start_again(task)
 
     def tell(self) -> None:
-        """Send the lines that have come, who has ended and, now and then, who listens."""
+        """Send the lines that have come, who has ended and, now and then, what the others do."""
         for task in self.group.tasks if self.group is not None else ():
             status = task.status  # before the lines, which are complete then
             if lines := self.record.waiting[task.name].take():
@@ -206,28 +138,30 @@ class MemberTasks:
                 self._send("ended", task=task.name, status=status)
         if time.monotonic() > self._next_look:
             self._next_look = time.monotonic() + LOOK_SECONDS
-            self._tell_who_listens()
+            self._tell_state()
 
-    def _tell_who_listens(self) -> None:
+    def _tell_state(self) -> None:
         for task in self.group.tasks if self.group is not None else ():
-            if task.name not in self._listening and task.status is None and task.listens:
-                self._listening.add(task.name)
-                self._send("listens", task=task.name)
+            if task.status is None and task.launched is not None:
+                if task.name not in self._listening and task.listens:
+                    self._listening.add(task.name)
+                told = {"listens": task.name in self._listening}
+                told["idle_seconds"] = task.launched.find_idle_seconds(task.name)
+                self._send("state", task=task.name, **told)
 
     def end(
         self,
         grace_seconds: float,
         number: int = signal.SIGTERM,
         hurries: Callable[[], bool] = lambda: False,
-        ends_idle: bool = False,
     ) -> None:
-        """Send `number` to all tasks; kill them after the grace, or, if `ends_idle`, when idle."""
+        """Send `number` to all tasks; kill them after the grace, or once they do nothing."""
         if self.group is not None:
-            self.group.let_end(grace_seconds, number, hurries, ends_idle)
+            self.group.let_end(grace_seconds, number, hurries)
             self.group.end()
 
     def close(self) -> None:
-        self._launcher.close()
+        self.launcher.close()
         self.record.close()
 
 
@@ -243,22 +177,37 @@ class Member:
         logs: Path,
         show: Print,
         say: Say,
+        identity: str = "",
     ) -> None:
+        """With the same `identity`, a machine takes the place of the one that it was before."""
         self._channel, self._command, self._settings = channel, list(command), settings
         self._rendezvous, self._logs, self._say = rendezvous, logs, say
+        self._identity = identity
         self.address = rendezvous.advertise_address or channel.own_address
         self._inbox, self._ports = queue.Queue[MeetingFrame](), None
+        self._next_host: tuple[str, str] | None = None  # name and address
         folder = settings.checkpoint_dir
         self._copy = CheckpointCopy(folder, is_origin=False) if folder else None
         self._fetcher = Fetcher(self._copy, channel.send) if self._copy else None
         self._tasks = MemberTasks(
             command, settings, logs, show, self._send, bool(rendezvous.gathering)
         )
+        self._tasks.launcher.variables = name_interface(self.address)
+        if settings.ports:
+            port = split_address(rendezvous.address)[1]
+            say(describe_firewall(self.address, port, settings.ports))
+
+    @property
+    def was_needed(self) -> bool:
+        """Whether this machine has had a task."""
+        return self._tasks.group is not None
 
     def run(self, signals: Signals) -> RunReport:
-        """Take part to the end. Raises RunError if refused, or if the host is lost."""
+        """Take part to the end. Raises RefusedByHost, or HostLost once the tasks have ended."""
         about = describe_machine(self._command, self._settings, self._rendezvous.gathering)
-        about |= {"address": self.address, "logs": str(self._logs.absolute())}
+        about |= {"address": self.address, "logs": str(self._logs.absolute()), "id": self._identity}
+        if self._rendezvous.node_rank is not None:
+            about["rank"] = self._rendezvous.node_rank
         self._send("join", **about, seats=self._rendezvous.local_workers)
         threading.Thread(target=self._read, daemon=True).start()
         try:
@@ -270,7 +219,7 @@ class Member:
                     return report
         except ChannelLost as lost:
             self._let_tasks_end(str(lost), signals)
-            raise RunError(self._explain_lost_host(str(lost))) from None
+            raise HostLost(self._explain_lost_host(str(lost))) from None
         finally:
             self._close()
 
@@ -279,7 +228,7 @@ class Member:
         grace = self._settings.grace_seconds
         if self._tasks.is_running:
             self._say(f"the host is lost ({why}); this machine's tasks have {grace:g} s to end")
-        self._tasks.end(grace, hurries=lambda: signals.hurries, ends_idle=True)
+        self._tasks.end(grace, hurries=lambda: signals.hurries)
 
     def _read(self) -> None:
         """In a thread: everything that the host says, pieces of a copy to the fetcher."""
@@ -313,6 +262,7 @@ class Member:
             self._say(frame.get("text", str))
             return None
         handlers = {"prepare": self._on_prepare, "probe": self._on_probe, "start": self._on_start}
+        handlers |= {"measure": self._on_measure}
         handlers |= {"act": self._tasks.act, "again": self._tasks.start_again}
         handlers |= {"ask": self._tasks.ask_to_end, "offer": self._on_offer, "give": self._on_give}
         if frame.kind not in handlers:
@@ -325,21 +275,29 @@ class Member:
         self._release_ports()
         try:
             self._settings.divide_gpus(frame.get("seats", int))
-            self._ports = OpenPorts(self.address, frame.get("seats", int))
+            self._ports = OpenPorts(self.address, frame.get("seats", int), self._settings.ports)
             copy = self._copy.find_state().to_data() if self._copy else None
         except (DistributedError, OSError) as error:
-            return self._send("ready", error=first_line(error))
-        self._send("ready", ports=self._ports.ports, token=self._ports.token, copy=copy)
+            return self._answer(frame, "ready", error=first_line(error))
+        told = {"ports": self._ports.ports, "token": self._ports.token, "copy": copy}
+        self._answer(frame, "ready", **told)
 
     def _on_probe(self, frame: MeetingFrame) -> None:
         targets = [(str(h), int(p), str(t)) for h, p, t in frame.get("targets", list)]
-        self._send("reached", answers=try_all(targets))
+        self._answer(frame, "reached", answers=try_all(targets))
+
+    def _on_measure(self, frame: MeetingFrame) -> None:
+        host, port, token = frame.get("target", list)
+        rate = measure_rate(str(host), int(port), str(token))
+        self._answer(frame, "measured", rate=rate)
 
     def _on_start(self, frame: MeetingFrame) -> None:
         opened = self._ports.ports if self._ports is not None else []
         if len(frame.get("tf_configs", list)) > len(opened):
             raise ChannelLost("wants to start more tasks than there are ports for")
         self._release_ports()
+        machines = [(clean_name(str(n)), str(a)[:100]) for n, a in frame.get("machines", list)]
+        self._next_host = machines[0] if machines else None
         self._tasks.start(frame)
 
     def _on_offer(self, frame: MeetingFrame) -> None:
@@ -350,6 +308,9 @@ class Member:
         path, offset = frame.get("path", str), frame.get("offset", int)
         piece = self._copy.read_piece(path, offset) if self._copy else None
         self._send("piece", piece or b"", gone=piece is None)
+
+    def _answer(self, question: MeetingFrame, kind: str, **data: Any) -> None:
+        self._send(kind, question=question.get("question", int), **data)
 
     def _send(self, kind: str, body: bytes = b"", **data: Any) -> None:
         self._channel.send(kind, body, **data)
@@ -379,12 +340,20 @@ class Member:
         if self._rendezvous.gathering is not None:
             again = "type the same line again, to take part from the next start on"
             return f"the connection to {address} is lost ({why}), and your task is ended; {again}"
-        words = f"the rendezvous host {address} is lost ({why}): this machine's "
-        words += "tasks are ended; type the same line again on every machine"
-        words += ", with another machine's address after --rendezvous if that one is gone"
+        words = f"the rendezvous host {address} is lost ({why}): this machine's tasks are ended; "
+        words += self._name_next_host()
         if self._copy is None:
             return words
         return words + f"; the run goes on from the newest copy of {self._settings.checkpoint_dir}"
+
+    def _name_next_host(self) -> str:
+        """Return who should host if that machine is gone, and what to type: all say the same."""
+        if self._next_host is None:
+            return "if it is gone, name another machine's address after --rendezvous"
+        (name, host), old = self._next_host, self._rendezvous.address
+        address = join_address(host, split_address(old)[1])
+        line = self._rendezvous.line.replace(old, address) or f"--rendezvous {address}"
+        return f"if it is gone, {name} ({host}) should host: type there first, then here: {line}"
 
 
 def _read_report(frame: MeetingFrame) -> RunReport:

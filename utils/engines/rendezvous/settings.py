@@ -8,13 +8,14 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ...checks import check_count, check_number
+from ...checks import check_choice, check_count, check_number
 from ...errors import InputError
 from ...processes.connection import split_address
 from ...tf_config import is_loopback
-from ..settings import MAX_TASKS
+from ..settings import MAX_TASKS, RunSettings
 
-JOIN_SECONDS, BACKLOG = 300.0, 96
+JOIN_SECONDS, HEARTBEAT_SECONDS, MIN_HEARTBEAT_SECONDS, BACKLOG = 300.0, 10.0, 3.0, 96
+GROW = ("at-failure", "at-checkpoint")
 WARNING = (
     "while the run lasts, TensorFlow's own servers listen on every interface of this machine, "
     "without a password: anyone who reaches their ports can read and write files here"
@@ -47,6 +48,12 @@ class RendezvousSettings:
     reach it (None: the address from which it reaches the host). Host and members wait
     `join_seconds` for each other. `trust_network` agrees to WARNING beforehand. `gathering` is
     for people who meet; without it all machines are one user's, who has typed one line on each.
+
+    A machine that says nothing for `heartbeat_seconds` is lost. `grow` says when one that came
+    later takes part: when all start again after a failure, or as soon as there is a new complete
+    checkpoint. Members have the ranks of their `node_rank`, those without one by address; the
+    host is 0. `preflight` measures how fast each pair of machines is, first. `line` is the line
+    that was typed here, for what is said when the host is lost.
     """
 
     address: str
@@ -55,16 +62,49 @@ class RendezvousSettings:
     join_seconds: float = JOIN_SECONDS
     trust_network: bool = False
     gathering: Gathering | None = None
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
+    grow: str = GROW[0]
+    node_rank: int | None = None
+    preflight: bool = False
+    line: str = ""
 
     def __post_init__(self) -> None:
         split_address(self.address)
         check_count("local-workers", self.local_workers, 1, MAX_TASKS)
         check_number("join-timeout", self.join_seconds, above=0.0)
+        check_number("heartbeat-timeout", self.heartbeat_seconds, least=MIN_HEARTBEAT_SECONDS)
+        check_choice("grow", self.grow, GROW)
+        if self.node_rank is not None:
+            check_count("node-rank", self.node_rank, 0, MAX_TASKS)
         if self.advertise_address is not None and not is_own_host(self.advertise_address):
             raise InputError(
                 f"advertise-address {self.advertise_address}: is not this machine's; name one "
                 "that it has in the network, or leave it out"
             )
+
+
+def check_meeting(settings: RunSettings, rendezvous: RendezvousSettings) -> None:
+    """Raise InputError for a run that machines which meet can't do."""
+    is_elastic = settings.min_workers not in (None, settings.workers)
+    if settings.ps and is_elastic:
+        raise InputError("ps: a run that goes on with fewer workers has none; give one number")
+    if settings.independent and settings.checkpoint_dir:
+        raise InputError(
+            "checkpoint-dir: a rendezvous copies one folder to every machine, and independent "
+            "tasks would overwrite it. Give each task its own folder"
+        )
+    if rendezvous.grow == "at-checkpoint" and not (is_elastic and settings.checkpoint_dir):
+        raise InputError(
+            "grow at-checkpoint needs a range of workers and a folder in which a new checkpoint "
+            "can be seen. Add --workers MIN:MAX and --checkpoint-dir"
+        )
+
+
+def check_rank(rank: int | None, hosts: bool) -> None:
+    """Raise InputError unless the host, and only the host, has rank 0 where one is given."""
+    if rank is not None and hosts != (rank == 0):
+        who = "hosts the run and" if hosts else "doesn't host the run, which alone"
+        raise InputError(f"node-rank {rank}: this machine {who} has rank 0. Leave --node-rank out")
 
 
 def is_own_host(host: str) -> bool:

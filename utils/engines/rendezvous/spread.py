@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from ...errors import RunError
@@ -21,6 +22,7 @@ class CheckpointSpread:
     def __init__(self, folder: str, lobby: Lobby, say: Callable[[str], None]) -> None:
         self._copy, self._lobby, self._say = CheckpointCopy(folder, is_origin=True), lobby, say
         lobby.read_piece = self._copy.read_piece
+        self.saved_at = 0.0  # when a new complete state of the folder was seen last
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._hand_out, daemon=True)
         self._thread.start()
@@ -29,6 +31,7 @@ class CheckpointSpread:
         """In a thread, while tasks run: each new state of the folder goes to every machine."""
         while not self._over.wait(LOOK_SECONDS):
             if self._lobby.is_running and (copy := self._copy.look()) is not None:
+                self.saved_at = time.monotonic()
                 self._offer(copy, self._lobby.guests)
 
     def bring(self, guests: Sequence[Guest], states: Sequence[Copy]) -> None:
