@@ -283,6 +283,16 @@ def test_a_schedule_is_played_with_its_first_wrong_operation_framed(text, words,
     assert words in drawn.still.caption
 
 
+def test_an_array_is_drawn_with_its_first_wrong_number_marked():
+    answers, right = {}, read_worked("lab16")["dispatch"]
+    exec(load_answers("lab16").WRONG["dispatch"]["all-sent"], answers)
+    exercise = list_exercises(importlib.import_module("distlab.labs.lab16.exercise"))["dispatch"]
+    observed = exercise.observe(answers["dispatch"], exercise.examples)
+    drawn = draw_answer("lab16", "dispatch", exercise.examples, observed, right["right"])
+    assert "0: 0 2 (marked)" in drawn.alt
+    assert drawn.caption == "Your answer['sent'] has 2 at [0, 0], and 1 was due"
+
+
 def test_where_nobody_looks_nothing_that_draws_is_imported(tmp_path):
     code = (
         "import sys, distlab.labs.lab01.exercise\n"
