@@ -38,10 +38,10 @@ GIGABITS = (1, 10, 25)
 class Agent:
     """A machine that has joined: answers its host as a member does, but starts nothing."""
 
-    def __init__(self, channel: MeetingChannel, about: dict[str, object]) -> None:
+    def __init__(self, channel: MeetingChannel, about: dict[str, object], name: str) -> None:
         self.channel, self.started = channel, threading.Event()
         self._ports: OpenPorts | None = None
-        channel.send("join", **about, seats=1, address=HOST, logs="logs")
+        channel.send("join", **about, seats=1, address=HOST, logs="logs", id=name)
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -51,9 +51,11 @@ class Agent:
     def _answer(self, frame: MeetingFrame) -> None:
         if frame.kind == "prepare":
             self._ports = OpenPorts(HOST, 1)
-            self.channel.send("ready", ports=self._ports.ports, token=self._ports.token, copy=None)
+            told = {"ports": self._ports.ports, "token": self._ports.token, "copy": None}
+            self.channel.send("ready", question=frame.data.get("question"), **told)
         elif frame.kind == "probe":
-            self.channel.send("reached", answers=[None] * len(frame.data["targets"]))
+            answers = [None] * len(frame.data["targets"])
+            self.channel.send("reached", question=frame.data.get("question"), answers=answers)
         elif frame.kind == "start":
             self._ports.release()
             config = parse_tf_config(frame.data["tf_configs"][0])
@@ -104,7 +106,7 @@ def _measure_host(host: psutil.Process, address: str, folder: str, begun: float)
 
     def join(number: int) -> Agent:
         end = socket.create_connection(split_address(address), 60)
-        return Agent(introduce(end, address, stretch), about)
+        return Agent(introduce(end, address, stretch), about, f"machine {number}")
 
     with ThreadPoolExecutor(16) as pool:
         agents = list(pool.map(join, range(WORKERS - 1)))

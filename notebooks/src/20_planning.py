@@ -283,7 +283,7 @@ def find_efficiency(batch, link):
 batches = [2**k for k in range(1, 11)]
 curves = {name: (batches, [100 * find_efficiency(b, name) for b in batches]) for name in links}
 words = {"x_label": "examples on each of 64 devices", "y_label": "% efficiency", "log_x": True}
-figures.show(figures.lines(curves, title="Communication-bound left, compute-bound right", **words))
+figures.show(figures.lines(curves, title="Waiting on the left, computing on the right", **words))
 assert all(line[1][0] < line[1][-1] for line in curves.values())
 
 # %% [markdown]

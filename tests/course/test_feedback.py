@@ -197,6 +197,7 @@ WORDS = {  # what an answer gave, right or wrong, and what its picture says of i
     "lab11 rate": ([2133.0, 1422.0], "with prefetch: 2,133"),
     "lab11 calls": ([(5000, 5000), (1000, 5000), (7, 8)], "parse 7, augment 8"),
     "lab13 plan": ([{"micro_batches": 8, "recomputed": [0]}, *[None] * 9], "8 micro-batches"),
+    "lab13 scale": ([{"scale": 1024.0}] * 4, "scale 1024, replicas 1"),
     "lab13 gradients": ([{"examples through each block": [48, 96, 96, 48]}] * 4, "block 2 96"),
 }
 
@@ -211,7 +212,8 @@ def test_what_an_answer_gave_is_drawn_whether_right_or_wrong(name):
     if observed is None:  # four times as long as the right update, which is kept as a digest
         wanted = np.random.default_rng(0).normal(size=(784, 10))
         observed, right = [4 * wanted] * len(cases), [make_digest(wanted)] * len(cases)
-    assert words in draw_answer(lab, exercise, cases, observed, right).alt
+    drawn = draw_answer(lab, exercise, cases, observed, right)
+    assert words in getattr(drawn, "still", drawn).alt
     for nonsense in ([None] * len(cases), [], [{"a": 1}], ["x", float("nan")], 3):
         draw_answer(lab, exercise, cases, nonsense, right)  # draws what it can, and never fails
 
