@@ -7,6 +7,10 @@ operations, so compare the two columns of workers before you expect much of a se
 
 Search: what a trial costs beside its training in examples/hyperparameter_search.py (the folder's
 lock, the journal, the search for dead workers), and in Optuna alone, in memory.
+
+On two cores that other programs shared (2026-11-27), one and two workers predicted 3.2 and 3.8
+times as many rows per second as the loop for the small network, and 1.5 and 1.9 times as many for
+the U-Net. A trial of 11.9 s cost 17 ms beside its training, 1 ms in Optuna alone: 0.13 % more.
 """
 
 import importlib.util

@@ -17,6 +17,7 @@ predicted/manifest.json says which rows are where. TensorFlow 2.21.
 
 import argparse
 import fcntl
+import fnmatch
 import glob
 import hashlib
 import json
@@ -35,14 +36,27 @@ class Damaged(Exception):
 def load_model(folder: Path):
     """Return the model's function, the spec of its input, and the shape of a row's classes."""
     try:
+        tf.saved_model.experimental.read_fingerprint(str(folder))  # open_output compares it
         serve = tf.saved_model.load(str(folder)).signatures["serving_default"]
-    except (OSError, KeyError) as error:
-        raise SystemExit(f"--model {folder}: not a SavedModel with a signature ({error})") from None
+    except Exception as error:  # a damaged one raises nearly anything
+        why = str(error).splitlines()[0]
+        raise SystemExit(f"--model {folder}: not a SavedModel with a signature ({why})") from None
     inputs, outputs = serve.structured_input_signature[1], serve.structured_outputs
     if len(inputs) != 1 or len(outputs) != 1:
         raise SystemExit(f"--model {folder}: must have one input and one output")
     [(name, spec)], [(output, found)] = inputs.items(), outputs.items()
+    if not spec.dtype.is_floating or not has_rows(spec.shape):
+        words = f"must be floats [None, ...], got {spec.dtype.name} {spec.shape}"
+        raise SystemExit(f"--model {folder}: its input {words}")
+    if not has_rows(found.shape) or not 2 <= found.shape[-1] <= 256:  # a class is one byte
+        words = f"must be [None, ..., 2 to 256 classes], got {found.shape}"
+        raise SystemExit(f"--model {folder}: its output {words}")
     return lambda rows: serve(**{name: rows})[output], spec, found.shape[1:-1]
+
+
+def has_rows(shape) -> bool:
+    """Return whether there may be any number of rows, all of one known shape."""
+    return (shape.rank or 0) > 1 and shape[0] is None and None not in list(shape[1:])
 
 
 def read_batches(shard: Path, shape, options):
@@ -106,9 +120,12 @@ def finish_shard(shard: Path, model, options) -> int:
 
 def read_note(shard: Path, output: Path) -> dict | None:
     """Return the note of a shard that is done, None if it is not, or has changed since."""
-    path = output / "claims" / f"{shard.name}.done"
-    note = json.loads(path.read_text()) if path.exists() else {"bytes": None}
-    return note if note["bytes"] == shard.stat().st_size else None
+    try:
+        note = json.loads((output / "claims" / f"{shard.name}.done").read_text())
+        is_same = note["bytes"] == shard.stat().st_size and (output / note["output"]).exists()
+    except (FileNotFoundError, ValueError):  # a power cut may leave a note without its text
+        return None
+    return note if is_same else None
 
 
 def open_output(shards: list[Path], options) -> None:
@@ -122,8 +139,8 @@ def open_output(shards: list[Path], options) -> None:
         if not (claims / "settings.json").exists():
             (claims / "settings").write_text(json.dumps(settings))
             (claims / "settings").rename(claims / "settings.json")
-        before = json.loads((claims / "settings.json").read_text())
-    if odd := [name for name in settings if settings[name] != before[name]]:
+        before = json.loads((claims / "settings.json").read_text() or "{}")  # after a power cut
+    if odd := [name for name in settings if settings[name] != before.get(name)]:
         words = f"holds the output of another run: {', '.join(odd)} differ"
         raise SystemExit(f"--output {options.output} {words}. Name another folder")
 
@@ -168,13 +185,15 @@ def main() -> None:
     parser.add_argument("--shards", type=Path, required=True, help="folder of TFRecord files")
     parser.add_argument("--output", type=Path, required=True, help="folder, seen by all workers")
     parser.add_argument("--pattern", default="*.tfrecord", help="which files [*.tfrecord]")
-    parser.add_argument("--compression", default="", help="of the shards: ZLIB or GZIP")
+    parser.add_argument("--compression", default="", choices=("", "ZLIB", "GZIP"))
     parser.add_argument("--parts", type=int, default=1, help="arrays in a record [1]")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--skip-damaged", action="store_true", help="finish without them")
     options = parser.parse_args()
 
-    shards = sorted(options.shards.glob(options.pattern))
+    if min(options.parts, options.batch_size) < 1:
+        raise SystemExit("--parts and --batch-size must be at least 1")
+    shards = sorted(p for p in options.shards.glob("*") if fnmatch.fnmatch(p.name, options.pattern))
     if not shards:
         raise SystemExit(f"--shards {options.shards}: no file matches {options.pattern}")
     model = load_model(options.model)

@@ -128,10 +128,13 @@ class Namespaces:
             "ip", "-n", self.name(index), "route", "add", "blackhole", f"{self.address(other)}/32"
         )
 
-    def unplug(self, index):
-        """Pull the cable of machine `index`: no word comes through, and no connection is closed."""
+    def unplug(self, index, state="down"):
+        """Pull the cable of machine `index`: no word comes through, and no connection is closed.
+
+        It is back with state "up".
+        """
         outer = f"{self.prefix}o{index}"
-        self._run("ip", "-n", self._hub, "link", "set", outer, "down")
+        self._run("ip", "-n", self._hub, "link", "set", outer, state)
 
     def map_host_name(self):
         """Let this machine's name lead to each machine's own address there."""

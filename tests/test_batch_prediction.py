@@ -1,6 +1,7 @@
 """examples/batch_prediction.py: killed, damaged and shared runs, with every row counted."""
 
 import fcntl
+import importlib.util
 import json
 import os
 import random
@@ -83,6 +84,13 @@ def assert_complete(folder, given):
     wanted, alone = read_output(given / "alone")
     assert manifest == wanted
     np.testing.assert_array_equal(rows, alone)
+
+
+def load_program():
+    spec = importlib.util.spec_from_file_location("prediction", EXAMPLES / PROGRAM)
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    return program
 
 
 def test_one_process_predicts_what_the_model_says(given):
@@ -217,6 +225,8 @@ def test_a_damaged_shard_is_named_skipped_on_request_and_predicted_once_it_is_wh
     [
         (["--parts", "2"], "a row has 64 bytes. The model takes [8, 8, 1], 64 bytes, times"),
         (["--pattern", "*.gz"], "no file matches *.gz"),
+        (["--pattern", "/s*"], "no file matches /s*"),
+        (["--batch-size", "0"], "--batch-size must be at least 1"),
         (["--model", "{shards}"], "not a SavedModel with a signature"),
         (["--output", "/proc/predicted"], "--output /proc/predicted: "),
         (["--output", "{alone}", "--model", "{other}"], "model differ. Name another folder"),
@@ -230,6 +240,53 @@ def test_what_cannot_be_is_said_in_one_line(given, tmp_path, words, said):
     lines = predict(given / "shards", out, tmp_path, *words, model=model, status=1)
     assert said in lines[-1] and "Traceback" not in "".join(lines), lines
     assert not list(out.glob("*.npy"))
+
+
+def test_a_model_that_would_give_wrong_bytes_is_refused_when_it_is_loaded(given, tmp_path):
+    import tensorflow as tf
+
+    program = load_program()
+
+    def refuse(row, classes, dtype="float32"):
+        def answer(rows):
+            return {"classes": tf.zeros([tf.shape(rows)[0], *classes])}
+
+        module = tf.Module()
+        spec = tf.TensorSpec(row, tf.as_dtype(dtype))
+        module.answer = tf.function(answer, input_signature=[spec])
+        tf.saved_model.save(module, str(tmp_path / "odd"), signatures=module.answer)
+        with pytest.raises(SystemExit) as refused:
+            program.load_model(tmp_path / "odd")
+        shutil.rmtree(tmp_path / "odd")
+        return str(refused.value).partition("odd: ")[2]
+
+    assert refuse([None, 8], [3], "uint8").startswith("its input must be floats [None, ...], got u")
+    for row in ([4, 8], [None, None], [None]):
+        assert refuse(row, [3]).startswith("its input must be floats [None, ...], got float32")
+    for classes in ([300], [1], []):  # a class is a byte; and one class is always the likeliest
+        assert refuse([None, 8], classes).startswith("its output must be [None, ..., 2 to 256 cl")
+
+    cut = shutil.copytree(given / "model", tmp_path / "cut") / "variables"
+    (cut / "variables.data-00000-of-00001").write_bytes(b"short")
+    nameless = shutil.copytree(given / "model", tmp_path / "nameless")
+    (nameless / "fingerprint.pb").unlink()
+    for folder in (cut.parent, nameless):
+        with pytest.raises(SystemExit, match="not a SavedModel with a signature [(][^\n]+$"):
+            program.load_model(folder)
+
+
+def test_a_note_is_believed_only_with_its_output_and_its_shard(given, tmp_path):
+    read_note, out = load_program().read_note, tmp_path / "out"
+    shutil.copytree(given / "alone", out)
+    shard = given / "shards/s3.tfrecord"
+    assert read_note(shard, out)["rows"] == ROWS[3]
+    note = out / "claims/s3.tfrecord.done"
+    (out / "s3.tfrecord.npy").rename(tmp_path / "moved")
+    assert read_note(shard, out) is None
+    (tmp_path / "moved").rename(out / "s3.tfrecord.npy")
+    assert read_note(tmp_path / "gone" / shard.name, out) is None
+    note.write_text("")  # as a power cut leaves it
+    assert read_note(shard, out) is None
 
 
 def test_a_full_disk_leaves_nothing_that_looks_complete(given, tmp_path):

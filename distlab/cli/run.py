@@ -34,7 +34,8 @@ EPILOG = (
     "environment variable DISTLAB_CHECKPOINT_DIR. With --rendezvous, type the same command on "
     "every machine. The machine that owns the address becomes the host and prints a code; the "
     "other machines ask for that code, or read it from DISTLAB_CODE. Each machine keeps a copy "
-    "of the checkpoint folder. The exit status is that of the task that failed first, or 128 "
+    "of the checkpoint folder, and calls the host again for --join-timeout if it is lost. The exit "
+    "status is that of the task that failed first, or 128 "
     "plus the signal's number if a signal killed it. It is 124 after --idle-timeout, and 75 on a "
     "machine that the run never needed."
 )
@@ -56,7 +57,8 @@ def add_parser(subparsers: Commands) -> None:
         "--workers",
         default="2",
         metavar="N",
-        help="start N workers; with --rendezvous also a range, MIN:MAX",
+        help="start N workers; with --rendezvous also a range, MIN:MAX; gpu: one for each GPU of "
+        "this machine",
     )
     add(
         "--ps",
@@ -87,7 +89,7 @@ def add_parser(subparsers: Commands) -> None:
         metavar="DIR",
         help="create this folder for checkpoints; your program finds it in DISTLAB_CHECKPOINT_DIR",
     )
-    add("--logs", metavar="DIR", help="write one TASK.log per task to this folder [runs/TIME]")
+    add("--logs", metavar="DIR", help="write logs and events.jsonl to this folder [runs/ID]")
     add(
         "--keras",
         choices=("installed", "legacy", "patched"),
@@ -203,8 +205,8 @@ def tell_end(report: "RunReport") -> None:
     if report.tasks:
         again = f", {report.failed} failed" * bool(report.failed)
         again += f", {count(report.restarts, 'restart')}" * bool(report.restarts)
-        logs = [Path(task.log).parent for task in report.tasks if os.path.exists(task.log)]
-        where = f"; logs in {logs[0]}" if logs else ""
+        where = f"; logs in {report.logs}" if report.logs else ""
+        again += f", goodput {report.goodput:.0%}" if report.goodput is not None else ""
         say(f"{count(len(report.tasks), 'task')}, {report.seconds:.1f} s{again}{where}")
 
 

@@ -17,7 +17,7 @@ asks for other values. A notebook whose metadata name another Keras backend
 With `DISTLAB_NETWORK=private` (`utils.processes.private_network`), as on a hub, each kernel has a
 network that nobody else sees, and the server talks to it by Unix sockets.
 
-The warm process holds about 230 MB by itself, which its kernels share with it. It ends with the
+The warm process holds about 280 MB by itself, which its kernels share with it. It ends with the
 server, in whatever way that ends, and every kernel with it.
 
 - `pytest_start`: a pytest plugin that makes tests shorter: `addopts` in pyproject.toml names it

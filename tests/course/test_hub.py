@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
+from urllib.parse import quote
 
 import psutil
 import pytest
@@ -182,9 +184,10 @@ class Hub:
         exchange, settings = self.folder / "exchange", self.course / "distlab" / "lab_config"
         exchange.mkdir()
         exchange.chmod(0o777)
-        root = f"c.Exchange.root = {str(exchange)!r}\n"
-        course = "c.CourseDirectory.course_id = 'distributed-training-lab'\n"
-        (settings / "nbgrader_config.py").write_text(f"c = get_config()\n{root}{course}")
+        [lines] = re.findall(r"   ```python\n(.*?)   ```", HUB_PAGE.read_text(), re.DOTALL)
+        lines = dedent(lines).replace("/srv/exchange", str(exchange))
+        (settings / "nbgrader_config.py").write_text(lines)
+        [root] = [line for line in lines.splitlines() if "Exchange.root" in line]
         with open(self.teacher / "nbgrader_config.py", "a") as file:
             file.write(root)
         replace_in(
@@ -343,8 +346,9 @@ def test_nbgraders_list_fetches_and_submits_and_the_teacher_collects_and_grades(
     assert "@jupyter/nbgrader" not in off and "@jupyter/nbgrader:formgrader" in off
     assert hub.ask(f"user/{user}/courses")["value"] == [course]
     chosen = f"course_id={course}&assignment_id={lab}"
-    for step in ("fetch", "submit"):
-        hub.ask(f"user/{user}/assignments/{step}?{chosen}", data={})
+    [fetched] = hub.ask(f"user/{user}/assignments/fetch?{chosen}", data={})["value"]
+    assert hub.ask(f"user/{user}/api/contents/{fetched['notebooks'][0]['path']}")["content"]
+    hub.ask(f"user/{user}/assignments/submit?{chosen}", data={})
     nbgrader("collect")
     other = hub.teacher / "submitted" / "by-mail" / lab  # put there by the teacher
     other.mkdir(parents=True)
@@ -365,6 +369,9 @@ def test_nbgraders_list_fetches_and_submits_and_the_teacher_collects_and_grades(
     nbgrader("release_feedback")
     pages = list((hub.folder / "exchange" / course / "feedback").glob("*.html"))
     assert len(pages) == 2, "one for each, however they handed in"
+    _, sent = hub.ask(f"user/{user}/assignments/fetch_feedback?{chosen}", data={})["value"]
+    there = sent["submissions"][0]["local_feedback_path"]
+    assert "Feedback" in hub.ask(f"user/{user}/files/{quote(there)}/{lab}.html")
 
 
 def test_nobody_reads_a_file_of_another_user_through_a_clusters_port(hub):

@@ -456,7 +456,7 @@ def test_nothing_is_downloaded_unasked(nothing_installed, monkeypatch, tmp_path)
     assert_one_line(error, "isn't on this machine", "distlab data fetch fashion-mnist")
     with pytest.raises(DistributedError) as error:
         load("mnist", full=True)
-    assert_one_line(error, "MNIST is isn't on this machine", "distlab data fetch mnist")
+    assert_one_line(error, "MNIST isn't on this machine", "distlab data fetch mnist")
     with pytest.raises(DistributedError) as error:
         load("mnist", full=True, folder=tmp_path, download=True)
     assert_one_line(error, str(tmp_path), "no prepared TFDS folder", "x_train")

@@ -24,8 +24,7 @@ done, as a program in there loses every other network: its data, name lookup, NC
 """
 
 import contextlib
-import os
-import time
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -110,7 +109,7 @@ def join_rendezvous(
     If the host is lost, it is called again, unless people meet, who decide for themselves. The
     status of a machine that was never needed is 75.
     """
-    logs, lost, was_needed = None, None, False
+    logs, lost, was_needed, identity = None, None, False, secrets.token_hex(8)
     with Signals() as signals:
         while True:
             try:
@@ -121,9 +120,9 @@ def join_rendezvous(
                 say(f"{signals.name}: stopped while waiting for the host")
                 return RunReport(settings.workers, 0, 0.0, [], None, 128 + signals.number)
             try:
-                name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-                logs = logs or make_logs_folder(settings.logs, name)
-                member = Member(channel, list(command), settings, rendezvous, logs, show, say)
+                logs = logs or make_logs_folder(settings.logs, settings.run_id)
+                what = list(command), settings, rendezvous, logs
+                member = Member(channel, *what, show, say, identity)
             except BaseException:
                 channel.close()
                 raise
