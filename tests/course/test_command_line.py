@@ -143,7 +143,10 @@ def test_bad_command_lines_end_in_one_line_without_a_traceback(tmp_path):
         (["--verson"], ["distlab: unrecognized", "Did you mean '--version'?"]),
         (["grade", "lab01", "--polcy", "x"], ["--polcy", "Did you mean '--policy'?"]),
         (["user_function"], ["choose from lab, doctor"]),  # a module, no command
-        (["data", "verify", "mnits"], ["distlab data verify: ", "'mnits'", "choose fashion_mnist"]),
+        (
+            ["data", "verify", "mnits"],
+            ["distlab data verify: ", "'mnits'", "must be fashion_mnist or mnist"],
+        ),
         (
             [*ALL_REDUCE, "--ranks", "99999999999"],
             ["99999999999 is out of range", "10,000,000,000"],

@@ -246,7 +246,7 @@ def change_arrays(path: Path, **changes: np.ndarray) -> None:
     [
         ({"y_train": np.zeros(10_000, np.uint8)[:9]}, "damaged"),
         ({"x_test": np.zeros((2_000, 28, 28))}, "damaged"),
-        ({"x_test": np.zeros((9, 28, 28), np.uint8), "y_test": np.zeros(9)}, "holds"),
+        ({"x_test": np.zeros((9, 28, 28), np.uint8), "y_test": np.zeros(9)}, "must hold"),
     ],
 )
 def test_arrays_that_are_not_the_sample_are_named(sample_copy, change, part):

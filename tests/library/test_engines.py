@@ -392,7 +392,7 @@ BAD_LINES = [
     ([MEET, "0.0.0.0:2950", "x.py"], "name this machine's own address"),
     ([MEET, "127.0.0.1:0", "x.py"], "name a port above 0"),
     ([MEET, "10.0.0.1:2950", "x.py"], "add --trust-network"),
-    ([MEET, HERE, "--local-workers", "0", "x.py"], "local-workers 0"),
+    ([MEET, HERE, "--local-workers", "0", "x.py"], "local-workers must be a whole number"),
     ([MEET, HERE, "--join-timeout", "0", "x.py"], "join-timeout 0.0"),
     (
         [MEET, HERE, "--advertise-address", "203.0.113.1", "x.py"],
