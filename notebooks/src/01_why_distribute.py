@@ -374,14 +374,8 @@ amdahl_explorer(parallel, most_devices=8)
 # %% [markdown]
 # The curve is **Amdahl's law** for your measurement: the serial part sets a limit that no number of devices can pass. Move *Work that spreads* to see what a slower input does. (With `prefetch`, input and step overlap, and the slower one sets the pace: lesson 12.)
 #
-# **Communication** is the second. The fewer images each device has, the more an all-reduce of all gradients weighs. The explorer takes your step and your gradients, the nominal speed of a link with its *latency* (the fixed price of a message), and a ring all-reduce that waits for the step to end. Choose other links; lesson 06 has the formula behind it, and measures it.
-
-# %% tags=["nbval-ignore-output"]
-from distlab.explorables.sharing import gain_explorer
-
-gain_explorer(kept["gradients"], step_seconds)
-
-# %% [markdown]
+# **Communication** is the second. The fewer images each device has, the more an all-reduce of all gradients weighs. How much it weighs depends on the bytes, and on a link's speed and *latency* (the fixed price of a message). [Lesson 06](06-all-reduce.ipynb) has the formula, measures it, and lets you race five ways to do it.
+#
 # ### When one device is enough
 #
 # Ask two questions. Does one copy fit on one device? Is one device fast enough? If both answers are yes, use one device. You may hear that they are in 95 % of cases: treat that as folklore and measure. (And if you need several machines, know this before you plan: in Keras 3, `fit` across machines works only with a patch, while your own loops work unchanged. [Lesson 21](21-choosing.ipynb) has the whole table.) Now the two questions, for our network:

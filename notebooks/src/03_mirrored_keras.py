@@ -421,15 +421,8 @@ except tf.errors.InvalidArgumentError as error:
     print("InvalidArgumentError:", re.search(r"Inputs to .*AddN.*\[10\S*\]", str(error)).group())
 
 # %% [markdown]
-# Before its first step, Keras averages a batch over the replicas to learn its shape, and pieces of 11 and 10 can't be added. The fix is the habit from above: choose the *per-replica* batch size, and multiply. Run the cell to get its sliders; 10,000 examples is the whole sample. Can you find a batch size at which `DATA` leaves a replica empty too?
-
-
-# %%
-from distlab.explorables.last_batch import last_batch_explorer
-
-last_batch_explorer(examples=10_000, replicas=4, global_batch_size=128)
-
-# %% [markdown]
+# Before its first step, Keras averages a batch over the replicas to learn its shape, and pieces of 11 and 10 can't be added. The fix is the habit from above: choose the *per-replica* batch size, and multiply.
+#
 # ## The same through utils
 #
 # `train(loop="fit")` is this program with the padding and its weights built in. We give it 100 examples in batches of 32, so the last batch has 4. Three replicas can split neither evenly. The reference is plain Keras without any strategy, in float64 with SGD, on the same examples in the same order.

@@ -504,11 +504,7 @@ except ValueError as error:
 #
 # The picture has every measured update that isn't what it should be, as a thick arrow over the thin one that it should be. Orange arrows are turned, and no learning rate undoes that. Blue ones have the correct direction and a wrong length. Another rate undoes it if the arrow is the whole update, and the same in every step. Two kinds of blue arrows aren't. The penalty's is the penalty alone: the whole update with a fourfold penalty has the ratio 1.03 and the residual 0.27, so it's turned. And after the last batch come full ones, which need no correction: no single rate fits both.
 #
-# Below the picture is an explorer; run its cell. Scaling a loss multiplies each example's gradient by a factor, so every update can be put together from the 64 single gradients. Try:
-#
-# 1. More replicas: which ways change, and which don't?
-# 2. The last batch from above: 2 examples, a written size of 32.
-# 3. 63 examples with Keras's loss object: it is a little turned, since an example on the smallest part counts for more.
+# Every update here can be put together from single gradients, since scaling a loss multiplies each example's gradient by a factor. Go back to the arrow near the top and look for three of them: more replicas (which ways change, and which don't?), a smaller last batch with the written size, and a batch that doesn't divide evenly with Keras's loss object.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -518,17 +514,6 @@ for (topic, way), found in measured.items():
         wrong[f"{topic}: {way}"] = found
 wrong = dict(sorted(wrong.items(), key=lambda item: item[1]))  # the shortest step first
 figures.show(draw_updates(wrong, title="Update (thick) and what it should be (thin)"))
-
-# %% tags=["nbval-ignore-output"]
-from distlab.explorables.update_scaling import update_explorer
-from distlab.lessons.scaled_updates import Shares, inner_products, update_ratio
-
-rows = [gradient_of(one_device, images[i : i + 1], labels[i : i + 1]) for i in range(64)]
-singles = np.array(rows)  # [example, parameters]
-for way in ("tf.reduce_mean", "Keras's loss object", "tf.reduce_sum"):
-    ratio, _ = update_ratio(inner_products(singles), Shares(4, 64, 64), way)
-    assert np.isclose(ratio, measured["full batch", way][0])
-update_explorer(singles)
 
 # %% [markdown]
 # ## The same through `utils`

@@ -437,14 +437,14 @@ print("the answers of one process alone:", same)
 #
 # ## Kubernetes and the clouds
 #
-# A Kubernetes cluster doesn't fit into a lesson. What you hand it does: a *manifest*. `distlab manifest kubernetes` writes a Job with `completionMode: Indexed`, so that each pod has an index, and a headless Service, so that each has a name. These manifests were checked against published schemas. **They were not run**: no cluster and no cloud account stands behind this course.
+# A Kubernetes cluster doesn't fit into a lesson. What you hand it does: a *manifest*. `distlab manifest kubernetes` writes a Job with `completionMode: Indexed`, so that each pod has an index, and a headless Service, so that each has a name. A container's files are gone after a restart, so checkpoints go to a volume, here the claim `shared`. It fills in commented templates, which you can read and edit in [examples/deploy](../examples/deploy/). These manifests were checked against published schemas. **They were not run**: no cluster and no cloud account stands behind this course.
 
 # %%
 from utils.engines.manifests import ManifestSettings, describe_check, make_manifest
 
-settings = ManifestSettings(program=("train.py",), workers=2, name="lesson19")
+settings = ManifestSettings(("train.py",), workers=2, name="lesson19", checkpoint_dir="pvc:shared")
 files = make_manifest("kubernetes", settings)
-keys = r"kind|completionMode|completions|clusterIP|publishNotReady|subdomain|command|name: \"DIST|value"
+keys = r"kind|Mode|completions|clusterIP|publishNotReady|subdomain|args|DIST|value|claim|mountPath: /ch"
 print(*(line for line in files["job.yaml"].splitlines() if re.search(keys, line)), sep="\n")
 print(describe_check("kubernetes"))
 
@@ -591,7 +591,7 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 # # distlab run --workers 2 --max-restarts 3 --checkpoint-dir kept train.py
 # # distlab run --rendezvous 10.0.0.5:2950 --workers 2 train.py     the same line on each machine
 # # distlab run --engine slurm --engine-address gpu --workers 4 train.py   (or ray, spark)
-# # distlab manifest kubernetes --workers 4 --output job train.py
+# # distlab manifest kubernetes --workers 4 --checkpoint-dir pvc:shared --output job train.py
 # # without us, in each task of an engine: addresses of all, and which is mine
 # os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": i}})
 # ```

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...cluster.grace import Notice
 from ...cluster.launcher import TaskListener
+from ...cluster.streams import clean_line
 from ...errors import RunError
 from ...processes.handshake import ChannelLost
 from ..settings import MAX_TASKS
@@ -201,7 +202,7 @@ class RemoteTask:
 
     def take_lines(self, lines: list[Any]) -> None:
         for line in lines if not self._is_over else ():
-            self._listener.take_line(self.name, str(line))
+            self._listener.take_line(self.name, clean_line(str(line)))
 
     def finish(self, status: int, why: str = "") -> None:
         """Tell its end, once; `why` it is lost with its machine."""
