@@ -13,6 +13,7 @@ NAMES = (
     "cluster_start",
     "kernel_start",
     "distlab_run",
+    "rendezvous_scale",
     "many_jobs",
     "input_pipeline",
     "grading",

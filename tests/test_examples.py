@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,8 +21,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from utils.data import load
+from utils.engines.manifests import ManifestSettings, make_manifest, write_files
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
@@ -29,6 +32,7 @@ PUBLIC = {"jax", "jax.experimental", "keras", "numpy", "optuna", "tensorflow", "
 OURS = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
 SECONDS = 200  # for any one program, on a busy machine
 SMALL = ["--max-examples", "640"]
+TELL = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
 MAX_LINES = {"capstone.py": 250, "batch_prediction.py": 175, "hyperparameter_search.py": 160}
 
 
@@ -77,11 +81,11 @@ def data_file(tmp_path_factory):
 class Running:
     """A program in a process group of its own; `end()` returns its lines of output."""
 
-    def __init__(self, words, environment, folder):
+    def __init__(self, words, environment, folder, cwd=EXAMPLES):
         self.output = open(folder / f"output-{time.monotonic_ns()}", "w+")
         self.process = subprocess.Popen(
             [sys.executable, *words],
-            cwd=EXAMPLES,
+            cwd=cwd,
             env=environment,
             start_new_session=True,
             stdout=self.output,
@@ -122,10 +126,15 @@ def read_command(command, environment):
 
     So the line is read as it is documented, and the program starts as fast as the others.
     """
-    tell = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
-    command = command.replace("python ", f"exec {sys.executable} -I -S -c '{tell}' ", 1)
-    told = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, check=True)
-    return json.loads(told.stdout)
+    command = command.replace("python ", f"exec {sys.executable} -I -S -c '{TELL}' ", 1)
+    return read_words(["bash", "-c", command], [], environment)
+
+
+def read_words(command, more, environment, folder=None):
+    """Run a command that starts Python with TELL; return Python's words and variables."""
+    words = [*command, *(["-I", "-S", "-c", TELL, *more] if more else [])]
+    done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, check=True)
+    return json.loads(done.stdout)
 
 
 @contextmanager
@@ -178,6 +187,48 @@ def read_report(lines):
 
 
 # --- what `utils` makes of the same model and batches -------------------------------------
+
+
+@contextmanager
+def start_pods(program, *options, volume, data_file, folder):
+    """Start two pods of the Indexed Job that `distlab manifest` writes, on two addresses.
+
+    Each runs in a fresh copy of the image's /app, and only the volume is kept.
+    """
+    settings = ManifestSettings(
+        (program, *map(str, options)), checkpoint_dir="pvc:shared", name="digits"
+    )
+    files = make_manifest("kubernetes", settings)
+    job = list(yaml.safe_load_all(files["job.yaml"]))[1]
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    assert variables["DISTLAB_CHECKPOINT_DIR"] in [
+        m["mountPath"] for m in container["volumeMounts"]
+    ]
+    variables["DISTLAB_CHECKPOINT_DIR"] = str(volume)
+    sockets = [socket.create_server((f"127.0.0.{index + 1}", 0)) for index in range(2)]
+    for index, each in enumerate(sockets):  # in place of the Service's DNS
+        address = "{}:{}".format(*each.getsockname())
+        name = f"digits-{index}.digits:2222"
+        variables["DISTLAB_HOSTS"] = variables["DISTLAB_HOSTS"].replace(name, address)
+        each.close()
+    words = [re.sub(r"\$\((\w+)\)", lambda m: variables[m[1]], word) for word in container["args"]]
+    running = []
+    try:
+        for index in range(2):
+            image = folder / f"pod-{index}"
+            shutil.rmtree(image, ignore_errors=True)  # a restarted container has new files
+            write_files(files, image)
+            shutil.copy(EXAMPLES / program, image)
+            own = {**variables, "JOB_COMPLETION_INDEX": str(index)}
+            told = read_words([sys.executable, words[1]], words[2:], {**OURS, **own}, image)
+            running.append(
+                Running(told[0], {**make_environment(data_file), **told[1]}, folder, image)
+            )
+        yield running
+    finally:
+        for each in running:
+            each.close()
 
 
 @pytest.fixture
@@ -418,7 +469,10 @@ def test_keras_on_jax_resumes_under_another_layout_to_the_weights_of_one_device(
     run = ["-m", "distlab", "run", "--logs", tmp_path / "logs", "keras_jax.py", *several]
     with start("keras_jax.py", *alone, **options) as one, start(*run, **options) as both:
         lines, _ = one.end(), both.end()  # `distlab run` sets what initialize() reads
-    told = [(tmp_path / "logs" / f"worker-{k}.log").read_text().splitlines() for k in (0, 1)]
+    told = [
+        (tmp_path / "logs" / f"attempt-1/worker-{k}/stdout.log").read_text().splitlines()
+        for k in (0, 1)
+    ]
     assert all("resumed at step " in "".join(each) for each in told)
     assert held[0] == held[1] < 0.3 * find_bytes_held("".join(told[0]))
     report, other, wanted = (
@@ -481,13 +535,16 @@ def test_a_killed_and_a_told_run_end_with_the_weights_of_an_unbroken_one(
     with start_as_documented("checkpoint_and_resume.py", *unbroken, **options) as workers:
         [worker.end() for worker in workers]
 
-    with start_as_documented("checkpoint_and_resume.py", *settings, **options) as workers:
+    # As pods of Kubernetes: one is killed, and all start again with nothing but the volume.
+    in_pods = [*common, "--checkpoint-dir", "$(DISTLAB_CHECKPOINT_DIR)"]
+    pods = {"volume": folder, **options}
+    with start_pods("checkpoint_and_resume.py", *in_pods, **pods) as workers:
         wait_for_step(folder, 10, workers)
         workers[1].send(signal.SIGKILL)
         workers[0].process.wait(60)
         assert workers[0].process.returncode not in (0, 75)
 
-    with start_as_documented("checkpoint_and_resume.py", *settings, **options) as workers:
+    with start_pods("checkpoint_and_resume.py", *in_pods, **pods) as workers:
         wait_for_step(folder, 30, workers)
         workers[1].send(signal.SIGTERM)
         told = [worker.end(status=75) for worker in workers]

@@ -163,12 +163,15 @@ def test_a_project_with_its_own_utils_takes_ours_under_another_name(tmp_path):
     (site / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     installed = metadata.PathDistribution(next(site.glob("distkit-*.dist-info")))
     needed = {re.match(r"\w+", r)[0] for r in installed.requires if "extra ==" not in r}
-    assert needed == {"tensorflow", "keras", "numpy", "psutil", "cloudpickle"}
+    assert needed == {"tensorflow", "keras", "numpy", "psutil", "cloudpickle", "jinja2"}
     copied = site / "distkit"
     there, here = (
         {p.relative_to(root) for p in root.rglob("*.*") if "__pycache__" not in str(p)}
         for root in (copied, ROOT / "utils")
     )
+    templates = {path.name for path in (ROOT / "examples" / "deploy").iterdir()}
+    assert set(os.listdir(copied / "engines" / "deploy")) - {"__pycache__"} == templates
+    here |= {Path("engines", "deploy", name) for name in templates if "." in name}  # a link
     assert here - there == {Path("pyproject.toml")} and there <= here
     (project / "utils").mkdir(parents=True)
     (project / "utils" / "__init__.py").write_text("MINE = 1\n")

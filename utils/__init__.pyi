@@ -23,13 +23,13 @@ from .errors import InputError as InputError
 from .errors import RunError as RunError
 from .events import report as report
 from .goodput import measure_goodput as measure_goodput
-from .input_pipeline import tune as tune
-from .input_pipeline import write_shards as write_shards
 from .input_pipeline.measuring import measure_rates as measure_rates
 from .input_pipeline.measuring import shuffle_quality as shuffle_quality
 from .input_pipeline.sharding import auto_shard as auto_shard
 from .input_pipeline.sharding import check_cover as check_cover
 from .input_pipeline.sharding import shard_examples as shard_examples
+from .input_pipeline.store import write_shards as write_shards
+from .input_pipeline.tuning import tune as tune
 from .keras_multi_worker import patch_keras_fit as patch_keras_fit
 from .measure import Stopwatch as Stopwatch
 from .measure import array_bytes as array_bytes

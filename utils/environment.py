@@ -25,6 +25,13 @@ KEPT_MEMORY = (  # glibc's name in the environment, its number for mallopt (mall
 )
 
 
+def count_cores() -> int:
+    """Return how many processor cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def find_kernel_shell() -> Any:
     """Return IPython's shell in a notebook's kernel, else None (pictures import ipykernel too)."""
     ipython = sys.modules.get("IPython")

@@ -182,7 +182,7 @@ def sharing_variables(environment: Mapping[str, str] = os.environ) -> dict[str, 
     return found if {VISIBLE, ORDER} & {*environment} else found | {ORDER: "PCI_BUS_ID"}
 
 
-def check_gpus_are_free(names: Sequence[str]) -> None:
+def check_gpus_are_free(names: Sequence[str], way_out: str = "--device cpu") -> None:
     """Raise InputError, naming who uses it, if the memory of a GPU in `names` is full."""
     rows = [line.split(", ") for line in _ask_driver(MEMORY).splitlines()]
     for index, uuid, used, total in (row for row in rows if len(row) == 4):
@@ -192,7 +192,7 @@ def check_gpus_are_free(names: Sequence[str]) -> None:
             raise InputError(
                 f"GPU {index} has {int(used):,} of its {int(total):,} MiB in use"
                 f"{_name_users(uuid)}. End that program, name other GPUs in {VISIBLE}, or train "
-                "with --device cpu"
+                f"with {way_out}"
             )
 
 

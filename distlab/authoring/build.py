@@ -146,7 +146,10 @@ def _keep_outputs(notebook: Any, target: Target) -> None:
                 f"{target.notebook.name} has no outputs for the new cell {cell.id}. "
                 "Build it without --keep-outputs."
             )
-        cell.outputs, cell.execution_count = old.outputs, old.execution_count
+        cell.outputs, cell.execution_count = old.outputs, place + 1  # cells may have gone
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output["execution_count"] = place + 1
 
 
 def build_all(

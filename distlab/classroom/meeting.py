@@ -12,8 +12,9 @@ from pathlib import Path
 
 from distlab.classroom.settings import name_folder
 from distlab.errors import CourseError
+from utils.cluster.streams import clean_line
 from utils.engines.rendezvous import Gathering, RendezvousSettings
-from utils.engines.rendezvous.names import clean_line, clean_name
+from utils.engines.rendezvous.names import clean_name
 from utils.engines.settings import RunSettings
 from utils.environment import find_kernel_shell
 

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Protocol
 
 from distlab.classroom.events import read_event
 from utils.cluster.group import TaskGroup
+from utils.cluster.streams import clean_line
 from utils.engines.rendezvous.host import Presence
-from utils.engines.rendezvous.names import clean_line
 from utils.engines.rendezvous.settings import HEARTBEAT_SECONDS
 from utils.events import Event
 

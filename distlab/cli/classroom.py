@@ -146,7 +146,7 @@ def run_start(arguments: argparse.Namespace) -> int:
     from distlab.classroom.meeting import ClassPlace, find_own_address, say
     from distlab.classroom.settings import ClassSettings
     from distlab.classroom.table import Table
-    from utils.engines.rendezvous.names import clean_line
+    from utils.cluster.streams import clean_line
     from utils.tf_config import join_address
 
     host = arguments.advertise_address or find_own_address()

@@ -97,7 +97,10 @@ def read_configs(given: str, logs: Iterable[str]) -> dict[str, str]:
         ) from None
     found = {}
     for name in logs:
-        said = re.search(rf"\b({'|'.join(map(re.escape, jobs))})[^0-9a-z]?(\d+)\b", Path(name).name)
+        said = re.search(
+            rf"\b({'|'.join(map(re.escape, jobs))})[^0-9a-z]?(\d+)\b",
+            "/".join(Path(name).parts[-2:]),
+        )
         task = {"type": said[1], "index": int(said[2])} if said else config.get("task")
         found[name] = json.dumps({**config, "task": task})
     return found
@@ -120,6 +123,10 @@ def read_logs(name: str) -> dict[str, str]:
         if not path.is_dir():
             return {name: _read_end(path)}
         found = {str(each): _read_end(each) for each in sorted(path.glob("*.log"))}
+        kept = [] if found else _find_last_attempt(path).rglob("std*.log")
+        for each in sorted(kept, reverse=True):
+            task = str(each.parent)  # stdout.log and stderr.log of one task
+            found[task] = "\n".join(filter(None, (found.get(task), _read_end(each))))
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise CourseError(
@@ -128,6 +135,12 @@ def read_logs(name: str) -> dict[str, str]:
     if not found:
         raise CourseError(f"{name}: no *.log in this folder; name the logs of the tasks")
     return found
+
+
+def _find_last_attempt(folder: Path) -> Path:
+    """Return the newest attempt of a run in its folder; `folder` itself if there is none."""
+    found = {int(p.name.removeprefix("attempt-")): p for p in folder.glob("attempt-[0-9]*")}
+    return found[max(found)] if found else folder
 
 
 def _read_end(path: Path) -> str:

@@ -2,20 +2,23 @@
 
 import argparse
 import sys
+from dataclasses import fields
 
 from distlab.cli.parser import Commands, add_command
 
 TARGETS = ("kubernetes", "vertex", "sagemaker", "azureml")
 EPILOG = (
+    "The files are the templates of examples/deploy, with comments, filled in: read and edit them. "
     "Manifests are checked against the targets' published schemas where one ships in a package. "
-    "They have not been run: no cluster and no account stand behind this course. Names like "
-    "your-bucket and the image are yours to fill in."
+    "They haven't been run on a real cluster. Names like your-bucket are yours to fill in. A "
+    "container's files are lost when it restarts, so keep checkpoints with --checkpoint-dir; your "
+    "program finds them in DISTLAB_CHECKPOINT_DIR. An option that a target can't take is named."
 )
 
 KERAS_PACKAGE = "keras_multi_worker"
 IMAGE_LINES = {  # of the Dockerfile
     "installed": "",
-    "legacy": "RUN pip install --no-cache-dir tf_keras\nENV TF_USE_LEGACY_KERAS=1\n",
+    "legacy": "ENV TF_USE_LEGACY_KERAS=1\n",
     "patched": f"ENV PYTHONPATH=/app/{KERAS_PACKAGE}/startup\n",
 }
 
@@ -34,7 +37,7 @@ def add_parser(subparsers: Commands) -> None:
     add = parser.add_argument
     add("target", choices=TARGETS, metavar="TARGET", help=", ".join(TARGETS))
     add("--workers", type=int, default=2, metavar="N", help="number of workers")
-    add("--name", default="train", metavar="NAME", help="name of the job")
+    add("--name", metavar="NAME", help="name of the job [train-TIME]")
     add(
         "--image",
         default="registry.example/train:1",
@@ -42,6 +45,18 @@ def add_parser(subparsers: Commands) -> None:
         help="the container image that you build and push",
     )
     add("--gpus", type=int, default=0, metavar="N", help="GPUs per worker")
+    add(
+        "--accelerator",
+        metavar="TYPE",
+        help="type of these GPUs: a Kubernetes resource [nvidia.com/gpu], or Vertex AI's name [by "
+        "machine type]",
+    )
+    add(
+        "--checkpoint-dir",
+        metavar="STORAGE",
+        help="keep checkpoints there: pvc:NAME[/PATH], s3://BUCKET[/PATH], gs://BUCKET[/PATH], or "
+        "a datastore of Azure ML",
+    )
     add(
         "--max-restarts",
         type=int,
@@ -81,7 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
     from utils.engines.manifests import (
         ManifestSettings,
         describe_check,
-        find_target,
+        describe_submit,
+        list_notes,
         make_manifest,
         write_files,
     )
@@ -91,15 +107,13 @@ def run(arguments: argparse.Namespace) -> int:
         if target != "kubernetes":
             raise CourseError(f"--kind tfjob: only kubernetes has it, {target} does not")
         target = "tfjob"
+    options = vars(arguments)
+    given = {
+        each.name: options[each.name] for each in fields(ManifestSettings) if each.name in options
+    }
+    given["program"] = (arguments.program, *arguments.arguments)
     settings = ManifestSettings(
-        (arguments.program, *arguments.arguments),
-        arguments.workers,
-        arguments.name,
-        arguments.image,
-        arguments.gpus,
-        arguments.max_restarts,
-        arguments.machine,
-        arguments.independent,
+        **{name: value for name, value in given.items() if value is not None}
     )
     files = make_manifest(target, settings) | find_keras_files(arguments.keras)
     files["Dockerfile"] += IMAGE_LINES[arguments.keras]
@@ -108,7 +122,9 @@ def run(arguments: argparse.Namespace) -> int:
             print(path)
     else:
         print(next(iter(files.values())), end="")
-    say(f"{describe_check(target)}; submit it with: {find_target(target).submit}")
+    for note in list_notes(target, settings):
+        say(note)
+    say(f"{describe_check(target)}; submit it with: {describe_submit(target, settings)}")
     return 0
 
 

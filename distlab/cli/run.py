@@ -57,7 +57,8 @@ def add_parser(subparsers: Commands) -> None:
         "--workers",
         default="2",
         metavar="N",
-        help="start N workers; with --rendezvous also a range, MIN:MAX",
+        help="start N workers; with --rendezvous also a range, MIN:MAX; gpu: one for each GPU of "
+        "this machine",
     )
     add(
         "--ps",
@@ -88,7 +89,7 @@ def add_parser(subparsers: Commands) -> None:
         metavar="DIR",
         help="create this folder for checkpoints; your program finds it in DISTLAB_CHECKPOINT_DIR",
     )
-    add("--logs", metavar="DIR", help="write one TASK.log per task to this folder [runs/TIME]")
+    add("--logs", metavar="DIR", help="write logs and events.jsonl to this folder [runs/ID]")
     add(
         "--keras",
         choices=("installed", "legacy", "patched"),
@@ -204,8 +205,8 @@ def tell_end(report: "RunReport") -> None:
     if report.tasks:
         again = f", {report.failed} failed" * bool(report.failed)
         again += f", {count(report.restarts, 'restart')}" * bool(report.restarts)
-        logs = [Path(task.log).parent for task in report.tasks if os.path.exists(task.log)]
-        where = f"; logs in {logs[0]}" if logs else ""
+        where = f"; logs in {report.logs}" if report.logs else ""
+        again += f", goodput {report.goodput:.0%}" if report.goodput is not None else ""
         say(f"{count(len(report.tasks), 'task')}, {report.seconds:.1f} s{again}{where}")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from distlab.cli.parser import OneLineParser
+from distlab.cli.parser import OneLineParser, read_whole
 from distlab.errors import CourseError
 from utils.checks import check_count
 
@@ -40,10 +40,10 @@ def add_rendezvous(parser: OneLineParser, verb: str) -> None:
     )
     add(
         "--local-workers",
-        type=int,
+        type=read_local_workers,
         default=LOCAL_WORKERS,
-        metavar="N",
-        help="run N of the workers on this machine",
+        metavar="N|gpu",
+        help="run N of the workers on this machine, or one on each of its GPUs",
     )
     add(
         "--node-rank",
@@ -93,8 +93,9 @@ def add_engine(parser: OneLineParser) -> None:
     add(
         "--engine-options",
         metavar="WORDS",
-        help='further words for the engine, in quotes: sbatch\'s "--account=x --time=8:00:00", '
-        'Ray\'s "num_cpus=16 spot=1", Spark\'s "spark.executor.memory=8g"',
+        help='further words for the engine, after a "=" and in quotes: sbatch\'s '
+        '"--account=x --time=8:00:00", Ray\'s "num_cpus=16 spot=1", Spark\'s '
+        '"spark.executor.memory=8g"',
     )
 
 
@@ -145,6 +146,11 @@ def check_rendezvous(arguments: argparse.Namespace) -> None:
         given = getattr(arguments, DESTINATIONS.get(name, name.replace("-", "_")))
         if given != value and not arguments.rendezvous:
             raise CourseError(f"--{name}: only with --rendezvous")
+    if arguments.rendezvous and arguments.workers == "gpu":
+        raise CourseError(
+            "--workers gpu: counts this machine's GPUs. With --rendezvous, give the number of all "
+            "workers, and add --local-workers gpu"
+        )
 
 
 def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
@@ -175,13 +181,30 @@ def read_port_range(text: str | None) -> tuple[int, int] | None:
     return int(found[1]), int(found[2])
 
 
+def count_gpus(option: str) -> int:
+    """Return how many GPUs this machine has; raises CourseError if it has none."""
+    from utils.gpus import list_gpus
+
+    if not (found := len(list_gpus())):
+        raise CourseError(f"{option} gpu: this machine has no GPU. Give a number, such as 2")
+    return found
+
+
+def read_local_workers(text: str) -> int:
+    """Return the number of this machine's workers, which may be "gpu"."""
+    return count_gpus("--local-workers") if text == "gpu" else read_whole(text)
+
+
 def read_workers(text: str | None) -> tuple[int | None, int | None]:
     """Return the least (None where they are the same) and the most workers of "4" or "2:4".
 
-    None for `text` has neither. Raises CourseError for anything else.
+    "gpu" is one for each GPU of this machine. None for `text` has neither. Raises CourseError for
+    anything else.
     """
     if text is None:
         return None, None
+    if text == "gpu":
+        return None, count_gpus("--workers")
     found = re.fullmatch(r"(?:(\d{1,9}):)?(\d{1,9})", text, re.ASCII)
     if not found:
         raise CourseError(f"--workers {text}: give a whole number, such as 4, or 2:4")

@@ -4,8 +4,10 @@ Each function here draws what an answer gave for the visible examples, and nothi
 answer did not give. An exercise without one has no picture, nor has an answer of another form.
 """
 
+import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -13,9 +15,10 @@ import numpy as np
 
 from distlab.exercises.closure_events import draw_events
 from distlab.exercises.comparing import Digest, add_up, find_wrong
+from distlab.exercises.exercise import tell_difference
 from distlab.exercises.ring_trace import follow_ring
 from distlab.exercises.schedule_trace import describe_schedule, find_first_wrong
-from distlab.explorables import Explorable, schedule_toy
+from distlab.explorables import Explorable, float_line, schedule_toy
 from distlab.explorables.ring import RingMessage, replay_ring
 from distlab.figures import Picture, bars, images, lines, matrix, timeline
 from distlab.lessons.scaled_updates import draw_updates
@@ -83,6 +86,21 @@ def _play_schedule(
         return schedule_toy(own=read_schedule(read[0], cases[0][1]), compare=None)
     wrong = find_first_wrong(cases[k], read[k])
     return schedule_toy(own=read_schedule(read[k], cases[k][1]), compare="1f1b", wrong=wrong)
+
+
+def _mark_difference(
+    cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]
+) -> Picture | None:
+    """Draw the array in which an answer first differs, with the number marked."""
+    k = find_wrong(observed, right, 1e-6)
+    table = None if k is None else tell_difference(observed[k], right[k])
+    if table is None:
+        return None
+    numbers = [[float(cell) for cell in row] for row in table.rows]
+    marked = {tuple(place) for place in table.marked}
+    title = "Your answer, and the first number that is wrong"
+    drawn = matrix(numbers, table.names, table.columns, title=title, marked=marked)
+    return replace(drawn, caption=table.caption)
 
 
 def _place(lane: str, values: Any, kind: str) -> list[Row]:
@@ -228,6 +246,14 @@ def _draw_plans(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
     return timeline(rows, title=title, axis="", unit="bytes for each example")
 
 
+def _slide_gradients(cases: Sequence[Any], observed: Sequence[Any]) -> Explorable:
+    """Slide the gradients of the case with the outlier by the scale that the answer chose."""
+    lab13 = importlib.import_module("distlab.labs.lab13.exercise")
+    seed, replicas, _, outlier = cases[1]
+    gradients = np.concatenate([g.ravel() for g in lab13.draw_gradients(seed, replicas, outlier)])
+    return float_line(gradients, scale=float(observed[1]["scale"]))
+
+
 def _draw_runs(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
     table = [found["examples through each block"] for found in observed]
     names = [f"{case[1]} micro-batches" for case in cases]
@@ -252,8 +278,11 @@ _PICTURES: Mapping[tuple[str, str], Callable[..., Picture]] = {
     ("lab11", "pipeline"): _draw_images,
     ("lab11", "rate"): _draw_rates,
     ("lab11", "calls"): _draw_calls,
+    **{("lab12", name): _mark_difference for name in ("columns", "rows", "sharded")},
     ("lab12", "schedule"): _play_schedule,
     ("lab13", "plan"): _draw_plans,
     ("lab13", "gradients"): _draw_runs,
+    ("lab13", "scale"): _slide_gradients,
+    **{("lab16", name): _mark_difference for name in ("zero", "merge", "dispatch")},
 }
-_COMPARED = (_draw_arrows, _replay_ring, _play_schedule)
+_COMPARED = (_draw_arrows, _mark_difference, _replay_ring, _play_schedule)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+MAX_SHOWN = 3  # numbers of an answer that a message shows
 SUMS = 64  # random sums that are kept of a large array
 NOTHING = (
     "the function returned nothing (None). Does every path through it end in return? print() shows "
@@ -87,13 +88,18 @@ def same(given: Any, wanted: Any, tolerance: float = 1e-3) -> bool:
             and all(same(a, b, tolerance) for a, b in zip(items, wanted, strict=True))
         )
     left, right = as_numbers(given), as_numbers(wanted)
-    return left is not None and left.shape == right.shape and _close(left, right, tolerance)
+    return (
+        left is not None
+        and left.shape == right.shape
+        and bool(_compare(left, right, tolerance).all())
+    )
 
 
-def _close(left: np.ndarray, right: np.ndarray, tolerance: float) -> bool:
+def _compare(left: np.ndarray, right: np.ndarray, tolerance: float) -> np.ndarray:
+    """Return which numbers of two arrays of one shape agree."""
     scale = float(np.max(np.abs(right[np.isfinite(right)]), initial=0.0))
     slack = 1e-9 + 1e-3 * tolerance * scale
-    return bool(np.allclose(left, right, rtol=tolerance, atol=slack, equal_nan=True))
+    return np.isclose(left, right, rtol=tolerance, atol=slack, equal_nan=True)
 
 
 def _same_digest(given: Any, wanted: Digest, tolerance: float) -> bool:
@@ -140,7 +146,7 @@ def as_numbers(value: Any) -> np.ndarray | None:
 def show(value: Any) -> str:
     """Return a short text of an answer: NumPy's numbers and arrays as plain ones."""
     if isinstance(value, Digest):
-        return _show_first(value.shape, value.first)
+        return _show_first(value.shape, value.first[:MAX_SHOWN])
     if isinstance(value, AnyOf):
         return " or ".join(show(answer) for answer in value.answers)
     if isinstance(value, str | bool):
@@ -156,6 +162,43 @@ def show(value: Any) -> str:
         return repr(value)[:80]
     except Exception:  # a learner's own object may not even have a text
         return f"an object of type {type(value).__name__}"
+
+
+def find_difference(given: Any, wanted: Any) -> tuple[list[Any], Any, Any]:
+    """Return the path to where two answers first differ, and what each of them has there.
+
+    Keys and places in lists lead to the part that differs, and in arrays of more than three
+    numbers a tuple leads to the number, if both have the same keys, length or shape. What is
+    clearly wrong comes before what differs in its seventh digit.
+    """
+    tolerances = (tolerance for tolerance in (1e-3, 1e-6) if not same(given, wanted, tolerance))
+    return _follow_difference(given, wanted, next(tolerances, 1e-6))
+
+
+def _follow_difference(given: Any, wanted: Any, tolerance: float) -> tuple[list[Any], Any, Any]:
+    pairs: dict[Any, tuple[Any, Any]] = {}
+    left, right = as_numbers(given), as_numbers(wanted)
+    if isinstance(wanted, dict) and isinstance(given, dict) and set(given) == set(wanted):
+        pairs = {key: (given[key], wanted[key]) for key in wanted}
+    elif right is not None and left is not None and left.shape == right.shape:
+        wrong = np.argwhere(~_compare(left, right, tolerance)) if right.size > MAX_SHOWN else []
+        if len(wrong):
+            at = tuple(wrong[0].tolist())
+            return [at], left[at], right[at]
+    elif isinstance(wanted, list | tuple) and right is None:
+        items = _as_items(given)
+        if items is not None and len(items) == len(wanted):
+            pairs = dict(enumerate(zip(items, wanted, strict=True)))
+    for where, pair in pairs.items():
+        if not same(*pair, tolerance):
+            inside, *values = _follow_difference(*pair, tolerance)
+            return ([where, *inside], *values)
+    return [], given, wanted
+
+
+def show_path(path: Sequence[Any]) -> str:
+    """Return a path of `find_difference` as one would write it after a name: ['output'][0, 2]."""
+    return "".join(f"[{repr(key).strip('(,)')}]" for key in path)
 
 
 def explain_slip(given: Any, right: Any = 0) -> str:
@@ -191,8 +234,8 @@ def _cut(text: str, longest: int = 200) -> str:
 
 
 def _show_numbers(numbers: np.ndarray) -> str:
-    if numbers.size > 24:
-        return _show_first(numbers.shape, numbers.flat[:4])
+    if numbers.size > 8:
+        return _show_first(numbers.shape, numbers.flat[:MAX_SHOWN])
     text: Callable[[float], str] = np.vectorize(lambda x: f"{x:.4g}", otypes=[object])
     return str(text(numbers).tolist()).replace("'", "")
 

@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from distlab.exercises.comparing import explain_slip, find_wrong, same, show
+import numpy as np
+
+from distlab.exercises.comparing import (
+    explain_slip,
+    find_difference,
+    find_wrong,
+    same,
+    show,
+    show_path,
+)
 from distlab.exercises.feedback import praise, show_picture, word_fault
 from distlab.exercises.refusing import own_frames, refuse
 from distlab.exercises.watching import stop_after, watch_calls
@@ -21,6 +30,7 @@ from utils.errors import InputError
 Answer = Any  # a learner's function, or a tuple of functions
 Cases = Sequence[Sequence[Any]]
 RIGHT = "right"
+MAX_SIDE = 12  # of the table of an answer
 EVIDENCE = ("result", "outside", "inside")
 
 
@@ -39,16 +49,15 @@ def _as_it_came(observed: Any, *case: Any) -> Any:
 
 
 def contrast(got: Any, right: Any) -> str:
-    """Return what was given and what should be; of dictionaries only what differs.
+    """Return what was given and what should be, where they first differ.
 
     A dictionary {"fault": words} says in words why there is no answer to compare.
     """
     if isinstance(got, dict) and set(got) == {"fault"}:
         return f"went wrong: {got['fault']}"
-    if isinstance(got, dict) and isinstance(right, dict) and set(got) == set(right):
-        keys = [key for key in right if not same(got[key], right[key])] or list(right)
-        got, right = ({key: answer[key] for key in keys} for answer in (got, right))
-    return f"gave {show(got)}, should give {show(right)}"
+    path, got, right = find_difference(got, right)
+    where = f" at {show_path(path)}" if path else ""
+    return f"gave {show(got)}{where}, should give {show(right)}"
 
 
 @dataclass(frozen=True)
@@ -65,8 +74,26 @@ class AnswerTable:
     marked: Sequence[Sequence[int]] = ()
 
 
-def _tell_nothing(case: Sequence[Any], got: Any, right: Any) -> AnswerTable | None:
-    return None
+def tell_difference(got: Any, right: Any) -> AnswerTable | None:
+    """Return the array in which an answer first differs, the number marked; None without one."""
+    path, given, wanted = find_difference(got, right)
+    if not path or not isinstance(path[-1], tuple) or len(path[-1]) > 2:
+        return None
+    for key in path[:-1]:
+        got = got[key]
+    numbers, place = np.atleast_2d(np.asarray(got, dtype=float)), (0, *path[-1])[-2:]
+    first = [
+        max(0, min(at - MAX_SIDE // 2, most - MAX_SIDE)) for at, most in zip(place, numbers.shape)
+    ]
+    rows, columns = (range(at, min(at + MAX_SIDE, most)) for at, most in zip(first, numbers.shape))
+    return AnswerTable(
+        f"Your answer{show_path(path[:-1])} has {show(given)} at {show_path(path[-1:])}, and "
+        f"{show(wanted)} was due",
+        [str(k) for k in columns],
+        [str(k) for k in rows],
+        [[f"{numbers[k, j]:.4g}" for j in columns] for k in rows],
+        [[place[0] - first[0], place[1] - first[1]]],
+    )
 
 
 @dataclass(frozen=True)
@@ -96,7 +123,8 @@ class Exercise:
     is said of any other wrong answer, `success` of a right one. `tolerance` is relative.
     `by_hand` names the library's modules that an answer may not call, since writing that
     is the exercise. `shows_case` says whether the message shows the case; `contrast(got,
-    right)` words the difference, and `tell(case, observed, right)` may show it as a table.
+    right)` words the difference, and `tell(case, observed, right)` may show it as a table
+    (without it, the array that differs is shown).
     `plain` says of one with a `run` that the answer takes and gives numbers, words, lists,
     dictionaries and arrays only: `run` can then do without its process, and only calls of the
     answer travel there. In a notebook one run is stopped after `seconds`, if any: those of 20 s
@@ -122,7 +150,7 @@ class Exercise:
     tolerance: float = 1e-3
     shows_case: bool = True
     contrast: Callable[[Any, Any], str] = contrast
-    tell: Callable[[Sequence[Any], Any, Any], AnswerTable | None] = _tell_nothing
+    tell: Callable[[Sequence[Any], Any, Any], AnswerTable | None] | None = None
     success: str = ""
     by_hand: Sequence[str] = ()
     plain: bool = False
@@ -211,6 +239,8 @@ class Exercise:
         why = self.mistakes.get(name) or self._explain_slip(got[k], right, k) or self.hint
         shown = f"({', '.join(show(a) for a in cases[k])})" if self.shows_case else ""
         difference = f"{self.function}{shown} {self.contrast(got[k], right[k])}"
+        if self.tell is None:
+            return AnswerFault(difference, name, why, tell_difference(got[k], right[k]))
         return AnswerFault(difference, name, why, self.tell(cases[k], observed[k], right[k]))
 
     def _find_mistake(

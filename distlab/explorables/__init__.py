@@ -20,7 +20,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `cockpit_lanes`: what the cockpit shows of a job: one lane for each task, as plain data
 - `cockpit_panel`: the cockpit: watch a job's tasks on one axis of time, and kill, pause, slow and
   restart them
-- `cockpit_story`: a job on the axis of time: from what its tasks report to spans, flags and lost
+- `cockpit_story`: a job on the axis of time: from the tasks' stories to spans, flags and lost
   stretches
 - `controls`: a slider and a choice: what an explorer lets the hand change, and where it is frozen
 - `conveyor`: the conveyor: an input pipeline as machines on a belt, and who keeps the accelerator
@@ -35,7 +35,6 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `guess`: a guess made with a handle or a button; `show_guess` slides the answer in next to it
 - `host_loop`: the host's loop: what a fast device waits for, and how `steps_per_execution`
   shortens it
-- `last_batch`: how the last, smaller batch of an epoch is cut, and what Keras's `fit` makes of it
 - `memory`: the memory machine: what fits on a device, and what crosses the wires, moved by hand
 - `plan_explorer`: the planning explorer: devices, network, batch, failures in; efficiency, time,
   money out
@@ -48,14 +47,11 @@ Each shows a still picture where widgets can't run. README.md says how to write 
   FOLDER`
 - `sharding`: the conveyor of several workers: which examples reach whom, which fall, and which
   twice
-- `sharing`: what replicas share, as pictures and explorers: a cluster, its pace, its memory, its
-  gain
+- `sharing`: what replicas share, as pictures and explorers: a cluster, its pace, its memory
 - `staleness`: the staleness race: workers of unequal speed, four ways to train, and what late
   gradients do
 - `step`: a training step on one time axis: buckets that fill, an all-reduce that hides or does not
 - `storage`: mirrored or central storage: bytes held by each device, and bytes sent in each step
-- `update_scaling`: the update explorer: what each way to scale a loss does to the reader's own
-  gradients
 - `values`: one value per replica, and where reduce, gather and all_reduce leave it
 - `page_replicas`: the replicas of lesson 00 for a page without a kernel
 - `watched_replicas`: lesson 00: the replicas of `two_replicas`, trained while one watches, with a

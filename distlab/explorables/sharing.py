@@ -1,4 +1,4 @@
-"""What replicas share, as pictures and explorers: a cluster, its pace, its memory, its gain.
+"""What replicas share, as pictures and explorers: a cluster, its pace, its memory.
 
 Used by the lesson on why one distributes; everything is computed from what the caller gives.
 """
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from distlab.errors import CourseError
-from distlab.explorables.controls import Choice, Slider
+from distlab.explorables.controls import Slider
 from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import (
     Arrow,
@@ -15,7 +15,6 @@ from distlab.figures import (
     Picture,
     diagram,
     grouped_bars,
-    lines,
     timeline,
 )
 from distlab.figures.canvas import WIDTH_PX, say_number
@@ -25,16 +24,6 @@ from utils.measure import count
 MEBIBYTE = 2**20
 GAP_PX = 14.0
 WAY_PX = 256.0
-
-# Nominal speeds of links in one direction, in bytes a second.
-LINKS: Mapping[str, float] = {
-    "Ethernet, 1 Gb/s": 0.125e9,
-    "Ethernet, 10 Gb/s": 1.25e9,
-    "Ethernet, 100 Gb/s": 12.5e9,
-    "NVLink, 450 GB/s": 450e9,
-}
-DEVICE_COUNTS = (1, 2, 4, 8, 16, 32, 64)
-ROUND_SECONDS = 50e-6
 
 Row = tuple[str, float, float, str, str]
 
@@ -231,60 +220,4 @@ def show_memory(
     title = f"Memory of one device of {count(replicas, 'replica')}"
     ideas = {**dict(zip(kept_bytes, KEPT_IDEAS)), "activations": "forward"}
     picture = grouped_bars(groups, unit="MiB", title=title).with_ideas(ideas)
-    return replace(picture, caption=words)
-
-
-def estimate_step_seconds(
-    devices: int,
-    one_device_seconds: float,
-    gradient_bytes: float,
-    bytes_per_second: float,
-    round_seconds: float = ROUND_SECONDS,
-) -> float:
-    """Return the seconds of a step whose global batch is shared by `devices` devices.
-
-    Compute is divided by the devices; a ring all-reduce of `gradient_bytes`
-    follows it: 2 (n - 1) rounds, 2 (n - 1) / n of the bytes over each link. After
-    P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for
-    clusters of workstations", 2009. Compute and communication do not overlap here.
-    """
-    sent_bytes = 2 * (devices - 1) / devices * gradient_bytes
-    rounds = 2 * (devices - 1)
-    return one_device_seconds / devices + sent_bytes / bytes_per_second + rounds * round_seconds
-
-
-def gain_explorer(gradient_bytes: float, one_device_seconds: float) -> Explorer:
-    """Show the estimated speed-up against devices for a link, a model and a step."""
-    megabytes = min(max(round(gradient_bytes / 5e5) / 2, 0.5), 1000.0)
-    milliseconds = min(max(round(1000 * one_device_seconds), 1), 1000)
-    return explore(
-        show_gain,
-        link=Choice("Link", list(LINKS), "Ethernet, 10 Gb/s"),
-        gradient_megabytes=Slider("Gradients", 0.5, 1000, megabytes, 0.5, " MB"),
-        step_milliseconds=Slider("Step on one device", 1, 1000, milliseconds, 1, " ms"),
-    )
-
-
-def show_gain(link: str, gradient_megabytes: float, step_milliseconds: float) -> Picture:
-    """Return estimated speed-ups for 1 to 64 devices, and in words where they are largest."""
-    one_device = step_milliseconds / 1000
-    gains = [
-        one_device / estimate_step_seconds(n, one_device, gradient_megabytes * 1e6, LINKS[link])
-        for n in DEVICE_COUNTS
-    ]
-    best = DEVICE_COUNTS[gains.index(max(gains))]
-    fastest = say_number(max(gains))
-    words = f"Of these counts, {count(best, 'device')} are fastest: {fastest} times one device."
-    if best == 1:
-        words = "One device is fastest: the all-reduce takes longer than sharing the step saves."
-    picture = lines(
-        {
-            "estimated": (DEVICE_COUNTS, gains),
-            "one device": (DEVICE_COUNTS, [1.0] * len(DEVICE_COUNTS)),
-        },
-        x_label="devices",
-        y_label="speed-up over one device",
-        title=f"A step of {step_milliseconds:g} ms, {gradient_megabytes:g} MB of gradients, {link}",
-        log_x=True,
-    ).with_ideas({"one device": "wait"})
     return replace(picture, caption=words)

@@ -44,16 +44,6 @@ DIVISORS: Mapping[str, Divisor] = {
 }
 
 
-def inner_products(gradients: np.ndarray) -> np.ndarray:
-    """Return the inner product of each two rows of `gradients`, [examples, examples]."""
-    gradients = np.asarray(gradients, dtype=float)
-    if gradients.ndim != 2 or len(gradients) < 2:
-        raise CourseError(
-            f"gradients of shape {gradients.shape}: give one row for each example, two or more"
-        )
-    return gradients @ gradients.T
-
-
 def update_ratio(products: np.ndarray, batch: Shares, way: str) -> tuple[float, float]:
     """Return the ratio of the update of `way` to the single-device gradient, and the residual.
 
@@ -101,10 +91,8 @@ def draw_updates(
             sheet.write(WIDTH_PX - room + 14, y + 9, says[name], "left", weight=weight)
 
     alt = f"{title}. {'; '.join(f'{name}: {text}' for name, text in says.items())}."
-    rows = [[name, *map(float, update), says[name]] for name, update in updates.items()]
-    chart = {"kind": "arrows", "rows": rows, "selected": selected}
     height_px = TOP_PX + len(updates) * ROW_PX + 6
-    return draw_sheet(paint, title=title, alt=alt, height_px=height_px, chart=chart)
+    return draw_sheet(paint, title=title, alt=alt, height_px=height_px)
 
 
 def say_update(ratio: float, residual: float) -> str:

@@ -1,7 +1,7 @@
 # %% [markdown] shows="The words, the batch arithmetic, and when one device is enough"
 # # Why distribute, and what is shared
 #
-# Eight GPUs cost eight times as much as one, and may be no faster. Before you pay, you want to know what they share, what they send each other and what limits the gain. By the end of this lesson you can work that out for your own model; sometimes the answer is that one device is plenty.
+# Eight GPUs cost eight times as much as one, and may be no faster. Before you pay, you want to know what they share, what they send each other and what limits the gain. By the end of this lesson you can work that out for your own model. Sometimes the answer is that one device is plenty.
 #
 # **Time:** 75 minutes · **Prerequisites:** [start here](00-start-here.ipynb) · **Hardware:** two CPU cores
 #
@@ -134,7 +134,7 @@ print(f"{per_worker_batch_size} for each worker, {per_replica_batch_size} for ea
 batch_explorer(global_batch_size, workers, replicas_per_worker)
 
 # %% [markdown]
-# TensorFlow's split and the course's `split_batch`, which draws the explorer, agree. A share is the batch divided by *all* replicas, rounded up, and shares are handed out until the examples run out. You might expect 6 examples over four replicas to be 2, 2, 1 and 1. They are 2, 2, 2 and 0. (That's for data in memory. Files may be split differently: [lesson 13](13-distributed-input.ipynb) has the rules.) Set the global batch size to 1,030, then to 10. A replica without examples still takes part in the step; lesson 05 shows what that does to a mean.
+# TensorFlow's split and the course's `split_batch`, which draws the explorer, agree. A share is the batch divided by *all* replicas, rounded up, and shares are handed out until the examples run out. You might expect 6 examples over four replicas to be 2, 2, 1 and 1. They are 2, 2, 2 and 0. (That's for data in memory. Files may be split differently: [lesson 13](13-distributed-input.ipynb) has the rules.) Set the global batch size to 1,030, then to 10. A replica without examples still takes part in the step. Lesson 05 shows what that does to a mean.
 #
 # ## What is reduced is gradients
 #
@@ -187,7 +187,7 @@ np.testing.assert_allclose(total[0], one_device, rtol=1e-10, atol=1e-14)
 np.testing.assert_allclose(after[0], before[0] - 0.125 * total[0], rtol=1e-12)
 
 # %% [markdown]
-# Read the table row by row. The weights are equal before. The gradients differ. Their sum is equal on all replicas, and it is the gradient that one device computes from all 64 examples. So every replica makes the same update by itself, and the weights are equal after. No weight was sent.
+# Read the table row by row. The weights are equal before. The gradients differ. Their sum is equal on all replicas, and it is the gradient that one device computes from all 64 examples. So every replica makes the same update without asking anyone, and the weights are equal after. No weight was sent.
 #
 # ### Averaging weights is another algorithm
 #
@@ -216,13 +216,13 @@ for kind in (keras.optimizers.SGD, keras.optimizers.Adam):
 #
 # **Synchronous** training, with an all-reduce: every replica waits for the slowest. On several machines `MultiWorkerMirroredStrategy` does it, and whatever you may read, it has no parameter server: each worker holds the weights itself, and they talk through all-reduces (lesson 09).
 #
-# **Asynchronous** training: nobody waits. A **parameter server** keeps the weights; each worker reads them, computes, and sends its gradient when it is ready. Another strategy does this:
+# **Asynchronous** training: nobody waits. A **parameter server** keeps the weights. Each worker reads them, computes, and sends its gradient when it is ready. Another strategy does this:
 
 # %%
 figures.show(figures.parameter_server_devices(workers=3, servers=2))
 
 # %% [markdown]
-# What does waiting cost? Here are four workers, the last of which takes twice as long. Run the cell and move the slider:
+# What does waiting cost? Here are four workers. The last one takes twice as long. Run the cell and move the slider:
 
 # %%
 from distlab.explorables.sharing import pace_explorer
@@ -249,7 +249,7 @@ def describe_epoch(batch_size):
 wrong = describe_epoch(batch_size=64)
 
 # %% [markdown]
-# There is no error. Each replica gets a quarter of what you meant, and the epoch has as many steps as on one device, each now with an all-reduce. **The batch size of a dataset that the strategy splits is the global one**; let its name say so. (If a function of yours makes each worker's dataset, as in [lesson 13](13-distributed-input.ipynb), it batches per replica.)
+# There is no error. Each replica gets a quarter of what you meant, and the epoch has as many steps as on one device, each now with an all-reduce. **The batch size of a dataset that the strategy splits is the global one**; let its name say so. (If your own function makes each worker's dataset, as in [lesson 13](13-distributed-input.ipynb), it batches per replica.)
 
 # %%
 per_replica_batch_size = 64
@@ -263,7 +263,7 @@ assert right == ([64, 64, 64, 64], 1024 // 64 // 4)
 #
 # ## What it costs
 #
-# **Memory.** Each mirrored replica holds all weights, a gradient for each, and what the optimizer keeps: for Adam two numbers for each weight, its *moments*. The *activations*, the layers' outputs, are kept from the forward pass for the backward pass; only they are split with the batch. The cell counts them for a small convolutional network, which we time below:
+# **Memory.** Each mirrored replica holds all weights, a gradient for each, and what the optimizer keeps: for Adam two numbers for each weight, its *moments*. The *activations*, the layers' outputs, are kept from the forward pass for the backward pass. Only they are split with the batch. The cell counts them for a small convolutional network, which we time below:
 
 # %%
 from distlab.explorables.sharing import memory_explorer
@@ -374,17 +374,11 @@ amdahl_explorer(parallel, most_devices=8)
 # %% [markdown]
 # The curve is **Amdahl's law** for your measurement: the serial part sets a limit that no number of devices can pass. Move *Work that spreads* to see what a slower input does. (With `prefetch`, input and step overlap, and the slower one sets the pace: lesson 12.)
 #
-# **Communication** is the second. The fewer images each device has, the more an all-reduce of all gradients weighs. The explorer takes your step and your gradients, the nominal speed of a link with its *latency* (the fixed price of a message), and a ring all-reduce that waits for the step to end. Choose other links; lesson 06 has the formula behind it, and measures it.
-
-# %% tags=["nbval-ignore-output"]
-from distlab.explorables.sharing import gain_explorer
-
-gain_explorer(kept["gradients"], step_seconds)
-
-# %% [markdown]
+# **Communication** is the second. The fewer images each device has, the more an all-reduce of all gradients weighs. How much it weighs depends on the bytes, and on a link's speed and *latency* (the fixed price of a message). [Lesson 06](06-all-reduce.ipynb) has the formula, measures it, and lets you race five ways to do it.
+#
 # ### When one device is enough
 #
-# Ask two questions. Does one copy fit on one device? Is one device fast enough? If both answers are yes, use one device. You may hear that they are in 95 % of cases: treat that as folklore and measure. (And if you need several machines, know this before you plan: in Keras 3, `fit` across machines works only with a patch, while loops of your own work as they are. [Lesson 21](21-choosing.ipynb) has the whole table.) Now the two questions, for our network:
+# Ask two questions. Does one copy fit on one device? Is one device fast enough? If both answers are yes, use one device. You may hear that they are in 95 % of cases: treat that as folklore and measure. (And if you need several machines, know this before you plan: in Keras 3, `fit` across machines works only with a patch, while your own loops work unchanged. [Lesson 21](21-choosing.ipynb) has the whole table.) Now the two questions, for our network:
 
 # %% tags=["nbval-ignore-output"]
 needed_bytes = sum(kept.values()) + 64 * array_bytes(outputs)

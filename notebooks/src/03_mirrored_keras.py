@@ -95,7 +95,7 @@ print("cache, then shuffle:", count_orders(some.cache().shuffle(100, seed=0)))
 show_guess(my_guess, count_orders(some.shuffle(100, seed=0).cache()), unit=" order")
 
 # %% [markdown]
-# A cached order is frozen, so `cache` comes first and `shuffle` after it. We also cache before scaling: as bytes the images take a quarter of what they take as float32. The shuffle buffer is larger than the data, so every order is possible. `drop_remainder=True` gives every batch the same, static shape; what happens without it is the mistake of this lesson. It drops examples at the end of each epoch. In training that does little harm, but an evaluation should count them all. So validation and test get a batch size that divides evenly, and nothing is dropped.
+# A cached order is frozen, so `cache` comes first and `shuffle` after it. We also cache before scaling: as bytes the images take a quarter of what they take as float32. The shuffle buffer is larger than the data, so every order is possible. `drop_remainder=True` gives every batch the same, static shape. Leaving it out is the mistake of this lesson. It drops examples at the end of each epoch. In training that does little harm, but an evaluation should count them all. So validation and test get a batch size that divides evenly, and nothing is dropped.
 #
 # (On your own machine write `tf.data.AUTOTUNE` instead of the two fixed numbers, and leave `fixed` out. Two cores that four devices share leave nothing to tune, so tuning is switched off here; [lesson 12](12-input-pipelines.ipynb) measures what it brings.)
 
@@ -122,7 +122,7 @@ assert [int(d.cardinality()) * 200 for d in (validation, test)] == [1000, 2000]
 # %% [markdown]
 # ## Model, optimizer and compile in the scope
 #
-# The scope decides where variables are made. The model has variables, and so do the optimizer and metrics that `compile` makes, so both belong inside. A slip can be silent: `compile("sgd", …)` outside the scope trains, with one step counter that all four replicas advance. (With `"adam"` it stops: [lesson 02](02-strategy-api.ipynb) has the list.) `fit` and `evaluate` find the strategy by themselves.
+# The scope decides where variables are made. The model has variables, and so do the optimizer and metrics that `compile` makes, so both belong inside. A slip can be silent: `compile("sgd", …)` outside the scope trains, with one step counter that all four replicas advance. (With `"adam"` it stops: [lesson 02](02-strategy-api.ipynb) has the list.) `fit` and `evaluate` find the strategy automatically.
 
 # %%
 with strategy.scope():
@@ -251,7 +251,7 @@ assert third - 0.5 > last - third and last > 0.8
 assert logged["train"][0] < first
 
 # %% [markdown]
-# Most of the accuracy arrives in the first three epochs, at the highest rate; after that the rate is ten and then a hundred times smaller. `train` starts below `validation` because it is a mean over the epoch, taken while the model was still learning.
+# Most of the accuracy arrives in the first three epochs, at the highest rate. After that the rate is ten and then a hundred times smaller. `train` starts below `validation` because it is a mean over the epoch, taken while the model was still learning.
 #
 # ## The best checkpoint, not the last
 #
@@ -421,15 +421,8 @@ except tf.errors.InvalidArgumentError as error:
     print("InvalidArgumentError:", re.search(r"Inputs to .*AddN.*\[10\S*\]", str(error)).group())
 
 # %% [markdown]
-# Before its first step, Keras averages a batch over the replicas to learn its shape, and pieces of 11 and 10 can't be added. The fix is the habit from above: choose the *per-replica* batch size, and multiply. Run the cell to get its sliders; 10,000 examples is the whole sample. Can you find a batch size for which `DATA` leaves a replica empty too?
-
-
-# %%
-from distlab.explorables.last_batch import last_batch_explorer
-
-last_batch_explorer(examples=10_000, replicas=4, global_batch_size=128)
-
-# %% [markdown]
+# Before its first step, Keras averages a batch over the replicas to learn its shape, and pieces of 11 and 10 can't be added. The fix is the habit from above: choose the *per-replica* batch size, and multiply.
+#
 # ## The same through utils
 #
 # `train(loop="fit")` is this program with the padding and its weights built in. We give it 100 examples in batches of 32, so the last batch has 4. Three replicas can split neither evenly. The reference is plain Keras without any strategy, in float64 with SGD, on the same examples in the same order.

@@ -271,7 +271,7 @@ assert np.isfinite(mean_loss) and accuracy > 0.7
 assert record["training"][-1] > record["training"][0]
 
 # %% [markdown]
-# The training curve is a mean over an epoch in which the model kept changing; the test curve is measured after it. Which pictures does the model get wrong? Here are the first six. Run the cell below them to browse 200 images before and after training: the true class is in bold, a wrong answer is orange and hatched.
+# The training curve is a mean over an epoch in which the model kept changing. The test curve is measured after it. Which pictures does the model get wrong? Here are the first six. Run the cell below them to browse 200 images before and after training: the true class is in bold, a wrong answer is orange and hatched.
 
 # %% tags=["nbval-ignore-output"]
 after = predict(model, fashion.test.images[:200])
@@ -375,9 +375,9 @@ figures.show(figures.bars(best, unit="ms a step", title=title))
 assert int(sgd.iterations.numpy()) == 20 * 3 * (1 + 5)
 
 # %% [markdown]
-# The second and the third bar make up the first, more or less. When we looked at it on two quiet cores, a call per step took 4.6 to 5.6 ms, fetching alone 2.2 to 2.7 ms, the call alone 3.0 ms, and a step of 20 in one call 2.7 to 2.9 ms. So what you save is nearly all fetching. (And the call per step reduces its loss, which the loop doesn't.) It matters when steps are short, as here; with a large model it disappears in the step. [Lesson 12](12-input-pipelines.ipynb) is about fetching.
+# The second and the third bar make up the first, more or less. When we looked at it on two quiet cores, a call per step took 4.6 to 5.6 ms, fetching alone 2.2 to 2.7 ms, the call alone 3.0 ms, and a step of 20 in one call 2.7 to 2.9 ms. So what you save is nearly all fetching. (And the call per step reduces its loss, which the loop doesn't.) It matters when steps are short, as here. With a large model it disappears in the step. [Lesson 12](12-input-pipelines.ipynb) is about fetching.
 #
-# The other side of the choice doesn't depend on the machine: between two calls your Python code can print, stop or save; during a call it can't. `utils.training` takes up to 32 steps per call, fewer if a checkpoint is due.
+# The other side of the choice doesn't depend on the machine: between two calls your Python code can print, stop or save. During a call it can't. `utils.training` takes up to 32 steps per call, fewer if a checkpoint is due.
 #
 # **Your turn.** Your run prints its loss after every 10 steps and saves after every 25. All calls take equally many steps. How many can that be at most, if neither is to be missed?
 

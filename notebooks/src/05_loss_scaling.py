@@ -1,7 +1,7 @@
 # %% [markdown] shows="Each scaling mistake, measured as a ratio of updates"
 # # Loss scaling
 #
-# On four replicas, one wrong divisor makes every step four times too long. There is no error, and the loss may still go down; it just looks like a badly chosen learning rate. At the end you will be able to scale a loss so that four replicas take exactly the step of one device. And you will recognize each usual mistake by what it does to that step.
+# On four replicas, one wrong divisor makes every step four times too long. There is no error, and the loss may still go down. It just looks like a badly chosen learning rate. At the end you will be able to scale a loss so that four replicas take exactly the step of one device. And you will recognize each usual mistake by what it does to that step.
 #
 # **Time:** 85 minutes · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
@@ -235,7 +235,7 @@ figures.show(draw_updates(arrows, title="The update (thick) and the gradient (th
 #
 # ### Does the length matter?
 #
-# With SGD, a loss four times too large is the same as a learning rate four times too large. So each row below multiplies the loss by 4 and divides the rate by 4, and compares the update with that of the correct loss. Adam, which divides by the size of its gradients, keeps its rate.
+# With SGD, a loss four times too large is the same as a learning rate four times too large. So each row below multiplies the loss by 4 and divides the rate by 4, and compares the update with the correct loss's update. Adam, which divides by the size of its gradients, keeps its rate.
 
 
 # %%
@@ -289,7 +289,7 @@ average_weight = measured["weighted sum / weights", "compute_average_loss(64)"][
 assert np.isclose(average_weight, weights.mean(), rtol=1e-12)
 
 # %% [markdown]
-# `compute_average_loss` and Keras's object divide by 64, whatever the weights are. They are exact for the first mean, and ×3.109 for the second, which is just the mean weight. With the first, doubling all weights doubles the step; with the second, only their ratios matter. If the weights average to 1, the two roughly agree. The mistake is to want one and get the other.
+# `compute_average_loss` and Keras's object divide by 64, whatever the weights are. They are exact for the first mean, and ×3.109 for the second, which is just the mean weight. With the first, doubling all weights doubles the step. With the second, only their ratios matter. If the weights average to 1, the two roughly agree. The mistake is to want one and get the other.
 #
 # `"mean_with_sample_weight"` gives neither. It divides by the sum of each replica's own weights, so an example on a replica with small weights counts for more, and the update is turned. The last way adds up the weights of all replicas first, and is exact for the second mean.
 #
@@ -332,11 +332,11 @@ for way, scale in ways.items():
     compare("penalty", way, update - data_part, penalty)
 
 # %% [markdown]
-# Added as it is, the penalty counts once for each replica. Move the same program from 1 to 4 replicas and it regularizes four times as much. In a custom loop nobody scales `model.losses` for you; `fit` does, as we measure further down.
+# Added as it is, the penalty counts once for each replica. Move the same program from 1 to 4 replicas and it regularizes four times as much. In a custom loop nobody scales `model.losses` for you. `fit` does, as we measure further down.
 #
 # ## The last batch
 #
-# 66 examples in batches of 32 leave 2 for the last batch, so the replicas get 1, 1, 0 and 0. `compute_average_loss` with `global_batch_size=32` is right for the full batches; here we want the mean of those 2.
+# 66 examples in batches of 32 leave 2 for the last batch, so the replicas get 1, 1, 0 and 0. `compute_average_loss` with `global_batch_size=32` is right for the full batches. Here we want the mean of those 2.
 
 # %%
 last_batch = distribute(images, labels, batch_size=32)[-1]
@@ -460,7 +460,7 @@ for way, options in {
 #
 # You will find code that passes `reduction="none"` or `"sum"` as soon as there is a strategy. That advice was meant for custom loops.
 #
-# **Predict.** You saw what `"none"` does in a loop of your own. Does `fit` protect you? It gets `SparseCategoricalCrossentropy(reduction="none")` and batches of 64 over four replicas, and doesn't complain. How many times is the gradient applied?
+# **Predict.** You saw what `"none"` does in your own loop. Does `fit` protect you? It gets `SparseCategoricalCrossentropy(reduction="none")` and batches of 64 over four replicas, and doesn't complain. How many times is the gradient applied?
 
 # %%
 my_guess = guess_number("Times the single-device gradient", 0, 128, "x")
@@ -504,11 +504,7 @@ except ValueError as error:
 #
 # The picture has every measured update that isn't what it should be, as a thick arrow over the thin one that it should be. Orange arrows are turned, and no learning rate undoes that. Blue ones have the correct direction and a wrong length. Another rate undoes it if the arrow is the whole update, and the same in every step. Two kinds of blue arrows aren't. The penalty's is the penalty alone: the whole update with a fourfold penalty has the ratio 1.03 and the residual 0.27, so it's turned. And after the last batch come full ones, which need no correction: no single rate fits both.
 #
-# Below the picture is an explorer; run its cell. Scaling a loss multiplies each example's gradient by a factor, so every update can be put together from the 64 single gradients. Try:
-#
-# 1. More replicas: which ways change, and which don't?
-# 2. The last batch from above: 2 examples, a written size of 32.
-# 3. 63 examples with Keras's loss object: it is a little turned, since an example on the smallest part counts for more.
+# Every update here can be put together from single gradients, since scaling a loss multiplies each example's gradient by a factor. Go back to the arrow near the top and look for three of them: more replicas (which ways change, and which don't?), a smaller last batch with the written size, and a batch that doesn't divide evenly with Keras's loss object.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -518,17 +514,6 @@ for (topic, way), found in measured.items():
         wrong[f"{topic}: {way}"] = found
 wrong = dict(sorted(wrong.items(), key=lambda item: item[1]))  # the shortest step first
 figures.show(draw_updates(wrong, title="Update (thick) and what it should be (thin)"))
-
-# %% tags=["nbval-ignore-output"]
-from distlab.explorables.update_scaling import update_explorer
-from distlab.lessons.scaled_updates import Shares, inner_products, update_ratio
-
-rows = [gradient_of(one_device, images[i : i + 1], labels[i : i + 1]) for i in range(64)]
-singles = np.array(rows)  # [example, parameters]
-for way in ("tf.reduce_mean", "Keras's loss object", "tf.reduce_sum"):
-    ratio, _ = update_ratio(inner_products(singles), Shares(4, 64, 64), way)
-    assert np.isclose(ratio, measured["full batch", way][0])
-update_explorer(singles)
 
 # %% [markdown]
 # ## The same through `utils`

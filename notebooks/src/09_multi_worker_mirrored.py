@@ -36,7 +36,7 @@ import numpy as np
 # %% [markdown]
 # ## The same program, started twice
 #
-# There is no master program: every worker runs the whole of yours. (Behind the scenes worker 0 does one thing more. Its process runs the *coordination service*, with which all others register at the start, so it has to be reachable.) The copies wait for each other only in *collective* operations, which all of them must call: an [all-reduce](06-all-reduce.ipynb) returns to no worker until all have called it. Worker 0 is the *chief*: it trains like the others, and also does what must happen only once.
+# There is no master program: every worker runs the whole of yours. (Behind the scenes worker 0 does one thing more. Its process runs the *coordination service*, with which all others register at the start, so it has to be reachable.) Once all are connected, the copies wait for each other in *collective* operations, which all of them must call: an [all-reduce](06-all-reduce.ipynb) returns to no worker until all have called it. Worker 0 is the *chief*: it trains like the others, and also does what must happen only once.
 
 # %%
 from distlab import figures

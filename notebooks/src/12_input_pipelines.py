@@ -124,24 +124,24 @@ from utils.input_pipeline.chain import take_apart
 from utils.input_pipeline.rebuild import rebuild
 
 
-def processor_seconds(dataset):
-    """Return the processor's seconds to make one epoch, the smaller of two."""
+def make_epoch(dataset):
+    """Return a function that makes one epoch and drops it, already built."""
     make_all = tf.function(lambda: dataset.skip(10**9).reduce(0, lambda so_far, *_: so_far + 1))
-    make_all()  # builds the function
-    readings = [time.process_time()]
-    for _ in range(2):
-        assert make_all().numpy() == 0  # made, and skipped
-        readings.append(time.process_time())
-    return min(np.diff(readings))
+    assert make_all().numpy() == 0  # made, and skipped
+    return make_all
 
 
 def costs_of_stages(dataset):
     """Return what each stage after the source adds to one image, in processor seconds."""
     stages = take_apart(dataset)
-    chains = [
-        as_written(rebuild(stages[:end], TuneSettings())) for end in range(2, len(stages) + 1)
-    ]
-    added = np.diff([processor_seconds(chain) for chain in chains], prepend=0) / len(split)
+    chains = [rebuild(stages[:end], TuneSettings()) for end in range(2, len(stages) + 1)]
+    epochs = [make_epoch(as_written(chain)) for chain in chains]
+    best = np.full(len(epochs), np.inf)
+    for number in 4 * list(range(len(epochs))):  # in turn: what slows one round slows all alike
+        begun = time.process_time()
+        epochs[number]()
+        best[number] = min(best[number], time.process_time() - begun)
+    added = np.diff(best, prepend=0) / len(split)
     return {s.name.split()[-1]: max(0.0, c) for s, c in zip(stages[1:], added)}
 
 
@@ -152,7 +152,7 @@ figures.show(figures.bars({n: 1e6 * c for n, c in costs.items()}, unit="µs", ti
 assert slowest in ("parse", "augment")
 
 # %% [markdown]
-# A dataset remembers what it was made from. So `take_apart` can walk back to the source, and `rebuild` can make the chain again up to any stage. Each bar is the time of the chain up to that stage, minus that of the chain before it. (`skip` makes the images and drops them; passing each one to a function would cost more than most stages.) It is processor time: waiting and other programs don't count. A bar of 0 is a difference lost in the noise.
+# A dataset remembers what it was made from. So `take_apart` can walk back to the source, and `rebuild` can make the chain again up to any stage. Each bar is the time of the chain up to that stage, minus that of the chain before it. (`skip` makes the images and drops them; passing each one to a function would cost more than most stages.) It is processor time, so waiting doesn't count, and the best of four rounds. But it's the difference of two larger numbers: if one chain was slowed down, its stage gets too much and the next too little. A bar near 0 is lost in that noise. If a bar surprises you, run the cell again.
 #
 # One of the two maps, parse or augment, costs most, although such a small image gives it little to do. How much of that is the price of *calling* a function for each image?
 #
@@ -228,7 +228,7 @@ maps = costs["parse"] + costs["augment"]
 assert maps > 1.2 * (batch_costs["parse_batch"] + batch_costs["augment_batch"])
 
 # %% [markdown]
-# The work is the same, the calls are fewer, and each image is cheaper. In the code, `read_at_once` is the parallel interleave, and `parse_batch` is our `parse_many` that also returns each example's number. `augment_batch` still draws a flip and a shift *for each image*, and moves all columns with one matrix product.
+# The work is the same, the calls are fewer, and the two maps together are cheaper: that's what the cell asserts. In the code, `read_at_once` is the parallel interleave, and `parse_batch` is our `parse_many` that also returns each example's number. `augment_batch` still draws a flip and a shift *for each image*, and moves all columns with one matrix product.
 #
 # `tuned` adds two more ideas: keep what is the same in every epoch (`cache`), and make the next batches while the step computes (`prefetch`). It caches single examples rather than batches, so that each epoch can shuffle them again.
 #
@@ -586,7 +586,7 @@ assert images > 99_000 and max(sizes) < whole / 2
 #
 # 1. Raise *Prefetch* first. Which buffer stays empty, and why?
 # 2. Raise the files read at once until reading is no longer the bottleneck. Which stage is next?
-# 3. More calls than cores: does it help? And how large must a prefetch be once reads have *jitter*?
+# 3. More calls than cores: does it help? And how large must a prefetch be once reads have *jitter* (under *More*)?
 
 # %% tags=["nbval-ignore-output"]
 from distlab.explorables import conveyor
@@ -598,7 +598,13 @@ conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
 # %% [markdown]
 # ## The same through `utils`
 #
-# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings by itself: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. Start with the ends of its report: *ready tensors* at the top shows how far it is from the limit, and the bottom is a pipeline to copy. (Seven seconds may be too short to try every change, and then the report says so. For your own job leave `seconds` at its 20, or raise it.) (Read the warning above it, if there is one: if the cache holds whole batches, the same examples stay together in every epoch. To train, put a `shuffle` with a seed before the batches, as in `tuned`.) In between are the costs of the stages and every change it tried: one that helped "stays", one that didn't "goes". The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, look at the numbers: parse and augment often cost nearly the same, and then either can come out on top. A small stage such as `batch` is the difference of two much larger times, so it can be off by tens of microseconds. If a number looks odd, run both again. In a shell: `distlab tune-input my_input:make_dataset --step-ms 5`.
+# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings automatically: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. In a shell that's `distlab tune-input my_input:make_dataset --step-ms 5`. Read its report in this order:
+#
+# 1. *Ready tensors* at the top shows how far the pipeline is from the limit.
+# 2. The bottom is a pipeline to copy. Read the warning above it, if there is one. If the cache holds whole batches, the same examples stay together in every epoch. To train, put a `shuffle` with a seed before the batches, as in `tuned`.
+# 3. In between are the costs of the stages and the changes it tried: one that helped "stays", one that didn't "goes". Seven seconds may be too short for all of them, and then the report says so. For your own job leave `seconds` at its 20, or raise it.
+#
+# The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, look at the numbers: parse and augment often cost nearly the same, and then either can come out on top.
 
 # %% tags=["nbval-ignore-output"]
 from utils.input_pipeline import tune

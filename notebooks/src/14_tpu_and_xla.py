@@ -172,6 +172,8 @@ for x in cut:
 print("programs for nine widths:", static.experimental_get_tracing_count(), "same loss:", all(same))
 
 # %% [markdown]
+# (Here the counter does count programs: each trace has one fixed width.)
+#
 # ## Rule 2: only ops that XLA has
 #
 # XLA has most of the ops that a training step needs, but not all of TensorFlow's. A histogram, for example, is missing. The error is long; our `refusal` cuts out the part that matters, which names the op.

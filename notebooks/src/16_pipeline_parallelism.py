@@ -1,9 +1,9 @@
 # %% [markdown] shows="Micro-batches through stages for real; schedules drawn from the run, bubbles and activations counted"
 # # Pipeline parallelism
 #
-# Cut a model over four devices and train it the obvious way, and they spend most of their time waiting for each other. Cutting the batch into small pieces, *micro-batches*, fixes that. How well depends on the order of the work, the *schedule*, and so does the memory you need. In an hour you will have run four schedules, and you will know how much time each one wastes and how much memory it takes.
+# Cut a model over four devices and train it the obvious way, and they spend most of their time waiting for each other. Cutting the batch into small pieces, *micro-batches*, fixes that. How well depends on the order of the work, the *schedule*, and so does the memory you need. Here you run four schedules, and find out how much time each one wastes and how much memory it takes.
 #
-# **Time:** 60 minutes · **Prerequisites:** [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
+# **Time:** 100 minutes, in two sittings · **Prerequisites:** [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -336,7 +336,7 @@ for name in ("zb-h1", "zb-h2"):
 # %% [markdown]
 # The light bars are the first forwards of the next batch. Under ZB-H1 stage 0 gets to them after 27 units. Under ZB-H2 each stage is done 24 units after it started. Stage 0 takes the next batch at 24, while stage 3 is still busy with this one, and no stage waits. (That is what the bubble counts: waiting between a stage's first start and its last end.)
 #
-# The zero has two conditions. F, B and W must take equally long, and there must be at least 2P - 1 micro-batches, here seven. Let B take 1.2 and W 0.8 in the same simulator, and ZB-H2's bubble is 0.070. Give it four micro-batches instead of eight, and a stage takes 15 units rather than 12, a bubble of 0.2. That's still less than the 0.429 of 1F1B with four micro-batches. Real layers rarely have B equal to W, so the paper also has a scheduler that searches with measured times.
+# The zero has two conditions. W must be long enough to fill the gaps, as it is when F, B and W take equally long, and there must be at least 2P - 1 micro-batches, here seven. Let B take 1.2 and W 0.8 in the same simulator, and ZB-H2's bubble is 0.070. Give it four micro-batches instead of eight, and a stage takes 15 units rather than 12, a bubble of 0.2. That's still less than the 0.429 of 1F1B with four micro-batches. Real layers rarely have B equal to W, so the paper also has a scheduler that searches with measured times.
 #
 # ZB-H2 has its price: an optimizer step that doesn't wait for all stages, and memory. Under ZB-H1 no stage keeps more than the first stage of 1F1B does, four micro-batches. Under ZB-H2 every stage keeps seven.
 #
@@ -354,7 +354,7 @@ schedule_toy("gpipe", "1f1b")
 # Three things to try:
 #
 # 1. Raise the micro-batches. The bubble shrinks alike in both, but GPipe's hill grows while 1F1B's stays a plateau.
-# 2. Point at a block: its micro-batch lights up on its way there and back. (With the keyboard: Follow micro-batch.) Compare micro-batch 0 under GPipe, 1F1B and interleaved 1F1B.
+# 2. Point at a block: its micro-batch lights up on its way there and back. (With the keyboard: Follow micro-batch, under *More*.) Compare micro-batch 0 under GPipe, 1F1B and interleaved 1F1B.
 # 3. Give a hop, a message from one stage to the next, a delay of half a forward. Which schedule suffers most?
 #
 # ## Pipeline times data parallelism
@@ -407,7 +407,7 @@ assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, the
 # %% [markdown]
 # The gradients equal those of the whole model, and this time nothing is artificial: these are the real times of two processes on two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.)
 #
-# Now look at the two bars above. The decoder has one query where the encoder has 49 tokens, so by counting multiplications it should cost far less. But with eight small images most of the time goes into starting operations, and both halves start about as many. So measure before you cut. On a GPU with large batches the multiplications decide; then move some of the encoder's blocks to the second worker.
+# Now look at the two bars above. The decoder has one query where the encoder has 49 tokens, so by counting multiplications it should cost far less. But with eight small images most of the time goes into starting operations, and the decoder starts more of them: its graph has 175, the encoder's 139. So measure before you cut. On a GPU with large batches the multiplications decide; then move some of the encoder's blocks to the second worker.
 #
 # TensorFlow has no pipeline runner for production. Teams that need one use PyTorch (Megatron-LM, DeepSpeed) or JAX. The schedules, bubbles and memory are the same there.
 #

@@ -1,9 +1,9 @@
 # %% [markdown] shows="Linear scaling, warm-up, LARS and LAMB, and where they break"
 # # Large-batch training
 #
-# You get eight times the GPUs, the batch grows eightfold, and the model that used to train well gets worse. Keep the old learning rate and it falls short; scale the rate up and it may diverge. In an hour you will know how to scale it, what a warm-up saves, and how to tell when no rate can save the run.
+# You get eight times the GPUs, the batch grows eightfold, and the model that used to train well gets worse. Keep the old learning rate and it falls short; scale the rate up and it may diverge. At the end you will know how to scale it, what a warm-up saves, and how to tell when no rate can save the run.
 #
-# **Time:** 60 minutes · **Prerequisites:** [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
+# **Time:** 90 minutes · **Prerequisites:** [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #

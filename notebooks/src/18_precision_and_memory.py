@@ -1,9 +1,9 @@
 # %% [markdown] shows="What float16 loses, one replica that overflows, and how memory is counted and saved"
 # # Precision and memory
 #
-# Half precision promises half the bytes and, on a GPU, several times the speed. Then one image is too bright and one replica overflows. What becomes of the others depends on which Keras you use. In an hour you will see what 16 bits lose, keep a float16 run alive on several replicas, and know which bytes to attack when a model doesn't fit.
+# Half precision promises half the bytes and, on a GPU, several times the speed. Then one image is too bright and one replica overflows. What becomes of the others depends on which Keras you use. Here you see what 16 bits lose, keep a float16 run alive on several replicas, and learn which bytes to attack when a model doesn't fit.
 #
-# **Time:** 60 minutes · **Prerequisites:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
+# **Time:** 80 minutes · **Prerequisites:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -464,7 +464,7 @@ ways = {"kept": make_gradient_step(model), "computed again": make_gradient_step(
 for first, second in zip(*(find() for find in ways.values())):
     assert np.allclose(first, second, atol=1e-6)
 again = count_kept_bytes(run_again, images)
-print(f"activations: {held['activations, batch 64'] / again:.1f} times fewer bytes")
+print(f"kept between the passes: {held['activations, batch 64'] / again:.1f} times fewer bytes")
 
 # %% tags=["nbval-ignore-output"]
 from utils.measure import time_calls

@@ -1,9 +1,9 @@
 # %% [markdown] shows="One program started by hand, by distlab run, by Ray, Spark and Slurm, and killed under each"
 # # Engines
 #
-# Your program trains on two machines, as long as you sit there and type a TF_CONFIG into each. Then someone asks for eight machines, overnight, with restarts. There are many answers (Ray, Spark, Slurm, Kubernetes, a cloud's job), each with a manual of a thousand pages. For `tf.distribute` they all do the same small thing. They start processes, and tell each one the addresses of all and which of them is its own, usually in TF_CONFIG. In an hour you'll have run one program under three of them, and in three simpler ways, killed a worker in five of the six, and know what you get for the trouble.
+# Your program trains on two machines, as long as you sit there and type a TF_CONFIG into each. Then someone asks for eight machines, overnight, with restarts. There are many answers (Ray, Spark, Slurm, Kubernetes, a cloud's job), each with a manual of a thousand pages. For `tf.distribute` they all do the same small thing. They start processes, and tell each one the addresses of all and which of them is its own, usually in TF_CONFIG. Here you run one program under three of them and in three simpler ways, kill a worker in five of the six, and see what you get for the trouble.
 #
-# **Time:** 60 minutes · **Prerequisites:** [TF_CONFIG](08-tf-config.ipynb), [many workers](09-multi-worker-mirrored.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 85 minutes · **Prerequisites:** [TF_CONFIG](08-tf-config.ipynb), [many workers](09-multi-worker-mirrored.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -239,7 +239,8 @@ print(ray.get([w.train.remote(program, config) for w, config in zip(workers, con
 # - **Spark**: since 3.4 there is `pyspark.ml.torch.distributor.TorchDistributor`. It's Spark's official answer, and it's for PyTorch.
 # - **Cluster resolvers** of TensorFlow ask the scheduler instead of reading TF_CONFIG: `strategy = MultiWorkerMirroredStrategy(SlurmClusterResolver())`. Slurm's is built around GPUs. On CPU nodes we had to pretend that there was one (`gpus_per_node=1, gpus_per_task=1, auto_set_gpu=False`), and it sorts host names as strings, so n10 comes before n2. `KubernetesClusterResolver` lists pods through the API server. It can't tell which of them it runs in, so you set its `task_type` and `task_id` yourself.
 #
-# The course uses TF_CONFIG because it's the same on every engine, your program doesn't change, and you can print it.#
+# The course uses TF_CONFIG because it's the same on every engine, your program doesn't change, and you can print it.
+#
 # ## Tasks, stages and shuffle; batches, steps and all-reduce
 #
 # Ray and Slurm just start processes. Spark has a model of computing of its own, and it isn't the one of training. Let's count something in both: how many of the 10,000 training images show each kind of clothing? In Spark, the data is cut into *partitions*; a *task* handles one; tasks that need nothing from each other form a *stage*; and where equal keys must come together, a *shuffle* writes all intermediate results to disk and redistributes them.
@@ -436,19 +437,19 @@ print("the answers of one process alone:", same)
 #
 # ## Kubernetes and the clouds
 #
-# A Kubernetes cluster doesn't fit into a lesson. What you hand it does: a *manifest*. `distlab manifest kubernetes` writes a Job with `completionMode: Indexed`, so that each pod has an index, and a headless Service, so that each has a name. These manifests were checked against published schemas. **They were not run**: no cluster and no cloud account stands behind this course.
+# A Kubernetes cluster doesn't fit into a lesson. What you hand it does: a *manifest*. `distlab manifest kubernetes` writes a Job with `completionMode: Indexed`, so that each pod has an index, and a headless Service, so that each has a name. A container's files are gone after a restart, so checkpoints go to a volume, here the claim `shared`. It fills in commented templates, which you can read and edit in [examples/deploy](../examples/deploy/). These manifests were checked against published schemas. **They were not run**: no cluster and no cloud account stands behind this course.
 
 # %%
 from utils.engines.manifests import ManifestSettings, describe_check, make_manifest
 
-settings = ManifestSettings(program=("train.py",), workers=2, name="lesson19")
+settings = ManifestSettings(("train.py",), workers=2, name="lesson19", checkpoint_dir="pvc:shared")
 files = make_manifest("kubernetes", settings)
-keys = r"kind|completionMode|completions|clusterIP|publishNotReady|subdomain|command|name: \"DIST|value"
+keys = r"kind|Mode|completions|clusterIP|publishNotReady|subdomain|args|DIST|value|claim|mountPath: /ch"
 print(*(line for line in files["job.yaml"].splitlines() if re.search(keys, line)), sep="\n")
 print(describe_check("kubernetes"))
 
 # %% [markdown]
-# Nothing in it says TF_CONFIG. A pod only has its index, in the variable `JOB_COMPLETION_INDEX`. The container begins with a small program, `start.py`, which makes TF_CONFIG from that and then becomes your program. That part needs no cluster, so let's be pod 1:
+# Nothing in it says TF_CONFIG. A pod has the list of all host names, the same in each, and its own index, which Kubernetes puts into the variable `JOB_COMPLETION_INDEX`. The container begins with a small program, `start.py`, which makes TF_CONFIG from these two and then becomes your program. That part needs no cluster, so let's be pod 1:
 
 # %%
 from distlab.lessons.typed_cluster import run_tasks
@@ -590,7 +591,7 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 # # distlab run --workers 2 --max-restarts 3 --checkpoint-dir kept train.py
 # # distlab run --rendezvous 10.0.0.5:2950 --workers 2 train.py     the same line on each machine
 # # distlab run --engine slurm --engine-address gpu --workers 4 train.py   (or ray, spark)
-# # distlab manifest kubernetes --workers 4 --output job train.py
+# # distlab manifest kubernetes --workers 4 --checkpoint-dir pvc:shared --output job train.py
 # # without us, in each task of an engine: addresses of all, and which is mine
 # os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": i}})
 # ```

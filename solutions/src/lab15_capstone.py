@@ -191,7 +191,7 @@ judges.IOU.judge(iou_cases, got_scores)
 # |---|---|
 # | start | makes a `MultiWorkerMirroredStrategy`, which reads TF_CONFIG; without TF_CONFIG it works alone |
 # | `DATA` | holds `shard-0.npz` to `shard-3.npz`, equally many scenes in each: `images` and `masks`, both uint8 [n, 64, 64]. **Worker w of W finds only shards w, w + W, …**; a worker that is alone finds all four. Scale the images to 0 to 1 |
-# | batches | a global batch has 32 scenes: 8 of each shard, whoever holds it. Each worker trains on those of its own shards. Seed and step decide which scenes a batch holds |
+# | batches | a global batch has 32 scenes: 8 of each shard, whichever worker has it. Each worker trains on the scenes of its own shards. Seed and step decide which scenes a batch holds |
 # | model | any that takes float32 [n, 64, 64, 1] and gives logits [n, 64, 64, 11]; no softmax, no BatchNormalization and no dropout, so that one worker and two agree |
 # | steps | E epochs (an epoch is n // 8 steps), or N steps if that is fewer, all attempts together |
 # | `DIR/checkpoints` | a checkpoint after every 10 steps, with the number of steps in its files' names (`ckpt-10`). A program that is started again continues from the newest, *also on another number of workers*, and takes no step twice |
@@ -200,7 +200,7 @@ judges.IOU.judge(iou_cases, got_scores)
 # | time | each run ends within 100 seconds on your machine |
 #
 # Your program is tried on other scenes, with 14 steps an epoch, for twenty steps: on one worker,
-# with two seeds (1 point); on two (2 points); and on two of which one gets SIGKILL after step 10,
+# with two seeds (1 point); on two (2 points); and on two, one of them killed with SIGKILL after step 10,
 # whereupon *one* worker, which now has all the shards, is started to finish the run (2 points). With
 # the same seed they have to end with the same weights, to 1 part in 10,000. Everything is seen from
 # outside: the files, the bytes that the kernel carries between the workers, and our own kill.
@@ -442,7 +442,7 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 # `distlab run --workers 2 --max-restarts 1 capstone.py --data scenes --output capstone-run --epochs 12
 # --seed 1`, and kill one of the workers.
 #
-# **Contract.** `trained_model()` returns the name of the file that you hand in: `lab15.pack_model(
+# **Contract.** `trained_model()` returns the name of the file to submit: `lab15.pack_model(
 # "capstone-run")` packs `capstone-run/saved_model` into `capstone.savedmodel`, next to this
 # notebook, and returns its name. The file may have at most 4 MiB. `distlab submit lab15` puts it
 # into the zip next to the notebook; if you upload files by hand, upload both. It is graded on scenes
@@ -469,7 +469,7 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# If a run for a model of your own is in `my-run`: `return lab15.pack_model("my-run")`.
+# If the run of your own model is in `my-run`: `return lab15.pack_model("my-run")`.
 #
 # </details>
 

@@ -20,7 +20,7 @@ from distlab.labs.lab18 import exercise as lab18
 SEED = 2026
 
 # %% [markdown]
-# ## Exercise 1: predict shards, whoever dies
+# ## Exercise 1: predict shards, whichever worker dies
 #
 # **4 points · hard · 25 minutes**
 #
@@ -117,13 +117,13 @@ judges.WORK.judge(work_cases, got_outputs)
 #
 # **Contract.** `halve(losses, first)` takes a table: `losses[trial][k]` is the loss of a trial after `k + 1`
 # epochs. All rows are equally long, `first` · 2 · 2 · … epochs. All trials run for `first` epochs. Then the
-# better half goes on, until `first` · 2 epochs; of those the better half goes on until `first` · 4, and so on, to the end
-# of the table. Of an odd number, the half is rounded down, but at least one goes on. A lower loss is better; nan is worse than any
+# better half continues until `first` · 2 epochs. The better half of that half continues until `first` · 4, and so on, to the end
+# of the table. Half of an odd number is rounded down, but at least one trial continues. A lower loss is better; nan is worse than any
 # number, and of two equal ones the lower trial number is better. Return two things: a list with the number of
 # epochs that each trial ran, and the number of the best trial, by its last loss, of those that ran to the end.
 #
 # **Example.** Four trials, `first` is 1, losses after each epoch: `[0.9, 0.5]`, `[0.7, 0.6]`, `[0.8, 0.4]`, `[1.0, 0.1]`.
-# After one epoch, trials 1 and 2 go on. They end with 0.6 and 0.4, so the result is `[1, 2, 2, 1], 2`. Trial 3 would have been the best
+# After one epoch, trials 1 and 2 continue. They end with 0.6 and 0.4, so the result is `[1, 2, 2, 1], 2`. Trial 3 would have been the best
 # one. That's the price.
 #
 # <details><summary>Hint 1</summary>
@@ -139,7 +139,7 @@ judges.WORK.judge(work_cases, got_outputs)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Three trials, `first` is 2, the table has four epochs. After two epochs one of three goes on: 3 // 2 = 1. It runs to epoch 4 and wins without
+# Three trials, `first` is 2, the table has four epochs. After two epochs one of three continues: 3 // 2 = 1. It runs to epoch 4 and wins without
 # a rival: `[2, 4, 2], 1`.
 #
 # </details>
@@ -149,7 +149,8 @@ judges.WORK.judge(work_cases, got_outputs)
 def halve(losses, first):
     ### BEGIN SOLUTION
     # Only the loss after the rung's last epoch counts, and only among those still running: a stopped trial
-    # has no later loss in a real search, even if this table knows one.
+    # has no later loss in a real search, even if this table knows one. A plain sort leaves nan anywhere,
+    # since nan is neither smaller nor larger than any number, so nan gets the last places here.
     def rank(trial):
         loss = losses[trial][epochs - 1]
         return loss != loss, loss  # nan is the one number that differs from itself

@@ -164,8 +164,12 @@ def test_words_change_without_a_run_and_nothing_else_does(course: Path, capsys) 
     write_lesson(course, "00_tiny", STAMPED + "\n# %%\nnew = 1\n")
     assert distlab_build(course, "--keep-outputs") == 1
     assert "has no outputs for the new cell" in capsys.readouterr().out
-    write_lesson(course, "00_tiny", STAMPED)
+    write_lesson(course, "00_tiny", STAMPED.replace("# %%\n", "# %%\nfirst = 1\n\n# %%\n", 1))
     assert distlab_build(course) == 0
+    write_lesson(course, "00_tiny", STAMPED)
+    assert distlab_build(course, "--keep-outputs") == 0, "without the first cell"
+    assert [c.get("execution_count") for c in read_cells(path)] == [None, 1]
+    assert distlab_build(course, "--force") == 0
     assert read_cells(path)[1]["outputs"] != json.loads(before)["cells"][1]["outputs"]
 
 

@@ -26,7 +26,14 @@ from distlab.exercises.comparing import (
     same,
     show,
 )
-from distlab.exercises.exercise import RIGHT, Exercise, each, list_exercises
+from distlab.exercises.exercise import (
+    RIGHT,
+    Exercise,
+    contrast,
+    each,
+    list_exercises,
+    tell_difference,
+)
 from distlab.grading.encoding import Opaque
 from distlab.grading.judging import list_judges
 from distlab.grading.worked import work_out_examples
@@ -39,6 +46,31 @@ NAMES = [target.slug.split("-")[0] for target in LABS]
 
 def read_exercises(lab: str) -> dict[str, Exercise]:
     return list_exercises(importlib.import_module(f"distlab.labs.{lab}.exercise"))
+
+
+@pytest.mark.parametrize(
+    "got, right, said, marked",
+    [
+        ([1, 2, 3], [1, 2, 4], "gave [1, 2, 3], should give [1, 2, 4]", None),
+        ([1, 2, 3, 5], [1, 2, 4, 5], "gave 3 at [2], should give 4", [0, 2]),
+        (
+            {"a": 1, "b": np.eye(20)},
+            {"a": 1, "b": np.eye(20)[::-1]},
+            "1 at ['b'][0, 0], sh",
+            [0, 0],
+        ),
+        ([np.zeros(4), np.ones(2)], [np.zeros(4), np.ones(3)], "[1, 1] at [1], should", None),
+        (np.zeros((30, 4)), np.eye(30)[:, :4], "gave 0 at [0, 0], should give 1", [0, 0]),
+        (np.ones(50), np.r_[np.ones(45), 2, 1, 1, 1, 1], "gave 1 at [45], should give 2", [0, 7]),
+        ([1, 2, 3, 4 + 1e-4], [1, 2, 3, 4], "gave 4 at [3], should give 4", [0, 3]),
+        (list(range(20)), [1], "gave an array of shape [20] beginning 0, 1, 2, should", None),
+    ],
+)
+def test_a_message_names_the_first_difference_in_three_numbers_at_most(got, right, said, marked):
+    assert said in contrast(got, right)
+    table = tell_difference(got, right)
+    assert (table and table.marked[0]) == marked
+    assert table is None or max(len(table.rows), len(table.columns)) <= 12
 
 
 @pytest.mark.parametrize("lab", NAMES)

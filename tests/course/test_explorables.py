@@ -41,7 +41,6 @@ from distlab.explorables.ring import RingMessage, replay_ring
 from distlab.explorables.screenshots import write_page
 from distlab.explorables.sharing import pace_explorer
 from distlab.explorables.storage import storage_explorer
-from distlab.explorables.update_scaling import update_explorer
 from distlab.figures import bars, images, split_evenly
 from distlab.figures.palette import BLACK, IDEAS, REPLICAS
 from distlab.lessons.scaled_updates import DIVISORS, Shares, update_ratio
@@ -90,7 +89,6 @@ EXPLORERS = {
     "spans": pace_explorer,
     "lines": lambda: amdahl_explorer(0.9, {2: 1.7}),
     "bars": storage_explorer,
-    "arrows": lambda: update_explorer(np.random.default_rng(0).normal(size=(64, 20))),
     "words": choosing_explorer,
 }
 
@@ -917,6 +915,7 @@ def test_guesses_gather_in_a_strip_that_the_home_page_can_read(chromium, tmp_pat
     assert not page.get_by_text("in this lesson").count(), "one guess makes no strip"
     show.first.click()
     page.get_by_text("Your 2 guesses in this lesson").wait_for(timeout=5000)
+    assert page.get_by_text(re.compile("^(Spot on|Near|Far off)")).count()
     show.first.click()
     page.get_by_label("How often?", exact=True).press("End")
     page.wait_for_timeout(200)
@@ -930,6 +929,16 @@ def test_guesses_gather_in_a_strip_that_the_home_page_can_read(chromium, tmp_pat
 
 
 # ---- without a browser
+
+
+def test_a_guess_is_in_one_of_three_bands(blank):
+    cases = [[9.5, 10, 0, 100], [11, 10, 0, 100], [20, 10, 0, 100], [31, 10, 0, 100]]
+    cases += [[3, 0, 0, 6], [0.05, 0, 0, 6], [1e5, 1.6e6, 1e4, 1e8]]
+    told = ask(blank, "guess", cases, "m.sayBand(...c)")
+    assert told[:3] == ["Spot on.", "Spot on.", "Near: the right order of magnitude."]
+    assert told[3] == "Far off: 3.1 times too large. The text below says why."
+    assert told[4].startswith("Far off. ") and told[5] == "Spot on."
+    assert told[6].startswith("Far off: 16 times too small.")
 
 
 def test_a_guess_is_what_the_hand_has_chosen(capsys):
@@ -960,7 +969,7 @@ def test_a_piece_says_what_it_is_where_scripts_do_not_run():
 
 def test_a_fragment_fetches_nothing_and_cannot_end_its_script():
     html = Explorable("memory", {"label": "</script><b>", "presets": []}, {}, "").to_html()
-    assert html.count("</script") == 1
+    assert html.count("</script") == 2
     addresses = set(re.findall(r"https?://[^\s\"'`]+", html))
     assert addresses == {"http://www.w3.org/2000/svg"}
     assert not re.search(r"^\s*(import|export)\b", html, re.M)

@@ -67,22 +67,3 @@ def test_memory_explorer_follows_its_sliders():
     before = explorer.result
     explorer.move(replicas=8)
     assert explorer.result != before and "9 MiB" in explorer.result
-
-
-def test_step_estimate_is_compute_and_ring():
-    one = sharing.estimate_step_seconds(1, 0.1, 1e9, 1e9)
-    assert one == 0.1  # one device sends nothing
-    four = sharing.estimate_step_seconds(4, 0.1, 1e6, 1e9, round_seconds=1e-3)
-    assert four == pytest.approx(0.025 + 1.5e-3 + 6e-3, rel=1e-12)
-
-
-def test_gain_ends_where_communication_eats_it():
-    assert sharing.show_gain("Ethernet, 1 Gb/s", 500, 10).caption.startswith("One device is fast")
-    assert "64 devices are fastest" in sharing.show_gain("NVLink, 450 GB/s", 10, 1000).caption
-
-
-def test_gain_explorer_starts_from_what_was_measured():
-    explorer = sharing.gain_explorer(gradient_bytes=487_720, one_device_seconds=0.0123)
-    assert explorer.values["gradient_megabytes"] == 0.5
-    assert explorer.values["step_milliseconds"] == 12
-    assert sharing.gain_explorer(0, 99).values["step_milliseconds"] == 1000

@@ -11,34 +11,11 @@ import psutil
 import pytest
 
 from distlab.errors import CourseError
-from distlab.explorables import last_batch
 from distlab.lessons.cluster_pictures import draw_two_workers
 from distlab.lessons.typed_cluster import run_tasks
 from utils.tf_config import diagnose, pick_free_ports, symptoms
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.mark.parametrize(
-    ("rest", "full", "cut"),
-    [(40, [32] * 4, [32, 8, 0, 0]), (128, [32] * 4, [32] * 4), (0, [4, 4], [0, 0])],
-)
-def test_files_fill_the_first_replicas_first(rest, full, cut):
-    assert last_batch.cut_by_files(rest, full) == cut
-
-
-@pytest.mark.parametrize(
-    ("sizes", "says"),
-    [
-        ((168, 4, 128), "With FILE plain fit fails or drifts; with DATA it is exact."),
-        ((130, 4, 128), "DATA leaves 2 without examples too"),
-        ((135, 4, 128), "DATA isn't exact either"),
-        ((256, 4, 128), "Plain fit is exact."),
-        ((96, 3, 32), "stops in its first step"),
-    ],
-)
-def test_last_batch_says_what_plain_fit_does(sizes, says):
-    assert says in last_batch.show_last_batch(*sizes).caption
 
 
 def test_live_loss_draws_the_loss_of_the_last_steps():

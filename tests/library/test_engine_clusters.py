@@ -178,7 +178,7 @@ def check_program(launcher, folder):
     for index in range(2):
         line = f"restart 1 task {index} of 2 ['go', '--epochs', '3']"
         assert (f"worker {index}", line) in shown
-        assert line in (folder / "logs" / f"worker-{index}.log").read_text()
+        assert line in (folder / "logs" / f"attempt-1/worker-{index}/stdout.log").read_text()
 
 
 def run_program(launcher, folder, words, shown, said, text=PROGRAM):

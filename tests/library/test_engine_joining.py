@@ -37,6 +37,7 @@ PROGRAM = """
 import json, os, signal, sys, time
 config = json.loads(os.environ["TF_CONFIG"])
 index, restart = config["task"]["index"], int(os.environ["DISTLAB_RESTART"])
+print("job", os.environ.get("SLURM_JOB_NAME"), os.environ.get("SLURM_CPUS_PER_TASK"))
 print("restart", restart, "task", index, "GPUs", repr(os.environ.get("CUDA_VISIBLE_DEVICES")))
 open(f"here-{restart}-{index}", "w").write(str(os.getpid()))
 if sys.argv[1] == "wait" and restart == 0:
@@ -217,18 +218,27 @@ def test_a_cluster_that_is_there_is_joined_and_left_as_it_was(clusters, name, tm
     (tmp_path / "program.py").write_text(PROGRAM)
     before = list_members(folder)
     gpus = ["--gpus", 1] if name == "ray" else []
-    asked = {"ray": "num_cpus=1", "slurm": "--job-name=mine --time=5", "spark": "spark.a=b"}[name]
-    words = ["--max-restarts", 1, "--logs", "logs", *gpus, "--engine-options", asked]
+    asked = {
+        "ray": "num_cpus=1",
+        "slurm": "--job-name=mine --time=5 --cpus-per-task=1",
+        "spark": "spark.a=b",
+    }[name]
+    words = ["--max-restarts", 1, "--logs", "logs", *gpus, f"--engine-options={asked}"]
     words += ["--port-range", "1025:65000", "program.py", "go"]
     report, said = run(name, address, *words, folder=tmp_path)
     assert (report["restarts"], report["cause"]) == (1, None)
     assert "worker 1 was ended by SIGKILL; all tasks start again" in said
     if gpus:  # each has one of the two, which Ray has given it
         given = {
-            re.search("GPUs '(.*)'", Path(tmp_path, "logs", f"worker-{i}.log").read_text())[1]
+            re.search(
+                "GPUs '(.*)'",
+                Path(tmp_path, "logs", f"attempt-1/worker-{i}/stdout.log").read_text(),
+            )[1]
             for i in range(2)
         }
         assert given == {"0", "1"}
+    if name == "slurm":
+        assert "job mine 1\n" in Path(tmp_path, "logs", "attempt-1/worker-0/stdout.log").read_text()
     tasks = [int(path.read_text()) for path in tmp_path.glob("here-*")]
     assert len(tasks) >= 3 and not any(map(psutil.pid_exists, tasks))
     wait_for(lambda: before <= list_members(folder), 5)
@@ -419,7 +429,7 @@ def test_machines_of_a_slurm_allocation_meet_in_it(clusters, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert {"[worker 0] ran", "[worker 1] ran"} == set(done.stdout.splitlines())
-    assert (tmp_path / "logs" / "worker-1.log").read_text() == "ran\n"
+    assert (tmp_path / "logs" / "attempt-1/worker-1/stdout.log").read_text() == "ran\n"
 
 
 def test_gpus_that_an_engine_cannot_be_asked_for_are_refused():

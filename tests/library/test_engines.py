@@ -378,7 +378,7 @@ BAD_LINES = [
     (["--engine", "lsf", "x.py"], "choose from ray, spark, slurm"),
     (["--engine", "slurm", MEET, HERE, "x.py"], "with --rendezvous: name one of them"),
     (["--engine-address", "gpu", "x.py"], "--engine-address: only with --engine"),
-    (["--engine-options", "--time=1", "x.py"], "--engine-options: only with --engine"),
+    (["--engine-options=--time=1", "x.py"], "--engine-options: only with --engine"),
     (["--port-range", "3000", "x.py"], "--port-range 3000: give both ends, such as 30000:30015"),
     (["--port-range", "3001:3000", "x.py"], "--port-range 3001:3000: give both ends"),
     (["--grow", "at-checkpoint", "x.py"], "--grow: only with --rendezvous"),
@@ -404,6 +404,15 @@ BAD_LINES = [
     ),
     ([MEET, HERE, "--checkpoint-dir", "x.py", "x.py"], "checkpoint-dir x.py: File exists"),
     ([MEET, HERE, "--workers", "1:2", "--ps", "1", "x.py"], "ps: a run that goes on with fewer"),
+    (
+        [MEET, HERE, "--grow", "at-checkpoint", "x.py"],
+        "grow at-checkpoint needs a range of workers",
+    ),
+    ([MEET, HERE, "--node-rank", "2", "x.py"], "node-rank 2: this machine hosts the run and has"),
+    (
+        [MEET, HERE, "--heartbeat-timeout", "1", "x.py"],
+        "heartbeat-timeout 1.0: must be 3.0 or more",
+    ),
 ]
 
 
@@ -478,15 +487,11 @@ def test_who_waits_says_for_whom_and_whether_it_can_come(program, monkeypatch):
     assert expected in said
 
 
-def test_the_end_names_the_logs_of_this_machine(tmp_path, capsys):
-    (tmp_path / "worker-1.log").touch()
-    logs = "runs/of-the-host/worker-0.log", str(tmp_path / "worker-1.log")
-    tasks = [TaskReport(f"worker {k}", "there", 0, log) for k, log in enumerate(logs)]
-    tell_end(RunReport(2, 0, 1.0, tasks))
-    tell_end(RunReport(2, 0, 1.0, tasks[:1]))
+def test_the_end_names_the_logs_of_this_machine(capsys):
+    tasks = [TaskReport("worker 0", "there", 0, "runs/of-the-host/attempt-1/worker-0/stdout.log")]
+    tell_end(RunReport(1, 0, 1.0, tasks, logs="runs/here"))
     tell_end(RunReport(2, 0, 0.0))  # left before it began
-    said = f"distlab run: 2 tasks, 1.0 s; logs in {tmp_path}\ndistlab run: 1 task, 1.0 s\n"
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == "distlab run: 1 task, 1.0 s; logs in runs/here\n"
 
 
 def test_a_traceback_is_cut_out_of_what_was_written():
@@ -541,12 +546,12 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
         raise RuntimeError("Attempt to convert a value (PerReplica:{ 0: 1 }) to a Tensor")
     """)
     assert "Keras 3's fit cannot train" in run("--logs", "logs", name, status=1)[1]
-    for words in (["logs"], ["logs/worker-1.log"], [], ["/dev/stdin"]):
+    for words in (["logs"], ["logs/attempt-1/worker-1/stderr.log"], [], ["/dev/stdin"]):
         done = subprocess.run(
             [sys.executable, "-m", "distlab", "diagnose", *words],
             capture_output=True,
             text=True,
-            input=open("logs/worker-1.log").read(),
+            input=open("logs/attempt-1/worker-1/stderr.log").read(),
             timeout=60,
         )
         assert (
@@ -575,7 +580,7 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
         (["others", "nowhere.log"], 2, "nowhere.log: No such file"),
         (["/dev/zero"], 2, "/dev/zero: neither a file nor a pipe"),
         (["empty"], 2, "empty: no *.log in this folder"),
-        (["others"], 1, "worker-1.log: it raised ValueError: no such column\ncure: correct the"),
+        (["others"], 1, "worker-1: it raised ValueError: no such column\ncure: correct the"),
         (["--tf-config", "two.json", "worker-1.log"], 1, "it waits for worker:0 at a:2222"),
         (["--tf-config", '{"cluster": 1}', "done.log"], 2, "must be JSON with a cluster"),
         (["--tf-config", "nowhere.json", "done.log"], 2, "nowhere.json: No such file"),

@@ -3,8 +3,10 @@
 import pytest
 from gpu_fakes import MIG
 
+from distlab.cli.starting import read_local_workers, read_workers
+from distlab.errors import CourseError
 from utils.devices import choose_all_reduce, choose_devices
-from utils.engines import RunSettings
+from utils.engines import RunSettings, run_program
 from utils.errors import InputError
 from utils.gpus import (
     Gpu,
@@ -97,9 +99,12 @@ def test_the_fake_driver_is_asked(fake_gpus, monkeypatch):
     fake_gpus(H100, T4, visible="")
     assert (list_gpus(), list_unseen_gpus()) == ([], [])
     fake_gpus(H100, T4, slices=MIG)
+    assert read_workers("gpu") == (None, 4) and read_local_workers("gpu") == 4
     assert list_gpus() == ["MIG-00cc-dd", "MIG-11cc-dd", "MIG-22cc-dd", "1"]
     monkeypatch.setenv("PATH", "/nowhere")
     assert (read_driver(), list_gpus()) == ([], [])
+    with pytest.raises(CourseError, match="--workers gpu: this machine has no GPU. Give a number"):
+        read_workers("gpu")
 
 
 # --- how workers of one machine divide them --------------------------------------------------
@@ -197,7 +202,7 @@ def test_the_users_own_choices_stay():
     assert "CUDA_DEVICE_ORDER" not in sharing_variables({"CUDA_DEVICE_ORDER": "FASTEST_FIRST"})
 
 
-def test_gpus_that_others_fill_are_one_line(fake_gpus):
+def test_gpus_that_others_fill_are_one_line(fake_gpus, tmp_path):
     fake_gpus(H100, H100, used_mib=(81_000, 5))
     check_gpus_are_free(["1"])
     for names in (["0", "1"], ["GPU-00aa"]):
@@ -211,6 +216,8 @@ def test_gpus_that_others_fill_are_one_line(fake_gpus):
     check_gpus_are_free(["0"])
     with pytest.raises(InputError, match="GPU 1 has 81,000 of its 81,559 MiB in use. End"):
         check_gpus_are_free(["0", "1"])
+    with pytest.raises(InputError, match="GPU 1 has .* or train with --gpus none"):
+        run_program(["true"], RunSettings(workers=2, logs=str(tmp_path)))
 
 
 # --- the choice ------------------------------------------------------------------------------

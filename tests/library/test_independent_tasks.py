@@ -80,7 +80,7 @@ def test_a_task_that_fails_starts_again_alone(write):
     status, report, said = run("--workers", 3, "--max-restarts", 2, name)
     assert (status, report["failed"], report["restarts"]) == (0, 0, 2)
     assert [said.count(f"[worker {index}] run") for index in range(3)] == [1, 3, 1]
-    assert Path("logs/worker-1.log").read_text() == "run 0\nrun 1\nrun 2\n"
+    assert Path("logs/attempt-1/worker-1/stdout.log").read_text() == "run 0\nrun 1\nrun 2\n"
     words = "worker 1 was ended by SIGKILL; it starts again, the others go on"
     assert said.count(words) == 2
 
@@ -189,8 +189,10 @@ def test_a_task_of_another_machine_starts_again_there_alone(launchers):
     status, report, _ = host.end()
     assert (status, report["failed"], report["restarts"]) == (0, 0, 2)
     assert member.end()[:2] == (0, report)
-    assert Path("logs-1/worker-0.log").read_text() == "0 2 0 False\n"
-    assert Path("logs-2/worker-1.log").read_text() == "".join(f"1 2 {k} False\n" for k in range(3))
+    assert Path("logs-1/attempt-1/worker-0/stdout.log").read_text() == "0 2 0 False\n"
+    assert Path("logs-2/attempt-1/worker-1/stdout.log").read_text() == "".join(
+        f"1 2 {k} False\n" for k in range(3)
+    )
 
 
 def test_a_lost_machine_fails_its_task_and_no_other(launchers):

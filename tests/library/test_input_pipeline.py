@@ -13,6 +13,7 @@ import pytest
 from utils.data import load
 from utils.errors import DistributedError
 from utils.input_pipeline import LOCAL, Store, write_shards
+from utils.input_pipeline.examples import fingerprint
 from utils.input_pipeline.ladder import (
     LADDER,
     as_written,
@@ -32,7 +33,7 @@ from utils.input_pipeline.measuring import (
     measure_rates,
     shuffle_quality,
 )
-from utils.input_pipeline.parsing import augment, augment_batch, fingerprint, parse_batch
+from utils.input_pipeline.parsing import augment, augment_batch, parse_batch
 from utils.input_pipeline.store import read_shard
 from utils.input_pipeline.trace import timeline_rows, trace
 from utils.simulate.input import InputChoice, InputCosts, simulate_input

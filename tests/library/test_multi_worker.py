@@ -34,8 +34,8 @@ LOOPS = ("custom", "fit")
 # job -> the loops that train it in each of the two groups
 CHOSEN = {
     "uneven": (LOOPS, LOOPS),
-    "even": (LOOPS, ()),
-    "adam": (LOOPS, ("fit",)),
+    "even": (("fit",), ()),
+    "adam": (("custom",), ("fit",)),
     "file": (("fit",), ("custom",)),
     "off": (LOOPS, ()),
 }

@@ -1,5 +1,6 @@
 """`distlab run --rendezvous` with real launchers on loopback, each with an address of its own."""
 
+import contextlib
 import functools
 import hashlib
 import hmac
@@ -17,14 +18,16 @@ import pytest
 from machines import CODE, Launcher
 from process_watch import lives, wait_for
 
+from utils.cluster.signals import Signals
 from utils.engines import RendezvousSettings, RunSettings, run_at_rendezvous
-from utils.engines.rendezvous.calling import check_host
-from utils.engines.rendezvous.channel import MeetingChannel, MeetingFrame, introduce
+from utils.engines.rendezvous.calling import check_host, connect_to_host
+from utils.engines.rendezvous.channel import MeetingChannel, MeetingFrame, introduce, open_door
 from utils.engines.rendezvous.code import ask_for_code, stretch_code
 from utils.engines.rendezvous.compare import describe_machine, hash_file
 from utils.engines.rendezvous.copies import CheckpointCopy, read_copy
 from utils.engines.rendezvous.trial import describe_rates
 from utils.errors import InputError, RunError
+from utils.processes import door
 from utils.processes.connection import Connection
 from utils.processes.handshake import ChannelLost, admit, make_connection
 from utils.tf_config import pick_free_ports
@@ -72,7 +75,9 @@ def meeting(tmp_path, monkeypatch):
 
 
 def read_log(number, index):
-    return Path(f"logs-{number}", f"worker-{index}.log").read_text()
+    """Return what a worker wrote to stdout, in all attempts of its machine."""
+    paths = Path(f"logs-{number}").glob(f"attempt-*/worker-{index}/stdout.log")
+    return "".join(path.read_text() for path in sorted(paths))
 
 
 def test_ranks_are_given_or_follow_the_addresses_and_every_machine_has_the_report(meeting):
@@ -403,6 +408,22 @@ def test_a_wrong_code_is_refused_and_five_a_minute_are_the_most(meeting):
     assert host.end()[0] == 143
 
 
+def test_a_right_code_gets_in_after_five_wrong_ones_once_their_time_is_over(monkeypatch):
+    listener = socket.create_server(("127.0.0.1", 0))
+    where = RendezvousSettings(f"127.0.0.1:{listener.getsockname()[1]}", join_seconds=60)
+
+    def hear(line):
+        assert "too many wrong codes from this machine" in line
+        monkeypatch.setattr(door, "FAILURE_SECONDS", 0.0)  # a minute later
+
+    with contextlib.closing(open_door(listener, CODE, lambda channel: None)):
+        stranger = Stranger(listener.getsockname()[1])
+        for _ in range(5):
+            stranger.guess("another-wrong-one")
+        connect_to_host(where, CODE, hear, Signals()).close()
+    assert door.FAILURE_SECONDS == 0
+
+
 def test_no_code_is_asked_for_without_a_terminal_and_the_host_makes_one(meeting):
     name = meeting.write("print('ran')")
     host = meeting.start(1, name, code=None)
@@ -549,7 +570,8 @@ def test_what_a_known_member_sends_is_doubted_too(meeting):
     same = describe_machine([sys.executable, name], RunSettings(workers=2))["same"]
     channel.send("join", host="odd", address="127.0.0.9", logs="", seats=1, same=same)
     assert channel.receive().kind == "say" and channel.receive().kind == "prepare"
-    channel.send("ready", ports="all", token=3, copy=None)
+    channel.send("ready", ports=[1], token="of a round before", copy=None, question=0)
+    channel.send("ready", ports="all", token=3, copy=None, question=1)
     host.wait_for("another round")
     with pytest.raises(ChannelLost):
         while True:

@@ -109,8 +109,8 @@ def test_kills_of_a_worker_a_launcher_and_the_host(machines):
     launchers[0].wait_for("is lost with its machine")
     third = machines.find_processes(2, (0, 1, 2))
     wait_for(lambda: not any(map(lives, again.values())))
-    log = (machines.folder(1) / "logs" / "worker-1.log").read_text().splitlines()
-    assert log == [
+    paths = sorted((machines.folder(1) / "logs").glob("attempt-*/worker-1/stdout.log"))
+    assert [path.read_text().strip() for path in paths] == [
         "attempt 0 of 4 from",
         "attempt 1 of 4 from step-0",
         "attempt 2 of 3 from step-0 step-1",
@@ -168,7 +168,7 @@ def test_a_real_training_program_over_four_machines(machines):
     launchers = machines.start_all(*words, order=(0, 1))
     ends = {number: launcher.end(300) for number, launcher in launchers.items()}
     assert [ends[number][0] for number in (0, 1)] == [0, 0], ends[0][2]
-    logs = [machines.folder(n) / "logs" / f"worker-{n}.log" for n in (0, 1)]
+    logs = [machines.folder(n) / "logs" / f"attempt-1/worker-{n}/stdout.log" for n in (0, 1)]
     results = [log.read_text().splitlines()[-1] for log in logs]
     assert results[0] == results[1] and '"loss"' in results[0]
     assert ends[0][1]["tasks"][1]["status"] == 0
@@ -185,7 +185,7 @@ def test_keras_on_jax_over_two_machines(machines, tmp_path, monkeypatch):
     launchers = machines.start_all(*words, order=(0, 1))
     ends = {number: launcher.end(300) for number, launcher in launchers.items()}
     assert [ends[number][0] for number in (0, 1)] == [0, 0], ends[0][2]
-    logs = [machines.folder(n) / "logs" / f"worker-{n}.log" for n in (0, 1)]
+    logs = [machines.folder(n) / "logs" / f"attempt-1/worker-{n}/stdout.log" for n in (0, 1)]
     results = [log.read_text().splitlines() for log in logs]
     assert any(line.startswith("4 devices, ") for line in results[0])
     assert results[0][-1] == results[1][-1] and '"accuracy"' in results[0][-1]

@@ -35,7 +35,6 @@ def by_hand(tf):
     "strategy, replicas, loop",
     [
         ("default", 1, "fit"),
-        ("one-device", 1, "custom"),
         ("mirrored", 2, "fit"),
         ("mirrored", 3, "custom"),
         ("central-storage", 2, "custom"),

@@ -22,13 +22,13 @@ the gradients. A ring over W passes 2 (W - 1) messages instead of 2, which carry
 from __future__ import annotations
 
 import datetime
-import os
 import platform
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..checks import check_count
+from ..environment import count_cores
 from .profile import MAX_SPREAD, LocalCosts, Profile
 
 if TYPE_CHECKING:
@@ -187,11 +187,6 @@ def check_locally(
         measured = max(seconds for seconds, _ in times)
         low, high = predicted * (1 - MAX_SPREAD), predicted * (1 + MAX_SPREAD)
         yield LocalCheck(number, predicted, low, high, measured)
-
-
-def count_cores() -> int:
-    """Return the cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _measure(work: str, model: str | Builder, batch: int) -> Any:

@@ -5,6 +5,7 @@
 
 import signal
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from ..errors import InputError, shorten
 from ..tf_config import Diagnosis, diagnose, diagnose_cluster, is_collateral, read_error
@@ -97,7 +98,7 @@ def _explain_program(task: Task, found: Diagnosis | None) -> ClusterError:
         return ClusterError(task.name, cause, "", traceback)
     last = next((line.strip() for line in reversed(list(task.lines)) if line.strip()), "")
     cause += f"; it printed last: {shorten(last, MAX_LAST_LINE)}" * bool(last)
-    return ClusterError(task.name, cause, f"see {task.log}", traceback)
+    return ClusterError(task.name, cause, f"see {Path(task.log).parent}", traceback)
 
 
 def _explain_functions(tasks: Sequence[Task]) -> ClusterError:

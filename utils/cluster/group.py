@@ -142,6 +142,7 @@ class TaskGroup:
             task.launched, task.process = self._launched, self._launched.find_process(task.name)
             if task.state == "starting":
                 task.state = "running"
+        self._record.note_task("start", task.name, task.host, task.attempt)
 
     def act(self, task: Task, action: str, name: str | None) -> None:
         """Do to a task what `LaunchedTasks.act` names, and note it in the record under `name`.
@@ -237,4 +238,5 @@ class TaskGroup:
                 named.state = "done"
             elif named.result is None:
                 named.state = "killed" if status < 0 else "failed"
+            self._record.note_task("end", task, named.host, named.attempt, status=status)
             self._record.changed.notify_all()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RunError
+from ..events import EVENTS_VARIABLE
 from ..processes.keeper import keep_marked
 from ..processes.module_command import make_module_command
 from ..processes.registry import MARK_VARIABLE, ClusterMark
@@ -121,12 +122,13 @@ class ColdLauncher(LocalLauncher):
 
     def _describe(self, order: TaskOrder, ends: TaskEnds) -> Mapping[str, Any]:
         if order.role == "program":
-            environment = {**self.make_environment(), **order.environment}
+            told = {EVENTS_VARIABLE: str(ends.events)}  # a program may report, too
             return {
                 "args": list(order.command),
-                "env": environment,
+                "env": {**self.make_environment(), **order.environment, **told},
                 "stdout": ends.output,
-                "stderr": ends.output,
+                "stderr": ends.errors,
+                "pass_fds": [ends.events],
             }
         descriptors = ",".join(map(str, ends))
         words = f"{__package__}.cold_task", descriptors, json.dumps(order.to_dict())

@@ -18,7 +18,7 @@ from ..errors import RunError
 from ..processes.connection import Connection, WireMessage
 from .grace import GraceWatch, Notice
 from .launcher import TaskListener, TaskOrder
-from .streams import MAX_LINE_BYTES, LineReader, Streams
+from .streams import MAX_LINE_BYTES, ErrorLine, LineReader, Streams
 from .task import TaskEnds
 from .work import IdleWatch
 
@@ -92,10 +92,12 @@ class _Running:
         self.process: Process | None = None
         self.ended = threading.Event()
         ours, self._theirs = socket.socketpair()
-        (output, output_end), (events, events_end) = os.pipe(), os.pipe()
-        self._ends = [output_end, events_end]
+        (output, output_end), (errors, errors_end) = os.pipe(), os.pipe()
+        events, events_end = os.pipe()
+        self._ends = [output_end, errors_end, events_end]
         self._written = (
             LineReader(output, lambda line: listener.take_line(name, line), MAX_LINE_BYTES),
+            LineReader(errors, self._take_error, MAX_LINE_BYTES),
             LineReader(events, self._take_event),
         )
         self.result = _Result(ours, name, self._take_result)
@@ -111,6 +113,9 @@ class _Running:
             self._theirs.close()
             for end in self._ends:
                 os.close(end)
+
+    def _take_error(self, line: str) -> None:
+        self._listener.take_line(self.order.name, ErrorLine(line))
 
     def _take_event(self, line: str) -> None:
         try:

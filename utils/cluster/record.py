@@ -39,6 +39,9 @@ class JobRecord:
     def say(self, text: str) -> None:
         """Take what the supervisor has to say of all tasks: a job tells it by its events."""
 
+    def note_task(self, event: str, task: str, host: str, attempt: int, **fields: int) -> None:
+        """Note that a task has started or ended, on a machine: a job shows it by its states."""
+
     def note_restart(self, task: str, cause: str, attempt: int) -> None:
         """Note that all start again as the `attempt`-th, because of a task."""
         told = {"event": "restart", "time": time.time(), "task": task}

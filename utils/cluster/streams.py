@@ -2,16 +2,30 @@
 
 import contextlib
 import os
+import re
 import selectors
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 PIECE_BYTES = 65536  # what a pipe holds
 DRAIN_PIECES = 4
+PROGRESS_SECONDS = 1.0
 MAX_LINE_BYTES = 2**20  # of what a program prints
+TERMINAL_COMMAND = re.compile(r"\x1b(\][^\x07\x1b]*(\x07|\x1b\\)?|\[[0-?]*[ -/]*[@-~])")
+
+
+class ErrorLine(str):
+    """A line that a program wrote to stderr."""
+
+
+def clean_line(line: str) -> str:
+    """Return a line from another machine without what a terminal obeys."""
+    plain = TERMINAL_COMMAND.sub("", line)
+    return "".join(sign if sign.isprintable() else " " for sign in plain)
 
 
 class Source(Protocol):
@@ -96,14 +110,15 @@ class Streams:
 class LineReader:
     """A pipe's reading end: calls `take` with each whole line, without its end.
 
-    A line longer than `max_bytes` comes in pieces.
+    A line longer than `max_bytes` comes in pieces. One that writes over itself (\\r), as progress
+    bars do, is handed on as it stands, once a second.
     """
 
     def __init__(
         self, descriptor: int, take: Callable[[str], None], max_bytes: float = float("inf")
     ) -> None:
         self._descriptor, self._take, self._rest = descriptor, take, b""
-        self._max_bytes = max_bytes
+        self._max_bytes, self._next_progress = max_bytes, 0.0
         os.set_blocking(descriptor, False)
 
     def fileno(self) -> int:
@@ -119,6 +134,10 @@ class LineReader:
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             self._take(line.decode(errors="replace").rstrip("\r"))
+        if b"\r" in self._rest[1:-1] and time.monotonic() > self._next_progress:
+            self._next_progress = time.monotonic() + PROGRESS_SECONDS
+            shown, _, self._rest = self._rest.rpartition(b"\r")
+            self._take(shown.rpartition(b"\r")[2].decode(errors="replace"))
         if len(self._rest) > self._max_bytes:
             rest, self._rest = self._rest, b""
             self._take(rest.decode(errors="replace"))

@@ -21,7 +21,8 @@ FOR_EVER = float("inf")
 class TaskEnds(NamedTuple):
     """The descriptors that a task of this machine gets, in the order in which they travel."""
 
-    output: int  # its standard output and error
+    output: int  # its standard output, and a function's error
+    errors: int  # a program's standard error
     events: int  # a pipe for lines of JSON
     result: int  # a socket: the result goes out, and the parent hangs up when the task may leave
     function: int  # a file with the pickled function

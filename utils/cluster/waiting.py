@@ -9,6 +9,7 @@ from .failures import ClusterError, last_lines
 from .group import Task
 
 IDLE_WORD_SECONDS, IDLE_LOOK_SECONDS = 30.0, 1.0
+QUIET_SECONDS = 5.0  # without a line, from which on it is looked what a task does
 WORD_SECONDS = 10.0  # between two words on who has not opened its port yet
 LAST_LINES = 20
 
@@ -119,7 +120,9 @@ class IdleTasks:
 def measure_idle(task: Task, now: float) -> float:
     """Return for how long a task has done nothing, a line included."""
     silent = now - task.heard_at
-    return min(silent, task.launched.find_idle_seconds(task.name)) if task.launched else 0.0
+    if silent < QUIET_SECONDS or task.launched is None:
+        return 0.0
+    return min(silent, task.launched.find_idle_seconds(task.name))
 
 
 class PortWatch:

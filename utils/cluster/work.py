@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import psutil
 
 IDLE_CPU_SECONDS, IDLE_BYTES = 0.1, 4096  # in WINDOW_SECONDS: less is no work
-WINDOW_SECONDS = 2.0
+WINDOW_SECONDS, LOOK_SECONDS = 2.0, 5.0
 WORKING = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 
 Family = list[psutil.Process]
@@ -43,9 +43,9 @@ class IdleWatch:
         self._looked = 0.0
 
     def find_idle_seconds(self, processes: Collection[int]) -> dict[int, float]:
-        """Return for how long each has done nothing; measured every WINDOW_SECONDS at most."""
+        """Return for how long each has done nothing; measured every LOOK_SECONDS at most."""
         now = time.monotonic()
-        if now - self._looked > WINDOW_SECONDS:
+        if now - self._looked > LOOK_SECONDS:
             self._looked = now
             for process, family in find_families(processes).items():
                 work = measure_work(family)

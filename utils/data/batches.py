@@ -13,7 +13,9 @@ is why it repeats a real image.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -92,7 +94,16 @@ def make_batches(
         return images[..., tf.newaxis], tf.gather(all_labels, batch_indices), batch_weights
 
     rows = (indices[first_step:], weights[first_step:].astype(dtype))
-    return without_autotune(tf.data.Dataset.from_tensor_slices(rows).map(gather).prefetch(2))
+    batches = tf.data.Dataset.from_tensor_slices(rows).map(unconverted(gather))
+    return without_autotune(batches.prefetch(2))
+
+
+def unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` as AutoGraph leaves it alone: it has no Python control flow on tensors.
+
+    Reading and converting its source would take longer than tracing it.
+    """
+    return tf.autograph.experimental.do_not_convert(function)
 
 
 def without_autotune(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -9,6 +9,7 @@ first error is named with its likely cause. Nothing is left behind, however this
 | module | what it holds |
 |---|---|
 | `settings` | what to run: how many tasks, restarts, logs; what a run reports |
+| `run_record` | what one finds after a run: logs of each attempt and task, and events.jsonl |
 | `programs` | `run_program`: a run on this machine; what a run is on every launcher |
 | `rendezvous` | `run_at_rendezvous`: the same on several machines that meet at an address |
 | `engine_launcher` | `run_on_engine`: the same, started by Ray, Spark or Slurm; `make_launcher` |

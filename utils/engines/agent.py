@@ -12,11 +12,13 @@ import signal
 import socket
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from ..cluster.grace import Notice
 from ..cluster.launcher import LaunchedTasks, TaskOrder
 from ..cluster.local_launcher import ColdLauncher
+from ..cluster.streams import ErrorLine
 from ..errors import InputError, RunError
 from ..events import Event
 from ..processes.connection import Connection, PeerGone, reach
@@ -24,6 +26,7 @@ from ..processes.handshake import ChannelLost, introduce, make_connection
 from ..processes.registry import MARK_VARIABLE
 from ..tf_config import join_address, pick_free_ports
 from .driver import take_call
+from .settings import CHECKPOINT_VARIABLE, RUN_VARIABLE, name_mark
 
 RANK_VARIABLES = ("DISTLAB_RANK", "SLURM_PROCID")
 PIPE_VARIABLE = "DISTLAB_AGENT_PIPE"  # set: its standard input ends when its starter dies
@@ -42,7 +45,8 @@ class Teller:
             self._connection.send({"said": said, **fields}, body)
 
     def take_line(self, task: str, line: str) -> None:
-        self.tell("line", line.encode(errors="replace"))  # as the body, which may be long
+        said = "error" if isinstance(line, ErrorLine) else "line"
+        self.tell(said, line.encode(errors="replace"))  # as the body, which may be long
 
     def take_event(self, task: str, event: Event) -> None:
         self.tell("event", json.dumps(event).encode())
@@ -109,6 +113,8 @@ class Agent:
         try:
             _enter(folder)
             launcher = self._work.enter_context(contextlib.closing(ColdLauncher()))
+            if own := describe_own_folder(order):
+                self._teller.take_line(order.name, own)
             self._task, self._tasks = order.name, launcher.start([order], body, self._teller)
         except Exception as error:
             self._close_work()
@@ -129,6 +135,17 @@ def _enter(folder: str) -> None:
             "the same folder on every machine, as on a shared disk"
         )
     os.chdir(folder)
+
+
+def describe_own_folder(order: TaskOrder) -> str:
+    """Return a warning if the checkpoint folder here isn't that of the launcher, else ""."""
+    folder = order.environment.get(CHECKPOINT_VARIABLE)
+    if folder is None or Path(folder, name_mark(order.environment[RUN_VARIABLE])).exists():
+        return ""
+    return (
+        f"WARNING: the checkpoint folder {folder} on {socket.gethostname()} isn't the one where "
+        "this run was started, and nothing is copied there. Name a folder on a shared disk"
+    )
 
 
 def _end_with_starter() -> None:

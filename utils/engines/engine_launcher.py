@@ -8,8 +8,9 @@ and ends are the same with each, as with tasks of this machine.
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from ..cluster.grace import Notice
@@ -22,7 +23,7 @@ from .driver import Driver
 from .hub import AgentLine, Hub
 from .options import read_options
 from .programs import Print, ProgramRun, Say, refuse_range, say_word, show_line
-from .settings import RunReport, RunSettings
+from .settings import RunReport, RunSettings, name_mark
 
 START_SECONDS = 600.0  # a queue may be long; who waits is told every few seconds
 ADDRESS_SECONDS, LEAVE_SECONDS, END_SECONDS = 30.0, 0.5, 15.0
@@ -52,7 +53,23 @@ def run_on_engine(
     wanted = {"gpus": gpus, "apart": settings.independent, "options": options}
     with contextlib.closing(make_launcher(engine, address, say, **wanted)) as launcher:
         launcher.ports = settings.port_range
-        return ProgramRun(command, settings, launcher, show, say).run()
+        run = ProgramRun(command, settings, launcher, show, say)
+        with marking(settings):
+            return run.run()
+
+
+@contextlib.contextmanager
+def marking(settings: RunSettings) -> Iterator[None]:
+    """Keep a file in the checkpoint folder, by which agents know that it's this one."""
+    if settings.checkpoint_dir is None:
+        yield
+        return
+    mark = Path(settings.checkpoint_dir, name_mark(settings.run_id))
+    mark.touch()
+    try:
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
 
 
 def make_launcher(

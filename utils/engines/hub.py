@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..cluster.launcher import TaskListener, TaskOrder
-from ..cluster.streams import Streams
+from ..cluster.streams import ErrorLine, Streams, clean_line
 from ..errors import RunError
 from ..processes.connection import Connection, listen
 from ..processes.door import Door
@@ -65,8 +65,9 @@ class AgentLine:
             self._end(content["status"])
         elif said == "idle":
             self.idle_seconds = content["seconds"]
-        elif listener is not None and said == "line":
-            listener.take_line(self._task, body.decode(errors="replace"))
+        elif listener is not None and said in ("line", "error"):
+            line = clean_line(body.decode(errors="replace"))
+            listener.take_line(self._task, ErrorLine(line) if said == "error" else line)
         elif listener is not None and said == "event":
             listener.take_event(self._task, json.loads(body))
         elif listener is not None and said == "result":

@@ -2,50 +2,75 @@
 
     files = make_manifest("kubernetes", ManifestSettings(workers=4, program=("train.py",)))
 
-Each target gets its own file, a Dockerfile and, where nothing else sets TF_CONFIG, `start.py`,
-which does so in the container. They are made by the targets' published schemas. This library
-runs none of them: it has no cluster and no account.
+The files are the commented templates of `examples/deploy` (`deploy` here), filled in by Jinja:
+the target's own, a Dockerfile and, where nothing else sets TF_CONFIG, `start.py`, which does so in
+the container. This library runs none of them: it has no cluster and no account.
 """
 
 import json
 import re
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..checks import check_count
 from ..errors import InputError
 
+TEMPLATES = Path(__file__).parent / "deploy"
 PORT = 2222
 MAX_WORKERS = 1000
-TRAINING_OPERATOR = "kubeflow.org/v1"
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 IMAGE = re.compile(  # host, with a dot or a port; path; tag; digest
     r"([\w-]+([.:][\w-]+)+/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?",
     re.ASCII,
 )
 MAX_NAME = 40  # a pod's host name adds its index, and may have 63 letters
-TENSORFLOW = "2.21.0"
+PATH = r"(?:/(?P<path>[\w=-][\w.=-]*(?:/[\w=-][\w.=-]*)*))?"  # no step upwards
+STORAGE = {  # what keeps checkpoints: how it is written, and read
+    form: re.compile(pattern + PATH, re.ASCII)
+    for form, pattern in {
+        "pvc:NAME[/PATH]": "pvc:(?P<name>[a-z0-9][-a-z0-9.]*)",
+        "s3://BUCKET[/PATH]": "s3://(?P<name>[a-z0-9][-a-z0-9.]+)",
+        "gs://BUCKET[/PATH]": "gs://(?P<name>[a-z0-9][-a-z0-9._]+)",
+        "azureml://datastores/NAME/paths/PATH": r"azureml://datastores/(?P<name>\w+)/paths",
+    }.items()
+}
+CLAIM, S3, GS, DATASTORE = STORAGE
+VERTEX_GPUS = {  # by the beginning of the machine type
+    "n1": "NVIDIA_TESLA_T4",
+    "a2-highgpu": "NVIDIA_TESLA_A100",
+    "a2-megagpu": "NVIDIA_TESLA_A100",
+    "a2-ultragpu": "NVIDIA_A100_80GB",
+    "a3-highgpu": "NVIDIA_H100_80GB",
+    "g2": "NVIDIA_L4",
+}
+ACCELERATOR = re.compile(r"[\w-]+(\.[\w-]+)*(/[\w.-]+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class ManifestSettings:
     """What to run: `program` and its options in `image`, once on each of `workers`.
 
-    `gpus` are those of one worker, `max_restarts` how often a failed run starts again, or one of
-    its `independent` workers. Raises InputError for what no target would take.
+    `gpus` are those of one worker, and `accelerator` is their kind in the target's words (a
+    Kubernetes resource, a Vertex AI type). `max_restarts` is how often a failed run starts again,
+    or one of its `independent` workers. `checkpoint_dir` names storage that outlives a container
+    (see STORAGE_FORMS). The `name` has the time in it unless one is given.
+    Raises InputError for what no target would take.
     """
 
     program: Sequence[str]
     workers: int = 2
-    name: str = "train"
+    name: str = field(default_factory=lambda: time.strftime("train-%m%d-%H%M%S"))
     image: str = "registry.example/train:1"
     gpus: int = 0
     max_restarts: int = 3
     machine: str | None = None
     independent: bool = False
+    accelerator: str | None = None
+    checkpoint_dir: str | None = None
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers, 1, MAX_WORKERS)
@@ -59,275 +84,160 @@ class ManifestSettings:
             raise InputError(f"image {self.image!r}: is no image's name; {cure}")
         if not self.program or not self.program[0]:
             raise InputError("nothing to run: name a program, such as train.py")
-
-
-def make_job(settings: ManifestSettings) -> list[dict[str, Any]]:
-    """Return a headless Service and an Indexed Job of Kubernetes.
-
-    Pods find each other as NAME-INDEX.NAME, as the Service publishes them before they are
-    ready. One pod's failure fails its index; the run as a whole goes on from its checkpoint.
-    """
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": settings.name},
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {"job-name": settings.name},
-            "ports": [{"name": "grpc", "port": PORT}],
-        },
-    }
-    container = _make_container(settings, "worker", ["python", "start.py", *settings.program])
-    container["env"] = [{"name": "DISTLAB_HOSTS", "value": ",".join(_name_pods(settings))}]
-    pod = {"subdomain": settings.name, "restartPolicy": "OnFailure", "containers": [container]}
-    backoff = settings.max_restarts * settings.workers
-    return [service, _make_indexed(settings, pod, backoffLimit=backoff)]
-
-
-def make_independent_job(settings: ManifestSettings) -> list[dict[str, Any]]:
-    """Return an Indexed Job of Kubernetes whose pods don't know each other.
-
-    Each index has its own restarts, and one that has used them up leaves the others alone
-    (`backoffLimitPerIndex`, in every Kubernetes since 1.33).
-    """
-    container = _make_container(settings, "worker", ["python", *settings.program])
-    del container["ports"]
-    path = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-    container["env"] = [
-        {"name": "DISTLAB_TASK_INDEX", "valueFrom": {"fieldRef": {"fieldPath": path}}},
-        {"name": "DISTLAB_TASK_COUNT", "value": str(settings.workers)},
-    ]
-    pod = {"restartPolicy": "Never", "containers": [container]}
-    limits = {"backoffLimitPerIndex": settings.max_restarts, "maxFailedIndexes": settings.workers}
-    return [_make_indexed(settings, pod, **limits)]
-
-
-def _make_indexed(settings: ManifestSettings, pod: dict[str, Any], **limits: int) -> dict[str, Any]:
-    """Return an Indexed Job with a pod for each worker; `limits` say how often one may fail."""
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": settings.name},
-        "spec": {
-            "completionMode": "Indexed",
-            "completions": settings.workers,
-            "parallelism": settings.workers,
-            **limits,
-            "template": {"metadata": {"labels": {"app": settings.name}}, "spec": pod},
-        },
-    }
-
-
-def _name_pods(settings: ManifestSettings) -> list[str]:
-    return [f"{settings.name}-{index}.{settings.name}:{PORT}" for index in range(settings.workers)]
-
-
-def _make_container(
-    settings: ManifestSettings, name: str, command: Sequence[str]
-) -> dict[str, Any]:
-    container = {
-        "name": name,
-        "image": settings.image,
-        "command": list(command),
-        "ports": [{"name": "grpc", "containerPort": PORT}],
-    }
-    if settings.gpus:
-        container["resources"] = {"limits": {"nvidia.com/gpu": settings.gpus}}
-    return container
-
-
-def make_tfjob(settings: ManifestSettings) -> list[dict[str, Any]]:
-    """Return a TFJob of Kubeflow's Training Operator v1, which sets TF_CONFIG in each pod.
-
-    Its container has to be named tensorflow and its port tfjob-port. Kubeflow Trainer v2
-    has no runtime for TensorFlow.
-    """
-    container = _make_container(settings, "tensorflow", ["python", *settings.program])
-    container["ports"][0]["name"] = "tfjob-port"
-    replicas = {
-        "replicas": settings.workers,
-        "restartPolicy": "OnFailure",
-        "template": {"spec": {"containers": [container]}},
-    }
-    policy = {"cleanPodPolicy": "Running", "backoffLimit": settings.max_restarts * settings.workers}
-    return [
-        {
-            "apiVersion": TRAINING_OPERATOR,
-            "kind": "TFJob",
-            "metadata": {"name": settings.name},
-            "spec": {"runPolicy": policy, "tfReplicaSpecs": {"Worker": replicas}},
-        }
-    ]
-
-
-def make_vertex(settings: ManifestSettings) -> list[dict[str, Any]]:
-    """Return a CustomJob of Vertex AI, which sets TF_CONFIG itself: pool 0 is the chief."""
-    machine: dict[str, Any] = {"machineType": settings.machine or "n1-standard-4"}
-    if settings.gpus:
-        machine |= {"acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": settings.gpus}
-    pools = [
-        {
-            "machineSpec": machine,
-            "replicaCount": str(count),
-            "containerSpec": {
-                "imageUri": settings.image,
-                "command": ["python", *settings.program],
-            },
-        }
-        for count in (1, settings.workers - 1)
-        if count
-    ]
-    scheduling = {"restartJobOnWorkerRestart": settings.max_restarts > 0}
-    spec = {"workerPoolSpecs": pools, "scheduling": scheduling}
-    return [{"displayName": settings.name, "jobSpec": spec}]
-
-
-def make_sagemaker(settings: ManifestSettings) -> list[dict[str, Any]]:
-    """Return a CreateTrainingJob request of SageMaker; `start.py` reads its list of hosts."""
-    if settings.gpus > 1 and not settings.machine:
-        cure = "name a machine type that has as many, such as ml.g4dn.12xlarge with 4"
-        raise InputError(f"gpus {settings.gpus}: on SageMaker they come with the machine; {cure}")
-    default = "ml.g4dn.xlarge" if settings.gpus else "ml.m5.xlarge"
-    retries = {"RetryStrategy": {"MaximumRetryAttempts": min(30, settings.max_restarts)}}
-    return [
-        {
-            "TrainingJobName": settings.name,
-            "RoleArn": "arn:aws:iam::123456789012:role/your-sagemaker-role",
-            "AlgorithmSpecification": {
-                "TrainingImage": settings.image,
-                "TrainingInputMode": "File",
-                "ContainerEntrypoint": ["python", "start.py"],
-                "ContainerArguments": list(settings.program),
-            },
-            "OutputDataConfig": {"S3OutputPath": "s3://your-bucket/output"},
-            "CheckpointConfig": {"S3Uri": "s3://your-bucket/checkpoints"},
-            "ResourceConfig": {
-                "InstanceType": settings.machine or default,
-                "InstanceCount": settings.workers,
-                "VolumeSizeInGB": 50,
-            },
-            "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
-            **(retries if settings.max_restarts else {}),
-        }
-    ]
-
-
-def make_azureml(settings: ManifestSettings) -> list[dict[str, Any]]:
-    """Return a command job of Azure ML, which sets TF_CONFIG itself."""
-    return [
-        {
-            "$schema": "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json",
-            "type": "command",
-            "display_name": settings.name,
-            "command": shlex.join(("python", *settings.program)),  # a shell reads it
-            "environment": {"image": settings.image},
-            "compute": f"azureml:{settings.machine or 'your-cluster'}",
-            "distribution": {"type": "tensorflow", "worker_count": settings.workers},
-            "resources": {"instance_count": settings.workers},
-        }
-    ]
-
-
-START = '''"""Set TF_CONFIG from what this container is told, then run the program that is named."""
-
-import json
-import os
-import sys
-
-PORT = {port}
-
-
-def find_place():
-    """Return the addresses of all workers, and which of them this is."""
-    if "JOB_COMPLETION_INDEX" in os.environ:  # an Indexed Job of Kubernetes
-        hosts = os.environ["DISTLAB_HOSTS"].split(",")
-        return hosts, int(os.environ["JOB_COMPLETION_INDEX"])
-    path = os.environ.get("RESOURCE_CONFIG", "/opt/ml/input/config/resourceconfig.json")
-    with open(path) as file:  # SageMaker
-        told = json.load(file)
-    hosts = sorted(told["hosts"], key=lambda name: int(name.rpartition("-")[2]))
-    return [f"{{host}}:{{PORT}}" for host in hosts], hosts.index(told["current_host"])
-
-
-workers, index = find_place()
-task = {{"type": "worker", "index": index}}
-os.environ["TF_CONFIG"] = json.dumps({{"cluster": {{"worker": workers}}, "task": task}})
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-'''
-DOCKERFILE = """\
-FROM python:3.12-slim
-RUN pip install --no-cache-dir '{package}=={version}'
-WORKDIR /app
-COPY . .
-# No CMD: the manifest says what runs. The port is TensorFlow's, open while the program runs.
-EXPOSE {port}
-"""
-Make = Callable[[ManifestSettings], list[dict[str, Any]]]
+        if self.accelerator is not None and not ACCELERATOR.fullmatch(self.accelerator):
+            cure = "write one such as nvidia.com/gpu (Kubernetes) or NVIDIA_L4 (Vertex AI)"
+            raise InputError(f"accelerator must be a name, got {self.accelerator!r}: {cure}")
 
 
 @dataclass(frozen=True)
 class Platform:
     """Where a manifest goes: its file, how it is submitted, and what its tests check it by.
 
-    `checked` is "" where no published schema ships in a package.
+    `checked` is "" where no published schema ships in a package. `storage` has each form that
+    checkpoints' storage may have, with the folder where the program finds it. `ignores` says of
+    settings that the target can't take what happens instead.
     """
 
-    make: Make
     file: str
     submit: str
     checked: str
+    storage: Mapping[str, str]
+    ignores: Mapping[str, str] = field(default_factory=dict)
     needs_start: bool = False
 
 
+ON_KUBERNETES = {CLAIM: "/checkpoints", GS: "{url}", S3: "{url}"}
+COME_WITH_MACHINE = "GPUs come with the machine type; name one with --machine"
+NO_RESTART = "a worker that dies ends the job; submit it again, under a new name"
 TARGETS = {
     "kubernetes": Platform(
-        make_job,
         "job.yaml",
         "kubectl apply -f job.yaml",
         "the schemas of Kubernetes in kubernetes-validate",
-        True,
+        ON_KUBERNETES,
+        needs_start=True,
     ),
     "tfjob": Platform(
-        make_tfjob,
         "tfjob.yaml",
         "kubectl apply -f tfjob.yaml",
         "the TFJob definition of Training Operator 1.9",
+        ON_KUBERNETES,
     ),
     "vertex": Platform(
-        make_vertex,
         "vertex.yaml",
-        "gcloud beta ai custom-jobs create: pass jobSpec as --config",
-        "the CustomJob type in google-cloud-aiplatform",
+        "gcloud ai custom-jobs create --region=REGION --display-name={name} --config=vertex.yaml",
+        "the CustomJobSpec type in google-cloud-aiplatform",
+        {GS: "/gcs/{name}/{path}"},
+        {"max_restarts": "Vertex AI starts all workers again if one restarts, and takes no number"},
     ),
     "sagemaker": Platform(
-        make_sagemaker,
-        "sagemaker.json",
-        "aws sagemaker create-training-job --cli-input-json file://sagemaker.json",
+        "sagemaker.yaml",
+        "aws sagemaker create-training-job --cli-input-yaml file://sagemaker.yaml",
         "the CreateTrainingJob model in botocore",
-        True,
+        {S3: "/opt/ml/checkpoints"},
+        {"accelerator": COME_WITH_MACHINE, "max_restarts": NO_RESTART},
+        needs_start=True,
     ),
-    "azureml": Platform(make_azureml, "azureml.yaml", "az ml job create --file azureml.yaml", ""),
+    "azureml": Platform(
+        "azureml.yaml",
+        "az ml job create --file azureml.yaml",
+        "",
+        {DATASTORE: "${{{{outputs.checkpoints}}}}"},
+        {
+            "gpus": "GPUs come with the compute cluster; name one with --machine",
+            "accelerator": "GPUs come with the compute cluster; name one with --machine",
+            "max_restarts": NO_RESTART,
+        },
+    ),
 }
 
 
 def make_manifest(target: str, settings: ManifestSettings) -> dict[str, str]:
     """Return the files for a target, by name: the manifest first. Raises InputError."""
-    chosen = find_target(target)
+    platform = find_target(target)
     if settings.independent and target != "kubernetes":
         raise InputError(f"independent: only for kubernetes, got {target}")
-    make = make_independent_job if settings.independent else chosen.make
-    documents = make(settings)
-    if chosen.file.endswith(".json"):
-        text = json.dumps(documents[0], indent=2) + "\n"
-    else:
-        text = "---\n".join(f"{format_yaml(document)}\n" for document in documents)
-    package = "tensorflow[and-cuda]" if settings.gpus else "tensorflow"
-    image = DOCKERFILE.format(package=package, version=TENSORFLOW, port=PORT)
-    files = {chosen.file: text, "Dockerfile": image}
-    if chosen.needs_start and not settings.independent:
-        files["start.py"] = START.format(port=PORT)
-    return files
+    values = {
+        **asdict(settings),
+        **_find_storage(target, settings),
+        "accelerator": _choose_accelerator(target, settings),
+        "program": ["python", *settings.program],
+        "notes": list_notes(target, settings),
+        "submit": describe_submit(target, settings),
+        "port": PORT,
+    }
+    names = [platform.file, "Dockerfile", ".dockerignore"]
+    if platform.needs_start and not settings.independent:
+        names.append("start.py")
+    return {name: _fill(name, values) for name in names}
+
+
+def _fill(name: str, values: Mapping[str, Any]) -> str:
+    """Return a template with `values` in it. Lines of Jinja begin with #%, a comment in YAML."""
+    try:
+        import jinja2
+    except ImportError:
+        raise InputError("manifests need Jinja: pip install jinja2") from None
+    environment = jinja2.Environment(
+        line_statement_prefix="#%",
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+    )
+    environment.filters |= {"json": json.dumps, "shell": shlex.join}
+    return environment.from_string((TEMPLATES / name).read_text()).render(values)
+
+
+def _find_storage(target: str, settings: ManifestSettings) -> dict[str, str]:
+    """Return where checkpoints are kept, and the folder in which the program finds them."""
+    url, forms = settings.checkpoint_dir, TARGETS[target].storage
+    if url is None:
+        return {"claim": "", "path": "", "storage": "", "folder": ""}
+    for form, folder in forms.items():
+        if found := STORAGE[form].fullmatch(url):
+            parts = {"name": found["name"], "path": found["path"] or "", "url": url}
+            return {
+                "claim": parts["name"] if form == CLAIM else "",
+                "path": parts["path"],
+                "storage": url,
+                "folder": folder.format(**parts).rstrip("/"),
+            }
+    raise InputError(f"checkpoint-dir on {target} must be {' or '.join(forms)}, got {url!r}")
+
+
+def _choose_accelerator(target: str, settings: ManifestSettings) -> str:
+    """Return the kind of GPU in the target's words; raises InputError if it isn't known."""
+    if settings.accelerator and not settings.gpus:
+        raise InputError("accelerator needs a number of GPUs. Add --gpus 1")
+    if target == "sagemaker" and settings.gpus > 1 and not settings.machine:
+        cure = "name a machine type that has as many, such as ml.g4dn.12xlarge with 4"
+        raise InputError(f"gpus {settings.gpus}: on SageMaker they come with the machine; {cure}")
+    if settings.accelerator or target != "vertex":
+        return settings.accelerator or "nvidia.com/gpu"
+    machine = settings.machine or "n1"
+    kinds = [kind for start, kind in VERTEX_GPUS.items() if machine.startswith(f"{start}-")]
+    if settings.gpus and settings.machine and not kinds:
+        raise InputError(f"machine {machine}: which GPUs? Add --accelerator, such as NVIDIA_L4")
+    return kinds[0] if kinds else VERTEX_GPUS["n1"]
+
+
+def list_notes(target: str, settings: ManifestSettings) -> list[str]:
+    """Return what a user has to know of these settings on this target, one sentence each."""
+    given = asdict(settings)
+    notes = [
+        f"--{name.replace('_', '-')} {given[name]}: {why}."
+        for name, why in find_target(target).ignores.items()
+        if given[name]
+    ]
+    if settings.max_restarts and settings.checkpoint_dir is None:
+        forms = " or ".join(TARGETS[target].storage)
+        notes.append(
+            "WITHOUT --checkpoint-dir EVERY RESTART BEGINS AT STEP 0: the files of a container "
+            f"go with it. Keep checkpoints in {forms}."
+        )
+    if (settings.checkpoint_dir or "").startswith("s3:") and target in ("kubernetes", "tfjob"):
+        notes.append("TensorFlow itself doesn't read s3://. Your program has to, or mount a claim.")
+    return notes
 
 
 def find_target(name: str) -> Platform:
@@ -336,12 +246,20 @@ def find_target(name: str) -> Platform:
     return TARGETS[name]
 
 
+def describe_submit(target: str, settings: ManifestSettings) -> str:
+    """Return the command line that submits a manifest."""
+    return find_target(target).submit.format(name=settings.name)
+
+
 def describe_check(target: str) -> str:
     """Return in one sentence what is known of a target's manifest."""
     checked = find_target(target).checked
     if not checked:
-        return "unchecked: no schema of it ships in a package; read it before you submit it"
-    return f"checked against {checked}, not run"
+        return (
+            "unchecked: no schema of it ships in a package; read it before you submit it; "
+            "not run on a real cluster"
+        )
+    return f"checked against {checked}, not run on a real cluster"
 
 
 def write_files(files: dict[str, str], folder: str) -> list[Path]:
@@ -357,19 +275,3 @@ def write_files(files: dict[str, str], folder: str) -> list[Path]:
     except OSError as error:
         raise InputError(f"output {folder}: cannot be written ({error.strerror})") from None
     return paths
-
-
-def format_yaml(value: Any, indent: str = "") -> str:
-    """Return plain data as YAML: mappings and lists in lines of their own, scalars as in JSON."""
-    lines = []
-    pairs = value.items() if isinstance(value, dict) else [(None, item) for item in value]
-    for key, item in pairs:
-        head = (
-            f"{indent}- " if key is None else f"{indent}{json.dumps(key) if '$' in key else key}:"
-        )
-        if isinstance(item, (dict, list)) and item:
-            below = format_yaml(item, indent + "  ")
-            lines.append(head + below.lstrip() if key is None else f"{head}\n{below}")
-        else:
-            lines.append(f"{head}{'' if key is None else ' '}{json.dumps(item)}")
-    return "\n".join(lines)

@@ -6,9 +6,10 @@ A `ProgramRun` is the same on every launcher: this machine's (`ProgramLauncher`)
 
 import contextlib
 import os
+import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,13 +18,14 @@ from ..cluster.group import Task
 from ..cluster.launcher import Launcher, Stop, TaskListener, TaskOrder
 from ..cluster.local_launcher import ColdLauncher
 from ..cluster.local_tasks import LocalTasks
-from ..cluster.record import JobRecord
 from ..cluster.signals import Signals
 from ..cluster.supervisor import Supervisor
-from ..errors import InputError, first_line
+from ..environment import count_cores
+from ..errors import InputError
 from ..files import make_folder
-from ..gpus import gpu_variables
+from ..gpus import check_gpus_are_free, gpu_variables
 from ..tf_config import TaskConfig, deal_addresses, pick_free_ports
+from .run_record import Print, RunRecord, Say
 from .settings import (
     CODE_VARIABLE,
     IDLE_STATUS,
@@ -35,8 +37,8 @@ from .settings import (
 )
 
 MAX_TRACEBACK = 20_000  # letters, the last ones
-Print = Callable[[str, str], None]  # task, line
-Say = Callable[[str], None]
+LOCAL_RANK_VARIABLE = "DISTLAB_LOCAL_RANK"  # among the tasks of a machine
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 
 
 def show_line(task: str, line: str) -> None:
@@ -76,7 +78,7 @@ class ProgramLauncher(ColdLauncher):
 
     def __init__(self, settings: RunSettings) -> None:
         super().__init__()
-        self._settings = settings
+        self._settings, self._is_first = settings, True
         self.variables: dict[str, str] = {}  # for programs that don't have them already
 
     def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
@@ -92,78 +94,32 @@ class ProgramLauncher(ColdLauncher):
     def start(
         self, orders: Sequence[TaskOrder], function: bytes, listener: TaskListener
     ) -> LocalTasks:
-        """Start one task for each order; raises InputError where there are too few GPUs."""
+        """Start one task for each order; raises InputError where there are too few GPUs.
+
+        So it does, at the first start, where somebody else has filled one.
+        """
         workers = [order.name for order in orders if order.name.startswith("worker")]
         parts = dict(zip(workers, self._settings.divide_gpus(len(workers) or 1)))
-        if any(parts.values()):
-            orders = [_give_gpus(order, parts.get(order.name, [])) for order in orders]
-        return super().start(orders, function, listener)
+        has_gpus, threads = any(parts.values()), share_cores(len(orders))
+        if self._is_first and has_gpus:
+            check_gpus_are_free([gpu for part in parts.values() for gpu in part], "--gpus none")
+        self._is_first = False
+        given = []
+        for rank, order in enumerate(orders):
+            gpus = gpu_variables(parts.get(order.name, [])) if has_gpus else {}
+            own = {LOCAL_RANK_VARIABLE: str(rank), **threads}
+            given.append(replace(order, environment={**own, **order.environment, **gpus}))
+        return super().start(given, function, listener)
 
 
-def _give_gpus(order: TaskOrder, gpus: Sequence[str]) -> TaskOrder:
-    return replace(order, environment={**order.environment, **gpu_variables(gpus)})
+def share_cores(tasks: int) -> dict[str, str]:
+    """Return the variables that give each of some tasks its share of this machine's cores.
 
-
-class RunRecord(JobRecord):
-    """What tasks of a program write: complete in a log, and shown as it comes.
-
-    A disk or a terminal that takes no more ends nothing. A log that cannot be written is
-    mentioned once.
+    Those that the user has set stay. The threads between operations are left alone: workers wait
+    for each other in them, and with one they would wait forever.
     """
-
-    def __init__(self, show: Print, say: Say) -> None:
-        super().__init__()
-        self._say, self._show = say, show
-        self._logs: dict[str, int | None] = {}  # None: broken
-
-    def say(self, text: str) -> None:
-        self._say(text)
-
-    def open_log(self, task: str, path: str) -> None:
-        """Add what `task` writes from now on to the file at `path`."""
-        if task in self._logs:
-            return
-        try:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            self._logs[task] = os.open(path, flags, 0o666)
-        except OSError as error:
-            self._break(task, error)
-
-    def add_line(self, task: str, line: str) -> None:
-        log = self._logs.get(task)
-        if log is not None:
-            try:
-                _write_all(log, (line + "\n").encode(errors="replace"))
-            except OSError as error:
-                os.close(log)
-                self._break(task, error)
-        self._tell(task, line)
-
-    def _break(self, task: str, error: OSError) -> None:
-        self._logs[task] = None
-        self._tell(task, f"(its log is not whole: {error.strerror or first_line(error)})")
-
-    def _tell(self, task: str, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # who was shown it has gone
-            self._show(task, line)
-
-    def add_event(self, event: object) -> None:
-        """A program has nobody to report events to."""
-
-    def note_restart(self, task: str, cause: str, attempt: int) -> None:
-        """It is said already."""
-
-    def close(self) -> None:
-        """Close the logs; safe to call twice."""
-        logs, self._logs = list(self._logs.values()), {}
-        for log in logs:
-            if log is not None:
-                os.close(log)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
+    share = str(max(1, count_cores() // tasks)) if tasks > 1 else ""
+    return {name: share for name in THREAD_VARIABLES if share and name not in os.environ}
 
 
 class ProgramRun:
@@ -181,9 +137,10 @@ class ProgramRun:
         self.workers, self.signals = settings.workers, Signals()
         if settings.checkpoint_dir is not None:
             make_folder("checkpoint-dir", Path(settings.checkpoint_dir))
-        now = time.strftime("%Y%m%d-%H%M%S")
-        self.logs = make_logs_folder(settings.logs, f"{now}-{os.getpid()}")
-        self.record = RunRecord(show, say)
+        self.logs = make_logs_folder(settings.logs, settings.run_id)
+        self.record = RunRecord(self.logs, show, say)
+        about = {"id": settings.run_id, "program": " ".join(self.command)}
+        self.record.note("run", **about, workers=self.workers, host=socket.gethostname())
         self.supervisor = Supervisor(
             self._make_tasks,
             launcher,
@@ -199,7 +156,15 @@ class ProgramRun:
         """Run it to its end. Raises RunError if a task cannot be started."""
         with self.signals, contextlib.closing(self.record):
             self.supervisor.run()
-        return self._report()
+            report = self._report()
+            if error := self.supervisor.error:
+                task = error.task if isinstance(error, ClusterError) else None
+                self.record.note("cause", task=task, cause=report.cause or str(error))
+            report = replace(report, goodput=self.record.measure_goodput())
+            told = {"status": report.status, "restarts": report.restarts}
+            told |= {"seconds": round(report.seconds, 3), "goodput": report.goodput}
+            self.record.note("finish", **told)
+        return report
 
     def _make_tasks(self, supervisor: Supervisor) -> list[Task]:
         ps, chief = self.settings.ps, int(bool(self.settings.ps))
@@ -217,14 +182,12 @@ class ProgramRun:
         # a coordinator does without a worker meanwhile
         alone = config.job == "worker" and (not awaited or own is not None)
         task = Task(order, config.job, config.index, awaited, alone, own)
-        task.log = self._open_log(task)
+        task.log = self._open_log(task, self.supervisor.attempt + 1)
         return task
 
-    def _open_log(self, task: Task) -> str:
-        """Return where the task's log is; open it if it is here."""
-        path = str(find_log(self.logs, task.name))
-        self.record.open_log(task.name, path)
-        return path
+    def _open_log(self, task: Task, attempt: int) -> str:
+        """Return where the task's log will be; it is written if it is here."""
+        return str(self.record.open_log(task.name, attempt))
 
     def _report(self) -> RunReport:
         group, error, seconds = self.supervisor.group, self.supervisor.error, self._seconds
@@ -234,6 +197,7 @@ class ProgramRun:
         ]
         failed = len(group.failed) if group and self.settings.independent else None
         report = RunReport(self.workers, self.supervisor.restarts, seconds, tasks, failed=failed)
+        report = replace(report, logs=str(self.logs))
         if self.signals.number:
             return replace(report, status=128 + self.signals.number)
         if not isinstance(error, ClusterError):
@@ -246,11 +210,6 @@ class ProgramRun:
     @property
     def _seconds(self) -> float:
         return time.monotonic() - self._begun
-
-
-def find_log(logs: Path, task: str) -> Path:
-    """Return the path of a task's log in the folder for logs."""
-    return logs / f"{task.replace(' ', '-')}.log"
 
 
 def to_shell_status(status: int | None) -> int | None:

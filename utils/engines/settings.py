@@ -1,7 +1,9 @@
 """What to run, and what a run reports: plain, frozen data."""
 
+import itertools
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,8 +22,20 @@ GRACE_SECONDS, MIN_IDLE_SECONDS, IDLE_STATUS = 30.0, 5.0, 124  # the status is t
 CHECKPOINT_VARIABLE = "DISTLAB_CHECKPOINT_DIR"
 INDEX_VARIABLE, COUNT_VARIABLE = "DISTLAB_TASK_INDEX", "DISTLAB_TASK_COUNT"
 GRACE_VARIABLE = "DISTLAB_GRACE_SECONDS"
+RUN_VARIABLE = "DISTLAB_RUN_ID"
 CODE_VARIABLE = "DISTLAB_CODE"
 HANDOUT_VARIABLE = "DISTLAB_HANDOUT"
+RUNS = itertools.count(1)
+
+
+def name_mark(run_id: str) -> str:
+    """Return the name of a file that a run keeps in its checkpoint folder, to know it again."""
+    return f".distlab-{run_id}"
+
+
+def make_run_id() -> str:
+    """Return a name for a run that no other run of this machine has."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(RUNS)}"
 
 
 @dataclass(frozen=True)
@@ -32,9 +46,10 @@ class RunSettings:
     With `ps` the program runs on a coordinator (task "chief 0") as well. `max_restarts` is how
     often all tasks start again after one has failed. `checkpoint_dir` is made before the program
     starts, and passed on to it in the variable DISTLAB_CHECKPOINT_DIR. TensorFlow listens
-    at ports of `port_range`, both ends included, None for any. `logs` is a folder for one log a
-    task. `gpus` is "auto" (this machine's are divided among its workers), "none", or
-    how many each worker gets, which an engine is asked for.
+    at ports of `port_range`, both ends included, None for any. `logs` is a folder for what
+    `run_record` keeps, runs/`run_id` without it. Tasks find `run_id` in DISTLAB_RUN_ID. `gpus` is
+    "auto" (this machine's are divided among its workers), "none", or how many each worker gets,
+    which an engine is asked for.
     Once no program has done anything for `idle_timeout_seconds` (no line, no file, next to no
     processor time), the tasks count as failed. `grace_seconds` is the longest that a task may take
     to end after a signal, or after another task has failed; the program finds it in
@@ -61,6 +76,7 @@ class RunSettings:
     variables: Mapping[str, str] = field(default_factory=dict)
     independent: bool = False
     tf_config: bool = False
+    run_id: str = field(default_factory=make_run_id)
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers, 1, MAX_TASKS)
@@ -107,6 +123,7 @@ class RunSettings:
         environment = {
             **memory_variables(),
             RESTART_VARIABLE: str(restart),
+            RUN_VARIABLE: self.run_id,
             GRACE_VARIABLE: f"{self.grace_seconds:g}",
             **self.variables,
         }
@@ -150,7 +167,9 @@ class RunReport:
 
     `cause` names that task, its error and what to do, None if none failed; `traceback`
     is what Python printed there, "" if nothing. `seconds` is wall time, starts included.
-    `failed` counts independent tasks that failed for good; it's None for a cluster.
+    `failed` counts independent tasks that failed for good; it's None for a cluster. `logs` is
+    this machine's folder of the run (see `run_record`), `goodput` the share of the time that went
+    into steps that count in the end, None unless the host's tasks report their steps.
     """
 
     workers: int
@@ -161,6 +180,8 @@ class RunReport:
     status: int = 0
     traceback: str = ""
     failed: int | None = None
+    logs: str = ""
+    goodput: float | None = None
 
     def to_json(self) -> str:
         """Return one JSON object: workers, restarts, seconds, tasks, cause, and failed if known."""

@@ -43,7 +43,7 @@ def make_script(command: list[str], apart: bool = False) -> str:
             "#!/bin/bash",
             *number,
             "# newer versions of srun do not take this from sbatch by themselves",
-            'export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}"',
+            '[ -z "$SLURM_CPUS_PER_TASK" ] || export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"',
             f"srun --kill-on-bad-exit=1 {shlex.join(command)}",
             "status=$?",
             "# 0: the run is over; 75: its launcher has gone, and nobody waits for a result",

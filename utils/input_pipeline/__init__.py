@@ -5,10 +5,11 @@ TensorFlow is imported when something is done, not here.
 - `chain`: a dataset taken apart into its stages, and put together again with other settings
 - `costs`: what each stage of a chain costs by itself, measured on longer and longer beginnings of
   it
+- `examples`: from a record to a training image, one example at a time
 - `ladder`: one pipeline, rebuilt a stage at a time, from naive to tuned: each step is one function
 - `measuring`: how fast a dataset delivers, whether two deliver the same, and how well an order is
   mixed
-- `parsing`: from records to training images, one at a time and a whole batch at once
+- `parsing`: from records to training images, a whole batch at once
 - `rebuild`: the stages of a chain, done again with other settings: as a dataset, and as code to
   paste
 - `report`: what `tune` found, as a plain record, a text for people and a dictionary for programs
@@ -22,12 +23,24 @@ TensorFlow is imported when something is done, not here.
 - `tuning`: `tune`: stage settings found by measuring, the bottleneck, and the code
 """
 
-from .parsing import batch_form as batch_form
-from .rebuild import TuneSettings as TuneSettings
-from .report import TuneReport as TuneReport
-from .store import LOCAL as LOCAL
-from .store import SLOW as SLOW
-from .store import Shards as Shards
-from .store import Store as Store
-from .store import write_shards as write_shards
-from .tuning import tune as tune
+import importlib
+from typing import Any
+
+NAMES = {
+    "batch_form": "parsing",
+    "LOCAL": "store",
+    "SLOW": "store",
+    "Shards": "store",
+    "Store": "store",
+    "TuneReport": "report",
+    "TuneSettings": "rebuild",
+    "tune": "tuning",
+    "write_shards": "store",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name from its module, which is imported only now."""
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(f"{__name__}.{NAMES[name]}"), name)

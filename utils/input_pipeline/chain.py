@@ -53,6 +53,20 @@ class ChainStage:
         return getattr(self.function, "batch_form", None)
 
 
+def as_written(dataset: Any) -> Any:
+    """Return `dataset` run exactly as it is written: no rewriting, no tuning by TensorFlow.
+
+    By default TensorFlow makes maps parallel, fuses them with the batch, and tunes
+    the numbers of calls while the pipeline runs.
+    """
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.experimental_optimization.apply_default_optimizations = False
+    return dataset.with_options(options)
+
+
 def take_apart(dataset: Any) -> list[ChainStage]:
     """Return the stages of `dataset` from its source on; the source is the first."""
     stages: list[ChainStage] = []

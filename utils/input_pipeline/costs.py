@@ -10,8 +10,7 @@ from typing import Any
 
 from ..errors import InputError, first_line
 from ..measure import Stopwatch
-from .chain import ChainStage, take_apart
-from .ladder import as_written
+from .chain import ChainStage, as_written, take_apart
 from .rebuild import TuneSettings, rebuild
 
 ROUNDS = 3

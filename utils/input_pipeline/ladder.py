@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import InputError
+from .chain import as_written
 from .parsing import augment, augment_batch, parse, parse_batch
 from .store import LOCAL, Shards, Store, read_shard
 
@@ -26,20 +27,6 @@ def list_files(shards: Shards) -> Any:
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensor_slices(list(shards.files))
-
-
-def as_written(dataset: Any) -> Any:
-    """Return `dataset` run exactly as it is written: no rewriting, no tuning by TensorFlow.
-
-    By default TensorFlow makes maps parallel, fuses them with the batch, and tunes
-    the numbers of calls while the pipeline runs.
-    """
-    import tensorflow as tf
-
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    options.experimental_optimization.apply_default_optimizations = False
-    return dataset.with_options(options)
 
 
 def naive(shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from ..checks import check_count
 from ..errors import InputError
 from ..measure import Stopwatch, images_per_second
-from .parsing import fingerprint
+from .examples import fingerprint
 
 
 @dataclass(frozen=True)

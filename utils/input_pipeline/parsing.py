@@ -1,21 +1,14 @@
-"""From records to training images, one at a time and a whole batch at once.
+"""From records to training images, a whole batch at once.
 
-An example is (image, label, id). Parsing gives uint8 [28, 28, 1]; augmenting flips
-and shifts it at random and gives float32 in [0, 1]. The shift goes round: columns
-that leave on one side come in on the other, so that an augmented image has the
-pixels of its original, row by row (`fingerprint`). The forms for batches draw
-their own random numbers for each image.
-
-`batch_form` ties the two forms together, for `tune` to find.
+`examples` has the form for one example. The forms for batches draw their own random numbers
+for each image. `batch_form` ties the two forms together, for `tune` to find.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-MAX_SHIFT = 2  # columns, to either side
-Example = tuple[Any, Any, Any]  # image, label, id
+from . import examples
+from .examples import MAX_SHIFT, Example, decode_image, list_features
 
 
 def batch_form(of_batch: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -35,13 +28,6 @@ def batch_form(of_batch: Callable[..., Any]) -> Callable[[Callable[..., Any]], C
     return tie
 
 
-def _features() -> dict[str, Any]:
-    import tensorflow as tf
-
-    number = tf.io.FixedLenFeature([], tf.int64)
-    return {"image": tf.io.FixedLenFeature([], tf.string), "label": number, "id": number}
-
-
 def parse_batch(records: Any) -> Example:
     """Return the images uint8 [batch, 28, 28, 1], labels and ids of `records`, string [batch].
 
@@ -49,24 +35,9 @@ def parse_batch(records: Any) -> Example:
     """
     import tensorflow as tf
 
-    features = tf.io.parse_example(records, _features())
-    images = tf.map_fn(_decode, features["image"], fn_output_signature=tf.uint8)
+    features = tf.io.parse_example(records, list_features())
+    images = tf.map_fn(decode_image, features["image"], fn_output_signature=tf.uint8)
     return tf.ensure_shape(images, [None, 28, 28, 1]), features["label"], features["id"]
-
-
-@batch_form(parse_batch)
-def parse(record: Any) -> Example:
-    """Return the image uint8 [28, 28, 1], label and id of one serialized example."""
-    import tensorflow as tf
-
-    features = tf.io.parse_single_example(record, _features())
-    return _decode(features["image"]), features["label"], features["id"]
-
-
-def _decode(png: Any) -> Any:
-    import tensorflow as tf
-
-    return tf.ensure_shape(tf.io.decode_png(png, channels=1), [28, 28, 1])
 
 
 def augment_batch(images: Any, labels: Any, ids: Any) -> Example:
@@ -87,23 +58,5 @@ def augment_batch(images: Any, labels: Any, ids: Any) -> Example:
     return moved[..., tf.newaxis], labels, ids
 
 
-@batch_form(augment_batch)
-def augment(image: Any, label: Any, number: Any) -> Example:
-    """Flip and shift one image at random; return it as float32 [28, 28, 1] in [0, 1]."""
-    import tensorflow as tf
-
-    image = tf.image.random_flip_left_right(image)
-    shift = tf.random.uniform([], -MAX_SHIFT, MAX_SHIFT + 1, tf.int32)
-    return tf.cast(tf.roll(image, shift, axis=1), tf.float32) / 255, label, number
-
-
-def fingerprint(image: np.ndarray) -> bytes:
-    """Return what `augment` leaves as it is: each row's pixels, in order of brightness.
-
-    `image` is uint8 in 0 to 255 or float in [0, 1], [28, 28, 1]. Equal for an image
-    and each of its augmented versions.
-    """
-    pixels = np.asarray(image)
-    if pixels.dtype != np.uint8:
-        pixels = np.round(pixels * 255).astype(np.uint8)
-    return np.sort(pixels[..., 0], axis=1).tobytes()
+parse = batch_form(parse_batch)(examples.parse)
+augment = batch_form(augment_batch)(examples.augment)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError
-from .chain import ChainStage, take_apart
-from .ladder import as_written
+from .chain import ChainStage, as_written, take_apart
 from .rebuild import TuneSettings, rebuild
 
 Row = tuple[str, float, float, str, str]  # lane, start, end, label, kind: as figures.timeline takes

@@ -31,7 +31,7 @@ from typing import Any
 
 from ..errors import InputError, RunError, shorten
 
-MAX_HEAD_BYTES, MAX_DESCRIPTORS = 2**20, 8
+MAX_HEAD_BYTES, MAX_DESCRIPTORS = 2**20, 12
 LIMIT_SECONDS = 60.0
 PAUSE_SECONDS = 0.02  # between two attempts to reach one who is not listening yet
 SEAL_BYTES = 32

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..data.batches import unconverted
 from ..errors import InputError
 from ..strategies import find_strategy
 from .config import TrainConfig
@@ -121,7 +122,8 @@ class DatasetFeed(InputFeed):
 
     def _pad(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         mean = self.prepare is None
-        return dataset.map(lambda *batch: pad(self.name, batch, self.places, mean, self.dtype))
+        padded = lambda *batch: pad(self.name, batch, self.places, mean, self.dtype)  # noqa: E731
+        return dataset.map(unconverted(padded))
 
     def _make_filler(self, first: Any) -> tf.data.Dataset:
         """Return batches without end in which no example weighs anything."""

@@ -18,6 +18,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from ..data.batches import unconverted
 from .state import ExampleValues, TrainState
 
 Batch = tuple[Any, Any, tf.Tensor]  # features, labels, weights [per_replica_batch]
@@ -98,8 +99,11 @@ def make_test_replica(model: keras.Model, metrics: Iterable[keras.metrics.Metric
 def compile_steps(strategy: tf.distribute.Strategy, replica_step: ReplicaStep) -> Steps:
     """Return a compiled function of an iterator and a number of steps that runs so many.
 
-    The loop stands inside the `tf.function`, which leaves Python out of the steps.
+    The loop stands inside the `tf.function`, which leaves Python out of the steps. AutoGraph
+    converts the loop alone: no step has Python control flow on tensors (`state.check_fit` traces
+    without AutoGraph too), and converting it takes half the tracing time.
     """
+    replica_step = unconverted(replica_step)
 
     @tf.function(reduce_retracing=True)
     def run_steps(iterator: Iterator, steps: tf.Tensor) -> None:
@@ -112,7 +116,7 @@ def compile_steps(strategy: tf.distribute.Strategy, replica_step: ReplicaStep) -
 def compile_closure(strategy: tf.distribute.Strategy, replica_step: ReplicaStep) -> ReplicaStep:
     """Return `replica_step` as a function that a coordinator can send to a worker."""
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def step(features: Any, labels: Any, weights: tf.Tensor) -> None:
         strategy.run(replica_step, args=(features, labels, weights))
 

@@ -1,4 +1,4 @@
-// The charts of explorers: bars, lines, spans of time, a batch that is cut, arrows, small images. Each is
+// The charts of explorers: bars, lines, spans of time, a batch that is cut, small images. Each is
 // {svg, update(glider, chart, width)}; the chart is what distlab/figures gives its pictures as plain data.
 import { clamp, color, draw, inkOn, join, linear, logarithmic, replica, sayNumber, ticks } from "./core.js";
 
@@ -9,7 +9,7 @@ const HALO = `stroke: ${color("panel")}; stroke-width: 4px; paint-order: stroke`
 const wide = (text) => 7 * String(text).length;
 const most = (items, measure) => Math.max(0, ...items.map(measure));
 
-export const CHARTS = { bars: makeBars, lines: makeLines, spans: makeSpans, cut: makeCut, arrows: makeArrows, images: makeImages };
+export const CHARTS = { bars: makeBars, lines: makeLines, spans: makeSpans, cut: makeCut, images: makeImages };
 
 function makeSvg(...names) {
   const layers = Object.fromEntries(names.map((name) => [name, draw("g")]));
@@ -178,29 +178,6 @@ function makeCut() {
 }
 
 const pick = (room, ...texts) => texts.map(String).find((text) => wide(text) + 6 < room) ?? "";
-
-// ---- arrows next to one of length 1
-
-function makeArrows() {
-  const { svg, layers } = makeSvg("arrows", "heads", "words");
-  return { svg, update(glider, chart, width) {
-    const tall = 44, narrow = width < 620, left = narrow ? 6 : most(chart.rows, (row) => wide(row[0])) + 16, right = most(chart.rows, (row) => wide(row[3])) + 18;
-    const top = 26, unit = Math.min(150, (width - left - right) / 4.2), room = width - left - right;
-    const arrows = chart.rows.map(([name, ratio, residual, says], k) => {
-      const y = top + (k + 0.5) * tall + 12, share = Math.min(1, room / Math.max(ratio * unit, 1e-9), 32 / Math.max(residual * unit, 1e-9));
-      return { name, says, y, x: left + share * ratio * unit, top: y - share * residual * unit, cut: share < 1, turned: residual > 1e-9, bold: name === chart.selected };
-    });
-    setSize(glider, svg, width, top + arrows.length * tall + 12);
-    const truth = arrows.map((d) => ({ id: `one ${d.name}`, d: `M ${left} ${d.y + 6} L ${left + unit} ${d.y + 6}`, idea: "ink", wide: 1.4 }));
-    join(glider, layers.arrows, [...truth, ...arrows.map((d) => ({ id: d.name, d: `M ${left} ${d.y} L ${d.x} ${d.top}`, idea: d.turned ? "over" : "backward", wide: d.bold ? 6 : 3.4, cut: d.cut }))], {
-      key: (d) => d.id, tag: "path", end: (d) => ({ d: d.d, stroke: color(d.idea), "stroke-width": d.wide, "stroke-dasharray": d.cut ? "14 5" : null }) });
-    join(glider, layers.heads, arrows, { key: (d) => d.name, tag: "circle", end: (d) => ({ cx: d.x, cy: d.top, r: d.bold ? 7 : 5, fill: color(d.turned ? "over" : "backward") }) });
-    const style = (d) => `font-size: 13px; font-weight: ${d.bold ? 700 : 400}`;
-    const key = `thin line: the step of one device${arrows.some((d) => d.cut) ? "; dashed: longer than fits here" : ""}`;
-    write(glider, layers.words, [{ id: "key", x: narrow ? 0 : left, y: 14, text: key }, ...arrows.flatMap((d) => [{ id: `name ${d.name}`, x: narrow ? left : left - 12, y: narrow ? d.y - 14 : d.y + 4, anchor: narrow ? "start" : "end", text: d.name, style: style(d) },
-      { id: `says ${d.name}`, x: width - right + 14, y: d.y + 4, text: d.says, style: style(d) }])]);
-  } };
-}
 
 // ---- small images with a word below each
 

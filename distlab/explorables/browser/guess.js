@@ -45,16 +45,27 @@ function guessWord(stage) {
   };
 }
 
+// How near a guess was, in three bands: within a tenth, of the right size, or further off.
+export function sayBand(guess, answer, low, high) {
+  const off = Math.abs(guess - answer), factor = guess * answer > 0 ? Math.max(guess / answer, answer / guess) : Infinity;
+  if (off <= Math.max(0.1 * Math.abs(answer), 0.01 * (high - low))) return "Spot on.";
+  if (factor <= 3) return "Near: the right order of magnitude.";
+  return factor === Infinity ? "Far off. The text below says why." : `Far off: ${sayNumber(factor, 2)} times too ${guess > answer ? "large" : "small"}. The text below says why.`;
+}
+
 function guessNumber(stage) {
   const { low, high, step, log, unit } = stage.data;
   const write = (value) => (value === null ? "move the handle" : withUnit(value, unit));
   const hand = slider(stage, { name: "guess", label: stage.data.question, min: low, max: high, step, log, say: write });
   const layers = Object.fromEntries(["axis", "names", "gap", "dots", "words"].map((name) => [name, draw("g")]));
   const svg = draw("svg", { role: "img", height: HEIGHT }, ...Object.values(layers));
-  const strip = makeStrip(stage);
-  stage.root.append(hand, svg, ...offerAnswer(stage), strip.node);
+  const strip = makeStrip(stage), band = make("p", { style: "font-weight: 600" });
+  let told = false;
+  stage.root.append(hand, svg, band, ...offerAnswer(stage), strip.node);
   return () => {
-    const marks = listMarks(stage);
+    const marks = listMarks(stage), { guess } = stage.options, { answer } = stage.data;
+    if (answer !== null && !told) band.textContent = guess === null ? "" : sayBand(guess, answer, low, high);
+    told ||= answer !== null;
     const all = [low, high, ...marks.map((mark) => mark.value)].filter((value) => !log || value > 0);
     const range = [Math.min(...all), Math.max(...all)];
     const scale = (log ? logarithmic : linear)(range, [EDGE, stage.width - PADDING - EDGE]);

@@ -14,13 +14,20 @@ from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import own_frames, refuse, require_kind, require_value
 from distlab.exercises.watching import watch_calls
 from distlab.labs import ANSWERS
-from utils.input_pipeline import parsing
-from utils.input_pipeline.parsing import MAX_SHIFT, fingerprint
+from utils.input_pipeline.examples import MAX_SHIFT, augment, fingerprint, parse
 
-ABSENT = ANSWERS
+ABSENT = (
+    *ANSWERS,
+    "utils.input_pipeline.ladder",
+    "utils.input_pipeline.parsing",
+    "utils.input_pipeline.rebuild",
+    "utils.input_pipeline.scenes",
+    "utils.input_pipeline.tuning",
+)
+__all__ = ["augment", "parse"]
 
 EXAMPLES, SHARDS, ROUNDS = 2000, 8, 5
-READY = re.compile(r"(parse|augment)_batch$|input_pipeline\.(?!parsing)")  # not to be called
+READY = re.compile(r"input_pipeline\.(?!examples)")  # not to be called
 MIN_RATIO = 3.0  # asked for
 TRIES = 5  # a busy machine is measured again before an answer is called slow,
 HOPELESS = 1.2  # but only once again where this is the best of two
@@ -71,16 +78,6 @@ def _write_shards(seed: int) -> Any:
     return folder, write_shards(split, folder.name, SHARDS, order)  # the folder lives as long
 
 
-def parse(record: Any) -> Any:
-    """Return the image uint8 [28, 28, 1], label and id of one serialized example."""
-    return parsing.parse(record)
-
-
-def augment(image: Any, label: Any, number: Any) -> Any:
-    """Flip and shift one image at random; return it as float32 [28, 28, 1] in [0, 1]."""
-    return parsing.augment(image, label, number)
-
-
 def _call(make_fast: Callable[..., Any], files: list[str], batch_size: int) -> Any:
     """Return the data set that an answer makes, with functions of its own for whole batches."""
     with watch_calls(("utils.input_pipeline",)) as called, own_frames():
@@ -114,7 +111,7 @@ def try_pipeline(make_fast: Callable[..., Any], seed: int, batch_size: int) -> d
     """
     import tensorflow as tf
 
-    from utils.input_pipeline.ladder import as_written
+    from utils.input_pipeline.chain import as_written
 
     tf.random.set_seed(None)  # with a seed of the process, every epoch draws the same
     _, shards = _write_shards(seed)

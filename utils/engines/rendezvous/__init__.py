@@ -24,9 +24,7 @@ done, as a program in there loses every other network: its data, name lookup, NC
 """
 
 import contextlib
-import os
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -122,8 +120,7 @@ def join_rendezvous(
                 say(f"{signals.name}: stopped while waiting for the host")
                 return RunReport(settings.workers, 0, 0.0, [], None, 128 + signals.number)
             try:
-                name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-                logs = logs or make_logs_folder(settings.logs, name)
+                logs = logs or make_logs_folder(settings.logs, settings.run_id)
                 what = list(command), settings, rendezvous, logs
                 member = Member(channel, *what, show, say, identity)
             except BaseException:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...cluster.grace import Notice
 from ...cluster.launcher import TaskListener
+from ...cluster.streams import clean_line
 from ...errors import RunError
 from ...processes.handshake import ChannelLost
 from ..settings import MAX_TASKS
@@ -58,7 +59,7 @@ class Guest:
         self.tasks: dict[str, RemoteTask] = {}
         self.read_piece: Callable[[str, int], bytes | None] = lambda path, offset: None
         self.pieces = PieceAsker(self.send, "give")
-        self._answers = queue.Queue[MeetingFrame]()
+        self._question, self._answers = 0, queue.Queue[MeetingFrame]()
         self._lock = threading.Lock()
 
     @property
@@ -84,6 +85,11 @@ class Guest:
         except ChannelLost as lost:
             self.lose(str(lost))
             raise
+
+    def ask(self, kind: str, **data: Any) -> None:
+        """Send a question. What comes for an earlier one, as in a round given up, is no answer."""
+        self._question += 1
+        self.send(kind, question=self._question, **data)
 
     def wait_prepared(self, seats: int) -> Opened:
         """Return its answer to "prepare". Raises RunError if it cannot, ChannelLost if lost."""
@@ -114,14 +120,14 @@ class Guest:
         return ChannelLost(self.lost)
 
     def _wait_for(self, kind: str) -> MeetingFrame:
-        """Return its answer of `kind`; raises ChannelLost if none comes."""
+        """Return its answer of `kind` to the last question; raises ChannelLost if none comes."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while self.lost is None and time.monotonic() < deadline:
             try:
                 frame = self._answers.get(timeout=0.1)
             except queue.Empty:
                 continue
-            if frame.kind == kind:
+            if frame.kind == kind and frame.data.get("question") == self._question:
                 return frame
         self.lose(f"gave no answer within {ANSWER_SECONDS:.0f} s")
         raise ChannelLost(self.lost)
@@ -196,7 +202,7 @@ class RemoteTask:
 
     def take_lines(self, lines: list[Any]) -> None:
         for line in lines if not self._is_over else ():
-            self._listener.take_line(self.name, str(line))
+            self._listener.take_line(self.name, clean_line(str(line)))
 
     def finish(self, status: int, why: str = "") -> None:
         """Tell its end, once; `why` it is lost with its machine."""

@@ -9,7 +9,7 @@ import contextlib
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from ...cluster.local_tasks import ACTIONS, LocalTasks
 from ...errors import RunError, first_line
 from ...processes.handshake import ChannelLost
 from ...tf_config import join_address
-from ..programs import Print, ProgramLauncher, ProgramRun, Say, find_log
+from ..programs import ProgramLauncher, ProgramRun
+from ..run_record import OUTPUT, Print, Say, find_log
 from ..settings import RunReport, RunSettings
 from .channel import open_door
 from .compare import describe_machine
@@ -83,6 +84,7 @@ class MeetingLauncher:
             self.lobby.try_out = lambda guest: try_pairs(self.about, [guest])
             self.lobby.own_name = self.about["host"]
         self.places: dict[str, Guest] = {}  # of tasks elsewhere
+        self._starts = 0
         self._grows = False  # whether the next start was planned, so that all are here
         self._here, self._ports = ProgramLauncher(settings), None
         self._here.variables = name_interface(self.address)
@@ -168,7 +170,7 @@ class MeetingLauncher:
         count = self._own_seats + ps + bool(ps)
         self._ports = OpenPorts(self.address, count, self._settings.ports)
         for guest, seats in crew:
-            guest.send("prepare", seats=seats)
+            guest.ask("prepare", seats=seats)
         ready = [guest.wait_prepared(seats) for guest, seats in crew]
         guests = [guest for guest, _ in crew]
         self._check_pairs(guests, ready)
@@ -220,8 +222,11 @@ class MeetingLauncher:
         for order in orders:
             if order.name in self.places:
                 theirs.setdefault(self.places[order.name], []).append(order)
-        others = self._settings.handout, listener, [[g.host, g.address] for g in theirs]
-        away = [_start_there(*both, *others) for both in theirs.items()]
+        self._starts += 1
+        told = {"attempt": self._starts, "run": self._settings.run_id}
+        told |= {"handout": self._settings.handout or ""}
+        told |= {"machines": [[guest.host, guest.address] for guest in theirs]}
+        away = [_start_there(*both, told, listener) for both in theirs.items()]
         return MeetingTasks(here, {task.name: task for tasks in away for task in tasks})
 
     def close(self) -> None:
@@ -236,19 +241,14 @@ class MeetingLauncher:
 
 
 def _start_there(
-    guest: Guest,
-    orders: list[TaskOrder],
-    handout: str | None,
-    listener: TaskListener,
-    machines: list[list[str]],
+    guest: Guest, orders: list[TaskOrder], told: Mapping[str, object], listener: TaskListener
 ) -> list[RemoteTask]:
     tasks = [RemoteTask(order.name, guest, listener) for order in orders]
     guest.tasks.update({task.name: task for task in tasks})
     configs = [order.tf_config for order in orders]
     restart = int(orders[0].environment[RESTART_VARIABLE])
     with contextlib.suppress(ChannelLost):  # they are lost then, as they may be at any time
-        told = {"restart": restart, "handout": handout or "", "machines": machines}
-        guest.send("start", tf_configs=configs, **told)
+        guest.send("start", tf_configs=configs, restart=restart, **told)
     for task in tasks:
         task.look_if_lost()
     return tasks
@@ -323,7 +323,11 @@ class HostedRun(ProgramRun):
         except BaseException:
             launcher.close()
             raise
+        launcher.lobby.tell_joined(self._note_join)
         self.supervisor.plan_restart = launcher.plan_restart
+
+    def _note_join(self, guest: Guest) -> None:
+        self.record.note("join", host=guest.host, address=guest.address, workers=guest.seats)
 
     def run(self) -> RunReport:
         try:
@@ -338,10 +342,12 @@ class HostedRun(ProgramRun):
         finally:
             self.launcher.close()
 
-    def _open_log(self, task: Task) -> str:
+    def _open_log(self, task: Task, attempt: int) -> str:
         if task.name not in self.launcher.places:
-            return super()._open_log(task)
-        return str(find_log(Path(self.launcher.places[task.name].logs), task.name))
+            return super()._open_log(task, attempt)
+        return str(
+            find_log(Path(self.launcher.places[task.name].logs), task.name, attempt) / OUTPUT
+        )
 
     @property
     def group(self) -> TaskGroup | None:

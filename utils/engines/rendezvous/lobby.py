@@ -32,6 +32,7 @@ class Lobby:
     ) -> None:
         self._same, self._say, self._only_tests = same, say, only_tests
         self._guests: list[Guest] = []
+        self._on_join: Callable[[Guest], None] = lambda guest: None
         self._changed = threading.Condition()
         self.is_running = False
         self.when_running = "it has begun: you take part when all start again, if there is a place"
@@ -98,6 +99,13 @@ class Lobby:
         with self._changed:
             self._guests.append(guest)
             self._changed.notify_all()
+        self._on_join(guest)
+
+    def tell_joined(self, on_join: Callable[[Guest], None]) -> None:
+        """Call `on_join` for everybody who has joined, and who will."""
+        self._on_join = on_join
+        for guest in self.guests:
+            on_join(guest)
 
     def _note_change(self) -> None:
         with self._changed:

@@ -18,7 +18,8 @@ from ...errors import DistributedError, RunError, first_line
 from ...processes.connection import split_address
 from ...processes.handshake import ChannelLost
 from ...tf_config import join_address, parse_tf_config
-from ..programs import Print, ProgramLauncher, RunRecord, Say, find_log
+from ..programs import ProgramLauncher
+from ..run_record import Print, RunRecord, Say
 from ..settings import RunReport, RunSettings, TaskReport
 from .channel import MeetingChannel, MeetingFrame
 from .compare import describe_machine
@@ -44,13 +45,13 @@ class RefusedByHost(RunError):
 class MemberRecord(RunRecord):
     """What tasks write here: as in any run, and on its way to the host."""
 
-    def __init__(self, show: Print, say: Say) -> None:
-        super().__init__(show, say)
+    def __init__(self, logs: Path, show: Print, say: Say) -> None:
+        super().__init__(logs, show, say)
         self.waiting: dict[str, LineBuffer] = {}  # to be sent
 
-    def open_log(self, task: str, path: str) -> None:
-        super().open_log(task, path)
+    def open_log(self, task: str, attempt: int) -> Path:
         self.waiting[task] = LineBuffer(socket.gethostname())
+        return super().open_log(task, attempt)
 
     def add_line(self, task: str, line: str) -> None:
         self.waiting[task].add(line)
@@ -70,9 +71,10 @@ class MemberTasks:
         takes_handout: bool,
     ) -> None:
         """`takes_handout`: whether tasks get the text that the host hands out."""
-        self._command, self._settings, self._logs, self._send = command, settings, logs, send
+        self._command, self._settings, self._send = command, settings, send
         self._takes_handout = takes_handout
-        self.record, self.launcher = MemberRecord(show, lambda _: None), ProgramLauncher(settings)
+        self.record = MemberRecord(logs, show, lambda _: None)
+        self.launcher = ProgramLauncher(settings)
         self.group: TaskGroup | None = None
         self._ended, self._listening = set[str](), set[str]()  # of which the host knows
         self._next_look = 0.0
@@ -82,7 +84,9 @@ class MemberTasks:
         self.end(0.0)
         self._ended, self._listening = set(), set()
         handout = frame.get("handout", str, "")[:MAX_HANDOUT]
-        settings = replace(self._settings, handout=handout if self._takes_handout else None)
+        told = {"handout": handout if self._takes_handout else None}
+        told["run_id"] = frame.get("run", str)[:MAX_HANDOUT]
+        settings, attempt = replace(self._settings, **told), frame.get("attempt", int)
         configs = [parse_tf_config(str(text)) for text in frame.get("tf_configs", list)]
         tasks = []
         for config in configs:
@@ -90,8 +94,8 @@ class MemberTasks:
                 raise ChannelLost(f"wants to start {config.job} {config.index} here")
             order = settings.make_order(config, self._command, frame.get("restart", int))
             tasks.append(Task(order, config.job, config.index))
-            self.record.open_log(order.name, str(find_log(self._logs, order.name)))
-        self.group = TaskGroup(tasks, 1, self.record)
+            self.record.open_log(order.name, attempt)
+        self.group = TaskGroup(tasks, attempt, self.record)
         try:
             self.group.start(self.launcher, b"")
         except DistributedError as error:
@@ -253,7 +257,7 @@ class Member:
 
     def _handle(self, frame: MeetingFrame) -> RunReport | None:
         if frame.kind == "finish":
-            return _read_report(frame)
+            return replace(_read_report(frame), logs=str(self._logs))
         if frame.kind == "lost":
             raise ChannelLost(frame.get("why", str))
         if frame.kind == "refuse":
@@ -278,16 +282,18 @@ class Member:
             self._ports = OpenPorts(self.address, frame.get("seats", int), self._settings.ports)
             copy = self._copy.find_state().to_data() if self._copy else None
         except (DistributedError, OSError) as error:
-            return self._send("ready", error=first_line(error))
-        self._send("ready", ports=self._ports.ports, token=self._ports.token, copy=copy)
+            return self._answer(frame, "ready", error=first_line(error))
+        told = {"ports": self._ports.ports, "token": self._ports.token, "copy": copy}
+        self._answer(frame, "ready", **told)
 
     def _on_probe(self, frame: MeetingFrame) -> None:
         targets = [(str(h), int(p), str(t)) for h, p, t in frame.get("targets", list)]
-        self._send("reached", answers=try_all(targets))
+        self._answer(frame, "reached", answers=try_all(targets))
 
     def _on_measure(self, frame: MeetingFrame) -> None:
         host, port, token = frame.get("target", list)
-        self._send("measured", rate=measure_rate(str(host), int(port), str(token)))
+        rate = measure_rate(str(host), int(port), str(token))
+        self._answer(frame, "measured", rate=rate)
 
     def _on_start(self, frame: MeetingFrame) -> None:
         opened = self._ports.ports if self._ports is not None else []
@@ -306,6 +312,9 @@ class Member:
         path, offset = frame.get("path", str), frame.get("offset", int)
         piece = self._copy.read_piece(path, offset) if self._copy else None
         self._send("piece", piece or b"", gone=piece is None)
+
+    def _answer(self, question: MeetingFrame, kind: str, **data: Any) -> None:
+        self._send(kind, question=question.get("question", int), **data)
 
     def _send(self, kind: str, body: bytes = b"", **data: Any) -> None:
         self._channel.send(kind, body, **data)

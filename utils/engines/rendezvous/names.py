@@ -23,8 +23,3 @@ def find_free_name(name: str, taken: Collection[str]) -> str:
     """Return `name`, or "name 2", "name 3" where somebody has it already."""
     names = chain([name], (f"{name} {number}" for number in count(2)))
     return next(each for each in names if each not in taken)
-
-
-def clean_line(line: str) -> str:
-    """Return a line without what is no sign on a screen, such as a terminal's commands."""
-    return "".join(sign if sign.isprintable() else " " for sign in line)

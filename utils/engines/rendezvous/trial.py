@@ -46,7 +46,7 @@ def measure_pairs(
     for caller, called in permutations(range(len(machines)), 2):
         target = machines[called]["address"], opened[called][0][0], opened[called][1]
         if caller:
-            guests[caller - 1].send("measure", target=target)
+            guests[caller - 1].ask("measure", target=target)
             rates[caller, called] = guests[caller - 1].wait_measured()
         else:
             rates[caller, called] = measure_rate(*target)
@@ -81,7 +81,7 @@ def try_pairs(own: Mapping[str, Any], guests: Sequence[Guest]) -> list[str]:
     ports = OpenPorts(own["address"], 1)
     try:
         for guest in guests:
-            guest.send("prepare", seats=1)
+            guest.ask("prepare", seats=1)
         ready = [guest.wait_prepared(1) for guest in guests]
         closed = find_closed(own, ports, guests, ready)
     finally:
@@ -107,7 +107,7 @@ def find_closed(
         for caller in range(len(machines))
     ]
     for guest, its in zip(guests, tried[1:]):
-        guest.send("probe", targets=[target[:3] for target in its])
+        guest.ask("probe", targets=[target[:3] for target in its])
     answers = [try_all([target[:3] for target in tried[0]])]
     answers += [guest.wait_reached(len(its)) for guest, its in zip(guests, tried[1:])]
     return {
