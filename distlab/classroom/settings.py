@@ -21,8 +21,9 @@ MAX_CHECKPOINT_EVERY, MAX_PAUSE_SECONDS = 100_000, 5.0
 class ClassSettings:
     """One training run of a class: a small float64 MLP on Fashion-MNIST, over all laptops.
 
-    A checkpoint is saved every `checkpoint_every` steps. Everyone sleeps `pause_seconds` after each
-    step, so that a room can follow. Raises InputError, which names the value and what is allowed.
+    A checkpoint is saved every `checkpoint_every` steps. Everyone sleeps `pause_seconds` before
+    each step, so that a room can follow. Raises InputError, which names the value and what is
+    allowed.
     """
 
     epochs: int = 20

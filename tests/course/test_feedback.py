@@ -93,7 +93,15 @@ def test_a_right_answer_gets_a_card_with_points_and_what_comes_next(at_work):
     progress.record("lab01", "scaling")
     card, plain = say_right(lambda: lab01.EPOCH.check(plan_right))
     assert "10 of 10" in plain and "<code>distlab submit lab01</code>" in card
-    assert "Next:" not in plain
+    assert "You've practiced: an epoch in steps, each replica's share, " in plain
+    assert "Next:" not in plain and "Course home" in plain
+    (at_work / "notebooks").mkdir()
+    for name, text in (("01-a", "[lab](../labs/lab01-x.ipynb)"), ("02-b", "# Two & three\n\nx")):
+        cells = [{"cell_type": "markdown", "source": text}]
+        (at_work / "notebooks" / f"{name}.ipynb").write_text(json.dumps({"cells": cells}))
+    card, plain = say_right(lambda: lab01.EPOCH.check(plan_right))
+    assert '<a href="../notebooks/02-b.ipynb">lesson 02, Two &amp; three</a>' in card
+    assert "Next: lesson 02, Two & three." in plain
 
 
 def test_a_right_answer_outside_a_course_is_right_all_the_same(at_work, monkeypatch, tmp_path):
