@@ -447,7 +447,7 @@ with np.load(home / "one.npz") as ours, np.load(home / "two.npz") as theirs:
     assert ours["step"] == theirs["step"] == 80
     differences = [np.abs(ours[name] - theirs[name]).max() for name in ours]
 assert max(differences) < 0.02  # float32 adds up in another order, 80 times
-print("three layouts, one kill, and the weights of one device")
+print("three layouts, one kill, and each weight within 0.02 of one device's")
 
 # %% [markdown]
 # Four devices in one process, then two processes of two that were interrupted, and the result is one device's, but for rounding. Nothing here survives the loss of a process while it runs: the others notice after about 100 seconds, and all have to start again.
