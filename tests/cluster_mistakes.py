@@ -13,6 +13,7 @@ SIGKILL of its group ends it.
 import ctypes
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -371,6 +372,11 @@ def raised() -> Mistake:
     return make_pair("raised", raise_in_one_of_two)
 
 
+def open_too_many_files() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    print([open(os.devnull) for _ in range(100)])
+
+
 def make_single(name: str, run: Callable[[], None]) -> Callable[[], Mistake]:
     return lambda: Mistake(name, [Task("worker:0", "", run)])
 
@@ -383,6 +389,8 @@ SINGLE = tuple(
         "missing-file": read_missing_records,
         "not-finite": compute_nan,
         "disk-full": lambda: tf.io.write_file("/dev/full", "x" * 100_000),
+        "corrupt-file": lambda: list(tf.data.TFRecordDataset(__file__)),
+        "open-files": open_too_many_files,
         "missing-library": lambda: ctypes.CDLL("libcudart.so.99"),
     }.items()
 )

@@ -66,16 +66,14 @@ class TaskStory:
         """Take in an event about this task, later than the ones before."""
         kind, time = event["event"], event["time"]
         if kind == "ready":
-            self.computed_from = self.since if self.phase == "compute" else time
-            self._begin("wait", time)
+            self._begin("wait", time, self.since if self.phase == "compute" else time)
         elif kind == "batch":
             self.tells_batches = True
             self._begin("compute", time)
         elif kind == "restore" and not self.tells_batches:
             self._begin("compute", time)
         elif kind == "stalled" and self.phase == "compute":
-            self.computed_from = self.since
-            self._begin("wait", max(time, self.since))
+            self._begin("wait", max(time, self.since), self.since)
         elif kind == "seated":
             self._begin("start", time)
         elif kind in ("unseated", "end"):
@@ -113,12 +111,12 @@ class TaskStory:
         self.phase = "save" if saves else "wait" if self.tells_batches else "compute"
         self.since = time
 
-    def _begin(self, phase: str, time: float) -> None:
+    def _begin(self, phase: str, time: float, computed_from: float | None = None) -> None:
         """Now in `phase`; a start or a wait for a batch ends, and is kept."""
         waits = self.phase == "wait" and self.computed_from is None
         if (self.phase == "start" or waits) and self.since is not None:
             self.closed.append(TaskSpan(self.since, time, self.phase))
-        self.phase, self.since = phase, time
+        self.phase, self.since, self.computed_from = phase, time, computed_from
 
     def restart(self, time: float) -> None:
         """Its group starts again: what it was doing ends, and it starts."""

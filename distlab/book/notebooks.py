@@ -1,6 +1,7 @@
 """A stored notebook becomes a page's source: nothing is run, and what it stored is shown."""
 
 import ast
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ _GUESS = re.compile(r"^(my_\w+) = guess_", re.MULTILINE)
 _ANSWER = re.compile(r"^(measured|simulated|predicted|computed|published): (.+)$", re.MULTILINE)
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 _EXAMPLES = re.compile(r"\]\(\.\./examples/?\)")
+MAX_STILL = 100_000  # characters
 MIN_IMPORTS = 3  # at the head of a cell, to be folded
 
 
@@ -37,7 +39,10 @@ def make_page(path: Path, course: Path) -> str:
     notebook = json.loads(path.read_text(encoding="utf-8"))
     place = path.relative_to(course).as_posix()
     _add_answers(notebook["cells"])
-    turned = [cell for cell in map(_turn, notebook["cells"]) if cell["source"].strip()]
+    known: set[str] = set()  # pieces whose scripts stand further up
+    turned = [
+        cell for cell in (_turn(c, known) for c in notebook["cells"]) if cell["source"].strip()
+    ]
     cells = [part for cell in turned for part in _fold_imports(cell)]
     cells[0]["source"] = _head(cells[0]["source"], place)
     for cell in cells:
@@ -74,7 +79,7 @@ def list_named_sources(course: Path) -> list[str]:
     return sorted({name for path in paths for name in _SOURCE.findall(path.read_text("utf-8"))})
 
 
-def _turn(cell: Cell) -> Cell:
+def _turn(cell: Cell, known: set[str]) -> Cell:
     """Return a cell as the book wants it: text in one piece, explorables as fragments."""
     turned = {
         "cell_type": cell["cell_type"],
@@ -83,7 +88,7 @@ def _turn(cell: Cell) -> Cell:
         "source": _join(cell["source"]),
     }
     if cell["cell_type"] == "code":
-        outputs = [_turn_output(each, cell["id"]) for each in cell["outputs"]]
+        outputs = [_turn_output(each, cell["id"], known) for each in cell["outputs"]]
         turned |= {"outputs": outputs, "execution_count": cell["execution_count"]}
     return turned
 
@@ -122,7 +127,7 @@ def find_imports(source: str) -> tuple[int, list[str]]:
     return end, modules
 
 
-def _turn_output(output: dict[str, Any], cell: str) -> dict[str, Any]:
+def _turn_output(output: dict[str, Any], cell: str, known: set[str]) -> dict[str, Any]:
     data = output.get("data", {})
     if SVG not in data and MIME not in data:
         return output
@@ -130,7 +135,9 @@ def _turn_output(output: dict[str, Any], cell: str) -> dict[str, Any]:
     if MIME not in data:
         return output | {"data": {"text/html": still}}
     what = json.loads(_join(data[MIME]))
-    live = write_fragment(what["piece"], what["data"], what["options"], still, cell)
+    if len(still) > MAX_STILL:  # the script takes its place at once: words are enough until then
+        still = f"<p>{html.escape(_join(data['text/plain']))}</p>"
+    live = write_fragment(what["piece"], what["data"], what["options"], still, cell, known)
     return output | {"data": {"text/html": live}}
 
 

@@ -28,12 +28,11 @@ def train(settings: ClassSettings, folder: str) -> None:
     from utils.training.report import weights_checksum
 
     class WatchedTrainer(Trainer):
-        """Says when the pause after a step is over, which is no computing."""
+        """Says when the pause is over, which isn't computing."""
 
-        def note(self, epoch: int, step: int, loss: float) -> int:
-            taken = super().note(epoch, step, loss)
+        def pause(self) -> None:
+            super().pause()
             report("batch")
-            return taken
 
     pupil = WatchedTrainer(settings.to_recovery(folder))
     done = train_with_manager(pupil)

@@ -4,6 +4,7 @@ Each function here draws what an answer gave for the visible examples, and nothi
 answer did not give. An exercise without one has no picture, nor has an answer of another form.
 """
 
+import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from distlab.exercises.comparing import Digest, add_up, find_wrong
 from distlab.exercises.exercise import tell_difference
 from distlab.exercises.ring_trace import follow_ring
 from distlab.exercises.schedule_trace import describe_schedule, find_first_wrong
-from distlab.explorables import Explorable, schedule_toy
+from distlab.explorables import Explorable, float_line, schedule_toy
 from distlab.explorables.ring import RingMessage, replay_ring
 from distlab.figures import Picture, bars, images, lines, matrix, timeline
 from distlab.lessons.scaled_updates import draw_updates
@@ -245,6 +246,14 @@ def _draw_plans(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
     return timeline(rows, title=title, axis="", unit="bytes for each example")
 
 
+def _slide_gradients(cases: Sequence[Any], observed: Sequence[Any]) -> Explorable:
+    """Slide the gradients of the case with the outlier by the scale that the answer chose."""
+    lab13 = importlib.import_module("distlab.labs.lab13.exercise")
+    seed, replicas, _, outlier = cases[1]
+    gradients = np.concatenate([g.ravel() for g in lab13.draw_gradients(seed, replicas, outlier)])
+    return float_line(gradients, scale=float(observed[1]["scale"]))
+
+
 def _draw_runs(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
     table = [found["examples through each block"] for found in observed]
     names = [f"{case[1]} micro-batches" for case in cases]
@@ -273,6 +282,7 @@ _PICTURES: Mapping[tuple[str, str], Callable[..., Picture]] = {
     ("lab12", "schedule"): _play_schedule,
     ("lab13", "plan"): _draw_plans,
     ("lab13", "gradients"): _draw_runs,
+    ("lab13", "scale"): _slide_gradients,
     **{("lab16", name): _mark_difference for name in ("zero", "merge", "dispatch")},
 }
 _COMPARED = (_draw_arrows, _mark_difference, _replay_ring, _play_schedule)

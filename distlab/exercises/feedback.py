@@ -136,7 +136,21 @@ def _name_next(lab: str, exercise: str, tasks: list[LabTask]) -> list[str]:
         return [f"Next: {left[0].number}, {escape(left[0].title)}."]
     if not tasks:
         return []
+    learned = ", ".join(escape(task.title) for task in tasks)
     return [
-        f"That was the whole lab. <code>distlab submit {lab}</code> packs it for handing in; "
-        "<em>Course home</em>, above, shows where to go on."
+        f"That was the whole lab. You've practiced: {learned}.",
+        f"<code>distlab submit {lab}</code> packs it for handing in. {_link_next_lesson(lab)}",
     ]
+
+
+def _link_next_lesson(lab: str) -> str:
+    """Return a link to the lesson after the last one that names this lab, or to the home."""
+    course = progress.find_course()
+    lessons = sorted((course / "notebooks").glob("[0-9]*.ipynb")) if course else []
+    naming = [k for k, path in enumerate(lessons) if f"labs/{lab}-" in path.read_text("utf-8")]
+    if not naming or naming[-1] + 1 == len(lessons):
+        return "<em>Course home</em>, above, shows the whole course."
+    path = lessons[naming[-1] + 1]
+    title = progress.read_cells(path)[0]["source"].partition("\n")[0].lstrip("# ")
+    words = f"lesson {path.stem[:2]}, {escape(title)}"
+    return f'Next: <a href="../notebooks/{path.name}">{words}</a>.'

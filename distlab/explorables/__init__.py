@@ -20,7 +20,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `cockpit_lanes`: what the cockpit shows of a job: one lane for each task, as plain data
 - `cockpit_panel`: the cockpit: watch a job's tasks on one axis of time, and kill, pause, slow and
   restart them
-- `cockpit_story`: a job on the axis of time: from what its tasks report to spans, flags and lost
+- `cockpit_story`: a job on the axis of time: from the tasks' stories to spans, flags and lost
   stretches
 - `controls`: a slider and a choice: what an explorer lets the hand change, and where it is frozen
 - `conveyor`: the conveyor: an input pipeline as machines on a belt, and who keeps the accelerator

@@ -34,17 +34,19 @@ _DARK = (
 
 
 @cache
-def join_script(name: str) -> str:
+def join_script(name: str, on_page: bool = False) -> str:
     """Return one JavaScript expression: an object with what `browser/NAME.js` exports.
 
-    A piece's object has the core's `mount` as well.
+    A piece's object has the core's `mount` as well, and `on_page` the page's `mountOnPage`.
 
     Raises CourseError for a file that is not there, and for files that import each other.
     """
-    files = [path.read_text(encoding="utf-8") for path in _find_files(f"{name}.js", ())]
+    paths = _find_files("page.js", ()) if on_page else []
+    paths += [path for path in _find_files(f"{name}.js", ()) if path not in paths]
+    files = [path.read_text(encoding="utf-8") for path in paths]
     texts, exported = [_strip(text) for text in files], _EXPORT.findall(files[-1])
     if "export default" in files[-1]:
-        exported += ["mount", "default: piece"]
+        exported += ["mount", "default: piece"] + ["mountOnPage"] * on_page
     head = f'"use strict";\nconst REPLICA_COUNT = {len(REPLICAS)};\n'
     return f"(() => {{\n{head}{''.join(texts)}return {{ {', '.join(exported)} }};\n}})()"
 

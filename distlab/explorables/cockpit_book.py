@@ -6,10 +6,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from distlab.explorables.cockpit_story import LaneStory
 from distlab.figures.canvas import say_number
 from distlab.figures.lanes import Mark
 from utils.environment import LOG_LINE
+from utils.goodput import Goodput, TaskStory, add_up, note_restored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,11 +72,12 @@ class Watchable(Protocol):
 class LaneBook:
     """What is known of one task: its story, its last step, its lines and its log."""
 
-    story: LaneStory = field(default_factory=LaneStory)
+    story: TaskStory = field(default_factory=TaskStory)
     last: "Event" = field(default_factory=dict)
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=LAST_LINES))
     log: deque[str] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     marks: list[Mark] = field(default_factory=list)
+    saved: list[tuple[float, int]] = field(default_factory=list)  # checkpoints: time, step
     log_lines: int = 0
 
     def take_line(self, line: str) -> None:
@@ -132,6 +133,11 @@ class JobBook:
         """The highest step that any task has reported in its last attempt."""
         return max((int(lane.last.get("step", 0)) for lane in self.lanes.values()), default=0)
 
+    def score(self) -> Goodput:
+        """Return where the time since the job began has gone."""
+        stories = [lane.story for lane in self.lanes.values()]
+        return add_up(stories, self.restored, self.begun, self.now)
+
     def read(self) -> None:
         """Take in what is new."""
         self._take_news()
@@ -144,7 +150,7 @@ class JobBook:
         if task.name not in self.lanes:
             trains = self.is_synchronous or task.name.startswith("worker")
             starts = trains and task.state != "waiting"  # who waits has no place yet
-            story = LaneStory(phase="start" if starts else "idle", since=self.begun)
+            story = TaskStory(phase="start" if starts else "idle", since=self.begun)
             self.lanes[task.name] = LaneBook(story)
 
     def _take_news(self) -> None:
@@ -170,16 +176,16 @@ class JobBook:
         if event["event"] == "restart":
             return self._take_restart(event)
         lane = self.lanes[event.get("of", event["task"])]
-        if event["event"] == "restore" and event["attempt"] > 1:
-            self._note_restored(event["attempt"], int(event["step"]))
+        if note_restored(event, self.restored):
+            self._tell_restored(event["attempt"])
         if event["event"] == "step" and event.get("step") is not None:
             self._take_step(lane, event)
+        if event["event"] == "checkpoint" and event.get("step") is not None:
+            lane.saved.append((event["time"], int(event["step"])))
         lane.story.take(event)
 
     def _take_step(self, lane: LaneBook, event: "Event") -> None:
         attempt, step, loss = event["attempt"], int(event["step"]), event.get("loss")
-        if attempt > 1:
-            self._note_restored(attempt, step - 1)
         if lane.last.get("attempt", attempt) < attempt:
             lane.marks.append(self._mark("back", f"back at step {step}", event["time"]))
         lane.last = {**lane.last, **event}
@@ -188,10 +194,8 @@ class JobBook:
         if loss is not None and self._reporter == event["task"]:
             self.losses.append((event["time"] - self.begun, float(loss), attempt))
 
-    def _note_restored(self, attempt: int, step: int) -> None:
-        if attempt in self.restored:
-            return
-        self.restored[attempt], last = step, self.last_step
+    def _tell_restored(self, attempt: int) -> None:
+        step, last = self.restored[attempt], self.last_step
         where = f"from the checkpoint of step {step}" if step else "at the very beginning"
         again = {0: "no step is lost", 1: f"step {last} is trained a second time"}.get(
             max(0, last - step), f"steps {step + 1} to {last} are trained a second time"
@@ -218,12 +222,7 @@ class JobBook:
         step = lane.last.get("step")
         at = "" if step is None else f" at step {int(step)}"
         lane.marks.append(self._mark(kind, words + at, moment))
-        if what == "pause":
-            lane.story.pause(moment)
-        elif what == "resume":
-            lane.story.resume(moment)
-        elif what in ("SIGKILL", "restart") and lane.story.dead_at is None:
-            lane.story.dead_at = moment
+        lane.story.act(what, moment)
         self.news = self._tell(name, words + at)
 
     def _tell(self, name: str, words: str) -> str:

@@ -5,9 +5,10 @@ import time
 from collections.abc import Sequence
 
 from distlab.explorables.cockpit_book import JobBook, Watchable, WatchedTask
-from distlab.explorables.cockpit_story import LaneGroup, list_flags, list_lost, list_spans
-from distlab.figures.lanes import Flag, LaneRecord, LaneSpan, StageRecord
+from distlab.explorables.cockpit_story import list_flags, list_lost, list_spans
+from distlab.figures.lanes import Flag, LaneRecord, StageRecord
 from utils.cluster.traffic import TrafficMeter
+from utils.goodput import StepGroup, TaskSpan
 from utils.measure import format_bytes
 
 TRAFFIC_SECONDS = 1.0
@@ -57,7 +58,7 @@ def make_stage(
     since = max(book.begun, now - seconds)
     stopped = finished and job.error is not None and job.error.cause == "was stopped"
     states = name_states(tasks, finished, stopped)
-    group = LaneGroup([lane.story for lane in book.lanes.values()], since)
+    group = StepGroup([lane.story for lane in book.lanes.values()], since)
     lanes = []
     for task in tasks:
         spans = list_spans(book.lanes[task.name].story, group, since, now)
@@ -68,7 +69,7 @@ def make_stage(
 
 
 def _make_lane(
-    task: WatchedTask, book: JobBook, state: tuple[str, str], spans: list[LaneSpan], sent: str
+    task: WatchedTask, book: JobBook, state: tuple[str, str], spans: list[TaskSpan], sent: str
 ) -> LaneRecord:
     lane, begun = book.lanes[task.name], book.begun
     if state[0] == "running" and lane.last.get("attempt", task.attempt) < task.attempt:
@@ -76,7 +77,7 @@ def _make_lane(
     works = state[0] == "serving" and "step" in lane.last
     words = "working" if works else " ".join(state).strip()
     lost = list_lost(lane.story, book.restored)
-    flags = list_flags(lane.story, book.restored, book.starts)
+    flags = list_flags(lane.saved, book.restored, book.starts)
     return LaneRecord(
         name=task.name,
         state=state[0],
@@ -84,7 +85,7 @@ def _make_lane(
         symbol=SYMBOLS[state[0]],
         facts=lane.facts,
         sent=sent,
-        spans=[LaneSpan(s.start - begun, s.end - begun, s.kind) for s in spans],
+        spans=[TaskSpan(s.start - begun, s.end - begun, s.kind) for s in spans],
         lost=[(start - begun, end - begun) for start, end in lost],
         flags=[Flag(flag.time - begun, flag.step, flag.used) for flag in flags],
         marks=lane.marks,

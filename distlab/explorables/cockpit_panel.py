@@ -4,7 +4,9 @@
 is idle or runs another cell. The browser's side is `explorables/browser/cockpit.js`.
 """
 
+import math
 import threading
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +20,21 @@ from distlab.figures.lanes import LaneRecord, StageRecord, draw_stage, find_runs
 from distlab.figures.picture import Picture, add_still
 from utils.environment import find_kernel_shell
 from utils.errors import DistributedError
+from utils.goodput import Goodput
 from utils.measure import count
 
 if TYPE_CHECKING:
     from utils.cluster.job import Job
 
-UPDATE_SECONDS, WINDOW_SECONDS = 0.25, 26.0
+UPDATE_SECONDS, SCORE_SECONDS, WINDOW_SECONDS = 0.25, 1.0, 26.0
 TASK_ACTIONS = ("kill", "pause", "resume", "restart")
+SCORE = {
+    "useful": "useful",
+    "waiting": "waiting",
+    "restarting": "restarting",
+    "repeated": "trained twice",
+    "rest": "starting and saving",
+}
 SLOW = "slow "  # the option "slow worker 1": milliseconds a step
 _shown: "dict[str, weakref.ref[Cockpit]]" = {}  # by the notebook's cell
 
@@ -32,16 +42,18 @@ _shown: "dict[str, weakref.ref[Cockpit]]" = {}  # by the notebook's cell
 class Cockpit(Explorable):
     """A row for each task of `job`, with buttons; made by `cockpit`.
 
-    `data` is what the browser shows, as plain data; `options` is what the hand has done:
-    `press` is the last button, `slow worker 1` the milliseconds of a slider, `chaos` its
-    switch. `picture()` is a still of it as it is now, and stands in its place where widgets
-    cannot run. Updates, at most four a second, end with the job.
+    `data` is what the browser shows, as plain data; its `score` is what `measure_goodput` finds.
+    `options` is what the hand has done: `press` is the last button, `slow worker 1` the
+    milliseconds of a slider, `chaos` its switch. `picture()` is a still of it as it is now, and
+    stands in its place where widgets cannot run. Updates, at most four a second, end with the
+    job.
     """
 
     def __init__(self, job: "Job") -> None:
         self._job, self._book, self._bytes = job, JobBook(job), Bytes()
         self._chaos = Chaos(job, self._book, self.act)
         self._message, self._done = "", dict[str, Any]()
+        self._score, self._scored_at = dict[str, Any](), -math.inf
         self._reading, self._closed = threading.RLock(), threading.Event()
         options = {"press": {"count": 0}, "chaos": False}
         super().__init__("cockpit", self._look(), options, still="")
@@ -128,6 +140,7 @@ class Cockpit(Explorable):
                 "status": f"Job: {self._say_status()}",
                 "message": self._message or self._book.news,
                 "finished": self._job.finished,
+                "score": self._show_score(),
                 "clock": round(stage.seconds, 3),
                 "lanes": [self._show_lane(lane, stage.seconds) for lane in stage.lanes],
                 "losses": [_round(run) for run in find_runs(stage.losses)],
@@ -138,6 +151,13 @@ class Cockpit(Explorable):
         finished = self._job.finished
         slow = finished or self._book.is_synchronous or lane.name.startswith("worker")
         return show_lane(lane, now, finished, can_be_slow=slow)
+
+    def _show_score(self) -> dict[str, Any]:
+        """Return where the time has gone, added up once a second; nothing with servers."""
+        due = self._job.finished or time.monotonic() - self._scored_at >= SCORE_SECONDS
+        if due and self._book.is_synchronous and self._book.last_step:
+            self._score, self._scored_at = show_score(self._book.score()), time.monotonic()
+        return self._score
 
     def _show_lines(self) -> dict[str, str]:
         lanes = self._book.lanes.items()
@@ -167,9 +187,10 @@ class Cockpit(Explorable):
 def cockpit(job: "Job") -> Cockpit:
     """Show a row for each task of `job` (made by `LocalCluster.start`), live, with buttons.
 
-    All rows share one axis of time. A row shows when its task computes (up to its event
-    "ready", where it reports that), when it waits for others, and when gradients travel (up to
-    the event "step"); checkpoints (event "checkpoint") are flags. The bytes are what the task
+    All rows share one axis of time. A row shows when its task computes (from its event "batch"
+    to "ready", if it reports them), when it waits for others, and when gradients travel (up to
+    the event "step"); checkpoints (event "checkpoint") are flags. A strip above adds up where
+    the time has gone. The bytes are what the task
     reports as `sent_bytes`, or else what the kernel has counted on its TCP connections. Where
     a notebook's cell is run again, the job of the cockpit that it showed before is stopped.
     """
@@ -229,6 +250,14 @@ def show_lane(
             "slow": not ended if can_be_slow else None,
         },
     }
+
+
+def show_score(spent: Goodput) -> dict[str, Any]:
+    """Return the shares as the browser takes them: [kind, percent] each, and all of it in words."""
+    parts = [[kind, round(100 * getattr(spent, kind), 1)] for kind in SCORE]
+    words = {kind: f"{SCORE[kind]} {percent:.0f}%" for kind, percent in parts}
+    words["repeated"] += f" ({count(spent.steps_repeated, 'step')})"
+    return {"parts": parts, "words": " · ".join(words.values())}
 
 
 def _round(rows: Any) -> list[list[Any]]:

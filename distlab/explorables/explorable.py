@@ -44,10 +44,13 @@ export default {{
   }},
 }};
 """
+_DEFINE = """<style>{style}</style>
+<script>(window.distlabPieces ??= {{}})["{piece}"] = {script};</script>
+"""
 _FRAGMENT = """<div id="{name}">{still}</div>
-<style>{style}</style>
-<script>{{ const joined = {script};
-joined.mount(joined.default, document.getElementById("{name}"), {data}, {options}); }}</script>
+<script>{{ const joined = window.distlabPieces["{piece}"];
+const host = document.getElementById("{name}");
+joined.mountOnPage(joined.default, host, {data}, {options}); }}</script>
 """
 
 
@@ -95,25 +98,32 @@ class Explorable(anywidget.AnyWidget):
 
 
 def write_fragment(
-    piece: str, data: Mapping[str, Any], options: Mapping[str, Any], still: str, place: str = ""
+    piece: str,
+    data: Mapping[str, Any],
+    options: Mapping[str, Any],
+    still: str,
+    place: str = "",
+    known: set[str] | None = None,
 ) -> str:
     """Return a piece as HTML for any page; `still` is the HTML that its script replaces.
 
-    `place` tells apart two of the same piece on one page.
+    `place` tells apart two of the same piece on one page. `known` are the pieces whose scripts
+    the page has already, which a page with several hands from one to the next.
     """
-    told, chosen, script = _write_json(data), _write_json(options), join_script(piece)
+    told, chosen = _write_json(data, (",", ":")), _write_json(options)
+    script = join_script(piece, on_page=True)
     mark = hashlib.sha256((script + told + chosen + place).encode()).hexdigest()[:10]
-    return _FRAGMENT.format(
-        name=f"ex-{piece}-{mark}",
-        still=still,
-        style=join_style(piece),
-        script=script.replace("</", "<\\/"),
-        data=told,
-        options=chosen,
-    )
+    define = ""
+    if known is None or piece not in known:
+        safe = script.replace("</", "<\\/")
+        define = _DEFINE.format(style=join_style(piece), piece=piece, script=safe)
+    if known is not None:
+        known.add(piece)
+    name = f"ex-{piece}-{mark}"
+    return define + _FRAGMENT.format(name=name, still=still, piece=piece, data=told, options=chosen)
 
 
-def _write_json(value: Any) -> str:
+def _write_json(value: Any, separators: tuple[str, str] | None = None) -> str:
     """Return `value` as JSON that can stand in a script of a page."""
-    text = json.dumps(value, sort_keys=True, allow_nan=False)
+    text = json.dumps(value, sort_keys=True, allow_nan=False, separators=separators)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

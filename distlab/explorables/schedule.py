@@ -57,7 +57,8 @@ def schedule_toy(
         "follow": -1,
         "time": 1,
     }
-    shown = own if own and not fault else make_schedule(compare or name, stages, micro_batches)
+    stands_in = (compare or name) if fault else name
+    shown = own if own and not fault else make_schedule(stands_in, stages, micro_batches)
     run = simulate_pipeline(shown, _UNITS)
     title = f"{run.schedule.name}: {stages} stages, {micro_batches} micro-batches"
     still = timeline(run.rows(), title=title, unit="forwards")

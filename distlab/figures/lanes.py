@@ -10,12 +10,13 @@ from distlab.figures import canvas
 from distlab.figures.canvas import SMALL_PX, WIDTH_PX, Sheet, text_width_px
 from distlab.figures.palette import BLUE, GREEN, IDEAS, ORANGE, PURPLE
 from distlab.figures.picture import INK, Picture
+from utils.goodput import TaskSpan
 
 MAX_POINTS = 160
 MAX_SECONDS = 40.0  # of a longer job, the last so many are drawn
 MARK_SYMBOLS = {"end": "✕", "pause": "❚❚", "back": "↻"}
 GRAY, RED = IDEAS["wait"].light, IDEAS["over"].light
-MARK_COLORS = {"end": RED, "pause": ORANGE, "back": GREEN}
+MARK_COLORS = {"end": RED, "pause": ORANGE, "back": BLUE}
 # kind of a span -> (words of the key, color, strength)
 SPANS = {
     "compute": ("computes", BLUE, 0.75),
@@ -38,15 +39,6 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class LaneSpan:
-    """What a task did from `start` to `end`; `kind` is one of SPANS."""
-
-    start: float
-    end: float
-    kind: str
-
-
-@dataclass(frozen=True)
 class Flag:
     """A checkpoint of `step`, saved `time` seconds after the start; a restart `used` it."""
 
@@ -65,7 +57,7 @@ class LaneRecord:
     symbol: str
     facts: str = ""
     sent: str = ""
-    spans: list[LaneSpan] = field(default_factory=list)
+    spans: list[TaskSpan] = field(default_factory=list)
     lost: list[tuple[float, float]] = field(default_factory=list)
     flags: list[Flag] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
@@ -91,7 +83,7 @@ def draw_stage(stage: StageRecord, *, title: str) -> Picture:
     Raises CourseError for no lanes.
     """
     if not stage.lanes:
-        raise CourseError("draw_stage: no task to draw: give one lane or more")
+        raise CourseError("draw_stage must have at least one lane, got none.")
     begin, end = max(0.0, stage.seconds - MAX_SECONDS), max(stage.seconds, 1.0)
     runs = find_runs(stage.losses, begin)
     loss_px = LOSS_PX if runs else 0.0
@@ -204,9 +196,9 @@ def _hatch(sheet: Sheet, left: float, right: float, top: float, height: float) -
     while x < right:
         a, b = max(x, left), min(x + height, right)
         if b > a:
-            sheet.line([a, b], [top + height - (a - x), top + height - (b - x)], RED, linewidth=1.5)
+            sheet.line([a, b], [top + height - (a - x), top + height - (b - x)], INK, linewidth=1.5)
         x += 7.0
-    sheet.rectangle(left, top, max(right - left, 1.0), height, RED, linewidth=1.2)
+    sheet.rectangle(left, top, max(right - left, 1.0), height, INK, linewidth=1.2)
 
 
 def _draw_flag(sheet: Sheet, x: float, top: float, used: bool) -> None:
@@ -215,8 +207,8 @@ def _draw_flag(sheet: Sheet, x: float, top: float, used: bool) -> None:
     sheet.line([x, x], [top, top + LANE_PX - 6], PURPLE, linewidth=1.2)
     wide, tall = (15, 12) if used else (9, 8)
     points = [(x, top - 1), (x + wide, top - 1 + tall / 2), (x, top - 1 + tall)]
-    color, edge = (ORANGE, INK) if used else (PURPLE, "none")
-    sheet.axes.add_patch(Polygon(points, facecolor=color, edgecolor=edge, linewidth=1.2))
+    edge = INK if used else "none"
+    sheet.axes.add_patch(Polygon(points, facecolor=PURPLE, edgecolor=edge, linewidth=1.2))
 
 
 def _draw_key(
@@ -226,7 +218,7 @@ def _draw_key(
     if any(lane.flags for lane in lanes):
         entries.append(("checkpoint", PURPLE, 1.0))
     if any(lane.lost for lane in lanes):
-        entries.append(("trained again later", RED, 0.0))
+        entries.append(("trained again later", INK, 0.0))
     for words, color, strength in entries:
         sheet.rectangle(x, y, 14, 12, color, strength)
         sheet.write(x + 20, y + 6, words, "left", SMALL_PX)
@@ -252,7 +244,7 @@ def _describe_lane(lane: LaneRecord) -> str:
     return ", ".join(says) + "."
 
 
-def _describe_spans(spans: Iterable[LaneSpan]) -> list[str]:
+def _describe_spans(spans: Iterable[TaskSpan]) -> list[str]:
     seconds: dict[str, float] = {}
     for span in spans:
         seconds[span.kind] = seconds.get(span.kind, 0.0) + span.end - span.start

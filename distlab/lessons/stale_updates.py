@@ -80,7 +80,7 @@ class StalenessLoop(AsynchronousLoop):
         staleness_scaling: bool = False,
     ) -> None:
         if max_staleness is not None and max_staleness < 0:
-            raise CourseError(f"max_staleness {max_staleness}: give 0 or more, or None")
+            raise CourseError(f"max_staleness must be at least 0, or None, got {max_staleness}.")
         self.delays = check_delays(delays, coordination.workers)
         self.max_staleness = NO_BOUND if max_staleness is None else max_staleness
         self.staleness_scaling, self.tickets = staleness_scaling, Tickets(coordination.strategy)
@@ -127,6 +127,35 @@ class StalenessLoop(AsynchronousLoop):
         with tf.control_dependencies([finished]):
             ended = tf.timestamp()
         return worker, version, ticket, done, loss, began, ended
+
+
+def open_windows(closures: int, delays: Sequence[float]) -> list[Update]:
+    """Run closures that look, sleep `delays[worker]` seconds and draw; nothing is computed.
+
+    Runs in the coordinator; returns an Update of each closure, in ticket order. What was
+    seen is the number of tickets drawn, so the mean staleness is at most workers - 1.
+    """
+    import tensorflow as tf
+
+    from utils.training.parameter_server.coordination import connect
+
+    coordination = connect()
+    tickets = Tickets(coordination.strategy)
+
+    @tf.function
+    def closure() -> tuple[tf.Tensor, ...]:
+        worker, began, seen = find_worker(), tf.timestamp(), tickets.variable.read_value()
+        with tf.control_dependencies([began, seen]):  # look first
+            waited = sleep_in_graph(tf.gather(tf.constant(delays), worker))
+        with tf.control_dependencies([waited]):
+            ticket = tickets.draw()
+        with tf.control_dependencies([ticket]):
+            return worker, seen, ticket, began, tf.timestamp()
+
+    promises = [coordination.coordinator.schedule(closure) for _ in range(closures)]
+    rows = coordination.coordinator.fetch(promises)
+    updates = [Update(*map(int, row[:3]), True, 0.0, *map(float, row[3:])) for row in rows]
+    return sorted(updates, key=lambda update: update.ticket)
 
 
 def descend_squares(

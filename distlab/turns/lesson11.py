@@ -1,4 +1,4 @@
-"""Lesson 11: the pieces of a variable, the bytes of a step, the speed that is kept."""
+"""Lesson 11: the pieces of a variable and the bytes of a step."""
 
 from typing import Any
 
@@ -58,18 +58,4 @@ MOVED = Turn(
     },
     otherwise="Rows × numbers in a row × bytes of a number, read and written, in KiB.",
     read=_leave_out_row_numbers,
-)
-
-KEPT = Turn(
-    lesson="11",
-    name="kept",
-    answer="100 * (1 + 1 + 1 / 5) / 3",
-    right="Two workers go on as before, and the slow one still gives a fifth.",
-    mistakes={
-        "100 / 5": "That's the synchronous group, in which all wait for the slowest.",
-        "100 * 2 / 3": "The slow worker isn't lost: it gives a gradient five times as rarely.",
-        "100": "The slow worker gives fewer gradients, and nobody makes up for it.",
-    },
-    otherwise="Add up how much each worker still gives, and divide by three.",
-    tolerance=5e-3,  # 73 will do
 )

@@ -253,7 +253,7 @@ all_reduce_race()
 #
 # 1. Make the vector 1 kB, and play again: now latency decides, and the fewest steps win. At 100 MB bytes decide, and the ring wins.
 # 2. Go from 8 ranks to 16. The naive curve climbs, and the ring's right end hardly moves: that is the 2(P - 1)/P.
-# 3. Make the links inside a node 10 times as fast. The ring gains nothing. Why? And which algorithm gains most?
+# 3. Make the links inside a node 10 times as fast (under *More*). The ring gains nothing. Why? And which algorithm gains most?
 #
 # `utils.collectives` has the four for other lengths and numbers of ranks. Its sums and counts are the same as ours:
 

@@ -199,7 +199,7 @@ np.testing.assert_allclose(resumed.losses, whole.losses[second.restored :], atol
 #
 # ## Break it yourself
 #
-# Here is the same program in the cockpit of [lesson 08](08-tf-config.ipynb), with a checkpoint every 20 steps, until you run the next code cell. Kill a worker just after a flag, and another time just before the next one. Compare the hatched stretches. Then switch on **Chaos**: can it ever cost you more than 20 steps at once?
+# Here is the same program in the cockpit of [lesson 08](08-tf-config.ipynb), with a checkpoint every 20 steps, until you run the next code cell. Kill a worker just after a flag, and another time just before the next one. Compare the hatched stretches. Then switch on **Chaos**: can it ever cost you more than 20 steps at once? The strip above the rows keeps score of the time: useful, waiting, restarting, trained twice. Its first share is the run's *goodput*, and `utils.measure_goodput` finds it in the events of any job. (Each step sleeps for 0.08 seconds before its gradient, in place of a larger model. It counts as computing.)
 
 # %% tags=["nbval-ignore-output"]
 endless = replace(settings, folder=f"{folder.name}/played", checkpoint_every=20, epochs=2000)

@@ -3,7 +3,7 @@
 #
 # In synchronous training one slow worker holds up all the others. And where do you put an embedding table that no single worker can hold? Parameter servers are one answer to both: the variables live in pieces on separate servers, and no worker waits for another. The price: gradients arrive late. Here you run a coordinator, two workers and two servers as real processes, and measure both sides.
 #
-# **Time:** 105 minutes: a core of 85, in two sittings, and 20 for the three *And then* sections. You can read those later, but run their cells: the cells after them use their names · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [what a step sends](07-what-a-step-sends.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 85 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [what a step sends](07-what-a-step-sends.ipynb), [TF_CONFIG](08-tf-config.ipynb), [runs that survive](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -295,13 +295,12 @@ def count_bytes(images, labels):
 # %% tags=["nbval-ignore-output"]
 sent = cluster.run(count_bytes, images, labels)
 table_bytes = sum(piece.payload_bytes for piece in pieces)
-mebibytes = {"only its rows": sent["own"] / 2**20, "Keras Embedding": sent["keras"] / 2**20}
 print(f"only its rows: {sent['own'] / 1024:.0f} KiB measured, {moved:.0f} KiB by your count")
-figures.show(figures.bars(mebibytes, unit="MiB", title="Bytes sent in one step", log=True))
+print(f"Keras Embedding: {sent['keras'] / 1024:,.0f} KiB, in a step of as many images")
 assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * sent["own"]
 
 # %% [markdown]
-# (The scale is logarithmic, so read the numbers rather than the lengths.) The lookup belongs where the table is.
+# The lookup belongs where the table is.
 #
 # ## Where big tables live today
 #
@@ -337,9 +336,7 @@ print(f"{far / 1024:.0f} KiB of rows for each worker, {rows.nbytes / 1024:,.0f} 
 #
 # While a worker computes, others write. By the time its gradient is ready, the parameters have moved on. The number of updates that came in between is the gradient's *staleness*.
 #
-# To measure it, we borrow the ticket machine from a bakery. Before a closure reads the parameters, it looks at the number on the machine. When its gradient is ready, it draws that machine's next ticket; no number is drawn twice. The time between the look and the ticket is the closure's *window*. Staleness is the number on the ticket minus the number seen at the start: that many others drew in between.
-#
-# (A sleep stands for the computation. `tf.control_dependencies` keeps the order: the operations inside the `with` wait for those in its brackets.)
+# To measure it, we borrow the ticket machine from a bakery. Before a closure reads the parameters, it looks at the number on the machine. When its gradient is ready, it draws that machine's next ticket; no number is drawn twice. Staleness is the number on the ticket minus the number seen at the start: that many others drew in between. `open_windows` schedules closures that do this and nothing else; a sleep stands for the computation ([its code](../distlab/lessons/stale_updates.py) is 25 lines).
 #
 # **Predict.** Two workers; worker 1 takes five times as long as worker 0. Roughly what is the mean staleness over the updates of both?
 
@@ -350,37 +347,9 @@ my_guess = guess_number("Mean staleness", 0, 6, step=0.1)
 my_guess
 
 
-# %%
-from distlab.lessons.slow_workers import sleep_in_graph
-from distlab.lessons.update_records import Update
-
-
-def open_windows(closures, delays):
-    """Return an Update of each closure, in the order of the tickets; nothing is computed."""
-    coordination = connect()
-    with coordination.strategy.scope():
-        tickets = tf.Variable(0, dtype=tf.int64)
-
-    @tf.function
-    def closure():
-        worker, began, seen = find_worker(), tf.timestamp(), tickets.read_value()
-        with tf.control_dependencies([began, seen]):  # look first
-            waited = sleep_in_graph(tf.gather(tf.constant(delays), worker))
-        with tf.control_dependencies([waited]):  # take a number and add 1, in one go
-            ticket = tf.raw_ops.ResourceCountUpTo(
-                resource=tickets.handle, limit=tf.int64.max, T=tf.int64
-            )
-        with tf.control_dependencies([ticket]):
-            return worker, seen, ticket, began, tf.timestamp()
-
-    promises = [coordination.coordinator.schedule(closure) for _ in range(closures)]
-    rows = coordination.coordinator.fetch(promises)
-    updates = [Update(*map(int, row[:3]), True, 0.0, *map(float, row[3:])) for row in rows]
-    return sorted(updates, key=lambda update: update.ticket)
-
-
 # %% tags=["nbval-ignore-output"]
 from distlab.exercises.predict import show_guess
+from distlab.lessons.stale_updates import open_windows
 from distlab.lessons.update_records import make_spans, mean_staleness, mean_staleness_by_worker
 
 even, slow = (cluster.run(open_windows, 40, delays) for delays in ((0.05, 0.05), (0.03, 0.15)))
@@ -395,27 +364,7 @@ show_guess(my_guess, mean_staleness(slow))
 # %% [markdown]
 # The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. (If you said more than 1, you thought of the slow worker's updates, which are stale but rare.) A slow worker doesn't push the mean past that limit; it piles the staleness onto its own, rare updates.
 #
-# And how much speed do you keep? A synchronous group runs at the pace of its slowest member.
-#
-# **Your turn.** Speed is gradients used per second. What share of it, in percent, does *asynchronous* training keep when one of three equal workers becomes five times slower?
-
-# %%
-percent = ...
-
-# %%
-from utils.simulate.parameter_server import Cluster, simulate_parameter_server
-
-percent = turns.KEPT.take(percent)
-for mode, kept in {"synchronous": 20, "asynchronous": 73}.items():
-    each = [(0.05, 0.05, 0.05), (0.05, 0.05, 0.25)]
-    runs = [simulate_parameter_server(mode, Cluster(seconds), 2000) for seconds in each]
-    speed = 100 * runs[1].gradients_per_second / runs[0].gradients_per_second
-    assert round(speed) == kept
-    print(f"{mode:<13}{speed:3.0f} % of the gradients per second, simulated")
-print(f"asynchronous, by your count: {percent:.0f} %")
-
-# %% [markdown]
-# ([Lesson 21](21-choosing.ipynb) asks what that speed is worth, and what happens if a synchronous round leaves out its slowest workers.)
+# And how much speed do you keep, in gradients used per second? Let one of three equal workers become five times slower. A synchronous group runs at the pace of its slowest member, at a fifth of its speed. Without waiting, the two others work on as before and the slow one still gives a fifth, so (1 + 1 + 1/5) / 3 = 73 % is left. [Lesson 21](21-choosing.ipynb) asks what that speed is worth, and what happens if a synchronous round leaves out its slowest workers.
 #
 # ## A learning rate that stays stable
 #
@@ -461,23 +410,11 @@ for name in ("1.5/k, one in flight", "1.5/k, only fresh gradients"):  # never st
 # %% [markdown]
 # Same model, same data, same rate: training that is stable with one closure in flight explodes with a staleness of about one. At 0.5/k it is stable again, with both workers busy. (Where the exploding curve dips, the weights swing past the minimum and come close to it for a moment.)
 #
-# The two printed lines are two more remedies, both options of `StalenessLoop`, the loop behind `descend_squares`. `staleness_scaling=True` damps: it divides a gradient by 1 + its staleness. (That hardly helps Adam, which divides by the size of its recent gradients.) `max_staleness=n` drops gradients staler than *n*; with 0, only fresh ones are written. Both know the staleness in time, because the ticket is drawn before anything is written. And both are cautious. An update that has drawn its ticket but isn't written yet can't be in the weights that another worker reads, so they count it as missed.
+# The two printed lines are two more remedies, both options of `StalenessLoop`, the loop behind `descend_squares`. `staleness_scaling=True` damps: it divides a gradient by 1 + its staleness. (That hardly helps Adam, which divides by the size of its recent gradients.) `max_staleness=n` drops gradients staler than *n*. Both know the staleness in time, because the ticket is drawn before anything is written. An update that has its ticket but isn't written yet counts as missed.
 #
-# Neither is free: damping takes smaller steps, and dropping throws away work that was already done. And damping has a limit too, so we tried it at 1.25/*k*. If two workers move in step, one gradient is fresh and the other late by one. Together they step 1 + 1/2 times the rate from the same weights. Above a rate of 4/3 of 1/*k* that is more than 2/*k*.
-
-# %%
-from distlab.explorables import staleness_race
-
-staleness_race()
-
-# %% [markdown]
-# This is the whole bargain on a simulated clock; run the cell to play with it. In the running picture a block is one step, and its number the staleness of its update. Below the blocks, each line starts at the version of the parameters that a worker read, and jumps up to the server's when it writes: the jump is the staleness. (A saved copy of this page may show less.)
+# Neither is free: damping takes smaller steps, and dropping throws away work that was already done. And damping has a limit too, 4/3 of 1/*k* for two workers that move in step, so we tried it at 1.25/*k*. [Lesson 21](21-choosing.ipynb) lets four ways of training race, on a simulated clock.
 #
-# - Raise **Learning rate** until the asynchronous loss runs away. Which of the four ways to train is stable at the highest rate? (*Backup* leaves out the slowest worker of each round. *Bounded* lets no worker get more than a few steps ahead of the slowest.)
-# - Add **Workers** at that rate. Which of the four get worse?
-# - Make the **Slow worker** slower. Whose curve suffers, and who pays with staleness or with steps thrown away?
-#
-# ## And then: a counter that loses steps
+# ## A counter that loses steps
 #
 # Keras 3 counts an optimizer's steps with `iterations.assign(iterations + 1)`: read, add, write back, like `b` above. `use_atomic_step_counter(optimizer)` replaces that one method by an addition at the server. Who cares? Adam does. To correct the bias of its first averages, it multiplies its rate by a factor that depends on the number of steps and approaches 1 as they add up.
 
@@ -491,22 +428,18 @@ def count_steps(steps):
     coordination, counts = connect(), []
     for prepare in (lambda optimizer: None, counting.use_atomic_step_counter):
         with coordination.strategy.scope():
-            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
-            optimizer = keras.optimizers.Adam()
-            optimizer.build(model.trainable_variables)
-        prepare(optimizer)
+            weights, adam = tf.Variable(tf.zeros(10)), keras.optimizers.Adam()
+            adam.build([weights])
+        prepare(adam)
 
-        def step():
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(model(tf.ones([8, 4])))
-            gradients = tape.gradient(loss, model.trainable_variables)
-            optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        def step(adam=adam, weights=weights):
+            adam.apply_gradients([(tf.ones(10), weights)])
 
-        closure = tf.function(lambda: coordination.strategy.run(step))
+        closure = tf.function(lambda step=step: coordination.strategy.run(step))
         for _ in range(steps):
             coordination.coordinator.schedule(closure)
         coordination.coordinator.join()
-        counts.append(int(optimizer.iterations.numpy()))
+        counts.append(int(adam.iterations.numpy()))
     return counts
 
 
@@ -520,14 +453,11 @@ assert exact == 150 >= lossy
 # %% [markdown]
 # The weights got every gradient; only the count is short. Whatever reads it is behind: Adam's factor, a learning-rate schedule, your own "stop after *n* steps".
 #
-# ## And then: nobody waits
+# ## A worker dies and comes back
 #
-# You know the cockpit from [lesson 08](08-tf-config.ipynb), where killing one worker stopped both. Here are two workers and two servers in it. A block is one update: read the parameters, compute, write. (`make_loop` makes a `StalenessLoop` in which each update takes at least 80 ms.)
+# A worker holds no variables. If it dies in the middle of a closure, the coordinator gives that closure to another worker. When it is back, it takes closures again, and its dataset starts from the beginning.
 #
-# - **Slow down** or **pause** worker 1. What does worker 0 do? In lessons 08 and 09 a gray block showed its waiting.
-# - **Kill** worker 1, watch worker 0, and bring worker 1 back with **Restart**. It needs some seconds to connect.
-# - **Chaos** does all that for you.
-
+# You know the cockpit from [lesson 08](08-tf-config.ipynb), where killing one worker stopped both. Here are two workers and two servers in it. A block is one update: read the parameters, compute, write. (`make_loop` makes a `StalenessLoop` in which each update takes at least 80 ms.) The cell kills worker 1 after 30 updates, starts it again after 60, and waits until it takes part. Then the buttons are yours: **slow down**, **pause** or **kill** worker 1, or switch on **Chaos**. What does worker 0 do?
 
 # %% tags=["nbval-ignore-output"]
 from distlab.explorables import cockpit
@@ -544,67 +474,40 @@ def make_loop():
     return StalenessLoop(*parts, delays=(0.08, 0.08))
 
 
-played = cluster.start(train_and_tell, make_loop)
-next(event for event in played.events() if event["step"] >= 30)
+played, by = cluster.start(train_and_tell, make_loop), []  # by: who made each update
+for event in played.events():
+    by.append(event["of"])
+    if len(by) == 30:
+        played.kill("worker", 1)
+    elif len(by) == 60:
+        played.restart("worker", 1)
+    elif len(by) > 60 and by[-1] == "worker 1":
+        break
+print(f"from the kill to worker 1's return, worker 0 made {by[30:].count('worker 0')} updates")
+assert by[30:60].count("worker 0") > 15  # alone, but for what was under way
 cockpit(played)
 
 # %% [markdown]
-# Worker 0 keeps working while worker 1 is slow, paused or dead. That's the other half of the bargain: no all-reduce, so nobody to wait for, and a gradient that arrives late. The job runs until you stop it, or run the next code cell.
+# Worker 0 keeps working while worker 1 is slow, paused or dead. In lessons 08 and 09 a gray block showed its waiting; here there is no all-reduce, so nobody to wait for. And no closure is lost: it's done only when its worker has answered. If a worker dies after it wrote its update but before it answered, the closure runs again elsewhere, so one gradient counts twice. This is called "at least once", and among thousands of updates it rarely matters.
 #
-# ## A worker dies and comes back
-#
-# A worker holds no variables. If it dies in the middle of a closure, the coordinator gives that closure to another worker. When it is back, it takes closures again, and its dataset starts from the beginning. We count: worker 1 is killed after 20 updates and started again 20 updates later, and we continue until it takes part. In the picture a bar is one update, and the gap in worker 1's lane is the time it was away.
-
-
-# %%
-from utils.events import report
-from utils.training.parameter_server.checkpoints import train_with_checkpoints
-
-
-def run_and_report(images, labels, steps, folder=None):
-    """Train the MLP: with `folder`, save every 20 steps; without, stop early once both workers
-    give updates after the first 60."""
-    coordination = connect()
-    with coordination.strategy.scope():
-        model, adam = build_mlp(), keras.optimizers.Adam()
-    parts = (coordination, model, adam, cross_entropy, lambda: make_batches(images, labels))
-    loop = StalenessLoop(*parts, delays=(0.03, 0.03))
-    if folder:
-        updates, begun = train_with_checkpoints(loop, folder, steps, every=20)
-        return updates, begun, loop.written.read()
-    updates = []
-    while len(updates) < steps and len({u.worker for u in updates[60:]}) < 2:
-        updates += loop.run(20)
-        report("update", number=len(updates))
-    return updates, loop.written.read()
-
-
-# %% tags=["nbval-ignore-output"]
-played.stop()
-job = cluster.start(run_and_report, images, labels, 1000)
-for event in job.events():
-    if event["number"] == 20:
-        job.kill("worker", 1)
-    elif event["number"] == 40:
-        job.restart("worker", 1)
-updates, written = job.wait(timeout=60)
-spans = [(lane, start, end, "", kind) for lane, start, end, _, kind in make_spans(updates)]
-figures.show(figures.timeline(spans, title="Worker 1 was killed, and started again"))
-print(f"{len(updates)} closures scheduled and done, {written} updates written")
-assert len(updates) <= written and len({u.ticket for u in updates}) == len(updates) >= 80
-
-# %% [markdown]
-# No closure was lost: `loop.run` returns one update for each closure that it scheduled. The count of updates *written* may be one higher: if a worker dies after it wrote its update but before it answered, the closure runs again elsewhere. This is called "at least once"; one extra gradient among thousands rarely matters.
-#
-# ## And then: a parameter server dies
+# ## A parameter server dies
 #
 # When a server dies, its variables die with it, and the run ends with an error that names the server. So the coordinator saves a checkpoint now and then, between closures, and a new run continues from the last one. We kill ps 1 after the second checkpoint, and start again.
 
 # %% tags=["nbval-ignore-output"]
 from utils.cluster import ClusterError
+from utils.training.parameter_server.checkpoints import train_with_checkpoints
 
+
+def train_and_save(make_loop, steps, folder):
+    loop = make_loop()
+    updates, begun = train_with_checkpoints(loop, folder, steps, every=20)
+    return len(updates), begun, loop.written.read()
+
+
+played.stop()
 folder = tempfile.TemporaryDirectory()
-job = cluster.start(run_and_report, images, labels, 100_000, folder.name)
+job = cluster.start(train_and_save, make_loop, 100_000, folder.name)
 print("checkpoints at steps", [event["step"] for event in islice(job.events(), 2)])
 job.kill("ps", 1)
 try:
@@ -612,10 +515,10 @@ try:
 except ClusterError as error:
     print(f"{error.task}: {error.cause}")
 
-updates, begun, written = cluster.run(run_and_report, images, labels, 100, folder.name)
+more, begun, written = cluster.run(train_and_save, make_loop, 100, folder.name)
 folder.cleanup()
-print(f"continued at step {begun}: {len(updates)} more updates, {written} in all")
-assert begun >= 40 and begun + len(updates) == written == 100
+print(f"continued at step {begun}: {more} more updates, {written} in all")
+assert begun >= 40 and begun + more == written == 100
 
 # %% [markdown]
 # Checkpoints are also how you evaluate. *Inline*, the coordinator waits for the queue to empty and schedules the test batches on the workers: training stops meanwhile, and the result belongs to exactly one step. *Sidecar*, a separate process does it, the evaluator. The cluster doesn't know about it. It restores each checkpoint as it appears, while training continues. A variable that was cut is saved whole, so the evaluator needs no servers. `evaluate_inline` and `follow_checkpoints` of `utils.training.parameter_server.evaluation` do the two.
@@ -672,8 +575,7 @@ assert sum(held.values()) == table_bytes
 # - A table lay in two halves on two servers, and a step moved only the rows it touched. Four workers fetched each other's rows in an all-to-all.
 # - A learning rate that is stable without staleness exploded with a staleness of about one; a third of it didn't.
 # - Keras's step counter can lose steps; the exact one reached 150.
-# - A slow worker cost asynchronous training about a quarter of its speed, and a synchronous group four fifths.
-# - A killed worker cost no closure; a killed server cost the steps since the last checkpoint.
+# - When a worker was killed, the other worked on; when a server was killed, the run ended and continued from the last checkpoint.
 #
 # ## Cheat sheet
 #

@@ -586,7 +586,7 @@ assert images > 99_000 and max(sizes) < whole / 2
 #
 # 1. Raise *Prefetch* first. Which buffer stays empty, and why?
 # 2. Raise the files read at once until reading is no longer the bottleneck. Which stage is next?
-# 3. More calls than cores: does it help? And how large must a prefetch be once reads have *jitter*?
+# 3. More calls than cores: does it help? And how large must a prefetch be once reads have *jitter* (under *More*)?
 
 # %% tags=["nbval-ignore-output"]
 from distlab.explorables import conveyor

@@ -477,7 +477,7 @@ memory_machine()
 # Three things to try:
 #
 # 1. Press ZeRO 1, 2 and 3 and watch the glasses empty, part by part. At 3, look at the bytes between replicas.
-# 2. Choose the preset with 175 billion parameters. Which part grows with the sequence? Now press *Store attention's scores*. What was FlashAttention buying? And what does *Sequence parallelism* add to that?
+# 2. Open *More* and choose the preset with 175 billion parameters. Which part grows with the sequence? Now press *Store attention's scores*. What was FlashAttention buying? And what does *Sequence parallelism* add to that?
 # 3. Without ZeRO, make 7.5 billion parameters fit with tensor parallelism or pipeline stages alone. Which of the two sends more?
 #
 # About the second: the machine counts activations as Korthikanti and others did in 2022 (without dropout). Plain attention stores its scores, a number for each pair of tokens in each head, twice. So activations explode as the sequence grows. FlashAttention, from the same year, computes attention in tiles and never stores the scores. By the machine's formula a model of 7.5 billion parameters keeps 342 GB of activations at 8,192 tokens with the scores, and 38 GB without them. So with a modern attention kernel, activations grow in proportion to the sequence. (`distlab plan --parameters` leaves the scores out unless you add `--scores`.)

@@ -354,7 +354,7 @@ schedule_toy("gpipe", "1f1b")
 # Three things to try:
 #
 # 1. Raise the micro-batches. The bubble shrinks alike in both, but GPipe's hill grows while 1F1B's stays a plateau.
-# 2. Point at a block: its micro-batch lights up on its way there and back. (With the keyboard: Follow micro-batch.) Compare micro-batch 0 under GPipe, 1F1B and interleaved 1F1B.
+# 2. Point at a block: its micro-batch lights up on its way there and back. (With the keyboard: Follow micro-batch, under *More*.) Compare micro-batch 0 under GPipe, 1F1B and interleaved 1F1B.
 # 3. Give a hop, a message from one stage to the next, a delay of half a forward. Which schedule suffers most?
 #
 # ## Pipeline times data parallelism

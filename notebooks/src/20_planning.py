@@ -283,7 +283,7 @@ def find_efficiency(batch, link):
 batches = [2**k for k in range(1, 11)]
 curves = {name: (batches, [100 * find_efficiency(b, name) for b in batches]) for name in links}
 words = {"x_label": "examples on each of 64 devices", "y_label": "% efficiency", "log_x": True}
-figures.show(figures.lines(curves, title="Communication-bound left, compute-bound right", **words))
+figures.show(figures.lines(curves, title="Waiting on the left, computing on the right", **words))
 assert all(line[1][0] < line[1][-1] for line in curves.values())
 
 # %% [markdown]
@@ -374,7 +374,7 @@ hours = 300e9 / 2048 * transformer_flops(96, 12288, 1) / (1024 * 140e12) / 3600
 print(f"Megatron's formula: 175 billion parameters, 300 billion tokens: {hours / 24:.0f} days")
 
 # %% [markdown]
-# One latency and one bandwidth describe small and large messages of nccl-tests, and miss the middle by half: in between, the library changes its algorithm. For Llama 3, the paper gives the number of interruptions, but not how long a save and a restart took. With one minute and ten minutes we get less than the 90 % that the paper exceeds. The formula of Megatron's authors for a whole run is printed last. It's the 8·N·D from above plus what attention and the vocabulary cost. The paper itself takes plain 8·N·D and says 34 days. It needs a device's real speed, and their 140 TFLOP/s were measured. Only your own measurement can replace that number. Back to Llama 3: which pairs of times would reach 90 %?
+# One latency and one bandwidth describe small and large messages of nccl-tests, and miss the middle by half: in between, the library changes its algorithm. For Llama 3, the paper gives the number of interruptions, but not how long a save and a restart took. With one minute and ten minutes we get less than the 90 % that the paper exceeds. The formula of Megatron's authors for a whole run is printed last. It's the 8·N·D from above plus what attention and the vocabulary cost. The paper itself takes plain 8·N·D and says 34 days. It needs a device's real speed, and their 140 TFLOP/s were measured. Only your own measurement can replace that number. Back to Llama 3: which pairs of times would reach 90 %? (For your own run you don't have to calculate this share. `utils.measure_goodput` measures it from the run's events, as the strip in the cockpit of [lesson 10](10-fault-tolerance.ipynb) shows.)
 
 # %%
 from utils.simulate.comparisons import llama_mtbf_hours

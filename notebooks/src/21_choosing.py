@@ -3,7 +3,7 @@
 #
 # You read that multi-worker training needs a custom loop, another page says `fit` just works, and a third recommends parameter servers for anything large. Each was right for some version and some job. At the end of this lesson you will have tried every combination here yourself, and you will have a way to choose that ends with numbers instead of opinions.
 #
-# **Time:** 85 minutes · **Prerequisites:** [parameter servers](11-parameter-server.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
+# **Time:** 90 minutes · **Prerequisites:** [parameter servers](11-parameter-server.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -378,7 +378,15 @@ print(f"synchronous, without the slowest 10 %: {backup:.1f} times the gradients 
 assert stale["256 workers, sigma 1"] > 200 and backup > 1.5
 
 # %% [markdown]
-# A gradient that is hundreds of updates old may point anywhere. And a synchronous round that doesn't wait for the slowest tenth recovers much of the speed, with no stale gradients at all. So here is a better rule: first find out *why* your workers vary; then leave out stragglers; only then think of asynchronous training.
+# A gradient that is hundreds of updates old may point anywhere. And a synchronous round that doesn't wait for the slowest tenth recovers much of the speed, with no stale gradients at all. So here is a better rule: first find out *why* your workers vary; then leave out stragglers; only then think of asynchronous training. Here are four ways to train, side by side on a simulated clock:
+
+# %%
+from distlab.explorables import staleness_race
+
+staleness_race()
+
+# %% [markdown]
+# Run the cell to play with it. A block is one step, and its number the staleness of its update. (A saved copy of this page may show less.) Raise **Learning rate** until the asynchronous loss runs away. Which of the four ways is stable at the highest rate? (*Backup* leaves out the slowest worker of each round. *Bounded* lets no worker get more than a few steps ahead of the slowest.) Then make the **Slow worker** slower: who pays with staleness, and who with steps thrown away?
 #
 # ## Independent jobs
 #

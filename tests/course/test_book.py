@@ -127,7 +127,7 @@ def test_every_stored_explorable_is_live(book):
         ]
         stored = sum(MIME in out.get("data", {}) for out in outputs)
         page = (book.folder / "notebooks" / f"{path.stem}.html").read_text()
-        assert len(re.findall(r"joined\.mount\(joined\.default", page)) == stored, path.name
+        assert len(re.findall(r"joined\.mountOnPage\(joined\.default", page)) == stored, path.name
 
 
 def test_it_can_be_packed_and_harms_no_other_folder(book, tmp_path):
@@ -155,7 +155,7 @@ def test_a_guess_in_the_book_keeps_its_answer_until_it_is_asked_for():
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         page = make_page(path, ROOT)
         asked = len(re.findall(r"= guess_(?:number|word)\(", path.read_text(encoding="utf-8")))
-        later[path.stem] = re.findall(r'later\\": (\{.*?\})', page)
+        later[path.stem] = re.findall(r'later\\": ?(\{.*?\})', page)
         assert len(later[path.stem]) == asked, path.stem
     names = [json.loads(each.replace('\\"', '"')) for each in later["07-what-a-step-sends"]]
     assert names[0] == {"answer": 9.0, "how": "measured"}

@@ -12,19 +12,12 @@ from process_watch import wait_for
 
 from distlab.explorables import cockpit, cockpit_chaos
 from distlab.explorables.cockpit_lanes import name_states
-from distlab.explorables.cockpit_story import (
-    LaneGroup,
-    LaneStory,
-    list_flags,
-    list_lost,
-    list_spans,
-)
+from distlab.explorables.cockpit_story import list_flags, list_lost, list_spans
 from distlab.figures import draw_stage
 from distlab.figures.lanes import (
     MAX_POINTS,
     Flag,
     LaneRecord,
-    LaneSpan,
     Mark,
     StageRecord,
     find_runs,
@@ -34,6 +27,8 @@ from utils.cluster.group import Task
 from utils.cluster.launcher import TaskOrder
 from utils.cluster.traffic import TrafficMeter
 from utils.errors import DistributedError
+from utils.goodput import StepGroup, TaskSpan, TaskStory
+from utils.training.recovery import RecoverySettings, train_with_recovery
 
 FLOATS = 50_000
 
@@ -173,6 +168,48 @@ def test_slow_down_pause_resume_restart_and_stop(cluster, tmp_path):
         job.wait(5)
 
 
+def kind_at(view, name, moment):
+    """What the lane shows at a moment, in seconds since the epoch."""
+    spans = lanes_of(view)[name]["spans"]
+    at = moment - view._book.begun
+    return next((kind for start, end, kind in reversed(spans) if start <= at <= end), "nothing")
+
+
+def list_gaps(job, name, least_seconds):
+    """The ends of the stretches in which a task has reported nothing."""
+    times = [event["time"] for event in job.history() if event["task"] == name]
+    return [b for a, b in zip(times, times[1:]) if b - a >= least_seconds]
+
+
+def test_who_waits_for_a_paused_or_a_slow_worker_is_gray_also_in_a_distributed_iterator(
+    cluster, tmp_path
+):
+    settings = RecoverySettings(str(tmp_path), epochs=2000, pause_seconds=0.03, watched=True)
+    job = cluster.start(train_with_recovery, settings)
+    view = cockpit(job)
+    wait_for(lambda: step_of(view) > 3)
+    press(view, "pause", "worker 1")
+    wait_for(lambda: lanes_of(view)["worker 0"]["spans"][-1][2] == "wait")
+    held = time.time()
+    wait_for(lambda: view.data["clock"] + view._book.begun > held + 0.1)
+    assert kind_at(view, "worker 0", held) == "wait", "while it waits"
+    assert kind_at(view, "worker 1", held) == "paused"
+    step = step_of(view)
+    press(view, "resume", "worker 1")
+    wait_for(lambda: step_of(view) > step + 1)
+    assert kind_at(view, "worker 0", held) == "wait", "and afterwards"
+    begun = len(list_gaps(job, "worker 1", 0.35))
+    move(view, **{"slow worker 1": 400})
+    gaps = wait_for(lambda: (g := list_gaps(job, "worker 1", 0.35)[begun:])[3:] and g)
+    wait_for(lambda: [kind_at(view, "worker 0", end - 0.01) for end in gaps].count("wait") >= 3)
+    job.stop()
+    wait_for(lambda: view.data["finished"])
+    shares = dict(view.data["score"]["parts"])
+    assert shares["waiting"] > 0 and shares["repeated"] == shares["restarting"] == 0
+    assert abs(sum(shares.values()) - 100) < 0.5
+    assert "trained twice 0% (0 steps)" in view.data["score"]["words"]
+
+
 def test_chaos_makes_workers_fail_until_it_is_switched_off(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(cockpit_chaos, "MIN_SECONDS", 0.1)
     monkeypatch.setattr(cockpit_chaos, "MAX_SECONDS", 0.2)
@@ -277,54 +314,52 @@ def tell(story, event, time, attempt=1, **fields):
 
 
 def test_a_step_is_computing_waiting_for_the_last_and_the_all_reduce():
-    quick, slow = LaneStory(since=0.0), LaneStory(since=0.0)
+    quick, slow = TaskStory(since=0.0), TaskStory(since=0.0)
     for story, ready in ((quick, 2.0), (slow, 3.5)):
         tell(story, "restore", 1.0, step=0)
         tell(story, "ready", ready)
         tell(story, "step", 4.0, step=1)
-    group = LaneGroup([quick, slow], 0.0)
-    start, compute = LaneSpan(0.0, 1.0, "start"), LaneSpan(1.0, 2.0, "compute")
-    waits = [LaneSpan(2.0, 3.5, "wait"), LaneSpan(3.5, 4.0, "send"), LaneSpan(4.0, 5.0, "compute")]
+    group = StepGroup([quick, slow], 0.0)
+    start, compute = TaskSpan(0.0, 1.0, "start"), TaskSpan(1.0, 2.0, "compute")
+    waits = [TaskSpan(2.0, 3.5, "wait"), TaskSpan(3.5, 4.0, "send"), TaskSpan(4.0, 5.0, "compute")]
     assert list_spans(quick, group, 0.0, 5.0) == [start, compute, *waits]
-    assert list_spans(slow, group, 0.0, 4.0)[1:] == [LaneSpan(1.0, 3.5, "compute"), waits[1]]
-    slow.pause(3.6), slow.resume(3.8)
-    held = LaneGroup([quick, slow], 0.0)
-    assert LaneSpan(2.0, 3.8, "wait") in list_spans(quick, held, 0.0, 5.0), (
+    assert list_spans(slow, group, 0.0, 4.0)[1:] == [TaskSpan(1.0, 3.5, "compute"), waits[1]]
+    slow.act("pause", 3.6), slow.act("resume", 3.8)
+    held = StepGroup([quick, slow], 0.0)
+    assert TaskSpan(2.0, 3.8, "wait") in list_spans(quick, held, 0.0, 5.0), (
         "it waits for a paused one"
     )
 
 
 def test_what_is_lost_lies_between_the_checkpoint_and_the_death():
-    story = LaneStory(since=0.0)
+    story = TaskStory(since=0.0)
     tell(story, "restore", 0.0, step=0)
     for step in range(1, 8):
         tell(story, "step", float(step), step=step)
-        if step % 3 == 0:
-            tell(story, "checkpoint", step + 0.1, step=step)
-    story.dead_at = 7.2
+    story.act("SIGKILL", 7.2)
     story.restart(8.0)
     tell(story, "restore", 9.0, 2, step=6)
     tell(story, "step", 10.0, 2, step=7)
     assert list_lost(story, {2: 6}) == [(6.0, 7.0)]
-    flags = list_flags(story, {2: 6}, {2: 8.0})
+    flags = list_flags([(3.1, 3), (6.1, 6)], {2: 6}, {2: 8.0})
     assert flags == [Flag(3.1, 3), Flag(6.1, 6, used=True)]
-    spans = list_spans(story, LaneGroup([story], 0.0), 0.0, 10.0)
+    spans = list_spans(story, StepGroup([story], 0.0), 0.0, 10.0)
     assert {
-        LaneSpan(7.0, 7.2, "compute"),
-        LaneSpan(7.2, 8.0, "down"),
-        LaneSpan(8.0, 9.0, "start"),
+        TaskSpan(7.0, 7.2, "compute"),
+        TaskSpan(7.2, 8.0, "down"),
+        TaskSpan(8.0, 9.0, "start"),
     } <= set(spans)
 
 
 def test_on_parameter_servers_a_dead_worker_is_down_until_its_next_update():
-    story = LaneStory(since=0.0)
+    story = TaskStory(since=0.0)
     tell(story, "step", 2.0, step=1, began=1.0)
     story.dead_at = 2.5
-    assert list_spans(story, LaneGroup([story], 0.0), 0.0, 4.0)[-1] == LaneSpan(2.5, 4.0, "down")
+    assert list_spans(story, StepGroup([story], 0.0), 0.0, 4.0)[-1] == TaskSpan(2.5, 4.0, "down")
     tell(story, "step", 6.0, step=9, began=5.0)
-    spans = list_spans(story, LaneGroup([story], 0.0), 0.0, 7.0)
-    kinds = [LaneSpan(0.0, 1.0, "start"), LaneSpan(2.5, 5.0, "down"), LaneSpan(1.0, 2.0, "compute")]
-    assert spans == [*kinds, LaneSpan(5.0, 6.0, "compute")], "idle between updates: not known"
+    spans = list_spans(story, StepGroup([story], 0.0), 0.0, 7.0)
+    kinds = [TaskSpan(0.0, 1.0, "start"), TaskSpan(2.5, 5.0, "down"), TaskSpan(1.0, 2.0, "compute")]
+    assert spans == [*kinds, TaskSpan(5.0, 6.0, "compute")], "idle between updates: not known"
 
 
 def test_curves_are_thinned_break_in_gaps_and_skip_losses_that_are_not_finite():
@@ -339,7 +374,7 @@ def test_curves_are_thinned_break_in_gaps_and_skip_losses_that_are_not_finite():
         "done",
         "done",
         "✔",
-        spans=[LaneSpan(0.0, 2.0, "compute")],
+        spans=[TaskSpan(0.0, 2.0, "compute")],
         marks=[Mark("end", "gone", 1.0)],
     )
     picture = draw_stage(StageRecord([lane], [(0.0, 2.0, 1), (1.0, 0.5, 1)], 2.0), title="The job")

@@ -93,7 +93,15 @@ def test_a_right_answer_gets_a_card_with_points_and_what_comes_next(at_work):
     progress.record("lab01", "scaling")
     card, plain = say_right(lambda: lab01.EPOCH.check(plan_right))
     assert "10 of 10" in plain and "<code>distlab submit lab01</code>" in card
-    assert "Next:" not in plain
+    assert "You've practiced: an epoch in steps, each replica's share, " in plain
+    assert "Next:" not in plain and "Course home" in plain
+    (at_work / "notebooks").mkdir()
+    for name, text in (("01-a", "[lab](../labs/lab01-x.ipynb)"), ("02-b", "# Two & three\n\nx")):
+        cells = [{"cell_type": "markdown", "source": text}]
+        (at_work / "notebooks" / f"{name}.ipynb").write_text(json.dumps({"cells": cells}))
+    card, plain = say_right(lambda: lab01.EPOCH.check(plan_right))
+    assert '<a href="../notebooks/02-b.ipynb">lesson 02, Two &amp; three</a>' in card
+    assert "Next: lesson 02, Two & three." in plain
 
 
 def test_a_right_answer_outside_a_course_is_right_all_the_same(at_work, monkeypatch, tmp_path):
@@ -189,6 +197,7 @@ WORDS = {  # what an answer gave, right or wrong, and what its picture says of i
     "lab11 rate": ([2133.0, 1422.0], "with prefetch: 2,133"),
     "lab11 calls": ([(5000, 5000), (1000, 5000), (7, 8)], "parse 7, augment 8"),
     "lab13 plan": ([{"micro_batches": 8, "recomputed": [0]}, *[None] * 9], "8 micro-batches"),
+    "lab13 scale": ([{"scale": 1024.0}] * 4, "scale 1024, replicas 1"),
     "lab13 gradients": ([{"examples through each block": [48, 96, 96, 48]}] * 4, "block 2 96"),
 }
 
@@ -203,7 +212,8 @@ def test_what_an_answer_gave_is_drawn_whether_right_or_wrong(name):
     if observed is None:  # four times as long as the right update, which is kept as a digest
         wanted = np.random.default_rng(0).normal(size=(784, 10))
         observed, right = [4 * wanted] * len(cases), [make_digest(wanted)] * len(cases)
-    assert words in draw_answer(lab, exercise, cases, observed, right).alt
+    drawn = draw_answer(lab, exercise, cases, observed, right)
+    assert words in getattr(drawn, "still", drawn).alt
     for nonsense in ([None] * len(cases), [], [{"a": 1}], ["x", float("nan")], 3):
         draw_answer(lab, exercise, cases, nonsense, right)  # draws what it can, and never fails
 

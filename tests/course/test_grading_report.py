@@ -3,12 +3,14 @@
 import csv
 import io
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 from lab_runner import load_answers
+from page_checks import find_with_axe
 
 from distlab.grading.collect import HandIn
 from distlab.grading.labs import read_lab
@@ -44,6 +46,12 @@ ATTACKS = [
     "&lt;script&gt;",
 ]
 EVIL = "\n".join(ATTACKS) + "\x1b]0;title\x07\x1b[31mred\x1b[0m\x00\x08\u202eevil"
+BOS_ANSWER = '''
+def plan_epoch(examples, batch):
+    """Written by bo."""
+    steps = examples // batch  # bo thinks that this is it
+    return [steps, batch]
+'''
 CHROMIUM = Path("/usr/bin/chromium")
 
 
@@ -110,7 +118,7 @@ def report(lab, tmp_path_factory):
     evil_answers = {"epoch": "def plan_epoch(n, b):\n    return '" + EVIL.replace("\n", " ") + "'"}
     results = [
         make_result(lab, "ana"),
-        make_result(lab, "bo", said["bo"], policy=policy),
+        make_result(lab, "bo", said["bo"], folder, {"epoch": BOS_ANSWER}, policy=policy),
         make_result(lab, EVIL, said[EVIL], folder, evil_answers, EVIL),
         make_result(lab, "cy", said["cy"], problem="not JSON"),
         make_result(lab, "di", said["di"], sealed=False),
@@ -138,7 +146,9 @@ def test_nothing_that_a_student_wrote_runs_loads_or_hides_anything(report, chrom
         page.goto(path.as_uri())
         assert page.evaluate("window.owned") is None and said == []
         assert asked == [path.as_uri()]  # the page, and nothing else
-        hostile = "script, iframe, img, svg, link, object, [onerror], [onload], [onfocus]"
+        scripts = page.locator("script").count()
+        assert scripts == (path.name == "room.html"), "only the one that its policy names"
+        hostile = "iframe, img, svg, link, object, [onerror], [onload], [onfocus]"
         assert page.locator(hostile).count() == 0
         assert page.locator("body").is_visible()
     page.close()
@@ -200,7 +210,7 @@ def test_pages_have_headings_languages_and_named_sections(report, chromium):
     for path in list_pages(report):
         page.goto(path.as_uri())
         assert page.locator("html").get_attribute("lang") == "en" and page.title()
-        assert page.locator("h1").count() == 1 and page.locator("main").count() == 1
+        assert page.locator("h1:visible").count() == 1 and page.locator("main").count() == 1
         for section in page.locator("section").all():
             name = section.get_attribute("aria-labelledby")
             assert page.locator(f"[id='{name}']").count() == 1
@@ -214,7 +224,7 @@ def test_a_students_page_says_what_was_asked_given_and_wanted(report, chromium, 
     epoch = page.locator("section.exercise").first
     values = [e.inner_text() for e in epoch.locator("dd").all()]
     assert values == ["plan_epoch(66, 32)", "[2, 2]", "[3, 2]", "rounded down (rounded-down)"]
-    assert "Contract." in epoch.inner_text() and epoch.locator("summary").count() == 4
+    assert "Contract." in epoch.inner_text() and epoch.locator("summary").count() == 5
     assert "4 of 10 points" in page.locator("header").inner_text()  # 5, a day late
     assert "1 day late: 1 point off" in page.locator("header").inner_text()
     assert page.locator("section.right").count() == 2
@@ -259,10 +269,36 @@ def test_the_class_page_counts_what_it_should(report, chromium):
     hrefs = [a.get_attribute("href").partition("#")[0] for a in links]
     assert [href for href in hrefs if not (report[1] / href).is_file()] == []
     assert any(href.endswith(".ipynb") for href in hrefs)  # the lesson's section
+    page.close()
+
+
+def test_the_room_gets_a_slide_for_each_misconception_and_a_key_shows_why(report, chromium):
+    page = chromium.new_page(viewport={"width": 1024, "height": 768})
     page.goto((report[1] / "room.html").as_uri())
-    cards = page.locator("ol.cards li").all_inner_texts()
-    assert cards[0].startswith("2\nstudents") and "round" in cards[0] and "lesson 01" in cards[0]
-    assert not any(name in page.locator("body").inner_text() for name in ("ana", "bo,", "eli"))
+    text = page.locator(".slides").text_content()
+    assert "lesson 01" in text and "points" not in text and "2 students" not in text
+    assert not re.search(r"\b(ana|bo|cy|di|eli)\b", text)
+    page.keyboard.press("ArrowRight")
+    slide = page.locator(".slide:not([hidden])")
+    assert page.locator(".place").inner_text() == f"2 / {page.locator('.slide').count()}"
+    assert slide.locator("mark").all_inner_texts()[0].strip() == "steps = examples // batch"
+    assert slide.locator("summary").inner_text() == "What does plan_epoch(66, 32) give?"
+    answer = slide.get_by_text("It gives [2, 2]. It should give [3, 2].")
+    assert not answer.is_visible()
+    page.keyboard.press(" ")
+    assert answer.is_visible() and page.locator(".place").inner_text().startswith("2 /")
+    for width in (1024, 1920):
+        page.set_viewport_size({"width": width, "height": 768})
+        smallest = page.evaluate("""() => Math.min(...[...document.querySelectorAll("body *")]
+            .filter((node) => node.checkVisibility() && node.innerText?.trim())
+            .map((node) => parseFloat(getComputedStyle(node).fontSize)))""")
+        assert smallest >= 36 - 0.01
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert find_with_axe(page, "light", width) == []
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Home")
+    assert page.locator(".place").inner_text().startswith("1 /")
     page.close()
 
 

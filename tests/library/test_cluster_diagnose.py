@@ -96,6 +96,8 @@ EXPECTED = {
     "missing-file": ("missing-file", "worker:0", "/nowhere/train.tfrecord isn't on", "same folder"),
     "not-finite": ("not-finite", "worker:0", "no longer a finite number", "learning rate"),
     "disk-full": ("disk-full", "worker:0", "the disk is full", "df -h"),
+    "corrupt-file": ("corrupt-file", "worker:0", "damaged at byte 0", "write it again"),
+    "open-files": ("open-files", "worker:0", "as many files and connections", "ulimit -n"),
     "missing-library": ("missing-library", "worker:0", "libcudart.so.99 isn't", "and-cuda"),
     "evaluator-in-cluster": (
         "configuration",

@@ -76,6 +76,12 @@ def test_a_paused_worker_waits_and_saving_is_neither():
     assert shares(found) == [0.75 + 1.0 + 2.0, 4.0 + 0.25 + 0.5, 0.0, 0.0, 1.5]
 
 
+def test_a_worker_that_left_while_it_waited_is_not_known_to_compute():
+    events = tell_steps("worker 0", (1, 0.0, 1.0, 2.0), (2, 2.0, 3.0, None))
+    found = measure_goodput([*events, tell("worker 0", "end", 4.0)], ended=10.0)
+    assert shares(found) == [2.0, 0.0, 0.0, 0.0, 8.0]
+
+
 def test_no_events_and_no_steps_yet():
     with pytest.raises(InputError, match="at least one event, got none"):
         measure_goodput([])

@@ -17,9 +17,10 @@ pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="Linux's namesp
 NETWORK = "/proc/self/ns/net"
 TELL = f"import os; print(os.readlink({NETWORK!r}))"
 ENTER = """
-import json, os, subprocess, sys
+import json, os, socket, subprocess, sys
 from utils.processes import private_network
 private_network.enter_if_wanted()
+assert socket.getaddrinfo("127.0.0.1", 80, socket.AF_INET, flags=socket.AI_ADDRCONFIG)  # Slurm's
 child = subprocess.run([sys.executable, "-c", "import os; print(os.readlink('/proc/self/ns/net'))"],
                        capture_output=True, text=True).stdout.strip()
 rights = open("/proc/self/status").read().split("CapEff:")[1].split()[0]

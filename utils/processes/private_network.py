@@ -18,7 +18,7 @@ import sys
 
 VARIABLE = "DISTLAB_NETWORK"
 NEW_USER, NEW_NETWORK = 0x10000000, 0x40000000
-SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+SIOCGIFFLAGS, SIOCSIFFLAGS, SIOCSIFADDR, IFF_UP = 0x8913, 0x8914, 0x8916, 1
 
 
 def call(name: str, *arguments: int | bytes | None) -> int:
@@ -80,9 +80,11 @@ def _enter() -> None:
         call("unshare", NEW_USER | NEW_NETWORK)
         map_identity(user, group)
         bring_up_loopback()
+        add_address("127.0.0.2")
         drop_capabilities()
     else:
         bring_up_loopback()
+        add_address("127.0.0.2")
 
 
 def map_identity(user: int, group: int, inside: int | None = None) -> None:
@@ -105,6 +107,19 @@ def bring_up_loopback() -> None:
         asked = fcntl.ioctl(probe, SIOCGIFFLAGS, struct.pack("16sh", b"lo", 0))
         flags = struct.unpack("16sh", asked)
         fcntl.ioctl(probe, SIOCSIFFLAGS, struct.pack("16sh", b"lo", flags[1] | IFF_UP))
+
+
+def add_address(address: str) -> None:
+    """Give the loopback device a second address.
+
+    With 127.0.0.1 alone, getaddrinfo(3) with AI_ADDRCONFIG takes IPv4 for switched off, so that
+    Slurm's programs can't even resolve 127.0.0.1.
+    """
+    import fcntl
+
+    wanted = struct.pack("16sHH4s8x", b"lo:1", socket.AF_INET, 0, socket.inet_aton(address))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        fcntl.ioctl(probe, SIOCSIFADDR, wanted)
 
 
 def drop_capabilities() -> None:

@@ -327,6 +327,19 @@ EXCEPTIONS = (
         *MISSING_FILE,
     ),
     make_symptom(
+        "corrupt-file",
+        r"DataLossError: [^\n]*(?:corrupted|truncated) record at (?P<place>\d+)",
+        "a record file is damaged at byte {place}, cut short, or no TFRecord file at all",
+        "write it again, to another name that is renamed once it is complete; a compressed file "
+        'needs TFRecordDataset(..., compression_type="GZIP")',
+    ),
+    make_symptom(
+        "open-files",
+        r"Too many open files",
+        "the program has as many files and connections open as it may",
+        "raise the limit before the start (ulimit -n 65536), and close files after use",
+    ),
+    make_symptom(
         "missing-library",
         r"(?P<module>[\w.+-]+\.so[\w.]*): cannot open shared object file",
         "the library {module} isn't installed on this machine, or isn't found",

@@ -6,15 +6,20 @@ const LAG = 0.35, FRAME_MS = 33, ROW = 58, LOSS = 64, AXIS = 20, SLOWEST_MS = 10
 // kind -> [color, strength, words in a wide block]
 const KINDS = {
   start: ["wait", 0.14, "starts"],
+  restart: ["over", 0.2, "starts again"],
   compute: ["forward", 0.85, ""],
   wait: ["wait", 0.4, "waits"],
   send: ["all-reduce", 1, ""],
   paused: ["data", 0.6, "paused"],
   down: ["over", 0.4, "killed"],
 };
+// share of the time -> [color, strength]; the lanes' own
+const SHARES = {
+  useful: ["forward", 0.85], waiting: ["wait", 0.4], restarting: ["over", 0.4], repeated: ["ink", 0.85], rest: ["line", 0.35],
+};
 const STOPS = new Set(["paused", "down"]);
-const KEY = [["forward", "computes"], ["all-reduce", "all-reduce"], ["wait", "waits"], ["data", "paused, or the flag it went on from"],
-  ["over", "killed, or trained again later"], ["variables", "checkpoint"]];
+const KEY = [["forward", "computes"], ["all-reduce", "all-reduce"], ["wait", "waits"], ["data", "paused"],
+  ["over", "killed, restarting"], ["ink", "trained again later"], ["variables", "checkpoint"]];
 const NOT_WITH_SERVERS = new Set(["all-reduce", "wait"]);  // nobody waits for a sum
 const CLASS_KEY = KEY.filter(([idea]) => idea !== "data").map(([idea, words]) => [idea, words.replace("killed", "lost")]);
 
@@ -55,6 +60,10 @@ function build(stage) {
   parts.begin = button("", () => parts.send("begin"), { class: "ex-main" });
   parts.chaos = toggle(stage, { name: "chaos", label: "Chaos: let a worker fail every few seconds" });
   parts.message = make("p", { class: "ck-message", role: "status" });
+  parts.shares = make("div", { class: "ck-shares", "aria-hidden": "true" }, ...Object.entries(SHARES).map(([kind, [idea, strength]]) =>
+    make("i", { "data-kind": kind, style: `--idea: var(--ex-${idea}); --strength: ${100 * strength}%` })));
+  parts.scoreWords = make("span");
+  parts.score = make("div", { class: "ck-score" }, parts.shares, parts.scoreWords);
   parts.loss = makeBand("loss", "");
   parts.axis = makeBand("", "");
   parts.list = make("div", { class: "ck-rows" });
@@ -65,12 +74,12 @@ function build(stage) {
   const watched = !!stage.data.watchOnly, served = stage.data.lanes.some((lane) => lane.name.startsWith("ps "));
   const ideas = watched ? CLASS_KEY : served ? KEY.filter(([idea]) => !NOT_WITH_SERVERS.has(idea)) : KEY;
   const key = make("ul", { class: "ex-key" }, ...ideas.map(([idea, words]) =>
-    make("li", { style: `--idea: var(--ex-${idea})` }, make("i"), make("span", { text: words }))));
+    make("li", { style: `--idea: var(--ex-${idea})`, class: idea === "ink" ? "ck-again" : "" }, make("i"), make("span", { text: words }))));
   stage.root.classList.add("ck");
   stage.root.classList.toggle("ck-watched", watched);
   stage.root.append(
     make("div", { class: "ck-head" }, parts.status, parts.chaos, parts.begin, parts.stop), parts.message,
-    parts.loss.node, parts.list, parts.axis.node, key,
+    parts.score, parts.loss.node, parts.list, parts.axis.node, key,
     make("details", {}, make("summary", { text: watched ? "What the laptops print" : "What the tasks print" }), parts.lines), parts.logBox);
   return parts;
 }
@@ -119,6 +128,11 @@ function write(stage, parts) {
   setText(parts.lines, data.lines);
   setText(parts.log, data.log);
   setText(parts.logWords, data.logWords);
+  parts.score.hidden = !data.score?.words;
+  if (!parts.score.hidden) {
+    setText(parts.scoreWords, data.score.words);
+    data.score.parts.forEach(([, percent], k) => { parts.shares.children[k].style.flexGrow = percent; });
+  }
   parts.logBox.hidden = !data.log;
   parts.loss.node.hidden = !data.losses.length;
   parts.stop.disabled = data.finished;
@@ -169,10 +183,11 @@ function paintRow(canvas, lane, scene) {
   // What stops a task stands before what it was doing meanwhile.
   for (const [start, end, kind] of [...lane.spans.filter((span) => !STOPS.has(span[2])), ...lane.spans.filter((span) => STOPS.has(span[2]))]) {
     const until = end >= data.clock ? now : Math.min(end, now);
-    if (until > scene.from && start < now) paintSpan(pen, scene, kind, x(Math.max(start, scene.from)), x(until), top, height);
+    const told = kind === "start" && start > 0 && !data.watchOnly ? "restart" : kind;
+    if (until > scene.from && start < now) paintSpan(pen, scene, told, x(Math.max(start, scene.from)), x(until), top, height);
   }
   pen.globalAlpha = 1;
-  for (const [start, end] of lane.lost) if (end > scene.from) hatch(pen, colors("over"), Math.max(0, x(start)), Math.min(x(end), width), top, height);
+  for (const [start, end] of lane.lost) if (end > scene.from) hatch(pen, colors("ink"), Math.max(0, x(start)), Math.min(x(end), width), top, height);
   for (const flag of lane.flags) if (flag[0] > scene.from && flag[0] <= now) paintFlag(pen, scene, flag);
   for (const [time, kind] of lane.marks) if (time > scene.from - 1 && time <= now) paintMark(pen, scene, time, kind, top, height);
 }
@@ -191,7 +206,7 @@ function paintSpan(pen, { colors, data }, kind, left, right, top, height) {
   }
   const inset = kind === "wait" ? height * 0.3 : kind === "send" ? height * 0.12 : 0;
   pen.fillRect(left, top + inset, Math.max(wide - (kind === "compute" ? 1 : 0), 0.8), height - 2 * inset);
-  if (words && wide > 60) {
+  if (words && wide > 7 * words.length + 18) {
     pen.globalAlpha = 1;
     label(pen, colors, words, left + wide / 2, top + height / 2, "center");
   }
@@ -229,7 +244,7 @@ function hatch(pen, color, left, right, top, height) {
 function paintFlag(pen, { x, colors, now, data }, [time, step, used]) {
   const at = x(time), size = used ? 13 : 9;
   const glow = used && !isStill() && !data.finished ? 0.5 + 0.5 * Math.sin(now * 5) : 1;
-  pen.strokeStyle = pen.fillStyle = colors(used ? "data" : "variables");
+  pen.strokeStyle = pen.fillStyle = colors("variables");
   if (used) { pen.globalAlpha = 0.35 * glow; pen.beginPath(); pen.arc(at + 5, 7, 13, 0, 7); pen.fill(); pen.globalAlpha = 1; }
   pen.lineWidth = used ? 3 : 2;
   pen.beginPath(); pen.moveTo(at, 0); pen.lineTo(at, ROW - 4); pen.stroke();
@@ -241,7 +256,7 @@ function paintFlag(pen, { x, colors, now, data }, [time, step, used]) {
 }
 
 function paintMark(pen, { x, colors, now }, time, kind, top, height) {
-  const at = x(time), age = now - time, idea = { end: "over", pause: "data", back: "all-reduce" }[kind];
+  const at = x(time), age = now - time, idea = { end: "over", pause: "data", back: "forward" }[kind];
   if (kind === "end" && age < 1.1 && !isStill()) {
     pen.globalAlpha = 0.75 * (1 - age / 1.1);
     pen.fillStyle = colors("over");

@@ -148,7 +148,11 @@ export function join(glider, parent, items, { key, tag, start, end, text, second
 
 // ---- controls: native elements in labels; each is bound to one option of its stage
 
-function bind(stage, name, show) { stage.shows.push(() => show(stage.options[name])); }
+// `fits(value)` says whether the control could choose a value, which may come from an address.
+function bind(stage, name, fits, show) {
+  stage.fits[name] = fits;
+  stage.shows.push(() => show(stage.options[name]));
+}
 
 // A slider. `log: true` for sizes over several powers of ten; `say` writes the value.
 export function slider(stage, { name, label, min, max, step = 1, log = false, say = sayNumber }) {
@@ -158,7 +162,7 @@ export function slider(stage, { name, label, min, max, step = 1, log = false, sa
   const output = make("output");
   const node = make("div", { class: "ex-slider" }, make("label", {}, make("span", { text: label }), input), output);
   input.addEventListener("input", () => stage.set(name, value(Number(input.value))));
-  bind(stage, name, (now) => {
+  bind(stage, name, (each) => typeof each === "number" && each >= min && each <= max, (now) => {
     if (value(Number(input.value)) !== now) input.value = place(now);
     output.textContent = say(now);
     input.setAttribute("aria-valuetext", output.textContent);
@@ -172,10 +176,11 @@ export function slider(stage, { name, label, min, max, step = 1, log = false, sa
 export function choice(stage, { name, label, options, list = false }) {
   const pairs = options.map((each) => (Array.isArray(each) ? each : [each, String(each)])), words = pairs.map(([, text]) => String(text));
   const wide = (list ? Math.max(...words.map((text) => text.length)) > 22 : words.join("").length > 18) ? " ex-wide" : "";  // two columns
+  const isOption = (each) => pairs.some(([value]) => value === each);
   if (list) {
     const select = make("select", {}, ...pairs.map(([, words], k) => make("option", { value: k, text: words })));
     select.addEventListener("change", () => stage.set(name, pairs[Number(select.value)][0]));
-    bind(stage, name, (now) => { select.value = pairs.findIndex(([value]) => value === now); });
+    bind(stage, name, isOption, (now) => { select.value = pairs.findIndex(([value]) => value === now); });
     return make("label", { class: `ex-list${wide}` }, make("span", { text: label }), select);
   }
   const group = newId("choice");
@@ -184,7 +189,7 @@ export function choice(stage, { name, label, options, list = false }) {
     input.addEventListener("change", () => stage.set(name, value));
     return input;
   });
-  bind(stage, name, (now) => inputs.forEach((input, k) => { input.checked = pairs[k][0] === now; }));
+  bind(stage, name, isOption, (now) => inputs.forEach((input, k) => { input.checked = pairs[k][0] === now; }));
   const labels = inputs.map((input, k) => make("label", {}, input, make("span", { text: pairs[k][1] })));
   return make("fieldset", { class: `ex-choice${wide}` }, make("legend", { text: label }), make("div", {}, ...labels));
 }
@@ -192,7 +197,7 @@ export function choice(stage, { name, label, options, list = false }) {
 export function toggle(stage, { name, label }) {
   const input = make("input", { type: "checkbox", role: "switch" });
   input.addEventListener("change", () => stage.set(name, input.checked));
-  bind(stage, name, (now) => { input.checked = now; });
+  bind(stage, name, (each) => typeof each === "boolean", (now) => { input.checked = now; });
   return make("label", { class: "ex-switch" }, input, make("span", { text: label }));
 }
 
@@ -254,7 +259,7 @@ export function player(stage, { name, label, marks, seconds, say }) {
   };
   const play = button("Play", () => (frame ? stop() : isStill() ? go(stage.options[name] >= 1 ? -1 : 1) : start()), { class: "ex-main" });
   input.addEventListener("input", () => { stop(); stage.set(name, Number(input.value)); });
-  bind(stage, name, (now) => {
+  bind(stage, name, (each) => each >= 0 && each <= 1, (now) => {
     input.value = now;
     output.textContent = say(now);
     input.setAttribute("aria-valuetext", output.textContent);
@@ -303,7 +308,7 @@ export function readColors(host) {
 
 // A canvas as wide as its place and `height` pixels tall, sharp on every screen; returns its context.
 export function sizeCanvas(canvas, width, height) {
-  const dots = window.devicePixelRatio || 1;
+  const dots = (window.devicePixelRatio || 1) * (canvas.currentCSSZoom ?? 1);
   if (canvas.width !== Math.round(width * dots) || canvas.height !== Math.round(height * dots)) {
     canvas.width = Math.round(width * dots);
     canvas.height = Math.round(height * dots);
@@ -341,7 +346,7 @@ export function mount(piece, host, data, options, heard = () => {}) {
   const root = make("section", { class: "ex-stage", "aria-label": nameStage(data.label ?? "Explorable") });
   const said = make("p", { class: "ex-unseen", role: "status" });
   const stage = {
-    root, data, options: { ...options }, width: 720, shows: [], ends: [], glider: new Glider(),
+    root, data, options: { ...options }, width: 720, shows: [], fits: {}, ends: [], glider: new Glider(),
     set(name, value) { stage.change({ [name]: value }); heard(stage.options); },
     change(options) { Object.assign(stage.options, options); ask(); },
     say(words) { setAttribute(said, "text", words); },

@@ -15,6 +15,8 @@
 - `platforms`: marks and feedback in the forms that learning platforms take in; what waits stays
   blank
 - `similar`: answers that are nearly the same: names, comments and spacing do not count
+- `slides`: a lab's misconceptions as slides for the room: wrong lines without names, a question,
+  why
 - `tasks`: what each exercise asked, from the lab's own source: contract, example, hints
 - `text`: tables and pages of what others wrote: no formula in a table, no file written for nothing
 - `wording`: how the pages name a student's page, write points, and call a verdict

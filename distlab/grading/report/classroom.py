@@ -24,7 +24,7 @@ def describe_class(
     answers: Mapping[str, Mapping[str, str]],
     changes: Sequence[Change] = (),
 ) -> dict[str, Any]:
-    """Return the values of the class page, and of the one for the room, which names nobody."""
+    """Return the values of the class page."""
     return {
         **_describe_marks(found),
         "absent": [(_name_of(found, s), clean_line(why)) for s, why in found.absent.items()],
@@ -113,6 +113,7 @@ def count_misconceptions(
     numbers = {exercise.id: exercise for exercise in found.lab.exercises}
     rows = [
         {
+            "id": exercise,
             "name": clean_line(name),
             "exercise": _name(numbers[exercise]),
             "students": who,

@@ -4,10 +4,11 @@ Nothing of what students wrote is HTML here: the templates escape all of it, and
 policy in each page forbids whatever might run or load.
 """
 
+import base64
 import csv
+import hashlib
 import io
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,15 +19,12 @@ from distlab.grading.report.changes import Change
 from distlab.grading.report.platforms import write_for_platforms
 from distlab.grading.report.tasks import read_tasks
 from distlab.grading.report.text import to_cell, write_if_new
-from distlab.grading.report.wording import find_kind, page_name, show_points
+from distlab.grading.report.wording import find_kind, page_name, show_points, split_message
 from distlab.grading.results import ClassResult, Result, describe_lateness
 from distlab.grading.text import clean, clean_line
 from distlab.grading.verdict import ExerciseVerdict
 
 STATES = {"right": "Right", "wrong": "Not right yet", "human": "A teacher will look at this"}
-_SENTENCE = re.compile(
-    r"(?P<call>.+?) gave (?P<gave>.*?), should give (?P<wanted>.*?): (?P<why>.*)"
-)
 
 
 @cache
@@ -50,17 +48,27 @@ def render(template: str, values: Mapping[str, Any]) -> str:
     return _environment().get_template(template).render(style=style, **values)
 
 
+def allow_script(name: str) -> dict[str, Any]:
+    """Return the values for a page that runs one script of ours: its policy names the digest."""
+    from markupsafe import Markup
+
+    script = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return {"script": Markup(script), "digest": digest}
+
+
 def write_report(
     found: ClassResult, folder: Path, course: Path | None = None, changes: Sequence[Change] = ()
 ) -> list[Path]:
     """Write the pages and tables of one lab into `folder`; return their paths.
 
-    class.html for the teacher, room.html to be shown in the room, marks.csv, a page for
+    class.html for the teacher, room.html with slides for the room, marks.csv, a page for
     each student, and what Moodle and Canvas take in. `course` is an nbgrader course that
     gets autograded notebooks too. What is as it was is not written again.
     """
     from distlab.grading.report.autograded import write_autograded
     from distlab.grading.report.classroom import describe_class
+    from distlab.grading.report.slides import describe_slides
 
     tasks = read_tasks(found.lab)
     answers = {r.student: read_answers(r.hand_in.path, found.lab) for r in found.results}
@@ -69,7 +77,9 @@ def write_report(
     values["course"] = os.path.relpath(found.root, folder)
     texts = {folder / "feedback" / page_name(student): text for student, text in pages.items()}
     texts[folder / "class.html"] = render("class.html", values)
-    texts[folder / "room.html"] = render("room.html", values)
+    slides = describe_slides(found, tasks, answers, values["misconceptions"])
+    room = {"lab": found.lab, "course": values["course"], "slides": slides}
+    texts[folder / "room.html"] = render("room.html", room | allow_script("room.js"))
     texts[folder / "marks.csv"] = make_csv(found)
     for path, text in texts.items():
         write_if_new(path, text)
@@ -126,7 +136,7 @@ def _describe(
     ids = {cell.id for cell in exercise.cells}
     seen = [cell for cell in result.observation.cells if cell.id in ids]
     message = clean(verdict.message, 4000)
-    parts = _SENTENCE.fullmatch(message) if verdict.status == "wrong" else None
+    parts = split_message(message) if verdict.status == "wrong" else None
     task, kind = tasks[exercise.id], find_kind(verdict, exercise.id in result.by_hand)
     return {
         "id": exercise.id,
@@ -140,7 +150,7 @@ def _describe(
         "reason": clean(result.reasons.get(exercise.id, ""), 4000),
         "message": message,
         "misconception": clean_line(verdict.misconception),
-        "parts": parts.groupdict() if parts else None,
+        "parts": parts or None,
         "table": verdict.table and _clean_table(verdict.table),
         "asked": Markup(task.asked),
         "hints": [(t, Markup(text)) for t, text in task.hints],

@@ -5,11 +5,21 @@ import re
 
 from distlab.grading.verdict import ExerciseVerdict
 
+_SENTENCE = re.compile(
+    r"(?P<call>.+?) gave (?P<gave>.*?), should give (?P<wanted>.*?): (?P<why>.*)"
+)
+
 
 def page_name(student: str) -> str:
     """Return the file name of a student's page: safe, and no two students' the same."""
     safe = re.sub(r"[^A-Za-z0-9.-]+", "_", student).strip("._") or "student"
     return f"{safe[:60]}-{hashlib.sha256(student.encode()).hexdigest()[:10]}.html"
+
+
+def split_message(message: str) -> dict[str, str]:
+    """Return a message's `call`, `gave`, `wanted` and `why`; {} if it isn't such a sentence."""
+    found = _SENTENCE.fullmatch(message)
+    return found.groupdict() if found else {}
 
 
 def show_points(points: float | None) -> str:

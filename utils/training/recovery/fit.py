@@ -89,6 +89,10 @@ class StepReporter(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self.epoch = epoch
 
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        """Keras asks for the batch inside the step, so this can't say when it has arrived."""
+        self.trainer.pause()
+
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """`logs` has the mean loss since the epoch began, here and in Keras."""
         step = int(self.model.optimizer.iterations.numpy())
@@ -109,8 +113,8 @@ def train_with_backup(trainer: Trainer) -> RecoveryReport:
     chiefs = trainer.group.broadcast(step)
     if chiefs != step:
         raise RunError(
-            f"backup {settings.folder}: step {chiefs} on the chief and {step} on "
-            f"{trainer.group.name}; name a folder that all workers share"
+            f"backup {settings.folder}: the chief is at step {chiefs} and "
+            f"{trainer.group.name} at {step}. Name a folder that all workers share."
         )
     trainer.restored_step = step
     report("restore", step=step, skipped_checkpoints=skipped_checkpoints)

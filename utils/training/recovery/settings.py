@@ -22,8 +22,9 @@ class RecoverySettings:
 
     `folder` is shared by all workers. `checkpoint_every` counts steps; None saves at the end
     of each epoch. `method` is a key of `METHODS`: "manager" and "preemption" run
-    the custom loop, "backup" runs Keras's `fit`. `pause_seconds` are slept after each
-    step, so that a reader can follow; with `watched`, each worker also reports the event
+    the custom loop, "backup" runs Keras's `fit`. `pause_seconds` are slept in each
+    step before its gradients, as a larger model would compute, so that a reader can follow; with
+    `watched`, each worker also reports the event
     "ready" when its own gradients are there.
     Raises InputError, which names the value and what is allowed.
     """
@@ -46,7 +47,7 @@ class RecoverySettings:
         if self.checkpoint_every is not None:
             check_count("checkpoint_every", self.checkpoint_every)
         if not 0 <= self.pause_seconds < 60:
-            raise InputError(f"pause_seconds {self.pause_seconds}: must be from 0 to 60")
+            raise InputError(f"pause_seconds must be from 0 to 60, got {self.pause_seconds}.")
 
     @property
     def steps_per_epoch(self) -> int:

@@ -60,16 +60,21 @@ class Trainer:
 
     def take(self, epoch: int, batch: tuple) -> int:
         """Train on one global batch and return the steps taken from the very start."""
+        report("batch")  # has arrived: a distributed iterator waits for every worker
+        self.pause()
         loss = float(self.train_step(batch))
         self.step.assign_add(1)
         return self.note(epoch, int(self.step.numpy()), loss)
 
     def note(self, epoch: int, step: int, loss: float) -> int:
-        """Report one step that was taken, pause if it is to be watched, and return its number."""
+        """Report one step that was taken, and return its number."""
         self.losses.append(loss)
         report("step", step=step, epoch=epoch + 1, loss=loss)
-        time.sleep(self.settings.pause_seconds)
         return step
+
+    def pause(self) -> None:
+        """Take as long as a larger model would, if the run is to be watched."""
+        time.sleep(self.settings.pause_seconds)
 
     def finish(self) -> RecoveryReport:
         """Return what this worker ended with."""

@@ -1,0 +1,83 @@
+// A piece on a page without a kernel: the address can hold its state, and `?slide` shows it alone.
+//
+// #ex:ring:ranks=16&size=1000000 is the first "ring" of the page (the second is ring-2). Only what
+// a control of the piece can choose is taken from an address.
+import { make, button, mount } from "./core.js";
+
+const HASH = "#ex:", SLIDE = "ex-slide";
+const isSlide = () => new URLSearchParams(location.search).has("slide");
+
+export function mountOnPage(piece, host, data, options) {
+  const { stage, end } = mount(piece, host, data, options), name = namePiece(host);
+  if (!Object.keys(stage.fits).length || "question" in data) return { stage, end };  // a guess is one's own
+  const first = { ...options };
+  const take = () => {
+    const told = readState(name);
+    for (const [option, value] of Object.entries(told ?? {})) if (stage.fits[option]?.(value)) stage.set(option, value);
+    return told !== null;
+  };
+  const write = () => {
+    const changed = Object.entries(stage.options).filter(([option, value]) => stage.fits[option] && value !== first[option]);
+    const state = new URLSearchParams(changed.map(([option, value]) => [option, JSON.stringify(value)]));
+    return `${HASH}${name}:${state}`;
+  };
+  const said = make("span", { role: "status" });
+  const copy = async () => {
+    history.replaceState(null, "", write());
+    try {
+      await navigator.clipboard.writeText(location.href);
+      said.textContent = "Copied.";
+    } catch { said.textContent = "The link is in the address bar."; }
+  };
+  const alone = button("Full screen", () => showAlone(host.classList.contains(SLIDE) ? null : host, write()));
+  stage.root.append(make("div", { class: "ex-share" }, said, button("Copy link", copy), alone));
+  host.shareState = write;
+  if (isSlide() && !document.querySelector(`.${SLIDE}`) && (readState(name) !== null || !location.hash.startsWith(HASH))) showAlone(host, location.hash);
+  if (take()) window.addEventListener("load", () => host.scrollIntoView());
+  window.addEventListener("hashchange", () => { if (take()) host.scrollIntoView(); });
+  document.addEventListener("keydown", (event) => turn(event, host));
+  return { stage, end };
+}
+
+// "ring" for the page's first piece of that kind, "ring-2" for the next: an id also has a mark of its data.
+function namePiece(host) {
+  const kind = host.id.replace(/^ex-|-[0-9a-f]{10}$/g, "");
+  const same = [...document.querySelectorAll(`[id^="ex-${kind}-"]`)].filter((each) => /^[0-9a-f]{10}$/.test(each.id.slice(kind.length + 4)));
+  const place = same.indexOf(host);
+  return place > 0 ? `${kind}-${place + 1}` : kind;
+}
+
+// The options that the address holds for a piece; null if it holds none.
+function readState(name) {
+  const start = `${HASH}${name}:`;
+  if (!location.hash.startsWith(start)) return null;
+  const told = {};
+  for (const [option, text] of new URLSearchParams(location.hash.slice(start.length))) {
+    try { told[option] = JSON.parse(text); } catch { /* an address that was cut short */ }
+  }
+  return told;
+}
+
+// One piece over the whole window, or with null the page again.
+function showAlone(host, hash) {
+  for (const each of document.querySelectorAll(`.${SLIDE}`)) each.classList.remove(SLIDE);
+  host?.classList.add(SLIDE);
+  document.documentElement.classList.toggle("ex-slides", host !== null);
+  for (const each of document.querySelectorAll(".ex-share button:last-child")) each.textContent = each.closest(`.${SLIDE}`) ? "Leave full screen" : "Full screen";
+  history.replaceState(null, "", `${location.pathname}${host ? "?slide" : ""}${hash}`);
+  host?.scrollIntoView();
+}
+
+// Keys of a slide: left and right step through it, or go to the page's next piece; so do Page Up and Down.
+function turn(event, host) {
+  if (!host.classList.contains(SLIDE) || event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (event.key === "Escape") return showAlone(null, "");
+  const way = { ArrowRight: 1, ArrowLeft: -1, PageDown: 1, PageUp: -1 }[event.key];
+  if (!way || event.target.closest("input, select, textarea")) return;
+  event.preventDefault();
+  const player = event.key.startsWith("Arrow") && host.querySelector(".ex-player");
+  if (player) return player.querySelectorAll("button")[way > 0 ? 2 : 1].click();
+  const pieces = [...document.querySelectorAll(".ex")].filter((each) => each.shareState);
+  const next = pieces[pieces.indexOf(host) + way];
+  if (next) setTimeout(() => showAlone(next, next.shareState()));  // not the key's own turn: the next piece hears it too
+}
