@@ -9,6 +9,7 @@ from typing import Any
 from .errors import InputError
 
 MAX_COUNT = 10**9
+MAX_LISTED = 8  # choices in a message
 MAX_SHOWN = 40  # letters of a value that a message shows
 
 
@@ -19,8 +20,8 @@ def check_count(name: str, value: Any, least: int = 1, most: int = MAX_COUNT) ->
     """
     if not is_whole(value) or not least <= value <= most:
         is_open = most == MAX_COUNT and not (is_whole(value) and value > most)
-        allowed = f"from {least} up" if is_open else f"from {least} to {most:,}"
-        raise InputError(f"{name} {show(value)}: must be a whole number {allowed}")
+        allowed = f"of at least {least}" if is_open else f"from {least} to {most:,}"
+        raise InputError(f"{name} must be a whole number {allowed}, got {show(value)}.")
     return int(value)
 
 
@@ -30,11 +31,11 @@ def check_number(
     """Return `value` as a float; raise InputError unless it is finite and within the bound."""
     is_real = type(value) is float or (isinstance(value, Real) and not isinstance(value, bool))
     if not is_real or not is_finite(value):
-        raise InputError(f"{name} {show(value)}: must be a finite number")
+        raise InputError(f"{name} must be a finite number, got {show(value)}.")
     if above is not None and value <= above:
-        raise InputError(f"{name} {show(value)}: must be a number above {above}")
+        raise InputError(f"{name} must be above {above}, got {show(value)}.")
     if least is not None and value < least:
-        raise InputError(f"{name} {show(value)}: must be {least} or more")
+        raise InputError(f"{name} must be at least {least}, got {show(value)}.")
     return float(value)
 
 
@@ -42,16 +43,27 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> str:
     """Return `value`; raise InputError, which lists what is allowed, unless it is among it."""
     allowed = tuple(allowed)
     if value not in allowed:
-        raise InputError(f"{name} {show(repr(value))}: choose from {', '.join(allowed)}")
+        near = suggest(str(value), allowed) or "."
+        raise InputError(
+            f"{name} must be one of {list_few(allowed)}, got {show(repr(value))}{near}"
+        )
     return value
 
 
 def suggest(word: str, choices: Iterable[Any]) -> str:
-    """Return "; did you mean 'x'?" where one of `choices` is near `word`, else ""."""
+    """Return ". Did you mean 'x'?" if one of `choices` is near `word`, else ""."""
     names = [str(choice) for choice in choices]
     near = [name for name in names if len(word) > 3 and name.startswith(word)]
     near = near or get_close_matches(word[: 4 * MAX_SHOWN], names, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f". Did you mean {near[0]!r}?" if near else ""
+
+
+def list_few(choices: Iterable[Any]) -> str:
+    """Return the choices in one line: `MAX_LISTED` at most, and then how many there are."""
+    names = [str(choice) for choice in choices]
+    if len(names) > MAX_LISTED:
+        names = [*names[: MAX_LISTED - 1], f"… ({len(names)} in all)"]
+    return ", ".join(names) or "none"
 
 
 def is_whole(value: Any) -> bool:

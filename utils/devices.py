@@ -56,8 +56,8 @@ def choose_devices(
     check_choice("devices", devices, DEVICES)
     if devices == "gpu" and not gpus:
         raise InputError(
-            f"devices 'gpu': {why or 'this process has none'}. Use --device cpu, or leave "
-            "--device out"
+            f"device 'gpu' needs a GPU: {why or 'this process has none'}. Use --device cpu, "
+            "or leave --device out."
         )
     if devices == "cpu" or not gpus:
         return "CPU", replicas or usual
@@ -84,9 +84,11 @@ def choose_all_reduce(
     if asked not in offered:
         can = f"choose from auto, {', '.join(offered)}"
         can = can if offered else "it adds nothing up, so leave --all-reduce out"
-        raise InputError(f"all reduce {asked!r}: for strategy {strategy!r}, {can}")
+        raise InputError(f"all_reduce can't be {asked!r} for strategy {strategy!r}: {can}")
     if asked == "nccl" and reason:
-        raise InputError(f"all reduce 'nccl': {reason}. Use --all-reduce {offered[-1]}, or auto")
+        raise InputError(
+            f"all_reduce can't be 'nccl': {reason}. Use --all-reduce {offered[-1]}, or auto."
+        )
     return asked
 
 
@@ -217,7 +219,9 @@ def split_logical_devices(count: int) -> list[str]:
     import tensorflow as tf
 
     if not 1 <= count <= MOST_LOGICAL_DEVICES:
-        raise InputError(f"{count} logical devices: choose 1 to {MOST_LOGICAL_DEVICES}")
+        raise InputError(
+            f"The number of logical devices must be from 1 to {MOST_LOGICAL_DEVICES}, got {count}."
+        )
     leave_device_buffers_untuned()
     if configured_cpu_devices() == 0:
         try:
@@ -227,8 +231,9 @@ def split_logical_devices(count: int) -> list[str]:
     names = [f"CPU:{i}" for i in range(len(tf.config.list_logical_devices("CPU")))]
     if len(names) < count:
         raise InputError(
-            f"{count} logical devices were asked for and this process has {len(names)}: the split "
-            "must come before TensorFlow's first operation. Restart the kernel, then split first"
+            f"This process has {say_count(len(names), 'logical device')}, and {count} are "
+            "needed. The split must come before TensorFlow's first operation: restart the "
+            "kernel, then split first."
         )
     return names[:count]
 
@@ -318,8 +323,8 @@ def connect_tpu() -> Tpu:
     address = tpu_address()
     if address is None:
         raise InputError(
-            "strategy 'tpu': no TPU is here (TensorFlow lists none, and TPU_NAME is not set); "
-            "the same program runs as it is where one is"
+            "Strategy 'tpu' needs a TPU. TensorFlow lists none here, and TPU_NAME isn't "
+            "set. The same program runs unchanged on a TPU machine."
         )
     try:
         _check_answers(address)
@@ -328,7 +333,7 @@ def connect_tpu() -> Tpu:
         topology = tf.tpu.experimental.initialize_tpu_system(resolver)
     except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
         first = first_line(error, 160)
-        raise InputError(f"strategy 'tpu': no TPU answers at {address!r}: {first}") from None
+        raise InputError(f"Strategy 'tpu' found no TPU at {address!r}: {first}") from None
     return Tpu(resolver, topology)
 
 

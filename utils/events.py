@@ -110,6 +110,8 @@ def read_events(path: str | os.PathLike[str], kind: str | None = None) -> Iterat
             try:
                 event = json.loads(line)
             except ValueError as error:
-                raise ValueError(f"{path}, line {number}: not a JSON object ({error})") from None
+                raise ValueError(
+                    f"{path}, line {number}: must be a JSON object ({error})."
+                ) from None
             if kind is None or event.get("event") == kind:
                 yield event

@@ -70,7 +70,7 @@ def make_folder(name: str, folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"x")
     except OSError as error:
-        raise InputError(f"{name} {folder}: cannot be written ({error.strerror})") from None
+        raise InputError(f"{name} {folder} can't be written ({error.strerror}).") from None
 
 
 def hold_folder(name: str, folder: Path) -> int:
@@ -85,7 +85,8 @@ def hold_folder(name: str, folder: Path) -> int:
         if time.monotonic() > patience:
             os.close(descriptor)
             raise InputError(
-                f"{name} {folder}: another run is saving there; wait for it, or name another folder"
+                f"{name} {folder} is in use: another run saves there. Wait for it, or name "
+                "another folder."
             )
         time.sleep(0.1)
     return descriptor

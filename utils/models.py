@@ -105,8 +105,8 @@ def build_encoder_decoder(
 def _check_heads(blocks: int, width: int, heads: int) -> None:
     if min(blocks, heads, width) < 1 or width % heads:
         raise InputError(
-            f"{blocks} blocks, {heads} heads, width {width}: give one or more of each, and a "
-            "width that the heads divide"
+            "blocks, heads and width must be at least 1, and heads must divide width, got "
+            f"{blocks} blocks, {heads} heads and width {width}."
         )
 
 
@@ -277,7 +277,7 @@ def build_unet(
     five, and for one below 1.
     """
     if not 2 <= len(widths) <= 5 or min(widths) < 1:
-        raise InputError(f"widths {tuple(widths)}: give two to five numbers of 1 or more")
+        raise InputError(f"widths must be two to five numbers of at least 1, got {tuple(widths)}.")
     layer, before_elu = _seeded(seed, dtype), _seeded(seed, dtype, keras.initializers.HeNormal)
 
     def convolve(x: keras.KerasTensor, width: int) -> keras.KerasTensor:

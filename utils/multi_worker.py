@@ -24,8 +24,8 @@ def get_multi_worker(kind: str, count: int, all_reduce: str) -> tf.distribute.St
             if "at program startup" not in str(error):
                 raise
             raise InputError(
-                "strategy 'multi-worker' must be made before TensorFlow's first operation: make "
-                "data and models in functions, which are called afterwards"
+                "Strategy 'multi-worker' must be made before TensorFlow's first operation. "
+                "Make data and models in functions that are called afterwards."
             ) from None
     return _made[wanted]
 
@@ -76,8 +76,8 @@ def choose_worker_devices(devices: str, replicas: int | None, most: int) -> tupl
             pass
     if replicas > max(split, 1):
         raise InputError(
-            f"{replicas} replicas: this worker has {max(split, 1)} CPU devices, and the split must "
-            "come before TensorFlow's first operation; start the worker again"
+            f"This worker has {max(split, 1)} CPU devices and needs {replicas}. The split "
+            "must come before TensorFlow's first operation, so start the worker again."
         )
     return "CPU", replicas
 

@@ -113,10 +113,14 @@ def check_strategy(name: str, replicas: int | None = None) -> int | None:
         return None
     most = record.max_replicas
     if most == 0:
-        raise InputError(f"{replicas} replicas: strategy {name!r} {record.single_replica_reason}")
+        raise InputError(
+            f"Strategy {name!r} can't have {replicas} replicas: {record.single_replica_reason}."
+        )
     if not isinstance(replicas, Integral) or not 1 <= replicas <= most:
-        allowed = f"1 to {most}" if most > 1 else f"1, since {record.single_replica_reason}"
-        raise InputError(f"{replicas} replicas: strategy {name!r} takes {allowed}")
+        allowed = (
+            f"1 to {most} replicas" if most > 1 else f"1 replica ({record.single_replica_reason})"
+        )
+        raise InputError(f"Strategy {name!r} takes {allowed}, got {replicas}.")
     return int(replicas)
 
 
@@ -153,12 +157,13 @@ def make_strategy(
     check_choice("devices", devices, DEVICES if record.place != "TPU" else ("auto",))
     for option in options:
         if option not in record.options:
-            raise InputError(f"strategy {name!r} has no option {option!r}")
+            raise InputError(f"Strategy {name!r} has no option {option!r}.")
     choose_all_reduce(all_reduce, record.all_reduces, name, "GPU")  # can it ever?
     if record.place == "cluster" and not os.environ.get("TF_CONFIG"):
         raise InputError(
-            f"strategy {name!r} trains in a cluster, and TF_CONFIG, which says what this process "
-            "is in it, is not set: use utils.cluster.LocalCluster, or distlab train --workers 2"
+            f"Strategy {name!r} trains in a cluster, and TF_CONFIG isn't set, so this "
+            "process doesn't know its place in it. Use utils.cluster.LocalCluster, or "
+            "distlab train --workers 2."
         )
     kind, count = "CPU", 0
     if record.place == "machine":
@@ -176,8 +181,9 @@ def _make_default(kind: str, count: int, all_reduce: str | None) -> tf.distribut
 
     if kind == "CPU" and not limit_gpus(0):
         raise InputError(
-            "devices 'cpu': TensorFlow has started with GPUs in this process. Start a new one "
-            "(restart the kernel), or take strategy 'one-device'"
+            "device must be chosen before TensorFlow starts, and it has started with GPUs "
+            "in this process. Restart the kernel for device 'cpu', or use strategy "
+            "'one-device'."
         )
     return tf.distribute.get_strategy()
 
@@ -209,8 +215,8 @@ def _make_cross_device_ops(all_reduce: str, devices: list[str]) -> tf.distribute
         return tf.distribute.ReductionToOneDevice()
     if all_reduce == "hierarchical" and len(devices) % 2:
         raise InputError(
-            "all reduce 'hierarchical' needs an even number of replicas, got "
-            f"{len(devices)}: TensorFlow leaves the last one's gradient out of the sum"
+            "All-reduce 'hierarchical' needs an even number of replicas, got "
+            f"{len(devices)}. TensorFlow leaves the last one's gradient out of the sum."
         )
     if all_reduce == "hierarchical":
         return tf.distribute.HierarchicalCopyAllReduce()
@@ -324,7 +330,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
             "TPUStrategy",
             place="TPU",
             max_replicas=0,
-            single_replica_reason="has one on each core of its TPU; leave them out",
+            single_replica_reason="it has one on each TPU core. Leave replicas out",
             exceptions=tuple(
                 Support("tpu", loop, keras, works=None, note="needs TPU hardware")
                 for keras in KERAS

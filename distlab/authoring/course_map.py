@@ -58,7 +58,7 @@ def read_entry(source: Path) -> MapEntry:
             )
             if not found
         ]
-        raise CourseError(f"{name}: the course map needs its {'; '.join(missing)}")
+        raise CourseError(f"{name} must give the course map its {'; '.join(missing)}.")
     built_on = line[2].partition("**Prerequisites:**")[2].partition("**Hardware:**")[0]
     after = tuple(sorted(a or b for a, b in _LESSON.findall(built_on)))
     number = int(re.search(r"\d\d", name)[0])
@@ -72,7 +72,9 @@ def write_lessons(root: Path, folder: str = "notebooks/") -> str:
     entries = {entry.number: entry for entry in read_entries(root, "lessons")}
     strays = entries.keys() - {number for numbers in PARTS.values() for number in numbers}
     if strays:
-        raise CourseError(f"lesson {min(strays)}: no part of distlab.authoring.course_map has it")
+        raise CourseError(
+            f"Lesson {min(strays)} is in no part of distlab.authoring.course_map. Add it to one."
+        )
     tables = []
     for part, numbers in PARTS.items():
         rows = [_show_lesson(entries[n], folder) for n in numbers if n in entries]

@@ -30,13 +30,15 @@ def write_lab(root: Path, title: str) -> list[Path]:
     """
     slug = "_".join(re.findall(r"[a-z0-9]+", title.lower()))
     if not re.search("[a-z]", slug):
-        raise CourseError(f"{title!r}: a lab is named by words, such as 'precision and memory'")
+        raise CourseError(
+            f"A lab's title must be words, such as 'precision and memory', got {title!r}."
+        )
     taken = [int(p.name[3:5]) for p in (root / "solutions" / "src").glob("lab[0-9][0-9]_*.py")]
     lab = f"lab{max(taken, default=0) + 1:02}"
     files = {kind: root / place.format(lab=lab, slug=slug) for kind, place in PLACES.items()}
     for path in files.values():
         if path.exists():
-            raise CourseError(f"{path.relative_to(root)} is there already")
+            raise CourseError(f"{path.relative_to(root)} exists already.")
     words = {"lab": lab, "NN": lab[3:], "TITLE": title[:1].upper() + title[1:]}
     for kind, path in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)

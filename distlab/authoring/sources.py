@@ -122,7 +122,9 @@ def find_root(start: Path) -> Path:
     for folder in (start.resolve(), *start.resolve().parents, Path(__file__).parents[2]):
         if (folder / "notebooks" / "src").is_dir():
             return folder
-    raise CourseError(f"no folder notebooks/src at or above {start}: run it inside the course")
+    raise CourseError(
+        f"There is no folder notebooks/src at {start} or above it. Run this inside the course."
+    )
 
 
 def find_targets(root: Path) -> list[Target]:
@@ -149,7 +151,7 @@ def choose_targets(targets: list[Target], names: list[str]) -> list[Target]:
         found += [t for t in targets if t.slug.partition("-")[2] == wanted]
         if not found:
             known = ", ".join(t.slug.split("-")[0] for t in targets) or "none"
-            raise CourseError(f"no source is called {name!r}: choose from {known}, or a slug")
+            raise CourseError(f"The source must be one of {known}, or a slug, got {name!r}.")
         chosen += [t for t in found if t not in chosen]
     return chosen if names else targets
 

@@ -33,7 +33,7 @@ def build_book(course: Path, out: Path, work: Path) -> BuiltBook:
     try:
         from sphinx.application import Sphinx
     except ImportError:
-        raise CourseError("the book needs more packages: pip install -e '.[book]'") from None
+        raise CourseError("The book needs more packages. Run: pip install -e '.[book]'") from None
     source = work / "source"
     _write_pages(course, source)
     said = io.StringIO()
@@ -100,4 +100,4 @@ def write_zip(folder: Path, path: Path) -> None:
 def check_folder(folder: Path) -> None:
     """Raise CourseError for a folder that holds something else than a book."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "searchindex.js").is_file():
-        raise CourseError(f"{folder} holds something else: choose an empty folder with --output")
+        raise CourseError(f"{folder} isn't a book. Choose an empty folder with --output.")

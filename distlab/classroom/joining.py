@@ -81,7 +81,7 @@ def _ask(address: str) -> str:
     check_host(address)
     if code := tidy_code(getpass.getpass("Code that the teacher shows: ")):
         return code
-    raise InputError("no code: type the one that the teacher shows")
+    raise InputError("The code is missing. Type the one that the teacher shows.")
 
 
 def begin_at_enter(begin: threading.Event, what: str, tell: Say) -> None:

@@ -75,7 +75,7 @@ class ClassPlace:
 def add_port(address: str) -> str:
     """Return "host:port" for "host", too; raises CourseError for an empty one."""
     if not address.strip(":[] "):
-        raise CourseError("address: name the teacher's, such as 192.168.1.10")
+        raise CourseError("The address must be the teacher's, such as 192.168.1.10.")
     if address.count(":") > 1 and not address.startswith("["):
         address = f"[{address}]"  # IPv6
     has_port = ":" in address.rpartition("]")[2]
@@ -93,8 +93,8 @@ def find_own_address() -> str:
             return end.getsockname()[0]
         except OSError:
             raise CourseError(
-                "this machine is in no network: join one, or try it alone with --advertise-address "
-                "127.0.0.1"
+                "This machine has no network. Join one, or try it alone with "
+                "--advertise-address 127.0.0.1."
             ) from None
 
 

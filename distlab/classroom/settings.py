@@ -50,7 +50,9 @@ class ClassSettings:
         check_number("learning rate", self.learning_rate, above=0.0)
         check_number("pause seconds", self.pause_seconds, least=0.0)
         if self.pause_seconds > MAX_PAUSE_SECONDS:
-            raise InputError(f"pause seconds {self.pause_seconds}: {MAX_PAUSE_SECONDS:g} at most")
+            raise InputError(
+                f"pause seconds must be at most {MAX_PAUSE_SECONDS:g}, got {self.pause_seconds}."
+            )
 
     @property
     def total_steps(self) -> int:
@@ -75,11 +77,17 @@ def read_settings(text: str) -> ClassSettings:
     told = _parse(text)
     kinds = {field.name: field.type for field in fields(ClassSettings)}
     if not isinstance(told, dict) or set(told) != set(kinds):
-        raise CourseError("the teacher's machine has sent what are no settings of a class")
+        raise CourseError(
+            "The teacher's machine sent something that isn't a class's settings. Do both have "
+            "the same version?"
+        )
     for name, value in told.items():
         right = {int: int, float: (int, float), str: str}[kinds[name]]
         if isinstance(value, bool) or not isinstance(value, right):
-            raise CourseError(f"the teacher's machine has sent {name} {str(value)[:40]!r}")
+            raise CourseError(
+                f"The teacher's machine sent {name} {str(value)[:40]!r}, which this version "
+                "can't use."
+            )
     return ClassSettings(**told)
 
 

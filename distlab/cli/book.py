@@ -31,7 +31,7 @@ def run_book(parsed: argparse.Namespace) -> int:
 
     course = progress.find_course()
     if course is None:
-        raise CourseError("no course here: change to the folder with README.md and labs/")
+        raise CourseError("There is no course here. Change to the folder with README.md and labs/.")
     out = parsed.output.resolve()
     check_folder(out)
     with say_waiting("distlab book: writing the pages"):

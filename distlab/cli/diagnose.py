@@ -55,7 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     configs = read_configs(arguments.tf_config, texts) if arguments.tf_config else {}
     if not configs and not any(text.strip() for text in texts.values()):
         names = ", ".join(texts)
-        raise CourseError(f"{names}: empty. Name the logs of the tasks, or add --tf-config FILE")
+        raise CourseError(
+            f"{names} must not be empty. Name the tasks' logs, or add --tf-config FILE."
+        )
     found = diagnose_cluster(texts, configs)
     if arguments.json:
         print(json.dumps(asdict(found) if found else None, indent=2))
@@ -92,8 +94,8 @@ def read_configs(given: str, logs: Iterable[str]) -> dict[str, str]:
         raise CourseError(f"--tf-config {given}: {error.strerror}") from None
     except (ValueError, TypeError, KeyError):
         raise CourseError(
-            f"--tf-config {shorten(given)}: must be JSON with a cluster. `distlab tf-config lint` "
-            "shows every mistake in it"
+            f"--tf-config {shorten(given)} must be JSON with a cluster. `distlab tf-config "
+            "lint` shows every mistake in it."
         ) from None
     found = {}
     for name in logs:
@@ -109,6 +111,8 @@ def read_configs(given: str, logs: Iterable[str]) -> dict[str, str]:
 def read_logs(name: str) -> dict[str, str]:
     """Return name -> text of a log, of every *.log in a folder, or of standard input for "-".
 
+    A run's folder stands for its last attempt, with both logs of a task as one text.
+
     Raises CourseError, naming it, for what cannot be read.
     """
     if name == "-":
@@ -117,7 +121,7 @@ def read_logs(name: str) -> dict[str, str]:
             print(said, file=sys.stderr)
         return {"input": _read_tail(sys.stdin.buffer)}
     if not name:
-        raise CourseError("LOG is empty: name the logs of the tasks, or their folder")
+        raise CourseError("LOG must not be empty. Name the tasks' logs, or their folder.")
     path = Path(name)
     try:
         if not path.is_dir():
@@ -129,18 +133,16 @@ def read_logs(name: str) -> dict[str, str]:
             found[task] = "\n".join(filter(None, (found.get(task), _read_end(each))))
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise CourseError(
-            f"{name}: {reason}; name the logs of the tasks, or their folder"
-        ) from None
+        raise CourseError(f"{name}: {reason}. Name the tasks' logs, or their folder.") from None
     if not found:
-        raise CourseError(f"{name}: no *.log in this folder; name the logs of the tasks")
+        raise CourseError(f"{name} has no *.log file. Name the tasks' logs.")
     return found
 
 
 def _find_last_attempt(folder: Path) -> Path:
     """Return the newest attempt of a run in its folder; `folder` itself if there is none."""
-    found = {int(p.name.removeprefix("attempt-")): p for p in folder.glob("attempt-[0-9]*")}
-    return found[max(found)] if found else folder
+    found = [path for path in folder.glob("attempt-*") if path.name[8:].isdecimal()]
+    return max(found, key=lambda path: int(path.name[8:]), default=folder)
 
 
 def _read_end(path: Path) -> str:

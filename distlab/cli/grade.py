@@ -106,7 +106,7 @@ def _add_marks(add: Callable[..., Any]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Grade, write the report, say where it is; return 1 if something waits for a human."""
     if importlib.util.find_spec("nbgrader") is None:  # the gradebook is nbgrader's
-        raise CourseError("grading needs nbgrader: make teach, or pip install -e '.[teach]'")
+        raise CourseError("Grading needs nbgrader. Run: make teach, or pip install -e '.[teach]'")
     for name, value in vars(arguments).items():  # the grading's processes work in other folders
         if isinstance(value, Path):
             setattr(arguments, name, value.absolute())

@@ -119,7 +119,7 @@ def find_page(folder: Path, name: str | None) -> str:
         return fitting[0]
     listed = ", ".join(Path(page).stem for page in fitting or pages) or "none"
     trouble = "fits several notebooks" if fitting else "fits no notebook"
-    raise CourseError(f"--notebook {name} {trouble}: choose one of {listed}")
+    raise CourseError(f"--notebook must be one of {listed}, got {name}: it {trouble}.")
 
 
 def make_command(folder: Path, page: str, arguments: argparse.Namespace) -> list[str]:

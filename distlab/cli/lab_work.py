@@ -44,24 +44,24 @@ def find_lab(name: str) -> Path:
     """
     if name.endswith(".ipynb"):
         if not Path(name).is_file():
-            raise CourseError(f"{name}: no such notebook")
+            raise CourseError(f"{name}: notebook not found.")
         return Path(name).resolve()
     course = progress.find_course()
     if course is None:
-        raise CourseError("no course here: change to the folder with README.md and labs/")
+        raise CourseError("There is no course here. Change to the folder with README.md and labs/.")
     number = name.removeprefix("lab").zfill(2)
     there = sorted((course / "labs").glob("lab*.ipynb"))
     named = [p for p in there if p.stem == name or p.stem.split("-")[0][3:] == number]
     found, fitting = ([p for p in some if p.is_file()] for some in (there, named))
     if named and not fitting:
         raise CourseError(
-            f"{named[0].name} is a pipe or a folder, not a file: move it away, "
-            "and put your notebook there"
+            f"{named[0].name} must be a file, got a pipe or a folder. Move it away, and put "
+            "your notebook there."
         )
     if len(fitting) != 1:
         known = ", ".join(p.stem.split("-")[0] for p in found) or "none"
         near = suggest(name, [p.stem.split("-")[0] for p in found])
-        raise CourseError(f"no lab is called {name!r}: choose from {known}{near}")
+        raise CourseError(f"LAB must be one of {known}, got {name!r}{near or '.'}")
     copy = course / copies.FOLDER / fitting[0].name
     return copy if copy.is_file() else fitting[0]
 
@@ -92,10 +92,10 @@ def check_notebook(path: Path) -> list[dict[str, Any]]:
     try:
         notebook = nbformat.read(path, as_version=4)
     except (OSError, ValueError, KeyError, AttributeError, nbformat.ValidationError) as error:
-        raise CourseError(f"{path.name} cannot be read: {str(error).splitlines()[0]}") from None
+        raise CourseError(f"{path.name} can't be read: {str(error).splitlines()[0]}") from None
     graded = [cell for cell in notebook.cells if _mark(cell).get("grade")]
     if not graded:
-        raise CourseError(f"{path.name} has no exercises: is it a lab?")
+        raise CourseError(f"{path.name} has no exercises. Is it a lab?")
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
@@ -131,13 +131,12 @@ def run_submit(arguments: argparse.Namespace) -> int:
     name = unicodedata.normalize("NFC", arguments.name or _login_name())
     if not is_plain_name(name):
         raise CourseError(
-            f"--name {name!r}: write letters, digits, spaces and . - _ ' only, "
-            "200 bytes at most, as your teacher knows you"
+            "--name must be letters, digits, spaces and . - _ ' (200 bytes at most), got "
+            f"{name!r}. Use the name your teacher knows."
         )
     if is_generic(name):
         raise CourseError(
-            f"who are you? {name!r} is a login that many people share: "
-            "give --name, as your teacher knows you"
+            f"Many people share the login {name!r}. Give --name, as your teacher knows you."
         )
     with say_waiting(f"distlab submit: running {path.name}"):
         results = check_notebook(path)
@@ -155,7 +154,7 @@ def _login_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        raise CourseError("who are you? Give --name, as your teacher knows you") from None
+        raise CourseError("Your name is missing. Give --name, as your teacher knows you.") from None
 
 
 def _find_attached(path: Path) -> list[Path]:
@@ -199,7 +198,7 @@ def run_reset(arguments: argparse.Namespace) -> int:
     path = find_lab(arguments.lab)
     course = progress.find_course(path.parent)
     if course is None:
-        raise CourseError(f"{path}: not a copy of this course's work/")
+        raise CourseError(f"{path} isn't a copy in this course's work/.")
     kept = copies.start_over(course, path.name).relative_to(course)
     print(f"{copies.FOLDER}/{path.name} starts from scratch; yours is kept as {kept}")
     print("If it is open in JupyterLab: close it without saving, and open it again.")

@@ -12,11 +12,10 @@ from typing import Any, NoReturn
 
 from distlab.cli.examples import EXAMPLES, TASKS
 from distlab.errors import CourseError
-from utils.checks import suggest
+from utils.checks import MAX_LISTED, list_few, suggest
 
 MAX_WHOLE = 10**10  # nothing that is counted here is more
 MAX_WORD = 160  # of an error: a number of 400 digits needs no repeating
-MAX_LISTED = 8  # choices in an error
 LONG_USAGE = 7  # arguments of a command whose usage line doesn't list them
 
 Commands = argparse._SubParsersAction  # what `add_parser` of a command's module gets
@@ -150,17 +149,6 @@ def add_command(
     parser = commands.add_parser(name, help=help, description=text, epilog=epilog)
     parser.set_defaults(run=run)
     return parser
-
-
-def list_few(choices: Iterable[Any]) -> str:
-    """Return the choices in one line: eight at most, and then how many there are."""
-    names = [str(choice) for choice in choices]
-    few = (
-        names
-        if len(names) <= MAX_LISTED
-        else [*names[: MAX_LISTED - 1], f"… ({len(names)} in all)"]
-    )
-    return ", ".join(few) or "none"
 
 
 def offer(word: Any, choices: Collection[Any]) -> str:

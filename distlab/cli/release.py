@@ -27,7 +27,7 @@ def add_parser(subparsers: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Make the release and say what is in it; return 0."""
     if importlib.util.find_spec("nbgrader") is None:  # the gradebook is nbgrader's
-        raise CourseError("releasing needs nbgrader: make teach, or pip install -e '.[teach]'")
+        raise CourseError("Releasing needs nbgrader. Run: make teach, or pip install -e '.[teach]'")
     from distlab.authoring.sources import find_root
     from distlab.grading.release import make_release
 

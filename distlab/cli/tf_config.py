@@ -95,13 +95,15 @@ def run_build(arguments: argparse.Namespace) -> int:
     cluster = build_cluster(*counts, hosts=hosts, base_port=first)
     if arguments.pick_ports:
         if len(hosts) > 1:
-            raise CourseError("--pick-ports knows this machine's ports only: name one --host")
+            raise CourseError(
+                "--pick-ports knows only this machine's ports, so --host must name one host."
+            )
         ports = pick_free_ports(len(cluster.tasks), hosts[0])
         cluster = build_cluster(*counts, hosts=hosts, ports=ports)
     texts = build_tf_configs(cluster, evaluator=arguments.evaluator)
     if arguments.task is not None:
         if arguments.task not in texts:
-            raise CourseError(f"--task {arguments.task}: choose from {', '.join(texts)}")
+            raise CourseError(f"--task must be one of {', '.join(texts)}, got {arguments.task}.")
         texts = {arguments.task: texts[arguments.task]}
     for name, text in texts.items():
         if arguments.export and len(texts) > 1:
@@ -139,7 +141,9 @@ def read_sources(sources: list[str]) -> dict[str, str]:
     """
     if not sources:
         if "TF_CONFIG" not in os.environ:
-            raise CourseError("TF_CONFIG is not set: set it, or name a file, or - for input")
+            raise CourseError(
+                "TF_CONFIG isn't set. Set it, name a file, or give - to read standard input."
+            )
         return {"TF_CONFIG": os.environ["TF_CONFIG"]}
     if sources[0].lstrip().startswith("{") and not any(_is_configuration(s) for s in sources[1:]):
         sources = [" ".join(sources)]
@@ -162,13 +166,15 @@ def _read_source(source: str, number: int) -> tuple[str, str]:
     path = Path(source)
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise CourseError(f"{source}: too large for a TF_CONFIG; name the file that holds it")
+            raise CourseError(
+                f"{source} is too large for a TF_CONFIG. Name the file that holds it."
+            )
         return source, path.read_text(encoding="utf-8-sig")
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise CourseError(f"{source}: {reason}; name a file that holds TF_CONFIG") from error
+        raise CourseError(f"{source}: {reason}. Name a file that holds TF_CONFIG.") from error
     except UnicodeDecodeError as error:
-        raise CourseError(f"{source}: not text in UTF-8; write the JSON as text") from error
+        raise CourseError(f"{source} must be text in UTF-8. Write the JSON as text.") from error
 
 
 def _name_texts(name: str, text: str) -> dict[str, str]:

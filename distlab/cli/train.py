@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         return train_at_rendezvous(arguments, SETTINGS, tasks, least)
     if least is not None:
         given = f"--workers {arguments.workers}"
-        raise CourseError(f"{given}: fewer and more need a --rendezvous; give one number")
+        raise CourseError(f"{given} is a range, which needs --rendezvous. Give one number.")
     with signals_ask_to_stop() as (stop, received):
         try:
             with closing(RunListener(arguments.events, arguments.json)) as listener:
@@ -102,5 +102,5 @@ class RunListener:
             yield
         except OSError as error:
             raise CourseError(
-                f"events {self._path}: cannot be written ({error.strerror})"
+                f"--events {self._path} can't be written ({error.strerror})."
             ) from None

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Update the course around the current folder and list the copies that are older now."""
     course = progress.find_course()
     if course is None:
-        raise CourseError("no course here: change to the folder with README.md and labs/")
+        raise CourseError("There is no course here. Change to the folder with README.md and labs/.")
     if (course / ".git").exists():
         for name in _list_edited(course):
             print(f"{name} was changed in place; your version is {_move(course, name)} now")

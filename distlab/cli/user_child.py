@@ -96,17 +96,19 @@ def load_function(target: str, example: str) -> Callable[[], Any]:
     """
     module_name, colon, name = target.partition(":")
     if not (colon and module_name and name):
-        raise TargetError(f"{target!r}: write MODULE:FUNCTION, for example {example}")
+        raise TargetError(
+            f"The function must be written MODULE:FUNCTION, for example {example}, got {target!r}."
+        )
     sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and module_name.startswith(error.name):
             raise TargetError(
-                f"no module {module_name!r} in this folder or the environment: run in the folder "
-                "of the file, and leave out .py"
+                f"There is no module {module_name!r} in this folder or the environment. Run "
+                "this in the file's folder, and leave out .py."
             ) from None
-        raise TargetError(f"{module_name} needs a module that is missing: {error}") from None
+        raise TargetError(f"{module_name} imports a missing module: {error}") from None
     except Exception as error:
         first = (str(error).strip().split("\n") or [""])[0][:200]
         raise TargetError(f"{module_name} failed: {type(error).__name__}: {first}") from None

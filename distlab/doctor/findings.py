@@ -27,7 +27,9 @@ class Finding:
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
-            raise ValueError(f"status {self.status!r} of {self.name}: one of {STATUSES}")
+            raise ValueError(
+                f"The status of {self.name} must be one of {STATUSES}, got {self.status!r}."
+            )
 
 
 @dataclass(frozen=True)

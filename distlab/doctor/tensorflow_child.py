@@ -64,7 +64,7 @@ def time_matmul(tf) -> float:
     ones = tf.ones([MATRIX, MATRIX])  # [row, column]
     product = tf.matmul(ones, ones).numpy()
     if not (product == MATRIX).all():
-        raise RuntimeError("a matrix product of ones came out wrong")
+        raise RuntimeError("A matrix product of ones was wrong.")
     seconds = time_best(lambda: tf.matmul(ones, ones).numpy())
     return 2 * MATRIX**3 / seconds / 1e9
 
@@ -78,7 +78,7 @@ def time_convolution(tf) -> float:
         return tf.nn.conv2d(images, kernel, strides=1, padding="VALID").numpy()
 
     if not (convolve() == 9).all():
-        raise RuntimeError("a convolution of ones came out wrong")
+        raise RuntimeError("A convolution of ones was wrong.")
     return IMAGES / time_best(convolve)
 
 

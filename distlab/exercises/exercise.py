@@ -161,7 +161,7 @@ class Exercise:
         travels = self.run is call or self.plain
         kind = self.evidence or ("result" if travels else "inside")
         if kind not in EVIDENCE:
-            raise InputError(f"{kind!r} is no evidence: one of {', '.join(EVIDENCE)}")
+            raise InputError(f"evidence must be one of {', '.join(EVIDENCE)}, got {kind!r}.")
         object.__setattr__(self, "evidence", kind)
 
     def observe(self, answer: Answer, cases: Cases) -> list[Any]:
@@ -182,8 +182,8 @@ class Exercise:
                 observed = self.run(answer, cases)
         if called:
             raise refuse(
-                f"{self.function} calls {', '.join(sorted(called))}: the lab does not allow that, "
-                "since writing it yourself is the exercise"
+                f"{self.function} calls {', '.join(sorted(called))}. The lab doesn't allow "
+                "that, since writing it yourself is the exercise."
             )
         return observed
 

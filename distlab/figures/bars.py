@@ -93,10 +93,10 @@ def grouped_bars(
     """
     for group, values in groups.items():
         if not values:
-            raise CourseError(f"grouped_bars: {group!r} has no bars")
+            raise CourseError(f"grouped_bars: {group!r} must have at least one bar.")
         _check_bars(values, log=False)
     if not groups:
-        raise CourseError("grouped_bars: no groups to draw")
+        raise CourseError("grouped_bars must have at least one group, got none.")
     names = list(dict.fromkeys(name for values in groups.values() for name in values))
     every = [value for values in groups.values() for value in values.values()]
 
@@ -170,11 +170,11 @@ def stacked_bars(
 def _check_stack(name: str, values: Mapping[str, float]) -> float:
     """Return the sum of a row's parts."""
     if not values:
-        raise CourseError(f"stacked_bars: {name!r} has no parts")
+        raise CourseError(f"stacked_bars: {name!r} must have at least one part.")
     for part, value in values.items():
         if not (np.isfinite(value) and value >= 0):
             raise CourseError(
-                f"stacked_bars: {part!r} of {name!r} is {value}: give finite values of 0 or more"
+                f"stacked_bars: {part!r} of {name!r} must be finite and at least 0, got {value}."
             )
     return float(sum(values.values()))
 
@@ -204,12 +204,12 @@ def _draw_stack(sheet: Sheet, y: float, scale: Scale, name: str, values, parts: 
 
 def _check_bars(values: Mapping[str, float], log: bool) -> None:
     if not values:
-        raise CourseError("bars: no values to draw: give at least one name with its value")
+        raise CourseError("bars must have at least one name with its value, got none.")
     for name, value in values.items():
         if not np.isfinite(value):
-            raise CourseError(f"bars: {name!r} is {value}: only finite values can be drawn")
+            raise CourseError(f"bars: {name!r} must be finite, got {value}.")
         if log and value <= 0:
-            raise CourseError(f"bars: {name!r} is {value}: log=True needs values above 0")
+            raise CourseError(f"bars: {name!r} must be above 0 for log=True, got {value}.")
 
 
 def _lengths(values: list[float], unit: str, left: float, log: bool, centered: bool = False):

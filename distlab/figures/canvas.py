@@ -137,9 +137,11 @@ def from_figure(figure: "Figure", alt: str, caption: str = "") -> Picture:
 
     if not isinstance(figure, Figure):
         kind = type(figure).__name__
-        raise CourseError(f"show: {kind} is no matplotlib Figure: give plt.gcf() or axes.figure")
+        raise CourseError(
+            f"show needs a matplotlib Figure, got {kind}. Give plt.gcf() or axes.figure."
+        )
     if not alt.strip():
-        raise CourseError("show: alt is missing: say what the figure shows, alt='Loss falls …'")
+        raise CourseError("show needs alt, which says what the figure shows: alt='Loss falls …'.")
     with matplotlib.rc_context({key: _SETTINGS[key] for key in ("svg.fonttype", "svg.hashsalt")}):
         raw = to_svg(figure, transparent=True)
     width_px = min(WIDTH_PX, round(figure.get_figwidth() * SCREEN_DPI))

@@ -74,12 +74,13 @@ def diagram(
     for name, box in boxes.items():
         if box.kind not in KINDS:
             raise CourseError(
-                f"diagram: box {name!r} is of kind {box.kind!r}: choose {', '.join(KINDS)}"
+                f"diagram: the kind of box {name!r} must be one of {', '.join(KINDS)}, got "
+                f"{box.kind!r}."
             )
     for arrow in arrows:
         for name in (arrow.start, arrow.end):
             if name not in boxes:
-                raise CourseError(f"diagram: an arrow names the box {name!r}, which is not there")
+                raise CourseError(f"diagram: an arrow names a box {name!r} that doesn't exist.")
 
     def paint(sheet: Sheet) -> None:
         for box in boxes.values():

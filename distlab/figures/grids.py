@@ -37,7 +37,9 @@ def images(
     pixels = _as_pixels(images)
     names = [str(label) for label in labels] if labels is not None else [""] * len(pixels)
     if len(names) != len(pixels):
-        raise CourseError(f"images: {len(pixels)} images and {len(names)} labels: give one each")
+        raise CourseError(
+            f"images and labels must be equally many, got {len(pixels)} and {len(names)}."
+        )
     columns = max(1, min(columns, len(pixels)))
     side = min(MAX_IMAGE_PX, (WIDTH_PX - GAP_PX * (columns - 1)) / columns)
     lines = 1 + max(name.count("\n") for name in names)
@@ -82,8 +84,8 @@ def _as_pixels(images: Any) -> np.ndarray:
         pixels = pixels[..., None]
     if pixels.ndim != 4 or pixels.shape[-1] not in (1, 3) or not len(pixels):
         raise CourseError(
-            f"images: an array of shape {np.shape(images)}: give [n, height, width], "
-            "with a last axis of 1 or 3 if you like"
+            "images must have shape [n, height, width] and may have a last axis of 1 or 3, "
+            f"got {np.shape(images)}."
         )
     if pixels.dtype != np.uint8:
         pixels = np.round(np.clip(pixels.astype(float), 0, 1) * 255).astype(np.uint8)
@@ -119,8 +121,8 @@ def matrix(
     table = np.asarray(array)
     if table.shape != (len(row_labels), len(column_labels)) or not table.size:
         raise CourseError(
-            f"matrix: an array of shape {table.shape} with {len(row_labels)} row and "
-            f"{len(column_labels)} column labels: give one label for each row and column"
+            f"matrix must have one label per row and column, got shape {table.shape} with "
+            f"{len(row_labels)} row and {len(column_labels)} column labels."
         )
     texts = [[format.format(value) for value in row] for row in table.tolist()]
     rows, heads = [str(r) for r in row_labels], [str(c) for c in column_labels]
@@ -208,8 +210,8 @@ def shares(
     seen = Counter(i for steps in rows.values() for step in steps for i in step)
     if not rows or not 1 <= examples <= MAX_EXAMPLES or any(i >= examples for i in seen):
         raise CourseError(
-            f"shares: {len(rows)} rows of {examples} examples: give 1 row or more, 1 to "
-            f"{MAX_EXAMPLES} examples, and ids below their number"
+            f"shares must have at least 1 row, 1 to {MAX_EXAMPLES} examples and ids below "
+            f"their number, got {len(rows)} rows of {examples} examples."
         )
     lost = [i for i in range(examples) if not seen[i]]
     return draw_sheet(

@@ -83,7 +83,7 @@ def draw_stage(stage: StageRecord, *, title: str) -> Picture:
     Raises CourseError for no lanes.
     """
     if not stage.lanes:
-        raise CourseError("draw_stage: no task to draw: give one lane or more")
+        raise CourseError("draw_stage must have at least one lane, got none.")
     begin, end = max(0.0, stage.seconds - MAX_SECONDS), max(stage.seconds, 1.0)
     runs = find_runs(stage.losses, begin)
     loss_px = LOSS_PX if runs else 0.0

@@ -57,7 +57,7 @@ def lines(
     """
     checked = {name: _check_line(name, x, y, log_x, log_y) for name, (x, y) in series.items()}
     if not checked:
-        raise CourseError("lines: no series to draw: give at least one name with its (x, y)")
+        raise CourseError("lines must have at least one series, a name with its (x, y), got none.")
     styles = _choose_styles(list(checked), colors)
     units = _find_unit(x_unit), _find_unit(y_unit)
 
@@ -99,12 +99,12 @@ def _check_line(
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if x.ndim != 1 or x.shape != y.shape or len(x) == 0:
         raise CourseError(
-            f"lines: {name!r} has x of shape {x.shape} and y of shape {y.shape}: "
-            "give two lists of one length, 1 or more"
+            f"lines: x and y of {name!r} must be lists of equal length, at least 1, got "
+            f"shapes {x.shape} and {y.shape}."
         )
     for axis, values, logarithmic in (("x", x, log_x), ("y", y, log_y)):
         if logarithmic and np.any(values[np.isfinite(values)] <= 0):
-            raise CourseError(f"lines: {name!r} has an {axis} of 0 or less: no logarithm of that")
+            raise CourseError(f"lines: {axis} of {name!r} must be above 0 for a logarithmic axis.")
     return x, y
 
 
@@ -118,7 +118,7 @@ def _choose_styles(
         if colors is not None:
             color, number = colors.get(name, ""), drawn[colors.get(name, "")]
         if color not in canvas.COLORS:
-            raise CourseError(f"lines: {name!r} has no color: give one of {canvas.COLORS}")
+            raise CourseError(f"lines: {name!r} has no color. Give it one of {canvas.COLORS}.")
         drawn[color] += 1
         styles[name] = {
             "color": color,
@@ -158,7 +158,7 @@ def _draw_ranges(
 def _find_unit(unit: str) -> Write | None:
     """Return how a value of `unit` is written; raises CourseError for a unit it does not know."""
     if unit and unit not in UNITS:
-        raise CourseError(f"lines: unit {unit!r}: choose from {', '.join(UNITS)}")
+        raise CourseError(f"lines: unit must be one of {', '.join(UNITS)}, got {unit!r}.")
     return UNITS.get(unit)
 
 

@@ -85,7 +85,7 @@ class Picture:
     def png(self) -> bytes:
         """Return the picture as PNG bytes on opaque white, at twice its nominal size."""
         if self._draw_png is None:
-            raise ValueError("this Picture was made from SVG text alone: it has no PNG form")
+            raise ValueError("This Picture was made from SVG text alone, so it has no PNG form.")
         return self._draw_png()
 
     def show(self) -> None:

@@ -68,10 +68,12 @@ def timeline(
 
 def _check_spans(rows: Sequence[Row]) -> None:
     if not rows:
-        raise CourseError("timeline: no rows to draw: give at least one span")
+        raise CourseError("timeline must have at least one span, got none.")
     for lane, start, end, label, _ in rows:
         if not (np.isfinite(start) and np.isfinite(end) and end >= start):
-            raise CourseError(f"timeline: {label!r} of {lane!r} starts at {start}, ends at {end}")
+            raise CourseError(
+                f"timeline: {label!r} of {lane!r} must end after it starts, got {start} to {end}."
+            )
 
 
 def _draw_axis(sheet: Sheet, begin, end, left, scale, top, bottom, along: str, whole: bool) -> None:

@@ -30,7 +30,7 @@ def copy_pictures() -> list[Path]:
     """
     found = sorted(LEFT.glob("capstone-*.png"))
     if not found:
-        raise CourseError(f"{LEFT} holds no pictures: run distlab build 22 --force first")
+        raise CourseError(f"{LEFT} has no pictures. Run distlab build 22 --force first.")
     GALLERY.mkdir(exist_ok=True)
     return [Path(shutil.copy(path, GALLERY)) for path in found]
 

@@ -114,18 +114,18 @@ def _make_grid(
     from tensorflow.experimental import dtensor
 
     if not mesh or set(mesh) - {BATCH, MODEL}:
-        raise CourseError(f"mesh {dict(mesh)}: name its dimensions {BATCH!r} and {MODEL!r}")
+        raise CourseError(
+            f"The mesh must have the dimensions {BATCH!r} and {MODEL!r}, got {dict(mesh)}."
+        )
     if [w.ndim for w in weights] != [2, 1, 2, 1]:
-        raise CourseError("the model must have two dense layers with biases, and no other weights")
+        raise CourseError("The model must have two dense layers with biases, and no other weights.")
     needed = int(np.prod(list(mesh.values())))
     if min(mesh.values()) < 1 or needed != len(devices):
-        raise CourseError(
-            f"mesh {dict(mesh)}: needs {needed} devices, and {len(devices)} are given"
-        )
+        raise CourseError(f"The mesh {dict(mesh)} needs {needed} devices, got {len(devices)}.")
     hidden = weights[0].shape[1]
     for name, total, what in ((BATCH, examples, "examples"), (MODEL, hidden, "hidden units")):
         if total % mesh.get(name, 1):
             raise CourseError(
-                f"{total} {what} over {mesh[name]} devices: DTensor splits only what divides"
+                f"{total} {what} must be divisible by {mesh[name]} devices: DTensor splits evenly."
             )
     return dtensor.create_mesh(list(mesh.items()), devices=list(devices))

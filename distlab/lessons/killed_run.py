@@ -71,7 +71,7 @@ class KilledRun:
         """From the kill to the first step that was reported again."""
         again = [s.seconds for s in self.steps if s.attempt == 2]
         if self.killed_at is None or not again:
-            raise CourseError("the run was not killed and started again")
+            raise CourseError("The run wasn't killed and restarted.")
         return again[0] - self.killed_at
 
     def take_line(self, task: str, line: str) -> None:
@@ -120,7 +120,7 @@ def run_and_kill(command: Sequence[str], kill_after: int) -> KilledRun:
     settings = RunSettings(workers=2, max_restarts=1)
     run.report = run_program(command, settings, run.take_line, run.take_word)
     if run.report.status:
-        raise CourseError(f"the run failed: {run.report.cause}")
+        raise CourseError(f"The run failed: {run.report.cause}")
     return run
 
 
@@ -136,4 +136,4 @@ def kill_worker(index: int) -> None:
         if is_alone or config.get("task") == {"type": "worker", "index": index}:
             signal_group(process.pid, signal.SIGKILL)
             return
-    raise CourseError(f"worker {index} is not running here")
+    raise CourseError(f"Worker {index} isn't running here.")

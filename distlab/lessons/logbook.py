@@ -41,8 +41,8 @@ class Logbook:
         entry = next((e for e in self.entries if e.question == question), None)
         if entry is None:
             raise CourseError(
-                f"{question}: nothing was decided; call decide({question!r}, choice, because) "
-                "before you measure"
+                f"{question}: nothing was decided. Call decide({question!r}, choice, "
+                "because) before you measure."
             )
         entry.measured = found
         print(f"decided: {entry.choice}; measured: {found}")

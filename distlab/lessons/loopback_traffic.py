@@ -21,7 +21,7 @@ def read_loopback_bytes() -> int:
     for name in LOOPBACK:
         if name in counters:
             return counters[name].bytes_sent
-    raise CourseError("this system does not count the bytes of its loopback device")
+    raise CourseError("This system doesn't count its loopback device's bytes.")
 
 
 def measure_traffic(call: Callable[[], Any], steps: int, repeats: int = 5) -> float:

@@ -69,11 +69,14 @@ def run_replicas(
 
 def _check(pipelines: Sequence[Pipeline], rules: Rules) -> None:
     if isinstance(pipelines, Pipeline) or len(pipelines) < 2:
-        raise CourseError("replicas: give a list of two pipelines or more")
+        raise CourseError("replicas must be a list of at least two pipelines.")
     if len({(each.layers, each.stages) for each in pipelines}) > 1:
-        raise CourseError("replicas: all pipelines must be cut at the same layers")
+        raise CourseError("All pipelines must be cut at the same layers.")
     if rules.learning_rate is not None:
-        raise CourseError("replicas: leave learning_rate out; they update once, after the step")
+        raise CourseError(
+            "Replicas of a pipeline take no learning_rate. Leave it out: they update once, "
+            "after the step."
+        )
 
 
 def _reduce(pipeline: Pipeline, steps: list[PipelineStep]) -> ReplicatedStep:

@@ -76,7 +76,7 @@ def draw_updates(
     CourseError for no updates and for values that are not finite.
     """
     if not updates or not np.all(np.isfinite(list(updates.values()))):
-        raise CourseError("draw_updates: give one update or more, name -> (ratio, residual)")
+        raise CourseError("draw_updates needs at least one update: name -> (ratio, residual).")
     says = {name: say_update(*update) for name, update in updates.items()}
 
     def paint(sheet: Sheet) -> None:

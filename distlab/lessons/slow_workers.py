@@ -37,5 +37,7 @@ def check_delays(delays: Sequence[float] | None, workers: int) -> tuple[float, .
     """
     delays = (0.0,) * workers if delays is None else tuple(float(d) for d in delays)
     if len(delays) != workers or min(delays) < 0:
-        raise CourseError(f"delays {delays}: give {workers} numbers of seconds, 0 or more")
+        raise CourseError(
+            f"delays must be {workers} numbers of seconds of at least 0, got {delays}."
+        )
     return delays

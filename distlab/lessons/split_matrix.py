@@ -43,9 +43,9 @@ def split_matrix(split: str, sizes: Sequence[int], inputs: int = 784, outputs: i
     another split and for fewer than two or more than six devices.
     """
     if split not in _MAKERS:
-        raise CourseError(f"split_matrix: {split!r}: choose {', '.join(_MAKERS)}")
+        raise CourseError(f"split must be one of {', '.join(_MAKERS)}, got {split!r}.")
     if not 2 <= len(sizes) <= MAX_DEVICES or min(sizes) < 1:
-        raise CourseError(f"split_matrix: sizes {list(sizes)}: give 2 to {MAX_DEVICES}, above 0")
+        raise CourseError(f"sizes must be 2 to {MAX_DEVICES} numbers above 0, got {list(sizes)}.")
     pieces, title = _MAKERS[split](list(sizes), inputs, outputs)
     tall = max(piece.height for piece in pieces if isinstance(piece, Matrix))
 

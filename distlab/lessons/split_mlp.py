@@ -78,10 +78,12 @@ def _make_layers(
     model: "keras.Model", group: DeviceGroup, split: str
 ) -> tuple[ColumnDense | RowDense, ColumnDense | RowDense]:
     if split not in SPLITS:
-        raise CourseError(f"split {split!r}: choose {', '.join(SPLITS)}")
+        raise CourseError(f"split must be one of {', '.join(SPLITS)}, got {split!r}.")
     kinds = [type(layer).__name__ for layer in read_chain(model)]
     if kinds != ["Flatten", "Dense", "Dense"] or model.layers[1].activation.__name__ != "relu":
-        raise CourseError(f"layers {', '.join(kinds)}: give Flatten, Dense with ReLU, Dense")
+        raise CourseError(
+            f"The layers must be Flatten, Dense with ReLU and Dense, got {', '.join(kinds)}."
+        )
     one, two = ([v.value for v in layer.trainable_variables] for layer in model.layers[1:])
     if split == "columns":
         return ColumnDense(*one, group), ColumnDense(*two, group)

@@ -80,7 +80,7 @@ class StalenessLoop(AsynchronousLoop):
         staleness_scaling: bool = False,
     ) -> None:
         if max_staleness is not None and max_staleness < 0:
-            raise CourseError(f"max_staleness {max_staleness}: give 0 or more, or None")
+            raise CourseError(f"max_staleness must be at least 0, or None, got {max_staleness}.")
         self.delays = check_delays(delays, coordination.workers)
         self.max_staleness = NO_BOUND if max_staleness is None else max_staleness
         self.staleness_scaling, self.tickets = staleness_scaling, Tickets(coordination.strategy)

@@ -38,7 +38,7 @@ def mean_staleness(updates: Sequence[Update]) -> float:
     Raises CourseError for no updates.
     """
     if not updates:
-        raise CourseError("no updates: run some steps first")
+        raise CourseError("There are no updates yet. Run some steps first.")
     return sum(update.staleness for update in updates) / len(updates)
 
 

@@ -51,9 +51,9 @@ def run_without_flush(
     `run_pipeline` refuses.
     """
     if not 0 < learning_rate < float("inf"):
-        raise CourseError(f"learning rate {learning_rate}: choose a number above 0")
+        raise CourseError(f"learning_rate must be above 0, got {learning_rate}.")
     if pipeline.chunks > 1:
-        raise CourseError("without a flush: cut the model into stages of one chunk")
+        raise CourseError("Without a flush, the model must be cut into stages of one chunk.")
     rules = Rules(learning_rate=learning_rate, stash=stash)
     return _collect(run_pipeline(pipeline, schedule, images, labels, rules))
 

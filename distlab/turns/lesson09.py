@@ -39,6 +39,8 @@ CHIEF = Turn(
         ("chief", 0, _LARGE),
         ("worker", 0, _LARGE),
         ("ps", 0, _LARGE),
+        ("worker", 0, ["ps", "worker"]),  # the first name of the list isn't always it
+        ("ps", 0, ["ps", "worker"]),
     ],
 )
 

@@ -32,6 +32,14 @@ import numpy as np
 # %% [markdown]
 # ## Four numbers first
 #
+# Here are the numbers that each type has around the one you pick; yours snaps to the nearest. Can you find one that float16 loses and bfloat16 keeps, and one that bfloat16 changes more than float16 does?
+
+# %%
+from distlab.explorables import float_line
+
+float_line()
+
+# %% [markdown]
 # Here is what each type makes of four numbers from everyday training: a weight of 1 after a small update, a large activation, a small gradient, and 0.1.
 
 # %%
@@ -40,12 +48,9 @@ for name in ("float32", "bfloat16", "float16"):
     print(f"{name:<9}", *(f"{value:<12.6g}" for value in tf.cast(values, tf.float32).numpy()))
 
 # %% [markdown]
-# bfloat16 rounds 1.001 back to 1, so the update is gone. float16 keeps it, but turns 70,000 into infinity and the small gradient into zero. The two types spend their 16 bits differently. bfloat16 has float32's range, with 8 bits of precision. float16 has 11 bits of precision, and a small range. Here is what the 16 bits mean between 1 and 1.0625:
+# bfloat16 rounds 1.001 back to 1, so the update is gone. float16 keeps it, but turns 70,000 into infinity and the small gradient into zero. The two types spend their 16 bits differently. bfloat16 has float32's range, with 8 bits of precision. float16 has 11 bits of precision, and a small range. How many numbers does each have between 1 and 1.0625?
 
 # %%
-from distlab import figures
-from distlab.lessons.float_pictures import draw_numbers
-
 numbers = np.arange(2**16, dtype=np.uint16)
 positive = {
     kind.name: tf.cast(tf.bitcast(numbers, kind), tf.float64).numpy()
@@ -53,10 +58,9 @@ positive = {
 }
 near = {name: int(np.sum((v >= 1) & (v <= 1.0625))) for name, v in positive.items()}
 print("numbers from 1 to 1.0625:", near)
-figures.show(draw_numbers(positive, 1, 1.0625))
 
 # %% [markdown]
-# Each line is a number that the type can hold; whatever lies between two lines is rounded to one of them. That is precision. Range is how small and how large numbers can get:
+# These are the lines of the picture above, and whatever lies between two lines is rounded to one of them. That is precision. Range is how small and how large numbers can get:
 
 # %%
 for name, values in positive.items():
@@ -120,6 +124,7 @@ def find_token_gradient(model, divide_by):
 
 
 # %% tags=["nbval-ignore-output"]
+from distlab import figures
 from distlab.exercises.predict import show_guess
 from distlab.lessons.float_pictures import draw_shares
 from utils.models import build_transformer
@@ -137,7 +142,13 @@ assert below[1] < 1 < below[64] < below[512]
 #
 # ## A static loss scale
 #
-# The fix is old and simple: multiply the loss by a scale before the backward pass, and divide the gradients by it afterwards, in float32. All curves above move to the right, away from the floor. If the scale is too large, gradients overflow at the other end. How large should it be? We compare float16's gradients of all weights with float32's, for the batch of 512 replicas.
+# The fix is old and simple: multiply the loss by a scale before the backward pass, and divide the gradients by it afterwards, in float32. Here is the number line again, with your gradients below it. Which scales bring all of them into float16's range?
+
+# %% tags=["nbval-ignore-output"]
+float_line(sizes[1], replicas=512)
+
+# %% [markdown]
+# All gradients move to the right, away from the floor. If the scale is too large, gradients overflow at the other end. How large should it be? We compare float16's gradients of all weights with float32's, for the batch of 512 replicas.
 #
 # **Your turn.** How far off is a gradient? Write the error as a part of the exact gradient's norm.
 

@@ -371,7 +371,7 @@ def test_names_choose_targets(course: Path) -> None:
     for name in ("03", "03-mirrored-keras", "mirrored_keras", "03_mirrored_keras.py"):
         assert [t.slug for t in sources.choose_targets(targets, [name])] == ["03-mirrored-keras"]
     assert sources.choose_targets(targets, []) == targets
-    with pytest.raises(DistributedError, match="'05': choose from 03, 04"):
+    with pytest.raises(DistributedError, match="one of 03, 04, or a slug, got '05'"):
         sources.choose_targets(targets, ["05"])
     write_lesson(course, "3_Bad", "# %%\n")
     with pytest.raises(DistributedError, match="3_Bad.py"):

@@ -98,4 +98,4 @@ def test_a_combination_that_has_no_way_is_told_in_words():
         [("one-device", "custom", "float32"), ("parameter-server", "fit", "float32")]
     )
     assert works.works and works.loss > 0 and works.variables_bytes == 4 * 101_770
-    assert not refused.works and "Keras 3 has none" in refused.why
+    assert not refused.works and "Keras 3 has no fit" in refused.why

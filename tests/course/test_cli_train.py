@@ -158,7 +158,7 @@ def test_settings_come_from_a_file_and_options_after_it_win(tmp_path, monkeypatc
         ("[1]", "must be a JSON object"),
         ('{"lr": 1}', "unknown setting 'lr' (choose from strategy"),
         ('{"epochs": [1]}', "epochs must be one value, got [1]"),
-        ('{"learning_rate": "fast"}', "learning rate fast: must be a finite number"),
+        ('{"learning_rate": "fast"}', "learning rate must be a finite number"),
         ('{"strategy": 3}', "3"),
         (None, "No such file"),
     ],
@@ -178,7 +178,7 @@ def test_a_file_that_holds_no_settings_gets_one_line(tmp_path, capsys, tf, text,
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (["--strategy", "tpu"], ["'tpu'", "no TPU is here"]),
+        (["--strategy", "tpu"], ["'tpu'", "needs a TPU"]),
         (["--data-folder", "/nowhere/at/all", "--full-data", "--epochs", "1"], ["/nowhere/at/all"]),
     ],
 )

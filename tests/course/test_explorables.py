@@ -1012,7 +1012,7 @@ def test_what_is_written_on_a_color_can_be_read():
         (lambda: memory_machine("huge"), "preset 'huge'"),
         (lambda: conveyor(InputCosts(1, 1, 1), 1, batch=12), "a multiple of 8"),
         (lambda: sharding_belt("AUTO"), "policy 'AUTO' is unknown"),
-        (lambda: sharding_belt("FILE", files=1), "give one each"),
+        (lambda: sharding_belt("FILE", files=1), "at least one file per worker"),
         (lambda: sharding_belt(workers=5), "give 1 to 4"),
         (
             lambda: step_time_line(StepWork(1, 2, 1e8), 3, Link(1e-5, 1e10)),

@@ -181,7 +181,7 @@ def test_with_tf_config_it_runs_as_that_task(one_device):
             ("0.001", "0.5"),
             "started alike: learning rate is 0.001 on worker 0, 0.5 on worker 1",
         ),
-        ("--replicas", ("1", "2"), "replicas, and all must have as many"),
+        ("--replicas", ("1", "2"), "replicas, and all must have equally many"),
     ],
 )
 def test_workers_that_were_started_differently_say_so_and_end(option, values, words):

@@ -162,7 +162,7 @@ def test_what_a_users_function_does_wrong_is_one_line(project, plan):
         ("their_model:fail", "ValueError: no such file"),
         ("none:x", "no module"),
         ("their_model:gone", "has no function 'gone'"),
-        ("their_model", "write MODULE:FUNCTION"),
+        ("their_model", "written MODULE:FUNCTION"),
     ):
         with pytest.raises(DistributedError, match=says):
             build_user_model(target, str(project))

@@ -107,9 +107,9 @@ def test_a_training_step_of_its_own_is_the_one_examined(tf):
 @pytest.mark.parametrize(
     "name, words",
     [
-        ("make_nothing", "returned int"),
+        ("make_nothing", "must return a keras.Model, got int"),
         ("make_error", "RuntimeError: no such file"),
-        ("make_unbuilt", "does not know its inputs"),
+        ("make_unbuilt", "doesn't know its inputs"),
     ],
 )
 def test_functions_that_give_no_model_are_refused(tf, name, words):
@@ -135,9 +135,9 @@ def test_the_command_says_what_it_found_and_exits_so(tf, capsys, monkeypatch):
         (["tpu_models"], "MODULE:FUNCTION, for example my_model:make_model"),
         (["no_such_module:make"], "no module 'no_such_module'"),
         (["tpu_models:make_it"], "no function 'make_it'"),
-        (["tpu_models:make_nothing"], "returned int"),
+        (["tpu_models:make_nothing"], "must return a keras.Model, got int"),
         (["tpu_models:make_error"], "no such file"),
-        (["tpu_models:make_plain", "--batch", "0"], "batch 0"),
+        (["tpu_models:make_plain", "--batch", "0"], "batch must be a whole number"),
     ],
 )
 def test_wrong_targets_get_one_line_and_status_2(tf, capsys, monkeypatch, arguments, words):

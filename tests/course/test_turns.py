@@ -150,6 +150,7 @@ OTHER_WRONG_ANSWERS = [
     ("lesson04", "SAVE", "def f(e, n):\n    if e % 2 == 0 or e == n:\n        return 1", NO_RETURN),
     ("lesson05", "PENALTY", "def f(p):\n    return tf.reduce_sum(p)", "four times too fast"),
     ("lesson09", "CHIEF", "def f(j, i, js):\n    if j == 'chief':\n        return True", NO_RETURN),
+    ("lesson09", "CHIEF", "def f(j, i, js):\n    return i == 0 and j == js[0]", "Not yet"),
     ("lesson09", "POLICY", "tf.data.experimental.AutoShardPolicy.DATA", "decodes all the images"),
     ("lesson11", "MOVED", "2 * 1568 * 16 * 8 / 1024", "Rows × numbers in a row"),
     (

@@ -116,7 +116,7 @@ def test_of_a_value_over_many_lines_the_message_keeps_its_end(cluster):
     def fail():
         raise ValueError("cannot convert (PerReplica:{\n  0: 1.0\n  1: 2.0\n}) to a Tensor.")
 
-    with pytest.raises(ClusterError, match=r"convert \(PerReplica:\{ … \}\) to a Tensor\."):
+    with pytest.raises(ClusterError, match=r"convert \(PerReplica:\{ … \}\) to a Tensor"):
         cluster.run(fail, echo=False, timeout=60)
 
 

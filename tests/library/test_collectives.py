@@ -185,11 +185,11 @@ def test_network_delivers_copies_of_what_was_sent():
 @pytest.mark.parametrize(
     "sends, words",
     [
-        ([(0, 1), (0, 2)], "rank 0 sends 2 messages in step 0"),
-        ([(0, 2), (1, 2)], "rank 2 receives 2 messages"),
+        ([(0, 1), (0, 2)], "Rank 0 sends 2 messages in step 0"),
+        ([(0, 2), (1, 2)], "Rank 2 receives 2 messages"),
         ([(1, 1)], "sends to itself"),
-        ([(0, 3)], "rank 3 does not exist: there are 0 to 2"),
-        ([(-1, 0)], "rank -1 does not exist"),
+        ([(0, 3)], "rank must be from 0 to 2, got 3"),
+        ([(-1, 0)], "rank must be from 0 to 2, got -1"),
     ],
 )
 def test_network_refuses_what_a_port_cannot_do(sends, words):
@@ -200,27 +200,27 @@ def test_network_refuses_what_a_port_cannot_do(sends, words):
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda: ring_all_reduce([]), "0 ranks"),
-        (lambda: ring_all_reduce([np.ones(2), np.ones(3)]), "rank 1 holds"),
+        (lambda: ring_all_reduce([]), "got 0 ranks"),
+        (lambda: ring_all_reduce([np.ones(2), np.ones(3)]), "Rank 1 holds"),
         (
             lambda: recursive_doubling_all_reduce([np.ones(2), np.ones(2, np.float32)]),
-            "rank 1 holds float32",
+            "Rank 1 holds float32",
         ),
-        (lambda: all_reduce([np.ones(2)] * 2, "star"), "no algorithm 'star'"),
+        (lambda: all_reduce([np.ones(2)] * 2, "star"), "tree, hierarchical, got 'star'"),
         (lambda: all_reduce([np.ones(2)] * 2, "hierarchical"), "needs ranks_per_node"),
         (
             lambda: all_reduce([np.ones(2)] * 2, "hierarchical", 3),
-            "ranks per node 3: must be a",
+            "ranks per node must be a",
         ),
         (
             lambda: all_reduce([np.ones(2)] * 2, "hierarchical", 0),
-            "ranks per node 0: must be a",
+            "ranks per node must be a",
         ),
-        (lambda: ring_all_reduce([np.ones(2)] * 2, Network(3)), "needs a new one of 2"),
-        (lambda: Network(0), "ranks 0: must be a whole number"),
-        (lambda: make_buckets([np.ones(2)], 0), "bucket bytes 0: must be a whole number"),
-        (lambda: reduce_in_buckets([], 8), "0 ranks"),
-        (lambda: reduce_in_buckets([[np.ones(2)], [np.ones(3)]], 8), "rank 1 has other arrays"),
+        (lambda: ring_all_reduce([np.ones(2)] * 2, Network(3)), "needs a new network of 2 ranks"),
+        (lambda: Network(0), "ranks must be a whole number"),
+        (lambda: make_buckets([np.ones(2)], 0), "bucket bytes must be a whole number"),
+        (lambda: reduce_in_buckets([], 8), "got 0 ranks"),
+        (lambda: reduce_in_buckets([[np.ones(2)], [np.ones(3)]], 8), "Rank 1's arrays differ"),
     ],
 )
 def test_bad_input_gets_one_clear_line(call, words):
@@ -327,14 +327,14 @@ def test_no_fitted_latency_is_negative():
 @pytest.mark.parametrize(
     "points, words",
     [
-        (([], [], []), "0 points for two unknowns"),
-        (([1], [8], [1.0]), "1 point for two unknowns"),
+        (([], [], []), "two sizes, got 0"),
+        (([1], [8], [1.0]), "two sizes, got 1"),
         (([1, 1], [8, 8], [1.0, 1.1]), "two different sizes"),
         (([1, 2], [8, 16], [1.0, 1.1]), "two different sizes"),
         (([1, 2], [0, 0], [1.0, 1.1]), "two different sizes"),
         (([0, 0], [8, 16], [1.0, 1.1]), "two different sizes"),
-        (([1, 1], [8, 1e6], [2.0, 1.0]), "do not grow with the bytes"),
-        (([1, 1], [8, 16], [1.0]), "give one of each"),
+        (([1, 1], [8, 1e6], [2.0, 1.0]), "don't grow with the bytes"),
+        (([1, 1], [8, 16], [1.0]), "must be equally long"),
         (([1, 1], [8, -16], [1.0, 2.0]), "0 or more"),
         (([1, 1], [8, 16], [1.0, math.nan]), "finite"),
     ],

@@ -246,7 +246,7 @@ def change_arrays(path: Path, **changes: np.ndarray) -> None:
     [
         ({"y_train": np.zeros(10_000, np.uint8)[:9]}, "damaged"),
         ({"x_test": np.zeros((2_000, 28, 28))}, "damaged"),
-        ({"x_test": np.zeros((9, 28, 28), np.uint8), "y_test": np.zeros(9)}, "holds"),
+        ({"x_test": np.zeros((9, 28, 28), np.uint8), "y_test": np.zeros(9)}, "must hold"),
     ],
 )
 def test_arrays_that_are_not_the_sample_are_named(sample_copy, change, part):
@@ -314,7 +314,7 @@ def test_cache_that_cannot_be_written_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(DistributedError) as error:
         make_tfds_folder("mnist")
-    assert_one_line(error, str(tmp_path / "file"), "cannot be written")
+    assert_one_line(error, str(tmp_path / "file"), "can't be written")
 
 
 # Prepared TFDS folders
@@ -361,7 +361,7 @@ def describe_splits(train: str) -> dict:
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"name": "fashion_mnist"}, "holds fashion_mnist, not mnist"),
+        ({"name": "fashion_mnist"}, "must hold mnist, got fashion_mnist"),
         ({"fileFormat": "array_record"}, "array_record"),
         ({"splits": []}, "split 'train'"),
         ({"splits": [{"name": "train", "shardLengths": ["60"]}]}, "split 'test'"),
@@ -415,7 +415,7 @@ def test_prepared_folder_reads_back_and_is_not_overwritten(small, tmp_path):
     before = {path: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(DistributedError) as error:
         prepare(small["fashion_mnist"], tmp_path / "tfds")
-    assert_one_line(error, str(folder), "not overwritten")
+    assert_one_line(error, str(folder), "isn't overwritten")
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
     assert sorted(folder.parent.iterdir()) == [folder]  # nothing temporary is left
 
@@ -453,10 +453,10 @@ def test_nothing_is_downloaded_unasked(nothing_installed, monkeypatch, tmp_path)
     monkeypatch.setattr(loading, "fetch", lambda *a, **k: pytest.fail("a download was started"))
     with pytest.raises(DistributedError) as error:
         load("fashion_mnist", full=True)
-    assert_one_line(error, "not on this machine", "distlab data fetch fashion-mnist")
+    assert_one_line(error, "isn't on this machine", "distlab data fetch fashion-mnist")
     with pytest.raises(DistributedError) as error:
         load("mnist", full=True)
-    assert_one_line(error, "MNIST is not on this machine", "distlab data fetch mnist")
+    assert_one_line(error, "MNIST isn't on this machine", "distlab data fetch mnist")
     with pytest.raises(DistributedError) as error:
         load("mnist", full=True, folder=tmp_path, download=True)
     assert_one_line(error, str(tmp_path), "no prepared TFDS folder", "x_train")
@@ -504,7 +504,7 @@ def test_failed_download_gives_one_line_and_leaves_nothing(tmp_path):
     with pytest.raises(DistributedError) as error:
         fetch.fetch("mnist", tmp_path, 30, [sys.executable, "-c", "pass"])
     assert_one_line(error, "no prepared folder")
-    with pytest.raises(DistributedError, match="more than 0"):
+    with pytest.raises(DistributedError, match="must be above 0 seconds"):
         fetch.fetch("mnist", tmp_path, 0)
     assert list(tmp_path.iterdir()) == []
 
@@ -516,7 +516,7 @@ def test_real_download_without_a_network_says_so(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(DistributedError) as error:
         fetch.fetch("mnist", tmp_path, 90)
-    assert_one_line(error, "MNIST", "is there a network?", "cannot be reached")
+    assert_one_line(error, "MNIST", "Is there a network?", "cannot be reached")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -534,7 +534,7 @@ def test_download_is_checked_put_in_place_and_not_repeated(small, tmp_path, noth
     assert_same(load("mnist", full=True), small["mnist"])
     with pytest.raises(DistributedError) as error:
         fetch.fetch("mnist", seconds=30, command=command)
-    assert_one_line(error, str(folder), "not overwritten")
+    assert_one_line(error, str(folder), "isn't overwritten")
     shutil.rmtree(nothing_installed / "mnist")
     wreck_a_picture(prepared / TRAIN_FILE)
     with pytest.raises(DistributedError, match="corrupt"):

@@ -438,7 +438,7 @@ def test_gpus_that_an_engine_cannot_be_asked_for_are_refused():
         check_gpus("spark", "spark://a:1", 1)
     with pytest.raises(InputError, match="the cluster for trying ray gives none"):
         make_launcher("ray", gpus=2)
-    with pytest.raises(InputError, match="gpus 0: must be a whole number from 1"):
+    with pytest.raises(InputError, match="gpus must be a whole number from 1"):
         RunSettings(gpus=0)
 
 

@@ -140,7 +140,10 @@ def test_all_start_again_on_new_ports_as_often_as_allowed(program):
     """)
     report = run_json("--max-restarts", 5, name)
     assert report["restarts"] == 2 and report["cause"] is None
-    attempts = open(report["tasks"][0]["log"]).read().splitlines()
+    log = Path(report["tasks"][0]["log"])
+    paths = sorted(log.parents[2].glob("attempt-*/worker-0/stdout.log"))
+    assert paths[-1] == log
+    attempts = [line for path in paths for line in path.read_text().splitlines()]
     assert [line.split()[1] for line in attempts] == ["0", "1", "2"]
     assert len({line.split()[2] for line in attempts}) == 3
     report = run_json("--max-restarts", 1, name, status=3)
@@ -349,22 +352,22 @@ def test_output_of_many_tasks_is_merged_line_by_line(program):
 MEET, HERE = "--rendezvous", "127.0.0.1:2950"
 BAD_LINES = [
     ([], "the following arguments are required: PROGRAM"),
-    (["--workers", "0", "x.py"], "workers 0: must be a whole number from 1"),
+    (["--workers", "0", "x.py"], "workers must be a whole number from 1"),
     (["--workers", "two", "x.py"], "--workers two: give a whole number"),
     (["--workers", "9" * 5000, "x.py"], "--workers 999"),
-    (["--workers", "257", "x.py"], "workers 257: must be a whole number from 1 to 256"),
+    (["--workers", "257", "x.py"], "workers must be a whole number from 1 to 256"),
     (["--workers", "2:4", "x.py"], "fewer and more need a rendezvous"),
     (["--workers", "4:2", "x.py"], "--workers 4:2: the smaller number comes first: 2:4"),
-    (["--workers", "0:2", "x.py"], "min-workers 0"),
-    (["--ps", "-1", "x.py"], "ps -1"),
-    (["--max-restarts", "-1", "x.py"], "max-restarts -1"),
-    (["--grace-period", "-1", "x.py"], "grace-period -1"),
-    (["--idle-timeout", "1", "x.py"], "idle-timeout 1.0: must be 5.0 or more"),
-    (["--checkpoint-dir", "/dev/null/x", "sh"], "checkpoint-dir /dev/null/x: cannot be written"),
-    (["--grace-period", "nan", "x.py"], "grace-period nan: must be a finite number"),
+    (["--workers", "0:2", "x.py"], "min-workers must be a whole number from 1 to 2"),
+    (["--ps", "-1", "x.py"], "ps must be a whole number"),
+    (["--max-restarts", "-1", "x.py"], "max-restarts must be a whole number"),
+    (["--grace-period", "-1", "x.py"], "grace-period must be at least 0"),
+    (["--idle-timeout", "1", "x.py"], "idle-timeout must be at least 5.0, got 1.0"),
+    (["--checkpoint-dir", "/dev/null/x", "sh"], "checkpoint-dir /dev/null/x can't be written"),
+    (["--grace-period", "nan", "x.py"], "grace-period must be a finite number"),
     (["--gpus", "9" * 5000, "x.py"], "choose auto, none, or a number"),
     (["--gpus", "2", "x.py"], "2 workers with 2 GPUs each need 4 GPUs, and this machine has 0"),
-    (["--worker", "2", "x.py"], "did you mean"),
+    (["--worker", "2", "x.py"], "Did you mean"),
     ([""], "PROGRAM is empty: name a Python file"),
     (["--checkpoint-dir", "", "x.py"], "argument --checkpoint-dir: is empty: give a value"),
     (["--engine", "ray", "--engine-address=", "x.py"], "argument --engine-address: is empty"),
@@ -392,7 +395,7 @@ BAD_LINES = [
     ([MEET, "0.0.0.0:2950", "x.py"], "name this machine's own address"),
     ([MEET, "127.0.0.1:0", "x.py"], "name a port above 0"),
     ([MEET, "10.0.0.1:2950", "x.py"], "add --trust-network"),
-    ([MEET, HERE, "--local-workers", "0", "x.py"], "local-workers 0"),
+    ([MEET, HERE, "--local-workers", "0", "x.py"], "local-workers must be a whole number"),
     ([MEET, HERE, "--join-timeout", "0", "x.py"], "join-timeout 0.0"),
     (
         [MEET, HERE, "--advertise-address", "203.0.113.1", "x.py"],

@@ -262,8 +262,8 @@ def test_what_a_strategy_takes(devices, replicas, number, strategy, expected):
             "this process has 1 GPU. Use --replicas 1, or logical CPUs with --device cpu",
         ),
         ("gpu", 9, 8, "at most 8"),
-        ("gpu", None, 0, "devices 'gpu': the driver sleeps. Use --device cpu"),
-        ("tpu", None, 0, "devices 'tpu': choose from auto, gpu, cpu"),
+        ("gpu", None, 0, "device 'gpu' needs a GPU: the driver sleeps. Use --device cpu"),
+        ("tpu", None, 0, "devices must be one of auto, gpu, cpu, got 'tpu'"),
     ],
 )
 def test_what_it_cannot_have_is_one_line(devices, replicas, number, words):
@@ -308,7 +308,7 @@ def test_how_gradients_are_added_up(asked, offered, kind, no_nccl, expected):
         ("ring", CENTRAL, "CPU", "", "auto, one-device"),
         ("hierarchical", WORKERS, "GPU", "", "choose from auto, nccl, ring"),
         ("ring", (), "GPU", "", "it adds nothing up, so leave --all-reduce out"),
-        ("mpi", ALL, "GPU", "", "'mpi': choose from auto, nccl"),
+        ("mpi", ALL, "GPU", "", "all reduce must be one of auto, nccl"),
     ],
 )
 def test_a_way_that_is_not_offered_is_one_line(asked, offered, kind, no_nccl, words):

@@ -76,8 +76,8 @@ def test_shards_are_written_in_the_order_asked_for(split, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"shards": 0}, "shards 0: must be a whole number from 1 to 200"),
-        ({"shards": 201}, "shards 201: must be"),
+        ({"shards": 0}, "shards must be a whole number from 1 to 200"),
+        ({"shards": 201}, "shards must be a whole number from 1 to 200"),
         ({"order": np.zeros(EXAMPLES, int)}, "each number from 0 to 199 once"),
     ],
 )
@@ -88,10 +88,10 @@ def test_shards_that_cannot_be_are_refused(split, tmp_path, settings, says):
 
 
 def test_shards_are_not_overwritten_and_a_file_is_no_folder(split, shards, tmp_path):
-    with pytest.raises(DistributedError, match="exists already and is not overwritten"):
+    with pytest.raises(DistributedError, match="exists already and isn't overwritten"):
         write_shards(split, Path(shards.files[0]).parent, shards=5)
     (tmp_path / "file").write_text("")
-    with pytest.raises(DistributedError, match="cannot be written"):
+    with pytest.raises(DistributedError, match="can't be written"):
         write_shards(split, tmp_path / "file", shards=5)
 
 
@@ -199,7 +199,7 @@ def test_the_slow_store_waits_as_long_as_it_says(tf, shards):
     assert count == 40 and seconds >= 0.07
     naive_seconds = read_all(naive(shards, SLOW_HERE, BATCH))[1]
     assert naive_seconds >= 5 * 0.07, "one shard after another: the waits add up"
-    with pytest.raises(DistributedError, match="delays of 0 or more"):
+    with pytest.raises(DistributedError, match="Delays must be 0 or more"):
         Store(open_seconds=-1)
 
 
@@ -212,7 +212,7 @@ def test_rates_take_turns_and_compare_within_a_round(shards):
     by_hand = Rates({"a": (9.0, 10.0, 20.0, 30.0), "b": (9.0, 20.0, 20.0, 90.0)})
     assert by_hand.median("a") == 20 and by_hand.first("b") == 9 and by_hand.ratio("b", "a") == 2
     assert Rates({}, by_hand.by_name).processor_ratio("b", "a") == 2
-    with pytest.raises(DistributedError, match="rounds 0: must be a whole number"):
+    with pytest.raises(DistributedError, match="rounds must be a whole number"):
         measure_rates({}, rounds=0)
 
 
@@ -252,9 +252,9 @@ def test_a_trace_of_parallel_reading_overlaps(shards):
 def test_a_trace_leaves_out_what_a_cache_remembers(tf, shards):
     dataset = tf.data.Dataset.range(6).map(double).cache().batch(2)
     assert Counter(s.stage for s in trace(dataset, 3))["double"] == 6
-    with pytest.raises(DistributedError, match="ended after 7 batches of 9"):
+    with pytest.raises(DistributedError, match="ended after 7 batches"):
         trace(naive(shards, LOCAL, BATCH), 9)
-    with pytest.raises(DistributedError, match="no reading and no map"):
+    with pytest.raises(DistributedError, match="No reading and no map"):
         trace(tf.data.Dataset.range(3), 1)
 
 
@@ -283,7 +283,7 @@ def test_a_larger_buffer_mixes_better(tf):
 
 def test_classes_per_batch_counts_labels():
     assert classes_per_batch([0, 0, 1, 2, 9], 2) == 1.5
-    with pytest.raises(DistributedError, match="not one whole batch"):
+    with pytest.raises(DistributedError, match="at least one batch of 3"):
         classes_per_batch([1, 2], 3)
 
 

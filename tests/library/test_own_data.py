@@ -314,29 +314,35 @@ def make_deaf():
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"global_batch_size": 32}, "first batch has 16 examples and must have 32: use .batch"),
-        ({"global_batch_size": 8}, "first batch has 16 examples and must have 8"),
-        ({"train_data": make_endless}, "never ends; set steps_per_epoch"),
-        ({"train_data": make_empty}, "train_data: is empty"),
-        ({"test_data": make_empty}, "test_data: is empty"),
-        ({"train_data": make_singles}, "gives single examples; batch them"),
-        ({"train_data": [1, 2]}, "list is no tf.data.Dataset"),
-        ({"train_data": make_arrays}, "tuple is no tf.data.Dataset"),
-        ({"train_data": lambda: make_data().map(lambda x, y: x)}, "must be .features, labels."),
+        (
+            {"global_batch_size": 32},
+            "must give batches of 32, got 16 examples in the first. Use .batch",
+        ),
+        ({"global_batch_size": 8}, "must give batches of 8, got 16"),
+        ({"train_data": make_endless}, "never ends. Set steps_per_epoch"),
+        ({"train_data": make_empty}, "train_data is empty"),
+        ({"test_data": make_empty}, "test_data is empty"),
+        ({"train_data": make_singles}, "gives single examples. Add .batch"),
+        ({"train_data": [1, 2]}, "function that returns one, got list"),
+        ({"train_data": make_arrays}, "function that returns one, got tuple"),
+        ({"train_data": lambda: make_data().map(lambda x, y: x)}, "must give .features, labels."),
         (
             {"model": make_wide},
-            r"gives \[batch, 3\] where the labels are \[batch\]; loss mean_squared",
+            r"loss mean_squared_error: got outputs \[batch, 3\] and labels \[batch\]",
         ),
-        ({"model": make_deaf}, "model, loss and data do not fit: features .*left"),
-        ({"model": lambda: 3}, "gave a int, and must return a keras.Model"),
+        ({"model": make_deaf}, "Model, loss and data don't fit .features .*left"),
+        ({"model": lambda: 3}, "returns a keras.Model, got one that returns int"),
         ({"model": 3}, "or the function that builds it, got int"),
-        ({"loss": None}, "its labels are no class numbers; for a regression"),
+        ({"loss": None}, "must have class numbers as labels. For a regression"),
         ({"loss": "mean_squared_terror"}, "loss 'mean_squared_terror'"),
-        ({"loss": lambda labels, outputs: labels[0] - outputs[0, 0]}, "one number for the batch"),
-        ({"optimizer": lambda: 3}, "optimizer int: give a name"),
+        ({"loss": lambda labels, outputs: labels[0] - outputs[0, 0]}, "got one for the batch"),
+        ({"optimizer": lambda: 3}, "optimizer must be a name .*got int"),
         ({"optimizer": make_optimizer, "learning_rate": 0.1}, "has its own"),
-        ({"max_examples": 10}, "max_examples 10: is for the bundled data"),
-        ({"strategy": "mirrored", "replicas": 3, "train_data": make_share}, "3 replicas divide"),
+        ({"max_examples": 10}, "max_examples=10 is for the bundled data"),
+        (
+            {"strategy": "mirrored", "replicas": 3, "train_data": make_share},
+            "divisible by 3 replicas",
+        ),
         ({"train_data": None}, "test_data needs train_data"),
     ],
 )
@@ -411,6 +417,6 @@ def test_workers_with_different_data_are_told(launcher):
     settings = {**OWN, "strategy": "multi-worker", "train_data": make_different}
     with LocalCluster(2, launcher=launcher) as cluster, pytest.raises(ClusterError) as failed:
         cluster.run(train_there, settings, timeout=100, echo=False)
-    assert "RunError: the workers were not started alike: first batch of train data is" in str(
+    assert "RunError: The workers weren't started alike: first batch of train data is" in str(
         failed.value
     )

@@ -121,10 +121,10 @@ def test_what_cannot_be_cut_is_refused_in_one_line():
     normal = keras.Sequential([keras.Input((4,)), layers.BatchNormalization()])
     unbuilt = keras.Sequential([layers.Dense(2)])
     for model, says in (
-        (functional, "only a keras.Sequential"),
+        (functional, "must be a keras.Sequential"),
         (noisy, "Dropout"),
         (normal, "BatchNormalization"),
-        (unbuilt, "not built"),
+        (unbuilt, "must be built"),
     ):
         with pytest.raises(DistributedError, match=says) as refused:
             read_chain(model)

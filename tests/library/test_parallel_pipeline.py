@@ -263,14 +263,14 @@ def test_what_cannot_be_is_refused_in_one_line(tower):
     schedule, rate = make_schedule("1f1b", 2, 2, None), 0.1
     cases = [
         ("9 stages for 8 layers", lambda: cut_model(tower, EVEN, 9, ["CPU:0"] * 9)),
-        ("4 devices for 5 stages", lambda: cut_model(tower, EVEN, 5, DEVICES)),
-        ("3 costs for 8 layers", lambda: cut_model(tower, [1, 2, 3], 2, DEVICES)),
+        ("got 4 for 5 stages", lambda: cut_model(tower, EVEN, 5, DEVICES)),
+        ("got 3 for 8 layers", lambda: cut_model(tower, [1, 2, 3], 2, DEVICES)),
         ("stages 0", lambda: plan_cut(tower, EVEN, 0)),
         ("chunks 0", lambda: plan_cut(tower, EVEN, 2, 0)),
         ("has 3 stages, and 4", lambda: run(pipeline, make_schedule("gpipe", 3, 2))),
         ("has 1 chunks, and 2", lambda: run(two, schedule)),
         ("comes before", lambda: run(cut_model(tower, EVEN, 2, DEVICES), stuck)),
-        ("5 micro-batches of 4 examples", lambda: run(pipeline, make_schedule("gpipe", 4, 5))),
+        ("at most the 4 examples, got 5", lambda: run(pipeline, make_schedule("gpipe", 4, 5))),
         (
             "4 images and 3 labels",
             lambda: run_pipeline(pipeline, make_schedule("gpipe", 4, 2), images, labels[:3]),

@@ -57,7 +57,7 @@ def test_two_processes_give_the_unsplit_gradients(cluster, name):
 
 def test_a_wrong_number_of_workers_is_one_line(cluster):
     images, labels = make_batch(4)
-    with pytest.raises(ClusterError, match="2 workers in TF_CONFIG for 3 stages"):
+    with pytest.raises(ClusterError, match="got 2 workers for 3 stages"):
         run_on(cluster, make_schedule("1f1b", 3, 2), images, labels)
 
 
@@ -69,8 +69,8 @@ def test_what_cannot_run_is_refused_before_anything_is_sent(monkeypatch):
     whole = make_schedule("1f1b", 2, 2)
     for schedule, rules, says in (
         (stuck, None, "comes before"),
-        (make_schedule("1f1b", 2, 5), None, "5 micro-batches of 4 examples"),
-        (whole, Rules(learning_rate=0.1), "leave learning_rate out"),
+        (make_schedule("1f1b", 2, 5), None, "at most the 4 examples, got 5"),
+        (whole, Rules(learning_rate=0.1), "take no learning_rate"),
     ):
         with pytest.raises(DistributedError, match=says):
             run_stage(build_model, [0.1, 3.0, 1.0], schedule, images, labels, rules)
@@ -78,7 +78,7 @@ def test_what_cannot_run_is_refused_before_anything_is_sent(monkeypatch):
 
 def test_without_a_cluster_it_says_so(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(DistributedError, match="0 workers in TF_CONFIG for 2 stages"):
+    with pytest.raises(DistributedError, match="got 0 workers for 2 stages"):
         read_place(2)
     spec = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(spec))

@@ -115,8 +115,8 @@ def test_what_cannot_be_split_is_refused_in_one_line():
     images, labels = make_batch(4)
     small = build_mlp(dtype="float64", hidden_units=3)
     cases = [
-        ("5 parts of 3", lambda: split_sizes(3, 5)),
-        ("parts 0", lambda: split_sizes(3, 0)),
+        ("parts must be at most 3", lambda: split_sizes(3, 5)),
+        ("parts must be a whole number", lambda: split_sizes(3, 0)),
         ("parts 1.5", lambda: split_sizes(3, 1.5)),
         ("4 parts of 3", lambda: run_split_mlp(small, DEVICES, images, labels)),
         ("split 'diagonal'", lambda: run_split_mlp(small, DEVICES[:2], images, labels, "diagonal")),

@@ -72,7 +72,7 @@ def test_training_and_test_scenes_share_no_garment():
         len(open_data("fashion-scenes").train) == 6_000
         and len(open_data("fashion-scenes").test) == 1_000
     )
-    with pytest.raises(InputError, match="0 training scenes: choose 1 to 3"):
+    with pytest.raises(InputError, match="max_examples must be from 1 to 3"):
         scenes.take(0)
     with pytest.raises(InputError, match="train scenes 0"):
         load_scenes(train=0)
@@ -256,9 +256,9 @@ def test_it_trains_in_a_cluster(by_hand, launcher, strategy, servers):
     [
         (
             {"dataset": "fashion-scenes"},
-            "'cnn': .* fashion-scenes wants a class for every pixel.*unet",
+            "be unet for dataset fashion-scenes, .* a class for every pixel, got 'cnn'",
         ),
-        ({"model": "unet"}, "'unet': data set fashion-mnist wants one class.*cnn or mlp or transf"),
+        ({"model": "unet"}, "be cnn or mlp or transformer for dataset fashion-mnist.* got 'unet'"),
     ],
 )
 def test_a_model_that_does_not_fit_the_data_is_refused(settings, words):

@@ -94,17 +94,17 @@ def test_interleaving_one_chunk_is_1f1b_for_any_number_of_micro_batches():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("gpip", 2, 2), "'gpip' is unknown: choose one of gpipe, 1f1b,"),
-        (("gpipe", 0, 2), "stages 0: must be"),
-        (("zb-h1", -1, 2), "stages -1: must be"),
-        (("1f1b", 2, 0), "micro-batches 0: must be"),
-        (("zb-h2", 2, 1.5), "micro-batches 1.5: must be"),
-        (("1f1b", True, 2), "stages True: must be"),
-        (("interleaved-1f1b", 4, 8, 0), "chunks 0: must be"),
-        (("gpipe", 4, 8, -3), "chunks -3: must be"),
-        (("gpipe", 4, 8, 2), "gpipe has one chunk"),
-        (("interleaved-1f1b", 4, 10, 2), "choose a multiple of 4"),
-        (("1f1b", 10**6, 10**6), "too many to hold"),
+        (("gpip", 2, 2), "schedule must be one of gpipe, 1f1b,"),
+        (("gpipe", 0, 2), "stages must be a whole number of at least 1, got 0"),
+        (("zb-h1", -1, 2), "stages must be a whole number of at least 1, got -1"),
+        (("1f1b", 2, 0), "micro-batches must be a whole number of at least 1, got 0"),
+        (("zb-h2", 2, 1.5), "micro-batches must be a whole number of at least 1, got 1.5"),
+        (("1f1b", True, 2), "stages must be a whole number of at least 1, got True"),
+        (("interleaved-1f1b", 4, 8, 0), "chunks must be a whole number of at least 1, got 0"),
+        (("gpipe", 4, 8, -3), "chunks must be a whole number of at least 1, got -3"),
+        (("gpipe", 4, 8, 2), "chunks must be 1 for gpipe"),
+        (("interleaved-1f1b", 4, 10, 2), "must be a multiple of 4, got 10"),
+        (("1f1b", 10**6, 10**6), "must be at most 5,000,000"),
     ],
 )
 def test_sizes_that_cannot_be_get_one_line(arguments, says):
@@ -173,12 +173,12 @@ BROKEN = {
     "no such chunk": ([[(F, 0, 1)]], "stage 0, place 0: chunk 1 does not exist: there are 0 to 0"),
     "no operation": (
         [["F0"]],
-        "stage 0, place 0: 'F0' is no operation: "
-        "write Operation(kind, micro_batch, chunk) or (kind, micro_batch)",
+        "stage 0, place 0: 'F0' isn't an operation. "
+        "Write Operation(kind, micro_batch, chunk) or (kind, micro_batch).",
     ),
-    "no stage": ([], "the schedule has no stage: give one list of operations for each stage"),
-    "not lists": (7, "a schedule is one list of operations for each stage"),
-    "stage is no list": ([3], "a schedule is one list of operations for each stage"),
+    "no stage": ([], "a schedule must have a list of operations for at least one stage"),
+    "not lists": (7, "a schedule must be one list of operations per stage."),
+    "stage is no list": ([3], "a schedule must be one list of operations per stage."),
 }
 
 
@@ -313,9 +313,9 @@ def test_partition_is_even_where_it_can_be():
         ([], 1, "1 stages for 0 layers"),
         ([1, -1], 1, "0 or more"),
         ([1, float("nan")], 1, "0 or more"),
-        ([[1, 2]], 1, "one finite number"),
-        (["dear"], 1, "one number for each layer"),
-        ([1, 2], 0, "stages 0: must be"),
+        ([[1, 2]], 1, "finite numbers of 0 or more"),
+        (["dear"], 1, "numbers, one per layer"),
+        ([1, 2], 0, "stages must be a whole number of at least 1, got 0"),
     ],
 )
 def test_costs_that_cannot_be_cut_get_one_line(costs, stages, says):

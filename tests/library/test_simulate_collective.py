@@ -184,7 +184,7 @@ def test_published_tables_cite_their_source():
     for path in published.FOLDER.glob("*.csv"):
         assert len(published.read_source(path.stem)) > 20
         assert published.read_table(path.stem)
-    with pytest.raises(DistributedError, match="no published table 'x': there are .*h200_ring"):
+    with pytest.raises(DistributedError, match="published table must be one of .*h200_ring"):
         published.read_table("x")
 
 
@@ -209,19 +209,19 @@ def test_bus_bandwidth_is_that_of_nccl_tests():
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda: simulate_all_reduce("ring", 0, 8, SLOW), "0 ranks"),
-        (lambda: simulate_all_reduce("ring", 2, -8, SLOW), "-8 bytes"),
-        (lambda: simulate_all_reduce("ring", 2, math.nan, SLOW), "nan bytes"),
-        (lambda: simulate_all_reduce("star", 2, 8, SLOW), "no algorithm 'star'"),
-        (lambda: simulate_all_reduce("hierarchical", 2, 8, SLOW), "needs the nodes"),
-        (lambda: simulate_all_reduce("ring", 2, 8, SLOW, Nodes(3, FAST)), "ranks per node 3"),
-        (lambda: Nodes(0, FAST), "ranks per node 0: must be a whole number"),
-        (lambda: Link(-1e-6, 1e9), "latency of -1e-06"),
-        (lambda: Link(0, 0), "bandwidth of 0"),
-        (lambda: Link(0, math.inf), "bandwidth of inf"),
-        (lambda: fit_link("ring", 1, [1, 2], [1, 2]), "gives no single link"),
-        (lambda: fit_link("hierarchical", 4, [1, 2], [1, 2]), "gives no single link"),
-        (lambda: fit_link("ring", 4, [8], [1.0]), "1 point"),
+        (lambda: simulate_all_reduce("ring", 0, 8, SLOW), "ranks must be at least 1, got 0"),
+        (lambda: simulate_all_reduce("ring", 2, -8, SLOW), "got -8"),
+        (lambda: simulate_all_reduce("ring", 2, math.nan, SLOW), "got nan"),
+        (lambda: simulate_all_reduce("star", 2, 8, SLOW), "tree, hierarchical, got 'star'"),
+        (lambda: simulate_all_reduce("hierarchical", 2, 8, SLOW), "needs nodes"),
+        (lambda: simulate_all_reduce("ring", 2, 8, SLOW, Nodes(3, FAST)), "ranks per node must be"),
+        (lambda: Nodes(0, FAST), "ranks per node must be a whole number"),
+        (lambda: Link(-1e-6, 1e9), "latency must be at least 0 seconds, got -1e-06"),
+        (lambda: Link(0, 0), "bandwidth must be above 0"),
+        (lambda: Link(0, math.inf), "finite, got inf"),
+        (lambda: fit_link("ring", 1, [1, 2], [1, 2]), "says nothing about a single link"),
+        (lambda: fit_link("hierarchical", 4, [1, 2], [1, 2]), "says nothing about a single link"),
+        (lambda: fit_link("ring", 4, [8], [1.0]), "two sizes, got 1"),
     ],
 )
 def test_what_cannot_be_gets_one_clear_line(call, words):

@@ -72,9 +72,9 @@ def test_a_run_that_cannot_end_is_infinite_and_wrong_numbers_are_refused():
     for settings in ((0, 1, 1, 1), (1, -1, 1, 1), (1, 1, -1, 1), (1, 1, 1, 0), (1, 1, 1, math.nan)):
         with pytest.raises(DistributedError, match="must be"):
             expected_run_seconds(*settings)
-    with pytest.raises(DistributedError, match="save seconds 0"):
+    with pytest.raises(DistributedError, match="save seconds must be above 0, got 0"):
         young_interval_seconds(0, 100)
-    with pytest.raises(DistributedError, match="restart seconds -1"):
+    with pytest.raises(DistributedError, match="restart seconds must be at least 0, got -1"):
         overhead_fraction(1, 1, 1, -1)
 
 

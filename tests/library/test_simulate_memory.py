@@ -44,12 +44,12 @@ def test_other_optimizers_have_other_bytes():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((1e9, 8, 4), "stage 4"),
-        ((1e9, 0, 1), "ranks 0"),
-        ((1e9, 1.5, 1), "ranks 1.5"),
+        ((1e9, 8, 4), "zero_stage must be 0, 1, 2 or 3, got 4"),
+        ((1e9, 0, 1), "ranks must be a whole number of at least 1, got 0"),
+        ((1e9, 1.5, 1), "at least 1, got 1.5"),
         ((0, 8, 1), "0 parameters"),
         ((float("inf"), 8, 1), "inf parameters"),
-        ((1e9, 8, 1, ParameterBytes(-1)), "bytes of 0 or more"),
+        ((1e9, 8, 1, ParameterBytes(-1)), "their bytes at least 0"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(arguments, says):

@@ -223,24 +223,24 @@ def test_chunks_may_have_times_of_their_own():
 
 def test_a_schedule_that_cannot_run_says_why():
     missing = read_schedule([[("F", 0)]], 1)
-    with pytest.raises(DistributedError, match="'own' cannot run: stage 0: B0 is missing"):
+    with pytest.raises(DistributedError, match="'own' can't run: stage 0: B0 is missing"):
         simulate_pipeline(missing, EVEN)
     stuck = [[("F", 0), ("BW", 0), ("F", 1), ("BW", 1)], [("F", 0), ("F", 1), ("BW", 0), ("BW", 1)]]
-    with pytest.raises(DistributedError, match="cannot run: deadlock: stage 0 is at BW0"):
+    with pytest.raises(DistributedError, match="can't run: deadlock: stage 0 is at BW0"):
         simulate_pipeline(read_schedule(stuck, 2), EVEN)
 
 
 @pytest.mark.parametrize(
     ("times", "says"),
     [
-        ((-1, 1, 1), "forward times: -1 cannot be"),
-        ((1, float("nan"), 1), "backward for inputs times: nan cannot be"),
-        ((1, 1, float("inf")), "backward for weights times: inf cannot be"),
-        ((1, 1, 1, -0.5), "communication: -0.5 cannot be"),
-        ((1, 1, 1, [1, 2]), "communication: shape [2] does not fit: give one number"),
-        ((0, 0, 0), "all times are 0"),
-        (([1, 2], 1, 1), "shape [2] does not fit: give one number or [3] or [1, 3]"),
-        (("slow", 1, 1), "'slow' is not a time"),
+        ((-1, 1, 1), "forward times must be finite and at least 0, got -1"),
+        ((1, float("nan"), 1), "backward for inputs times must be finite and at least 0, got nan"),
+        ((1, 1, float("inf")), "backward for weights times must be finite and at least 0, got inf"),
+        ((1, 1, 1, -0.5), "communication must be finite and at least 0, got -0.5"),
+        ((1, 1, 1, [1, 2]), "communication must be one number, got shape [2]"),
+        ((0, 0, 0), "must take more than 0, got 0 for all"),
+        (([1, 2], 1, 1), "must be one number or [3] or [1, 3], got shape [2]"),
+        (("slow", 1, 1), "must be numbers of at least 0, got 'slow'"),
         ((1e308, 1e308, 1e308), "too large"),
     ],
 )

@@ -146,11 +146,11 @@ def test_times_carry_their_unit_and_large_numbers_may_be_short():
 @pytest.mark.parametrize(
     "settings, says",
     [
-        ({"devices": 0}, "devices 0"),
-        ({"bucket_bytes": 0}, "bucket bytes 0"),
-        ({"bucket_bytes": 1}, "buckets; at most"),
-        ({"straggler_sigma": -1}, "straggler sigma -1"),
-        ({"straggler_sigma": 9}, "3 or less"),
+        ({"devices": 0}, "devices must be a whole number of at least 1, got 0"),
+        ({"bucket_bytes": 0}, "bucket bytes must be above 0, got 0"),
+        ({"bucket_bytes": 1}, "buckets, and there may be"),
+        ({"straggler_sigma": -1}, "straggler sigma must be at least 0, got -1"),
+        ({"straggler_sigma": 9}, "straggler_sigma must be at most 3"),
     ],
 )
 def test_what_cannot_be_is_refused(settings, says):

@@ -120,12 +120,12 @@ def test_usual_numbers_of_replicas(tf):
     "name, replicas, words",
     [
         ("horovod", None, "choose from default"),
-        ("tpu", None, "no TPU is here"),
+        ("tpu", None, "needs a TPU"),
         ("parameter-server", 2, "each of its workers"),
         ("multi-worker", None, "TF_CONFIG"),
         ("one-device", 2, "one device"),
         ("mirrored", 17, "1 to 16"),
-        ("mirrored", 9, "Restart the kernel"),
+        ("mirrored", 9, "restart the kernel"),
     ],
 )
 def test_what_cannot_be_made_is_said_in_one_line(tf, name, replicas, words):
@@ -139,7 +139,7 @@ def test_devices_can_be_asked_for_twice_and_not_too_late(tf):
 
     assert use_logical_devices(4) == ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
     assert use_logical_devices(2) == name_devices(*find_devices("auto", 2)) == ["CPU:0", "CPU:1"]
-    with pytest.raises(DistributedError, match="this process has 4"):
+    with pytest.raises(DistributedError, match="This process has 4"):
         use_logical_devices(5)
     with pytest.raises(DistributedError, match="1 to 64"):
         use_logical_devices(0)

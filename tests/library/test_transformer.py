@@ -94,7 +94,7 @@ def test_seeds_make_it_and_kernels_differ(tf):
 @pytest.mark.parametrize("change", [{"blocks": 0}, {"heads": 0}, {"width": 30}])
 @pytest.mark.parametrize("build", [build_transformer, build_encoder_decoder])
 def test_a_shape_that_cannot_be_is_refused(build, change):
-    with pytest.raises(InputError, match="that the heads divide"):
+    with pytest.raises(InputError, match="heads must divide width"):
         build(**change)
 
 
@@ -163,7 +163,7 @@ def test_attention_split_by_heads_is_the_layer(tf, parts):
 
 def test_more_devices_than_heads_are_refused(tf):
     layer = build_transformer(heads=2).get_layer("block_1").get_layer("attention")
-    with pytest.raises(InputError, match="3 parts of 2"):
+    with pytest.raises(InputError, match="parts must be at most 2"):
         SplitAttention(layer, DeviceGroup(DEVICES[:3]))
 
 

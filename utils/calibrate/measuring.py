@@ -172,8 +172,8 @@ def make_model(build: Builder) -> tuple[keras.Model, keras.optimizers.Optimizer]
     model = build()
     if not isinstance(model, keras.Model) or not model.built or not model.inputs:
         raise InputError(
-            "the function must return a built keras.Model: give it a keras.Input, or a functional "
-            "model"
+            "The function must return a built keras.Model. Begin the model with a "
+            "keras.Input, or use a functional model."
         )
     optimizer = keras.optimizers.Adam()
     optimizer.build(model.trainable_variables)

@@ -61,7 +61,9 @@ class Scenario:
     def __post_init__(self) -> None:
         check_choice("scaling", self.scaling, SCALINGS)
         if not self.devices:
-            raise InputError("devices: give one number or more")
+            raise InputError(
+                "devices must name at least one number of devices, got none. Try 1,2,4."
+            )
         for number in self.devices:
             check_count("devices", number, 1, MAX_DEVICES)
         check_count("steps_per_execution", self.steps_per_execution)
@@ -123,8 +125,8 @@ def project_onto_machine(profile: Profile, scenario: Scenario) -> Profile:
         return profile
     if profile.flops_per_example <= 0:
         raise InputError(
-            "machine: the profile has no flops_per_example, so its time on other devices isn't "
-            "known."
+            "The profile has no flops_per_example, so its time on another device isn't "
+            "known. Measure it with `distlab plan`, which stores them."
         )
     seconds = profile.batch * profile.flops_per_example
     seconds /= scenario.machine.peak_flops * scenario.mfu
@@ -174,8 +176,8 @@ def _predict_one(
     batch = profile.batch if scenario.scaling == "weak" else profile.batch / devices
     if batch < 1:
         raise InputError(
-            f"devices {devices}: strong scaling leaves {batch:g} examples for each of {devices} "
-            f"replicas; the batch is {profile.batch}"
+            f"Strong scaling over {devices} devices leaves {batch:g} examples per replica. "
+            f"devices must be at most the batch, {profile.batch}."
         )
     share = batch / profile.batch
     held = _find_memory(profile, scenario.zero_stage, devices, share)

@@ -82,11 +82,14 @@ class Profile:
                 continue
             check_number(field.name.replace("_", " "), value, least=0)
         if self.compute_seconds <= 0:
-            raise InputError("forward and backward seconds are 0: give one of them more than 0")
+            raise InputError("Forward and backward seconds must not both be 0.")
         if self.spread > MAX_SPREAD:
-            raise InputError(f"spread {self.spread:g}: must be {MAX_SPREAD:g} or less")
+            raise InputError(f"spread must be at most {MAX_SPREAD:g}, got {self.spread:g}.")
         if self.fixed_seconds > self.compute_seconds:
-            raise InputError("fixed seconds: are a part of forward and backward, give less")
+            raise InputError(
+                "Fixed seconds are a part of forward and backward, so they must be less than "
+                "their sum."
+            )
 
     @property
     def compute_seconds(self) -> float:
@@ -111,28 +114,30 @@ def read_profile(source: str | Path | dict[str, Any]) -> Profile:
     record = source if isinstance(source, dict) else _read_json(Path(source))
     record = record.get("profile", record)
     if not isinstance(record, dict):
-        raise InputError("profile: must be one JSON object")
+        raise InputError("The profile must be one JSON object.")
     known = {field.name for field in fields(Profile)}
     if unknown := sorted(set(record) - known):
         names = ", ".join(sorted(known))
-        raise InputError(f"profile: unknown {', '.join(map(repr, unknown))}; known are {names}")
+        raise InputError(
+            f"The profile has unknown fields {', '.join(map(repr, unknown))}. It may have {names}."
+        )
     needed = ("forward_seconds", "backward_seconds", "gradient_bytes")
     if missing := [name for name in needed if name not in record]:
-        raise InputError(f"profile: has no {', '.join(missing)}")
+        raise InputError(f"The profile has no {', '.join(missing)}. Measure it again.")
     try:
         local = record.get("local")
         return Profile(**{**record, "local": LocalCosts(**local) if local else None})
     except TypeError as error:
-        raise InputError(f"profile: {error}") from None
+        raise InputError(f"The profile can't be used: {error}") from None
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"profile {path}: can't be read ({error.strerror})") from None
+        raise InputError(f"The profile {path} can't be read ({error.strerror}).") from None
     except ValueError as error:
-        raise InputError(f"profile {path}: isn't JSON ({error})") from None
+        raise InputError(f"The profile {path} isn't JSON ({error}).") from None
     if not isinstance(record, dict):
-        raise InputError(f"profile {path}: must be one JSON object")
+        raise InputError(f"{path} must hold one JSON object.")
     return record

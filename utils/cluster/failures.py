@@ -37,7 +37,8 @@ class ClusterError(InputError):
 
     def __init__(self, task: str, cause: str, cure: str, details: str = "") -> None:
         self.task, self.cause, self.cure, self.details = task, cause, cure, details
-        super().__init__(f"{task}: {cause}; {cure}" if cure else f"{task}: {cause}")
+        said = f"{task}: {cause}"
+        super().__init__(f"{said.rstrip('.')}; {cure}" if cure else said)
 
 
 def has_left(task: Task) -> bool:

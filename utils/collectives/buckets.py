@@ -104,11 +104,11 @@ def reduce_in_buckets(
 
 def _check_same_arrays(ranks: Sequence[Sequence[np.ndarray]]) -> None:
     if not ranks:
-        raise InputError("gradients of 0 ranks: give one list of arrays for each rank, 1 or more")
+        raise InputError("gradients must hold a list of arrays for each rank, got 0 ranks.")
     first = [(array.shape, array.dtype) for array in ranks[0]]
     for rank, arrays in enumerate(ranks):
         if [(array.shape, array.dtype) for array in arrays] != first:
             raise InputError(
-                f"rank {rank} has other arrays than rank 0: "
-                "all ranks reduce the same shapes and dtypes in the same order"
+                f"Rank {rank}'s arrays differ from rank 0's. All ranks must reduce the same "
+                "shapes and dtypes in the same order."
             )

@@ -36,7 +36,7 @@ def all_reduce(
     if algorithm in FLAT:
         return FLAT[algorithm](vectors, network)
     if algorithm != "hierarchical":
-        raise InputError(f"no algorithm {algorithm!r}: there are {', '.join(ALGORITHMS)}")
+        raise InputError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}.")
     if ranks_per_node is None:
-        raise InputError("hierarchical needs ranks_per_node: how many ranks share a node")
+        raise InputError("hierarchical needs ranks_per_node, the number of ranks in a node.")
     return hierarchical_all_reduce(vectors, ranks_per_node, network)

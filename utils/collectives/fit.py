@@ -48,8 +48,8 @@ def fit_alpha_beta(
     weighted = design / scale * weights[:, None]
     if np.linalg.matrix_rank(weighted) < 2:
         raise InputError(
-            "the points do not tell latency from bandwidth: "
-            "time messages of at least two different sizes"
+            "These points don't separate latency from bandwidth. Time messages of at least "
+            "two different sizes."
         )
     target = columns[2] * weights
     alpha, beta = np.linalg.lstsq(weighted, target, rcond=None)[0] / scale
@@ -58,7 +58,8 @@ def fit_alpha_beta(
         alpha, beta = 0.0, float(column @ target / (column @ column)) / scale[1]
     if beta <= 0:
         raise InputError(
-            "the times do not grow with the bytes: time larger messages, or each size more often"
+            "The times don't grow with the bytes. Time larger messages, or repeat each size "
+            "more often."
         )
     residuals = columns[2] - design @ np.array([alpha, beta])
     return AlphaBeta(float(alpha), float(1 / beta), tuple(float(r) for r in residuals))
@@ -71,15 +72,17 @@ def _check_points(
     lengths = {len(messages), len(payload_bytes), len(seconds)}
     if len(lengths) > 1:
         raise InputError(
-            f"{len(messages)} numbers of messages, {len(payload_bytes)} of bytes and "
-            f"{len(seconds)} of seconds: give one of each for every point"
+            f"messages, payload_bytes and seconds must be equally long, got {len(messages)}, "
+            f"{len(payload_bytes)} and {len(seconds)}."
         )
     if len(seconds) < 2:
         raise InputError(
-            f"{len(seconds)} point{'s' * (len(seconds) != 1)} for two unknowns, latency and "
-            "bandwidth: give timings of two sizes or more"
+            "The fit has two unknowns, latency and bandwidth, and needs timings of at least "
+            f"two sizes, got {len(seconds)}."
         )
     columns = np.array([messages, payload_bytes, seconds], dtype=float)
     if not np.all(np.isfinite(columns)) or np.any(columns[:2] < 0) or np.any(columns[2] <= 0):
-        raise InputError("messages and bytes are 0 or more and seconds above 0, all finite")
+        raise InputError(
+            "Messages and bytes must be 0 or more and seconds above 0, all of them finite."
+        )
     return columns

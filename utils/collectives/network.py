@@ -88,16 +88,18 @@ class Network:
         for sent in sends:
             for rank in (sent.source, sent.destination):
                 if not 0 <= rank < self.ranks:
-                    raise InputError(f"rank {rank} does not exist: there are 0 to {self.ranks - 1}")
+                    raise InputError(f"rank must be from 0 to {self.ranks - 1}, got {rank}.")
             if sent.source == sent.destination:
-                raise InputError(f"rank {sent.source} sends to itself: it has its values already")
+                raise InputError(
+                    f"Rank {sent.source} sends to itself. It has these values already."
+                )
         for verb, side in (("sends", "source"), ("receives", "destination")):
             counted = Counter(getattr(sent, side) for sent in sends)
             for rank, count in counted.items():
                 if count > 1:
                     raise InputError(
-                        f"rank {rank} {verb} {count} messages in step {self.steps}: "
-                        "a port carries one each way; use a step for each"
+                        f"Rank {rank} {verb} {count} messages in step {self.steps}. A port "
+                        "carries one each way, so use a step for each."
                     )
 
 
@@ -110,8 +112,8 @@ def open_network(ranks: int, network: Network | None = None) -> Network:
         return Network(ranks)
     if network.ranks != ranks or network.steps:
         raise InputError(
-            f"a network of {network.ranks} ranks after {network.steps} steps: "
-            f"this run needs a new one of {ranks}"
+            f"This all-reduce needs a new network of {ranks} ranks, got one of "
+            f"{network.ranks} after {network.steps} steps."
         )
     return network
 
@@ -160,13 +162,14 @@ def flatten_inputs(vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
     """
     arrays = [np.asarray(vector) for vector in vectors]
     if not arrays:
-        raise InputError("an all-reduce over 0 ranks: give one array for each rank, 1 or more")
+        raise InputError("An all-reduce needs one array per rank, got 0 ranks.")
     first = arrays[0]
     for rank, array in enumerate(arrays):
         if array.shape != first.shape or array.dtype != first.dtype:
             raise InputError(
-                f"rank {rank} holds {array.dtype} of shape {array.shape}, rank 0 {first.dtype} of "
-                f"shape {first.shape}: all ranks reduce arrays of one shape and dtype"
+                f"All ranks must reduce arrays of one shape and dtype. Rank {rank} holds "
+                f"{array.dtype} of shape {array.shape}, rank 0 {first.dtype} of shape "
+                f"{first.shape}."
             )
     return [array.flatten() for array in arrays]
 

@@ -45,7 +45,9 @@ class ProcessRing:
 
     def __init__(self, addresses: Sequence[str], rank: int, limit_seconds: float = 30.0) -> None:
         if not 0 <= rank < len(addresses):
-            raise InputError(f"rank {rank} with {len(addresses)} addresses: give one for each")
+            raise InputError(
+                f"addresses must have one entry per rank, got {len(addresses)} for rank {rank}."
+            )
         for address in addresses:
             split_address(address)  # refuses what is none, before this rank listens
         self.rank, self.ranks = rank, len(addresses)
@@ -90,7 +92,7 @@ class ProcessRing:
         """
         array = np.asarray(array)
         if array.dtype.hasobject:
-            raise InputError(f"arrays of {array.dtype} cannot travel: give numbers")
+            raise InputError(f"Only arrays of numbers can be sent, got dtype {array.dtype}.")
         flat = np.array(array, order="C").reshape(-1)
         chunks, rank = split_into_chunks(flat, self.ranks), self.rank
         for step in range(self.ranks - 1):  # reduce-scatter
@@ -109,7 +111,7 @@ class ProcessRing:
     def _exchange(self, going: int, values: np.ndarray, coming: int, into: np.ndarray) -> None:
         """Send chunk `going` to the next rank while chunk `coming` arrives from the previous."""
         if not self._connections:
-            raise InputError(f"the ring of rank {self.rank} is closed: make a new one")
+            raise InputError(f"The ring of rank {self.rank} is closed. Make a new one.")
         before, after = self._connections
         after.post([self._calls, going, values.dtype.str], values.view(np.uint8).data)
         sent, arrived = self._push(after), None
@@ -167,7 +169,7 @@ class ProcessRing:
             limit = min(self._limit, LAST_WORD_SECONDS)
             self._connections[1].send({"gone": blamed}, limit_seconds=limit)
         self.close()
-        raise RunError(f"ring all-reduce on rank {self.rank}: rank {blamed} {why}")
+        raise RunError(f"Ring all-reduce on rank {self.rank}: rank {blamed} {why}")
 
     # ---- joining the neighbors
 

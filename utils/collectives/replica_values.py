@@ -44,12 +44,14 @@ def combine_values(way: str, parts: Sequence[Sequence[float]]) -> np.ndarray:
     arrays = [np.asarray(part, dtype=float) for part in parts]
     counts = [len(array) for array in arrays]
     if not sum(counts):
-        raise InputError("no values: give at least one")
+        raise InputError("At least one replica must have values, got none.")
     if way in _WANT_EQUAL and len(set(counts)) > 1:
         raise InputError(
-            f"replicas hold {counts} values: {way} adds replica to replica, so equal "
-            "counts are wanted"
+            f"{way} adds replica to replica, so all replicas must hold equally many values, "
+            f"got {counts}."
         )
     if way == "mean-of-means" and 0 in counts:
-        raise InputError(f"replica {counts.index(0)} has no values: the mean of none is nan")
+        raise InputError(
+            f"Replica {counts.index(0)} has no values, and the mean of no values is nan."
+        )
     return _COMBINE[way](arrays)

@@ -17,7 +17,7 @@ from .images import ImageData, Split
 
 FOLDER = Path(__file__).parent / "bundled"
 KEYS = {"train": ("x_train", "y_train"), "test": ("x_test", "y_test")}
-RESTORE = "restore it with git checkout, or install the package again"
+RESTORE = "Restore it with git checkout, or install the package again."
 
 
 def load_bundled(name: str, root: Path = FOLDER) -> ImageData:
@@ -31,7 +31,7 @@ def load_bundled(name: str, root: Path = FOLDER) -> ImageData:
     splits = read_npz(path, RESTORE)
     found = dict(zip(splits, map(len, splits.values())))
     if found != SAMPLE_EXAMPLES:
-        raise InputError(f"{path} holds {found}, not the sample's {SAMPLE_EXAMPLES}: {RESTORE}")
+        raise InputError(f"{path} must hold the sample's {SAMPLE_EXAMPLES}, got {found}. {RESTORE}")
     return ImageData(
         name=facts.name,
         source=f"bundled sample (TFDS {TFDS_VERSION})",
@@ -54,9 +54,9 @@ def read_npz(path: Path, advice: str) -> dict[str, Split]:
                 found[split] = Split(arrays[images], arrays[labels].astype(np.int64))
         return found
     except OSError as error:
-        raise InputError(f"{path} can't be read ({error.strerror or error}): {advice}") from None
+        raise InputError(f"{path} can't be read ({error.strerror or error}). {advice}") from None
     except Exception:  # a damaged zip file fails in a dozen ways, and the fix is always the same
-        raise InputError(f"{path} is damaged: {advice}") from None
+        raise InputError(f"{path} is damaged. {advice}") from None
 
 
 def verify_bundled(name: str, root: Path = FOLDER) -> ImageData:
@@ -67,7 +67,7 @@ def verify_bundled(name: str, root: Path = FOLDER) -> ImageData:
     data = load_bundled(name, root)
     if sample_sha256(data) != find_facts(name).sample_sha256:
         path = root / f"{data.name}.npz"
-        raise InputError(f"{path} is damaged: its content has the wrong SHA-256: {RESTORE}")
+        raise InputError(f"{path} is damaged: its SHA-256 is wrong. {RESTORE}")
     return data
 
 

@@ -71,5 +71,5 @@ def find_facts(name: str) -> DataSetFacts:
     """
     facts = DATA_SETS.get(str(name).lower().replace("-", "_"))
     if facts is None:
-        raise InputError(f"no data set is called {name!r}: choose {' or '.join(DATA_SETS)}")
+        raise InputError(f"dataset must be {' or '.join(DATA_SETS)}, got {name!r}.")
     return facts

@@ -49,18 +49,20 @@ def fetch(
     """
     facts = find_facts(name)
     if not seconds > 0:
-        raise InputError(f"{seconds} seconds for a download: choose more than 0")
+        raise InputError(f"The download's time limit must be above 0 seconds, got {seconds}.")
     folder = (standard_folder() if folder is None else folder.expanduser()).absolute()
     present = find_prepared(folder, facts.name)
     if present is not None:
-        raise InputError(f"{present} exists already and is not overwritten: remove it first")
+        raise InputError(f"{present} exists already and isn't overwritten. Remove it first.")
     command = command or make_module_command(__spec__.name)
     with replace_nothing(folder / facts.name) as partial:
         arguments = [facts.name, str(partial), str(seconds)]
         _run_limited([*command, *arguments], seconds, facts.title)
         downloaded = find_prepared(partial, facts.name)
         if downloaded is None:
-            raise InputError(f"the download of {facts.title} left no prepared folder")
+            raise InputError(
+                f"The download of {facts.title} left no prepared folder. Start it again."
+            )
         read_full_prepared(downloaded, facts)
         move_into_place(downloaded.parent, folder / facts.name)
     return folder / facts.name / downloaded.name
@@ -73,15 +75,15 @@ def _run_limited(command: list[str], seconds: float, title: str) -> None:
             status = child.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             raise InputError(
-                f"the download of {title} was not done after {seconds:g} s and was stopped: "
-                "check the network, or allow more with --timeout"
+                f"The download of {title} wasn't done after {seconds:g} s and was stopped. "
+                "Check the network, or allow more with --timeout."
             ) from None
         if status != 0:
             output.seek(0)
             lines = output.read().decode(errors="replace").strip().splitlines()
             stated = [line.removeprefix(FAILURE) for line in lines if line.startswith(FAILURE)]
             reason = (stated or lines or [f"exit status {status}"])[-1].strip()[:200]
-            raise InputError(f"the download of {title} failed (is there a network?): {reason}")
+            raise InputError(f"The download of {title} failed ({reason}). Is there a network?")
 
 
 @contextlib.contextmanager

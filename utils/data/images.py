@@ -25,11 +25,11 @@ class Split:
         images, labels = self.images, self.labels
         if images.dtype != np.uint8 or images.shape[1:] != (IMAGE_SIZE, IMAGE_SIZE):
             raise ValueError(
-                f"images are {images.dtype} {images.shape}, not uint8 [examples, 28, 28]"
+                f"images must be uint8 [examples, 28, 28], got {images.dtype} {images.shape}."
             )
         if labels.dtype != np.int64 or labels.shape != images.shape[:1]:
             raise ValueError(
-                f"labels are {labels.dtype} {labels.shape}, not int64 [{images.shape[0]}]"
+                f"labels must be int64 [{images.shape[0]}], got {labels.dtype} {labels.shape}."
             )
         for array in (images, labels):
             array.setflags(write=False)
@@ -70,7 +70,8 @@ class ImageData:
         """
         if not 1 <= count <= len(self.train):
             raise InputError(
-                f"{count} training examples of {self.name}: choose 1 to {len(self.train):,}"
+                f"{self.name} has {len(self.train):,} training examples, so max_examples "
+                f"must be from 1 to {len(self.train):,}, got {count}."
             )
         return replace(self, train=self.train.take(count))
 

@@ -40,7 +40,7 @@ def load(
     facts = find_facts(name)
     if not full:
         if folder is not None or download:
-            raise InputError("folder and download are for the full set: add full=True")
+            raise InputError("folder and download are for the full data set. Add full=True.")
         return _load_sample(facts.name)
     if folder is not None:
         return read_folder(Path(folder).expanduser(), facts)
@@ -49,7 +49,7 @@ def load(
         return read_full_prepared(prepared, facts)
     if download:
         return read_full_prepared(fetch(facts.name, seconds=DOWNLOAD_SECONDS), facts)
-    raise InputError(f"the full {facts.title} is not on this machine: {_advise(facts)}")
+    raise InputError(f"The full {facts.title} isn't on this machine. {_advise(facts)}")
 
 
 def read_folder(folder: Path, facts: DataSetFacts) -> ImageData:
@@ -58,7 +58,7 @@ def read_folder(folder: Path, facts: DataSetFacts) -> ImageData:
     Raises InputError if it is neither, or names the file that is damaged.
     """
     if folder.suffix == ".npz":
-        return make_full(facts, read_npz(folder, "download it again"), f"file {folder}")
+        return make_full(facts, read_npz(folder, "Download it again."), f"file {folder}")
     prepared = find_prepared(folder, facts.name)
     if prepared is not None:
         return read_full_prepared(prepared, facts)
@@ -70,4 +70,4 @@ def read_folder(folder: Path, facts: DataSetFacts) -> ImageData:
 
 def _advise(facts: DataSetFacts) -> str:
     name = facts.name.replace("_", "-")
-    return f"run `distlab data fetch {name}`, or name a TFDS folder or an .npz file"
+    return f"Run `distlab data fetch {name}`, or name a TFDS folder or an .npz file."

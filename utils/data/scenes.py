@@ -75,7 +75,10 @@ class SceneData:
         Raises InputError unless `count` is 1 to the number of training scenes.
         """
         if not 1 <= count <= len(self.train):
-            raise InputError(f"{count} training scenes: choose 1 to {len(self.train):,}")
+            raise InputError(
+                f"There are {len(self.train):,} training scenes, so max_examples must be from 1 "
+                f"to {len(self.train):,}, got {count}."
+            )
         test = self.test.take(min(count, len(self.test)))
         return replace(self, train=self.train.take(count), test=test)
 

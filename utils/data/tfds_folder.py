@@ -91,7 +91,10 @@ def prepare(data: ImageData, folder: Path) -> Path:
         for name, original in (("train", data.train), ("test", data.test)):
             same = np.array_equal(splits[name].images, original.images)
             if not same or not np.array_equal(splits[name].labels, original.labels):
-                raise InputError(f"{target}: the {name} examples do not read back as written")
+                raise InputError(
+                    f"{target}: the {name} examples don't read back as they were written. Is the "
+                    "disk full or damaged?"
+                )
         move_into_place(written, target)
     return target
 
@@ -109,7 +112,7 @@ def _write(data: ImageData, folder: Path) -> Path:
             builder.download_and_prepare(file_format="tfrecord")
         except OSError as error:
             problem = error.strerror or error
-            raise InputError(f"{folder.parent} cannot be written: {problem}") from None
+            raise InputError(f"{folder.parent} can't be written: {problem}") from None
     return Path(builder.data_dir)
 
 
@@ -120,12 +123,12 @@ def replace_nothing(target: Path) -> Iterator[Path]:
     Raises InputError if `target` exists, or if its parent cannot be written.
     """
     if target.exists():
-        raise InputError(f"{target} exists already and is not overwritten: remove it first")
+        raise InputError(f"{target} exists already and isn't overwritten. Remove it first.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent)
     except OSError as error:
-        raise InputError(f"{target.parent} cannot be written: {error.strerror}") from None
+        raise InputError(f"{target.parent} can't be written ({error.strerror}).") from None
     try:
         yield Path(partial)
     finally:
@@ -137,7 +140,7 @@ def move_into_place(written: Path, target: Path) -> None:
     try:
         os.rename(written, target)
     except OSError as error:
-        raise InputError(f"{target} could not be put in place: {error.strerror}") from None
+        raise InputError(f"{target} couldn't be moved into place ({error.strerror}).") from None
 
 
 def read_full_prepared(folder: Path, facts: DataSetFacts) -> ImageData:
@@ -154,8 +157,8 @@ def make_full(facts: DataSetFacts, splits: dict[str, Split], source: str) -> Ima
     for name, split in splits.items():
         if len(split) != FULL_EXAMPLES[name]:
             raise InputError(
-                f"the {source} holds {len(split):,} {name} examples; the full {facts.title} "
-                f"has {FULL_EXAMPLES[name]:,}"
+                f"The full {facts.title} has {FULL_EXAMPLES[name]:,} {name} examples, and "
+                f"the {source} holds {len(split):,}."
             )
     return ImageData(
         name=facts.name,
@@ -186,13 +189,17 @@ def _open(folder: Path, facts: DataSetFacts) -> "tfds.core.DatasetBuilder":
         name, stored_as = builder.info.name, builder.info.file_format
         missing = [split for split in FULL_EXAMPLES if split not in builder.info.splits]
     except Exception as error:  # whatever TFDS stumbles over, the description is to blame
-        raise InputError(f"{path} cannot be read: {_one_line(error)}") from None
+        raise InputError(f"{path} can't be read: {_one_line(error)}") from None
     if name != facts.name:
-        raise InputError(f"{folder} holds {name}, not {facts.name}")
+        raise InputError(f"{folder} must hold {facts.name}, got {name}.")
     if stored_as.value != "tfrecord":
-        raise InputError(f"{folder} is stored as {stored_as.value}: prepare it as tfrecord")
+        raise InputError(
+            f"{folder} must be stored as tfrecord, got {stored_as.value}. Prepare it as tfrecord."
+        )
     if missing:
-        raise InputError(f"{path} does not describe one split {missing[0]!r}")
+        raise InputError(
+            f"{path} must describe one split {missing[0]!r}. Prepare the folder again."
+        )
     return builder
 
 
@@ -208,10 +215,10 @@ def _read_stored(builder: "tfds.core.DatasetBuilder", split: str) -> Split:
             stored = [builder.info.features.deserialize_example_np(record) for record in records]
             pairs = [(example["image"][..., 0], example["label"]) for example in stored]
         except Exception as error:  # TensorFlow, protobuf and PIL each have their own
-            raise InputError(f"{path} is corrupt or missing ({_one_line(error)})") from None
+            raise InputError(f"{path} is damaged or missing ({_one_line(error)}).") from None
         if len(pairs) != expected:
             raise InputError(
-                f"{path} is damaged: it holds {len(pairs):,} examples, not {expected:,}"
+                f"{path} is damaged: it holds {len(pairs):,} examples instead of {expected:,}."
             )
         examples += pairs
     images, labels = zip(*examples, strict=True)

@@ -84,7 +84,7 @@ def make_timer(dataset: Any, seconds: float, name: str) -> Callable[[], float]:
             passed, there = _time(walk, wanted)
         images, of_first = (int(_count_images(dataset.take(most))) for most in (wanted, 1))
     if not images:
-        raise InputError(f"{name} gives no element: there is nothing to measure")
+        raise InputError(f"{name} gives no element, so there is nothing to measure.")
 
     def measure() -> float:
         with _explained(name):

@@ -78,7 +78,7 @@ def _run_epoch(dataset: Any, name: str) -> tuple[float, float]:
         for batch in dataset:
             images += count_images(batch)
     if not images:
-        raise InputError(f"{name} is empty: there is nothing to measure")
+        raise InputError(f"{name} is empty, so there is nothing to measure.")
     computed = time.process_time() - begun
     return images_per_second(images, watch.seconds), images_per_second(images, computed)
 
@@ -101,7 +101,7 @@ def make_limit(dataset: Any) -> Any:
 
     steps = sum(1 for _ in dataset)
     if not steps:
-        raise InputError("the dataset is empty: there is nothing to measure")
+        raise InputError("The dataset is empty, so there is nothing to measure.")
     return tf.data.Dataset.from_tensors(next(iter(dataset))).repeat(steps)
 
 
@@ -133,7 +133,9 @@ def shuffle_quality(order: Sequence[int]) -> float:
     places = np.asarray(order)
     count = len(places)
     if count < 2 or not np.array_equal(np.sort(places), np.arange(count)):
-        raise InputError("shuffle_quality: give each number from 0 to n-1 once, n at least 2")
+        raise InputError(
+            "shuffle_quality needs each number from 0 to n-1 once, and n of at least 2."
+        )
     moved = np.abs(places - np.arange(count)).mean()
     return float(moved / ((count**2 - 1) / (3 * count)))
 
@@ -143,6 +145,6 @@ def classes_per_batch(labels: Sequence[int], batch: int) -> float:
     labels = np.asarray(labels)
     whole = len(labels) // batch
     if batch < 1 or not whole:
-        raise InputError(f"{len(labels)} labels in batches of {batch}: not one whole batch")
+        raise InputError(f"The {len(labels)} labels must fill at least one batch of {batch}.")
     rows = labels[: whole * batch].reshape(whole, batch)
     return float(np.mean([len(np.unique(row)) for row in rows]))

@@ -84,7 +84,7 @@ def plan(stages: list[ChainStage], settings: TuneSettings, repeated: bool) -> li
             cached = True
     if settings.cache_after and not cached:
         names = ", ".join(stage.name for stage in stages[1:])
-        raise InputError(f"cache after {settings.cache_after!r}: no such stage, only {names}")
+        raise InputError(f"cache_after must be one of {names}, got {settings.cache_after!r}.")
     if settings.prefetch:
         code = f"dataset.prefetch({_number(settings.prefetch)})"
         steps.append(

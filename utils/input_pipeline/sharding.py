@@ -42,7 +42,7 @@ def check_cover(views: Mapping[str, Iterable[Iterable[int]]], expected: Iterable
     seen = Counter(number for steps in views.values() for step in steps for number in step)
     wanted = set(expected)
     if strange := set(seen) - wanted:
-        raise InputError(f"ids {format_ids(strange)} were received and not expected")
+        raise InputError(f"The dataset returned unexpected ids {format_ids(strange)}.")
     return Cover(
         once=sum(1 for number in wanted if seen[number] == 1),
         lost=tuple(sorted(wanted - set(seen))),
@@ -84,7 +84,7 @@ def auto_shard(dataset: Any, workers: int, policy: str) -> Views:
     from tensorflow.python.data.experimental.ops import distribute
 
     if policy not in POLICIES:
-        raise InputError(f"policy {policy!r}: choose from {', '.join(POLICIES)}")
+        raise InputError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}.")
     dataset = dataset.with_options(sharding_options(policy))
     views: Views = {}
     for worker in range(workers):
@@ -92,7 +92,7 @@ def auto_shard(dataset: Any, workers: int, policy: str) -> Views:
             shard = distribute._AutoShardDataset(dataset, workers, worker)
             parts = [last_part(batch).numpy() for batch in shard]
         except (tf.errors.OpError, ValueError) as error:
-            raise InputError(f"policy {policy}: {_first_sentence(error)}") from None
+            raise InputError(f"Policy {policy} failed: {_first_sentence(error)}") from None
         views[f"worker {worker}"] = [np.atleast_1d(part).tolist() for part in parts]
     return views
 
@@ -112,7 +112,10 @@ def shard_examples(
     """
     check_choice("policy", policy, ("FILE", "DATA", "OFF", "LATE"))
     if policy == "FILE" and len(files) < workers:
-        raise InputError(f"policy FILE: {len(files)} files for {workers} workers: give one each")
+        raise InputError(
+            f"Policy FILE needs at least one file per worker, got {len(files)} files for "
+            f"{workers} workers."
+        )
     everything = [number for file in files for number in file]
     views: Views = {}
     for worker in range(workers):

@@ -56,7 +56,7 @@ def write_shards(
     check_count("shards", shards, 1, examples)
     numbers = np.arange(examples) if order is None else np.asarray(order)
     if not np.array_equal(np.sort(numbers), np.arange(examples)):
-        raise InputError(f"order: it must hold each number from 0 to {examples - 1:,} once")
+        raise InputError(f"order must hold each number from 0 to {examples - 1:,} once.")
 
     def make_example(number: int) -> dict[str, bytes | int]:
         png = encode_png(split.images[number])
@@ -78,13 +78,13 @@ def write_examples(
     folder = Path(folder)
     names = [folder / f"part-{k:03d}-of-{shards:03d}.tfrecord" for k in range(shards)]
     if taken := next((name for name in names if name.exists()), None):
-        raise InputError(f"{taken} exists already and is not overwritten: remove it first")
+        raise InputError(f"{taken} exists already and isn't overwritten. Remove it first.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, part in zip(names, np.array_split(numbers, shards), strict=True):
             _write_file(name, (make_example(int(number)) for number in part))
     except OSError as error:
-        raise RunError(f"{folder} cannot be written: {error.strerror or error}") from None
+        raise RunError(f"{folder} can't be written ({error.strerror or error}).") from None
     return Shards(tuple(str(name) for name in names), len(numbers))
 
 
@@ -131,7 +131,7 @@ class Store:
 
     def __post_init__(self) -> None:
         if min(self.open_seconds, self.block_seconds) < 0 or self.block_records < 1:
-            raise InputError(f"{self}: give delays of 0 or more and blocks of 1 record or more")
+            raise InputError(f"Delays must be 0 or more and blocks at least 1 record, got {self}.")
 
     @property
     def is_slow(self) -> bool:

@@ -42,7 +42,7 @@ def trace(dataset: Any, steps: int, step_seconds: float = 0.0) -> list[WorkSpan]
     """
     stages = take_apart(dataset)
     if not any(stage.kind in ("read", "map") and stage.function for stage in stages):
-        raise InputError("trace: no reading and no map was recognized in this dataset")
+        raise InputError("No reading and no map was recognized in this dataset's trace.")
     stamped = as_written(rebuild(_stamp_stages(stages), TuneSettings()))
     begun, spans = time.time(), []
     elements = iter(stamped)
@@ -50,7 +50,9 @@ def trace(dataset: Any, steps: int, step_seconds: float = 0.0) -> list[WorkSpan]
         asked = time.time()
         batch = next(elements, None)
         if batch is None:
-            raise InputError(f"trace: the dataset ended after {step} batches of {steps}")
+            raise InputError(
+                f"The dataset ended after {step} batches, and the trace needs {steps}."
+            )
         got = time.time()
         time.sleep(step_seconds)
         spans += [WorkSpan("wait", asked, got), WorkSpan("step", got, time.time())]

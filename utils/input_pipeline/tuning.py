@@ -60,7 +60,7 @@ def run_for(dataset: Any, seconds: float, step_seconds: float = 0.0) -> Pace:
     elements = _guarded(dataset)
     first = next(elements, None)
     if first is None:
-        raise InputError("the dataset is empty: there is nothing to measure")
+        raise InputError("The dataset is empty, so there is nothing to measure.")
     started, ended = time.perf_counter(), True
     time.sleep(step_seconds)
     for batch in elements:
@@ -84,8 +84,8 @@ def _guarded(dataset: Any) -> Any:
             yield element
     except tf.errors.OpError as error:
         raise InputError(
-            f"the dataset failed at element {number + 1}: "
-            f"{type(error).__name__}: {first_line(error)}"
+            f"The dataset failed at element {number + 1}: {type(error).__name__}: "
+            f"{first_line(error)}"
         ) from None
 
 
@@ -177,15 +177,15 @@ def call(make_dataset: Callable[[], Any]) -> Any:
         said = f"{type(error).__name__}: {first_line(error)}"
         raise InputError(f"{name}() raised {said}") from error
     if not isinstance(dataset, tf.data.Dataset):
-        raise InputError(f"{name}() returned {type(dataset).__name__}, not a tf.data.Dataset")
+        raise InputError(f"{name}() must return a tf.data.Dataset, got {type(dataset).__name__}.")
     return dataset
 
 
 def _check(step_seconds: float, seconds: float) -> None:
     if not 0 <= step_seconds < 60:
-        raise InputError(f"a step of {step_seconds:g} seconds: give 0 to 60")
+        raise InputError(f"step_seconds must be from 0 to 60, got {step_seconds:g}.")
     if not 1 <= seconds <= 3600:
-        raise InputError(f"{seconds:g} seconds to tune in: give 1 to 3,600")
+        raise InputError(f"seconds must be from 1 to 3,600, got {seconds:g}.")
 
 
 def _repeat_first(dataset: Any) -> Any:

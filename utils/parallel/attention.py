@@ -32,7 +32,7 @@ class SplitAttention:
         self.group = group
         *split, bias = [variable.value for variable in layer.trainable_variables]
         if len(split) != len(HEAD_AXES):
-            raise InputError(f"layer {layer.name!r}: give a built attention layer with biases")
+            raise InputError(f"Layer {layer.name!r} must be a built attention layer with biases.")
         self.sizes = split_sizes(split[-1].shape[0], group.size)
         pieces = [group.scatter(w, self.sizes, axis) for w, axis in zip(split, HEAD_AXES)]
         self.weights = [list(own) for own in zip(*pieces, strict=True)]  # [device][weight]

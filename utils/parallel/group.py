@@ -39,7 +39,7 @@ def split_sizes(total: int, parts: int) -> list[int]:
     """
     check_count("parts", parts)
     if parts > total:
-        raise InputError(f"{parts} parts of {total}: choose at most {total}, one for each part")
+        raise InputError(f"parts must be at most {total}, one for each part, got {parts}.")
     return [total // parts + (place < total % parts) for place in range(parts)]
 
 
@@ -52,7 +52,9 @@ class DeviceGroup:
 
     def __init__(self, devices: Sequence[str]) -> None:
         if not devices or len(set(devices)) < len(devices):
-            raise InputError(f"devices {list(devices)}: name one or more, each once")
+            raise InputError(
+                f"devices must name at least one device, each once, got {list(devices)}."
+            )
         self.devices = list(devices)
         self.calls: list[Collective] = []
 

@@ -65,7 +65,9 @@ def run_placed(
 
     layers = read_chain(model)
     if len(devices) != len(layers):
-        raise InputError(f"{len(devices)} devices for {len(layers)} layers: name one for each")
+        raise InputError(
+            f"devices must have one entry per layer, got {len(devices)} for {len(layers)} layers."
+        )
     parts = [Part([layer], device) for layer, device in zip(layers, devices, strict=True)]
     traffic = Traffic()
     with tf.device(parts[0].device):

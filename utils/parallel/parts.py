@@ -128,14 +128,16 @@ def read_chain(model: "keras.Model") -> list["keras.Layer"]:
 
     if not isinstance(model, keras.Sequential):
         kind = type(model).__name__
-        raise InputError(f"a {kind}: only a keras.Sequential can be cut, since it is a chain")
+        raise InputError(
+            f"model must be a keras.Sequential, a chain of layers that can be cut, got {kind}."
+        )
     if not model.built:
-        raise InputError("the model is not built: begin it with keras.Input(shape)")
+        raise InputError("The model must be built. Begin it with keras.Input(shape).")
     for layer in model.layers:
         if layer.non_trainable_variables:
             raise InputError(
-                f"layer {layer.name!r} keeps state of its own ({type(layer).__name__}): leave it "
-                "out, since each micro-batch would change it"
+                f"Layer {layer.name!r} ({type(layer).__name__}) keeps state that each "
+                "micro-batch would change. Leave it out."
             )
     return list(model.layers)
 

@@ -68,7 +68,9 @@ def cut_model(
     """
     runs = plan_cut(model, costs, stages, chunks)
     if len(devices) < stages:
-        raise InputError(f"{len(devices)} devices for {stages} stages: name one for each stage")
+        raise InputError(
+            f"devices must have one entry per stage, got {len(devices)} for {stages} stages."
+        )
     layers = read_chain(model)
     parts = [
         Part([layers[number] for number in run], devices[place % stages])
@@ -86,7 +88,9 @@ def plan_cut(
     """
     layers = read_chain(model)
     if len(costs) != len(layers):
-        raise InputError(f"{len(costs)} costs for {len(layers)} layers: give one for each")
+        raise InputError(
+            f"costs must have one number per layer, got {len(costs)} for {len(layers)} layers."
+        )
     check_count("stages", stages)
     check_count("chunks", chunks)
     return partition_layers(costs, stages * chunks)
@@ -180,14 +184,15 @@ def check_fit(
     """Raise InputError unless the schedule can run on so many stages with these examples."""
     fault = check_schedule(schedule, stages=stages, chunks=chunks)
     if fault:
-        raise InputError(f"schedule {schedule.name!r} does not fit: {fault}")
+        raise InputError(f"Schedule {schedule.name!r} doesn't fit: {fault}")
     examples = len(images)
     if len(labels) != examples:
-        raise InputError(f"{examples} images and {len(labels)} labels: give one for each")
+        raise InputError(
+            f"images and labels must be equally long, got {examples} and {len(labels)}."
+        )
     if schedule.micro_batches > examples:
         raise InputError(
-            f"{schedule.micro_batches} micro-batches of {examples} examples: "
-            f"choose at most {examples}"
+            f"micro_batches must be at most the {examples} examples, got {schedule.micro_batches}."
         )
 
 

@@ -147,7 +147,9 @@ def run_stage(
 def _check(schedule: Schedule, rules: Rules, images: np.ndarray, labels: np.ndarray) -> None:
     check_fit(schedule, schedule.stages, schedule.chunks, images, labels)
     if rules.learning_rate is not None:
-        raise InputError("stages in processes: leave learning_rate out; update after the step")
+        raise InputError(
+            "Stages in processes take no learning_rate. Leave it out, and update after the step."
+        )
 
 
 def _make_parts(
@@ -180,7 +182,8 @@ def read_place(stages: int) -> tuple[list[str], int]:
     addresses = config.get("cluster", {}).get("worker", [])
     if len(addresses) != stages:
         raise InputError(
-            f"{len(addresses)} workers in TF_CONFIG for {stages} stages: start one for each stage"
+            f"TF_CONFIG must have one worker per stage, got {len(addresses)} workers for "
+            f"{stages} stages."
         )
     return addresses, config["task"]["index"]
 

@@ -154,6 +154,6 @@ def split_dense(kernel: Any, bias: Any, devices: Sequence[str], split: str) -> A
     Raises InputError for another split and for more devices than columns or rows.
     """
     if split not in SPLITS[:2]:
-        raise InputError(f"split {split!r}: one layer is split by columns or by rows")
+        raise InputError(f"split must be 'columns' or 'rows' for one layer, got {split!r}.")
     layer = ColumnDense if split == "columns" else RowDense
     return layer(kernel, bias, DeviceGroup(devices))

@@ -38,7 +38,9 @@ def check_schedule(
     between stages. Raises InputError where lists come without `micro_batches`.
     """
     if not isinstance(schedule, Schedule) and micro_batches is None:
-        raise InputError("check_schedule: say how many micro_batches the lists are for")
+        raise InputError(
+            "check_schedule needs micro_batches, the number of micro-batches in the lists."
+        )
     try:
         if not isinstance(schedule, Schedule):
             schedule = read_schedule(schedule, micro_batches, 1 if chunks is None else chunks)

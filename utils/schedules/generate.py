@@ -44,8 +44,8 @@ def make_interleaved_1f1b(stages: int, micro_batches: int, chunks: int = 2) -> S
     _check_sizes(stages, micro_batches, chunks)
     if chunks > 1 and micro_batches % stages:
         raise InputError(
-            f"{micro_batches} micro-batches on {stages} stages: interleaved 1F1B takes them in "
-            f"groups of {stages}, so choose a multiple of {stages}"
+            f"Interleaved 1F1B takes micro-batches in groups of {stages} stages. "
+            f"micro_batches must be a multiple of {stages}, got {micro_batches}."
         )
     forward = _operations_by_group("F", stages, micro_batches, range(chunks))
     backward = _operations_by_group("BW", stages, micro_batches, range(chunks)[::-1])
@@ -108,12 +108,12 @@ def make_schedule(
     the model per stage. Raises InputError, in one line, for what cannot be.
     """
     if name not in MAKERS:
-        raise InputError(f"schedule {name!r} is unknown: choose one of {', '.join(SCHEDULES)}")
+        raise InputError(f"schedule must be one of {', '.join(SCHEDULES)}, got {name!r}.")
     if name == "interleaved-1f1b":
         return make_interleaved_1f1b(stages, micro_batches, 2 if chunks is None else chunks)
     if chunks not in (None, 1):
         check_count("chunks", chunks)
-        raise InputError(f"chunks={chunks}: {name} has one chunk; interleaved-1f1b has several")
+        raise InputError(f"chunks must be 1 for {name}, got {chunks}. interleaved-1f1b takes more.")
     return MAKERS[name](stages, micro_batches)
 
 
@@ -134,8 +134,8 @@ def _check_sizes(stages: int, micro_batches: int, chunks: int = 1) -> None:
         check_count(what, number)
     if stages * micro_batches * chunks > MOST_FORWARDS:
         raise InputError(
-            f"{stages} stages x {micro_batches} micro-batches x {chunks} chunks are too many to "
-            f"hold: choose sizes whose product is at most {MOST_FORWARDS:,}"
+            f"stages x micro-batches x chunks must be at most {MOST_FORWARDS:,}, got "
+            f"{stages} x {micro_batches} x {chunks}."
         )
 
 

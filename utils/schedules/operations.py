@@ -58,7 +58,7 @@ def read_schedule(
     try:
         listed = [list(order) for order in orders]
     except TypeError:
-        raise InputError("a schedule is one list of operations for each stage") from None
+        raise InputError("a schedule must be one list of operations per stage.") from None
     read = (
         tuple(_read_operation(item, stage, place) for place, item in enumerate(order))
         for stage, order in enumerate(listed)
@@ -72,6 +72,6 @@ def _read_operation(item: object, stage: int, place: int) -> Operation:
     if isinstance(item, Sequence) and not isinstance(item, str) and len(item) in (2, 3):
         return Operation(*item)
     raise InputError(
-        f"stage {stage}, place {place}: {item!r} is no operation: "
-        "write Operation(kind, micro_batch, chunk) or (kind, micro_batch)"
+        f"stage {stage}, place {place}: {item!r} isn't an operation. Write Operation(kind, "
+        "micro_batch, chunk) or (kind, micro_batch)."
     )

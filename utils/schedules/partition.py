@@ -33,11 +33,11 @@ def _check(costs: Sequence[float], stages: int) -> np.ndarray:
     try:
         costs = np.asarray(costs, dtype=float)
     except (TypeError, ValueError):
-        raise InputError("layer costs: give one number for each layer") from None
+        raise InputError("Layer costs must be numbers, one per layer.") from None
     if costs.ndim != 1 or not np.all(np.isfinite(costs)) or np.any(costs < 0):
-        raise InputError("layer costs: give one finite number of 0 or more for each layer")
+        raise InputError("Layer costs must be finite numbers of 0 or more, one per layer.")
     if stages > len(costs):
-        raise InputError(f"{stages} stages for {len(costs)} layers: each stage needs a layer")
+        raise InputError(f"Each stage needs a layer, got {stages} stages for {len(costs)} layers.")
     return costs
 
 

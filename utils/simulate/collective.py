@@ -56,10 +56,10 @@ class Link:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.latency_seconds) and self.latency_seconds >= 0):
-            raise InputError(f"a latency of {self.latency_seconds:g} seconds: give 0 or more")
+            raise InputError(f"latency must be at least 0 seconds, got {self.latency_seconds:g}.")
         bandwidth = self.bandwidth_bytes_per_second
         if not (math.isfinite(bandwidth) and bandwidth > 0):
-            raise InputError(f"a bandwidth of {bandwidth:g} bytes a second: give more than 0")
+            raise InputError(f"bandwidth must be above 0 bytes/s and finite, got {bandwidth:g}.")
 
     def seconds(self, payload_bytes: float) -> float:
         """Return the time of one message."""
@@ -139,8 +139,8 @@ def fit_link(
     """
     if algorithm == "hierarchical" or ranks < 2:
         raise InputError(
-            f"{algorithm} over {ranks} rank{'s' * (ranks != 1)} gives no single link: "
-            "fit naive, ring, recursive-doubling or tree over 2 or more"
+            f"{algorithm} over {ranks} rank{'s' * (ranks != 1)} says nothing about a single "
+            "link. Fit naive, ring, recursive-doubling or tree over at least 2 ranks."
         )
     one_second, nothing = Link(1.0, 1e30), Link(0.0, 1.0)  # count messages, and bytes
     messages = simulate_all_reduce(algorithm, ranks, 0, one_second).seconds
@@ -151,17 +151,17 @@ def fit_link(
 
 def _check(algorithm: str, ranks: int, payload_bytes: float, nodes: Nodes | None) -> None:
     if algorithm not in ALGORITHMS:
-        raise InputError(f"no algorithm {algorithm!r}: there are {', '.join(ALGORITHMS)}")
+        raise InputError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}.")
     if ranks < 1:
-        raise InputError(f"{ranks} ranks: give 1 or more")
+        raise InputError(f"ranks must be at least 1, got {ranks}.")
     if not 0 <= payload_bytes <= MAX_BYTES:
-        raise InputError(f"{payload_bytes} bytes: give 0 to {MAX_BYTES:g}")
+        raise InputError(f"payload_bytes must be from 0 to {MAX_BYTES:g}, got {payload_bytes}.")
     if nodes is not None:
         check_ranks_per_node(ranks, nodes.ranks_per_node)
     elif algorithm == "hierarchical":
         raise InputError(
-            "hierarchical needs the nodes: how many ranks share one, "
-            "and the latency and bandwidth inside it"
+            "hierarchical needs nodes: the number of ranks in a node, and the latency and "
+            "bandwidth inside it."
         )
 
 

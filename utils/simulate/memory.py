@@ -60,13 +60,14 @@ def find_zero_memory(
     for numbers that cannot be.
     """
     if stage not in STAGES:
-        raise InputError(f"ZeRO stage {stage!r}: choose 0, 1, 2 or 3")
+        raise InputError(f"zero_stage must be 0, 1, 2 or 3, got {stage!r}.")
     check_count("ranks", ranks)
     each = each or ParameterBytes()
     sizes = (each.weights, each.gradients, each.optimizer)
     if not (0 < parameters < float("inf")) or min(sizes) < 0:
         raise InputError(
-            f"{parameters} parameters of {sizes} bytes: choose more than 0, and bytes of 0 or more"
+            f"parameters must be above 0 and their bytes at least 0, got {parameters} "
+            f"parameters of {sizes} bytes."
         )
     shared_from = (3, 2, 1)  # the stage from which weights, gradients, optimizer are sharded
     held = [

@@ -63,7 +63,9 @@ class Cluster:
     def __post_init__(self) -> None:
         times = tuple(self.step_seconds)
         if not times or not all(math.isfinite(t) and t > 0 for t in times):
-            raise InputError(f"step times {times[:5]}: give one or more, in seconds, above 0")
+            raise InputError(
+                f"Step times must be at least one number of seconds above 0, got {times[:5]}."
+            )
         check_count("workers", len(times), 1, MAX_WORKERS)
         check_choice("distribution", self.distribution, DISTRIBUTIONS)
         check_number("server_seconds", self.server_seconds, least=0)
@@ -103,7 +105,9 @@ def make_cluster(
     check_number("sigma", sigma, least=0)
     check_choice("distribution", distribution, ("constant", "exponential", "lognormal"))
     if sigma > 5:
-        raise InputError(f"sigma {sigma:g}: give 5 or less (at 5 a mean hardly says anything)")
+        raise InputError(
+            f"sigma must be at most 5, got {sigma:g}. At 5 a mean hardly says anything."
+        )
     spreads = {"constant": 0.0, "exponential": 1.0, "lognormal": math.sqrt(math.expm1(sigma**2))}
     times = [step_seconds * slow_factor] + [step_seconds] * (workers - 1)
     kind = "lognormal" if distribution == "lognormal" else "gamma"
@@ -221,16 +225,18 @@ def simulate_parameter_server(
 
 def _check(mode: str, cluster: Cluster, updates: int, backup: int, bound: int) -> None:
     if mode not in MODES:
-        raise InputError(f"no mode {mode!r}: there are {', '.join(MODES)}")
+        raise InputError(f"mode must be one of {', '.join(MODES)}, got {mode!r}.")
     if not 1 <= updates <= MAX_UPDATES:
-        raise InputError(f"{updates} updates: give 1 to {MAX_UPDATES:,}")
+        raise InputError(f"updates must be from 1 to {MAX_UPDATES:,}, got {updates}.")
     if not (1 if mode == "backup" else 0) <= backup < (cluster.workers if mode == "backup" else 1):
         raise InputError(
-            f"backup {backup} in mode {mode} with {cluster.workers} workers: the mode backup takes "
-            "1 or more and leaves a worker, the others 0"
+            f"backup must be from 1 to one less than the {cluster.workers} workers in mode "
+            f"backup and 0 in the others, got {backup} in mode {mode}."
         )
     if bound < 0 or (bound and mode != "bounded"):
-        raise InputError(f"bound {bound} in mode {mode}: the mode bounded takes 0 or more")
+        raise InputError(
+            f"bound must be at least 0, and is for mode bounded, got {bound} in mode {mode}."
+        )
 
 
 class _Steps:

@@ -69,7 +69,7 @@ class StageTimes:
         )
         f, b, w = (_spread(name, value, stages, chunks) for name, value in named)
         if not np.any(f + b + w):
-            raise InputError("all times are 0: give a time above 0 to one of F, B and W")
+            raise InputError("At least one of F, B and W must take more than 0, got 0 for all.")
         return np.stack([f, b, w, b + w])
 
     def read_delay(self) -> float:
@@ -89,12 +89,12 @@ def _read_times(name: str, value: ArrayLike, shapes: tuple[tuple[int, ...], ...]
     try:
         times = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
-        raise InputError(f"{name}: {value!r} is not a time: give numbers of 0 or more") from None
+        raise InputError(f"{name} must be numbers of at least 0, got {value!r}.") from None
     if not np.all(np.isfinite(times)) or np.any(times < 0):
-        raise InputError(f"{name}: {value} cannot be: give finite numbers of 0 or more")
+        raise InputError(f"{name} must be finite and at least 0, got {value}.")
     if times.shape not in shapes:
         allowed = " or ".join(str(list(shape)) if shape else "one number" for shape in shapes)
-        raise InputError(f"{name}: shape {list(times.shape)} does not fit: give {allowed}")
+        raise InputError(f"{name} must be {allowed}, got shape {list(times.shape)}.")
     return times
 
 
@@ -192,9 +192,9 @@ def simulate_pipeline(schedule: Schedule, times: StageTimes) -> PipelineRun:
         played = replay(encoded, durations, delay)
         fault = find_deadlock(encoded, played)
     if fault:
-        raise InputError(f"schedule {schedule.name!r} cannot run: {fault}")
+        raise InputError(f"Schedule {schedule.name!r} can't run: {fault}")
     if not np.isfinite(played.ends).all():
-        raise InputError("the times are too large to add up: choose a larger unit")
+        raise InputError("The times are too large to add up. Use a larger unit.")
     begins, ends = encoded.firsts[:-1], encoded.firsts[1:] - 1
     return PipelineRun(
         schedule=schedule,

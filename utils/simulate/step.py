@@ -46,7 +46,7 @@ class StepWork:
         check_number("gradient bytes", self.gradient_bytes, least=0)
         check_number("update seconds", self.update_seconds, least=0)
         if self.compute_seconds <= 0:
-            raise InputError("forward and backward seconds are 0: give one of them more than 0")
+            raise InputError("Forward and backward seconds must not both be 0.")
 
     @property
     def compute_seconds(self) -> float:
@@ -164,8 +164,8 @@ def split_buckets(gradient_bytes: float, bucket_bytes: float) -> np.ndarray:
     number = math.ceil(gradient_bytes / bucket_bytes)
     if number > MAX_BUCKETS:
         raise InputError(
-            f"bucket bytes {bucket_bytes:g}: makes {number:,} buckets; at most {MAX_BUCKETS:,}, "
-            f"give {gradient_bytes / MAX_BUCKETS:,.0f} bytes or more"
+            f"bucket_bytes={bucket_bytes:g} makes {number:,} buckets, and there may be "
+            f"{MAX_BUCKETS:,}. Use at least {gradient_bytes / MAX_BUCKETS:,.0f} bytes."
         )
     sizes = np.full(number, float(bucket_bytes))
     if number:

@@ -24,7 +24,7 @@ def expect_slowest(workers: int, sigma: float) -> float:
     a `sigma` below 0 or above 3.
     """
     if check_number("straggler sigma", sigma, least=0) > MAX_SIGMA:
-        raise InputError(f"straggler sigma {sigma:g}: must be {MAX_SIGMA:g} or less")
+        raise InputError(f"straggler_sigma must be at most {MAX_SIGMA:g}, got {sigma:g}.")
     check_count("workers", workers)
     return 1.0 if sigma == 0 else _integrate(workers, sigma)
 

@@ -44,7 +44,7 @@ def build_cluster(
     used = [base_port + number // len(hosts) for number in range(total)]
     used = used if ports is None else list(ports)
     if len(used) != total:
-        raise InputError(f"{len(used)} ports for {total} tasks: give one for each")
+        raise InputError(f"ports must have one entry per task, got {len(used)} for {total} tasks.")
     for port in used:
         check_count("port", port, MIN_PORT, MAX_PORT)
     names = [hosts[number % len(hosts)] for number in range(total)]
@@ -55,11 +55,11 @@ def _check_counts(counts: dict[str, int], hosts: Sequence[str]) -> None:
     for job, count in counts.items():
         check_count(f"tasks of job {job}", count, 0)
     if counts["worker"] + counts["chief"] == 0:
-        raise InputError("no worker: a cluster needs one worker or a chief at least")
+        raise InputError("A cluster needs at least one worker or a chief, got neither.")
     if counts["ps"] and not counts["worker"]:
-        raise InputError("ps without workers: nobody would compute; add workers")
+        raise InputError("A cluster with parameter servers needs at least one worker, got 0.")
     if not hosts or not all(hosts):
-        raise InputError("no host: name one at least, such as 127.0.0.1")
+        raise InputError("hosts must name at least one host, such as 127.0.0.1, got none.")
 
 
 def build_tf_config(cluster: ClusterSpec, job: str, index: int = 0, **extras: Any) -> str:
@@ -143,7 +143,7 @@ def _bind(host: str, port: int = 0) -> socket.socket:
     except OSError as error:
         one.close()
         raise InputError(
-            f"host {host!r}: no port can be had ({error}); use an address of this machine"
+            f"No port is free on host {host!r} ({error}). Use an address of this machine."
         ) from error
     return one
 

@@ -51,7 +51,7 @@ class LintFinding:
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES:
-            raise ValueError(f"severity {self.severity!r}: one of {SEVERITIES}")
+            raise ValueError(f"severity must be one of {SEVERITIES}, got {self.severity!r}.")
 
     def __str__(self) -> str:
         text = f"{self.severity}: {self.where}: {self.what}"

@@ -58,7 +58,7 @@ def _make_update(
     """Return one replica's update from its share of a global batch, [per_replica_batch, ...]."""
     if optimizer.gradient_accumulation_steps:
         said = "the step accumulates already; make the optimizer without"
-        raise InputError(f"the optimizer has gradient_accumulation_steps: {said}")
+        raise InputError(f"The optimizer has gradient_accumulation_steps already: {said}")
     variables = [variable.value for variable in model.trainable_variables]
 
     def update_replica(images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> None:
@@ -86,6 +86,5 @@ def check_share(examples: int, micro_batches: int) -> None:
     """Raise InputError unless a replica's `examples` divide into `micro_batches`."""
     if examples == 0 or examples % micro_batches:
         raise InputError(
-            f"{examples} examples on a replica, {micro_batches} micro-batches: choose a number "
-            "that divides them"
+            f"micro_batches must divide the {examples} examples of a replica, got {micro_batches}."
         )

@@ -34,7 +34,9 @@ def train_as_task(
     """
     task = parse_tf_config(os.environ["TF_CONFIG"], strategy=config.strategy)
     if task.job == "evaluator":
-        raise InputError("TF_CONFIG: task type evaluator trains nothing; start it as a worker")
+        raise InputError(
+            "A task of type evaluator in TF_CONFIG doesn't train. Start it as a worker."
+        )
     if find_strategy(config.strategy).is_coordinated and task.job != "chief":
         return _serve(task.job, config.devices)
     with _Insistence(program) as insistence, contextlib.ExitStack() as waiting:

@@ -109,7 +109,7 @@ class CheckpointFolder:
         except (tf.errors.OpError, OSError) as error:
             self._remove_partial()
             raise InputError(
-                f"checkpoint {self.folder}: cannot be written ({describe_failure(error)})"
+                f"checkpoint_dir {self.folder} can't be written ({describe_failure(error)})."
             ) from None
 
     def restore_newest(self, check: Check | None = None) -> Restored:
@@ -145,8 +145,9 @@ class CheckpointFolder:
         found = latest_intact_checkpoint(self.shared, self.name)
         if found.path is None and found.skipped_checkpoints:
             raise InputError(
-                f"checkpoint {self.shared}: none of {len(found.skipped_checkpoints)} can be read "
-                f"({found.skipped_checkpoints[0]}); name another folder"
+                f"checkpoint_dir {self.shared}: none of its {len(found.skipped_checkpoints)} "
+                f"checkpoints can be read ({found.skipped_checkpoints[0]}). Name another "
+                "folder."
             )
         if found.path is not None and check is not None:
             check(found.path)
@@ -159,20 +160,20 @@ class CheckpointFolder:
         except UNREADABLE as error:
             if self.is_kept:
                 raise InputError(
-                    f"checkpoint {path}: does not fit this run ({describe_failure(error)}); "
-                    "take the same model and optimizer, or another folder"
+                    f"Checkpoint {path} doesn't fit this run ({describe_failure(error)}). "
+                    "Use the same model and optimizer, or another folder."
                 ) from None
             raise RunError(
-                f"checkpoint {path}: the chief restored it and {self._group.name} cannot read "
-                f"it ({describe_failure(error)}); name a folder that all workers share"
+                f"The chief restored checkpoint {path}, and {self._group.name} can't read it "
+                f"({describe_failure(error)}). Name a folder that all workers share."
             ) from None
 
     def _refuse_other_programs(self) -> None:
         for name, _ in read_list(self.folder):  # the manager would delete them in time
             if step_of(name, self.name) is None:
                 raise InputError(
-                    f"checkpoint {self.folder}: holds {name} of another program; "
-                    "name another folder"
+                    f"checkpoint_dir {self.folder} holds {name} of another program. Name "
+                    "another folder."
                 )
 
     def _remove_partial(self) -> None:

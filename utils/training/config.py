@@ -180,7 +180,7 @@ class TrainConfig:
             _set(self, "clipnorm", check_number("clipnorm", self.clipnorm, above=0))
         self._check_lists()
         if self.checkpoint_every is not None and self.checkpoint_dir is None:
-            raise InputError("checkpoint_every needs checkpoint_dir: the folder to save in")
+            raise InputError("checkpoint_every needs checkpoint_dir, the folder to save in.")
         self._check_data()
         for name in ("checkpoint_dir", "export"):
             _set(self, name, _check_folder(name, getattr(self, name)))
@@ -210,8 +210,8 @@ class TrainConfig:
         able = [name for name in MODELS if (name == MODEL_OF_SCENES) == wanted]
         kind = "a class for every pixel" if wanted else "one class for an image"
         raise InputError(
-            f"model {self.model!r}: data set {self.dataset} wants {kind}; choose "
-            f"{' or '.join(able)}"
+            f"model must be {' or '.join(able)} for dataset {self.dataset}, which has "
+            f"{kind}, got {self.model!r}."
         )
 
     def _check_optimizer(self) -> None:
@@ -221,7 +221,8 @@ class TrainConfig:
                 _set(self, "learning_rate", OPTIMIZERS.get(self.optimizer))
         elif self.learning_rate is not None:
             raise InputError(
-                f"learning rate {self.learning_rate}: the optimizer that is given has its own"
+                "learning_rate must be left out when an optimizer object is given, got "
+                f"{self.learning_rate}. The optimizer has its own."
             )
         if self.learning_rate is not None:
             _set(self, "learning_rate", check_number("learning rate", self.learning_rate, above=0))
@@ -242,19 +243,19 @@ class TrainConfig:
         """Raise InputError for settings of bundled data next to own data, and the reverse."""
         if self.data_folder is not None and not self.full_data:
             raise InputError(
-                f"data folder {self.data_folder}: is for the full data set; add full_data=True "
-                "(--full-data)"
+                f"data_folder {self.data_folder} is for the full data set. Add "
+                "full_data=True (--full-data)."
             )
         if not self.has_own_data:
             for name in ("test_data", "steps_per_epoch"):
                 if getattr(self, name) is not None:
-                    raise InputError(f"{name} needs train_data: the data to train on")
+                    raise InputError(f"{name} needs train_data, the data to train on.")
             return
         for name, usual in (("max_examples", None), ("full_data", False), ("auto_shard", "data")):
             if getattr(self, name) != usual:
                 raise InputError(
-                    f"{name} {getattr(self, name)}: is for the bundled data; with train_data "
-                    "leave it out, and let train_data be what is wanted"
+                    f"{name}={getattr(self, name)} is for the bundled data. Leave it out, "
+                    "and prepare train_data as you need it."
                 )
 
     def _check_cluster(self) -> None:
@@ -262,27 +263,28 @@ class TrainConfig:
         record = find_strategy(self.strategy)
         if self.loop == "fit" and not record.can_fit:
             raise InputError(
-                f"loop 'fit': Keras 3 has none for strategy {self.strategy!r}; choose custom"
+                f"loop must be 'custom' for strategy {self.strategy!r}, got 'fit'. Keras 3 "
+                "has no fit under it."
             )
         if self.jit_compile and self.loop == "fit":
             raise InputError("jit_compile needs loop 'custom', got 'fit'")
         if self.jit_compile and not record.takes_xla:
             raise InputError(
-                f"jit_compile can't be used under strategy {self.strategy!r}: XLA reads no "
-                "variables of another device"
+                f"jit_compile can't be used under strategy {self.strategy!r}: XLA can't read "
+                "another device's variables."
             )
         if self.auto_shard == "data":
             return
         if not record.in_lockstep:
             able = next(r for r in STRATEGIES.values() if r.in_lockstep)
             raise InputError(
-                f"auto shard {self.auto_shard!r}: is for strategy {able.name!r}; "
-                f"strategy {self.strategy!r} has data"
+                f"auto_shard={self.auto_shard!r} needs strategy {able.name!r}. Strategy "
+                f"{self.strategy!r} takes data."
             )
         if self.checkpoint_dir is not None:
             raise InputError(
-                f"auto shard {self.auto_shard!r}: such a run cannot go on from a checkpoint in the "
-                "middle of an epoch; choose data, or leave the checkpoint out"
+                f"auto_shard={self.auto_shard!r} can't resume from a checkpoint in the "
+                "middle of an epoch. Use data, or leave the checkpoint out."
             )
 
     def fingerprint(self, examples: int | str) -> dict[str, Any]:
@@ -320,7 +322,7 @@ def make_config(config: TrainConfig | None, settings: dict[str, Any]) -> TrainCo
     known = [field.name for field in fields(TrainConfig)]
     for name in settings:
         if name not in known:
-            near = suggest(name, known) or f"; choose from {', '.join(known)}"
+            near = suggest(name, known) or f". Choose from {', '.join(known)}."
             raise InputError(f"train() has no setting {name!r}{near}")
     base = {name: getattr(config, name) for name in known} if config else {}
     if base and "strategy" in settings and "replicas" not in settings:
@@ -370,14 +372,14 @@ def _check_folder(name: str, path: str | Path | None) -> Path | None:
         str(folder).encode()
         is_other = folder.exists() and not folder.is_dir()
     except (OSError, ValueError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or "not a name that can be used"
-        raise InputError(f"{name} {str(path)!r}: {reason}; name another folder") from None
+        reason = getattr(error, "strerror", None) or "not a usable name"
+        raise InputError(f"{name} must be a folder, got {str(path)!r} ({reason}).") from None
     if is_other or not str(path):
         trouble = "is a file" if is_other else "is empty"
-        raise InputError(f"{name} {str(path)!r}: {trouble}; name a folder")
+        raise InputError(f"{name} must be a folder, got {str(path)!r}, which {trouble}.")
     if name == "checkpoint_dir" and WILDCARDS & set(str(folder)):
         raise InputError(
-            f"checkpoint {folder}: TensorFlow reads none of {' '.join(sorted(WILDCARDS))} in the "
-            "name of a checkpoint; name another folder"
+            f"checkpoint_dir {folder} must not contain any of {' '.join(sorted(WILDCARDS))}: "
+            "TensorFlow can't read such a checkpoint. Name another folder."
         )
     return folder

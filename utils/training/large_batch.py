@@ -51,8 +51,8 @@ class RatePlan:
         check_number("power", self.power, least=0)
         if self.warm_up_steps >= self.steps:
             raise InputError(
-                f"warm-up steps {self.warm_up_steps} of {self.steps} steps: must be fewer, "
-                "so that the peak rate is reached"
+                f"warm_up_steps must be fewer than the {self.steps} steps, so that the peak "
+                f"rate is reached, got {self.warm_up_steps}."
             )
 
 
@@ -88,8 +88,7 @@ def plan_rates(
     steps_per_epoch = examples // global_batch_size
     if steps_per_epoch == 0:
         raise InputError(
-            f"global batch size {global_batch_size}: larger than the {examples} examples; "
-            "choose a smaller batch"
+            f"global_batch_size must be at most the {examples} examples, got {global_batch_size}."
         )
     warm_up_steps = round(warm_up_epochs * steps_per_epoch)
     return RatePlan(base_rate, peak_rate, warm_up_steps, epochs * steps_per_epoch, power)

@@ -25,8 +25,8 @@ class LayerwiseDecay:
         check_number("decay", decay, least=0)
         if options.get("weight_decay") is not None:
             raise InputError(
-                f"weight_decay {options['weight_decay']}: Keras takes it off outside the layer's "
-                "ratio; give decay, which is the paper's"
+                f"weight_decay={options['weight_decay']} isn't supported: Keras applies it "
+                "outside the layer's ratio. Use decay, as in the paper."
             )
         super().__init__(**options)
         self.decay, self.adapt_vectors = decay, adapt_vectors

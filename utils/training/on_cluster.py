@@ -33,20 +33,22 @@ def count_tasks(config: TrainConfig, workers: int | None, ps: int | None) -> tup
             if value is not None:
                 able = [n for n in CLUSTER if name == "workers" or STRATEGIES[n].is_coordinated]
                 raise InputError(
-                    f"{name} {value}: strategy {config.strategy!r} trains in one process; "
-                    f"choose {' or '.join(able)}"
+                    f"Strategy {config.strategy!r} trains in one process, got "
+                    f"{name}={value}. Use {' or '.join(able)}."
                 )
         return 0, 0
     if os.environ.get("TF_CONFIG"):
         if (workers, ps) != (None, None):
             raise InputError(
-                "workers and ps: TF_CONFIG is set and says how many there are; leave them out, "
-                "or unset TF_CONFIG to start a cluster on this machine"
+                "TF_CONFIG is set and gives the numbers of workers and servers. Leave "
+                "workers and ps out, or unset TF_CONFIG to start a cluster on this machine."
             )
         return 0, 0
     uses_servers = find_strategy(config.strategy).is_coordinated
     if ps is not None and not uses_servers:
-        raise InputError(f"ps {ps}: strategy {config.strategy!r} has none; leave it out")
+        raise InputError(
+            f"Strategy {config.strategy!r} has no parameter servers. Leave ps out, got {ps}."
+        )
     servers = (1 if ps is None else ps) if uses_servers else 0
     workers = check_count("workers", 2 if workers is None else workers, 1, MAX_TASKS)
     return workers, check_count("ps", servers, int(uses_servers), MAX_TASKS)

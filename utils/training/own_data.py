@@ -134,7 +134,7 @@ class DatasetFeed(InputFeed):
         """Return the first batch; raises InputError where there is none."""
         for batch in self.dataset.take(1):
             return batch
-        raise InputError(f"{self.name}: is empty; give at least one batch")
+        raise InputError(f"{self.name} is empty. Give at least one batch.")
 
     def _find_steps(self) -> int:
         """Return the batches of an epoch: as set, as tf.data knows, or counted in one pass."""
@@ -142,8 +142,8 @@ class DatasetFeed(InputFeed):
             return self.config.steps_per_epoch
         steps = int(self.dataset.cardinality())
         if steps == INFINITE:
-            cure = "set steps_per_epoch" if self.name == "train_data" else "take(n) of it"
-            raise InputError(f"{self.name}: never ends; {cure}")
+            cure = "Set steps_per_epoch" if self.name == "train_data" else "Use its take(n)"
+            raise InputError(f"{self.name} never ends. {cure}.")
         if steps < 0:
             steps = sum(1 for _ in self.dataset)
         return steps
@@ -152,8 +152,8 @@ class DatasetFeed(InputFeed):
         wanted = self.batch_size
         if got > wanted or (got < wanted and steps > 1 and self.name == "train_data"):
             raise InputError(
-                f"{self.name}: its first batch has {got} examples and must have {wanted}: "
-                f"use .batch({wanted}), or set global_batch_size"
+                f"{self.name} must give batches of {wanted}, got {got} examples in the "
+                f"first. Use .batch({wanted}), or set global_batch_size."
             )
 
     def _check_labels(self, labels: Any) -> None:
@@ -163,7 +163,7 @@ class DatasetFeed(InputFeed):
             return
         if labels.dtype.is_floating and np.any(labels != np.round(labels)):
             raise InputError(
-                f"{self.name}: its labels are no class numbers; for a regression, set loss='mse'"
+                f"{self.name} must have class numbers as labels. For a regression, set loss='mse'."
             )
 
 
@@ -180,8 +180,8 @@ class FunctionFeed(DatasetFeed):
         replicas = group.strategy.num_replicas_in_sync
         if config.global_batch_size % replicas:
             raise InputError(
-                f"{name}: a function of the input context needs a global batch size that "
-                f"{replicas} replicas divide, and {config.global_batch_size} is not one"
+                f"{name} is a function of the input context, so global_batch_size must be "
+                f"divisible by {replicas} replicas, got {config.global_batch_size}."
             )
         context = tf.distribute.InputContext(group.workers, group.index, replicas)
         self.prepare = self._weigh
@@ -222,13 +222,14 @@ def _check_dataset(name: str, dataset: Any) -> tf.data.Dataset:
     """Return `dataset`; raise InputError unless its elements are batches of two or three parts."""
     if not isinstance(dataset, tf.data.Dataset):
         raise InputError(
-            f"{name}: {type(dataset).__name__} is no tf.data.Dataset, nor a function that makes one"
+            f"{name} must be a tf.data.Dataset or a function that returns one, got "
+            f"{type(dataset).__name__}."
         )
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) not in (2, 3):
-        raise InputError(f"{name}: its elements must be (features, labels) or (…, weights)")
+        raise InputError(f"{name} must give (features, labels) or (features, labels, weights).")
     if any(part.shape.rank == 0 for part in tf.nest.flatten(spec)):
-        raise InputError(f"{name}: gives single examples; batch them, .batch(global_batch_size)")
+        raise InputError(f"{name} gives single examples. Add .batch(global_batch_size).")
     return dataset
 
 

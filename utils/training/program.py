@@ -76,8 +76,8 @@ def train(
         backend = find_backend()
     if backend != "tensorflow":
         raise InputError(
-            f"Keras runs on {backend}, and tf.distribute needs it on tensorflow: unset "
-            "KERAS_BACKEND (or correct ~/.keras/keras.json) and start again"
+            f"tf.distribute needs Keras on tensorflow, and it runs on {backend}. Unset "
+            "KERAS_BACKEND (or correct ~/.keras/keras.json) and start again."
         )
 
     from .loops import choose_loop
@@ -294,7 +294,7 @@ def explain_ends(run: "RunProgress") -> Iterator[None]:
     except tf.errors.InvalidArgumentError as error:
         told = re.search(r"train_data: a batch has more than \d+ examples", str(error))
         if told is not None:
-            raise InputError(f"{told[0]}; batch it by the global batch size") from None
+            raise InputError(f"{told[0]}. Batch it by the global batch size.") from None
         if "expected to contain" in str(error):  # `tf.data.experimental.assert_cardinality`
             raise _name_end(run) from None
         raise
@@ -327,7 +327,7 @@ def export_model(state: "TrainState", config: TrainConfig, spec: Any = None) -> 
         plain.export(folder / "saved_model", verbose=False)
     except (OSError, tf.errors.OpError) as error:
         reason = describe_failure(error)
-        raise InputError(f"export {folder}: cannot be written ({reason})") from None
+        raise InputError(f"export {folder} can't be written ({reason}).") from None
     return folder / "model.keras", folder / "saved_model"
 
 

@@ -201,13 +201,14 @@ class RunProgress:
             saved = json.loads(state)["fingerprint"]
         except UNREADABLE:
             raise InputError(
-                f"checkpoint {path}: was not made by this program; name another folder"
+                f"Checkpoint {path} was made by another program. Name another folder."
             ) from None
         for name, wanted in self.position.fingerprint.items():
             if saved.get(name) != wanted:
                 raise InputError(
-                    f"checkpoint {self.config.checkpoint_dir}: was made with {name} "
-                    f"{saved.get(name)}, and this run has {wanted}; use the same, or another folder"
+                    f"checkpoint_dir {self.config.checkpoint_dir} was made with "
+                    f"{name}={saved.get(name)}, and this run has {wanted}. Use the same, or "
+                    "another folder."
                 )
 
     def _report_step(self) -> None:

@@ -124,7 +124,8 @@ def make_model(config: TrainConfig, spec: Any = None) -> keras.Model:
     model = config.model()
     if not isinstance(model, keras.Model):
         raise InputError(
-            f"model: the function gave a {type(model).__name__}, and must return a keras.Model"
+            "model must be a function that returns a keras.Model, got one that returns "
+            f"{type(model).__name__}."
         )
     return _build(model, spec)
 
@@ -135,8 +136,8 @@ def _copy_model(model: keras.Model, spec: Any) -> keras.Model:
         copy = _build(type(model).from_config(model.get_config()), spec)
     except (NotImplementedError, TypeError) as error:
         raise InputError(
-            f"model {type(model).__name__} can't be copied into the strategy's scope "
-            f"({first_line(error, 100)}). Give its class, or the function that builds it"
+            f"The model ({type(model).__name__}) can't be copied into the strategy's scope: "
+            f"{first_line(error, 100)}. Give its class, or the function that builds it."
         ) from None
     if model.built:
         copy.set_weights(model.get_weights())
@@ -182,8 +183,8 @@ def make_optimizer(
         made = choice()
     if not isinstance(made, keras.optimizers.Optimizer):
         raise InputError(
-            f"optimizer {type(made).__name__}: give a name ({', '.join(OPTIMIZERS)}, …), a Keras "
-            "optimizer, or a function that makes one"
+            f"optimizer must be a name ({', '.join(OPTIMIZERS)}, …), a Keras optimizer or a "
+            f"function that makes one, got {type(made).__name__}."
         )
     if clipnorm is not None:
         clips = getattr(made, "inner_optimizer", made)
@@ -234,11 +235,11 @@ def find_loss(choice: Any, dtype: str) -> tuple[ExampleValues, str]:
         if callable(loss) and not isinstance(loss, keras.losses.Loss) and not _count_needed(loss):
             loss = loss()
     except (ValueError, TypeError) as error:
-        raise InputError(f"loss {choice!r}: {str(error).splitlines()[0]}") from None
+        raise InputError(f"loss {choice!r} isn't known: {str(error).splitlines()[0]}") from None
     if isinstance(loss, keras.losses.Loss):
         return loss.call, _snake(type(loss).__name__)  # what it gives before it reduces
     if not callable(loss):
-        raise InputError(f"loss {choice!r}: give a name, a keras.losses.Loss or a function")
+        raise InputError(f"loss must be a name, a keras.losses.Loss or a function, got {choice!r}.")
     is_keras = getattr(loss, "__module__", "").startswith("keras.")
     return loss, loss.__name__ if is_keras else ""
 
@@ -255,7 +256,7 @@ def find_metrics(choices: Iterable[Any], kind: str) -> dict[str, ExampleValues]:
             continue
         name, values = _find_metric(choice)
         if name in (*RESERVED, *found):
-            raise InputError(f"metrics: the name {name!r} is taken. Give each its own name")
+            raise InputError(f"metrics has two named {name!r}. Give each another name.")
         found[name] = values
     return found
 
@@ -266,7 +267,7 @@ def _find_metric(choice: Any) -> tuple[str, ExampleValues]:
         if isinstance(metric, type):
             metric = metric()
     except (ValueError, TypeError) as error:
-        raise InputError(f"metrics {choice!r}: {first_line(error)}") from None
+        raise InputError(f"metrics {choice!r} can't be used: {first_line(error)}") from None
     if isinstance(metric, keras.metrics.MeanMetricWrapper):
         return metric.name, functools.partial(metric._fn, **metric._fn_kwargs)
     if isinstance(metric, keras.metrics.Metric) or not callable(metric):
@@ -302,7 +303,7 @@ def make_example_values(function: ExampleValues, labels_spec: Any, dtype: str) -
         result = function(*_cast_floats((labels, outputs), dtype))  # [per_replica_batch, ...]
         if result.shape.rank == 0:
             raise InputError(
-                "loss or metric: gave one number for the batch; it must give one per example"
+                "A loss or metric must give one number per example, got one for the batch."
             )
         result = tf.cast(result, dtype)
         inner = list(range(1, result.shape.rank or 1))
@@ -361,8 +362,8 @@ def _check_alike(labels: tf.TensorShape, outputs: tf.TensorShape, kind: str) -> 
     wanted, got = ([n for n in shape[1:] if n != 1] for shape in (labels, outputs))
     if None not in wanted + got and wanted != got:
         raise InputError(
-            f"model: gives {_words(outputs)} where the labels are {_words(labels)}; "
-            f"loss {kind} wants them alike"
+            f"The model's outputs must fit the labels under loss {kind}: got outputs "
+            f"{_words(outputs)} and labels {_words(labels)}."
         )
 
 
@@ -377,7 +378,7 @@ def _explain(spec: Any, call: Callable[[], Any]) -> None:
         reason = next(filter(None, lines), type(error).__name__)
         words = tf.nest.map_structure(lambda s: _words(s.shape), list(spec[:2]))
         raise InputError(
-            f"model, loss and data do not fit: features {words[0]}, labels {words[1]}: "
+            f"Model, loss and data don't fit (features {words[0]}, labels {words[1]}): "
             f"{reason[:200]}"
         ) from None
 

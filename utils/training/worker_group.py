@@ -82,8 +82,8 @@ class WorkerGroup:
             everyone = self.gather({name: shorten(str(value)) for name, value in facts.items()})
         except tf.errors.OpError as error:
             raise RunError(
-                f"the workers cannot compare how they were started; {self.name} has "
-                f"{self.replicas_per_worker} replicas, and all must have as many: "
+                f"The workers can't compare how they were started. {self.name} has "
+                f"{self.replicas_per_worker} replicas, and all must have equally many: "
                 f"{str(error).strip().splitlines()[0][-160:]}"
             ) from None
         differing = []
@@ -95,8 +95,8 @@ class WorkerGroup:
         if differing:
             self.barrier()
             raise RunError(
-                f"the workers were not started alike: {'; '.join(differing)}. Start them all "
-                "with the same settings, versions and data"
+                f"The workers weren't started alike: {'; '.join(differing)}. Start them all "
+                "with the same settings, versions and data."
             )
 
     def _add_up(self, values: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ const isSlide = () => new URLSearchParams(location.search).has("slide");
 
 export function mountOnPage(piece, host, data, options) {
   const { stage, end } = mount(piece, host, data, options), name = namePiece(host);
-  if (!Object.keys(stage.fits).length) return { stage, end };
+  if (!Object.keys(stage.fits).length || "question" in data) return { stage, end };  // a guess is one's own
   const first = { ...options };
   const take = () => {
     const told = readState(name);

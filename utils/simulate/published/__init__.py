@@ -20,7 +20,7 @@ def read_table(name: str) -> list[dict[str, float | str]]:
     path = FOLDER / f"{name}.csv"
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in FOLDER.glob("*.csv")))
-        raise InputError(f"no published table {name!r}: there are {known}")
+        raise InputError(f"The published table must be one of {known}, got {name!r}.")
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     return [{key: _read_value(text) for key, text in row.items()} for row in csv.DictReader(lines)]
 

@@ -62,6 +62,6 @@ def check_shapes(state: Mapping[str, list[tf.Variable]], path: str) -> None:
         wanted = [list(variable.shape) for variable in variables]
         if found != wanted or f"{kind}/{len(variables)}{VALUE}" in saved:
             raise InputError(
-                f"checkpoint {path}: its {kind} do not fit this run; take the same model, "
-                "optimizer and number of servers, or another folder"
+                f"Checkpoint {path} doesn't fit this run: its {kind} differ. Use the same "
+                "model, optimizer and number of servers, or another folder."
             )

@@ -62,13 +62,14 @@ def _check_configuration() -> None:
         config = json.loads(os.environ.get("TF_CONFIG", "{}"))
         jobs, task = config.get("cluster", {}), config.get("task", {}).get("type")
     except (ValueError, AttributeError):
-        raise InputError("TF_CONFIG cannot be read: it must be JSON, one object") from None
+        raise InputError("TF_CONFIG must be one JSON object.") from None
     if not (jobs.get("ps") and jobs.get("worker")):
         raise InputError(
-            "no parameter servers in TF_CONFIG: run this on LocalCluster(workers=2, ps=2)"
+            "TF_CONFIG must have parameter servers, got none. Run this on "
+            "LocalCluster(workers=2, ps=2)."
         )
     if task in ("ps", "worker"):
-        raise InputError(f"this is a {task} task: only the coordinator connects, the others serve")
+        raise InputError(f"Only the coordinator connects, and this is a {task} task, which serves.")
 
 
 def make_partitioner(
@@ -81,7 +82,10 @@ def make_partitioner(
     import tensorflow as tf
 
     if min_shard_bytes < 0:
-        raise InputError(f"{min_shard_bytes} bytes a piece: give 0 (whole variables) or more")
+        raise InputError(
+            "min_shard_bytes must be at least 0 (0 keeps variables in one piece), got "
+            f"{min_shard_bytes}."
+        )
     if min_shard_bytes == 0 or servers < 2:
         return None
     return tf.distribute.experimental.partitioners.MinSizePartitioner(

@@ -108,8 +108,8 @@ def _wait_for_checkpoints(
         elif time.monotonic() > deadline:
             last = f"the last was {seen}" if seen >= 0 else "there was none"
             raise InputError(
-                f"evaluator: no checkpoint of step {last_step} after {timeout_seconds:.0f} s, "
-                f"{last}; is the training still running?"
+                f"The evaluator found no checkpoint of step {last_step} in "
+                f"{timeout_seconds:.0f} s, {last}. Is the training still running?"
             )
         else:
             time.sleep(POLL_SECONDS)
@@ -132,5 +132,5 @@ def _make_sums(model: keras.Model) -> Callable[..., tuple[tf.Tensor, ...]]:
 def _average(step: int, parts: list[Any]) -> Evaluation:
     loss, right, examples = (sum(float(part[i]) for part in parts) for i in range(3))
     if not examples:
-        raise InputError("no examples to evaluate")
+        raise InputError("The evaluation needs at least one example, got none.")
     return Evaluation(step, loss / examples, right / examples, int(examples))

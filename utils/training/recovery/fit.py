@@ -113,8 +113,8 @@ def train_with_backup(trainer: Trainer) -> RecoveryReport:
     chiefs = trainer.group.broadcast(step)
     if chiefs != step:
         raise RunError(
-            f"backup {settings.folder}: step {chiefs} on the chief and {step} on "
-            f"{trainer.group.name}; name a folder that all workers share"
+            f"backup {settings.folder}: the chief is at step {chiefs} and "
+            f"{trainer.group.name} at {step}. Name a folder that all workers share."
         )
     trainer.restored_step = step
     report("restore", step=step, skipped_checkpoints=skipped_checkpoints)

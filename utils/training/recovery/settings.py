@@ -47,7 +47,7 @@ class RecoverySettings:
         if self.checkpoint_every is not None:
             check_count("checkpoint_every", self.checkpoint_every)
         if not 0 <= self.pause_seconds < 60:
-            raise InputError(f"pause_seconds {self.pause_seconds}: must be from 0 to 60")
+            raise InputError(f"pause_seconds must be from 0 to 60, got {self.pause_seconds}.")
 
     @property
     def steps_per_epoch(self) -> int:

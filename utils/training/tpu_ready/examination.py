@@ -74,8 +74,8 @@ def _input_specs(model: Any) -> Any:
         config = model.get_build_config() if model.built else None
     if not config or "input_shape" not in config:
         raise InputError(
-            f"model {model.name!r} does not know its inputs yet: make it from keras.Input, or call "
-            "model.build((None, ...)) before you return it"
+            f"Model {model.name!r} doesn't know its inputs yet. Make it from keras.Input, or "
+            "call model.build((None, ...)) before you return it."
         )
     shape = (None, *config["input_shape"][1:])
     return keras.KerasTensor(shape, dtype=model.input_dtype, name="input")
@@ -139,7 +139,7 @@ def examine_function(make_model: Callable[[], Any], batch_size: int = 32) -> Rea
         said = f"{name} failed: {type(error).__name__}: {_first_line(error)}"
         raise InputError(said) from None
     if not isinstance(model, keras.Model):
-        raise InputError(f"{name} returned {type(model).__name__}: it must return a keras.Model")
+        raise InputError(f"{name} must return a keras.Model, got {type(model).__name__}.")
     return examine_model(model, batch_size)
 
 
