@@ -33,6 +33,8 @@ from optuna.trial import TrialState
 
 DATA = Path(__file__).parents[1] / "utils/data/bundled/fashion_mnist.npz"
 MAX_ATTEMPTS = 3  # at one trial, before it counts as failed
+LIMITS = {"trials": (1, 10**6), "epochs": (1, 10**6), "max_examples": (10, 10**9)}
+LIMITS["seed"] = (0, 10**6)
 
 
 class DyingLock:
@@ -96,12 +98,18 @@ def try_out(trial: optuna.Trial, data, options) -> float:
 
 def open_study(options) -> optuna.Study:
     """Open the folder's study, or make it. Call it with the folder's lock held."""
-    lock = DyingLock(options.folder / "journal.lock")
-    file = JournalFileBackend(str(options.folder / "journal.log"), lock_obj=lock)
-    storage = optuna.storages.JournalStorage(file)
+    lock, path = DyingLock(options.folder / "journal.lock"), options.folder / "journal.log"
+    lock.acquire()
+    if path.exists():  # a full disk or a power cut leaves half a line, and breaks the next one
+        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+    lock.release()
     pruner = optuna.pruners.SuccessiveHalvingPruner(reduction_factor=2)
     about = {"study_name": "search", "direction": "maximize", "load_if_exists": True}
-    study = optuna.create_study(storage=storage, pruner=pruner, **about)
+    try:
+        storage = optuna.storages.JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
+        study = optuna.create_study(storage=storage, pruner=pruner, **about)
+    except ValueError as error:
+        raise SystemExit(f"--folder {options.folder}: journal.log is damaged ({error})") from None
     settings = {name: getattr(options, name) for name in ("seed", "epochs", "max_examples")}
     if study.user_attrs.get("settings", settings) != settings:
         words = f"holds a search with {study.user_attrs['settings']}, got {settings}"
@@ -180,6 +188,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-examples", type=int, help="use the first so many images")
     options = parser.parse_args()
+    for name, (least, most) in LIMITS.items():
+        value = getattr(options, name)
+        if value is not None and not least <= value <= most:
+            words = f"must be {least} to {most:,}, got {value}"
+            raise SystemExit(f"--{name.replace('_', '-')} {words}")
 
     tf.config.experimental.enable_op_determinism()  # the same seed, the same trials
     optuna.logging.set_verbosity(optuna.logging.WARNING)

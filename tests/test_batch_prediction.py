@@ -1,7 +1,6 @@
 """examples/batch_prediction.py: killed, damaged and shared runs, with every row counted."""
 
 import fcntl
-import importlib.util
 import json
 import os
 import random
@@ -16,7 +15,7 @@ import pytest
 from machines import Launcher, Namespaces
 from needs import EVERYTHING, need_namespaces
 from process_watch import wait_for
-from test_examples import EXAMPLES, SECONDS, start
+from test_examples import EXAMPLES, SECONDS, load_program, start
 
 pytestmark = [pytest.mark.slow(20), pytest.mark.more_in_all]
 ROWS = [400, 0, 33, 70, 1, 64]  # of each shard
@@ -84,13 +83,6 @@ def assert_complete(folder, given):
     wanted, alone = read_output(given / "alone")
     assert manifest == wanted
     np.testing.assert_array_equal(rows, alone)
-
-
-def load_program():
-    spec = importlib.util.spec_from_file_location("prediction", EXAMPLES / PROGRAM)
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
-    return program
 
 
 def test_one_process_predicts_what_the_model_says(given):
@@ -245,7 +237,7 @@ def test_what_cannot_be_is_said_in_one_line(given, tmp_path, words, said):
 def test_a_model_that_would_give_wrong_bytes_is_refused_when_it_is_loaded(given, tmp_path):
     import tensorflow as tf
 
-    program = load_program()
+    program = load_program(PROGRAM)
 
     def refuse(row, classes, dtype="float32"):
         def answer(rows):
@@ -276,7 +268,7 @@ def test_a_model_that_would_give_wrong_bytes_is_refused_when_it_is_loaded(given,
 
 
 def test_a_note_is_believed_only_with_its_output_and_its_shard(given, tmp_path):
-    read_note, out = load_program().read_note, tmp_path / "out"
+    read_note, out = load_program(PROGRAM).read_note, tmp_path / "out"
     shutil.copytree(given / "alone", out)
     shard = given / "shards/s3.tfrecord"
     assert read_note(shard, out)["rows"] == ROWS[3]

@@ -33,7 +33,7 @@ OURS = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"
 SECONDS = 200  # for any one program, on a busy machine
 SMALL = ["--max-examples", "640"]
 TELL = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
-MAX_LINES = {"capstone.py": 250, "batch_prediction.py": 175, "hyperparameter_search.py": 160}
+MAX_LINES = {"capstone.py": 250, "batch_prediction.py": 175, "hyperparameter_search.py": 175}
 
 
 # --- every program, as text ---------------------------------------------------------------
@@ -57,6 +57,14 @@ def test_a_program_is_one_page_of_public_api(program):
             imports.add(node.module)
     assert {name.split(".")[0] for name in imports} - set(sys.stdlib_module_names) <= PUBLIC
     assert not re.search(r"\.(python|src)\.", text.replace("tensorflow.org", ""))
+
+
+def load_program(name):
+    """Return a program as a module, for tests of one of its functions."""
+    spec = importlib.util.spec_from_file_location(name.partition(".")[0], EXAMPLES / name)
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    return program
 
 
 # --- running them -------------------------------------------------------------------------
@@ -236,13 +244,7 @@ def import_program(data_file, monkeypatch):
     """A function that imports a program, which then reads the small data."""
     monkeypatch.setenv("FASHION_MNIST", str(data_file))
 
-    def load_program(name):
-        spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-        program = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(program)
-        return program
-
-    return load_program
+    return lambda name: load_program(f"{name}.py")
 
 
 def build(build_model, keras_kind="keras"):

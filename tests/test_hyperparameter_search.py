@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 from needs import EVERYTHING, need_packages
-from test_examples import SECONDS, start
+from test_examples import SECONDS, load_program, start
 
 from utils.data import load
 
@@ -42,13 +42,18 @@ def read_trials(folder):
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory, data_file):
-    """Two folders that one worker each has searched, the second one in two parts."""
+    """Two folders that one worker each has searched, the second one in two parts, of which a
+    full disk ended the first one in the middle of a line.
+    """
     folder = tmp_path_factory.mktemp("searched")
     for name, parts in (("whole", [5]), ("parts", [2, 5])):
         for trials in parts:
             words = list_words(folder / name, "--trials", trials)
             with start(*words, data_file=data_file, folder=folder) as running:
                 lines = running.end()
+            if trials == 2:
+                with (folder / name / "journal.log").open("a") as journal:
+                    journal.write('{"op_code": 5, "wor')
     assert json.loads(lines[-1])["accuracy"] > 0.3
     return folder
 
@@ -79,16 +84,10 @@ def test_the_best_settings_are_ones_that_training_takes(searched, monkeypatch):
 
 def test_the_model_is_the_one_that_training_builds():
     """So that the best settings mean the same there."""
-    import importlib.util
-
-    from test_examples import EXAMPLES
-
     from utils.models import build_cnn
     from utils.training.state import make_rate
 
-    spec = importlib.util.spec_from_file_location("search", EXAMPLES / PROGRAM)
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
+    program = load_program(PROGRAM)
     ours, theirs = build_cnn(), program.build_model(0.1, 0)
     assert [w.shape for w in ours.weights] == [w.shape for w in theirs.weights]
     assert theirs.optimizer.momentum == 0.9
@@ -104,7 +103,30 @@ def test_settings_that_differ_are_refused(searched, data_file, tmp_path):
     words = list_words("/proc/search")
     with start(*words, data_file=data_file, folder=tmp_path) as running:
         assert re.match("--folder /proc/search: ", running.end(status=1)[-1])
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / "journal.log").write_text("{\n{\n")
+    with start(*list_words(damaged), data_file=data_file, folder=tmp_path) as running:
+        assert running.end(status=1)[-1].startswith(f"--folder {damaged}: journal.log is damaged")
     assert len(read_trials(searched / "whole")) == 5
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "range_of_it"),
+    [
+        ("--trials", "0", "1 to 1,000,000"),
+        ("--epochs", "-1", "1 to 1,000,000"),
+        ("--max-examples", "5", "10 to 1,000,000,000"),
+        ("--seed", "99999999999", "0 to 1,000,000"),
+    ],
+)
+def test_numbers_that_make_no_search_are_refused(tmp_path, monkeypatch, option, value, range_of_it):
+    words = [PROGRAM, "--folder", str(tmp_path / "search"), option, value]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as refused:
+        load_program(PROGRAM).main()
+    assert str(refused.value) == f"{option} must be {range_of_it}, got {value}"
+    assert not (tmp_path / "search").exists()
 
 
 def wait_for_trials(folder, count):

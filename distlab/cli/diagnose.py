@@ -111,6 +111,8 @@ def read_configs(given: str, logs: Iterable[str]) -> dict[str, str]:
 def read_logs(name: str) -> dict[str, str]:
     """Return name -> text of a log, of every *.log in a folder, or of standard input for "-".
 
+    A run's folder stands for its last attempt, with both logs of a task as one text.
+
     Raises CourseError, naming it, for what cannot be read.
     """
     if name == "-":
@@ -139,8 +141,8 @@ def read_logs(name: str) -> dict[str, str]:
 
 def _find_last_attempt(folder: Path) -> Path:
     """Return the newest attempt of a run in its folder; `folder` itself if there is none."""
-    found = {int(p.name.removeprefix("attempt-")): p for p in folder.glob("attempt-[0-9]*")}
-    return found[max(found)] if found else folder
+    found = [path for path in folder.glob("attempt-*") if path.name[8:].isdecimal()]
+    return max(found, key=lambda path: int(path.name[8:]), default=folder)
 
 
 def _read_end(path: Path) -> str:

@@ -296,7 +296,7 @@ def test_names_and_lines_are_cleaned():
 def test_addresses_get_a_port():
     assert add_port("10.0.0.5") == "10.0.0.5:2950" and add_port("[::1]:7") == "[::1]:7"
     assert add_port("::1") == "[::1]:2950" and add_port("laptop:80") == "laptop:80"
-    with pytest.raises(CourseError, match="name the teacher's"):
+    with pytest.raises(CourseError, match="must be the teacher's"):
         add_port(" ")
 
 

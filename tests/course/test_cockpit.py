@@ -143,7 +143,6 @@ def test_slow_down_pause_resume_restart_and_stop(cluster, tmp_path):
     before, waited = step_of(view), seconds_of(view, "worker 0", "wait")
     wait_for(lambda: step_of(view) >= before + 4)
     wait_for(lambda: seconds_of(view, "worker 0", "wait") > waited + 0.6)
-    assert seconds_of(view, "worker 1", "wait") < seconds_of(view, "worker 0", "wait") / 2
     move(view, **{"slow worker 1": 0})
     press(view, "pause", "worker 0")
     wait_for(lambda: lanes_of(view)["worker 0"]["words"] == "❚❚ paused")
@@ -222,8 +221,8 @@ def test_chaos_makes_workers_fail_until_it_is_switched_off(cluster, tmp_path, mo
     move(view, chaos=False)
     wait_for(lambda: not view._chaos._thread.is_alive())
     assert {action["event"] for action in job.actions()} <= {"SIGKILL", "pause", "resume"}
-    number = len(job.actions())
-    time.sleep(0.5)
+    number, held = len(job.actions()), step_of(view)
+    wait_for(lambda: step_of(view) > held + 5)
     assert len(job.actions()) == number and not job.finished
     job.stop()
 

@@ -207,11 +207,23 @@ def test_an_exception_in_the_cell_leaves_nothing(kernels):
     kernel.forget()
 
 
+NOTE = "note_wait()"  # writes the file that says: the cell waits
+WATCH = """
+import sys, threading, traceback
+
+def note_wait():
+    open(f"{FOLDER}.waits", "w").close()
+
+def watch():
+    stack = traceback.extract_stack(sys._current_frames()[threading.main_thread().ident])
+    waits = {frame.name for frame in stack} & {"wait_until_finished", "follow_events"}
+    note_wait() if waits else threading.Timer(0.01, watch).start()
+"""
 WAITS = {  # how a cell can wait for a job -> the name of the error that the interrupt leaves
     "cluster.run(work, FOLDER)": "JobInterrupted",
     "cluster.start(work, FOLDER).wait()": "JobInterrupted",
     "list(cluster.start(work, FOLDER).events())": "JobInterrupted",
-    "for event in cluster.start(work, FOLDER).events(): time.sleep(60)": "KeyboardInterrupt",
+    f"for _ in cluster.start(work, FOLDER).events(): {NOTE}, time.sleep(60)": "KeyboardInterrupt",
 }
 
 
@@ -219,11 +231,14 @@ def test_an_interrupt_of_the_kernel_leaves_nothing(kernels):
     """However a cell waits for a job, its tasks end with the cell, and one line says so."""
     kernel = kernels[0]
     assert kernel.run("cluster = LocalCluster(workers=2); cluster.launcher")["status"] == "ok"
+    assert kernel.run(WATCH)["status"] == "ok"
+    waits = kernel.told.with_suffix(".waits")
     warm = {p.pid for p in psutil.Process(kernel.process).children(recursive=True)}
     for code, name in WAITS.items():
-        message = kernel.begin(code)
+        message = kernel.begin(code if NOTE in code else f"watch(); {code}")
         processes, ports = kernel.wait_until_started()
-        time.sleep(0.5)  # until it waits
+        wait_for(waits.exists)
+        waits.unlink()
         kernel.manager.interrupt_kernel()
         reply = kernel.answer(message)
         assert reply["ename"] == name, code

@@ -140,7 +140,10 @@ def test_all_start_again_on_new_ports_as_often_as_allowed(program):
     """)
     report = run_json("--max-restarts", 5, name)
     assert report["restarts"] == 2 and report["cause"] is None
-    attempts = open(report["tasks"][0]["log"]).read().splitlines()
+    log = Path(report["tasks"][0]["log"])
+    paths = sorted(log.parents[2].glob("attempt-*/worker-0/stdout.log"))
+    assert paths[-1] == log
+    attempts = [line for path in paths for line in path.read_text().splitlines()]
     assert [line.split()[1] for line in attempts] == ["0", "1", "2"]
     assert len({line.split()[2] for line in attempts}) == 3
     report = run_json("--max-restarts", 1, name, status=3)

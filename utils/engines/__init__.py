@@ -3,7 +3,7 @@
     report = run_program(["python", "train.py", "--epochs", "3"], RunSettings(workers=4))
 
 What torchrun is for PyTorch: ports and ranks are assigned, every task gets its TF_CONFIG, all
-start again when one dies, what they write is merged and kept in one log a task, and the
+start again when one dies, what they write is merged and kept in logs of each task, and the
 first error is named with its likely cause. Nothing is left behind, however this process ends.
 
 | module | what it holds |

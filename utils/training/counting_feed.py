@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from ..data.batches import BatchPlan, epoch_order, without_autotune
+from ..data.batches import BatchPlan, epoch_order, unconverted, without_autotune
 from ..data.images import Split
 from .config import TrainConfig
 from .input_feed import ImageFeed, ReadLog, set_auto_shard
@@ -68,14 +68,14 @@ class CountingFeed(ImageFeed):
         order = epoch_order(len(self.split), self.config.seed, epoch)
         images, labels = tf.constant(self.split.images), tf.constant(self.split.labels)
         places = tf.data.Dataset.from_tensor_slices(order).batch(size)
-        return places.map(lambda i: (tf.gather(images, i), tf.gather(labels, i)))
+        return places.map(unconverted(lambda i: (tf.gather(images, i), tf.gather(labels, i))))
 
     def batches(self, epoch: int, first_step: int = 0) -> tf.data.Dataset:
         examples, policy = self.read(epoch), self.config.auto_shard
         # `fit` takes the length of the pipeline as it is written for the number of steps, and
         # workers that do not share it (OFF) need more: after a filter the length is unknown
-        batches = examples.map(self._finish).filter(lambda *batch: True).prefetch(2)
-        return set_auto_shard(without_autotune(batches), policy)
+        batches = examples.map(unconverted(self._finish)).filter(unconverted(lambda *batch: True))
+        return set_auto_shard(without_autotune(batches.prefetch(2)), policy)
 
     def close(self) -> None:
         if self._folder:
@@ -129,4 +129,4 @@ def read_record_files(paths: list[str]) -> tf.data.Dataset:
         return tf.reshape(values[1:], [28, 28]), tf.cast(values[0], tf.int64)
 
     files = tf.data.Dataset.from_tensor_slices(paths)
-    return files.flat_map(tf.data.TFRecordDataset).map(parse)
+    return files.flat_map(tf.data.TFRecordDataset).map(unconverted(parse))
