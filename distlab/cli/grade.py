@@ -71,7 +71,7 @@ def _add_rules(add: Callable[..., Any]) -> None:
         "--due",
         metavar="TIME",
         default="",
-        help="2026-11-20T23:59 (in UTC) or 2026-11-20T23:59+01:00",
+        help="2026-11-20T23:59 (in grading.toml's zone, else UTC), or with +01:00",
     )
     text = "per day or hour late: 10%%/day, 0.5/hour, or 10%%/day,50%% for at most 50%%"
     add("--penalty", metavar="P", default="", help=text)

@@ -115,7 +115,8 @@ def cached(numbers):
             "each `for` loop over a dataset is one epoch."
         ),
     },
-    otherwise="Which of the three is the same in every epoch? It comes first.",
+    otherwise="What stays the same in every epoch goes into the cache. What changes comes "
+    "after it: first the shuffle, then the batches.",
     read=_read_epochs,
 )
 CUT = Turn(

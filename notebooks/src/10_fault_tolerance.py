@@ -325,6 +325,8 @@ assert found == latest_intact_checkpoint(kept_folder, "ckpt").path and found.end
 # %% [markdown]
 # A program that restores `latest_checkpoint` would now fail at every restart, until someone takes a look. This is why you keep more than one. (`latest_intact_checkpoint` in `utils` also returns the checkpoints it skipped and why.)
 #
+# **A good place for a break.** When you come back, run all cells above once.
+#
 # ## PreemptionCheckpointHandler: save on notice
 #
 # Often a machine isn't taken away without a warning, for example when you rent it cheaply as a *spot* or *preemptible* machine. TensorFlow's `PreemptionCheckpointHandler` turns the notice into one more checkpoint. The worker that gets the notice informs the others, all save after the same step, and then all call `exit_fn`. Ours exits with code 42, and when our cluster sees that code, it starts the group again. How the notice arrives depends on where you run. (SIGTERM is the signal that asks a program to end; unlike SIGKILL, it can be caught.)

@@ -126,7 +126,7 @@ print("read, added, written:", read_add_write)
 assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in device
 
 # %% [markdown]
-# `a` has all 150: a server loses nothing that it was asked to add. `b` loses an addition whenever one worker writes between the other's read and its write: both have read the same number, and both write the same result. How many get lost depends on the machine, and changes from run to run. Keep `b` in mind: it comes back in Keras.
+# `a` has all 150: a server loses nothing that it was asked to add. `b` loses an addition whenever one worker writes between the other's read and its write: the later one starts from the old number, and the other's addition is gone. How many get lost depends on the machine, and changes from run to run. Keep `b` in mind: it comes back in Keras.
 #
 # ## Where the variables live
 #
@@ -181,7 +181,7 @@ print(variables.format_pieces(pieces))
 assert pieces == cluster.run(show_with_connect)
 
 # %% [markdown]
-# The table is in two halves; the small variables stay whole and go to the servers in turn. (Don't trust the name: the kernel of 392 KiB becomes two pieces of 196 KiB, and both are smaller than `min_shard_bytes`.) From here on, `connect` from utils makes resolver, partitioner, strategy and coordinator in one call. The last line checked that it places the same pieces on the same servers.
+# The table is in two halves; the small variables stay whole and go to the servers in turn. (Don't trust the name: the kernel of 392 KiB becomes two pieces of 196 KiB, and both are smaller than `min_shard_bytes`.) Later cells use `connect` from utils, which makes resolver, partitioner, strategy and coordinator in one call. The last line checked that it places the same pieces on the same servers.
 #
 # ## A complete training loop
 #
@@ -364,7 +364,7 @@ show_guess(my_guess, mean_staleness(slow))
 # %% [markdown]
 # The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. (If you said more than 1, you thought of the slow worker's updates, which are stale but rare.) A slow worker doesn't push the mean past that limit; it piles the staleness onto its own, rare updates.
 #
-# And how much speed do you keep, in gradients used per second? Let one of three equal workers become five times slower. A synchronous group runs at the pace of its slowest member, at a fifth of its speed. Without waiting, the two others work on as before and the slow one still gives a fifth, so (1 + 1 + 1/5) / 3 = 73 % is left. [Lesson 21](21-choosing.ipynb) asks what that speed is worth, and what happens if a synchronous round leaves out its slowest workers.
+# And how much speed do you keep, in gradients used per second? Let one of three equal workers become five times slower. A synchronous group waits for its slowest member, so it falls to a fifth of its former speed. Without waiting, the two others work on as before and the slow one still gives a fifth, so (1 + 1 + 1/5) / 3 = 73 % is left. [Lesson 21](21-choosing.ipynb) asks what that speed is worth, and what happens if a synchronous round leaves out its slowest workers.
 #
 # ## A learning rate that stays stable
 #
@@ -410,7 +410,7 @@ for name in ("1.5/k, one in flight", "1.5/k, only fresh gradients"):  # never st
 # %% [markdown]
 # Same model, same data, same rate: training that is stable with one closure in flight explodes with a staleness of about one. At 0.5/k it is stable again, with both workers busy. (Where the exploding curve dips, the weights swing past the minimum and come close to it for a moment.)
 #
-# The two printed lines are two more remedies, both options of `StalenessLoop`, the loop behind `descend_squares`. `staleness_scaling=True` damps: it divides a gradient by 1 + its staleness. (That hardly helps Adam, which divides by the size of its recent gradients.) `max_staleness=n` drops gradients staler than *n*. Both know the staleness in time, because the ticket is drawn before anything is written. An update that has its ticket but isn't written yet counts as missed.
+# The last two printed lines are two more remedies, both options of `StalenessLoop`, the loop behind `descend_squares`. `staleness_scaling=True` damps: it divides a gradient by 1 + its staleness. (That hardly helps Adam, which divides by the size of its recent gradients.) `max_staleness=n` drops gradients staler than *n*. Both know the staleness in time, because the ticket is drawn before anything is written. An update that has its ticket but isn't written yet counts as missed.
 #
 # Neither is free: damping takes smaller steps, and dropping throws away work that was already done. And damping has a limit too, 4/3 of 1/*k* for two workers that move in step, so we tried it at 1.25/*k*. [Lesson 21](21-choosing.ipynb) lets four ways of training race, on a simulated clock.
 #
@@ -590,7 +590,8 @@ assert sum(held.values()) == table_bytes
 # batches = iter(coordinator.create_per_worker_dataset(make_dataset))
 # step = tf.function(lambda iterator: strategy.run(replica_step, args=(next(iterator),)))
 # promises = [coordinator.schedule(step, args=(batches,)) for _ in range(steps)]
-# coordinator.join()  # raises when a parameter server has died; then fetch(promises), then save
+# coordinator.join()  # raises if a parameter server has died
+# coordinator.fetch(promises)  # then save
 # ```
 #
 # There's no partitioner on the cheat sheet, because the usual training step fails on a Keras kernel that was cut. `MinSizePartitioner(256 << 10, max_shards=2)` would cut any variable of more than 256 KiB, such as the kernel of `Dense(128)` on 784 inputs: `AttributeError`. If you need a partitioner for a table, pass the table's pieces to the tape, as in the mistake above.
@@ -599,7 +600,7 @@ assert sum(held.values()) == table_bytes
 #
 # ## On a real GPU
 #
-# `distlab train --strategy parameter-server --workers 2 --ps 1 --device gpu` gives each of the two workers a GPU.
+# On a machine with two GPUs, `distlab train --strategy parameter-server --workers 2 --ps 1 --device gpu` gives each of the two workers a GPU.
 # Look at its images/s, and compare with `--strategy mirrored --replicas 2`.
 # A dense model moves twice per step and worker, so expect the servers to be the limit.
 #

@@ -346,7 +346,7 @@ for name, found in spans.items():
     print(f"{name}: the loop waited {1e3 * waited(found):.0f} ms after the first batch")
 
 # %% [markdown]
-# In the naive time line only one thing happens at a time: read, parse, augment, step. The step stands still while the others work. In the second picture, the long first wait is the start: the pipeline is built, and eight shards are opened at once. After that, whole batches are made *ahead*, while a step runs, and the loop waits less. This pipeline opens its shards in the first epoch only, because it has a cache. Without one, the start would be paid in every epoch. With only eight batches it can cost more than the rest saves, so don't compare where the two pictures end; compare the printed waits after the first batch.
+# In the naive pipeline only one thing happens at a time. (Records alternate so fast that the picture joins their bars, so read, parse and augment seem to overlap.) The step doesn't overlap with them: it stands still while they work. In the second picture, the long first wait is the start: the pipeline is built, and eight shards are opened at once. After that, whole batches are made *ahead*, while a step runs, and the loop waits less. This pipeline opens its shards in the first epoch only, because it has a cache. Without one, the start would be paid in every epoch. With only eight batches it can cost more than the rest saves, so don't compare where the two pictures end; compare the printed waits after the first batch.
 #
 # Those clocks were ours. TensorFlow has a profiler of its own, which needs no change to the pipeline: start it, name the steps, stop it. It writes a file that TensorBoard's profile plugin draws. We only add up the events by name, for one epoch of training on the naive pipeline from the local disk.
 
@@ -366,11 +366,13 @@ for name in ["step", *sorted(stages, key=len)]:
 assert stages and events["step"] > 0
 
 # %% [markdown]
-# Read the names from the left: each longer one runs inside the one above it, and the difference between two lines is what a stage costs. The step is the training; everything under `Iterator` is input. The slowest stage should be the one from your first picture.
+# Below `step`, each longer name runs inside the one above it, and the difference between two lines is what a stage costs. The step is the training; everything under `Iterator` is input. In the first picture parse and augment cost most. If they cost nearly the same, the profiler may put them in the other order.
+#
+# **A good place for a break.** When you come back, run all cells above once.
 #
 # ## AUTOTUNE, and when it does not help
 #
-# Write `tf.data.AUTOTUNE` in place of a number, and TensorFlow chooses it while the pipeline runs. By default TensorFlow goes further: it makes maps parallel and fuses them with the batch, even in a pipeline written naively. `as_written` switched that off, so that each line showed its own effect:
+# Write `tf.data.AUTOTUNE` in place of a number, and TensorFlow chooses it while the pipeline runs. By default TensorFlow goes further: it makes stateless maps parallel (`parse`, but not `augment`, which draws random numbers) and fuses maps with the batch, even in a pipeline written naively. `as_written` switched that off, so that each line showed its own effect:
 #
 # ```python
 # options = tf.data.Options()
@@ -601,8 +603,8 @@ conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
 # First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings automatically: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. In a shell that's `distlab tune-input my_input:make_dataset --step-ms 5`. Read its report in this order:
 #
 # 1. *Ready tensors* at the top shows how far the pipeline is from the limit.
-# 2. The bottom is a pipeline to copy. Read the warning above it, if there is one. If the cache holds whole batches, the same examples stay together in every epoch. To train, put a `shuffle` with a seed before the batches, as in `tuned`.
-# 3. In between are the costs of the stages and the changes it tried: one that helped "stays", one that didn't "goes". Seven seconds may be too short for all of them, and then the report says so. For your own job leave `seconds` at its 20, or raise it.
+# 2. The bottom is a pipeline to copy. Read the warning above it, if there is one. If the cache holds whole batches, the same examples stay together in every epoch. To train, cache single examples, then `shuffle`, then `batch`, as in `tuned`.
+# 3. In between are the costs of the stages and the changes it tried: a change that made it at least 5 % faster "stays", any other "goes". Seven seconds may be too short for all of them, and then the report says so. For your own job leave `seconds` at its 20, or raise it.
 #
 # The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, look at the numbers: parse and augment often cost nearly the same, and then either can come out on top.
 
@@ -639,7 +641,7 @@ assert shards.bytes < 4 * pixels
 #
 #     distlab tune-input my_input:make_dataset --step-ms 5
 #
-# Divide *ready tensors* by *as written*: your training can't get faster than that with a better input alone.
+# Divide *ready tensors* by *as written*: a better input alone can't speed up your training by more than that factor.
 #
 # ## Cheat sheet
 #
@@ -659,7 +661,7 @@ assert shards.bytes < 4 * pixels
 # **Recap**
 #
 # - Every variant delivered each example once: counted, not assumed.
-# - Timing the chain up to each stage found the most expensive one.
+# - Timing the chain up to each stage found the two expensive ones, parse and augment.
 # - `tuned` ran at more than twice the naive rate, from the local disk and from the slow store.
 # - A cache in the wrong place, or a global seed, froze the augmentation, and no error said so.
 # - Ready tensors are the limit; `tune` shows how far away you are.

@@ -259,6 +259,8 @@ title = "Bytes of weights on the device that has most"
 figures.show(figures.matrix(table, ways, heads, title=title, format="{:,}"))
 
 # %% [markdown]
+# **A good place for a break.** When you come back, run all cells above once.
+#
 # ## Attention by heads
 #
 # Most models that don't fit today are Transformers. Megatron-LM cuts each of their blocks with this pair, columns and then rows, twice: once in its dense layers, once in its attention. An attention layer looks harder to cut, because every token looks at every other. But it has several *heads*, and heads don't need each other until the very end. A head is a group of columns of the query, key and value kernels, and its result meets a group of rows of the output kernel. Columns, then rows, again.

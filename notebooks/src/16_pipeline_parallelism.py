@@ -239,6 +239,8 @@ assert all(abs(simulated / published - 1) < 0.2 for published, simulated in tabl
 # %% [markdown]
 # Four times the devices, 3.3 times the speed. And these were P100s on PCIe, without fast links between them. That is the point of the table: a pipeline only sends activations across its cuts, so it puts up with slow links. (The Transformer's stages are equal. The paper's other model, AmoebaNet, has unequal stages and gained less: [lesson 20](20-planning.ipynb) compares both.)
 #
+# **A good place for a break.** When you come back, run all cells above once.
+#
 # ## 1F1B
 #
 # Nothing forces a stage to do all forwards first. In 1F1B, *one forward, one backward*, the last stage does each micro-batch's backward right after its forward. The stages before it start with just enough forwards to keep all later stages busy. From then on they alternate, too: one forward, one backward.

@@ -419,7 +419,7 @@ figures.show(figures.bars(shown, unit="MiB", title="What one training step holds
 assert held["Adam's state"] > 2 * held["weights"]
 
 # %% [markdown]
-# The activations dwarf everything else here, and they grow with the batch. `mixed_float16` doesn't halve them: layer normalization keeps float32 copies for its statistics. And it doesn't shrink the weights at all. So if a model doesn't fit, first ask *which* bar is too long. Two tricks below shorten the activations, and a third the rest.
+# The activations dwarf everything else here, and they grow with the batch. `mixed_float16` doesn't halve them: layer normalization keeps float32 copies for its statistics. And it doesn't shrink the weights at all. So if a model doesn't fit, first ask *which* bar is too long. Below are several ways to shorten the activations, and two for the rest.
 #
 # ### Gradient accumulation
 #
@@ -540,11 +540,11 @@ for name in ("kernel_scale", "inputs_scale"):
 # Two more ways to use fewer bits:
 #
 # - **TF32.** On NVIDIA GPUs since Ampere, TensorFlow multiplies float32 matrices in TF32 unless you say otherwise: float32's range with float16's precision. It's quick, and results in "float32" then agree to about three digits. `tf.config.experimental.enable_tensor_float_32_execution(False)` turns it off.
-# - **8-bit optimizer state.** Adam's two averages take 8 of the 12 bytes of optimizer state. In 8 bits, with one scale for each block of numbers, they take a little over 2 (Dettmers and others, below). Keras has no such optimizer.
+# - **8-bit optimizer state.** Adam's two averages take 8 bytes for each weight. In 8 bits, with one scale for each block of numbers, they take a little over 2 (Dettmers and others, below). Keras has no such optimizer.
 #
 # ### Sharded data parallelism
 #
-# If weights and Adam's state are the long bars, neither trick helps: every data-parallel replica holds all of them. ZeRO, and PyTorch's FSDP after it, shard them. Each of N replicas keeps 1/N of the optimizer state (stage 1), also of the gradients (stage 2), also of the weights (stage 3), and gets the rest from the others when it needs it. The price is traffic: by the paper's count none extra for stages 1 and 2, and half as much again for stage 3. `tf.distribute` has nothing like it; DTensor layouts ([lesson 15](15-model-parallelism.ipynb)) come closest.
+# If weights and Adam's state are the long bars, neither accumulation nor recomputation helps: every data-parallel replica holds all of them. ZeRO, and PyTorch's FSDP after it, shard them. Each of N replicas keeps 1/N of the optimizer state (stage 1), also of the gradients (stage 2), also of the weights (stage 3), and gets the rest from the others when it needs it. The price is traffic: by the paper's count none extra for stages 1 and 2, and half as much again for stage 3. `tf.distribute` has nothing like it; DTensor layouts ([lesson 15](15-model-parallelism.ipynb)) come closest.
 #
 # [Lesson 15](15-model-parallelism.ipynb#What-it-costs) computes the bytes of each stage for 7.5 billion parameters: 120 GB on each of 64 replicas, and 1.88 GB at stage 3.
 #
@@ -571,7 +571,7 @@ for name in ("kernel_scale", "inputs_scale"):
 #
 # - float16 is short of range, bfloat16 of precision. The more replicas, the more gradients fell below float16's floor.
 # - Most of bfloat16's error wasn't the type's: a CPU kernel adds up bias gradients in 16 bits, and XLA doesn't.
-# - A loss scale brought them back, and a dynamic scale found its own value.
+# - A loss scale brought float16's small gradients back, and a dynamic scale found its own value.
 # - One replica overflowed: Keras 3 lost every weight, tf_keras and the fix skipped one step.
 # - Gradients cross the network in float32 unless you cast them. Activations were the largest bar.
 # - A dense layer trained in FP8, with a scale for each tensor that Keras moved by itself.

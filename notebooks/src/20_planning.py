@@ -247,6 +247,8 @@ print(f"and with each forward pass computed twice to save memory: {run * 8 / 6:.
 # %% [markdown]
 # That product of 6, the parameters N and the tokens D is the *6·N·D* of papers and of `distlab plan --parameters`. Recomputation makes it 8·N·D. (MFU counts what the model needs, so 6 and not 8: extra work doesn't make a run better. With long sequences attention adds 12 × layers × width × sequence per token, and MFU counts that too.)
 #
+# **A good place for a break.** When you come back, run all cells above once.
+#
 # ## The mistake: strong scaling by division
 #
 # In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People often plan the second with the efficiency of the first. They forget that the gradients stay as large as ever, however few examples they come from, and that a step launches as many operations. The picture has both: 256 examples on each device (weak), and 256 on all devices together (strong). Why not 4,096 on each? They'd need 304 GB, nearly all of it for activations, and an H100 has 80. `predict` then says so and predicts nothing.

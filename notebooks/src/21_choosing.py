@@ -104,7 +104,7 @@ for row in precise:
 assert all(row.works for row in precise)
 
 # %% [markdown]
-# One combination doesn't work: Keras 3's `fit` on parameter servers. Steps there have to go through a `ClusterCoordinator`, and `fit` doesn't use one. The row above didn't get that far, since the course's `train` knows the combination and refuses it. So let's call Keras's own `fit` on two workers and a parameter server:
+# One combination doesn't work: Keras 3's `fit` on parameter servers. Steps there have to go through a `ClusterCoordinator`, and `fit` doesn't use one. The course's `train` knows the combination and refuses it, so its row didn't get as far as Keras. Let's call Keras's own `fit` on two workers and a parameter server:
 
 
 # %%
@@ -147,7 +147,7 @@ for row in SUPPORT:
         )
 
 # %% [markdown]
-# Here multi-worker `fit` "fails", and above it works: this table is about plain Keras 3, without the patches. One more question always comes up: does it matter who starts the processes? You by hand, `distlab run`, Ray, Spark, Slurm and Kubernetes all do the same: set TF_CONFIG and start the program. So the table stays the same ([lesson 19](19-engines.ipynb) starts one program in the first five of these ways).
+# Here multi-worker `fit` "fails", and above it works: this table is about plain Keras 3, without the patches. One more question always comes up: does it matter who starts the processes? You by hand, `distlab run`, Ray, Spark, Slurm and Kubernetes all come down to the same: each process is started and finds its place in a TF_CONFIG, which the engine or a small launcher writes. So the table stays the same ([lesson 19](19-engines.ipynb) starts one program in the first five of these ways).
 #
 # ## The mistake: variables outside the scope
 #
@@ -367,7 +367,7 @@ show_guess(my_guess, gain["256 workers, sigma 1"], unit="x", how="simulated")
 assert gain["4 workers, sigma 0.1"] < 1.3 and gain["256 workers, sigma 1"] > 5
 
 # %% [markdown]
-# Why so much? A round takes as long as the slowest of 256, and with sigma 1 the slowest takes many times the average; free workers run at the average. So the rule holds for speed. But the reason is that workers vary, not that they're weak: 256 steady workers gain little. Now look at the price, the age of the gradients:
+# Why so much? A round takes as long as the slowest of 256, and with sigma 1 the slowest takes many times the average; free workers run at the average. So the rule holds for speed. But the reason is that workers vary, not that they're weak: with sigma 0.1, 256 workers gain far less. Now look at the price, the age of the gradients:
 
 # %%
 for name, updates in stale.items():
@@ -378,7 +378,7 @@ print(f"synchronous, without the slowest 10 %: {backup:.1f} times the gradients 
 assert stale["256 workers, sigma 1"] > 200 and backup > 1.5
 
 # %% [markdown]
-# A gradient that is hundreds of updates old may point anywhere. And a synchronous round that doesn't wait for the slowest tenth recovers much of the speed, with no stale gradients at all. So here is a better rule: first find out *why* your workers vary; then leave out stragglers; only then think of asynchronous training. Here are four ways to train, side by side on a simulated clock:
+# A gradient that is hundreds of updates old may point anywhere. And a synchronous round that doesn't wait for the slowest tenth is several times faster than one that waits for all, with no stale gradients at all. So here is a better rule: first find out *why* your workers vary; then leave out stragglers; only then think of asynchronous training. Here are four ways to train, side by side on a simulated clock:
 
 # %%
 from distlab.explorables import staleness_race
@@ -495,7 +495,7 @@ assert advise(replace(job, runs=40)).strategy == "distlab run --independent"
 #
 # ## Ask, and get a plan
 #
-# Here is the whole decision. Six questions, one after the other; the first *yes* decides. Most have a limit, and the planner of lesson 20 supplies the number that's compared with it, for A100s. Move a control and see which path lights up. Below the tree are the numbers that answered. On spare machines, look at them before you expect parameter servers: their links are planned too.
+# Here is the whole decision. Six questions, one after the other; the first *yes* decides. Most have a limit, and the planner of lesson 20 supplies the number that's compared with it, for A100s. Move a control and see which path lights up. Below the tree are the numbers that answered. On spare machines, don't expect parameter servers at once: the plan counts the servers' links too, and often synchronous steps win.
 
 # %%
 from distlab.explorables.choosing import choosing_explorer
@@ -529,7 +529,7 @@ assert advice.strategy == "not TensorFlow"
 #
 #     distlab doctor
 #
-# Look at what it says that each strategy would use on your machine: how many GPUs, or how many logical CPUs. One GPU and a model that fits means that you're done: no strategy.
+# It says what each strategy would use on your machine: how many GPUs, or how many logical CPUs. One GPU and a model that fits means that you're done: no strategy.
 #
 # ## Recap
 #
@@ -542,12 +542,12 @@ assert advice.strategy == "not TensorFlow"
 # ## Cheat sheet
 #
 # ```python
+# # a model larger than a device                           PyTorch FSDP, Megatron-LM, JAX; DTensor
 # # many independent runs                                  distlab run --independent trials.py
 # # fits one device, and one device is quick enough?       tf.distribute.OneDeviceStrategy, or none
 # # several GPUs in one machine                            tf.distribute.MirroredStrategy()
 # # several steady machines                                tf.distribute.MultiWorkerMirroredStrategy()
-# # machines come and go, and the plan prefers servers     tf.distribute.ParameterServerStrategy(r)
-# # a model larger than a device                           PyTorch FSDP, Megatron-LM, JAX; DTensor
+# # machines come and go, and the plan prefers servers     tf.distribute.ParameterServerStrategy(resolver)
 # from distlab.explorables.choosing import TrainingJob, advise
 #
 # advice = advise(TrainingJob(parameters=1e9, examples=1e9, devices=64, runs=1))
