@@ -239,7 +239,7 @@ def test_a_row_says_what_its_source_says(tmp_path):
     assert course_map.refresh_readme(tmp_path) and not course_map.refresh_readme(tmp_path)
     assert "| Lab | Exercises |" in (tmp_path / "README.md").read_text()
     source.write_text("# %% [markdown]\n# # All-reduce\n")
-    with pytest.raises(DistributedError, match="06_all_reduce.py: .*shows=.*; line: "):
+    with pytest.raises(DistributedError, match="06_all_reduce.py must give .*shows=.*; line: "):
         course_map.write_lessons(tmp_path)
 
 

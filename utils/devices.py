@@ -231,9 +231,8 @@ def split_logical_devices(count: int) -> list[str]:
     names = [f"CPU:{i}" for i in range(len(tf.config.list_logical_devices("CPU")))]
     if len(names) < count:
         raise InputError(
-            f"This process has {say_count(len(names), 'logical device')}, and {count} are "
-            "needed. The split must come before TensorFlow's first operation: restart the "
-            "kernel, then split first."
+            f"{count} logical devices are needed, and this process has {len(names)}. The split "
+            "must come before TensorFlow's first operation: restart the kernel, then split first."
         )
     return names[:count]
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from distlab.authoring.course_map import fill_placeholder, name_solution
 from distlab.errors import CourseError
+from utils.checks import list_few
 
 NAMES = ("SOLUTION", "HIDDEN TESTS", "INPUTS")
 _MARKER = re.compile(r"^\s*#+\s*(BEGIN|END)\b\s*(.*?)\s*$")
@@ -150,7 +151,7 @@ def choose_targets(targets: list[Target], names: list[str]) -> list[Target]:
         found = [t for t in targets if wanted in (t.slug, t.slug.split("-")[0])]
         found += [t for t in targets if t.slug.partition("-")[2] == wanted]
         if not found:
-            known = ", ".join(t.slug.split("-")[0] for t in targets) or "none"
+            known = list_few(t.slug.split("-")[0] for t in targets)
             raise CourseError(f"The source must be one of {known}, or a slug, got {name!r}.")
         chosen += [t for t in found if t not in chosen]
     return chosen if names else targets

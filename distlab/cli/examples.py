@@ -39,7 +39,7 @@ EXAMPLES = {
     ),
     "manifest": (
         "distlab manifest kubernetes --workers 4 train.py",
-        "distlab manifest kubernetes --checkpoint-dir pvc:shared --output deploy train.py",
+        "distlab manifest kubernetes --checkpoint-dir pvc:shared --output . train.py",
     ),
     "plan": (
         'distlab plan --builtin-model cnn --devices 1,8,64 --machine "H100 on 400Gb/s"',

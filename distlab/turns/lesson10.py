@@ -9,19 +9,19 @@ PLACE = Turn(
         def find_place(done, per_epoch):
             return done // per_epoch, done % per_epoch
     """,
-    right="So many epochs are over, and so many batches of the next one are trained already.",
+    right="The quotient is the number of finished epochs, and the remainder the batches of the next one that are already trained.",
     mistakes={
         "def find_place(done, per_epoch):\n    return done // per_epoch, 0": (
             "The epoch is right, but it starts at its first batch: some are trained twice."
         ),
         "def find_place(done, per_epoch):\n    return done // per_epoch + 1, done % per_epoch": (
-            "Epochs count from 0: after 8 of 5 steps each we are in epoch 1."
+            "Epochs count from 0: after 8 steps, at 5 per epoch, we're in epoch 1."
         ),
         "def find_place(done, per_epoch):\n    return done // per_epoch, done": (
             "The steps of finished epochs don't count: skip only this epoch's."
         ),
     },
-    otherwise="After 8 steps of 5 an epoch: epoch 1, and 3 of its batches are done.",
+    otherwise="After 8 steps, at 5 per epoch: epoch 1, and 3 of its batches are done.",
     cases=[(8, 5), (0, 5), (5, 5), (24, 5)],
 )
 

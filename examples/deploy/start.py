@@ -1,4 +1,4 @@
-"""Set TF_CONFIG from what this container is told, then run the program that is named.
+"""Set TF_CONFIG from the container's environment, then run the given program.
 
     python start.py train.py --epochs 3
 

@@ -116,7 +116,7 @@ assert [lines[-1][8:] for lines in printed] == 2 * [": 2 replicas in sync, y = 3
 # %% [markdown]
 # Two separate processes count two replicas and learn one line, because an environment variable told each of them about the other.
 #
-# One thing in the program is easy to overlook: `seed=0`. Each worker shuffles all 64 points and keeps its half. With the same seed both cut the same order, so the two halves fit together. Without one they shuffle differently. We counted on two workers: 19 to 21 of 64 numbers came twice, and as many never. [Lesson 13](13-distributed-input.ipynb) shows how to count that in your own program.
+# One thing in the program is easy to overlook: `seed=0`. Each worker shuffles all 64 points and keeps its half. With the same seed both cut the same order, so the two halves fit together. Without one they shuffle differently. We counted on two workers: On average a quarter, 16 of 64 numbers, come twice, and as many never. [Lesson 13](13-distributed-input.ipynb) shows how to count that in your own program.
 #
 # **Your turn.** Every machine should run the same script, so the script has to find out which task it is. It has the list of workers, `["gpu9:12345", "gpu10:12345", …]`, and the name of its own machine, such as `"gpu10"`. What is the index?
 
@@ -213,7 +213,7 @@ for name in slurm:
 # %% [markdown]
 # All three give the same cluster. The third printed line shows that `TFConfigClusterResolver` reads the variable again each time it's asked: once TF_CONFIG is deleted, its cluster is empty.
 #
-# Slurm's resolver counts GPUs to find out how many tasks a node has. On CPUs we pretend there's one GPU per task. It also sorts node names as text, so n10 comes before n2: pad them, n02.
+# Slurm's resolver takes the number of tasks from Slurm and gives each of them a GPU. Without GPUs it fails, so on CPUs we pretend there's one per task. It also sorts node names as text, so n10 comes before n2: pad them, n02.
 #
 # Two others need something we don't have here, a Kubernetes cluster and a TPU. We can at least print their arguments. The table after the cell lists all of TensorFlow's resolvers.
 
@@ -241,7 +241,7 @@ for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
 #
 # `cockpit(job)` draws a row for each task, on one axis of time. Blue is a worker that computes its gradient, green the all-reduce in which the gradients are added up, gray a worker that waits for the other. Flags are checkpoints. With `restarts=20` the cluster starts the whole group again when a task dies, up to twenty times.
 #
-# The job runs until you stop it, so take your time. Things to try:
+# The job runs for a quarter of an hour, or until you stop it, so take your time. Things to try:
 #
 # - **Slow down** worker 1. Who waits for whom?
 # - **Pause** worker 0, then resume it.
@@ -277,7 +277,7 @@ figures.show(view.picture())
 assert job.attempt == 2 and resumed[0] == resumed[1] and resumed[0] % 20 == 0
 
 # %% [markdown]
-# Read the picture from left to right. At ✕ worker 1 is killed. Worker 0 is fine, and yet it stops within the same step: its all-reduce needs the gradient of worker 1. So both are ended and started again, and both continue from the last checkpoint, the orange flag. The hatched stretch is training that was done for nothing, and is done again after ↻. A synchronous group is as slow as its slowest member, and when one dies all of them stop.
+# Read the picture from left to right. At ✕ worker 1 is killed. Worker 0 is fine, and yet it stops within the same step: its all-reduce needs the gradient of worker 1. So both are ended and started again, and both continue from the last checkpoint, the larger, outlined flag. The hatched stretch is training that was done for nothing, and is done again after ↻. A synchronous group is as slow as its slowest member, and when one dies all of them stop.
 #
 # The quick end and the restart are `LocalCluster`'s work: it watches the processes. TensorFlow restarts nobody, and it needs longer to notice. We started two workers in two shells and killed one. After worker 1 was killed, worker 0 raised `UnavailableError` ("stopped sending heartbeats") 15 s later. After worker 0 was killed, worker 1 failed 5.5 s later ("Connection reset"). On your own machines something has to restart the programs: a scheduler, or `distlab run --max-restarts`.
 #

@@ -165,7 +165,7 @@ print(len(by_hand), "workers have the weights of one process, to 1e-9")
 #
 # How do two processes stay in step? Here is the cockpit of [lesson 08](08-tf-config.ipynb) again, with its slow training: about ten steps a second. In each step a worker computes its gradient (blue) and waits (gray) until the other has one too. Then the all-reduce runs (green), and both start the next step at the same moment.
 #
-# Slow down worker 1 with the slider, and look at worker 0: how much of its time does it still compute? Then look at the number of steps that each has done. The job runs until you stop it, or until you run the programs below.
+# Slow down worker 1 with the slider, and look at worker 0: how much of its time does it still compute? Then look at the number of steps that each has done. The job runs for a quarter of an hour, or until you stop it, or until you run the programs below.
 
 # %% tags=["nbval-ignore-output"]
 from distlab.explorables import cockpit
@@ -177,7 +177,7 @@ next(event for event in played.events() if event.get("step", 0) >= 12)
 cockpit(played)
 
 # %% [markdown]
-# Neither gets a step ahead. A worker that needs three times as long makes *everybody* three times as slow: the other one spends the difference waiting. So in a synchronous group it pays to look for the slowest member first.
+# Neither gets a step ahead. A worker that needs three times as long makes the *whole group* three times as slow: the other one spends the difference waiting. So in a synchronous group it pays to look for the slowest member first.
 #
 # ## A train.py to keep
 #
@@ -287,7 +287,7 @@ print(refused)
 assert "PerReplica" in refused
 
 # %% [markdown]
-# The message says two things: a `PerReplica` (one value per replica) turned up where Keras wanted a tensor, and `utils` has a patch. Two places in Keras's trainer assume that one process sees all replicas. To find out the model's shapes, it averages the first batch over the replicas, and parts that are in different workers can't be averaged. And it reduces each metric along axis 0, which a scalar doesn't have. Here both are replaced, first by hand and then by `utils`:
+# The message says two things: a `PerReplica` (one value per replica) turned up where Keras wanted a tensor, and there's a patch (`--keras patched` is an option of `distlab run`; here we apply it ourselves). Two places in Keras's trainer assume that one process sees all replicas. To find out the model's shapes, it averages the first batch over the replicas, and parts that are in different workers can't be averaged. And it reduces each metric along axis 0, which a scalar doesn't have. Here both are replaced, first by hand and then by `utils`:
 
 
 # %%

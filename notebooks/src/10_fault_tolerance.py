@@ -199,7 +199,7 @@ np.testing.assert_allclose(resumed.losses, whole.losses[second.restored :], atol
 #
 # ## Break it yourself
 #
-# Here is the same program in the cockpit of [lesson 08](08-tf-config.ipynb), with a checkpoint every 20 steps, until you run the next code cell. Kill a worker just after a flag, and another time just before the next one. Compare the hatched stretches. Then switch on **Chaos**: can it ever cost you more than 20 steps at once? The strip above the rows keeps score of the time: useful, waiting, restarting, trained twice. Its first share is the run's *goodput*, and `utils.measure_goodput` finds it in the events of any job. (Each step sleeps for 0.08 seconds before its gradient, in place of a larger model. It counts as computing.)
+# Here is the same program in the cockpit of [lesson 08](08-tf-config.ipynb), with a checkpoint every 20 steps. It runs for a quarter of an hour, or until you run the next code cell. Kill a worker just after a flag, and another time just before the next one. Compare the hatched stretches. Then switch on **Chaos**: can it ever cost you more than 20 steps at once? The strip above the rows keeps score of the time: useful, waiting, restarting, trained twice. Its first share is the run's *goodput*, and `utils.measure_goodput` finds it in the events of any job. (Each step sleeps for 0.08 seconds before its gradient, in place of a larger model. It counts as computing.)
 
 # %% tags=["nbval-ignore-output"]
 endless = replace(settings, folder=f"{folder.name}/played", checkpoint_every=20, epochs=2000)
@@ -615,7 +615,7 @@ for factor in (0.1, 0.5, 1.0, 2.0, 4.0):  # of Daly's interval for 10,000 worker
 assert min(means, key=means.get) == 1.0
 
 # %% [markdown]
-# The curve is flat near its lowest point: with twice or half the best interval the overhead is 21 % instead of 17 %, but with a tenth of it the overhead is 78 %. So you needn't know your MTBF exactly.
+# The curve is flat near its lowest point: with twice or half the best interval the overhead is 21 to 22 % instead of 17 %, but with a tenth of it the overhead is 78 %. So you needn't know your MTBF exactly.
 #
 # Now move the sliders. The first begins at what a save took on your machine above (at 0.1 s if that was less). For the other two, here is a real example: Meta's report on Llama 3 counts 419 unexpected interruptions in 54 days on 16,384 GPUs. The cell prints how often that is, for the whole group and for each GPU. Set *Workers* to 16,384, and *Each fails once in* to the days of one GPU.
 
@@ -639,7 +639,7 @@ interval_explorer(timing.median_seconds, workers=1000)
 #
 # ## Cheat sheet
 #
-# You bring `model`, `optimizer`, `strategy`, `step` (an int64 variable that you add 1 to in every step), `checkpoint_every` (in steps), and from [lesson 09](09-multi-worker-mirrored.ipynb) `is_chief` and `shared`, the path of the shared folder:
+# You bring `model`, `optimizer`, `strategy`, `step` (an int64 variable that you add 1 to in every step), `checkpoint_every` (in steps), and from [lesson 09](09-multi-worker-mirrored.ipynb) `is_chief` and `shared`, the path of the shared folder. On machines with a notice, pass the handler `termination_config=config` from above as well: its grace period of 0 saves at once.
 #
 # ```python
 # checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)  # all three

@@ -138,7 +138,7 @@ assert runs[way].begun[0] == 0 and runs[way].begun[-1] >= 40
 assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 
 # %% [markdown]
-# If you said 0, you forgot the checkpoint; if 41, that only every twentieth step is saved. It's the checkpoint, usually of step 40 or 60: the kill needs a moment too. The last loss is that of the run by hand, so the kill changed nothing but the time. Note who did what: the launcher started both processes again, with new ports. Resuming at the right step was the *program's* doing. A program that saves nothing is restarted just as well, and begins at 0. The launcher can't know.
+# If you said 0, you forgot the checkpoint; if 50, that only every twentieth step is saved. It's the checkpoint, usually of step 40 or 60: the kill needs a moment too. The last loss is that of the run by hand, so the kill changed nothing but the time. Note who did what: the launcher started both processes again, with new ports. Resuming at the right step was the *program's* doing. A program that saves nothing is restarted just as well, and begins at 0. The launcher can't know.
 #
 # ## Several machines: a rendezvous
 #
@@ -167,7 +167,7 @@ assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 # - **Spark**: jobs on tables, cut into tasks. A *barrier stage* starts all its tasks at once, and restarts them all together.
 # - **Slurm**: the queue of most university clusters. You submit a script, and `srun` starts it on every node you were given.
 #
-# With `--engine` the launcher asks one of these instead of starting processes itself. For learning, it first starts a cluster of two nodes on this machine and takes it down afterwards; with `--engine-address` it joins yours. The line and the program stay the same, and so does the kill.
+# With `--engine` the launcher asks one of these instead of starting processes itself. For learning, it first starts a cluster of two nodes on this machine and takes it down afterwards; with `--engine-address` it joins yours. If an engine isn't installed here, the cell says so and shows a stored run with its date. The line and the program stay the same, and so does the kill.
 
 
 
@@ -235,7 +235,7 @@ print(ray.get([w.train.remote(program, config) for w, config in zip(workers, con
 #
 # Search for "TensorFlow on Ray" or "on Slurm", and you'll find other ways in. Each is right for someone:
 #
-# - **Ray Train**: `ray.train.tensorflow.TensorflowTrainer` sets TF_CONFIG, and after a failure restarts the whole group from a checkpoint. With a Keras 3 custom loop it worked here. A small run on two workers took 51 s on a quiet machine, and after a SIGKILL the group was back in 15 s. Your program becomes a function that Ray calls, and it has to report its checkpoints to Ray. If you're on Ray anyway, use it.
+# - **Ray Train**: `ray.train.tensorflow.TensorflowTrainer` sets TF_CONFIG, and with `FailureConfig(max_failures=…)` (the default is 0) restarts the whole group from a checkpoint after a failure. With a Keras 3 custom loop it worked here. A small run on two workers took 51 s on a quiet machine, and after a SIGKILL the group was back in 15 s. Your program becomes a function that Ray calls, and it has to report its checkpoints to Ray. If you're on Ray anyway, use it.
 # - **Spark**: since 3.4 there is `pyspark.ml.torch.distributor.TorchDistributor`. It's Spark's official answer, and it's for PyTorch.
 # - **Cluster resolvers** of TensorFlow ask the scheduler instead of reading TF_CONFIG: `strategy = MultiWorkerMirroredStrategy(SlurmClusterResolver())`. Slurm's is built around GPUs. On CPU nodes we had to pretend that there was one (`gpus_per_node=1, gpus_per_task=1, auto_set_gpu=False`), and it sorts host names as strings, so n10 comes before n2. `KubernetesClusterResolver` lists pods through the API server. It can't tell which of them it runs in, so you set its `task_type` and `task_id` yourself.
 #
@@ -531,7 +531,7 @@ assert seen == "[2, 2, 3]" and "barrier" in refused
 assert configs == list(build_tf_configs(build_cluster(2, ports=[2222, 2223])).values())
 
 # %% [markdown]
-# In the plain stage, the first two workers waited, and the third came only when they had given up. With TensorFlow that is a run that hangs without a word. The barrier stage refuses at once, and says why. The fix is *gang scheduling*: all at once or not at all. Barrier stages do this, and so do Slurm jobs (`--ntasks=3`) and Ray's *placement groups*. A Kubernetes Job doesn't: each pod starts when there is room, so a big job may hold half of a full cluster, waiting for the other half. (Volcano and Kueue add it.) The last two lines are the fixed version, with as many tasks as slots, and they show where TF_CONFIG comes from on Spark: `allGather`.
+# In the plain stage, the first two workers waited, and the third came only when they had given up. With TensorFlow that is a run that hangs without a word. The barrier stage refuses, and says why. (The cell lets Spark check once. By default Spark checks 40 times, every 15 seconds, so expect ten minutes of silence first.) The fix is *gang scheduling*: all at once or not at all. Barrier stages do this, and so do Slurm jobs (`--ntasks=3`) and Ray's *placement groups*. A Kubernetes Job doesn't: each pod starts when there is room, so a big job may hold half of a full cluster, waiting for the other half. (Volcano and Kueue add it.) The last two lines are the fixed version, with as many tasks as slots, and they show where TF_CONFIG comes from on Spark: `allGather`.
 #
 # ## What it costs
 #

@@ -184,7 +184,7 @@ print(f"best product of matrices here: {peak / 1e9:.0f} GFLOP/s; MFU of our step
 assert cnn_flops > 6 * model.count_params()  # a convolution uses its weights many times
 
 # %% [markdown]
-# (We took the best rate of one large matrix product for the peak of this machine, and counted 2 FLOPs forward and 4 backward for each weight and output pixel. That is a rough count: the first layer's backward pass is shorter, for example.) Well-tuned large language models reach 0.4. Small convolutions reach less: we take 0.1, and you should measure your own if you can.
+# (We took the best rate of one large matrix product for the peak of this machine, and counted 2 FLOPs forward and 4 backward for each weight and output pixel. That is a rough count: the first layer's backward pass is shorter, for example.) Our share above is of what this CPU really reached. Of a GPU's data sheet, well-tuned large language models reach 0.4, and small convolutions less: we take 0.1, and you should measure your own if you can.
 #
 # **Predict.** 64 GPUs, 8 to a node, 100 Gb/s between the nodes. What percentage of 64 single GPUs' throughput do they reach?
 
@@ -270,7 +270,7 @@ weak, strong = (values for _, values in curves.values())
 assert strong[-1] < weak[-1]
 
 # %% [markdown]
-# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on a slow network there is a batch below which you wait for the network, and above it for the devices. On NDR the network is never what this step waits for most: with small batches, launches are. At the far left the lines are flat: below about 48 images a step takes as long as its 2,988 launches, whatever the batch. XLA (`jit_compile=True`) leaves 390 of them, those that it can't fuse into others.
+# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on a slow network there is a batch below which you wait for the network, and above it for the devices. On NDR, with 64 devices, the network is never what this step waits for most: with small batches, launches are. At the far left the lines are flat: below about 48 images a step takes as long as its 2,988 launches, whatever the batch. XLA (`jit_compile=True`) leaves 390 of them, those that it can't fuse into others.
 #
 # Weak scaling ends too, and no network is to blame. On 4,096 devices, 256 images each make a batch of 1,048,576. ImageNet has 1,281,167 images, so that's 1.2 steps an epoch. In [lesson 17](17-large-batch-training.ipynb) too few steps ruined a run long before that.
 
@@ -395,7 +395,7 @@ for save, restart in ((60, 600), (60, 60), (10, 600), (10, 60)):
 #
 # In the formula of Young and Daly, the time to save is the time that training stops. So a shorter stop also means that you save more often and lose less: the best interval shrinks with its square root, but it can't be shorter than the write. TensorFlow has the second: `tf.train.CheckpointOptions(enable_async=True)`. It has nothing like the first for a mirrored model. Its option `experimental_sharding_callback` decides how one checkpoint is cut into files, and doesn't split the writing among workers.
 #
-# Two things our simulators don't predict: how much tuning an input pipeline gains, and accuracy as the batch grows. So we draw published numbers next to small measurements of our own. Ours reads nothing from a disk: it sorts random numbers, several at once instead of one after the other. Its speed-up can't be larger than the number of your cores, and on a busy machine there may be none.
+# Two things our simulators don't predict: how much tuning an input pipeline gains, and accuracy as the batch grows. So we draw published numbers next to small measurements of our own. Ours reads nothing from a disk: it sorts random numbers, several at once instead of one after the other. Its speed-up can't be larger than the number of your cores, and on a busy machine, or with two cores, it can even be slower.
 
 
 # %% tags=["nbval-ignore-output"]

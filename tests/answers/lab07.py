@@ -384,7 +384,7 @@ def write_config(hosts, index):
 """
     },
     "cause": {
-        "does not allow that": """
+        "doesn't allow that": """
 from utils.tf_config import diagnose as look
 def diagnose(logs):
     return getattr(look(logs[0]), 'cause', 'alone'), 0

@@ -311,7 +311,7 @@ REFUSED = {
         "calls utils.input_pipeline": pipeline(
             "records.batch(batch_size).map(parse_batch).cache().map(augment_batch)", READY
         ),
-        "the lab does not allow that": pipeline(
+        "The lab doesn't allow that": pipeline(
             CACHED, "from utils.input_pipeline import parsing\n"
         ).replace("map(augment_batch)", "map(lambda i, l, n: parsing.augment_batch(i, l, n))"),
         "returned None": pipeline("None"),

@@ -1064,7 +1064,7 @@ WRONG = {
 
 REFUSED = {
     "program": {
-        "the lab does not allow that": program(KERAS_OWN),
+        "The lab doesn't allow that": program(KERAS_OWN),
         "an all-reduce (or an optimizer's step) is inside something": program(ALONE),
         "train returns two things": train().replace(
             "return look(strategy, model), scales", "return model"

@@ -235,7 +235,7 @@ def test_a_task_that_waits_for_its_peer_names_it_and_ends_at_the_signal():
         (
             '{"cluster": {"worker": ["a:2222"]}, "task": {"type": "worker", "index": 0}}',
             ["--workers", "2"],
-            "leave them out",
+            "Leave workers and ps out",
         ),
     ],
 )

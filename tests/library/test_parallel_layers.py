@@ -130,5 +130,5 @@ def test_what_cannot_be_cut_is_refused_in_one_line():
             read_chain(model)
         assert "\n" not in str(refused.value)
     images, labels = make_batch(4)
-    with pytest.raises(DistributedError, match="2 devices for 3 layers"):
+    with pytest.raises(DistributedError, match="got 2 for 3 layers"):
         run_placed(build_mlp(), ["CPU:0", "CPU:1"], images, labels)

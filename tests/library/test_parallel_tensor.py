@@ -117,7 +117,7 @@ def test_what_cannot_be_split_is_refused_in_one_line():
     cases = [
         ("parts must be at most 3", lambda: split_sizes(3, 5)),
         ("parts must be a whole number", lambda: split_sizes(3, 0)),
-        ("parts 1.5", lambda: split_sizes(3, 1.5)),
+        ("got 1.5", lambda: split_sizes(3, 1.5)),
         ("4 parts of 3", lambda: run_split_mlp(small, DEVICES, images, labels)),
         ("split 'diagonal'", lambda: run_split_mlp(small, DEVICES[:2], images, labels, "diagonal")),
         ("split 'both'", lambda: split_dense(np.ones((2, 2)), np.ones(2), DEVICES[:2], "both")),

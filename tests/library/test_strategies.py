@@ -139,7 +139,7 @@ def test_devices_can_be_asked_for_twice_and_not_too_late(tf):
 
     assert use_logical_devices(4) == ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
     assert use_logical_devices(2) == name_devices(*find_devices("auto", 2)) == ["CPU:0", "CPU:1"]
-    with pytest.raises(DistributedError, match="This process has 4"):
+    with pytest.raises(DistributedError, match="this process has 4"):
         use_logical_devices(5)
     with pytest.raises(DistributedError, match="1 to 64"):
         use_logical_devices(0)

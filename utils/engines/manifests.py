@@ -108,7 +108,7 @@ class Platform:
 
 ON_KUBERNETES = {CLAIM: "/checkpoints", GS: "{url}", S3: "{url}"}
 COME_WITH_MACHINE = "GPUs come with the machine type; name one with --machine"
-NO_RESTART = "a worker that dies ends the job; submit it again, under a new name"
+NO_RESTART = "a worker that dies ends the job; submit it again"
 TARGETS = {
     "kubernetes": Platform(
         "job.yaml",

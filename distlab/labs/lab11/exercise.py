@@ -85,7 +85,7 @@ def _call(make_fast: Callable[..., Any], files: list[str], batch_size: int) -> A
     ready = sorted(name for name in called if READY.search(name))
     if ready:
         raise refuse(
-            f"make_fast calls {', '.join(ready)}: the lab does not allow that, since writing it "
+            f"make_fast calls {', '.join(ready)}. The lab doesn't allow that, since writing it "
             "yourself is the exercise"
         )
     return require_value(dataset, "make_fast", "a Dataset")
