@@ -15,7 +15,7 @@ from distlab.cli.long_command import say_waiting
 from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
 from distlab.submission import is_generic, is_plain_name, list_attached, make_zip_name
-from utils.checks import suggest
+from utils.checks import list_few, suggest
 
 CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
 
@@ -59,7 +59,7 @@ def find_lab(name: str) -> Path:
             "your notebook there."
         )
     if len(fitting) != 1:
-        known = ", ".join(p.stem.split("-")[0] for p in found) or "none"
+        known = list_few(p.stem.split("-")[0] for p in found)
         near = suggest(name, [p.stem.split("-")[0] for p in found])
         raise CourseError(f"LAB must be one of {known}, got {name!r}{near or '.'}")
     copy = course / copies.FOLDER / fitting[0].name

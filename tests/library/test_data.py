@@ -386,7 +386,7 @@ def test_wrong_description_of_a_prepared_folder_is_named(prepared_copy, change, 
 def test_prepared_sample_is_not_taken_for_the_full_set(prepared_copy):
     with pytest.raises(DistributedError) as error:
         load("mnist", full=True, folder=prepared_copy)
-    assert_one_line(error, "60 train", "60,000")
+    assert_one_line(error, "holds 60", "60,000")
 
 
 def test_newest_version_of_a_prepared_folder_is_found(tmp_path):
@@ -446,7 +446,7 @@ def test_a_damaged_npz_file_is_named(small, tmp_path, damage):
 def test_a_sample_as_npz_is_not_taken_for_the_full_set(sample_copy):
     with pytest.raises(DistributedError) as error:
         load("mnist", full=True, folder=sample_copy / "mnist.npz")
-    assert_one_line(error, "10,000 train", "60,000")
+    assert_one_line(error, "holds 10,000", "60,000")
 
 
 def test_nothing_is_downloaded_unasked(nothing_installed, monkeypatch, tmp_path):
