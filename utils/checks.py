@@ -33,9 +33,9 @@ def check_number(
     if not is_real or not is_finite(value):
         raise InputError(f"{name} must be a finite number, got {show(value)}.")
     if above is not None and value <= above:
-        raise InputError(f"{name} must be above {above}, got {show(value)}.")
+        raise InputError(f"{name} must be above {above:g}, got {show(value)}.")
     if least is not None and value < least:
-        raise InputError(f"{name} must be at least {least}, got {show(value)}.")
+        raise InputError(f"{name} must be at least {least:g}, got {show(value)}.")
     return float(value)
 
 

@@ -84,7 +84,9 @@ def test_too_many_replicas_and_no_gpu_are_one_line(machine):
         with pytest.raises(InputError, match="at most 2, got 3.*--replicas 2.*--device cpu"):
             make()
     machine()
-    with pytest.raises(InputError, match="'gpu': no NVIDIA driver lists a GPU.*--device cpu"):
+    with pytest.raises(
+        InputError, match="'gpu' needs a GPU: no NVIDIA driver lists a GPU.*--device cpu"
+    ):
         make_strategy("mirrored", devices="gpu")
     machine(H100, visible="")
     with pytest.raises(InputError, match="CUDA_VISIBLE_DEVICES='' hides all 1 of this machine"):

@@ -393,7 +393,7 @@ def test_bad_optimizers_and_steps_get_one_line(tf, strategies):
 
     assert "weight_decay=0.1 isn't supported" in one_line_of(lambda: Lars(0.1, weight_decay=0.1))
     assert "weight_decay=0.1 isn't supported" in one_line_of(lambda: Lamb(0.1, weight_decay=0.1))
-    assert "decay -1" in one_line_of(lambda: Lamb(0.1, decay=-1))
+    assert "decay must be at least 0, got -1" in one_line_of(lambda: Lamb(0.1, decay=-1))
     assert "trust 0" in one_line_of(lambda: Lars(0.1, trust=0))
     assert "momentum -0.9" in one_line_of(lambda: Lars(0.1, momentum=-0.9))
     assert "warm-up steps 9" in one_line_of(lambda: WarmUp(0.1, 0.2, 9, 9))

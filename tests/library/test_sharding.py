@@ -104,7 +104,7 @@ def test_file_needs_files_and_auto_falls_back_to_data(tf, tmp_path):
     batches = read_ids(tf, make_files(tf, tmp_path, files=1)).batch(2)
     for policy in ("FILE", "AUTO"):  # AUTO as well: the source is files
         with pytest.raises(
-            DistributedError, match=f"^policy {policy}: Could not apply FILE .* shards"
+            DistributedError, match=f"^Policy {policy} failed: Could not apply FILE .* shards"
         ):
             auto_shard(batches, 2, policy)
     numbers = tf.data.Dataset.range(8).batch(2)
@@ -213,7 +213,7 @@ def test_the_picture_of_shares_says_what_it_shows():
     whole = shares({"a": [[0], [1]]}, 2, title="All")
     assert "Every example was received exactly once" in whole.alt and "nobody" not in whole.svg
     for views, examples in (({}, 3), ({"a": [[3]]}, 3), ({"a": [[0]]}, 81)):
-        with pytest.raises(DistributedError, match="shares: "):
+        with pytest.raises(DistributedError, match="shares must have"):
             shares(views, examples, title="No")
 
 
