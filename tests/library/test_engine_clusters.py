@@ -22,7 +22,7 @@ from process_watch import lives, wait_for
 
 from utils.cluster import LocalCluster
 from utils.engines import RunSettings
-from utils.engines.engine_launcher import EngineLauncher
+from utils.engines.engine_launcher import make_launcher
 from utils.engines.programs import ProgramRun
 from utils.processes.registry import MARK_FILE, PREFIX, parse_mark
 
@@ -178,7 +178,7 @@ def check_program(launcher, folder):
     for index in range(2):
         line = f"restart 1 task {index} of 2 ['go', '--epochs', '3']"
         assert (f"worker {index}", line) in shown
-        assert line in (folder / "logs" / f"attempt-1/worker-{index}/stdout.log").read_text()
+        assert line in (folder / "logs" / f"attempt-2/worker-{index}/stdout.log").read_text()
 
 
 def run_program(launcher, folder, words, shown, said, text=PROGRAM):
@@ -230,7 +230,7 @@ if index == "1":
 
 def check_independent(launcher, folder):
     """A lost agent and two kills of one task of two; the other one runs once."""
-    launcher = EngineLauncher(launcher.engine.name, launcher.address, print, SECONDS, apart=True)
+    launcher = make_launcher(launcher.engine.name, launcher.address, print, SECONDS, apart=True)
     os.chdir(folder)
     (folder / "alone.py").write_text(ALONE)
     settings = RunSettings(2, max_restarts=2, independent=True, logs=str(folder / "logs"))
