@@ -6,7 +6,6 @@ from .calibrate import predict as predict
 from .cluster.failures import ClusterError as ClusterError
 from .cluster.local import LocalCluster as LocalCluster
 from .cluster.warm_launcher import make_launcher as make_launcher
-from .collectives.buckets import reduce_in_buckets as reduce_in_buckets
 from .collectives.choice import all_reduce as all_reduce
 from .collectives.ring import ring_all_reduce as ring_all_reduce
 from .data import load as load

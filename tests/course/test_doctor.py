@@ -164,7 +164,7 @@ def test_every_probe_has_a_time_limit_and_another_name():
 
 
 def test_an_unknown_status_is_refused():
-    with pytest.raises(ValueError, match="status 'fine'"):
+    with pytest.raises(ValueError, match="got 'fine'"):
         Finding("name", "fine", "value")
 
 

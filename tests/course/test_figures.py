@@ -288,31 +288,40 @@ def test_amdahl_follows_the_formula():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: figures.lines({}, x_label="", y_label="", title=""), "no series"),
+        (lambda: figures.lines({}, x_label="", y_label="", title=""), "at least one series"),
         (
             lambda: figures.lines({"a": ([1, 2], [1])}, x_label="", y_label="", title=""),
-            "'a' has x of shape",
+            "lists of equal length",
         ),
         (
             lambda: figures.lines({"a": ([1], [0])}, x_label="", y_label="", title="", log_y=True),
-            "no logarithm",
+            "above 0 for a logarithmic axis",
         ),
         (
             lambda: figures.lines({"a": ([1], [1])}, x_label="", y_label="", title="", y_unit="kg"),
-            "unit 'kg': choose from B, kB, s",
+            "unit must be one of B, kB, s, got 'kg'",
         ),
         (
             lambda: figures.lines({"a": ([1], [1])}, x_label="", y_label="", title="", colors={}),
             "'a' has no color",
         ),
-        (lambda: figures.bars({"a": float("nan")}, unit="", title=""), "'a' is nan"),
+        (
+            lambda: figures.bars({"a": float("nan")}, unit="", title=""),
+            "'a' must be finite, got nan",
+        ),
         (lambda: figures.bars({"a": 0}, unit="", title="", log=True), "above 0"),
-        (lambda: figures.grouped_bars({"g": {}}, unit="", title=""), "'g' has no bars"),
-        (lambda: figures.images(np.zeros(3), title=""), "shape (3,)"),
-        (lambda: figures.images(np.zeros((2, 4, 4)), ["a"], title=""), "2 images and 1 labels"),
+        (
+            lambda: figures.grouped_bars({"g": {}}, unit="", title=""),
+            "'g' must have at least one bar",
+        ),
+        (lambda: figures.images(np.zeros(3), title=""), "or 3, got (3,)"),
+        (lambda: figures.images(np.zeros((2, 4, 4)), ["a"], title=""), "equally many, got 2 and 1"),
         (lambda: figures.batch_split(0, 1, 1), "global batch size must be a whole number"),
         (lambda: figures.mirrored_devices(0), "replicas must be a whole number"),
-        (lambda: figures.timeline([("a", 2, 1, "x", "k")], title=""), "starts at 2, ends at 1"),
+        (
+            lambda: figures.timeline([("a", 2, 1, "x", "k")], title=""),
+            "end after it starts, got 2 to 1",
+        ),
         (lambda: draw_amdahl(1.5), "0 to 1"),
         (lambda: figures.matrix([[1]], ["a", "b"], ["c"], title=""), "2 row and 1"),
         (
@@ -419,9 +428,9 @@ def test_a_plot_without_words_is_refused():
     from matplotlib.figure import Figure
 
     for alt in ("", "  "):
-        with pytest.raises(DistributedError, match="alt is missing"):
+        with pytest.raises(DistributedError, match="show needs alt"):
             figures.show(Figure(), alt=alt)
-    with pytest.raises(DistributedError, match="list is no matplotlib Figure"):
+    with pytest.raises(DistributedError, match="needs a matplotlib Figure, got list"):
         figures.show([1, 2], alt="A list.")
 
 
@@ -500,9 +509,9 @@ def test_stacked_bars_say_every_part_and_refuse_what_cannot_be_stacked():
     )
     assert ">105 GB<" in picture.svg and ">16.5 GB<" in picture.svg and ">limit: 80<" in picture.svg
     for wrong, says in (
-        ({}, "no values"),
-        ({"a": {}}, "no parts"),
-        ({"a": {"b": -1}}, "0 or more"),
+        ({}, "at least one name with its value"),
+        ({"a": {}}, "at least one part"),
+        ({"a": {"b": -1}}, "at least 0"),
     ):
         with pytest.raises(DistributedError, match=says):
             figures.stacked_bars(wrong, unit="GB", title="Memory")

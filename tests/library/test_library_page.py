@@ -35,8 +35,7 @@ OPENED = """What a lesson imports of the library besides its public names, to sh
 10 simulate.failures.group_mtbf_seconds simulate.failures.overhead_fraction
 10 simulate.failures.simulate_run_seconds
 10 training.recovery.METHODS training.recovery.trainer.Trainer
-11 models.build_embedding_model simulate.parameter_server.Cluster
-11 simulate.parameter_server.simulate_parameter_server
+11 models.build_embedding_model
 11 training.parameter_server.counting
 11 training.parameter_server.variables
 11 training.parameter_server.checkpoints.train_with_checkpoints
