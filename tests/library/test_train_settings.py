@@ -78,7 +78,7 @@ def test_metrics_of_a_run_that_was_cut_are_those_of_the_whole_run(tf, tmp_path):
     resumed = train(**settings, **saved)
     assert resumed.resumed_from.endswith("train-5")
     np.testing.assert_allclose(resumed.metrics["is_wrong"], whole.metrics["is_wrong"], atol=1e-6)
-    with pytest.raises(DistributedError, match=r"made with metrics \['is_wrong'\]"):
+    with pytest.raises(DistributedError, match=r"made with metrics=\['is_wrong'\]"):
         train(**{**settings, "epochs": 3, "metrics": ["top_k_categorical_accuracy"]}, **saved)
 
 
