@@ -29,7 +29,7 @@ _EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+)\.py\)")
 _GUESS = re.compile(r"^(my_\w+) = guess_", re.MULTILINE)
 _ANSWER = re.compile(r"^(measured|simulated|predicted|computed|published): (.+)$", re.MULTILINE)
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
-_EXAMPLES = re.compile(r"\]\(\.\./examples/?\)")
+_EXAMPLES = re.compile(r"\]\(\.\./examples/?(?:deploy/[\w.]*)?\)")
 MAX_STILL = 100_000  # characters
 MIN_IMPORTS = 3  # at the head of a cell, to be folded
 

@@ -235,7 +235,7 @@ from utils.input_pipeline import tune
 book.decide("input", "batch first, two calls at once, prefetch", "two cores, and lesson 12")
 found = tune(feed_naively, step_seconds=one_seconds, seconds=sizes.tune_seconds)
 costs = {cost.name: 1e6 * cost.seconds_per_image for cost in found.costs}
-show_guess(my_guess, 1e6 / sum(costs.values()) / rate, unit="x")
+show_guess(my_guess, 1e6 / max(sum(costs.values()), 1) / rate, unit="x")
 figures.show(figures.bars(costs, unit="µs", title="Processor time of one scene in each stage"))
 book.measure("input", f"the bottleneck is {found.bottleneck}")
 assert found.limit > 0 and costs

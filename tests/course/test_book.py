@@ -136,7 +136,7 @@ def test_it_can_be_packed_and_harms_no_other_folder(book, tmp_path):
         assert {"index.html", "searchindex.js"} <= set(packed.namelist())
         assert not [name for name in packed.namelist() if name.startswith(("/", ".."))]
     check_folder(book.folder)
-    with pytest.raises(CourseError, match="something else"):
+    with pytest.raises(CourseError, match="isn't a book"):
         check_folder(tmp_path)
 
 

@@ -128,7 +128,7 @@ def test_a_pipe_keeps_nobody_waiting(course: Path) -> None:
     for command in ("submit", "check", "reset"):
         done = distlab(course, command, "lab01")
         assert done.returncode == 2
-        assert "is a pipe or a folder, not a file" in done.stderr
+        assert "must be a file, got a pipe or a folder" in done.stderr
         assert done.stderr.count("\n") == 1
 
 

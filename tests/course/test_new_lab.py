@@ -77,7 +77,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     there = tmp_path / "distlab" / "labs" / "lab01" / "judge.py"
     there.parent.mkdir(parents=True)
     there.write_text("mine")
-    with pytest.raises(DistributedError, match="distlab/labs/lab01/judge.py is there already"):
+    with pytest.raises(DistributedError, match="distlab/labs/lab01/judge.py exists already"):
         new_lab.write_lab(tmp_path, "rings")
     with pytest.raises(DistributedError, match="named by words"):
         new_lab.write_lab(tmp_path, "12 · ?")

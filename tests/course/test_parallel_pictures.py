@@ -29,10 +29,10 @@ def test_a_split_matrix_draws_pieces_in_proportion():
 @pytest.mark.parametrize(
     ("split", "sizes", "says"),
     [
-        ("diagonal", [1, 1], "choose columns, rows, both"),
-        ("rows", [3], "give 2 to 6"),
+        ("diagonal", [1, 1], "split must be one of columns, rows, both"),
+        ("rows", [3], "sizes must be 2 to 6"),
         ("rows", [2, 0], "above 0"),
-        ("both", [1] * 7, "give 2 to 6"),
+        ("both", [1] * 7, "sizes must be 2 to 6"),
     ],
 )
 def test_a_matrix_that_cannot_be_drawn_is_refused_in_one_line(split, sizes, says):

@@ -58,5 +58,5 @@ def test_updates_are_arrows_and_turned_ones_say_so():
     assert picture.svg.count("#d55e00") >= 1 or picture.svg.count("#D55E00") >= 1
     straight = draw_updates({"mean": (4.0, 1e-12)}, title="Updates")
     assert "#d55e00" not in straight.svg.lower()
-    with pytest.raises(DistributedError, match="one update or more"):
+    with pytest.raises(DistributedError, match="at least one update"):
         draw_updates({}, title="Updates")
