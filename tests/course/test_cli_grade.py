@@ -413,7 +413,7 @@ def test_a_new_hand_in_is_run_and_an_unsealed_run_is_written_on_the_report(tmp_p
         (["lab01", "{tmp}/in", "--roster", "{tmp}/none.csv"], ["none.csv"]),
         (["lab01", "{tmp}/in", "--penalty", "1/day"], ["due date"]),
         (["lab01", "{tmp}/in", "--due", "soon"], ["'soon'"]),
-        (["lab01", "{tmp}/in", "--jobs", "0"], ["--jobs 0"]),
+        (["lab01", "{tmp}/in", "--jobs", "0"], ["--jobs must be a whole number"]),
         (["lab01", "{tmp}/in", "--pattern", "("], ["--pattern"]),
         (["lab01", "{tmp}/in", "--policy", "{tmp}/none.toml"], ["none.toml"]),
         (["lab01", "{tmp}/in", "--gradebook", "{tmp}/in"], ["cannot be used as a gradebook"]),

@@ -79,6 +79,6 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     there.write_text("mine")
     with pytest.raises(DistributedError, match="distlab/labs/lab01/judge.py exists already"):
         new_lab.write_lab(tmp_path, "rings")
-    with pytest.raises(DistributedError, match="named by words"):
+    with pytest.raises(DistributedError, match="title must be words"):
         new_lab.write_lab(tmp_path, "12 · ?")
     assert there.read_text() == "mine" and not (tmp_path / "solutions").exists()

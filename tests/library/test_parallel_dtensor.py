@@ -37,9 +37,15 @@ def test_a_mesh_that_cannot_be_is_refused_in_one_line():
         ("must have the dimensions", model, {"stage": 4}, DEVICES, EXAMPLES),
         ("must have the dimensions", model, {}, DEVICES, EXAMPLES),
         ("needs 6 devices, got 4", model, {"batch": 2, "model": 3}, DEVICES, EXAMPLES),
-        ("23 examples over 2", model, {"batch": 2, "model": 2}, DEVICES, 23),
+        ("23 examples must be divisible by 2", model, {"batch": 2, "model": 2}, DEVICES, 23),
         ("two dense layers", tower, {"model": 4}, DEVICES, EXAMPLES),
-        ("12 hidden units over 5", model, {"model": 5}, [*DEVICES, "CPU:4"], EXAMPLES),
+        (
+            "12 hidden units must be divisible by 5",
+            model,
+            {"model": 5},
+            [*DEVICES, "CPU:4"],
+            EXAMPLES,
+        ),
     ]
     for says, whose, mesh, devices, examples in cases:
         with pytest.raises(DistributedError, match=says) as refused:

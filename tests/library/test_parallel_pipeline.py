@@ -262,7 +262,7 @@ def test_what_cannot_be_is_refused_in_one_line(tower):
     stuck = read_schedule([[("F", 0), ("BW", 0)], [("BW", 0), ("F", 0)]], 1)
     schedule, rate = make_schedule("1f1b", 2, 2, None), 0.1
     cases = [
-        ("9 stages for 8 layers", lambda: cut_model(tower, EVEN, 9, ["CPU:0"] * 9)),
+        ("got 9 stages for 8 layers", lambda: cut_model(tower, EVEN, 9, ["CPU:0"] * 9)),
         ("got 4 for 5 stages", lambda: cut_model(tower, EVEN, 5, DEVICES)),
         ("got 3 for 8 layers", lambda: cut_model(tower, [1, 2, 3], 2, DEVICES)),
         ("stages must be", lambda: plan_cut(tower, EVEN, 0)),
@@ -272,18 +272,21 @@ def test_what_cannot_be_is_refused_in_one_line(tower):
         ("comes before", lambda: run(cut_model(tower, EVEN, 2, DEVICES), stuck)),
         ("at most the 4 examples, got 5", lambda: run(pipeline, make_schedule("gpipe", 4, 5))),
         (
-            "4 images and 3 labels",
+            "equally long, got 4 and 3",
             lambda: run_pipeline(pipeline, make_schedule("gpipe", 4, 2), images, labels[:3]),
         ),
         ("two pipelines", lambda: run_replicas([pipeline], schedule, images, labels)),
         ("same layers", lambda: run_replicas([pipeline, two], schedule, images, labels)),
         (
-            "leave learning_rate",
+            "take no learning_rate",
             lambda: run_replicas(
                 [pipeline] * 2, schedule, images, labels, Rules(learning_rate=rate)
             ),
         ),
-        ("learning rate 0", lambda: run_without_flush(pipeline, schedule, images, labels, 0)),
+        (
+            "learning_rate must be above 0, got 0",
+            lambda: run_without_flush(pipeline, schedule, images, labels, 0),
+        ),
         ("one chunk", lambda: run_without_flush(two, schedule, images, labels, rate)),
     ]
 

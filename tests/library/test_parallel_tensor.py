@@ -118,12 +118,12 @@ def test_what_cannot_be_split_is_refused_in_one_line():
         ("parts must be at most 3", lambda: split_sizes(3, 5)),
         ("parts must be a whole number", lambda: split_sizes(3, 0)),
         ("got 1.5", lambda: split_sizes(3, 1.5)),
-        ("4 parts of 3", lambda: run_split_mlp(small, DEVICES, images, labels)),
-        ("split 'diagonal'", lambda: run_split_mlp(small, DEVICES[:2], images, labels, "diagonal")),
-        ("split 'both'", lambda: split_dense(np.ones((2, 2)), np.ones(2), DEVICES[:2], "both")),
-        ("give Flatten", lambda: run_split_mlp(build_tower(4), DEVICES[:2], images, labels)),
+        ("parts must be at most 3", lambda: run_split_mlp(small, DEVICES, images, labels)),
+        ("got 'diagonal'", lambda: run_split_mlp(small, DEVICES[:2], images, labels, "diagonal")),
+        ("got 'both'", lambda: split_dense(np.ones((2, 2)), np.ones(2), DEVICES[:2], "both")),
+        ("must be Flatten", lambda: run_split_mlp(build_tower(4), DEVICES[:2], images, labels)),
         ("each once", lambda: DeviceGroup(["CPU:0", "CPU:0"])),
-        ("one or more", lambda: DeviceGroup([])),
+        ("at least one device", lambda: DeviceGroup([])),
     ]
     for says, call in cases:
         with pytest.raises(DistributedError, match=says) as refused:
