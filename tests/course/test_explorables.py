@@ -856,6 +856,7 @@ def move_in_jupyterlab(page) -> None:
     micros.wait_for(timeout=60_000)
     micros.focus()
     page.keyboard.press("ArrowRight")
+    page.locator(".ex-more summary").click()
     follow.focus()
     page.keyboard.press("End")
     page.wait_for_timeout(400)
