@@ -371,7 +371,7 @@ def test_nbgraders_list_fetches_and_submits_and_the_teacher_collects_and_grades(
     assert len(pages) == 2, "one for each, however they handed in"
     _, sent = hub.ask(f"user/{user}/assignments/fetch_feedback?{chosen}", data={})["value"]
     there = sent["submissions"][0]["local_feedback_path"]
-    assert "Feedback" in hub.ask(f"user/{user}/files/{quote(there)}/{lab}.html")
+    assert "(Score: 0.0 / 10.0)" in hub.ask(f"user/{user}/files/{quote(there)}/{lab}.html")
 
 
 def test_nobody_reads_a_file_of_another_user_through_a_clusters_port(hub):
