@@ -127,7 +127,8 @@ def _write_list(title: str, pages: Sequence[str], depth: int) -> Iterator[str]:
 def write_document(path: Path) -> str:
     """Return a page of docs; what the book doesn't have is named without a link."""
     text = turn_links(path.read_text(encoding="utf-8"))
-    return re.sub(r"\[([^\]]*)\]\(\.\./(?!(?:notebooks|labs|examples(?!/deploy))/)[^)]*\)", r"\1", text)
+    kept = r"(?:notebooks|labs|examples(?!/deploy))/"
+    return re.sub(rf"\[([^\]]*)\]\(\.\./(?!{kept})[^)]*\)", r"\1", text)
 
 
 def write_program(path: Path, name: str) -> str:
