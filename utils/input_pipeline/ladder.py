@@ -11,7 +11,7 @@ Advice followed and put to the test: tensorflow.org/guide/data_performance.
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import InputError
+from ..checks import check_choice
 from .chain import as_written
 from .parsing import augment, augment_batch, parse, parse_batch
 from .store import LOCAL, Shards, Store, read_shard
@@ -119,6 +119,5 @@ def build_variant(name: str, shards: Shards, store: Store = LOCAL, batch: int = 
 
     Raises InputError for a name that it does not hold.
     """
-    if name not in LADDER:
-        raise InputError(f"variant must be one of {', '.join(LADDER)}, got {name!r}")
+    check_choice("variant", name, LADDER)
     return as_written(LADDER[name](shards, store, batch))

@@ -83,8 +83,7 @@ def auto_shard(dataset: Any, workers: int, policy: str) -> Views:
     import tensorflow as tf
     from tensorflow.python.data.experimental.ops import distribute
 
-    if policy not in POLICIES:
-        raise InputError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}.")
+    check_choice("policy", policy, POLICIES)
     dataset = dataset.with_options(sharding_options(policy))
     views: Views = {}
     for worker in range(workers):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ..checks import check_count
+from ..checks import check_choice, check_count
 from ..errors import InputError
 from .operations import Operation, Schedule
 
@@ -107,8 +107,7 @@ def make_schedule(
     `chunks` is for interleaved-1f1b (2 when None); the others hold one part of
     the model per stage. Raises InputError, in one line, for what cannot be.
     """
-    if name not in MAKERS:
-        raise InputError(f"schedule must be one of {', '.join(SCHEDULES)}, got {name!r}.")
+    check_choice("schedule", name, SCHEDULES)
     if name == "interleaved-1f1b":
         return make_interleaved_1f1b(stages, micro_batches, 2 if chunks is None else chunks)
     if chunks not in (None, 1):

@@ -28,7 +28,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..checks import check_count
+from ..checks import check_choice, check_count
 from ..collectives import (
     ALGORITHMS,
     AlphaBeta,
@@ -150,8 +150,7 @@ def fit_link(
 
 
 def _check(algorithm: str, ranks: int, payload_bytes: float, nodes: Nodes | None) -> None:
-    if algorithm not in ALGORITHMS:
-        raise InputError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}.")
+    check_choice("algorithm", algorithm, ALGORITHMS)
     if ranks < 1:
         raise InputError(f"ranks must be at least 1, got {ranks}.")
     if not 0 <= payload_bytes <= MAX_BYTES:

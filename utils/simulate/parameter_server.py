@@ -224,8 +224,7 @@ def simulate_parameter_server(
 
 
 def _check(mode: str, cluster: Cluster, updates: int, backup: int, bound: int) -> None:
-    if mode not in MODES:
-        raise InputError(f"mode must be one of {', '.join(MODES)}, got {mode!r}.")
+    check_choice("mode", mode, MODES)
     if not 1 <= updates <= MAX_UPDATES:
         raise InputError(f"updates must be from 1 to {MAX_UPDATES:,}, got {updates}.")
     if not (1 if mode == "backup" else 0) <= backup < (cluster.workers if mode == "backup" else 1):
