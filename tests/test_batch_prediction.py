@@ -141,7 +141,7 @@ def test_a_start_after_a_kill_continues_with_what_is_left(given, tmp_path):
             wait_for((out / "s0.tfrecord.npy").exists)
             running.send(signal.SIGKILL)
     assert not (out / "manifest.json").exists()
-    (out / "claims/s1.tfrecord.part99").touch()  # as a worker leaves that dies meanwhile
+    (out / "claims/s5.tfrecord.part99").touch()  # as a worker leaves that dies meanwhile
     report = json.loads(predict(given / "shards", out, tmp_path, model=given / "model")[-1])
     assert report["rows_here"] <= sum(ROWS)
     assert_complete(out, given)

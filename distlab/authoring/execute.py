@@ -75,14 +75,20 @@ class KernelGroup:
 
 
 class _Client(NotebookClient):
-    """nbclient with this interpreter's own kernel, whose process group is known."""
+    """nbclient with this interpreter's own kernel, whose process group is known.
+
+    Their sockets are files in `profile`: a free TCP port may be taken by another program
+    between Jupyter's choice of it and the kernel's bind.
+    """
 
     group: KernelGroup
+    profile: str
     cell_index = -1
 
     def create_kernel_manager(self) -> AsyncKernelManager:
         specs = KernelSpecManager(kernel_dirs=[], ensure_native_kernel=True)
-        self.km = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=specs)
+        sockets = {"transport": "ipc", "ip": f"{self.profile}/kernel"}
+        self.km = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=specs, **sockets)
         return self.km
 
     async def async_start_new_kernel(self, **kwargs: Any) -> None:
@@ -132,8 +138,9 @@ def _run(client: _Client, seconds: float) -> None:
         open(f"{profile}/log", "w+b") as log,
         group.within(seconds),
     ):
+        client.profile = profile
         try:
-            asyncio.run(_execute(client, profile, log))
+            asyncio.run(_execute(client, log))
         except CellExecutionError as error:
             raise _failure(client, f"{error.ename}: {error.evalue}") from error
         except CellTimeoutError as error:
@@ -161,8 +168,8 @@ def _make_client(notebook: Any, folder: Path, cell_seconds: float, **options: An
     return client
 
 
-async def _execute(client: _Client, profile: str, log: Any) -> None:
-    environment = dict(os.environ, PYTEST_CURRENT_TEST="distlab build", IPYTHONDIR=profile)
+async def _execute(client: _Client, log: Any) -> None:
+    environment = dict(os.environ, PYTEST_CURRENT_TEST="distlab build", IPYTHONDIR=client.profile)
     for name in ("TF_CONFIG", "MPLBACKEND", "PYTHONSTARTUP", "JPY_SESSION_NAME"):
         environment.pop(name, None)
     environment |= pick_variables(client.nb.metadata)

@@ -213,7 +213,8 @@ def test_from_a_notebook_a_class_begins_with_those_who_are_there(room, monkeypat
         student = room.join_from_a_cell(2, "Ada")
         wait_for(lambda: any("has joined" in line for line in told))
         cockpit = running.cockpit
-        assert [lane["name"] for lane in cockpit.data["lanes"]] == ["Teacher", "Ada"]
+        names = ["Teacher", "Ada"]  # the page follows the printed line
+        wait_for(lambda: [lane["name"] for lane in cockpit.data["lanes"]] == names)
         assert cockpit.data["watchOnly"] and "2 of 5 laptops" in cockpit.data["status"]
         assert f"join {room.address}\n" in cockpit.data["message"]
         assert not any(lane["spans"] for lane in cockpit.data["lanes"])
