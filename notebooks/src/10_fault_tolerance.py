@@ -223,7 +223,7 @@ def resume_without(settings, choices):
         held.pop(missing, None)
         tf.train.Checkpoint(**held).restore(f"{settings.folder}/ckpt-8").expect_partial()
         trainer.losses = []
-        start = 5 if missing == "place" else 8  # epoch 2 begins after step 5
+        start = 5 if missing == "place" else 8  # epoch 1 begins after step 5
         for epoch, batch in batches_after(trainer, start):
             trainer.take(epoch, batch)
         reports.append(trainer.finish())
@@ -319,7 +319,7 @@ data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
 newest = tf.train.latest_checkpoint(kept_folder)
 print("newest in the file checkpoint:", Path(newest).name)
 found = latest_intact(kept_folder)
-print("newest whole checkpoint:", Path(found).name)
+print("newest intact checkpoint:", Path(found).name)
 assert found == latest_intact_checkpoint(kept_folder, "ckpt").path and found.endswith("ckpt-4")
 
 # %% [markdown]

@@ -338,7 +338,7 @@ lines = {"roof of this machine": (here, roof)}
 figures.show(figures.lines(lines, title="Our products, measured", marks=marks, **words))
 
 # %% [markdown]
-# The small products stay far below the roof, and not because of memory: launching a function takes longer than multiplying two matrices of 16. That's the floor for launches from above. The large ones come within a factor of two of the roof. (The roof is the best rate we saw, and a busy machine doesn't reach it each time.)
+# The small products stay far below the roof, and not because of memory: launching a function takes longer than multiplying two matrices of 16. That's the floor for launches from above. The product of 1,024 is the roof here, and when we stored this, that of 256 reached about a quarter of it. (The roof is the best rate we saw. Above, where the same product took turns with training steps, it was slower, so against this roof the MFU of our step would be lower.)
 #
 # ## Published runs
 #
