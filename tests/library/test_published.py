@@ -15,7 +15,7 @@ from utils.simulate.comparisons import (
 )
 from utils.simulate.llm_foundry import find_fitted_row, predict_foundry
 from utils.simulate.machines import MACHINES
-from utils.simulate.published import FOLDER, read_source, read_table
+from utils.simulate.published import FOLDER, read_table
 
 MEASURED_BESIDE = {"goyal_2017_table"}  # of accuracy, in lesson 17
 PROMISED = {
@@ -118,5 +118,3 @@ def test_the_formula_for_operations_gives_the_papers_training_time():
     each = transformer_flops(96, 12288, batch=1) / tokens_of_one
     days = 300e9 * each / (1024 * 140e12) / 86400
     assert days == pytest.approx(34, rel=0.05)
-
-
