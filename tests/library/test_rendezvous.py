@@ -44,6 +44,11 @@ if "ps" not in config["cluster"]:  # what Keras on JAX reads
 """
 
 
+OLD = (
+    "import runpy, utils; utils.__version__ = '0.1'; runpy.run_module('distlab', None, '__main__')"
+)
+
+
 @pytest.fixture
 def meeting(tmp_path, monkeypatch):
     """Start launchers at one address, which is this test's own; nothing of them is left."""
@@ -331,6 +336,7 @@ def test_the_machine_that_differs_is_named_with_what_differs(meeting, tmp_path):
         (meeting.start(3, name, variables={"PYTHONPATH": before}), "TensorFlow 2.20.0 here, "),
         (meeting.start(4, name, "--epochs", "3"), "options --epochs 3 here, none on the host"),
         (meeting.start(5, "--workers", 3, name), "--workers 3 here, 2 on the host"),
+        (meeting.start(7, name, program=["-c", OLD]), "distkit 0.1 here, "),
     ]
     for member, says in wrong:
         status, _, said = member.end()
