@@ -76,7 +76,7 @@ EXPECTED = {
         "create_per_worker_dataset",
     ),
     "python-repr": ("not-json", "worker:0", "not JSON", "json.dumps"),
-    "misspelt-job": ("misspelt-job", "workers:0", "'workers'", "called chief, worker, ps"),
+    "misspelled-job": ("misspelled-job", "workers:0", "'workers'", "called chief, worker, ps"),
     "type-not-in-cluster": ("type-not-in-cluster", "chief:0", "no task of type chief", "list its"),
     "no-task": ("no-task", "unknown", "not which task", '"task": {"type"'),
     "own-parsing": ("not-json", "worker:0", "TF_CONFIG is not JSON", "json.dumps"),
@@ -120,7 +120,7 @@ OTHER_CAUSES = {"dead-peer": "has gone: it died, was stopped, or ended before th
 LINTED = {
     "wrong-index": (None, "task.index"),
     "python-repr": (None, "TF_CONFIG"),
-    "misspelt-job": (None, "cluster.workers"),
+    "misspelled-job": (None, "cluster.workers"),
     "type-not-in-cluster": (None, "task.type"),
     "no-task": (None, "task"),
     "ps-strategy-without-ps": ("parameter-server", "cluster"),

@@ -66,13 +66,13 @@ CONFIGURATION = (
         "list its address, or give this task a type that is listed",
     ),
     make_symptom(
-        "misspelt-job",
+        "misspelled-job",
         r"Disallowed task type found in cluster spec.*ClusterSpec\((?P<spec>.*)\)",
         "the cluster has a job that TensorFlow does not know: {spec}",
         "jobs are called chief, worker, ps and evaluator, nothing else",
     ),
     make_symptom(
-        "misspelt-job",
+        "misspelled-job",
         r"Unrecognized task_type: (?P<kind>[^,]*)",
         "{kind} is no task type",
         "types are chief, worker, ps and evaluator, nothing else",
