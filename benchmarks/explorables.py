@@ -87,7 +87,7 @@ def count_steps(browser, folder: Path) -> float:
 
 
 def measure(browser, name: str, folder: Path, rounds: int) -> list[float]:
-    """Return the milliseconds of each move of the example's sliders, or of each key in its fields."""
+    """Return the milliseconds of each move of the example's sliders, or of keys in its fields."""
     page = browser.new_page(viewport={"width": 1270, "height": 1000})
     page.goto(write_page(PIECES[name](), folder / f"{name}.html").as_uri())
     page.evaluate(_WATCH)
