@@ -57,7 +57,7 @@ function checkCluster(cluster, fault) {
   for (const [job, told] of isObject(cluster) ? Object.entries(cluster) : []) {
     const where = `cluster.${job}`, numbered = isObject(told) && Object.keys(told).length && Object.keys(told).every((key, k) => key === String(k));
     const listed = numbered ? Object.values(told) : told;  // TensorFlow also takes index -> address
-    if (!JOBS.includes(job)) fault(where, `${put(job)} is no job that TensorFlow knows`, suggestJob(job));
+    if (!JOBS.includes(job)) fault(where, `${put(job)} isn't a job that TensorFlow knows`, suggestJob(job));
     if (typeof listed === "string") fault(where, `is one text, ${put(listed)}, not a list`, `write [${put(listed)}]`);
     else if (isObject(listed)) fault(where, "does not list every task from 0 on", 'write a list: ["host:2222", …]');
     else if (!Array.isArray(listed)) fault(where, `is ${put(listed)}, not a list of addresses`, 'write ["host:2222", …]');
@@ -75,7 +75,7 @@ function checkTask(task, fault) {
     if (!(key in task)) fault(`task.${key}`, "is missing", near ? `rename '${near}' to '${key}'` : `write ${TASK_EXAMPLE}`);
   }
   const { type: job, index } = task, number = ["number", "string"].includes(typeof index) && /^\s*[+-]?\d+\s*$/.test(index) ? Number(index) : null;
-  if ("type" in task && !JOBS.includes(job)) fault("task.type", `${put(job)} is no job that TensorFlow knows`, suggestJob(job));
+  if ("type" in task && !JOBS.includes(job)) fault("task.type", `${put(job)} isn't a job that TensorFlow knows`, suggestJob(job));
   if ("index" in task) {
     if (number === null) fault("task.index", `${put(index)} is not a whole number`, "write 0, 1, … without quotes");
     else if (number < 0) fault("task.index", `${number} is negative`, "the first task is 0");
