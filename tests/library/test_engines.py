@@ -413,7 +413,7 @@ BAD_LINES = [
     ),
     (
         [MEET, HERE, "--checkpoint-dir", "x.py", "x.py"],
-        "checkpoint-dir must be a writable folder, got x.py (File exists)",
+        "checkpoint-dir x.py can't be written (File exists)",
     ),
     (
         [MEET, HERE, "--workers", "1:2", "--ps", "1", "x.py"],
