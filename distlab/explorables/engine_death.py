@@ -32,7 +32,7 @@ WAYS = {  # who notices, and who starts what again
     ),
     "Kubernetes": (
         "The kubelet sees the container end.",
-        "It starts that container again. The other fails in its next all-reduce, and is started too.",
+        "It starts it again. The other one fails in its next all-reduce, and is started too.",
     ),
 }
 
