@@ -76,7 +76,7 @@ def test_last_years_answer_fails_by_its_number_even_under_the_new_names(lab: str
 
 
 @pytest.mark.parametrize("target", LABS, ids=lambda target: target.slug[:5])
-def test_every_function_that_a_learner_writes_has_the_classs_name(target: sources.Target) -> None:
+def test_every_function_that_a_learner_writes_bears_the_class_seed(target: sources.Target) -> None:
     usual, ours, again = (read(target.slug, word) for word in ("", WORD, "spring27"))
     shown = [cell for cell in ours.cells if cell.metadata.get("nbgrader", {}).get("solution")]
     names = [n for c in shown for n in re.findall(r"^def (\w+)", c.source, re.MULTILINE)]
