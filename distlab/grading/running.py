@@ -172,11 +172,11 @@ class Running:
         if frame.at == "done":
             attempt.done = True
         elif not 0 <= frame.cell < len(attempt.checks):
-            raise BadFrame("a cell that is not there")
+            raise BadFrame("a cell that the lab doesn't have")
         elif frame.at == "begin":
             attempt.current, attempt.ended = attempt.checks[frame.cell], False
         elif attempt.checks[frame.cell] != attempt.current:
-            raise BadFrame("the end of a cell that had not begun")
+            raise BadFrame("the end of a cell that never began")
         else:
             self.seen[attempt.current] = CellObservation(
                 attempt.current,

@@ -1066,7 +1066,7 @@ REFUSED = {
     "program": {
         "The lab doesn't allow that": program(KERAS_OWN),
         "an all-reduce (or an optimizer's step) is inside something": program(ALONE),
-        "train returns two things": train().replace(
+        "train must return two things": train().replace(
             "return look(strategy, model), scales", "return model"
         ),
     },

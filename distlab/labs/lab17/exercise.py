@@ -71,8 +71,8 @@ def _read_layouts(found: Any, function: str, shapes: Shapes) -> dict[str, tuple[
         names = [axis for axis in axes if axis is not None] if isinstance(axes, tuple | list) else 0
         if names == 0 or not set(names) <= {"batch", "model"} or len(names) > len(set(names)):
             raise refuse(
-                f"{function} has {show(axes)} for {key!r}: a layout is a tuple with one entry per "
-                'axis of the variable, "batch" or "model" (each at most once) or None'
+                f"{function}: the layout of {key!r} must be a tuple with one entry per axis of the "
+                f'variable, "batch" or "model" (each at most once) or None, got {show(axes)}.'
             )
     return {key: tuple(axes) for key, axes in found.items()}
 
@@ -108,7 +108,10 @@ def try_read(read_layouts: Callable[..., Any], *case: int) -> dict[str, Any]:
     _, batch, model = case
     found = read_layouts(*draw_layouts(*case), {"batch": batch, "model": model})
     if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[0], dict):
-        raise refuse("read_layouts must return two things: {path: shape of a part}, and a list")
+        raise refuse(
+            "read_layouts must return two things, {path: shape of a part} and a list, got "
+            f"{show(found)}."
+        )
     shapes = {path: [int(n) for n in shape] for path, shape in found[0].items()}
     return {"parts": shapes, "keys": sorted(map(str, found[1]))}
 
@@ -320,7 +323,10 @@ def try_gather(place_gathers: Callable[..., Any], *case: Any) -> dict[str, Any]:
     shapes = list_shapes(sizes)
     found = place_gathers(dict(shapes), devices, memory)
     if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], dict):
-        raise refuse("place_gathers must return two things: layouts, and {path: bytes sent}")
+        raise refuse(
+            "place_gathers must return two things, layouts and {path: bytes sent}, got "
+            f"{show(found)}."
+        )
     costs = {str(path): float(sent) for path, sent in found[1].items()}
     return {"layouts": _read_layouts(found[0], "place_gathers", shapes), "costs": costs}
 
