@@ -308,7 +308,7 @@ def test_a_program_that_cannot_be_one_is_refused_before_anything_is_started(tmp_
 
 
 def test_packing_says_what_is_missing_or_too_large(tmp_path):
-    with pytest.raises(AssertionError, match="train first, in a terminal"):
+    with pytest.raises(AssertionError, match="Train first, in a terminal"):
         pack_model(tmp_path, str(tmp_path / MODEL_FILE))
     model = tmp_path / "saved_model"
     (model / "variables").mkdir(parents=True)
