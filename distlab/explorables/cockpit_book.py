@@ -217,9 +217,9 @@ class JobBook:
         name, what, moment = action["task"], action["event"], action["time"]
         lane = self.lanes[name]
         kind, words = ACTIONS.get(what, ("end", f"sent {what}"))
-        if what == "restart" and lane.story.dead_at is not None:
-            kind = "back"  # a server that had been killed before
         step = lane.last.get("step")
+        if what == "restart" and lane.story.dead_at is not None:
+            kind, step = "back", None  # it was killed before: its last step is not where it begins
         at = "" if step is None else f" at step {int(step)}"
         lane.marks.append(self._mark(kind, words + at, moment))
         lane.story.act(what, moment)
