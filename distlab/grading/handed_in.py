@@ -158,9 +158,7 @@ def list_files(
     if source.is_dir():
         _look_at_all(list(_walk(source, ())), listing, None if course else unwrap)
     elif not source.is_file():
-        raise CourseError(
-            f"{source} must be a folder, a zip or a notebook, but there is no such file."
-        )
+        raise CourseError(f"{source}: no such folder, zip or notebook. Check the path.")
     elif source.name.lower().endswith(NOTEBOOKS) or packed:
         _look_at(_find_on_disk(source, (source.name,)), listing)
     elif zipfile.is_zipfile(source):

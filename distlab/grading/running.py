@@ -162,7 +162,7 @@ class Running:
                 for frame in attempt.frames.feed(data):
                     self.take(frame)
             except BadFrame as error:
-                self.notes.append(f"it sent what the course's harness does not send: {error}")
+                self.notes.append(f"it sent what the course's harness never sends: {error}")
                 self.kill("what it sent could not be read")
         return len(data)
 

@@ -178,7 +178,7 @@ BAD = [
     ),
     (("bad.zip",), "", "a zip in a zip?"),
     (("--due", "2026-11-20 25:00"), "", "must look like 2026-11-20T23:59 (UTC)"),
-    (("nowhere",), "", "a zip or a notebook, but there is no such file"),
+    (("nowhere",), "", "no such folder, zip or notebook. Check"),
     (("--marks", "nowhere.csv"), "", "nowhere.csv"),
     (("--marks", "bad.csv"), "student,exercise,points\nana,epoch,1\nana,epoch,x\n", "line 3"),
 ]

@@ -335,11 +335,11 @@ def test_rules_of_one_lab_do_not_stop_another(tmp_path):
 @pytest.mark.parametrize(
     "old, new, words",
     [
-        ("labs.lab05", "labs.lab55", ["'lab55'", "did you mean 'lab"]),
-        ("weights =", "weihgts =", ["labs.lab05", "'weihgts'", "did you mean 'weights'"]),
-        ("percent", "precent", ["penalty", "'precent'", "did you mean 'percent'"]),
-        ("[penalty]", "[penatly]", ["'penatly'", "did you mean 'penalty'"]),
-        ("Europe/Prague", "Europe/Prag", ["zone = 'Europe/Prag'"]),
+        ("labs.lab05", "labs.lab55", ["'lab55'", "Did you mean 'lab"]),
+        ("weights =", "weihgts =", ["labs.lab05", "'weihgts'", "Did you mean 'weights'"]),
+        ("percent", "precent", ["penalty", "'precent'", "Did you mean 'percent'"]),
+        ("[penalty]", "[penatly]", ["'penatly'", "Did you mean 'penalty'"]),
+        ("Europe/Prague", "Europe/Prag", ["zone must be a time zone", "got 'Europe/Prag'"]),
         ("weights = {plain = 2}", 'confirmed = "ana 1"', ["confirmed"]),
     ],
 )
