@@ -59,6 +59,9 @@ class Watchable(Protocol):
     def finished(self) -> bool: ...
 
     @property
+    def is_stopping(self) -> bool: ...
+
+    @property
     def error(self) -> Any: ...
 
     def history(self, start: int = 0) -> "list[Event]": ...
@@ -141,9 +144,9 @@ class JobBook:
     def read(self) -> None:
         """Take in what is new."""
         self._take_news()
-        if not self._job.finished:
+        if not self._job.finished and not self._job.is_stopping:
             self._note_deaths()
-        elif self._ended is None:
+        elif self._job.finished and self._ended is None:
             self._ended = time.time()
 
     def _open_lane(self, task: WatchedTask) -> None:

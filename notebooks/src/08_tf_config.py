@@ -36,6 +36,18 @@ from pathlib import Path
 import psutil
 
 # %% [markdown]
+# ## Two texts, and no cluster
+#
+# Here are two machines, and what the variable TF_CONFIG holds on each of them. Someone wrote it for node-a, where it's correct, and copied it to node-b. **Change one character so that the cluster forms.** You don't have to know the rules yet. At every key you press, the picture shows what the two would do, and the lines below it say what's missing.
+
+# %%
+from distlab.explorables import edit_cluster
+
+edit_cluster()
+
+# %% [markdown]
+# You'll see why each of these lines is there, and at the end you'll repair a pair with four mistakes.
+#
 # ## Two kinds of cluster
 #
 # A *cluster* is a set of processes that know each other's addresses. Each process is a *task*, and what it's there for is its *job*. TensorFlow knows four jobs: chief, worker, ps (for parameter server) and evaluator. The picture shows the two kinds of cluster that are made of them. In this lesson we start the left one; [lesson 11](11-parameter-server.ipynb) runs the right one.
@@ -449,6 +461,21 @@ assert cluster.run(take_step, echo=False, timeout=60) == [2.0, 2.0]
 print("sum over all replicas, in each worker: 2.0")
 
 # %% [markdown]
+# ## Back to the two texts
+#
+# This pair has four mistakes, two in each text. Find them before you look at the lines below the picture. Then repair them one by one, and watch the messages change. One of the mistakes shows only when another is gone.
+
+# %%
+edit_cluster(
+    """{"cluster": {"workers": ["node-a:12345", "node-b:12345"]},
+ "task": {"type": "worker", "index": 1}}""",
+    """{"cluster": {"worker": ["node-a:12345", "localhost:12345"]},
+ "task": {"type": "worker", "index": 2}}""",
+)
+
+# %% [markdown]
+# The index on node-a was the hidden one. Its text is correct by itself, and only next to the other text does it turn out that nobody is worker 0. That's why `lint_together` reads all of them.
+#
 # ## Symptoms, on one page
 #
 # When a start goes wrong, begin at the symptom. The times are from our runs of two workers in two shells.

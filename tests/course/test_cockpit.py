@@ -164,6 +164,7 @@ def test_slow_down_pause_resume_restart_and_stop(cluster, tmp_path):
     wait_for(lambda: view.data["finished"])
     assert view.data["status"] == "Job: stopped"
     assert {lane["words"] for lane in view.data["lanes"]} == {"■ stopped"}
+    assert not any("killed" in lane["notes"] for lane in view.data["lanes"]), "that was the stop"
     press(view, "explode", "worker 1"), press(view, "kill", "worker x")
     with pytest.raises(ClusterError, match="was stopped"):
         job.wait(5)
@@ -382,6 +383,7 @@ def test_a_worker_started_again_is_not_marked_with_the_step_it_died_at():
         tasks=[task, server],
         attempt=1,
         finished=True,
+        is_stopping=False,
         history=lambda start=0: [step][start:],
         output=lambda start=0: [],
         actions=lambda: actions,
@@ -390,6 +392,10 @@ def test_a_worker_started_again_is_not_marked_with_the_step_it_died_at():
     book.read()
     marks = [(mark.kind, mark.words) for mark in book.lanes["worker 0"].marks]
     assert marks == [("end", "killed by you at step 29"), ("back", "restarted by you")]
+    job.finished, server.state, server.ended_at = False, "killed", time.monotonic()
+    for job.is_stopping, seen in ((True, []), (False, ["killed"])):
+        book.read()
+        assert [mark.words for mark in book.lanes["ps 0"].marks] == seen
 
 
 def test_curves_are_thinned_break_in_gaps_and_skip_losses_that_are_not_finite():
