@@ -108,10 +108,7 @@ def try_read(read_layouts: Callable[..., Any], *case: int) -> dict[str, Any]:
     _, batch, model = case
     found = read_layouts(*draw_layouts(*case), {"batch": batch, "model": model})
     if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[0], dict):
-        raise refuse(
-            "read_layouts must return two things, {path: shape of a part} and a list, got "
-            f"{show(found)}."
-        )
+        raise refuse("read_layouts must return two things: {path: shape of a part}, and a list")
     shapes = {path: [int(n) for n in shape] for path, shape in found[0].items()}
     return {"parts": shapes, "keys": sorted(map(str, found[1]))}
 
@@ -323,10 +320,7 @@ def try_gather(place_gathers: Callable[..., Any], *case: Any) -> dict[str, Any]:
     shapes = list_shapes(sizes)
     found = place_gathers(dict(shapes), devices, memory)
     if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], dict):
-        raise refuse(
-            "place_gathers must return two things, layouts and {path: bytes sent}, got "
-            f"{show(found)}."
-        )
+        raise refuse("place_gathers must return two things: layouts, and {path: bytes sent}")
     costs = {str(path): float(sent) for path, sent in found[1].items()}
     return {"layouts": _read_layouts(found[0], "place_gathers", shapes), "costs": costs}
 
