@@ -490,6 +490,18 @@ memory_machine()
 #
 # And time? Our logical devices share two cores, so a split can't gain anything here, and we don't time it. Real devices compute at the same time, and then it is the collectives that must be fast. That is why tensor parallelism (the cut through layers) usually stays within one machine with fast links.
 #
+# ### One model, five lessons
+#
+# One model will come back in lessons 16, 18, 20 and 23. It's a Transformer with 7 billion parameters that reads 4,096 tokens at a time, on 64 H100s in nodes of eight. Each lesson cuts it or stores it in its own way, and the bars show what becomes of the memory and of a step.
+
+# %%
+from distlab.lessons.one_model import draw_one_model
+
+figures.show(draw_one_model(15))
+
+# %% [markdown]
+# Plain copies don't fit. Split over the eight GPUs of a node, the model fits with much room to spare. The price is in the step: the all-reduces inside each layer wait for the network, and nothing hides them.
+#
 # ## Recap
 #
 # - By layers, 5,120 bytes of activations and their gradients crossed, and the weights stayed.

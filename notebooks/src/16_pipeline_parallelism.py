@@ -508,6 +508,18 @@ assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, the
 #
 # Now look at the two bars above. The decoder has one query where the encoder has 49 tokens, so by counting multiplications it should cost far less. But with eight small images most of the time goes into starting operations, and the decoder starts more of them: its graph has 175, the encoder's 139. So measure before you cut. On a GPU with large batches the multiplications decide; then move some of the encoder's blocks to the second worker.
 #
+# ### The 7 B model, in stages
+#
+# Here is the model from the end of [lesson 15](15-model-parallelism.ipynb) again. Now eight stages of four layers share it.
+
+# %%
+from distlab.lessons.one_model import draw_one_model
+
+figures.show(draw_one_model(16))
+
+# %% [markdown]
+# A stage holds more than a tensor-parallel GPU, because it keeps the activations of several micro-batches. But the step is shorter. Only activations at the cuts are sent, and with 128 micro-batches the bubble is small.
+#
 # ## On a real GPU
 #
 # While a pipeline trains, in another terminal:

@@ -542,6 +542,18 @@ for name in ("kernel_scale", "inputs_scale"):
 #
 # [Lesson 15](15-model-parallelism.ipynb#What-it-costs) computes the bytes of each stage for 7.5 billion parameters: 120 GB on each of 64 replicas, and 1.88 GB at stage 3.
 #
+# ### The 7 B model, recomputed
+#
+# The model of lessons [15](15-model-parallelism.ipynb) and [16](16-pipeline-parallelism.ipynb) was in bfloat16 all the time. What does recomputing its activations change?
+
+# %%
+from distlab.lessons.one_model import draw_one_model
+
+figures.show(draw_one_model(18))
+
+# %% [markdown]
+# Each GPU holds half as much, and a step takes about a third longer. On GPUs with room to spare that's a bad trade. Recompute when the alternative is not to fit.
+#
 # ## On a real GPU
 #
 #     distlab train --device gpu --model transformer --dtype mixed_bfloat16 --epochs 2

@@ -37,6 +37,7 @@ from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.choosing import choosing_explorer
 from distlab.explorables.conveyor import run_belt
 from distlab.explorables.cut_explorer import LARGEST, SMALLEST, cut_explorer
+from distlab.explorables.engine_death import death_explorer
 from distlab.explorables.explorable import MIME, write_fragment
 from distlab.explorables.memory import find_held
 from distlab.explorables.ring import RingMessage, replay_ring
@@ -640,6 +641,13 @@ TRY = """async ({data, options}) => {
 }"""
 
 
+def show_deaths():
+    """Return lesson 19's explorer, frozen as for a page."""
+    piece = death_explorer()
+    piece._repr_mimebundle_()
+    return piece
+
+
 def show_cuts():
     """Return lesson 23's explorer, frozen as for a page."""
     run = Run(parameters=7e9, layers=32, hidden=4096, sequence=4096, vocabulary=50_000, tokens=1e12)
@@ -707,13 +715,16 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
     ("cut", 0): ("It doesn't fit", "data 64, ZeRO 1, micro-batch 2"),
     ("cut", 1): ("It doesn't fit", "The bottleneck is"),
     ("cut", 2): ("9,039 hours, 12 % MFU", "2 % MFU. The bottleneck is bubble"),
+    ("death", 0): ("so 10 steps are trained twice", "so 0 steps are trained twice"),
+    ("death", 1): ("The launcher sees", "You start both again"),
+    ("death", 2): ("resumes from step 40", "resumes from step 0, so 50 steps are trained twice"),
     ("values", 0): ("the answer is 3.5", "the answer is 3.375"),
 }
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in TRIED))
 def test_a_question_is_answered_when_one_does_what_it_asks(blank, name):
-    piece = (EXAMPLES | {"cut": show_cuts})[name]()
+    piece = (EXAMPLES | {"cut": show_cuts, "death": show_deaths})[name]()
     script = TRY.replace("SCRIPT", join_script(piece.piece))
     given = {"data": piece._page_data(), "options": dict(piece.options)}
     for k, one in enumerate(blank.evaluate(script, given)):

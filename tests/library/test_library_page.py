@@ -66,7 +66,7 @@ OPENED = """What a lesson imports of the library besides its public names, to sh
 19 engines.manifests.describe_check
 20 calibrate.calibrate calibrate.check_locally simulate.comparisons.llama_mtbf_hours
 20 simulate.comparisons.transformer_flops simulate.failures.best_interval_seconds
-20 simulate.failures.effective_time_fraction simulate.published.read_source
+20 simulate.failures.effective_time_fraction
 21 engines.RunSettings engines.run_program
 21 simulate.parameter_server.make_cluster simulate.parameter_server.simulate_parameter_server
 21 simulate.parameter_server.synchronous_rate strategies.SUPPORT
