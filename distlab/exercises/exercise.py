@@ -26,7 +26,7 @@ from distlab.exercises.feedback import praise, show_picture, word_fault
 from distlab.exercises.refusing import own_frames, refuse
 from distlab.exercises.watching import stop_after, watch_calls
 from distlab.exercises.worked import read_worked
-from utils.errors import InputError
+from utils.checks import check_choice
 
 Answer = Any  # a learner's function, or a tuple of functions
 Cases = Sequence[Sequence[Any]]
@@ -162,9 +162,7 @@ class Exercise:
     def __post_init__(self) -> None:
         travels = self.run is call or self.plain
         kind = self.evidence or ("result" if travels else "inside")
-        if kind not in EVIDENCE:
-            raise InputError(f"evidence must be one of {', '.join(EVIDENCE)}, got {kind!r}.")
-        object.__setattr__(self, "evidence", kind)
+        object.__setattr__(self, "evidence", check_choice("evidence", kind, EVIDENCE))
 
     @property
     def worked_name(self) -> str:

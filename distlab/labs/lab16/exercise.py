@@ -156,7 +156,9 @@ def try_dispatch(dispatch: Callable[..., Any], *case: Any) -> dict[str, Any]:
     with own_frames():
         found = dispatch(*draw_tokens(*case))
         if not isinstance(found, list | tuple) or len(found) != 3:
-            raise refuse("dispatch must return three things: outputs, dropped and sent")
+            raise refuse(
+                f"dispatch must return three things, outputs, dropped and sent, got {show(found)}."
+            )
         outputs, dropped, sent = found
         triples = [read_array(triple, "dispatch, as dropped,") for triple in dropped]
         return {
