@@ -169,7 +169,7 @@ def test_a_class_loses_a_laptop_and_takes_in_a_late_one(room):
     assert late.process.stdout.read() == "0\n"
     room.thaw()
     ben.process.send_signal(signal.SIGCONT)
-    assert ben.process.wait(60) == 2 and ben.wait_for("type the same line again")
+    assert ben.process.wait(60) == 2 and ben.wait_for("Type the same command again")
     assert not any("Traceback" in line for line in (*ada.lines, *ben.lines))
     assert len(processes) >= 6
     wait_for(lambda: not any(map(lives, processes)))

@@ -113,6 +113,8 @@ def join_rendezvous(
     If the host is lost, it is called again, unless people meet, who decide for themselves. The
     status of a machine that was never needed is 75.
     """
+    if settings.checkpoint_dir is not None:  # here too, as a class joins without a command
+        make_folder("checkpoint-dir", Path(settings.checkpoint_dir))
     logs, lost, was_needed, identity = None, None, False, secrets.token_hex(8)
     with Signals() as signals:
         while True:
