@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.folder import Folder
 from distlab.exercises.refusing import read_array, refuse
 from distlab.labs import ANSWERS
 from distlab.labs.lab18.shard_runs import try_work
@@ -22,7 +23,6 @@ WORK = Exercise(
     lab="lab18",
     name="work",
     function="work",
-    evidence="result",
     examples=(("together", 1), ("killed", 2), ("cut", 3)),
     mistakes={
         "no-claim": "workers predicted the same shards. Claim a shard in one step that only one "
@@ -123,7 +123,7 @@ def try_merge(merge: Callable[..., Any], seed: int, count: int) -> dict[str, Any
     """Return what `merge` makes of a folder with parts, three of which are damaged."""
     with tempfile.TemporaryDirectory() as root:
         write_parts(Path(root), seed, count)
-        found = merge(root)
+        found = merge(Folder(root))
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise refuse("merge returns two things: the values, and the names of damaged files")
     values, damaged = found
@@ -136,7 +136,7 @@ MERGE = Exercise(
     lab="lab18",
     name="merge",
     function="merge",
-    evidence="result",
+    plain=True,
     seconds=20,
     examples=((1, 12), (2, 11)),
     mistakes={
