@@ -42,7 +42,7 @@ def find_regions(text: str, where: str = "text") -> list[Region]:
     `text` may be one cell or a whole py:percent source, in which no region may
     reach over a `# %%` line. Raises CourseError with file and line for a region
     that is unclosed, nested or closed without a beginning, and for a marker
-    that is misspelt.
+    that is misspelled.
     """
     found, open_name, begin = [], None, 0
     for i, line in enumerate([*text.split("\n"), "# %%"]):

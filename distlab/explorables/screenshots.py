@@ -11,7 +11,7 @@ from distlab.errors import CourseError
 from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.explorable import Explorable
 
-WIDTHS_PX, THEMES = (480, 1000, 1600), ("light", "dark")
+WIDTHS_PX, THEMES = (390, 1000, 1920), ("light", "dark")
 _PAGE = """<!doctype html><html lang="en" data-theme="{theme}"><head><meta charset="utf-8">
 <title>{title}</title><style>body {{ margin: 16px; background: {paper}; color: {ink} }}</style>
 </head><body><main><h1 style="font: 600 18px sans-serif">{title}</h1>{body}</main></body></html>

@@ -3,7 +3,7 @@
 #
 # Your model doesn't fit on one device. Adding more devices the usual way doesn't help: data parallelism puts a full copy on each. Here you split one network by layers, by columns, by rows and by heads. You find out what each split sends and stores, and check that each one gives the loss and the gradients of the whole model.
 #
-# **Time:** 95 minutes, in two sittings · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) and [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
+# **Time:** 90 minutes, in two sittings · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) and [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -488,20 +488,8 @@ memory_machine()
 #
 # TensorFlow has no ZeRO or FSDP. For tensor parallelism it has two APIs, both experimental. One is DTensor, on any device. The other is for TPUs: `tf.distribute.TPUStrategy` with an `experimental_device_assignment` and `experimental_spmd_xla_partitioning=True`, and inside it `strategy.experimental_split_to_logical_devices`, which hands the split to XLA's partitioner. We have no TPU, so we haven't run the second. For a model that needs 64 GPUs, people use PyTorch (FSDP, DeepSpeed, Megatron-LM) or JAX.
 #
-# Now time. Our logical devices share two cores, so a split can't gain anything here. Each pair of bars is the same code on one device and on two; any difference is the price of the split. Real devices do compute at the same time, and then it is the collectives that must be fast. That is why tensor parallelism (the cut through layers) usually stays within one machine with fast links.
-
-# %% tags=["nbval-ignore-output"]
-from utils.measure import time_calls
-
-ways = {
-    "layers": lambda n: run_placed(model, [*devices[:1] * 2, devices[n - 1]], images, labels),
-    "columns, then rows": lambda n: run_split_mlp(model, devices[:n], images, labels),
-}
-runs = [(f"{k}, on {n}", lambda w=w, n=n: w(n)) for k, w in ways.items() for n in (1, 2)]
-milliseconds = {name: 1e3 * time_calls(run, 9, warm_up=2).best_seconds for name, run in runs}
-figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images, best of nine"))
-
-# %% [markdown]
+# And time? Our logical devices share two cores, so a split can't gain anything here, and we don't time it. Real devices compute at the same time, and then it is the collectives that must be fast. That is why tensor parallelism (the cut through layers) usually stays within one machine with fast links.
+#
 # ## Recap
 #
 # - By layers, 5,120 bytes of activations and their gradients crossed, and the weights stayed.

@@ -48,7 +48,7 @@ for name in ("float32", "bfloat16", "float16"):
     print(f"{name:<9}", *(f"{value:<12.6g}" for value in tf.cast(values, tf.float32).numpy()))
 
 # %% [markdown]
-# bfloat16 rounds 1.001 back to 1, so the update is gone. float16 keeps it, but turns 70,000 into infinity and the small gradient into zero. The two types spend their 16 bits differently. bfloat16 has float32's range, with 8 bits of precision. float16 has 11 bits of precision, and a small range. How many numbers does each have between 1 and 1.0625?
+# bfloat16 rounds 1.001 back to 1, so the update is gone. float16 keeps it, but turns 70,000 into infinity and the small gradient into zero. The two types spend their 16 bits differently. bfloat16 has float32's range, with 8 bits of precision. float16 has 11 bits of precision, and a small range. How many numbers does each have between 1 and 1.0625? That is precision. Range is how small and how large numbers can get.
 
 # %%
 numbers = np.arange(2**16, dtype=np.uint16)
@@ -58,18 +58,13 @@ positive = {
 }
 near = {name: int(np.sum((v >= 1) & (v <= 1.0625))) for name, v in positive.items()}
 print("numbers from 1 to 1.0625:", near)
-
-# %% [markdown]
-# These are the lines of the picture above, and whatever lies between two lines is rounded to one of them. That is precision. Range is how small and how large numbers can get:
-
-# %%
 for name, values in positive.items():
     finite = values[np.isfinite(values) & (values > 0)]
     low, high = np.log2(finite.min()), np.log2(finite.max())
     print(f"{name}: from 2^{low:.0f} to 2^{high:.0f}, at most {finite.max():.6g}")
 
 # %% [markdown]
-# (bfloat16 goes further down, to 2⁻¹³³, but TensorFlow on a CPU treats these *subnormal* numbers as zero. So its range begins at 2⁻¹²⁶, as float32's does.)
+# The first line counts the lines of the picture above: whatever lies between two of them is rounded to one. (bfloat16 goes further down, to 2⁻¹³³, but TensorFlow on a CPU treats these *subnormal* numbers as zero. So its range begins at 2⁻¹²⁶, as float32's does.)
 #
 # So nobody wants 16 bits everywhere. In Keras a *policy* says where. Under `"mixed_bfloat16"` or `"mixed_float16"` a layer multiplies in 16 bits and keeps its weights in 32.
 #
@@ -495,7 +490,6 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One gradient of 64 ima
 # A Transformer has one more bar that gets too long. Plain attention stores a score for each pair of tokens, so twice the sequence takes four times the bytes. FlashAttention computes attention in tiles and stores no scores ([lesson 23](23-which-way-to-cut.ipynb) builds it). If tensor parallelism splits the layers, sequence parallelism splits what the layer norms keep as well. The memory machine in [lesson 15](15-model-parallelism.ipynb#What-it-costs) has a switch for each.
 #
 # ### Eight bits
-#
 #
 # Recent GPUs also multiply 8-bit floats. There are two types. e4m3 has 4 bits of precision, for weights and activations. e5m2 gives one of them up for range, for gradients. With so few numbers, one loss scale for the whole model isn't enough. Every tensor needs its own. Keras's policy `float8_from_mixed_bfloat16` keeps three for a dense layer: one for its inputs, one for its kernel, one for the gradient that arrives from above. Here are both types on everyday numbers, and then the same network trained three times.
 

@@ -3,7 +3,7 @@
 #
 # You have a model of 7 billion parameters, 512 GPUs and six ways to cut. Frameworks offer them as switches with names such as FSDP, TP, PP, CP and EP, and a wrong mix can cost you most of what you pay for. Here you build each cut in a few lines, see what it sends and what it saves, and then let a planner compare them.
 #
-# **Time:** 100 minutes, in two sittings of 50 · **Prerequisites:** [model parallelism](15-model-parallelism.ipynb), [pipeline parallelism](16-pipeline-parallelism.ipynb), [precision and memory](18-precision-and-memory.ipynb) and [planning](20-planning.ipynb) · **Hardware:** two CPU cores
+# **Time:** 90 minutes, in two sittings of 45 · **Prerequisites:** [model parallelism](15-model-parallelism.ipynb), [pipeline parallelism](16-pipeline-parallelism.ipynb), [precision and memory](18-precision-and-memory.ipynb) and [planning](20-planning.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -275,7 +275,7 @@ print("loss and all gradients equal one device's:", np.isclose(loss, reference, 
 # %% [markdown]
 # Nothing in the three cuts knows of the others, and that's why they combine. (The pipeline here has one micro-batch. [Lesson 16](16-pipeline-parallelism.ipynb) fills the bubble.)
 #
-# **Take a break here.** That was the first sitting, 50 minutes. When you come back, run all cells above once: it takes a few seconds.
+# **Take a break here.** That was the first sitting, 45 minutes. When you come back, run all cells above once: it takes a few seconds.
 #
 # ## Second sitting: cut the sequence, spread the experts
 #

@@ -56,6 +56,7 @@ from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_s
 from utils.simulate.pipeline import StageTimes, simulate_pipeline
 from utils.simulate.step import Network, StepWork, simulate_step
 from utils.simulate.transformer import find_shape
+from utils.tf_config import lint, lint_together
 
 # What a keyboard moves in each example: the control's name, and the keys.
 MOVES = {
@@ -74,6 +75,7 @@ MOVES = {
     "values": [("First value", "ArrowRight"), ("Steps", "End"), ("Values", "ArrowLeft")],
     "staleness": [("Slow worker", "End"), ("Time of the race", "Home")],
     "floats": [("A number", "End"), ("Loss scale", "ArrowRight"), ("Replicas", "End")],
+    "cluster": [("TF_CONFIG on node-a", "Backspace")],
     "guess": [("Idle time of four devices", "ArrowRight")],
 }
 
@@ -503,6 +505,66 @@ def test_the_share_of_lost_gradients_is_counted(blank):
         assert told["above"] == pytest.approx(np.mean(moved >= 2.0**16))
 
 
+RIGHT_TEXT = (
+    '{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},'
+    ' "task": {"type": "worker", "index": 1}}'
+)
+MISTYPED = r"""
+12345=|port|x9|0|70000|12345 |12345,c:1|1:2
+node-a=|0.0.0.0|localhost|127.0.0.1|node-b|http://node-a|no de|n@de
+node-b=[::1]|127.0.0.1
+"index": 1="index": 0|"index": 2|"index": -1|"index": "1"|"index": 1.5|"rank": 1|"index": null
+"type": "worker"="type": "workers"|"type": "ps"|"type": "chief"|"job": "worker"|"type": 3
+"type": "worker"="type": "evaluator"|"type": "zebra"
+"worker": [="workers": [|"ps": [|"chief": [|"master": [|"worker": [3, |"evaluator": ["c:1"], "ps": [
+"cluster"="Cluster"|"klaster"|"environment": {}, "cluster"
+"task"="tasks"|"me"
+["node-a:12345", "node-b:12345"]="node-a:12345"|[]|{}|7|{"1": "a:1"}|["node-a:12345", null]
+["node-a:12345", "node-b:12345"]={"0": "node-a:12345", "1": "node-b:12345"}
+{"worker": ["node-a:12345", "node-b:12345"]}={}|[]|"node-a:12345"|{"worker": ["node-a:12345"]}
+{"type": "worker", "index": 1}={}|1|"worker"|null
+"='|”
+}}=}|}},|},}
+"""  # what is right = what people write instead
+
+
+def list_texts() -> list[str]:
+    """Return TF_CONFIGs as people mistype them: each with one thing wrong, or two."""
+    texts = ["", " ", "[]", "3", '"{}"', "node-a:12345", f"'{RIGHT_TEXT}'", RIGHT_TEXT]
+    for line in MISTYPED.strip().split("\n"):
+        old, _, instead = line.partition("=")
+        texts += [RIGHT_TEXT.replace(old, new) for new in instead.split("|")]
+    return texts
+
+
+def test_the_errors_of_tf_config_are_those_of_the_linter(blank):
+    texts = list_texts()
+    assert len(set(texts)) > 60
+    told = ask(blank, "cluster_model", texts, "m.lintText(c).faults")
+    for text, faults in zip(texts, told):
+        truth = [finding for finding in lint(text) if finding.severity == "error"]
+        if truth and truth[0].what.startswith("is not JSON"):  # Python names the place as well
+            assert faults[0]["what"][:11] == "is not JSON" and len(faults) == 1, text
+            assert truth[0].what.startswith(faults[0]["what"].partition(" before")[0]), text
+        else:
+            wrong = sorted((each["where"], each["what"], each["cure"]) for each in faults)
+            assert wrong == sorted((each.where, each.what, each.cure) for each in truth), text
+
+
+def test_the_errors_between_two_texts_are_those_of_the_linter(blank):
+    texts = [text for text in list_texts() if not any(e.severity == "error" for e in lint(text))]
+    pairs = [(first, second) for first in texts for second in texts]
+    body = "m.lintTogether([['node-a', m.lintText(c[0])], ['node-b', m.lintText(c[1])]])"
+    formed = 0
+    for pair, faults in zip(pairs, ask(blank, "cluster_model", pairs, body)):
+        between = lint_together(dict(zip(("node-a", "node-b"), pair)))
+        truth = [e for name, e in between if name == "together" and e.severity == "error"]
+        wrong = sorted((each["where"], each["what"], each["cure"]) for each in faults)
+        assert wrong == sorted((each.where, each.what, each.cure) for each in truth), pair
+        formed += not truth
+    assert 0 < formed < len(pairs)
+
+
 # ---- each piece under the hand
 
 
@@ -537,13 +599,18 @@ def test_every_move_changes_the_picture_by_keyboard_alone(chromium, tmp_path, na
     for label, key in MOVES[name]:
         before = see(page)
         control = page.get_by_label(label, exact=True)
-        said = control.get_attribute("aria-valuetext")
+        said = read(control)
         reach(page, control)
         page.keyboard.press(key)
         assert see(page) != before, label
-        assert control.get_attribute("aria-valuetext") != said
+        assert read(control) != said
     assert wrong == []
     page.close()
+
+
+def read(control) -> str:
+    """Return what a slider says of its value, or the text of a field."""
+    return control.evaluate("(node) => node.getAttribute('aria-valuetext') ?? node.value")
 
 
 TRY = """async ({data, options}) => {
@@ -604,6 +671,18 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
     ("floats", 0): ("1000 in float16", "70144 in bfloat16, infinity in float16"),
     ("floats", 1): ("in float16", "0 in float16"),
     ("floats", 2): ("98.6 % are below", "times 2¹²"),
+    ("cluster", 0): (
+        "is in the cluster, and no",
+        "The cluster forms: worker 0 on node-a and worker 1",
+    ),
+    ("cluster", 1): (
+        "The cluster forms",
+        "node-a would wait, node-b would wait. together: worker:2",
+    ),
+    ("cluster", 2): (
+        "The cluster forms",
+        "node-a trains alone, without a word, node-b trains alone",
+    ),
     ("values", 0): ("the answer is 3.5", "the answer is 3.375"),
 }
 

@@ -343,7 +343,7 @@ def test_rules_of_one_lab_do_not_stop_another(tmp_path):
         ("weights = {plain = 2}", 'confirmed = "ana 1"', ["confirmed"]),
     ],
 )
-def test_a_misspelt_rule_is_named_whichever_lab_is_graded(tmp_path, old, new, words):
+def test_a_misspelled_rule_is_named_whichever_lab_is_graded(tmp_path, old, new, words):
     path = write_rules(tmp_path, SAMPLE.replace(old, new))
     lab = "lab01" if old != "weights = {plain = 2}" else "lab05"
     with pytest.raises(DistributedError) as error:

@@ -575,6 +575,7 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
     Path("empty.log").touch()
     Path("done.log").write_text("epoch 1: loss 0.5, mean_squared_error: 0.2\nsaved\n")
     Path("killed.log").write_text("epoch 1: loss 0.5\nKilled\n")
+    Path("odd.log").write_text("epoch 1: loss 0.5\nfatal: it is Monday\n")
     Path("noise.log").write_bytes(os.urandom(300_000) + b"NCCL WARN UnavailableError " * 10_000)
     said = "[worker 1] RuntimeError: Collective ops must be configured at program startup"
     Path("powershell.log").write_text(said, encoding="utf-16")
@@ -594,7 +595,8 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
         (["empty.log", "done.log"], 0, "empty.log: is empty\n2 logs: no error found"),
         (["empty.log"], 2, "empty.log must not be empty. Name the tasks' logs, or add --tf-config"),
         (["done.log"], 0, "1 log: no error found. If the run failed"),
-        (["killed.log"], 0, "1 log: no known cause. The first error"),
+        (["killed.log"], 1, "the process was killed with SIGKILL"),
+        (["odd.log"], 0, "1 log: no known cause. The first error"),
         (["noise.log"], 1, "another task cannot be reached any more"),
     ]
     os.mkdir("empty")

@@ -44,6 +44,11 @@ if "ps" not in config["cluster"]:  # what Keras on JAX reads
 """
 
 
+OLD = (
+    "import runpy, utils; utils.__version__ = '0.1'; runpy.run_module('distlab', None, '__main__')"
+)
+
+
 @pytest.fixture
 def meeting(tmp_path, monkeypatch):
     """Start launchers at one address, which is this test's own; nothing of them is left."""
@@ -331,6 +336,7 @@ def test_the_machine_that_differs_is_named_with_what_differs(meeting, tmp_path):
         (meeting.start(3, name, variables={"PYTHONPATH": before}), "TensorFlow 2.20.0 here, "),
         (meeting.start(4, name, "--epochs", "3"), "options --epochs 3 here, none on the host"),
         (meeting.start(5, "--workers", 3, name), "--workers 3 here, 2 on the host"),
+        (meeting.start(7, name, program=["-c", OLD]), "distkit 0.1 here, "),
     ]
     for member, says in wrong:
         status, _, said = member.end()
@@ -717,19 +723,23 @@ def test_what_is_saved_last_is_on_every_machine_when_the_run_ends(meeting, tmp_p
             with open(os.path.join(os.environ["DISTLAB_CHECKPOINT_DIR"], "last"), "wb") as file:
                 file.write(os.urandom(700_000))
     """)
-    for folder in ("one", "two"):
+    for folder in ("one", "two", "three"):
         Path(folder).mkdir()
         Path(folder, name).write_text(Path(name).read_text())
-    words = ["--checkpoint-dir", "kept", name]
-    launchers = [meeting.start(n, *words, cwd=tmp_path / f) for n, f in ((1, "one"), (2, "two"))]
-    assert [launcher.end()[0] for launcher in launchers] == [0, 0]
+    Path("three", "kept", "last").mkdir(parents=True)  # no file can take its place
+    words, places = ["--workers", 3, "--checkpoint-dir", "kept", name], ((1, "one"), (2, "two"))
+    places += ((3, "three"),)
+    launchers = [meeting.start(n, *words, cwd=tmp_path / f) for n, f in places]
+    ends = [launcher.end() for launcher in launchers]
+    assert [status for status, _, _ in ends] == [0, 0, 0]
+    assert "has no copy of the checkpoint: checkpoint-dir " in ends[0][2]
     kept = [Path(folder, "kept", "last").read_bytes() for folder in ("one", "two")]
     assert kept[0] == kept[1] and len(kept[0]) == 700_000
 
 
 def test_a_copy_that_is_cut_short_or_leads_elsewhere_is_refused(tmp_path):
     origin, other = tmp_path / "origin", tmp_path / "other"
-    (origin).mkdir()
+    origin.mkdir(), other.mkdir()
     (origin / "weights").write_bytes(b"w" * 1000)
     (origin / "train-1.data-00000-of-00001").write_bytes(b"no index yet")
     source, target = CheckpointCopy(origin, True), CheckpointCopy(other, False)

@@ -83,6 +83,11 @@ class Job:
         """Whether the job has ended, well or not."""
         return self._record.finished
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` was called: its tasks are being killed, or have been."""
+        return bool(self._stop_signal)
+
     # ---- what has happened
 
     def events(self) -> Iterator[Event]:

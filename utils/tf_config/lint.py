@@ -267,10 +267,11 @@ def _explain_place(text: str, error: ValueError) -> LintFinding:
     if not text.startswith("{"):
         cure = "give the JSON itself, not a file name or a command"
         return _fault(f"is not JSON: it begins with {show(text[:20])}", cure)
+    comma = before.endswith(",") and text[error.pos :].startswith(("]", "}"))
+    if comma or error.msg.startswith("Illegal trailing"):
+        return _fault(f"is not JSON: a comma too many before {place}", "take the last comma away")
     if error.pos >= len(text) - 1 and error.msg.startswith(("Expecting", "Unterminated")):
         return _fault("is not JSON: it ends too early", "close every quote, bracket and brace")
-    if before.endswith(",") and text[error.pos] in "]}" or error.msg.startswith("Illegal trailing"):
-        return _fault(f"is not JSON: a comma too many before {place}", "take the last comma away")
     return _fault(f"is not JSON at {place}: {error.msg}", DUMPS)
 
 

@@ -27,9 +27,11 @@ import contextlib
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from ...cluster.signals import Signals
 from ...errors import InputError, RunError
+from ...files import make_folder
 from ...measure import count
 from ...processes.connection import split_address
 from ..programs import Print, Say, say_word, show_line
@@ -61,6 +63,8 @@ def run_at_rendezvous(
     """
     command = check_command(command)
     check_meeting(settings, rendezvous)
+    if settings.checkpoint_dir is not None:
+        make_folder("checkpoint-dir", Path(settings.checkpoint_dir))
     listener = open_address(rendezvous.address)
     try:
         check_rank(rendezvous.node_rank, listener is not None)

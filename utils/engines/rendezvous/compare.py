@@ -11,6 +11,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from ... import __version__
 from ...errors import InputError
 from ..settings import RunSettings
 from .settings import Gathering
@@ -21,8 +22,9 @@ DISTRIBUTIONS = {
 }
 CURES = {
     "Python": "use the same Python on every machine",
-    "TensorFlow": "install the same version on every machine",
-    "Keras": "install the same version on every machine",
+    **dict.fromkeys(
+        ("distkit", "TensorFlow", "Keras"), "install the same version on every machine"
+    ),
     "program": "copy the same file to every machine",
     "course": "use the same copy of the course on every machine",
 }
@@ -43,9 +45,11 @@ def describe_machine(
 
 
 def find_versions() -> dict[str, str]:
-    """Return the versions of Python, TensorFlow and Keras; nothing is imported."""
+    """Return the versions of Python, this library, TensorFlow and Keras; no module is imported."""
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"Python": python} | {name: find_version(name) for name in DISTRIBUTIONS}
+    return {"Python": python, "distkit": __version__} | {
+        name: find_version(name) for name in DISTRIBUTIONS
+    }
 
 
 def describe_line(command: Sequence[str], settings: RunSettings) -> dict[str, str]:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ...errors import InputError, RunError, first_line
+from ...errors import RunError, first_line
 from ...files import write_atomically
 
 MANIFEST, STAGING = ".distlab-copy.json", ".distlab-copy.part"
@@ -94,11 +94,6 @@ class CheckpointCopy:
 
     def __init__(self, folder: str | Path, is_origin: bool) -> None:
         self.folder, self._is_origin = Path(os.path.abspath(folder)), is_origin
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            words = f"checkpoint-dir {folder}: {error.strerror or error}"
-            raise InputError(f"{words}; name a folder that can be written") from None
         self._last_look: tuple[tuple[str, int, int], ...] = ()
         self._since = time.monotonic()
 
