@@ -76,7 +76,7 @@ INSIDE = {"lab08": 10, "lab09": 6, "lab11": 8}  # of 10: real workers and clocks
 def test_no_lab_but_three_is_passed_by_what_is_seen_inside_alone() -> None:
     """Elsewhere such an exercise is worth 3 points or fewer, and all of a lab's half of it."""
     found = {}
-    for line in describe_evidence(ROOT).splitlines()[2:]:
+    for line in describe_evidence(ROOT).strip().splitlines()[2:]:
         number, *columns = [column.strip() for column in line.strip("|").split("|")]
         points = [[float(p) for p in re.findall(r"\(([\d.]+)\)", text)] for text in columns]
         inside = points[2]

@@ -14,21 +14,17 @@ from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Answer, Cases, Exercise, contrast, each
 from distlab.exercises.refusing import own_frames, read_number, refuse, require_value
 from distlab.labs import ANSWERS
-from distlab.labs.lab05.step import REPLICAS, get_strategy, measure
+from distlab.labs.lab05.step import (
+    FULL_BATCH,
+    REPLICAS,
+    compare_updates,
+    get_strategy,
+    measure,
+)
 
 ABSENT = (*ANSWERS, "distlab.labs.lab05.reports")
 
-FULL_BATCH = 64  # of the steps that exercise 5 reports
-
-
 # ---- what is said of an update
-
-
-def compare_updates(given: np.ndarray, wanted: np.ndarray) -> tuple[float, float]:
-    """Return how long `given` is along `wanted`, and the residual: what is left of it across."""
-    square = float(np.sum(wanted * wanted))
-    ratio = float(np.sum(given * wanted)) / square
-    return ratio, float(np.linalg.norm(given - ratio * wanted)) / square**0.5
 
 
 def contrast_updates(got: Any, right: Any) -> str:

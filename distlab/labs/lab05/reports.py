@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from distlab.labs.lab05.exercise import FULL_BATCH, compare_updates
+from distlab.labs.lab05.step import FULL_BATCH, compare_updates
 
 Shares = Sequence[int]  # examples on each replica
 

@@ -248,9 +248,9 @@ PROGRAM = Exercise(
 
 def sort_plan(plan: Any, *case: Any) -> Any:
     """Return a plan with its recomputed blocks in rising order, if it has any."""
-    if not isinstance(plan, dict) or not isinstance(plan.get("recomputed"), list | tuple):
+    if not isinstance(plan, dict) or not isinstance(plan.get("recomputed"), list | tuple | set):
         return plan
-    blocks = np.asarray(plan["recomputed"])
+    blocks = np.asarray(list(plan["recomputed"]))
     plain = blocks.ndim == 1 and (blocks.size == 0 or np.issubdtype(blocks.dtype, np.number))
     return plan | {"recomputed": sorted(blocks.tolist())} if plain else plan
 
