@@ -542,11 +542,7 @@ for name, rows in tables.items():
         winners.add((name, best["way"]))
 
 # %% [markdown]
-# These are predictions. We compared the planner with 49 published runs, and it was 6 % off on average and 26 % at most, after one run of each type of GPU had set that type's efficiency. All of them were data-parallel, and all but one used ZeRO 3. Its times for tensor, pipeline and context parallelism haven't been compared with any run. So read the table as an order, not as a promise. The explorer has eight of the ways:
-#
-# 1. At 4,096 tokens: does any cut through the model beat ZeRO 1? Why would you use one anyway?
-# 2. At 131,072 tokens: which ways fit on 8 GPUs, and what makes the others fail?
-# 3. Follow *data, pipeline* at 131,072 tokens from 64 to 512 GPUs. Which part of the step doesn't get shorter, and why? (Only 32 sequences are in a batch.)
+# These are predictions. We compared the planner with 49 published runs, and it was 6 % off on average and 26 % at most, after one run of each type of GPU had set that type's efficiency. All of them were data-parallel, and all but one used ZeRO 3. Its times for tensor, pipeline and context parallelism haven't been compared with any run. So read the table as an order, not as a promise. The explorer has eight of the ways. Begin with the three questions on top: each sets the explorer up, and the answer shows when you've found it. Then go on by yourself. Why would you use a cut through the model at 4,096 tokens, although none beats ZeRO 1?
 
 # %%
 from distlab.explorables.cut_explorer import cut_explorer

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import ml_dtypes
 import nbformat
@@ -35,6 +36,7 @@ from distlab.explorables.bundle import BROWSER, join_script, join_style
 from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.choosing import choosing_explorer
 from distlab.explorables.conveyor import run_belt
+from distlab.explorables.cut_explorer import LARGEST, SMALLEST, cut_explorer
 from distlab.explorables.explorable import MIME, write_fragment
 from distlab.explorables.memory import find_held
 from distlab.explorables.ring import RingMessage, replay_ring
@@ -54,6 +56,7 @@ from utils.simulate.collective import Link, Nodes, simulate_all_reduce
 from utils.simulate.input import InputCosts
 from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_server
 from utils.simulate.pipeline import StageTimes, simulate_pipeline
+from utils.simulate.planner import Run, tabulate_layouts
 from utils.simulate.step import Network, StepWork, simulate_step
 from utils.simulate.transformer import find_shape
 from utils.tf_config import lint, lint_together
@@ -622,17 +625,35 @@ TRY = """async ({data, options}) => {
     await frame(), await frame();
     return [".ex-tries p", ".ex-unseen"].map((name) => host.querySelector(name).textContent);
   };
-  for (const [k, { set, act, answer }] of joined.TRIES.entries()) {
+  const place = (values) => (joined.placeValues ? joined.placeValues({ data }, values) : values);
+  for (const [k, { set: told, act: acted, answer }] of (joined.TRIES ?? data.tries).entries()) {
+    const set = place(told), act = place(acted);
     host.querySelectorAll(".ex-tries button")[k].click();
     const before = await read(), names = Object.keys(act);
     const same = Object.entries(set).every(([name, value]) => stage.options[name] === value);
     stage.change(act);
-    const known = same && names.every((name) => name in options);
+    const known = same && names.every((name) => name in stage.options);
     found.push({ before, after: await read(), answer, known });
   }
   end();
   return found;
 }"""
+
+
+def show_cuts():
+    """Return lesson 23's explorer, frozen as for a page."""
+    run = Run(parameters=7e9, layers=32, hidden=4096, sequence=4096, vocabulary=50_000, tokens=1e12)
+    runs = {"short": run, "long": replace(run, sequence=131_072, global_batch=32)}
+    sizes = [2**power for power in range(SMALLEST, LARGEST + 1)]
+    piece = cut_explorer(
+        {name: tabulate_layouts(each, "H100", "8x400Gb/s", sizes) for name, each in runs.items()},
+        capacity_gb=80,
+        name="H100",
+    )
+    piece._repr_mimebundle_()
+    return piece
+
+
 TRIED = {  # of a question: what the piece said before and after the hand did it
     ("race", 0): ("100 MB: Ring", "10 kB: Recursive doubling 63 µs, Tree 126 µs, Hierarchical"),
     ("race", 2): (
@@ -683,15 +704,18 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
         "The cluster forms",
         "node-a trains alone, without a word, node-b trains alone",
     ),
+    ("cut", 0): ("It doesn't fit", "data 64, ZeRO 1, micro-batch 2"),
+    ("cut", 1): ("It doesn't fit", "The bottleneck is"),
+    ("cut", 2): ("9,039 hours, 12 % MFU", "2 % MFU. The bottleneck is bubble"),
     ("values", 0): ("the answer is 3.5", "the answer is 3.375"),
 }
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in TRIED))
 def test_a_question_is_answered_when_one_does_what_it_asks(blank, name):
-    piece = EXAMPLES[name]()
+    piece = (EXAMPLES | {"cut": show_cuts})[name]()
     script = TRY.replace("SCRIPT", join_script(piece.piece))
-    given = {"data": piece.data, "options": dict(piece.options)}
+    given = {"data": piece._page_data(), "options": dict(piece.options)}
     for k, one in enumerate(blank.evaluate(script, given)):
         assert one["known"] and one["before"][0].endswith("Try it: the answer shows here.")
         assert one["after"][0] == one["answer"]
