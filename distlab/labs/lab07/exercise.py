@@ -18,8 +18,8 @@ CAUSES = (
     "not-json",
     "alone",
     "late-strategy",
-    "mismatched-sizes",
     "dead-peer",
+    "mismatched-sizes",
 )
 HOSTS = ["10.0.0.4:2222", "10.0.0.9:2222", "10.0.0.5:3333"]
 BY_HAND = ("utils.tf_config",)

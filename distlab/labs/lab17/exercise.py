@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import refuse
 from distlab.labs import ANSWERS
-
-if TYPE_CHECKING:
-    from distlab.labs.lab17.compiled_step import CompiledStep
 
 ABSENT = (*ANSWERS, "distlab.labs.lab17.compiled_step")
 Layouts, Sizes = Mapping[str, tuple[Any, ...]], Mapping[str, int]
@@ -57,15 +54,8 @@ def try_layouts(layouts: Layouts, sizes: Sizes, mesh: Mapping[str, int]) -> None
     print("keys that no variable uses:", list(step.stray))
 
 
-SIZES = {
-    "hidden": 32,
-    "heads": 4,
-    "head": 8,
-    "inner": 64,
-    "vocabulary": 64,
-    "texts": 16,
-    "tokens": 8,
-}
+SIZES = {"hidden": 32, "heads": 4, "head": 8, "inner": 64, "vocabulary": 64}
+SIZES |= {"texts": 16, "tokens": 8}
 
 
 def _read_layouts(found: Any, function: str, shapes: Shapes) -> dict[str, tuple[Any, ...]]:
@@ -206,7 +196,7 @@ def _contrast(got: Any, right: Any) -> str:
     return got["said"]
 
 
-def _find_flaw(step: "CompiledStep", layouts: Layouts, memory: int) -> str:
+def _find_flaw(step: Any, layouts: Layouts, memory: int) -> str:
     """Return what is wrong with any layouts, whatever the exercise; "" if nothing is."""
     if step.error:
         return "not-divisible" if "divi" in step.error else "refused"
@@ -217,12 +207,12 @@ def _find_flaw(step: "CompiledStep", layouts: Layouts, memory: int) -> str:
     return "too-large" if step.held_bytes > memory else ""
 
 
-def _list_cut(step: "CompiledStep", word: str) -> list[str]:
+def _list_cut(step: Any, word: str) -> list[str]:
     """Return the variables with `word` in their path that are not whole on each device."""
     return [path for path in step.cut if word in path]
 
 
-def _explain_traffic(layouts: Layouts, step: "CompiledStep", sizes: Sizes, tight: bool) -> str:
+def _explain_traffic(layouts: Layouts, step: Any, sizes: Sizes, tight: bool) -> str:
     """Return the likely reason why a step sends more than is allowed."""
     cut = step.cut
     if any("batch" in axes for axes in layouts.values()):
@@ -354,7 +344,7 @@ def read_gather(found: Any, seed: int, devices: int, share: float) -> dict[str, 
 
 
 def _explain_costs(
-    costs: Mapping[str, float], step: "CompiledStep", shapes: Shapes, devices: int, gathered: Any
+    costs: Mapping[str, float], step: Any, shapes: Shapes, devices: int, gathered: Any
 ) -> str:
     """Return what is wrong with the costs of all-gathers, "" if they are what the program sends."""
     if set(costs) != set(step.cut):
