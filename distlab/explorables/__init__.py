@@ -27,6 +27,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `conveyor`: the conveyor: an input pipeline as machines on a belt, and who keeps the accelerator
   waiting
 - `cut_explorer`: one model on more and more GPUs, cut one way or another; memory and seconds
+- `engine_death`: what each way to start workers does when one of them dies
 - `explorable`: an explorable: a living picture that the browser draws, in JupyterLab and on any
   web page
 - `explorer`: `explore`: a function's picture, which the browser draws again whenever a control

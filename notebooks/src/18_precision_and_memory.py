@@ -3,7 +3,7 @@
 #
 # Half precision promises half the bytes and, on a GPU, several times the speed. Then one image is too bright and one replica overflows. What becomes of the others depends on which Keras you use. Here you see what 16 bits lose, keep a float16 run alive on several replicas, and learn which bytes to attack when a model doesn't fit.
 #
-# **Time:** 80 minutes · **Prerequisites:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
+# **Time:** 85 minutes · **Prerequisites:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -541,6 +541,18 @@ for name in ("kernel_scale", "inputs_scale"):
 # If weights and Adam's state are the long bars, neither accumulation nor recomputation helps: every data-parallel replica holds all of them. ZeRO, and PyTorch's FSDP after it, shard them. Each of N replicas keeps 1/N of the optimizer state (stage 1), also of the gradients (stage 2), also of the weights (stage 3), and gets the rest from the others when it needs it. The price is traffic: by the paper's count none extra for stages 1 and 2, and half as much again for stage 3. `tf.distribute` has nothing like it; DTensor layouts ([lesson 15](15-model-parallelism.ipynb)) come closest.
 #
 # [Lesson 15](15-model-parallelism.ipynb#What-it-costs) computes the bytes of each stage for 7.5 billion parameters: 120 GB on each of 64 replicas, and 1.88 GB at stage 3.
+#
+# ### The 7 B model, recomputed
+#
+# The model of lessons [15](15-model-parallelism.ipynb) and [16](16-pipeline-parallelism.ipynb) was in bfloat16 all the time. What does recomputing its activations change?
+
+# %%
+from distlab.lessons.one_model import draw_one_model
+
+figures.show(draw_one_model(18))
+
+# %% [markdown]
+# Each GPU holds half as much, and a step takes about a third longer. On GPUs with room to spare that's a bad trade. Recompute when the alternative is not to fit.
 #
 # ## On a real GPU
 #

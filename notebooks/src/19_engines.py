@@ -33,6 +33,16 @@ set_seeds(0)
 print(use_logical_devices(1))
 
 # %% [markdown]
+# ## A worker dies, and then?
+#
+# Two workers train together, and one of them dies. Who notices, who starts what again, and how many steps are lost? Six ways to start workers answer differently. The picture counts steps, not seconds. The seconds of your machine come [at the end](#What-it-costs), when you've killed a worker in five of the six.
+
+# %%
+from distlab.explorables.engine_death import death_explorer
+
+death_explorer()
+
+# %% [markdown]
 # ## Who starts whom
 #
 # Read the picture from the bottom. It has five of the six ways that we try (the sixth, a rendezvous, is `distlab run` on several machines), and Kubernetes, for which we only write the files. The last line is the same in all columns: a Python process that reads TF_CONFIG. Everything above it is about getting that process onto a machine, and getting it there again when it dies.

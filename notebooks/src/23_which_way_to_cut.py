@@ -555,6 +555,18 @@ cut_explorer(tables, capacity_gb=80, name="H100")
 # %% [markdown]
 # With short sequences nothing in this table beats the simplest cut, because 7 billion parameters fit once the state is sharded. (Some other cuts tie with it.) Cuts through the model pay when the model is larger, when memory is smaller, or when there are more GPUs than sequences in a batch. With long sequences one sequence no longer fits next to the weights. Data parallelism alone doesn't fit on up to 32 GPUs, and on more there are fewer sequences than GPUs. So the context axis takes over.
 #
+# ### The 7 B model, at last
+#
+# And the model that began in [lesson 15](15-model-parallelism.ipynb), once more:
+
+# %%
+from distlab.lessons.one_model import draw_one_model
+
+figures.show(draw_one_model(23))
+
+# %% [markdown]
+# ZeRO 1 cuts nothing that computes. It holds less than two stages do, and its step is the shortest of the five.
+#
 # ## On a real GPU
 #
 # Print the most memory that a step has used, at the end of your training program:

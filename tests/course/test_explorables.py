@@ -37,6 +37,7 @@ from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.choosing import choosing_explorer
 from distlab.explorables.conveyor import run_belt
 from distlab.explorables.cut_explorer import LARGEST, SMALLEST, cut_explorer
+from distlab.explorables.engine_death import death_explorer
 from distlab.explorables.explorable import MIME, write_fragment
 from distlab.explorables.memory import find_held
 from distlab.explorables.ring import RingMessage, replay_ring
@@ -640,6 +641,13 @@ TRY = """async ({data, options}) => {
 }"""
 
 
+def show_deaths():
+    """Return lesson 19's explorer, frozen as for a page."""
+    piece = death_explorer()
+    piece._repr_mimebundle_()
+    return piece
+
+
 def show_cuts():
     """Return lesson 23's explorer, frozen as for a page."""
     run = Run(parameters=7e9, layers=32, hidden=4096, sequence=4096, vocabulary=50_000, tokens=1e12)
@@ -707,13 +715,16 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
     ("cut", 0): ("It doesn't fit", "data 64, ZeRO 1, micro-batch 2"),
     ("cut", 1): ("It doesn't fit", "The bottleneck is"),
     ("cut", 2): ("9,039 hours, 12 % MFU", "2 % MFU. The bottleneck is bubble"),
+    ("death", 0): ("so 10 steps are trained twice", "so 0 steps are trained twice"),
+    ("death", 1): ("The launcher sees", "You start both again"),
+    ("death", 2): ("resumes from step 40", "resumes from step 0, so 50 steps are trained twice"),
     ("values", 0): ("the answer is 3.5", "the answer is 3.375"),
 }
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in TRIED))
 def test_a_question_is_answered_when_one_does_what_it_asks(blank, name):
-    piece = (EXAMPLES | {"cut": show_cuts})[name]()
+    piece = (EXAMPLES | {"cut": show_cuts, "death": show_deaths})[name]()
     script = TRY.replace("SCRIPT", join_script(piece.piece))
     given = {"data": piece._page_data(), "options": dict(piece.options)}
     for k, one in enumerate(blank.evaluate(script, given)):
@@ -1109,29 +1120,38 @@ def test_what_is_written_on_a_color_can_be_read():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: schedule_toy("2f2b"), "unknown"),
-        (lambda: schedule_toy(stages=9), "has room for 8"),
+        (lambda: schedule_toy("2f2b"), "schedule must be one of"),
+        (lambda: schedule_toy(stages=9), "stages must be a whole number from 1 to 8, got 9"),
         (lambda: schedule_toy(own=read_schedule([[("F", 0)]], micro_batches=1)), "B0 is missing"),
-        (lambda: ring_of([np.ones(3)]), "give 2 to 16"),
-        (lambda: memory_machine("huge"), "preset 'huge'"),
+        (lambda: ring_of([np.ones(3)]), "from 2 to 16"),
+        (lambda: memory_machine("huge"), "preset must be one of .*, got 'huge'"),
         (lambda: conveyor(InputCosts(1, 1, 1), 1, batch=12), "a multiple of 8"),
-        (lambda: sharding_belt("AUTO"), "policy 'AUTO' is unknown"),
+        (lambda: sharding_belt("AUTO"), "policy must be one of FILE, .*, got 'AUTO'"),
         (lambda: sharding_belt("FILE", files=1), "at least one file per worker"),
-        (lambda: sharding_belt(workers=5), "give 1 to 4"),
+        (lambda: sharding_belt(workers=5), "from 1 to 4"),
         (
             lambda: step_time_line(StepWork(1, 2, 1e8), 3, Link(1e-5, 1e10)),
-            "3 workers: choose 1, 2, 4",
+            "workers must be one of 1, 2, 4, .*, got 3",
         ),
-        (lambda: step_time_line(StepWork(1, 2, 1e9), 4, Link(1e-5, 1e10)), "gradients 1e"),
-        (lambda: replica_values("product"), "way 'product'"),
-        (lambda: replica_values(replicas=9), "9 replicas: give 1 to 8"),
-        (lambda: replica_values(count=5, values=[1, 2]), "5 of 2 values"),
-        (lambda: staleness_race("eager"), "mode 'eager'"),
-        (lambda: staleness_race(workers=1), "give 2 to 8"),
+        (
+            lambda: step_time_line(StepWork(1, 2, 1e9), 4, Link(1e-5, 1e10)),
+            "gradients must be from",
+        ),
+        (lambda: replica_values("product"), "way must be one of .*, got 'product'"),
+        (lambda: replica_values(replicas=9), "replicas must be a whole number from 1 to 8, got 9"),
+        (lambda: replica_values(count=5, values=[1, 2]), "got 2 and count=5"),
+        (lambda: staleness_race("eager"), "mode must be one of .*, got 'eager'"),
+        (lambda: staleness_race(workers=1), "from 2 to 8"),
         (lambda: staleness_race(rate=0), "0.02 to 2"),
-        (lambda: guess_number("Loss", 0, 1, log=True), "a smaller number first"),
+        (
+            lambda: guess_number("Loss", 0, 1, log=True),
+            "to a larger one, both above 0",
+        ),
         (lambda: guess_word("Loss", "up"), "two different words"),
-        (lambda: Explorable("nothing", {}, {}, ""), "no explorable file nothing.js"),
+        (
+            lambda: Explorable("nothing", {}, {}, ""),
+            "file must be one of .*, got 'nothing.js'",
+        ),
     ],
 )
 def test_what_cannot_be_shown_is_refused(make, words):
