@@ -36,7 +36,7 @@ import numpy as np
 # %%
 from distlab.explorables import all_reduce_race
 
-all_reduce_race(autoplay=False)
+all_reduce_race(payload_bytes=1e5, autoplay=False)
 
 # %% [markdown]
 # Four of the five come in this lesson, with a post office that counts what they send. Then the race comes back, and you'll know why it ends as it does.
