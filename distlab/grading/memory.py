@@ -15,7 +15,7 @@ from distlab.grading.report.text import write_if_new
 from distlab.grading.roster import ByHand
 
 FILES = ("submitted", "roster", "submission_times", "policy", "extensions", "gradebook")
-TEXTS = ("due", "penalty", "pattern")
+TEXTS = ("due", "penalty", "pattern", "class_seed")
 NONE = "none"  # given for an option: it isn't used any more
 _DAMAGED = "{} is damaged ({}). Restore it from a backup, or delete it to start without."
 

@@ -58,6 +58,18 @@ show_guess(my_guess, 100 * alone.bubble_fraction, unit="%", how="simulated")
 # %% [markdown]
 # Three of four are idle at any moment, whatever the passes take, since there is only one batch to work on. The idle share is called the *bubble*. (In the picture the number on a bar is the batch; here there is only batch 0.) To shrink the bubble, cut the batch into *micro-batches*: as soon as stage 0 has passed on the first one, it can begin with the second.
 #
+# ## Make the gray disappear
+#
+# Here is that schedule as a toy: one batch, four stages, and gray where a stage waits. **Make the gray disappear, as far as you can.** Watch the hills below the lanes while you do: they are what you pay in memory.
+
+# %%
+from distlab.explorables import schedule_toy
+
+schedule_toy("gpipe", None, micro_batches=1)
+
+# %% [markdown]
+# Each section from here on is one way to fight the gray. At the end the toy is back, with all of them.
+#
 # ## A batch in pieces
 #
 # Does that change the training? Not if every micro-batch divides its loss by the size of the *whole* batch: then the gradients simply add up. Here it is by hand, on a network of eight dense layers:
@@ -342,7 +354,7 @@ for name in ("zb-h1", "zb-h2"):
 #
 # ZB-H2 has its price: an optimizer step that doesn't wait for all stages, and memory. Under ZB-H1 no stage keeps more than the first stage of 1F1B does, four micro-batches. Under ZB-H2 every stage keeps seven.
 #
-# `run_pipeline` can separate B and W too, with the same gradients. Below it, two schedules of your choice stand above each other. The bubble is hatched. The hills below the lanes are the activations that each stage keeps, on the same time axis.
+# `run_pipeline` can separate B and W too, with the same gradients. Below it is the toy again, now with two schedules of your choice above each other. The bubble is hatched. The hills below the lanes are the activations that each stage keeps, on the same time axis.
 
 # %%
 from distlab.explorables import schedule_toy

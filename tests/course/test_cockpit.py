@@ -158,7 +158,7 @@ def test_slow_down_pause_resume_restart_and_stop(cluster, tmp_path):
     assert re.fullmatch(r"❚❚ paused by you at step \d+ · ↻ resumed by you at step \d+", notes)
     assert seconds_of(view, "worker 0", "paused") > 0
     press(view, "restart", "worker 1")
-    wait_for(lambda: "cannot come back alone" in view.data["message"])
+    wait_for(lambda: "can't restart alone" in view.data["message"])
     assert "restarts=1" in view.data["message"] and not job.finished
     press(view, "stop")
     wait_for(lambda: view.data["finished"])

@@ -58,12 +58,14 @@ class Diagnosis:
 
 
 def diagnose(log_or_exception_text: str, tf_config: str | None = None) -> Diagnosis | None:
-    """Return what a task's log or exception says went wrong, None where nothing is known.
+    """Return what went wrong in a task by its `log_or_exception_text`, None if it isn't known.
 
-    `tf_config` is the text of that task's TF_CONFIG, where there is one: it adds the
-    mistakes that leave no trace in a log (one that trains alone, one that waits) and
-    the names of tasks. A log that ends without an error is taken as that of a task
-    that still waits.
+    `tf_config` is that task's TF_CONFIG, if it has one. It adds the mistakes that leave no trace in
+    a log (a task that trains alone, one that waits) and the names of tasks. A log that ends without
+    an error is read as the log of a task that still waits.
+
+        >>> diagnose("UNKNOWN: Could not start gRPC server").name
+        'taken-port'
     """
     text = "\n".join(map(_cut_line, log_or_exception_text[-TAIL_CHARACTERS:].split("\n")))
     config, findings = examine(tf_config) if tf_config is not None else (None, [])

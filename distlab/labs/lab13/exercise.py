@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from distlab.class_seed import ClassNumber
 from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, call, each
@@ -138,7 +139,8 @@ SCALE = Exercise(
 
 # ---- exercise 3: the whole loop, skipping together
 
-BATCH, STEPS, RATE, BRIGHT, DIM = 8, 12, 2.0**-5, 2.0**15, 2.0**-24
+BATCH, STEPS, BRIGHT, DIM = 8, 12, 2.0**15, 2.0**-24
+RATE_HALVINGS = ClassNumber("rate halvings", (5, 4, 6, 7), ("2⁻{up}.", "SGD(2.0**-{})"))
 BETWEEN = 1.5 * 2**20  # divided by the first scale: overflows at it, at half of it no longer
 
 
@@ -199,6 +201,7 @@ def split_weights(found: Any, *case: Any) -> Any:
 PROGRAM = Exercise(
     lab="lab13",
     name="program",
+    number=RATE_HALVINGS,
     function="train",
     evidence="result",
     examples=((21, 2.0**12, 3),),

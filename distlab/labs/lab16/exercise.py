@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from distlab.class_seed import ClassNumber
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import own_frames, read_array, refuse
@@ -222,7 +223,11 @@ def _describe(*numbers: float) -> tuple[dict[str, float], dict[str, float]]:
     return dict(zip(names, numbers)), dict(zip(machine, numbers[len(names) :]))
 
 
+KEPT_BYTES = ClassNumber(  # of a token and hidden number in each layer
+    "kept bytes", (32, 24, 40, 48), ("+ {} · s · h · L", "+ {} * width * L")
+)
 LAYOUT = Exercise(
+    number=KEPT_BYTES,
     lab="lab16",
     name="layout",
     function="choose_layout",

@@ -94,9 +94,9 @@ def naming_a_taken_port(address: str) -> Iterator[None]:
     except (InputError, RefusedByHost) as error:
         if isinstance(error, NoHost) or not is_own_host(split_address(address)[0]):
             raise
-        hint = f"something listens at {address} on this machine already"
         raise type(error)(
-            f"{error}; {hint}: to host a run of your own, name another port"
+            f"{error} Another program of this machine already listens at {address}. To host a run "
+            "yourself, name another port."
         ) from None
 
 
@@ -136,9 +136,9 @@ def join_rendezvous(
                 lost, was_needed = error, was_needed or member.was_needed
                 if rendezvous.gathering is not None:
                     raise
-                say(f"{error}. Calling it again for {rendezvous.join_seconds:g} s")
+                say(f"{error} Calling it again for {rendezvous.join_seconds:g} s.")
                 continue
             if was_needed or member.was_needed or report.status or rendezvous.gathering:
                 return report
-            say(f"this machine was never needed: {count(report.workers, 'worker')} did without it")
+            say(f"this machine wasn't needed: the run had its {count(report.workers, 'worker')}")
             return replace(report, status=NOT_NEEDED_STATUS)

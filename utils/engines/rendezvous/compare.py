@@ -21,14 +21,14 @@ DISTRIBUTIONS = {
     "Keras": ("keras",),
 }
 CURES = {
-    "Python": "use the same Python on every machine",
+    "Python": "Use the same Python on every machine.",
     **dict.fromkeys(
-        ("distkit", "TensorFlow", "Keras"), "install the same version on every machine"
+        ("distkit", "TensorFlow", "Keras"), "Install the same version on every machine."
     ),
-    "program": "copy the same file to every machine",
-    "course": "use the same copy of the course on every machine",
+    "program": "Copy the same file to every machine.",
+    "course": "Use the same copy of the course on every machine.",
 }
-CURE = "type the same line on every machine"
+CURE = "Type the same command on every machine."
 MAX_SHOWN = 80
 
 
@@ -109,7 +109,7 @@ def hash_file(path: Path) -> str:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+        raise InputError(f"{path} can't be read ({error.strerror}). Fix its permissions.") from None
 
 
 def find_difference(host: Mapping[str, Any], member: Mapping[str, Any]) -> str | None:
@@ -118,7 +118,7 @@ def find_difference(host: Mapping[str, Any], member: Mapping[str, Any]) -> str |
         got = member.get(name)
         if got != wanted:
             cure = CURES.get(name, CURE)
-            return f"{name} {_cut(got)} here, {_cut(wanted)} on the host: {cure}"
+            return f"{name} must be the host's, {_cut(wanted)}, got {_cut(got)}. {cure}"
     return None
 
 

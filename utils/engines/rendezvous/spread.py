@@ -68,12 +68,12 @@ class CheckpointSpread:
                 raise ChannelLost(guest.lost)
             if guest.copy_error or not done:
                 why = guest.copy_error or f"no copy within {COPY_SECONDS:.0f} s"
-                raise RunError(f"{guest.host} has no copy of the checkpoint: {why}")
+                raise RunError(f"{guest.host} didn't get the checkpoint: {why}")
 
     def _fetch(self, guest: Guest, state: Copy) -> bool:
         self._say(
-            f"the newest checkpoint is the copy on {guest.host} ({state.bytes} bytes): the run "
-            "goes on from it; to start over, empty the folder on every machine"
+            f"the newest checkpoint is the copy on {guest.host} ({state.bytes} bytes), so the run "
+            "resumes from it. To start over, empty the folder on every machine."
         )
         return self._copy.fetch(state, guest.pieces.ask)
 
