@@ -87,15 +87,17 @@ def count_steps(browser, folder: Path) -> float:
 
 
 def measure(browser, name: str, folder: Path, rounds: int) -> list[float]:
-    """Return the milliseconds of each move of the example's sliders."""
+    """Return the milliseconds of each move of the example's sliders, or of keys in its fields."""
     page = browser.new_page(viewport={"width": 1270, "height": 1000})
     page.goto(write_page(PIECES[name](), folder / f"{name}.html").as_uri())
     page.evaluate(_WATCH)
     page.evaluate("document.querySelectorAll('.ex-more').forEach((more) => (more.open = true))")
-    sliders = page.locator(".ex-slider input, .ex-player input")
+    sliders, keys = page.locator(".ex-slider input, .ex-player input"), ("ArrowRight", "ArrowLeft")
+    if not sliders.count():
+        sliders, keys = page.locator("textarea"), ("Space", "Backspace")
     for number in range(rounds * MOVES_A_ROUND):
         sliders.nth(number // 2 % sliders.count()).focus()
-        page.keyboard.press("ArrowRight" if number % 2 == 0 else "ArrowLeft")
+        page.keyboard.press(keys[number % 2])
         page.wait_for_timeout(60 if number % 3 else 400)  # gliding, or at rest
     times = page.evaluate("window.times")
     page.close()

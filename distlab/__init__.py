@@ -1,6 +1,7 @@
 """The course: its command, lessons and labs, pictures, authoring and grading.
 
 - `__main__`: `python -m distlab` is `distlab`, also in a folder that has a `utils` of its own
+- `class_seed`: what `distlab release --class-seed` draws anew for a class
 - `copies`: a learner's copies of lessons and labs, in `work/` of the course folder
 - `errors`: the course's own error. Imports nothing but the library's
 - `keras_backend`: a notebook whose kernel starts with another Keras backend, such as JAX

@@ -396,8 +396,8 @@ SINGLE = tuple(
 )
 
 
-def misspelt_job() -> Mistake:
-    return Mistake("misspelt-job", [make_task(make_cluster(workers=2), "workers", 0)])
+def misspelled_job() -> Mistake:
+    return Mistake("misspelled-job", [make_task(make_cluster(workers=2), "workers", 0)])
 
 
 def type_not_in_cluster() -> Mistake:
@@ -442,7 +442,7 @@ MISTAKES = (
     ps_strategy_without_ps,
     multi_worker_as_ps,
     python_repr,
-    misspelt_job,
+    misspelled_job,
     type_not_in_cluster,
     no_task,
     own_parsing,

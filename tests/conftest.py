@@ -20,7 +20,7 @@ from warm_start import make_warm_start
 from utils.environment import quiet_tensorflow
 
 DEVICES = 4
-NO_SANDBOX = "grading needs bubblewrap"  # says `distlab grade` without it
+NO_SANDBOX = "Grading needs bubblewrap"  # says `distlab grade` without it
 GIVEN_GPUS = "DISTLAB_TEST_GPUS"  # CUDA_VISIBLE_DEVICES as it was before the tests
 WARM_START = make_warm_start()
 pytest_plugins = ("run_record",)

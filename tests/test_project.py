@@ -53,6 +53,7 @@ utils: training
 utils: parallel
 utils: calibrate
 distlab: errors keras_backend
+distlab: class_seed
 distlab: lessons figures progress submission
 distlab: copies
 distlab: explorables

@@ -194,15 +194,16 @@ def limit_gpus(most: int) -> bool:
 def use_logical_devices(count: int = 4) -> list[str]:
     """Split this process's CPU into logical devices; return the names of the first `count`.
 
-    The split is into `count` devices, or four if that is more, and it is safe to
-    call again for as many as there are. It can be made only once per process,
-    and only before TensorFlow's first operation
-    (`tf.config.set_logical_device_configuration`); a call that comes too late
-    raises InputError, which says to restart the kernel.
+    The split is into `count` devices, or four if that is more, and it is safe to call again for as
+    many as there are. It can be made only once per process, and only before TensorFlow's first
+    operation (`tf.config.set_logical_device_configuration`). Raises InputError, which says to
+    restart the kernel, if the call comes too late.
 
     On a machine with GPUs they are hidden from this process and from those that it starts, and a
-    printed sentence says so: a notebook then shows the same everywhere, and no float32 number
-    comes from TF32, the short format in which GPUs multiply.
+    printed sentence says so. A notebook then shows the same everywhere, and no float32 number comes
+    from TF32, the short format in which GPUs multiply.
+
+        print(use_logical_devices(2))  # ['CPU:0', 'CPU:1']
     """
     if gpus := list_gpus():
         os.environ[VISIBLE] = ""

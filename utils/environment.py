@@ -137,10 +137,11 @@ def _descriptor_to(target: int, descriptor: int = 2) -> Iterator[None]:
 
 
 def set_seeds(seed: int) -> None:
-    """Seed Python, NumPy and, where it is already imported, Keras with TensorFlow.
+    """Seed Python, NumPy and, if already imported, Keras with TensorFlow, by `seed`.
 
-    Seeds the module-level generators only; give `np.random.default_rng(seed)`
-    to code of your own.
+    Seeds the module-level generators only; give `np.random.default_rng(seed)` to your own code.
+
+        >>> set_seeds(0)
     """
     import numpy as np  # not by whoever only wants it quiet: it takes a quarter of a second
 

@@ -214,7 +214,7 @@ def measure_goodput(
 ) -> Goodput:
     """Return where the wall time of a run went, from the events of its tasks.
 
-    `events` are `job.events()`, or what `read_events` yields from a file: "restore", "batch",
+    `events` are `job.events()`, or those that `read_events` yields from a file: "restore", "batch",
     "ready", "step", "saving" and "checkpoint" of each `task`, and "restart" of the group.
     `actions` are `job.actions()`: pauses and kills from outside. `begun` and `ended` are in
     seconds since the epoch [the first and the last event's time]. A step is thrown away if a

@@ -45,11 +45,13 @@ class Stopwatch:
 
 
 def time_calls(call: Callable[[], Any], repeats: int = 5, warm_up: int = 1) -> Timing:
-    """Call `call` `warm_up` times unmeasured, then `repeats` times measured.
+    """Call `call` `warm_up` times unmeasured, then `repeats` times measured; return the seconds.
 
-    A TensorFlow call must finish its work before it returns (end it with
-    `.numpy()`), or only its launch is measured. Raises InputError for fewer
-    than one repeat.
+    A TensorFlow call must finish its work before it returns (end it with `.numpy()`), or only its
+    launch is measured. Raises InputError for fewer than one repeat.
+
+        timing = time_calls(lambda: step(batch).numpy(), repeats=10)
+        print(timing.median_seconds)
     """
     check_count("repeats", repeats)
     for _ in range(warm_up):
@@ -68,7 +70,11 @@ def images_per_second(images: int, seconds: float) -> float:
 
 
 def array_bytes(arrays: Iterable[Any]) -> int:
-    """Return the bytes of all elements of `arrays` (NumPy arrays, tensors or variables)."""
+    """Return the bytes of all elements of `arrays` (NumPy arrays, tensors or variables).
+
+    >>> array_bytes([np.ones((256, 256), np.float32)])
+    262144
+    """
     return sum(math.prod(a.shape) * _item_bytes(a) for a in arrays)
 
 
@@ -88,7 +94,11 @@ def count(number: int, noun: str) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """Return a count of bytes for people: `format_bytes(65536)` is "64.0 KiB"."""
+    """Return the bytes `count` for people, in B, KiB, MiB or GiB.
+
+    >>> format_bytes(65536)
+    '64.0 KiB'
+    """
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
@@ -97,7 +107,11 @@ def format_bytes(count: float) -> str:
 
 
 def peak_memory_bytes() -> int:
-    """Return the most memory this process has held so far, in bytes (its peak resident set)."""
+    """Return the most memory this process has held so far, in bytes (its peak resident set).
+
+    >>> peak_memory_bytes() > 2**20
+    True
+    """
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

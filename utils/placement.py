@@ -48,7 +48,12 @@ def _abridge(names: Sequence[str]) -> list[str]:
 
 
 def describe_strategy(strategy: tf.distribute.Strategy) -> Devices:
-    """Return what the replicas of `strategy` run on, read from the strategy itself."""
+    """Return the devices on which the replicas of `strategy` run, read from the strategy.
+
+    Names are like "GPU:0", and `all_reduce` is how replicas add up their gradients.
+
+        print(describe_strategy(make_strategy("mirrored", 2, devices="cpu")).names)
+    """
     import tensorflow as tf
 
     names = _name_devices(strategy)

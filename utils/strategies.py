@@ -96,9 +96,7 @@ class StrategyRecord:
 
 def find_strategy(name: str) -> StrategyRecord:
     """Return the record of strategy `name`; raises InputError for a name that does not exist."""
-    if name not in STRATEGIES:
-        raise InputError(f"strategy {name!r}: choose from {', '.join(STRATEGIES)}")
-    return STRATEGIES[name]
+    return STRATEGIES[check_choice("strategy", name, STRATEGIES)]
 
 
 def check_strategy(name: str, replicas: int | None = None) -> int | None:
@@ -134,24 +132,24 @@ def make_strategy(
 ) -> tf.distribute.Strategy:
     """Return the strategy `name` with `replicas` replicas (per worker, in a cluster).
 
-    Replicas run on GPUs if this process may use any: on all of them for `replicas` None. Without
+    Replicas run on GPUs if this process may use any, on all of them for `replicas` None. Without
     GPUs, or with `devices="cpu"`, they run on logical CPU devices. `placement.describe_strategy`
     says what it got. `all_reduce` is how they add up gradients, one of `devices.ALL_REDUCES`:
-    NCCL on GPUs unless another is named. On CPU devices MirroredStrategy reduces to one device.
+    NCCL on GPUs unless you name another. On CPU devices MirroredStrategy reduces to one device.
 
-    The strategies of a cluster are made in a process that TF_CONFIG makes one of
-    its tasks, before TensorFlow's first operation. "multi-worker" has `replicas`
-    devices of this worker, and every worker must have as many. Asked
-    for again in the same task, it is the same object: a second one would start this
-    task's collectives anew, in the middle of what the other workers do.
-    "parameter-server" takes the option `partitioner`, which cuts variables into pieces
-    (`tf.distribute.experimental.partitioners.Partitioner`).
-
-    "tpu" connects to the TPU that `devices.connect_tpu` finds and initializes it.
+    Make the strategies of a cluster in a process that TF_CONFIG makes one of its tasks, before
+    TensorFlow's first operation. "multi-worker" has `replicas` devices of this worker, and every
+    worker must have the same number. Repeated calls in one task return the same object: a second
+    strategy would restart the collectives that other workers are using. "parameter-server" takes
+    the option `partitioner`, which cuts variables into pieces
+    (`tf.distribute.experimental.partitioners.Partitioner`). "tpu" connects to the TPU that
+    `devices.connect_tpu` finds and initializes it.
 
     Raises InputError as `check_strategy` does; for more replicas than GPUs; for an all-reduce that
     the strategy or the devices don't have; if TF_CONFIG is missing or no TPU is there; and if
     TensorFlow started before the process was split into enough devices.
+
+        strategy = make_strategy("mirrored", replicas=2, devices="cpu")
     """
     replicas, record = check_strategy(name, replicas), find_strategy(name)
     check_choice("devices", devices, DEVICES if record.place != "TPU" else ("auto",))

@@ -138,9 +138,10 @@ def _keep_outputs(notebook: Any, target: Target) -> None:
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     before = [cell for cell in found.cells if cell.cell_type == "code"]
     by_id = {cell.id: cell for cell in before}
-    same_count = len(cells) == len(before)  # then by position: the words of a cell make its id
+    moved = all(cell.id in by_id for cell in cells)  # or gone; the words of a cell make its id
+    by_place = len(cells) == len(before) and not moved
     for place, cell in enumerate(cells):
-        old = before[place] if same_count else by_id.get(cell.id)
+        old = before[place] if by_place else by_id.get(cell.id)
         if old is None:
             raise CourseError(
                 f"{target.notebook.name} has no outputs for the new cell {cell.id}. "

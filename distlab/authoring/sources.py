@@ -11,14 +11,18 @@ see. nbgrader's preprocessors read the same markers (`ClearSolutions`, `ClearHid
 """
 
 import hashlib
+import importlib
+import io
 import re
 import sys
+import tokenize
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from distlab.authoring.course_map import fill_placeholder, name_solution
+from distlab.class_seed import ClassNumber, draw_below, read_class_seed
 from distlab.errors import CourseError
 from utils.checks import list_few
 
@@ -42,7 +46,7 @@ def find_regions(text: str, where: str = "text") -> list[Region]:
     `text` may be one cell or a whole py:percent source, in which no region may
     reach over a `# %%` line. Raises CourseError with file and line for a region
     that is unclosed, nested or closed without a beginning, and for a marker
-    that is misspelt.
+    that is misspelled.
     """
     found, open_name, begin = [], None, 0
     for i, line in enumerate([*text.split("\n"), "# %%"]):
@@ -177,6 +181,9 @@ def read_source(target: Target) -> Any:
     where = f"{target.source.parent.parent.name}/src/{target.source.name}"
     find_regions(text, where)
     text = fill_placeholder(text, target.source.parents[2])
+    word = read_class_seed() if target.lab else ""
+    if word:
+        text = _draw_numbers(text, target)
     notebook = jupytext.reads(text, fmt="py:percent")
     used: Counter[str] = Counter()
     exercise = "this exercise"
@@ -191,6 +198,8 @@ def read_source(target: Target) -> Any:
             line = CHECK.format(exercise.lower(), f" ({limit[1]})" if limit else "")
             cell.source = f"{line}\n{cell.source}"
         cell.id = _name_cell(target.slug, cell, used)
+    if word:
+        _rename_functions(notebook, word)
     own = {"keras_backend": backend} if (backend := _take_backend(notebook)) else {}
     notebook.metadata = {
         "distlab": {"code": digest_code(notebook), "source": where, **own},
@@ -199,6 +208,50 @@ def read_source(target: Target) -> Any:
     }
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
+
+
+def _draw_numbers(text: str, target: Target) -> str:
+    """Return a lab's source with the class's own `SEED`, and the numbers that the lab declares."""
+    name = target.slug.split("-")[0]
+    text = re.sub(r"^SEED = \d+$", f"SEED = {draw_below(10**6, name)}", text, flags=re.MULTILINE)
+    for number in vars(importlib.import_module(f"distlab.labs.{name}.exercise")).values():
+        text = number.replace(text) if isinstance(number, ClassNumber) else text
+    return text
+
+
+def _rename_functions(notebook: Any, word: str) -> None:
+    """Let the functions that a learner writes end in `_word`: in code, and in a text's `code`."""
+    written = [c.source for c in notebook.cells if c.metadata.get("nbgrader", {}).get("solution")]
+    names = {
+        name
+        for text in written
+        if not text.startswith("%%")  # a program keeps its names
+        for name in re.findall(r"^def (\w+)", replace_regions(text, "SOLUTION", ""), re.MULTILINE)
+    }
+    spans = re.compile(rf"(?<![\w.\"'])({'|'.join(map(re.escape, names))})(?![\w\"'=])")
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.source = _rename_tokens(cell.source, names, word)
+        elif names:
+            code = re.compile(r"```.*?```|`[^`]+`", re.DOTALL)
+            cell.source = code.sub(lambda c: spans.sub(rf"\1_{word}", c[0]), cell.source)
+
+
+def _rename_tokens(text: str, names: set[str], word: str) -> str:
+    """Return code in which `names` end in `_word`, but for attributes and keywords."""
+    if text.startswith("%%"):
+        return text
+    lines = text.split("\n")
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    for k in reversed(range(len(tokens))):
+        token = tokens[k]
+        if token.type != tokenize.NAME or token.string not in names:
+            continue
+        before, after = tokens[k - 1].string if k else "", tokens[k + 1].string
+        if before != "." and not (before in ("(", ",") and after == "="):
+            row, end = token.end[0] - 1, token.end[1]
+            lines[row] = f"{lines[row][:end]}_{word}{lines[row][end:]}"
+    return "\n".join(lines)
 
 
 def _take_backend(notebook: Any) -> str:

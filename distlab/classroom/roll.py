@@ -95,7 +95,7 @@ class Roll:
         nothing = {"event": "nothing", "time": 0.0, "task": name, "attempt": 1}
         self._events, self._lines = Kept(nothing), Kept((name, ""))
         self.weights: dict[str, tuple[int, str]] = {}  # name -> last step, checksum
-        self.finished, self.error = False, None
+        self.finished, self.is_stopping, self.error = False, False, None
         self.attempt, self._unseated = 1, False
 
     def follow(self, run: Hosted) -> None:

@@ -114,7 +114,7 @@ def _add_start(actions: Commands) -> None:
         type=float,
         default=0.25,
         metavar="X",
-        help="sleep after each step, so that the room can follow",
+        help="sleep this long before each step, so that the room can follow",
     )
     add("--seed", type=int, default=0, metavar="N", help="seed of the initial weights")
     add(

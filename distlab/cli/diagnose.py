@@ -67,6 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{found.task or 'cause'}: {found.cause}\ncure: {found.cure}")
         if found.evidence:
             print(f"seen: {found.evidence}")
+        if found.place:
+            print(f"at: {found.place}")
     return 1 if found else 0
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distlab.class_seed import check_class_seed, use_class_seed
 from distlab.cli.long_command import Progress, sigterm_interrupts
 from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
@@ -50,6 +51,8 @@ def add_parser(subparsers: Commands) -> None:
     add("--roster", metavar="FILE", type=Path, help=text)
     text = "CSV of submission times: student,handed_in, or a grading worksheet from Moodle"
     add("--submission-times", metavar="FILE", type=Path, help=text)
+    text = "the word that the class's release was made with (none: without one)"
+    add("--class-seed", metavar="WORD", default="", help=text)
     add = parser.add_argument_group("how it runs").add_argument
     text = "grade N submissions at a time [one per core, at most 4]"
     add("--jobs", metavar="N", type=int, default=min(4, os.cpu_count() or 1), help=text)
@@ -113,6 +116,12 @@ def run(arguments: argparse.Namespace) -> int:
     remembered = _recall(arguments)
     if arguments.status:
         return _show_status(arguments, remembered)
+    with use_class_seed(arguments.class_seed and check_class_seed(arguments.class_seed)):
+        return _grade_and_report(arguments, remembered)
+
+
+def _grade_and_report(arguments: argparse.Namespace, remembered: list[str]) -> int:
+    """Grade the lab as the class got it."""
     settings = _read_settings(arguments)
     found = _grade(settings, arguments.json)
     if found is None:

@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 from pathlib import Path
 
+from distlab.class_seed import check_class_seed, use_class_seed
 from distlab.cli.long_command import sigterm_interrupts
 from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
@@ -22,6 +23,8 @@ def add_parser(subparsers: Commands) -> None:
     parser.add_argument("folder", metavar="DIR", type=Path, help=text)
     text = "release only these labs, such as lab01 lab05 [all]"
     parser.add_argument("--labs", metavar="LAB", nargs="+", default=[], help=text)
+    text = "draw the labs' inputs, functions' names and some numbers anew; grade with the same WORD"
+    parser.add_argument("--class-seed", metavar="WORD", default="", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,9 +34,12 @@ def run(arguments: argparse.Namespace) -> int:
     from distlab.authoring.sources import find_root
     from distlab.grading.release import make_release
 
-    with sigterm_interrupts():  # so that nothing half made stays
+    word = arguments.class_seed and check_class_seed(arguments.class_seed)
+    with sigterm_interrupts(), use_class_seed(word):  # so that nothing half made stays
         made = make_release(find_root(Path.cwd()), arguments.folder, arguments.labs)
     labs = ", ".join(slug.partition("-")[0] for slug in made.labs)
     print(f"students  {made.students}: {made.lessons} lessons, {len(made.labs)} labs ({labs})")
+    if word:
+        print(f"class     {word}: grade with distlab grade LAB SUBMITTED --class-seed {word}")
     print(f"nbgrader  {made.nbgrader}: {len(made.labs)} assignments, with solutions: keep it")
     return 0

@@ -217,15 +217,21 @@ def say(text: str) -> None:
 def make_command(program: str, arguments: list[str], module: bool) -> list[str]:
     """Return what to start: Python for a file that ends in .py or a module, else the program."""
     if not program:
-        raise CourseError("PROGRAM is empty: name a Python file, or any other program")
+        raise CourseError("PROGRAM must be a Python file or any other program, got an empty name.")
     if module:
         return [sys.executable, "-m", program, *arguments]
     if program.endswith(".py"):
         if Path(program).is_dir():
-            raise CourseError(f"{program}: a folder; name a program that is in it")
+            raise CourseError(
+                f"PROGRAM must be a file, got the folder {program}. Name a program in it."
+            )
         if not Path(program).is_file():
-            raise CourseError(f"{program}: no such file; name a program that is there")
+            raise CourseError(
+                f"{program}: file not found. Check the path: you are in {Path.cwd()}."
+            )
         if not os.access(program, os.R_OK):
-            raise CourseError(f"{program}: cannot be read; change its permissions with chmod")
+            raise CourseError(
+                f"{program} can't be read. Change its permissions: chmod +r {shlex.quote(program)}"
+            )
         return [sys.executable, program, *arguments]
     return [program, *arguments]

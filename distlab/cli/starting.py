@@ -129,9 +129,13 @@ def check_rendezvous(arguments: argparse.Namespace) -> None:
     """Raise CourseError for its options without it, for an engine beside it or without a name."""
     for name in ("engine_address", "engine_options"):
         if getattr(arguments, name) and not arguments.engine:
-            raise CourseError(f"--{name.replace('_', '-')}: only with --engine")
+            raise CourseError(
+                f"--{name.replace('_', '-')} needs --engine. Add it, or drop this option."
+            )
     if arguments.engine and arguments.rendezvous:
-        raise CourseError(f"--engine {arguments.engine} with --rendezvous: name one of them")
+        raise CourseError(
+            f"--engine {arguments.engine} doesn't go with --rendezvous. Give one of them."
+        )
     usual = {
         "local-workers": LOCAL_WORKERS,
         "advertise-address": None,
@@ -145,11 +149,11 @@ def check_rendezvous(arguments: argparse.Namespace) -> None:
     for name, value in usual.items():
         given = getattr(arguments, DESTINATIONS.get(name, name.replace("-", "_")))
         if given != value and not arguments.rendezvous:
-            raise CourseError(f"--{name}: only with --rendezvous")
+            raise CourseError(f"--{name} needs --rendezvous. Add it, or drop this option.")
     if arguments.rendezvous and arguments.workers == "gpu":
         raise CourseError(
-            "--workers gpu: counts this machine's GPUs. With --rendezvous, give the number of all "
-            "workers, and add --local-workers gpu"
+            "--workers must be the number of all workers with --rendezvous, got gpu, which counts "
+            "this machine's GPUs. Add --local-workers gpu for these."
         )
 
 
@@ -177,7 +181,7 @@ def read_port_range(text: str | None) -> tuple[int, int] | None:
         return None
     found = re.fullmatch(r"(\d{1,5}):(\d{1,5})", text, re.ASCII)
     if not found or int(found[1]) > int(found[2]):
-        raise CourseError(f"--port-range {text}: give both ends, such as 30000:30015")
+        raise CourseError(f"--port-range must be FIRST:LAST, such as 30000:30015, got {text}.")
     return int(found[1]), int(found[2])
 
 
@@ -186,7 +190,9 @@ def count_gpus(option: str) -> int:
     from utils.gpus import list_gpus
 
     if not (found := len(list_gpus())):
-        raise CourseError(f"{option} gpu: this machine has no GPU. Give a number, such as 2")
+        raise CourseError(
+            f"{option} gpu needs a GPU, and this machine has none. Give a number, such as 2."
+        )
     return found
 
 
@@ -207,10 +213,12 @@ def read_workers(text: str | None) -> tuple[int | None, int | None]:
         return None, count_gpus("--workers")
     found = re.fullmatch(r"(?:(\d{1,9}):)?(\d{1,9})", text, re.ASCII)
     if not found:
-        raise CourseError(f"--workers {text}: give a whole number, such as 4, or 2:4")
+        raise CourseError(
+            f"--workers must be a whole number such as 4, or a range such as 2:4, got {text}."
+        )
     least, most = (None if digits is None else int(digits) for digits in found.groups())
     if least is not None and least > most:
-        raise CourseError(f"--workers {text}: the smaller number comes first: {most}:{least}")
+        raise CourseError(f"--workers must be MIN:MAX, got {text}. Try {most}:{least}.")
     return least, most
 
 
@@ -243,8 +251,8 @@ def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
     for name, value in given.items():
         if value is not None and not has_tasks:
             raise CourseError(
-                f"{name} {value}: no tasks are started here; choose strategy multi-worker or "
-                "parameter-server, with TF_CONFIG not set"
+                f"--{name} {value} needs tasks to start, and this run has none. Choose --strategy "
+                "multi-worker or parameter-server, with TF_CONFIG not set."
             )
     check_rendezvous(arguments)
     restarts = check_count("max-restarts", arguments.max_restarts or 0, 0, MAX_RESTARTS)

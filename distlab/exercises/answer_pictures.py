@@ -20,7 +20,7 @@ from distlab.exercises.ring_trace import follow_ring
 from distlab.exercises.schedule_trace import describe_schedule, find_first_wrong
 from distlab.explorables import Explorable, float_line, schedule_toy
 from distlab.explorables.ring import RingMessage, replay_ring
-from distlab.figures import Picture, bars, images, lines, matrix, timeline
+from distlab.figures import Picture, grouped_bars, images, lines, matrix, timeline
 from distlab.lessons.scaled_updates import draw_updates
 from utils.schedules import read_schedule
 
@@ -216,10 +216,44 @@ def _draw_images(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
     return images(shown, title="The same images in each epoch of your pipeline", columns=8)
 
 
-def _draw_rates(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
-    names = ["with prefetch" if case[2] else "without prefetch" for case in cases]
-    rates = {name: float(rate) for name, rate in zip(names, observed, strict=True)}
-    return bars(rates, unit="images/s", title="The rates you predict")
+def _run_belt(cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]) -> Picture:
+    """Run four batches through the stages of the first wrong case, and put the answer below."""
+    k = find_wrong(observed, right, 1e-6) or 0
+    (stages, batch, overlapped), each_ms = cases[k], 1e3 * cases[k][1] / float(observed[k])
+    ends, leaves, rows = [0.0] * len(stages), [], []
+    for number in range(4):
+        now = 0.0 if overlapped else ends[-1]
+        for stage, seconds in enumerate(stages):
+            start = max(now, ends[stage])
+            now = ends[stage] = start + 1e3 * seconds
+            rows.append((f"stage {stage + 1}", start, now, str(number), f"batch {number}"))
+        leaves.append(now)
+    shown_ms = min(each_ms, leaves[-1])  # a rate far too low would leave no room for the belt
+    for number in range(1, 4):
+        start = leaves[0] + (number - 1) * shown_ms
+        rows.append(("your rate", start, start + shown_ms, str(number), f"batch {number}"))
+    title = f"The belt {'with' if overlapped else 'without'} prefetch, and the rate you predict"
+    caption = (
+        f"A batch of {batch} leaves the last stage every {leaves[-1] - leaves[-2]:.3g} ms. "
+        f"By your rate, {float(observed[k]):,.0f} images/s, one leaves every {each_ms:.3g} ms."
+    )
+    drawn = timeline(rows, title=title, unit="ms", alt=f"{title}. {caption}")
+    return replace(drawn, caption=caption)
+
+
+def _compare_speed_ups(
+    cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]
+) -> Picture:
+    """Put each predicted speed-up next to the expected one, which others measured for most runs."""
+    groups = {
+        f"{devices} GPUs, {parameters / 1e6:.0f} M parameters": {
+            "your prediction": float(given),
+            "expected": float(wanted),
+            "if nobody waited": float(devices),
+        }
+        for (_, _, parameters, devices), given, wanted in zip(cases, observed, right, strict=True)
+    }
+    return grouped_bars(groups, unit="x", title="Your speed-ups, next to the expected ones")
 
 
 def _draw_calls(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
@@ -276,13 +310,21 @@ _PICTURES: Mapping[tuple[str, str], Callable[..., Picture]] = {
     ("lab10", "partitioner"): _draw_pieces,
     ("lab10", "staleness"): _draw_stale,
     ("lab11", "pipeline"): _draw_images,
-    ("lab11", "rate"): _draw_rates,
+    ("lab11", "rate"): _run_belt,
     ("lab11", "calls"): _draw_calls,
     **{("lab12", name): _mark_difference for name in ("columns", "rows", "sharded")},
     ("lab12", "schedule"): _play_schedule,
     ("lab13", "plan"): _draw_plans,
     ("lab13", "gradients"): _draw_runs,
     ("lab13", "scale"): _slide_gradients,
+    ("lab14", "measured"): _compare_speed_ups,
     **{("lab16", name): _mark_difference for name in ("zero", "merge", "dispatch")},
 }
-_COMPARED = (_draw_arrows, _mark_difference, _replay_ring, _play_schedule)
+_COMPARED = (
+    _draw_arrows,
+    _mark_difference,
+    _replay_ring,
+    _play_schedule,
+    _run_belt,
+    _compare_speed_ups,
+)

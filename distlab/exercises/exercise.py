@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from distlab.class_seed import ClassNumber
 from distlab.exercises.comparing import (
     explain_slip,
     find_difference,
@@ -25,7 +26,7 @@ from distlab.exercises.feedback import praise, show_picture, word_fault
 from distlab.exercises.refusing import own_frames, refuse
 from distlab.exercises.watching import stop_after, watch_calls
 from distlab.exercises.worked import read_worked
-from utils.errors import InputError
+from utils.checks import check_choice
 
 Answer = Any  # a learner's function, or a tuple of functions
 Cases = Sequence[Sequence[Any]]
@@ -129,7 +130,7 @@ class Exercise:
     dictionaries and arrays only: `run` can then do without its process, and only calls of the
     answer travel there. In a notebook one run is stopped after `seconds`, if any: those of 20 s
     are for functions that only compute, and exercises that start
-    processes have limits of their own.
+    processes have limits of their own. `number` is one that a class seed draws.
 
     `evidence` says what a mark proves. "result": all that is judged was given back by the
     learner's function as plain data, or is in a file that it wrote. "outside": processes, kills,
@@ -156,13 +157,19 @@ class Exercise:
     plain: bool = False
     seconds: float | None = None
     evidence: str = ""
+    number: ClassNumber | None = None
 
     def __post_init__(self) -> None:
         travels = self.run is call or self.plain
         kind = self.evidence or ("result" if travels else "inside")
-        if kind not in EVIDENCE:
-            raise InputError(f"evidence must be one of {', '.join(EVIDENCE)}, got {kind!r}.")
-        object.__setattr__(self, "evidence", kind)
+        object.__setattr__(self, "evidence", check_choice("evidence", kind, EVIDENCE))
+
+    @property
+    def worked_name(self) -> str:
+        """Under which name the worked answers are kept: each of a class's numbers has its own."""
+        if self.number is None or self.number.value == self.number.values[0]:
+            return self.name
+        return f"{self.name}, {self.number.name} {self.number.value:g}"
 
     def observe(self, answer: Answer, cases: Cases) -> list[Any]:
         """Run a learner's answer and return what was seen of it for each case.
@@ -195,7 +202,9 @@ class Exercise:
         parts, `only` is the number of one example; the last one makes the whole right.
         """
         part = slice(None) if only is None else slice(only, only + 1)
-        worked = {way: found[part] for way, found in read_worked(self.lab)[self.name].items()}
+        worked = {
+            way: found[part] for way, found in read_worked(self.lab)[self.worked_name].items()
+        }
         examples = self.examples[part]
         observed = self.observe(answer, examples)
         fault = self.find_fault(examples, observed, worked.__getitem__)

@@ -48,7 +48,7 @@ def refuse_task(error: Any) -> Exception:
 
     `error` is the `utils.cluster.failures.ClusterError`.
     """
-    said = str(error).removesuffix("; its traceback is in error.details")
+    said = str(error).removesuffix(" Its traceback is in error.details.").removesuffix(".")
     if "was not done after" in said:  # the last line of its log says nothing of the answer
         said = said.partition("; its last line")[0] + (
             ": either it waits for something that never comes (a loop without an end, a worker "

@@ -28,7 +28,7 @@ def read_worked(lab: str) -> Worked:
         text = (FOLDER / lab / "worked.json").read_text(encoding="utf-8")
     except FileNotFoundError:
         raise CourseError(
-            f"{lab} has no worked answers yet: python -m distlab.grading.worked {lab}"
+            f"{lab} has no worked answers yet. Run python -m distlab.grading.worked {lab}."
         ) from None
     return json.loads(text, object_hook=_read)
 

@@ -14,6 +14,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
   costs least
 - `choosing`: the choosing explorer: a decision as data; a job in, its path, a strategy and a plan
   out
+- `cluster`: two machines with a TF_CONFIG each to edit, and the cluster that they make or don't
 - `cockpit_book`: what has happened in a job, taken in as it comes: steps, losses, lines, and what
   was done
 - `cockpit_chaos`: the chaos button: while it is on, a random worker fails every few seconds
@@ -26,6 +27,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `conveyor`: the conveyor: an input pipeline as machines on a belt, and who keeps the accelerator
   waiting
 - `cut_explorer`: one model on more and more GPUs, cut one way or another; memory and seconds
+- `engine_death`: what each way to start workers does when one of them dies
 - `explorable`: an explorable: a living picture that the browser draws, in JupyterLab and on any
   web page
 - `explorer`: `explore`: a function's picture, which the browser draws again whenever a control
@@ -59,6 +61,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 """
 
 from distlab.explorables.arrow import update_arrow as update_arrow
+from distlab.explorables.cluster import edit_cluster as edit_cluster
 from distlab.explorables.cockpit_panel import Cockpit as Cockpit
 from distlab.explorables.cockpit_panel import cockpit as cockpit
 from distlab.explorables.controls import Choice as Choice

@@ -10,6 +10,7 @@ from distlab.explorables.controls import Slider
 from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import Picture, lines
 from distlab.figures.canvas import say_number
+from utils.checks import check_count
 
 
 def amdahl_explorer(
@@ -71,12 +72,11 @@ def draw_amdahl(
 
     `parallel_fraction` is the part of one device's time that spreads over
     devices, 0 to 1; `measured` maps a number of devices to a speed-up over one.
-    Raises CourseError for a fraction outside 0 to 1 or fewer than 2 devices.
+    Raises DistributedError for a fraction outside 0 to 1 or fewer than 2 devices.
     """
     if not 0 <= parallel_fraction <= 1:
-        raise CourseError(f"parallel_fraction={parallel_fraction}: choose a number from 0 to 1")
-    if most_devices < 2:
-        raise CourseError(f"most_devices={most_devices}: choose 2 or more")
+        raise CourseError(f"parallel_fraction must be from 0 to 1, got {parallel_fraction}.")
+    check_count("most_devices", most_devices, 2)
     points = {float(n): float(s) for n, s in (measured or {}).items()}
     picture = lines(
         _list_curves(parallel_fraction, most_devices, points),

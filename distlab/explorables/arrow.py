@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable
 from distlab.lessons.scaled_updates import DIVISORS, Shares, draw_updates, update_ratio
+from utils.checks import check_choice, check_count
 
 EXAMPLES, RATE = 64, 0.55
 
@@ -15,12 +15,10 @@ def update_arrow(way: str = "tf.reduce_mean", replicas: int = 4) -> Explorable:
     """Show the valley of a linear model's loss, and the steps that `way` takes in it.
 
     The model has two weights and 64 examples, so that its whole loss is one map. `way` is one
-    of DIVISORS. Raises CourseError for another, and for fewer than 1 replica or more than 8.
+    of DIVISORS. Raises InputError for another, and for fewer than 1 replica or more than 8.
     """
-    if way not in DIVISORS:
-        raise CourseError(f"way {way!r} is unknown: choose {', '.join(DIVISORS)}")
-    if not 1 <= replicas <= 8:
-        raise CourseError(f"{replicas} replicas: give 1 to 8")
+    check_choice("way", way, DIVISORS)
+    check_count("replicas", replicas, 1, 8)
     data = make_problem()
     options = {
         "way": way,

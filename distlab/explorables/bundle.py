@@ -12,6 +12,7 @@ from pathlib import Path
 
 from distlab.errors import CourseError
 from distlab.figures.palette import BLACK, IDEAS, REPLICAS
+from utils.checks import check_choice
 
 BROWSER = Path(__file__).parent / "browser"
 _IMPORT = re.compile(r'^import (?:\{[^}]*\}|\w+) from "\./([\w.]+)";\n', re.M)
@@ -55,10 +56,10 @@ def _find_files(name: str, above: tuple[str, ...]) -> list[Path]:
     """Return the file and what it imports, each once, the imported first."""
     path = BROWSER / name
     if not path.is_file():
-        here = ", ".join(sorted(each.stem for each in BROWSER.glob("*.js")))
-        raise CourseError(f"no explorable file {name}: there are {here}")
+        here = sorted(each.name for each in BROWSER.glob("*.js"))
+        check_choice("An explorable's file", name, here)
     if name in above:
-        raise CourseError(f"{name} imports itself through {', '.join(above)}")
+        raise CourseError(f"{name} must not import itself: it does through {', '.join(above)}.")
     found: list[Path] = []
     for other in _IMPORT.findall(path.read_text(encoding="utf-8")):
         found += [each for each in _find_files(other, (*above, name)) if each not in found]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from distlab.explorables.arrow import update_arrow
+from distlab.explorables.cluster import edit_cluster
 from distlab.explorables.conveyor import conveyor
 from distlab.explorables.explorable import Explorable
 from distlab.explorables.floats import float_line
@@ -46,6 +47,7 @@ EXAMPLES: dict[str, Callable[[], Explorable]] = {
     "ring": _show_ring,
     "schedule": schedule_toy,
     "memory": memory_machine,
+    "cluster": edit_cluster,
     "floats": lambda: float_line(np.random.default_rng(0).lognormal(-17, 3, 4000)),
     "guess": _show_guess,
     "arrow": update_arrow,

@@ -59,6 +59,9 @@ class Watchable(Protocol):
     def finished(self) -> bool: ...
 
     @property
+    def is_stopping(self) -> bool: ...
+
+    @property
     def error(self) -> Any: ...
 
     def history(self, start: int = 0) -> "list[Event]": ...
@@ -141,9 +144,9 @@ class JobBook:
     def read(self) -> None:
         """Take in what is new."""
         self._take_news()
-        if not self._job.finished:
+        if not self._job.finished and not self._job.is_stopping:
             self._note_deaths()
-        elif self._ended is None:
+        elif self._job.finished and self._ended is None:
             self._ended = time.time()
 
     def _open_lane(self, task: WatchedTask) -> None:
@@ -217,9 +220,9 @@ class JobBook:
         name, what, moment = action["task"], action["event"], action["time"]
         lane = self.lanes[name]
         kind, words = ACTIONS.get(what, ("end", f"sent {what}"))
-        if what == "restart" and lane.story.dead_at is not None:
-            kind = "back"  # a server that had been killed before
         step = lane.last.get("step")
+        if what == "restart" and lane.story.dead_at is not None:
+            kind, step = "back", None  # it was killed before: its last step is not where it begins
         at = "" if step is None else f" at step {int(step)}"
         lane.marks.append(self._mark(kind, words + at, moment))
         lane.story.act(what, moment)

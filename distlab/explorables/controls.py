@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from distlab.errors import CourseError
+from utils.checks import check_choice
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Slider:
         low, high, value, step = self.minimum, self.maximum, self.value, self.step
         if not (low < high and step > 0 and all(low <= v <= high for v in (value, *self.grid))):
             raise CourseError(
-                f"slider {self.label!r}: {value} from {low} to {high} in steps of {step}: choose "
-                "a minimum below the maximum, a step above 0 and values between them"
+                f"slider {self.label!r} must have a minimum below its maximum, a step above 0 and "
+                f"values between them, got {value} from {low} to {high} in steps of {step}."
             )
 
     @property
@@ -75,7 +76,7 @@ class Slider:
 class Choice:
     """One of several `options`, shown as a drop-down list; `value` is the first chosen.
 
-    Raises CourseError for no options, or a value that is not one of them.
+    Raises InputError for no options, or a value that is not one of them.
     """
 
     label: str
@@ -83,11 +84,7 @@ class Choice:
     value: str
 
     def __post_init__(self) -> None:
-        if self.value not in self.options:
-            raise CourseError(
-                f"choice {self.label!r}: {self.value!r} is not one of "
-                f"{', '.join(self.options) or 'no options'}"
-            )
+        check_choice(f"choice {self.label!r}", self.value, self.options)
 
     def read(self, value: str) -> str:
         """Return `value` as `render` gets it."""

@@ -22,7 +22,7 @@ def conveyor(costs: InputCosts, step_seconds: float, batch: int = 128) -> Explor
     each in 8 boxes. Raises CourseError for a `batch` that 8 does not divide.
     """
     if batch < BOXES or batch % BOXES:
-        raise CourseError(f"batch {batch}: give a multiple of {BOXES}, one for each box")
+        raise CourseError(f"batch must be a multiple of {BOXES}, one for each box, got {batch}.")
     rng = np.random.default_rng(0)
     draws, picks = rng.exponential(size=BOXES * BATCHES), rng.random(BOXES * BATCHES)
     data: dict[str, Any] = {

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from distlab.explorables.controls import Choice, Slider
-from distlab.explorables.explorer import Explorer, explore
+from distlab.explorables.explorer import Explorer, Try, explore
 from distlab.figures import Picture, bars
 
 WAYS = (
@@ -26,6 +26,7 @@ def cut_explorer(tables: Mapping[str, Rows], capacity_gb: float, name: str) -> E
     """Show memory and step time of one way to cut, on 8 to 512 devices called `name`.
 
     `tables` has, for each choice of a model, the rows of `utils.simulate.planner.tabulate_layouts`.
+    Of two choices, the first has short sequences and the second long ones: then it asks.
     """
     found = {
         (model, row["devices"], row["way"]): row for model, rows in tables.items() for row in rows
@@ -39,10 +40,38 @@ def cut_explorer(tables: Mapping[str, Rows], capacity_gb: float, name: str) -> E
 
     return explore(
         show,
+        tries=_list_questions(*tables) if len(tables) == 2 else (),
         size=Slider("GPUs", SMALLEST, LARGEST, 6, grid=range(SMALLEST, LARGEST + 1), base=2),
         way=Choice("Cut along", WAYS, WAYS[1]),
         model=Choice("A sequence has", list(tables), next(iter(tables))),
     )
+
+
+def _list_questions(short: str, long: str) -> list[Try]:
+    alone, pipeline = "data, ZeRO 3", "data, pipeline"
+    return [
+        Try(
+            "64 copies don't fit: which is the smallest cut that helps?",
+            {"size": 6, "way": "data, ZeRO 0", "model": short},
+            {"way": "data, ZeRO 1"},
+            "Adam's state, split over the copies. What crosses the network stays the same, and no "
+            "other way in the list takes a shorter step here.",
+        ),
+        Try(
+            "One long sequence is too large for 8 GPUs: what must be cut?",
+            {"size": 3, "way": alone, "model": long},
+            {"way": "data, context"},
+            "The sequence. ZeRO splits what is stored of the model, and what is too large here are "
+            "the activations of a single sequence.",
+        ),
+        Try(
+            "Eight times the GPUs: which part of the step doesn't get shorter?",
+            {"size": 6, "way": pipeline, "model": long},
+            {"size": 9},
+            "The bubble. The batch has too few sequences to keep so many stages busy, so most GPUs "
+            "wait most of the time.",
+        ),
+    ]
 
 
 def _draw(row: Mapping[str, Any], capacity_gb: float, name: str) -> list[Picture]:

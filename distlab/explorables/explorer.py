@@ -9,6 +9,7 @@ import html
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from distlab.explorables.controls import Choice, Slider
@@ -28,6 +29,19 @@ _ERROR = (
 )
 
 
+@dataclass(frozen=True)
+class Try:
+    """A question on a chip: it sets the controls to `set`; at `act`, or beyond, `answer` shows.
+
+    Both hold values of controls by name, for a slider values of its grid.
+    """
+
+    ask: str
+    set: Mapping[str, Any]
+    act: Mapping[str, Any]
+    answer: str
+
+
 class Explorer(Explorable):
     """Controls above the result of `render(**values)`; made by `explore`.
 
@@ -36,7 +50,9 @@ class Explorer(Explorable):
     values that the explorer was made with.
     """
 
-    def __init__(self, render: Render, controls: Mapping[str, Control]) -> None:
+    def __init__(
+        self, render: Render, controls: Mapping[str, Control], tries: Sequence[Try] = ()
+    ) -> None:
         self._render, self._controls = render, dict(controls)
         self._frozen: dict[str, Any] | None = None
         start = {name: control.read(control.value) for name, control in controls.items()}
@@ -51,7 +67,7 @@ class Explorer(Explorable):
             "frame": frame,
             "at": start,
             "frozen": None,
-        }
+        } | ({"tries": [asdict(each) for each in tries]} if tries else {})
         super().__init__("explorer", data, start, _to_still(still))
         self.observe(self._answer, "options")
 
@@ -103,15 +119,15 @@ class Explorer(Explorable):
         return {**self.data, "frozen": self._frozen, "live": False}
 
 
-def explore(render: Render, **controls: Control) -> Explorer:
-    """Show `controls` and, below them, what `render` returns for their values.
+def explore(render: Render, *, tries: Sequence[Try] = (), **controls: Control) -> Explorer:
+    """Show `tries` (questions), `controls` and, below them, what `render` returns for their values.
 
     `render` is called with one argument for each control, by name, once now, after each change,
     and when the explorer is shown for a grid of all values; it returns a Picture, a string of
     HTML, or several of them. An error that it raises is shown in its place in one line, and the
     controls stay alive.
     """
-    return Explorer(render, controls)
+    return Explorer(render, controls, tries)
 
 
 def _list_grids(controls: Mapping[str, Control], most: int) -> dict[str, list[Any]]:

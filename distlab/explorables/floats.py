@@ -24,14 +24,14 @@ def float_line(
     options = {"value": value, "type": "float16"}
     options["scale"] = float(np.log2(np.clip(scale, 1.0, 2.0**32)))
     if replicas not in (powers := [2**k for k in range(13)]):
-        raise CourseError(f"replicas must be a power of two up to 4096, got {replicas}")
+        raise CourseError(f"replicas must be a power of two up to 4096, got {replicas}.")
     options["replicasLog"] = powers.index(replicas)
     if gradients is None:
         return Explorable("floats", data, options, draw_numbers(_list_numbers(), *NEAR))
     sizes = np.abs(np.asarray(gradients, dtype=float)).ravel()
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
     if not sizes.size:
-        raise CourseError("gradients must have a finite number other than 0, got none")
+        raise CourseError("gradients must have a finite number other than 0, got none.")
     places, counts = np.unique(np.floor(2 * np.log2(sizes)), return_counts=True)
     data["bins"] = [[p / 2, n] for p, n in zip(places.tolist(), counts.tolist(), strict=True)]
     moved = sizes * scale / replicas

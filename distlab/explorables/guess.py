@@ -35,7 +35,10 @@ def guess_number(
     0 or less with `log`.
     """
     if not low < high or log and low <= 0:
-        raise CourseError(f"guess {label!r}: from {low} to {high}: give a smaller number first")
+        raise CourseError(
+            f"guess {label!r} must go from a smaller number to a larger one"
+            f"{', both above 0' * log}, got {low} and {high}."
+        )
     scale = {"low": low, "high": high, "step": step, "log": log, "unit": unit, "words": []}
     return _make(label, scale, "a handle to move")
 
@@ -43,7 +46,7 @@ def guess_number(
 def guess_word(label: str, *words: str) -> Guess:
     """Ask for one of `words`. Raises CourseError for fewer than two, or the same twice."""
     if len(words) < 2 or len(set(words)) < len(words):
-        raise CourseError(f"guess {label!r}: {words}: give two different words or more")
+        raise CourseError(f"guess {label!r} must have two different words or more, got {words}.")
     return _make(label, {"words": list(words)}, "buttons to choose from")
 
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable
 from distlab.figures import stacked_bars
 from distlab.figures.picture import Picture
+from utils.checks import check_choice
 from utils.simulate.memory import DeviceMemory, ParameterBytes, find_device_memory
 from utils.simulate.transformer import count_in_flight, find_kept_bytes, find_shape
 
@@ -58,11 +58,10 @@ def memory_machine(preset: str = "7.5 billion on 64 devices") -> Explorable:
     """Show devices as glasses that fill with what training a Transformer keeps on them.
 
     It opens with one of PRESETS; the others are buttons. The glasses are those of
-    `find_device_memory`, with activations by `find_kept_bytes`. Raises CourseError for an
+    `find_device_memory`, with activations by `find_kept_bytes`. Raises InputError for an
     unknown preset.
     """
-    if preset not in PRESETS:
-        raise CourseError(f"preset {preset!r} is unknown: choose {', '.join(PRESETS)}")
+    check_choice("preset", preset, PRESETS)
     data = {
         "label": "The memory machine",
         "presets": [{"name": name, "options": chosen} for name, chosen in PRESETS.items()],

@@ -56,14 +56,16 @@ def check_shapes(images, labels, class_names, probabilities) -> None:
     """Raise CourseError where images, labels, classes and probabilities do not fit together."""
     if len(images) < 2 or len(labels) != len(images):
         raise CourseError(
-            f"predictions: {len(images)} images and {len(labels)} labels: give 2 or more, one each"
+            "predictions must have 2 or more images and a label for each, got "
+            f"{len(images)} images and {len(labels)} labels."
         )
     if not probabilities:
-        raise CourseError("predictions: no probabilities: give at least one version by name")
+        raise CourseError("probabilities must have at least one version by name, got none.")
     want = (len(images), len(class_names))
     for version, table in probabilities.items():
         if np.shape(table) != want:
-            raise CourseError(f"predictions: {version!r} has shape {np.shape(table)}, not {want}")
+            shape = np.shape(table)
+            raise CourseError(f"probabilities[{version!r}] must have shape {want}, got {shape}.")
 
 
 def draw_prediction(

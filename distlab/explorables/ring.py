@@ -10,6 +10,7 @@ from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable
 from distlab.figures import Picture, lines, matrix
 from distlab.figures.picture import shorten_number
+from utils.checks import check_count
 from utils.collectives import ALGORITHMS, ring_all_reduce, split_into_chunks
 from utils.simulate.collective import Link, Nodes, simulate_all_reduce
 
@@ -23,12 +24,12 @@ def all_reduce_race(
     """Show naive, ring, recursive doubling, tree and hierarchical all-reduce on one clock.
 
     Below them: the time of each against the size of the vector, and which is fastest where.
-    The links start at 20 us and 10 GB/s. Raises CourseError for fewer than 2 ranks or more
+    The links start at 20 us and 10 GB/s. Raises DistributedError for fewer than 2 ranks or more
     than 16, and for nodes of other than 2, 4 or 8 ranks.
     """
     _check_ranks(ranks)
     if ranks_per_node not in RANKS_PER_NODE:
-        raise CourseError(f"{ranks_per_node} ranks in a node: choose {RANKS_PER_NODE}")
+        raise CourseError(f"ranks_per_node must be in {RANKS_PER_NODE}, got {ranks_per_node}.")
     data = {"label": "All-reduce, five ways", "algorithms": list(ALGORITHMS), "autoplay": autoplay}
     options = {
         "ranks": ranks,
@@ -65,7 +66,7 @@ def ring_of(vectors: Sequence[np.ndarray]) -> Explorable:
     """Show a ring all-reduce of the reader's own arrays, one for each rank, step by step.
 
     Of each chunk the first number is written, with four digits, in which processors agree.
-    Raises CourseError for fewer than 2 ranks or more than 16, and what `ring_all_reduce`
+    Raises InputError for fewer than 2 ranks or more than 16, and what `ring_all_reduce`
     raises for arrays that differ.
     """
     _check_ranks(len(vectors))
@@ -118,7 +119,7 @@ def replay_ring(
     `firsts[rank][k]` is the first number of chunk k, None for an empty one, before the first step;
     with `finished`, rank r begins with the whole sum of chunk r + 1. `wrong` has the step of the
     first wrong message, its rank and words about it; a step that nobody sent in is the end.
-    Raises CourseError for fewer than 2 ranks or more than 16.
+    Raises InputError for fewer than 2 ranks or more than 16.
     """
     ranks = len(firsts)
     _check_ranks(ranks)
@@ -204,5 +205,4 @@ def _draw_sums(chunks: list[list[list[float]]], unit: float) -> Picture:
 
 
 def _check_ranks(ranks: int) -> None:
-    if not 2 <= ranks <= MAX_RANKS:
-        raise CourseError(f"{ranks} ranks on a circle: give 2 to {MAX_RANKS}")
+    check_count("ranks", ranks, 2, MAX_RANKS)

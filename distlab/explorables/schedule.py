@@ -6,6 +6,7 @@ from typing import Any
 from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable
 from distlab.figures import timeline
+from utils.checks import check_choice, check_count
 from utils.schedules import SCHEDULES, Schedule, check_schedule, make_schedule
 from utils.simulate.pipeline import StageTimes, simulate_pipeline
 
@@ -27,22 +28,18 @@ def schedule_toy(
     that gets a red frame, and words about it; such a schedule is drawn up to where it gets stuck.
     Times are in forward passes
     of one micro-batch; the backward pass is half for the inputs and half for the weights.
-    Raises CourseError for an unknown name, more than 8 stages or 16 micro-batches, and an
+    Raises DistributedError for an unknown name, more than 8 stages or 16 micro-batches, and an
     own schedule that `check_schedule` refuses if nothing is said to be wrong with it.
     """
     for each in (name, compare or name):
-        if each not in SCHEDULES:
-            raise CourseError(f"schedule {each!r} is unknown: choose {', '.join(SCHEDULES)}")
+        check_choice("schedule", each, SCHEDULES)
     fault = None
     if own is not None:
         stages, micro_batches = own.stages, own.micro_batches
         if (fault := check_schedule(own)) and wrong is None:
-            raise CourseError(f"this schedule cannot run: {fault}")
-    if not (1 <= stages <= MAX_STAGES and 1 <= micro_batches <= MAX_MICRO_BATCHES):
-        raise CourseError(
-            f"{stages} stages and {micro_batches} micro-batches: this picture has room for "
-            f"{MAX_STAGES} and {MAX_MICRO_BATCHES}"
-        )
+            raise CourseError(f"own must be a schedule that can run: {fault}")
+    check_count("stages", stages, 1, MAX_STAGES)
+    check_count("micro_batches", micro_batches, 1, MAX_MICRO_BATCHES)
     data: dict[str, Any] = {"label": "Pipeline schedules", "own": own and _write_orders(own)}
     if wrong is not None:
         data["own"] |= {"wrong": dict(zip(("stage", "place", "words"), wrong, strict=True))}

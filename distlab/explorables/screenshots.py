@@ -7,11 +7,11 @@ import shutil
 import sys
 from pathlib import Path
 
-from distlab.errors import CourseError
 from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.explorable import Explorable
+from utils.checks import check_choice
 
-WIDTHS_PX, THEMES = (480, 1000, 1600), ("light", "dark")
+WIDTHS_PX, THEMES = (390, 1000, 1920), ("light", "dark")
 _PAGE = """<!doctype html><html lang="en" data-theme="{theme}"><head><meta charset="utf-8">
 <title>{title}</title><style>body {{ margin: 16px; background: {paper}; color: {ink} }}</style>
 </head><body><main><h1 style="font: 600 18px sans-serif">{title}</h1>{body}</main></body></html>
@@ -31,8 +31,7 @@ def main(name: str, folder: str) -> None:
     """Write NAME-THEME-WIDTH.png of the example `name` in `folder`, a second after its start."""
     from playwright.sync_api import sync_playwright
 
-    if name not in EXAMPLES:
-        raise CourseError(f"no explorable {name!r}: there are {', '.join(EXAMPLES)}")
+    check_choice("An explorable's name", name, EXAMPLES)
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable
 from distlab.figures import shares
+from utils.checks import check_choice, check_count
 from utils.input_pipeline.sharding import shard_examples
 
 EXAMPLES, MAX_WORKERS, MAX_FILES, MAX_BATCH = 32, 4, 8, 8
@@ -17,19 +17,17 @@ def sharding_belt(
     """Show 32 examples fall from their files to the workers that read them under `policy`.
 
     `policy` is FILE, DATA, OFF, or LATE: shuffle in an order of its own, then take every
-    `workers`-th. `batch` is of one worker. Raises CourseError for another policy and sizes that
+    `workers`-th. `batch` is of one worker. Raises InputError for another policy and sizes that
     the sliders do not reach, and what `shard_examples` raises.
     """
-    if policy not in POLICIES:
-        raise CourseError(f"policy {policy!r} is unknown: choose {', '.join(POLICIES)}")
+    check_choice("policy", policy, POLICIES)
     sizes = (
         ("files", files, MAX_FILES),
         ("workers", workers, MAX_WORKERS),
         ("batch", batch, MAX_BATCH),
     )
     for name, value, most in sizes:
-        if not 1 <= value <= most:
-            raise CourseError(f"{name} {value}: give 1 to {most}")
+        check_count(name, value, 1, most)
     rng = np.random.default_rng(0)
     orders = [rng.permutation(EXAMPLES).tolist() for _ in range(MAX_WORKERS)]
     data = {"label": "Who trains on which example", "examples": EXAMPLES, "orders": orders}

@@ -37,7 +37,8 @@ def draw_cluster(workers: int = 2, replicas_per_worker: int = 2) -> Picture:
     replicas = workers * replicas_per_worker
     if min(workers, replicas_per_worker) < 1 or replicas > 4:
         raise CourseError(
-            f"{workers} workers of {replicas_per_worker} replicas: draw 1 to 4 replicas in all"
+            "workers times replicas_per_worker must be 1 to 4 replicas, got "
+            f"{workers} x {replicas_per_worker}."
         )
     text = "all-reduce: every replica gets the sum of all gradients"
     boxes = {"sum": Box(text, 0, 212, WIDTH_PX, 40, "reduce")}
@@ -69,7 +70,10 @@ def draw_two_ways(examples: int = 64, inputs: int = 784, units: int = 128) -> Pi
     unless examples and units divide by four.
     """
     if examples % 4 or units % 4 or min(examples, inputs, units) < 1:
-        raise CourseError(f"{examples} examples and {units} units: both must divide by 4")
+        raise CourseError(
+            f"examples and units must be multiples of 4, and inputs at least 1, got {examples}, "
+            f"{units} and {inputs}."
+        )
     ways = {
         "Data parallel: cut the batch": (
             f"{examples // 4} images",

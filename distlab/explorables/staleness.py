@@ -5,6 +5,7 @@ import numpy as np
 from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable
 from distlab.figures import timeline
+from utils.checks import check_choice, check_count
 from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_server
 
 MAX_WORKERS = 8
@@ -16,14 +17,14 @@ def staleness_race(
     """Show `workers` that train in `mode`, the last of them `slow` times slower, on one clock.
 
     Times are in steps of a fast worker, `rate` in units of 1/k, the largest curvature of the loss.
-    Raises CourseError for an unknown mode, other than 2 to 8 workers, and numbers off the sliders.
+    Raises DistributedError for an unknown mode, and for numbers off the sliders.
     """
-    if mode not in MODES:
-        raise CourseError(f"mode {mode!r} is unknown: choose {', '.join(MODES)}")
-    if not 2 <= workers <= MAX_WORKERS:
-        raise CourseError(f"{workers} workers: give 2 to {MAX_WORKERS}")
+    check_choice("mode", mode, MODES)
+    check_count("workers", workers, 2, MAX_WORKERS)
     if not (1 <= slow <= 6 and 0.02 <= rate <= 2):
-        raise CourseError(f"slow {slow:g}, rate {rate:g}: give 1 to 6 and 0.02 to 2")
+        raise CourseError(
+            f"slow must be from 1 to 6 and rate from 0.02 to 2, got {slow:g} and {rate:g}."
+        )
     varied = Cluster([1.0], jitter=0.3).draw_factors(np.random.default_rng(0), 256)
     data = {"label": "The staleness race", "factors": varied.round(4).tolist()}
     options = {

@@ -36,10 +36,10 @@ def step_time_line(
         "latency": link.latency_seconds,
     }
     if workers not in (powers := [2**k for k in range(MAX_WORKERS.bit_length())]):
-        raise CourseError(f"{workers} workers: choose {', '.join(map(str, powers))}")
+        raise CourseError(f"workers must be one of {', '.join(map(str, powers))}, got {workers}.")
     for name, (low, high) in RANGES.items():
         if not low <= options[name] <= high:
-            raise CourseError(f"{name} {options[name]:g}: give {low:g} to {high:g}")
+            raise CourseError(f"{name} must be from {low:g} to {high:g}, got {options[name]:g}.")
     data = {
         "label": "One training step",
         "forward": work.forward_seconds,

@@ -9,11 +9,11 @@ counter and the metrics, a few bytes each, are left out.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from distlab.errors import CourseError
 from distlab.explorables.controls import Choice, Slider
 from distlab.explorables.explorer import Explorer, explore
 from distlab.figures import Picture, bars, grouped_bars
 from distlab.figures.canvas import say_number
+from utils.checks import check_choice, check_count
 from utils.measure import format_bytes
 
 SLOTS: Mapping[str, int] = {"SGD": 0, "SGD with momentum": 1, "Adam": 2}
@@ -40,7 +40,7 @@ def held_bytes(strategy: str, variable_bytes: int, slots: int) -> dict[str, int]
     `variable_bytes` is the size of the trainable variables, `slots` the number
     of values that the optimizer keeps for each weight. Variables and slots live
     on every accelerator under "mirrored", once on the host under
-    "central-storage". Raises CourseError for another strategy.
+    "central-storage". Raises InputError for another strategy.
     """
     _check(strategy)
     everything = variable_bytes * (1 + slots)
@@ -58,11 +58,10 @@ def sent_bytes(strategy: str, variable_bytes: int, replicas: int) -> int:
     first to the first, and the sum back to each. "central-storage": the values
     to every replica, its gradients back, and, with a Keras 3 optimizer, the sum
     to the first replica and back once more. The host is none of the replicas.
-    Raises CourseError for another strategy or fewer than 2 replicas.
+    Raises InputError for another strategy or fewer than 2 replicas.
     """
     _check(strategy)
-    if replicas < 2:
-        raise CourseError(f"replicas={replicas}: with fewer than 2, nothing is shared")
+    check_count("replicas", replicas, 2)
     crossings = replicas + 1 if strategy == "central-storage" else replicas - 1
     return 2 * crossings * variable_bytes
 
@@ -126,5 +125,4 @@ def _draw_sent(variable_bytes: int, replicas: int) -> Picture:
 
 
 def _check(strategy: str) -> None:
-    if strategy not in ("mirrored", "central-storage"):
-        raise CourseError(f"strategy {strategy!r}: choose mirrored or central-storage")
+    check_choice("strategy", strategy, ("mirrored", "central-storage"))

@@ -8,6 +8,7 @@ import numpy as np
 from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable
 from distlab.figures import Picture, split_evenly, timeline
+from utils.checks import check_choice, check_count
 from utils.collectives.replica_values import WAYS, combine_values
 from utils.errors import InputError
 
@@ -24,16 +25,18 @@ def replica_values(
 ) -> Explorable:
     """Show what `way`, one of WAYS, makes of `count` values that replicas hold in equal parts.
 
-    `values` are up to 16 numbers to take them from: 0 to 15 unless given. Raises CourseError for
-    an unknown way, fewer than 1 replica or more than 8, and more values than there are.
+    `values` are up to 16 numbers to take them from: 0 to 15 unless given. Raises
+    DistributedError for an unknown way, fewer than 1 replica or more than 8, and more values
+    than there are.
     """
     values = [float(value) for value in (range(MAX_VALUES) if values is None else values)]
-    if way not in WAYS:
-        raise CourseError(f"way {way!r} is unknown: choose {', '.join(WAYS)}")
-    if not 1 <= replicas <= MAX_REPLICAS:
-        raise CourseError(f"{replicas} replicas: give 1 to {MAX_REPLICAS}")
+    check_choice("way", way, WAYS)
+    check_count("replicas", replicas, 1, MAX_REPLICAS)
     if not 1 <= count <= len(values) <= MAX_VALUES or not np.isfinite(values).all():
-        raise CourseError(f"{count} of {len(values)} values: give 1 to {MAX_VALUES} finite numbers")
+        raise CourseError(
+            f"values must be 1 to {MAX_VALUES} finite numbers and count at most as many, got "
+            f"{len(values)} and count={count}."
+        )
     data = {
         "label": "One value per replica, reduced and gathered",
         "values": values,

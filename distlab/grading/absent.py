@@ -43,5 +43,6 @@ class AbsentFinder(MetaPathFinder):
         """Find nothing; raise for a name that is absent."""
         if f"{name}.".startswith(self.prefixes):
             raise ImportError(
-                f"{name} is not there when this lab is graded: writing what it does is the exercise"
+                f"{name} can't be imported when this lab is graded, since writing what it does is "
+                "the exercise. Write it in your notebook."
             )

@@ -66,9 +66,9 @@ def read_got(text: str, names: tuple[str, ...]) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(data, dict):
-        raise ValueError("no dictionary of answers")
+        raise ValueError("it isn't a dictionary of answers")
     return {name: decode(data[name]) for name in names if name in data}
 
 

@@ -100,8 +100,8 @@ def collect(
     hand_ins = _settle(mine, lab, roster)
     if not hand_ins:
         other = "files of other labs" if groups else "no notebook (.ipynb)"
-        why = "; ".join([*listing.notes, *notes][:2]) or f"only {other} lies there"
-        raise CourseError(f"{source}: no hand-in of {lab.short} found: {why}")
+        why = "; ".join([*listing.notes, *notes][:2]) or f"only {other}"
+        raise CourseError(f"{source} must have a submission of {lab.short}, got {why}.")
     many = len(hand_ins) > 1 or source.suffix == ".zip"  # a lone folder may be a guest's
     if many and all(_STRANGER in h.question for h in hand_ins):
         number = f"the {len(hand_ins)} submissions is" if len(hand_ins) > 1 else "its files is"

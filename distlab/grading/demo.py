@@ -69,7 +69,7 @@ def make_class(folder: Path) -> Path:
     root = find_root(Path.cwd())
     (target,) = choose_targets([t for t in find_targets(root) if t.lab], [LAB])
     if target.lab is None or not target.notebook.is_file():
-        raise CourseError(f"{target.notebook}: is not built yet: run `distlab build {LAB}`")
+        raise CourseError(f"{target.notebook} isn't built yet. Run `distlab build {LAB}`.")
     notebooks = {"solution": _read(target.notebook), "stub": _read(target.lab)}
     notebooks["no metadata"] = _strip(notebooks["solution"])
     submitted = folder / "submitted"

@@ -55,7 +55,7 @@ class FrameReader:
             end = self.buffer.find(b"\n", 0, MAX_LINE)
             if end < 0:
                 if len(self.buffer) >= MAX_LINE:
-                    raise BadFrame("a line that does not end")
+                    raise BadFrame("a line without an end")
                 return None
             self.head = read_head(bytes(self.buffer[:end]))
             del self.buffer[: end + 1]
@@ -73,7 +73,7 @@ def read_head(line: bytes) -> dict[str, Any]:
     try:
         head = json.loads(line)
     except (ValueError, RecursionError):
-        raise BadFrame("a line that is no JSON") from None
+        raise BadFrame("a line that isn't JSON") from None
     kinds = {
         "at": str,
         "cell": int,
@@ -86,18 +86,18 @@ def read_head(line: bytes) -> dict[str, Any]:
         "size": int,
     }
     if not isinstance(head, dict) or any(type(v) is not kinds.get(k) for k, v in head.items()):
-        raise BadFrame("a line that is no frame")
+        raise BadFrame("a line that isn't a frame")
     if not 0 <= head.get("size", 0) <= MAX_BODY:
-        raise BadFrame("an answer that is too large")
+        raise BadFrame(f"an answer of more than {MAX_BODY:,} bytes")
     return head
 
 
 def make_frame(head: dict[str, Any], body: str) -> Frame:
     parts = {k: v for k, v in head.items() if k != "size"}
     if parts.get("at") not in ("begin", "end", "done"):
-        raise BadFrame("a frame of another kind")
+        raise BadFrame("a frame of an unknown type")
     if parts["at"] == "end" and parts.get("status") not in STATUSES:
-        raise BadFrame("an end of another kind")
+        raise BadFrame("an end with an unknown status")
     for name in ("error", "trace", "failed"):
         parts[name] = clean(parts.get(name, ""), MAX_KEPT)
     seconds = parts.get("seconds", 0.0)

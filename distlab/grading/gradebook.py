@@ -20,6 +20,7 @@ from distlab.grading.journal import hold_lock
 from distlab.grading.labs import ExerciseSpec, LabSpec
 from distlab.grading.roster import ByHand, Roster
 from distlab.grading.verdict import ExerciseVerdict, Verdict
+from utils.checks import check_choice
 
 WAIT_SECONDS = 60.0
 _REASONS = {
@@ -158,8 +159,8 @@ class Book:
         most = self._rows.weigh(exercise.points, exercise)
         if points is not None and points > most and not above:
             raise CourseError(
-                f"{student}, {exercise.id}: {points:g} is more than the {most:g} points there "
-                "are: add --allow-bonus if you mean it"
+                f"{student}, {exercise.id}: the mark must be at most {most:g} points, got "
+                f"{points:g}. Add --allow-bonus to give more."
             )
         with _told_plainly(self.path):
             notebook = self._rows.ensure_submission(student, self._rows.ensure_notebook())
@@ -209,8 +210,8 @@ class Book:
         with _told_plainly(self.path):
             if not self._rows.remove(student):
                 raise CourseError(
-                    f"{student!r} has no marks of {self.lab.name} in the gradebook: "
-                    "nothing was removed"
+                    f"{student!r} has no marks of {self.lab.name} in the gradebook, so nothing "
+                    "was removed."
                 )
 
     def _write_entry(self, entry: Entry, notebook: Any) -> None:
@@ -242,11 +243,9 @@ class Book:
 
 
 def _find_exercise(lab: LabSpec, name: str) -> ExerciseSpec:
-    for exercise in lab.exercises:
-        if name in (exercise.id, str(exercise.number)):
-            return exercise
-    known = ", ".join(exercise.id for exercise in lab.exercises)
-    raise CourseError(f"{lab.name} has no exercise {name!r}: choose from {known}")
+    by_number = {str(exercise.number): exercise for exercise in lab.exercises}
+    by_id = {exercise.id: exercise for exercise in lab.exercises}
+    return by_number.get(name) or by_id[check_choice(f"An exercise of {lab.name}", name, by_id)]
 
 
 def _connect(path: Path) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from distlab.errors import CourseError
 from distlab.grading.labs import ExerciseSpec, LabSpec
 from distlab.grading.roster import Roster
+from utils.checks import list_few
 
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
@@ -73,8 +74,9 @@ class Rows:
         unknown = set(graded) - set(self.lab.graded)
         if unknown:
             raise CourseError(
-                f"the gradebook knows {self.lab.name} with other graded cells "
-                f"({', '.join(sorted(unknown))}): is it another version of the lab?"
+                f"The gradebook must have the graded cells of this {self.lab.name}, got "
+                f"{list_few(sorted(unknown))}. For another version of the lab, choose a new "
+                "--gradebook."
             )
         for exercise in self.lab.exercises:
             if exercise.id not in solutions:

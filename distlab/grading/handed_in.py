@@ -158,14 +158,14 @@ def list_files(
     if source.is_dir():
         _look_at_all(list(_walk(source, ())), listing, None if course else unwrap)
     elif not source.is_file():
-        raise CourseError(f"{source}: no such folder, zip or notebook")
+        raise CourseError(f"{source}: no such folder, zip or notebook. Check the path.")
     elif source.name.lower().endswith(NOTEBOOKS) or packed:
         _look_at(_find_on_disk(source, (source.name,)), listing)
     elif zipfile.is_zipfile(source):
         with source.open("rb") as stream:
             _look_into(stream, _File((source.name,), None, "", source.open), listing, unwrap)
     else:
-        raise CourseError(f"{source}: not a folder, a zip or a notebook: unpack it first")
+        raise CourseError(f"{source} must be a folder, a zip or a notebook. Unpack it first.")
     return listing
 
 
@@ -252,7 +252,7 @@ def open_plain(path: Path) -> BinaryIO:
     stream = os.fdopen(os.open(path, flags), "rb")
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
-        raise OSError(f"{path}: not a plain file")
+        raise OSError(f"{path} isn't a plain file")
     return stream
 
 
@@ -330,7 +330,7 @@ def _check_directory(stream: BinaryIO, most: int) -> None:
     place = tail.rfind(b"PK\5\6")
     listed = int.from_bytes(tail[place + 12 : place + 16], "little") if place >= 0 else 0
     if listed > most:  # all ones: more than 4 GiB, as a zip's 64-bit record says
-        raise TooMuch(f"its list of files has more than {most // 2**20} MiB")
+        raise TooMuch(f"its list of files must have at most {most // 2**20} MiB")
     stream.seek(0)
 
 

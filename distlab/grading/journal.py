@@ -59,7 +59,7 @@ class Record:
         try:
             data: dict[str, Any] = json.loads(text)
             if data["version"] != VERSION:
-                raise CourseError(f"kept by another version ({data['version']})")
+                raise CourseError(f"it is from another version of distlab ({data['version']})")
             seen = data["observation"]
             return cls(
                 str(data["student"]),
@@ -69,7 +69,7 @@ class Record:
                 Observation.from_json(json.dumps(seen)) if seen else None,
             )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise CourseError(f"not a record ({error})") from None
+            raise CourseError(f"it isn't a record ({error})") from None
 
     def add_verdict(self, text: str) -> "Record":
         """Return the record with the verdict of `text`; as it was if that is not of this run."""

@@ -129,10 +129,13 @@ def read_lab(name: str, root: Path | None = None) -> LabSpec:
     root = root or sources.find_root(Path.cwd())
     labs = [t for t in sources.find_targets(root) if t.lab]
     if not labs:
-        raise CourseError("no solutions/src here: grading needs the teacher's copy of the course")
+        raise CourseError(
+            "Grading needs the teacher's copy of the course, but there is no solutions/src here. "
+            "Change to the folder of that copy."
+        )
     targets = sources.choose_targets(labs, [name])
     if len(targets) != 1:
-        raise CourseError(f"{name!r} names {len(targets)} labs: say which, as lab01")
+        raise CourseError(f"LAB must name one lab, got {name!r} for {len(targets)}. Try lab01.")
     return _read_target(targets[0])
 
 
@@ -250,5 +253,5 @@ def _read_rules(name: str) -> LabRules:
         return importlib.import_module(f"distlab.labs.{name}.judge").RULES
     except ModuleNotFoundError as error:
         raise CourseError(
-            f"{name} has no judge in distlab/labs/{name}: it cannot be graded"
+            f"{name} can't be graded: it must have a file distlab/labs/{name}/judge.py."
         ) from error

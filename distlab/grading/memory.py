@@ -6,6 +6,7 @@ left out, changes no mark without a word.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from distlab.grading.report.text import write_if_new
 from distlab.grading.roster import ByHand
 
 FILES = ("submitted", "roster", "submission_times", "policy", "extensions", "gradebook")
-TEXTS = ("due", "penalty", "pattern")
+TEXTS = ("due", "penalty", "pattern", "class_seed")
 NONE = "none"  # given for an option: it isn't used any more
+_DAMAGED = "{} is damaged ({}). Restore it from a backup, or delete it to start without."
 
 Marks = Mapping[str, Mapping[str, ByHand]]  # student -> exercise -> mark
 
@@ -66,7 +68,7 @@ def read_marks(journal: Path) -> dict[str, dict[str, ByHand]]:
             for student, marks in _read(journal / "hand_marks.json").items()
         }
     except (AttributeError, TypeError, ValueError) as error:
-        raise CourseError(f"{journal / 'hand_marks.json'} is damaged: {error}") from None
+        raise CourseError(_DAMAGED.format(journal / "hand_marks.json", error)) from None
 
 
 def write_marks(
@@ -97,13 +99,11 @@ def spread(by_hand: ByHand, most: Mapping[str, float]) -> Iterator[ByHand]:
         yield ByHand(name, share, by_hand.reason)
 
 
-def suggest(told: str, names: Mapping[str, str]) -> str:
-    """Return "did you mean ...?" for an id that isn't known; `names` are by id."""
-    from difflib import get_close_matches
-
+def suggest_student(told: str, names: Mapping[str, str]) -> str:
+    """Return ". Did you mean 'id'?" for an id or name that isn't known; `names` are by id."""
     ids = {**{student: student for student in names}, **{n: s for s, n in names.items()}}
     near = dict.fromkeys(ids[found] for found in get_close_matches(told, ids, 3))
-    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def describe_waiting(rows: Sequence[Mapping[str, str]]) -> list[str]:
@@ -120,7 +120,7 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError) as error:
-        raise CourseError(f"{path} is damaged: {error}") from None
+        raise CourseError(_DAMAGED.format(path, error)) from None
 
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:

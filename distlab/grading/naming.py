@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from distlab.errors import CourseError
 from distlab.submission import MAX_NAME, MAX_NAME_BYTES, read_packed_name
+from utils.checks import list_few, suggest
 
 # Moodle's mod/assign: folders NAME_ID_assignsubmission_file (before 4.1 with a _ at the end),
 # or files that begin so; with blind marking NAME is "Participant". Canvas's content_zipper:
@@ -89,10 +90,14 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     try:
         compiled = re.compile(PATTERNS.get(pattern, pattern))
     except re.error as error:
-        raise CourseError(f"--pattern {pattern!r}: not a regular expression ({error})") from None
+        raise CourseError(
+            f"--pattern must be a regular expression, got {pattern!r} ({error})."
+        ) from None
     if "student_id" not in compiled.groupindex:
-        known = ", ".join(PATTERNS)
-        raise CourseError(f"--pattern {pattern!r}: write (?P<student_id>...), or one of {known}")
+        raise CourseError(
+            f"--pattern must be one of {list_few(PATTERNS)}, or have (?P<student_id>...) in it, "
+            f"got {pattern!r}{suggest(pattern, PATTERNS) or '.'}"
+        )
     return compiled
 
 

@@ -49,18 +49,18 @@ def read_bytes(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         link = os.path.islink(path)
-        why = "it is a link, which is not followed" if link else error.strerror or "?"
-        raise Unreadable(f"the file cannot be opened: {why}") from None
+        why = "it is a link, and links aren't followed" if link else error.strerror or "?"
+        raise Unreadable(f"the file can't be opened: {why}") from None
     about = os.fstat(descriptor)
     if not stat.S_ISREG(about.st_mode):
         os.close(descriptor)
-        raise Unreadable("this is not a plain file")
+        raise Unreadable("the file isn't a plain file")
     with os.fdopen(descriptor, "rb") as file:
         if about.st_size > MAX_BYTES:
             size = about.st_size / 2**20
             raise Unreadable(
-                f"the file has {size:,.0f} MiB, at most {MAX_BYTES // 2**20} are "
-                "read: clear its outputs and hand it in again"
+                f"the file must have at most {MAX_BYTES // 2**20} MiB, got {size:,.0f}. Clear its "
+                "outputs and submit it again"
             )
         return file.read(MAX_BYTES + 1)[:MAX_BYTES]
 
@@ -72,10 +72,12 @@ def read_notebook(data: bytes) -> Notebook:
     raw = _find_cells(content, notes)
     _note_kernel(content.get("metadata"), notes)
     if len(raw) > MAX_CELLS:
-        raise Unreadable(f"the notebook has {len(raw):,} cells: {HUMAN}")
+        raise Unreadable(
+            f"the notebook must have at most {MAX_CELLS:,} cells, got {len(raw):,}: {HUMAN}"
+        )
     cells = tuple(_read_cell(k + 1, cell) for k, cell in enumerate(raw))
     if sum(len(c.text) for c in cells if c.kind == "code") > MAX_CODE:
-        raise Unreadable(f"the notebook has more than {MAX_CODE:,} characters of code: {HUMAN}")
+        raise Unreadable(f"the notebook must have at most {MAX_CODE:,} characters of code: {HUMAN}")
     if not any(c.text.strip() for c in cells):
         raise Unreadable("the notebook is empty")
     return Notebook(cells, tuple(notes))
@@ -94,9 +96,9 @@ def _parse(data: bytes, notes: list[str]) -> dict[str, Any]:
     except RecursionError:
         raise Unreadable("the file is JSON nested too deeply to be a notebook") from None
     except ValueError as error:
-        raise Unreadable(f"the file is not JSON, so not a notebook ({error})"[:200]) from None
+        raise Unreadable(f"the file isn't JSON, so it isn't a notebook ({error})"[:200]) from None
     if not isinstance(content, dict):
-        raise Unreadable("the file is JSON, but no notebook")
+        raise Unreadable("the file is JSON, but not a notebook")
     return content
 
 
@@ -129,7 +131,7 @@ def _find_cells(content: dict[str, Any], notes: list[str]) -> list[Any]:
         notes.append("an old notebook (format 3 or 2): read as one of today")
         found = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
         return [cell for cells in found if isinstance(cells, list) for cell in cells]
-    raise Unreadable("the file is JSON, but has no cells: not a notebook")
+    raise Unreadable("the file is JSON without cells, so it isn't a notebook")
 
 
 def _note_kernel(metadata: Any, notes: list[str]) -> None:

@@ -93,7 +93,7 @@ class Observation:
             notes, facts = (tuple(map(str, data.pop(name))) for name in ("notes", "facts"))
             found = cls(**data, cells=cells, notes=notes, facts=facts)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise CourseError(f"not a kept observation ({error}): grade it again") from None
+            raise CourseError(f"it isn't an observation ({error}). Grade it again.") from None
         if any(cell.status not in STATUSES for cell in found.cells):
-            raise CourseError("not a kept observation (an unknown status): grade it again")
+            raise CourseError("it isn't an observation (an unknown status). Grade it again.")
         return found

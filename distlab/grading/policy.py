@@ -29,12 +29,12 @@ import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from distlab.errors import CourseError
+from utils.checks import check_choice
 from utils.errors import DistributedError
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -108,7 +108,7 @@ def read_policy(path: Path | None, lab: str, labs: Collection[str] = ()) -> Poli
         _check_file(data, labs)
         return _make_policy(data, lab)
     except OSError as error:
-        raise CourseError(f"{path}: cannot be read ({error.strerror})") from None
+        raise CourseError(f"{path} can't be read ({error.strerror}).") from None
     except (ValueError, TypeError, AttributeError, KeyError, DistributedError) as error:
         raise CourseError(f"{path}: {error}") from None
 
@@ -116,7 +116,7 @@ def read_policy(path: Path | None, lab: str, labs: Collection[str] = ()) -> Poli
 def _check_file(data: dict[str, Any], labs: Collection[str]) -> None:
     _check_keys(data, {"zone", "penalty", "extra_time", "absent", "labs"}, "the file")
     if data.get("absent", "blank") not in ("blank", 0):
-        raise CourseError(f'absent = {data["absent"]!r}: write 0 or "blank"')
+        raise CourseError(f'absent must be 0 or "blank", got {data["absent"]!r}.')
     if labs:
         _check_keys(data.get("labs", {}), set(labs), "labs")
     known = {"due", "weight", "weights", "extra_time", "penalty", "confirmed"}
@@ -131,7 +131,7 @@ def _make_policy(data: dict[str, Any], lab: str) -> Policy:
     zone = _read_zone(data.get("zone"))
     due = mine.get("due")
     if not isinstance(names := mine.get("confirmed", []), list):
-        raise CourseError('confirmed: write a list: ["ana 3f2a91cd"]')
+        raise CourseError(f'confirmed must be a list such as ["ana 3f2a91cd"], got {names!r}.')
     return Policy(
         due=None if due is None else parse_due(str(due), zone or UTC),
         penalty=_read_penalty(mine.get("penalty", data.get("penalty", {}))),
@@ -148,7 +148,9 @@ def _read_zone(name: Any) -> tzinfo | None:
     try:
         return ZoneInfo(name) if name else None
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
-        raise CourseError(f'zone = {name!r}: no such time zone: write "Europe/Prague"') from None
+        raise CourseError(
+            f'zone must be a time zone such as "Europe/Prague", got {name!r}.'
+        ) from None
 
 
 def _find_zone(due: str) -> tzinfo | None:
@@ -160,18 +162,14 @@ def _find_zone(due: str) -> tzinfo | None:
 
 
 def _check_keys(table: dict[str, Any], known: set[str], where: str) -> None:
-    if unknown := sorted(set(table) - known):
-        near = get_close_matches(unknown[0], known, 1)
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        raise CourseError(
-            f"{where} has no {unknown[0]!r}: {meant}choose from {', '.join(sorted(known))}"
-        )
+    for name in sorted(table):
+        check_choice(f"A key of {where}", name, sorted(known))
 
 
 def _read_number(table: Mapping[str, Any], name: str, usual: float = 0.0) -> float:
     value = table.get(name, usual)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
-        raise CourseError(f"{name} = {value!r}: a number from 0")
+        raise CourseError(f"{name} must be a number from 0, got {value!r}.")
     return float(value)
 
 
@@ -181,7 +179,10 @@ def _read_penalty(table: dict[str, Any]) -> Penalty:
     if not table:
         return Penalty()
     if ("percent" in table) == ("points" in table) or table.get("per") not in ("hour", "day"):
-        raise CourseError('penalty: give percent or points, and per = "hour" or "day"')
+        raise CourseError(
+            'penalty must have either percent or points, and per = "hour" or "day", got '
+            f"{', '.join(f'{name} = {value!r}' for name, value in table.items())}."
+        )
     percent = "percent" in table
     return Penalty(
         _read_number(table, "percent" if percent else "points"),
@@ -196,7 +197,9 @@ def parse_penalty(text: str, grace_seconds: float = 0.0) -> Penalty:
     """Return the penalty of a text: "10%/day", "0.5/hour", "10%/day,50%" (50 % at most)."""
     found = _PENALTY.fullmatch(text.replace(" ", ""))
     if found is None:
-        raise CourseError(f"penalty {text!r}: write 10%/day, 0.5/hour, or 10%/day,50% with a limit")
+        raise CourseError(
+            f"penalty must look like 10%/day, 0.5/hour or, with a limit, 10%/day,50%, got {text!r}."
+        )
     amount, percent, per, most = found.groups()
     seconds = 3600 if per == "hour" else 86400
     limit = None if most is None else float(most)
@@ -208,7 +211,9 @@ def parse_due(text: str, zone: tzinfo = UTC) -> datetime:
     try:
         due = datetime.fromisoformat(re.sub(" UTC$", "+00:00", text.strip()))
     except ValueError:
-        raise CourseError(f"due {text!r}: write 2026-11-20T23:59 (UTC) or …T23:59+01:00") from None
+        raise CourseError(
+            f"due must look like 2026-11-20T23:59 (UTC) or 2026-11-20T23:59+01:00, got {text!r}."
+        ) from None
     return (due if due.tzinfo else due.replace(tzinfo=zone)).astimezone(UTC).replace(tzinfo=None)
 
 
@@ -218,7 +223,9 @@ def parse_duration(text: str) -> timedelta:
         r"(\d{1,6}\.?\d*)\s*(m|min|minutes?|h|hours?|d|days?|w|weeks?)", text.strip()
     )
     if found is None:
-        raise CourseError(f"{text!r} is no length of time: write 90 minutes, 36 hours or 2 days")
+        raise CourseError(
+            f"A duration must look like 90 minutes, 36 hours or 2 days, got {text!r}."
+        )
     return timedelta(seconds=float(found[1]) * _UNITS[found[2][0]])
 
 
@@ -230,13 +237,16 @@ def read_extra(path: Path) -> dict[str, timedelta]:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = [row for row in csv.reader(stream) if any(cell.strip() for cell in row)]
     except (OSError, ValueError, csv.Error) as error:
-        raise CourseError(f"{path}: cannot be read ({error})") from None
+        raise CourseError(f"{path} can't be read ({error}).") from None
     found = {}
     for number, row in enumerate(rows, 1):
         if number == 1 and row[0].strip().lower() == "student":
             continue
         if len(row) != 2:
-            raise CourseError(f"{path}, line {number}: write a student and a time: ana,2 days")
+            raise CourseError(
+                f"{path}, line {number} must be a student and a time, such as ana,2 days; got "
+                f"{','.join(row)!r}."
+            )
         found[row[0].strip()] = parse_duration(row[1])
     return found
 
@@ -251,5 +261,5 @@ def override(policy: Policy, due: str, penalty: str, extra: Path | None) -> Poli
     if extra:
         policy = replace(policy, extra={**policy.extra, **read_extra(extra)})
     if penalty and policy.due is None:
-        raise CourseError("a penalty needs a due date: --due, or due in grading.toml")
+        raise CourseError("A penalty needs a due date. Give --due, or due in grading.toml.")
     return policy

@@ -217,7 +217,7 @@ def decode(data: bytes) -> tuple[str, str]:
             return data.decode(encoding), encoding
         except UnicodeDecodeError:
             continue
-    raise ValueError("it is neither UTF-8 nor Windows text: save it as CSV UTF-8")
+    raise ValueError("it is neither UTF-8 nor Windows text. Save it as CSV UTF-8")
 
 
 def _open_table(path: Path) -> tuple[list[str], int, str, str]:
@@ -225,7 +225,7 @@ def _open_table(path: Path) -> tuple[list[str], int, str, str]:
     try:
         text, encoding = decode(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise CourseError(f"{path}: cannot be read ({error})") from None
+        raise CourseError(f"{path} can't be read ({error}).") from None
     lines = text.splitlines(True)
     skipped = int(bool(lines) and lines[0].lower().startswith("sep="))
     head = lines[skipped] if len(lines) > skipped else ""
@@ -242,7 +242,7 @@ def read_table(path: Path, *wanted: str) -> Iterator[Row]:
     try:
         head = [name.strip().lower() for name in next(rows, [])]
         if missing := [name for name in wanted if name not in head]:
-            raise CourseError(f"{path}: has no column {missing[0]!r}: it has {', '.join(head)}")
+            raise CourseError(f"{path} must have a column {missing[0]!r}, got {', '.join(head)}.")
         for row in rows:
             cells = {name: cell.strip() for name, cell in zip(head, row, strict=False)}
             if any(cells.values()):
@@ -298,11 +298,13 @@ def read_roster(path: Path | None) -> Roster:
         if student.id == "(no name)":
             needed = "student, username, ID number, email, or a name"
             raise CourseError(
-                f"{path}, line {line}: no student. It has the columns "
-                f"{', '.join(cells)}, and needs {needed}."
+                f"{path}, line {line} must name a student in a column {needed}, got the columns "
+                f"{', '.join(cells)}."
             )
         if student.id in found:
-            raise CourseError(f"{path}, line {line}: {student.id!r} is there twice")
+            raise CourseError(
+                f"{path}, line {line}: {student.id!r} is in the list twice. Remove one."
+            )
         found[student.id] = student
     if path and not found:
         raise CourseError(f"{path}: the list of students is empty. Give one line per student.")
@@ -319,12 +321,14 @@ def read_times(path: Path, zone: tzinfo = UTC) -> tuple[Roster, dict[str, dateti
     for line, cells in read_table(path):
         student, text = _read_student(cells), _pick(cells, "time")
         if not set(_COLUMNS["time"]) & set(cells):
-            raise CourseError(f"{path}: has no column of times: call it `handed_in`")
+            raise CourseError(f"{path} must have a column of times. Call it `handed_in`.")
         if student is None or text in ("", "-"):
             continue
         time = _parse_any(text, zone)
         if time is None:
-            raise CourseError(f"{path}, line {line}: {text!r} is no time: write 2026-11-20T23:59")
+            raise CourseError(
+                f"{path}, line {line}: a time must look like 2026-11-20T23:59, got {text!r}."
+            )
         found[student.id], times[student.id] = student, time
     return Roster(found), times
 
@@ -367,5 +371,5 @@ def parse_points(text: str) -> float | None:
     except ValueError:
         points = -1.0
     if not 0 <= points <= 1000:
-        raise CourseError(f"{text!r} is no number of points (0 to 1000), nor auto")
+        raise CourseError(f"points must be a number from 0 to 1000, or auto, got {text!r}.")
     return points

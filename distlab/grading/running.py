@@ -162,7 +162,7 @@ class Running:
                 for frame in attempt.frames.feed(data):
                     self.take(frame)
             except BadFrame as error:
-                self.notes.append(f"it sent what the course's harness does not send: {error}")
+                self.notes.append(f"it sent what the course's harness never sends: {error}")
                 self.kill("what it sent could not be read")
         return len(data)
 
@@ -172,11 +172,11 @@ class Running:
         if frame.at == "done":
             attempt.done = True
         elif not 0 <= frame.cell < len(attempt.checks):
-            raise BadFrame("a cell that is not there")
+            raise BadFrame("a cell that the lab doesn't have")
         elif frame.at == "begin":
             attempt.current, attempt.ended = attempt.checks[frame.cell], False
         elif attempt.checks[frame.cell] != attempt.current:
-            raise BadFrame("the end of a cell that had not begun")
+            raise BadFrame("the end of a cell that never began")
         else:
             self.seen[attempt.current] = CellObservation(
                 attempt.current,

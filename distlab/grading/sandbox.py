@@ -60,12 +60,12 @@ ADVICE = "`distlab doctor` says what is missing; --no-sandbox is for your own wo
 def check_can_seal() -> str:
     """Return the path of bubblewrap; CourseError with the reason where nothing can be sealed."""
     if sys.platform != "linux":
-        raise CourseError("grading needs Linux or WSL2: this system cannot seal what it runs")
+        raise CourseError("Grading needs Linux or WSL2 for its sandbox. Grade on such a system.")
     path = shutil.which("bwrap")
     if path is None:
         raise CourseError(
-            "grading needs bubblewrap to seal what it runs: install the package "
-            "bubblewrap (or --no-sandbox, for your own work only)"
+            "Grading needs bubblewrap for its sandbox. Install the package bubblewrap (or use "
+            "--no-sandbox, for your own work only)."
         )
     return path
 
@@ -287,7 +287,7 @@ class Sandbox:
             yield
         except RunError:
             last = self._server.read_last_error()
-            raise CourseError(f"the sandbox has ended ({last}): start again") from None
+            raise CourseError(f"The sandbox has ended ({last}). Start again.") from None
 
     def close(self) -> None:
         """End the fork server and every submission; safe to call twice."""

@@ -22,6 +22,7 @@ from distlab.grading.report.wording import count
 from distlab.grading.results import ClassResult, Course, Result, finish, hold_back
 from distlab.grading.roster import ByHand, Roster, read_times
 from distlab.grading.verdict import ExerciseVerdict, Verdict
+from utils.checks import check_choice
 from utils.measure import Stopwatch
 
 
@@ -142,7 +143,7 @@ def _check_readable(source: Path, found: Collection) -> None:
         if any(word in h.problem for word in ("cannot be read", "a link"))
     ]
     if len(problems) == len(found.hand_ins):
-        raise CourseError(f"{source}: no file of the class can be opened: {problems[0]}")
+        raise CourseError(f"{source}: no file of the class can be opened ({problems[0]}).")
 
 
 def _name_unknown(settings: Settings, found: Collection) -> list[str]:
@@ -164,10 +165,7 @@ def _is_judged(journal: Journal, hand_in: HandIn) -> bool:
 def _check_exercises(settings: Settings) -> None:
     known = [exercise.id for exercise in settings.lab.exercises]
     for name in (*settings.exercises, *settings.policy.weights):
-        if name not in known:
-            raise CourseError(
-                f"{settings.lab.name} has no exercise {name!r}: choose from {', '.join(known)}"
-            )
+        check_choice(f"An exercise of {settings.lab.name}", name, known)
 
 
 def _choose(settings: Settings, journal: Journal, hand_ins: Sequence[HandIn]) -> list[HandIn]:
@@ -175,11 +173,7 @@ def _choose(settings: Settings, journal: Journal, hand_ins: Sequence[HandIn]) ->
     students = settings.students
     known = [hand_in.student for hand_in in hand_ins]
     for student in students:
-        if student not in known:
-            from difflib import get_close_matches
-
-            near = get_close_matches(student, known, 3) or known[:3]
-            raise CourseError(f"no hand-in of {student!r}: perhaps {', '.join(near)}?")
+        check_choice("--student", student, known)
     quick = settings.by_hand and not settings.again and not settings.exercises
     return [
         h
@@ -198,17 +192,18 @@ def _set_by_hand(settings: Settings, journal: Journal, students: set[str]) -> No
         for told, by_hand in settings.by_hand:
             student = codes.get(told, told)
             if student not in known:
-                near = memory.suggest(student, known)
+                near = memory.suggest_student(student, known)
                 raise CourseError(
-                    f"no hand-in of {student!r}, and no such student is booked: "
-                    f"no mark was set.{near}"
+                    "A mark must be of a student with a submission or in the gradebook, got "
+                    f"{student!r}{near or '.'} No mark was set."
                 )
             for mark in memory.spread(by_hand, book.most):
                 book.set_points(student, mark, settings.above_maximum)
         for student in settings.remove:
             if student in students or student in settings.roster.ids:
                 raise CourseError(
-                    f"{student!r} has a submission or is in the list of students: not removed"
+                    f"--remove must name a student with no submission who isn't in the list of "
+                    f"students, got {student!r}. Nothing was removed."
                 )
             book.remove(student)
 
@@ -221,8 +216,8 @@ def _bring_back(settings: Settings, journal: Journal, book: Book) -> None:
     if settings.kept_marks != "restore":
         number = count(sum(map(len, kept.values())), "mark")
         raise CourseError(
-            f"{settings.gradebook} is new, and this lab remembers {number} set by "
-            "hand: add --restore to set them again, or --forget"
+            f"{settings.gradebook} is new, but this lab remembers {number} set by hand. Add "
+            "--restore to set them again, or --forget."
         )
     for student, marks in kept.items():
         for by_hand in marks.values():

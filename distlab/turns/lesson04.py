@@ -22,7 +22,7 @@ SAVE = Turn(
         ),
     },
     otherwise="Of five epochs, save after 2, 4 and 5. Of four, after 2 and 4.",
-    cases=[(1, 5), (2, 5), (3, 5), (4, 5), (5, 5), (3, 4), (4, 4)],
+    cases=[(1, 5), (2, 5), (3, 5), (4, 5), (5, 5), (3, 4), (4, 4), (5, 7), (7, 7)],
 )
 
 STEPS = Turn(

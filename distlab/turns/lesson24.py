@@ -71,6 +71,9 @@ UNMATCHED = Turn(
     mistakes={
         "lambda keys, paths: [key for key in keys if not any(__import__('re').search(key, path) "
         "for path in paths)]": "search() finds a key anywhere in a path. Keras matches whole paths.",
+        "lambda keys, paths: [key for key in keys if not any(__import__('re').match(key, path) "
+        "for path in paths)]": "match() is content with the beginning of a path. Keras matches "
+        "whole paths.",
         "lambda keys, paths: [path for path in paths if not any(__import__('re').fullmatch(key, "
         "path) for key in keys)]": "Those are the paths without a key. Return the keys without a "
         "path.",
@@ -81,7 +84,7 @@ UNMATCHED = Turn(
     cases=(
         (["hidden/kernel", ".*logits/kernel"], ["net/hidden/kernel", "net/logits/kernel"]),
         ([".*logit/kernel", ".*bias"], ["net/hidden/kernel", "net/hidden/bias"]),
-        ([".*kernel"], ["net/hidden/kernel"]),
+        (["net/hidden", ".*kernel"], ["net/hidden/kernel"]),
     ),
     read=lambda keys: str(list(keys)),
 )

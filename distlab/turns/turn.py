@@ -78,7 +78,8 @@ class Turn:
         usable = all(map(_is_alike, got, wanted)) and (
             callable(written) or _is_alike(written, answer)
         )
-        self._say(state, words if usable else f"{words} We continue with ours.")
+        replaced = not usable and state != "correct"  # a list for a tuple is correct, say
+        self._say(state, f"{words} We continue with ours." if replaced else words)
         return written if usable else ours
 
     def _try(self, written: Any) -> list[Any]:

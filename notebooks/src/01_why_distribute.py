@@ -97,7 +97,7 @@ print("equal:", third.shape == whole.shape and np.allclose(third, whole))
 # %% [markdown]
 # One number of the product is a sum over 784 pixels, and each device has 196 of its terms. So this cut sends outputs too, in an all-reduce.
 #
-# Data parallelism is the usual way: most models need no change for it. A model too large for one device needs model parallelism (lessons 15 and 16) or *sharded* data parallelism (ZeRO, FSDP: lesson 15), which no `tf.distribute` strategy does. Until then, "distributed" means data parallel: the whole model on each device.
+# Data parallelism is the usual way: most models need no change for it. A model too large for one device needs model parallelism (lessons 15 and 16) or *sharded* data parallelism (ZeRO, FSDP: lesson 15), which no `tf.distribute` strategy does. Until then, "distributed" means data parallel: each replica computes with the whole model.
 #
 # ## One batch, three sizes
 #
@@ -378,7 +378,7 @@ amdahl_explorer(parallel, most_devices=8)
 #
 # ### When one device is enough
 #
-# Ask two questions. Does one copy fit on one device? Is one device fast enough? If both answers are yes, use one device. You may hear that they are in 95 % of cases: treat that as folklore and measure. (And if you need several machines, know this before you plan: in Keras 3, `fit` across machines works only with a patch, while your own loops work unchanged. [Lesson 21](21-choosing.ipynb) has the whole table.) Now the two questions, for our network:
+# Ask two questions. Does one copy fit on one device? Is one device fast enough? If both answers are yes, use one device. You may hear that they are in 95 % of cases: treat that as folklore and measure. (And if you need several machines, know this before you plan: in Keras 3 on TensorFlow, `fit` across machines works only with a patch, while your own loops work unchanged. [Lesson 21](21-choosing.ipynb) has the whole table.) Now the two questions, for our network:
 
 # %% tags=["nbval-ignore-output"]
 needed_bytes = sum(kept.values()) + 64 * array_bytes(outputs)

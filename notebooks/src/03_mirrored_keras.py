@@ -346,7 +346,7 @@ print("yours:     ", pieces)
 assert sum(show_pieces(read("train[:200]").map(scale).batch(global_batch_size))) == 72
 
 # %% [markdown]
-# What a convolution of nothing does depends on the processor. If TensorFlow computes with oneDNN (Intel and AMD processors with AVX-512 VNNI), `fit` fails. On others it continues, and two replicas sit the step out without a word.
+# What a convolution of nothing does depends on the processor. If TensorFlow computes with oneDNN (by default it does on newer Intel and AMD processors, such as those with AVX-512 VNNI), `fit` fails. On others it continues, and two replicas sit the step out without a word.
 
 
 # %% tags=["nbval-ignore-output"]

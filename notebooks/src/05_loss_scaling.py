@@ -289,7 +289,7 @@ average_weight = measured["weighted sum / weights", "compute_average_loss(64)"][
 assert np.isclose(average_weight, weights.mean(), rtol=1e-12)
 
 # %% [markdown]
-# `compute_average_loss` and Keras's object divide by 64, whatever the weights are. They are exact for the first mean, and ×3.109 for the second, which is just the mean weight. With the first, doubling all weights doubles the step. With the second, only their ratios matter. If the weights average to 1, the two roughly agree. The mistake is to want one and get the other.
+# `compute_average_loss` and Keras's object divide by 64, whatever the weights are. They are exact for the first mean, and ×3.109 for the second, which is just the mean weight. With the first, doubling all weights doubles the step. With the second, only their ratios matter. If the weights of a batch average to 1, the two agree. The mistake is to want one and get the other.
 #
 # `"mean_with_sample_weight"` gives neither. It divides by the sum of each replica's own weights, so an example on a replica with small weights counts for more, and the update is turned. The last way adds up the weights of all replicas first, and is exact for the second mean.
 #
@@ -502,9 +502,9 @@ except ValueError as error:
 #
 # ## Every mistake in one picture
 #
-# The picture has every measured update that isn't what it should be, as a thick arrow over the thin one that it should be. Orange arrows are turned, and no learning rate undoes that. Blue ones have the correct direction and a wrong length. Another rate undoes it if the arrow is the whole update, and the same in every step. Two kinds of blue arrows aren't. The penalty's is the penalty alone: the whole update with a fourfold penalty has the ratio 1.03 and the residual 0.27, so it's turned. And after the last batch come full ones, which need no correction: no single rate fits both.
+# The picture has every measured update that isn't what it should be, as a thick arrow over the thin one that it should be. Orange arrows are turned, and no learning rate undoes that. Blue ones have the correct direction and a wrong length. Another rate undoes it if the arrow is the whole update, and the same in every step. Three kinds of blue arrows aren't. The penalty's is the penalty alone: the whole update with a fourfold penalty has the ratio 1.03 and the residual 0.27, so it's turned. The factor between the two weighted means is the mean weight of a batch, which changes from batch to batch. And after the last batch come full ones, which need no correction: no single rate fits both.
 #
-# Every update here can be put together from single gradients, since scaling a loss multiplies each example's gradient by a factor. Go back to the arrow near the top and look for three of them: more replicas (which ways change, and which don't?), a smaller last batch with the written size, and a batch that doesn't divide evenly with Keras's loss object.
+# Where only the scale of the loss is wrong, the update can be put together from the gradients of single examples, each multiplied by a factor. Go back to the arrow near the top and look for three of them: more replicas (which ways change, and which don't?), a smaller last batch with the written size, and a batch that doesn't divide evenly with Keras's loss object.
 
 
 # %% tags=["nbval-ignore-output"]

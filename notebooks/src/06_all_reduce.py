@@ -29,6 +29,18 @@ from collections import Counter
 import numpy as np
 
 # %% [markdown]
+# ## Which way is fastest?
+#
+# Eight GPUs hold a vector each, and every one of them needs the sum of all eight. Here are five ways to get there, on one clock. **Find a size at which the ring wins, and one at which it loses.** You don't have to know yet what the five do. Look at the bar at the bottom, and move the size.
+
+# %%
+from distlab.explorables import all_reduce_race
+
+all_reduce_race(autoplay=False)
+
+# %% [markdown]
+# Four of the five come in this lesson, with a post office that counts what they send. Then the race comes back, and you'll know why it ends as it does.
+#
 # ## Four ranks, ten numbers
 #
 # An operation that a group of processes carries out together is a *collective*, and its members are called *ranks*. An **all-reduce** is the collective that adds up one array from every rank and gives every rank the sum.
@@ -241,7 +253,7 @@ figures.show(draw_costs(by_hand, between, N))
 # %% [markdown]
 # Three of the four are best at something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive is best in none of these columns. (In total it sends the fewest messages: 6, against 8, 8 and 24. But all six pass through rank 0.)
 #
-# Which of them is fastest? That depends on the vector and on the links. Here all four run on one clock, with a plain *tree* as the fifth: it halves the ranks in each step up to rank 0, and doubles them on the way down. Press Play, then look at the bar below: who wins at which size?
+# Which of them is fastest? That depends on the vector and on the links. Here is the race from the top again: all four on one clock, with a plain *tree* as the fifth: it halves the ranks in each step up to rank 0, and doubles them on the way down. Press Play, then look at the bar below: who wins at which size?
 
 # %%
 from distlab.explorables import all_reduce_race

@@ -1,9 +1,9 @@
-# %% [markdown] shows="Eight ways a configuration goes wrong, each made for real and diagnosed"
+# %% [markdown] shows="Nine ways a start goes wrong, each made for real"
 # # TF_CONFIG: who is who in a cluster
 #
-# You start the same program on two machines, and it hangs. Or it stops with an error from deep inside TensorFlow. Or, worst of all, it runs happily on both, and neither notices the other. Often the cause is one environment variable, TF_CONFIG. Here you'll write it, watch a worker die and come back, and make eight mistakes on purpose, so that you know them when you meet them by accident.
+# You start the same program on two machines, and it hangs. Or it stops with an error from deep inside TensorFlow. Or, worst of all, it runs happily on both, and neither notices the other. Often the cause is one environment variable, TF_CONFIG. Here you'll write it, watch a worker die and come back, and make nine mistakes on purpose, so that you know them when you meet them by accident.
 #
-# **Time:** 75 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+# **Time:** 80 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -11,7 +11,7 @@
 # - Tell chief, worker, parameter server and evaluator apart, and say which of them isn't part of the cluster.
 # - Describe a cluster to TensorFlow in three ways: TF_CONFIG, plain Python, and the variables of Slurm (a scheduler for compute clusters).
 # - Kill a worker, follow its group back to the last checkpoint, and list the processes that a notebook has started.
-# - Diagnose eight starts that go wrong, from what TensorFlow prints or from its silence.
+# - Diagnose nine starts that go wrong, from what TensorFlow prints or from its silence.
 
 # %%
 from utils.environment import quiet_tensorflow, set_seeds
@@ -36,6 +36,18 @@ from pathlib import Path
 import psutil
 
 # %% [markdown]
+# ## Two texts, and no cluster
+#
+# Here are two machines, and what the variable TF_CONFIG holds on each of them. Someone wrote it for node-a, where it's correct, and copied it to node-b. **Change one character so that the cluster forms.** You don't have to know the rules yet. At every key you press, the picture shows what the two would do, and the lines below it say what's missing.
+
+# %%
+from distlab.explorables import edit_cluster
+
+edit_cluster()
+
+# %% [markdown]
+# You'll see why each of these lines is there, and at the end you'll repair a pair with four mistakes.
+#
 # ## Two kinds of cluster
 #
 # A *cluster* is a set of processes that know each other's addresses. Each process is a *task*, and what it's there for is its *job*. TensorFlow knows four jobs: chief, worker, ps (for parameter server) and evaluator. The picture shows the two kinds of cluster that are made of them. In this lesson we start the left one; [lesson 11](11-parameter-server.ipynb) runs the right one.
@@ -272,7 +284,7 @@ view = cockpit(job)
 next(event for event in job.events() if event.get("step", 0) >= 35)
 job.kill("worker", 1)
 resumed = job.wait(60)
-print("attempts:", job.attempt, "· went on after step", resumed[0])
+print("attempts:", job.attempt, "· continued after step", resumed[0])
 figures.show(view.picture())
 assert job.attempt == 2 and resumed[0] == resumed[1] and resumed[0] % 20 == 0
 
@@ -292,9 +304,9 @@ for process in mine[0]["processes"]:
 assert len(mine) == 1 and mine[0]["owner_lives"]
 
 # %% [markdown]
-# ## The mistake, eight times
+# ## The mistake, nine times
 #
-# Each of the eight starts has two workers that take one step, and one thing that is wrong: the text of TF_CONFIG, the order of the lines in the program, or the world around it. In `start_with`, the function `change` gets a task's correct configuration and returns a wrong one, as someone might have typed it. `examine` waits for the job, and prints what `diagnose_job` finds in the tasks' logs and errors: the line that shows the mistake, its cause and the cure.
+# Each of the nine starts has two workers that take one step, and one thing that is wrong: the text of TF_CONFIG, the order of the lines in the program, or the world around it. In `start_with`, the function `change` gets a task's correct configuration and returns a wrong one, as someone might have typed it. `examine` waits for the job, and prints what `diagnose_job` finds in the tasks' logs and errors: the line that shows the mistake, its cause and the fix.
 
 
 # %%
@@ -323,10 +335,10 @@ diagnosed = {}
 
 
 def examine(mistake, job, change=json.dumps, seconds=30):
-    """Print the line of the log that shows it, its cause and the cure; keep the diagnosis."""
+    """Print the line of the log that shows it, its cause and the fix; keep the diagnosis."""
     found = diagnosed[mistake] = diagnose_job(job, change, seconds)
     print(f"{mistake} ({found.task})")
-    for name, text in (("log", found.evidence), ("cause", found.cause), ("cure", found.cure)):
+    for name, text in (("log", found.evidence), ("cause", found.cause), ("fix", found.cure)):
         print(textwrap.fill(f"  {name + ':':<7}{text}", 96, subsequent_indent=" " * 9))
     print()
 
@@ -365,12 +377,12 @@ in_the_text = {
     "index from 1": lambda config: set_index(config, config["task"]["index"] + 1),
     "same index twice": lambda config: set_index(config, 0),
     "not JSON": str,
-    "misspelt job": lambda config: json.dumps(config).replace('"worker"', '"workers"'),
+    "misspelled job": lambda config: json.dumps(config).replace('"worker"', '"workers"'),
 }
 for mistake, change in in_the_text.items():
     examine(mistake, cluster.start(start_with, change), change)
 names = [found.name for found in diagnosed.values()]
-assert names == ["wrong-index", "taken-port", "not-json", "misspelt-job"]
+assert names == ["wrong-index", "taken-port", "not-json", "misspelled-job"]
 
 # %% [markdown]
 # Look at the second. Two processes on one machine that both claim index 0 want the same port, so it looks as if another program had taken it. On two machines each gets its port, and the result is stranger. We tried it in two network namespaces. The *rightful* worker 0 stopped: `unexpectedly tried to connect with a different incarnation. It has likely restarted`. The impostor waited without a word, and we ended it after eight minutes. So the healthy machine fails and the wrong one looks fine: when you see that line, look for a second task with the same index.
@@ -419,11 +431,11 @@ assert diagnosed["TF_CONFIG after the strategy"].name == "late-tf-config"
 assert job.logs("worker", 0)[-1] == "num_replicas_in_sync: 1"
 
 # %% [markdown]
-# This is the worst of the eight, because nothing fails. Two workers train two models that never exchange a gradient, and in the end you keep one of them. In your own job you might notice nothing, except that the second machine doesn't seem to help. One number gives it away: `num_replicas_in_sync: 1`. Print it, and compare it with what you expect.
+# This is the worst of the nine, because nothing fails. Two workers train two models that never exchange a gradient, and in the end you keep one of them. In your own job you might notice nothing, except that the second machine doesn't seem to help. One number gives it away: `num_replicas_in_sync: 1`. Print it, and compare it with what you expect.
 #
 # ### In the world
 #
-# Now the three that we started before the others. The first is still waiting for worker 1. Worker 0 says so (the line below), and names the missing task in the next lines. It says it *once*, when it starts to wait. In five more minutes we saw nothing new, so scroll up. In the second, worker 0 is missing, and worker 1 says nothing at all after "Started server". So read worker 0's log first, and if there is none, you have found the missing task.
+# Now the three that we started before the others, a missing worker 1, a missing worker 0 and a taken port. The first is still waiting for worker 1. Worker 0 says so (the line below), and names the missing task in the next lines. It says it *once*, when it starts to wait. In five more minutes we saw nothing new, so scroll up. In the second, worker 0 is missing, and worker 1 says nothing at all after "Started server". So read worker 0's log first, and if there is none, you have found the missing task.
 #
 # You see that line by default. Our `quiet_tensorflow` hides it, and so does any script that sets `TF_CPP_MIN_LOG_LEVEL` above 0. When a start hangs, unset that variable first. And don't be surprised if you can't stop the program: a worker that waits for another ignores Ctrl-C, and SIGTERM as well. `kill -9` with its process id ends it. (So does closing its terminal, which sends SIGHUP.)
 
@@ -442,13 +454,28 @@ assert diagnosed["taken port"].name == "taken-port"
 assert len(diagnosed) == 8
 
 # %% [markdown]
-# The fix for the first six: let `build_tf_configs` write the texts, lint them together, set TF_CONFIG before importing TensorFlow, make the strategy first, and check the number of replicas. For the last two, do what the cure says: start the missing task, free the port. The same function with nothing wrong:
+# The fix for the first six: let `build_tf_configs` write the texts, lint them together, set TF_CONFIG before importing TensorFlow, make the strategy first, and check the number of replicas. For the last three, start the missing task or free the port. The same function with nothing wrong:
 
 # %%
 assert cluster.run(take_step, echo=False, timeout=60) == [2.0, 2.0]
 print("sum over all replicas, in each worker: 2.0")
 
 # %% [markdown]
+# ## Back to the two texts
+#
+# This pair has four mistakes, two in each text. Find them before you look at the lines below the picture. Then repair them one by one, and watch the messages change. One of the mistakes shows only when another is gone.
+
+# %%
+edit_cluster(
+    """{"cluster": {"workers": ["node-a:12345", "node-b:12345"]},
+ "task": {"type": "worker", "index": 1}}""",
+    """{"cluster": {"worker": ["node-a:12345", "localhost:12345"]},
+ "task": {"type": "worker", "index": 2}}""",
+)
+
+# %% [markdown]
+# The index on node-a was the hidden one. Its text is correct by itself, and only next to the other text does it turn out that nobody is worker 0. That's why `lint_together` reads all of them.
+#
 # ## Symptoms, on one page
 #
 # When a start goes wrong, begin at the symptom. The times are from our runs of two workers in two shells.
@@ -500,7 +527,7 @@ assert psutil.Process().children(recursive=True) == []  # nothing is left
 # - **Roles:** worker 0 has the chief's duties where there's no chief; the evaluator isn't part of the cluster.
 # - **Resolvers:** three ways to describe it gave the same cluster.
 # - **Restart:** a killed worker sent the whole group back to the last checkpoint; TensorFlow notices a death, but restarts nobody.
-# - **Diagnose:** seven mistakes show in the log or as an error, one only as `num_replicas_in_sync: 1`.
+# - **Diagnose:** seven mistakes show in the log or as an error, one by what the log lacks, and one only as `num_replicas_in_sync: 1`.
 #
 # ## Cheat sheet
 #

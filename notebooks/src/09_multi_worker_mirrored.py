@@ -450,11 +450,11 @@ def train_and_save(shared):
     summaries = tf.summary.create_file_writer(f"{shared}/logs") if chief else None
     for step in range(1, 4):
         strategy.run(lambda: seen.assign_add(32.0))
-        total = float(seen.read_value())  # collective: everybody reads
+        total = float(seen.read_value())  # collective: every worker reads
         if summaries:
             with summaries.as_default(step=step):
                 tf.summary.scalar("examples seen", total)
-        manager.save()  # collective: everybody saves
+        manager.save()  # collective: every worker saves
     return sorted(os.listdir(f"{mine}/checkpoints")), mine == shared, total
 
 

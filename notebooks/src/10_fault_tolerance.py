@@ -3,7 +3,7 @@
 #
 # Sooner or later one of your job's machines reboots or is taken away, and one lost worker stops them all. Without a checkpoint you train everything again; with an incomplete one you resume a slightly different run and never notice. Here you kill workers, freeze one, and send one a termination notice. Each time you compare what comes out with a run that was left alone.
 #
-# **Time:** 100 minutes, in two sittings · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb) and [many workers, one model](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
+# **Time:** 90 minutes, in two sittings, and 10 for *And then*, which can wait · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb) and [many workers, one model](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -223,7 +223,7 @@ def resume_without(settings, choices):
         held.pop(missing, None)
         tf.train.Checkpoint(**held).restore(f"{settings.folder}/ckpt-8").expect_partial()
         trainer.losses = []
-        start = 5 if missing == "place" else 8  # epoch 2 begins after step 5
+        start = 5 if missing == "place" else 8  # epoch 1 begins after step 5
         for epoch, batch in batches_after(trainer, start):
             trainer.take(epoch, batch)
         reports.append(trainer.finish())
@@ -319,7 +319,7 @@ data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
 newest = tf.train.latest_checkpoint(kept_folder)
 print("newest in the file checkpoint:", Path(newest).name)
 found = latest_intact(kept_folder)
-print("newest whole checkpoint:", Path(found).name)
+print("newest intact checkpoint:", Path(found).name)
 assert found == latest_intact_checkpoint(kept_folder, "ckpt").path and found.endswith("ckpt-4")
 
 # %% [markdown]
@@ -329,51 +329,9 @@ assert found == latest_intact_checkpoint(kept_folder, "ckpt").path and found.end
 #
 # ## PreemptionCheckpointHandler: save on notice
 #
-# Often a machine isn't taken away without a warning, for example when you rent it cheaply as a *spot* or *preemptible* machine. TensorFlow's `PreemptionCheckpointHandler` turns the notice into one more checkpoint. The worker that gets the notice informs the others, all save after the same step, and then all call `exit_fn`. Ours exits with code 42, and when our cluster sees that code, it starts the group again. How the notice arrives depends on where you run. (SIGTERM is the signal that asks a program to end; unlike SIGKILL, it can be caught.)
+# Often a machine isn't taken away without a warning. TensorFlow's `PreemptionCheckpointHandler` turns the notice into one more checkpoint. The worker that gets the notice informs the others, all save after the same step, and then all call `exit_fn`. Ours exits with code 42, and when our cluster sees that code, it starts the group again.
 #
-# | where | how the notice comes | what the handler needs |
-# |---|---|---|
-# | Slurm, Kubernetes | SIGTERM | nothing, if the signal reaches Python: off Google Cloud the handler listens for SIGTERM |
-# | Google Cloud, GPU machines, host maintenance | metadata server | nothing: the handler asks for `instance/maintenance-event` |
-# | Google Cloud, GPU machines, spot | metadata server | your watcher, which asks for `instance/preempted`, and `grace_period=0` |
-# | AWS, Azure | a metadata address of their own | your watcher, which asks that address |
-#
-# Three details decide whether this works:
-#
-# - **Does SIGTERM arrive?** In a container, a shell script that starts Python as a child keeps the signal to itself. Start Python with `exec`.
-# - **Spot isn't maintenance.** On Google's GPU machines the handler asks for maintenance only, and doesn't listen for SIGTERM. We gave it a fake metadata server that said `preempted=TRUE`, and it noticed nothing. (On Google's CPU machines and TPUs, the handler of TensorFlow 2.21 does nothing at all.)
-# - **Leave `grace_period` at 0.** Then everyone saves once and exits. With more, the handler saves, *trains on*, and saves again at the end of that period: with 6 s we measured saves after 1.1 s and 7.2 s. A spot machine may be gone by then. On Google's GPU machines the default is an hour, so write the 0.
-#
-# A *watcher* is a function that returns True once there is a notice. You pass it as `termination_watcher_fn`, and the handler calls it about every second, in a thread. Once there is a watcher, the handler no longer listens for SIGTERM. And an error in the watcher ends that thread: no save and no exit, ever after. So a watcher must survive whatever the network does. Azure's first answer, for example, can take minutes. These three follow the providers' documentation. We tried them on a fake metadata server, not in a cloud:
-#
-# ```python
-# from urllib.request import Request, urlopen
-#
-# def ask(path, headers, method="GET"):
-#     request = Request(f"http://169.254.169.254/{path}", headers=headers, method=method)
-#     return urlopen(request, timeout=5).read().decode()
-#
-# def google_notice():  # about 30 s before the end
-#     return ask("computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"}) == "TRUE"
-#
-# def azure_notice():  # at least 30 s before the end
-#     return "Preempt" in ask("metadata/scheduledevents?api-version=2020-07-01", {"Metadata": "true"})
-#
-# def aws_notice():  # two minutes before the end; an error ("not found") until then
-#     token = ask("latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}, "PUT")
-#     return "action" in ask("latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": token})
-#
-# def survive(notice):
-#     def watcher():
-#         try:
-#             return notice()
-#         except Exception:  # no answer, or none that we understand: ask again in a second
-#             return False
-#     return watcher
-#
-# config = tf.distribute.experimental.TerminationConfig(
-#     termination_watcher_fn=survive(google_notice), exit_fn=lambda: sys.exit(42), grace_period=0)
-# ```
+# On Slurm and Kubernetes the notice is SIGTERM, the signal that asks a program to end. (Unlike SIGKILL, it can be caught.) The handler listens for it without being told, if the signal reaches Python: in a container, a shell script that starts Python as a child keeps the signal to itself, so start Python with `exec`. The cheap *spot* machines of a cloud announce their end in another way, and there the handler needs your help: *And then*, at the end of the lesson, has it.
 #
 # **Predict.** The program below has no regular checkpoints: only the handler saves. Worker 1 gets SIGTERM after step 11. How many steps does the run lose?
 
@@ -629,6 +587,55 @@ folder.cleanup()  # nothing of this lesson stays on the disk
 interval_explorer(timing.median_seconds, workers=1000)
 
 # %% [markdown]
+# This is the end of the core. Take a break if you like.
+#
+# ## And then: notices in a cloud
+#
+# You can rent machines cheaply as *spot* or *preemptible* ones, which the cloud takes back when it needs them. How the notice arrives depends on where you run:
+#
+# | where | how the notice comes | what the handler needs |
+# |---|---|---|
+# | Slurm, Kubernetes | SIGTERM | nothing, if the signal reaches Python: off Google Cloud the handler listens for SIGTERM |
+# | Google Cloud, GPU machines, host maintenance | metadata server | nothing: the handler asks for `instance/maintenance-event` |
+# | Google Cloud, GPU machines, spot | metadata server | your watcher, which asks for `instance/preempted`, and `grace_period=0` |
+# | AWS, Azure | a metadata address of their own | your watcher, which asks that address |
+#
+# Two details decide whether this works:
+#
+# - **Spot isn't maintenance.** On Google's GPU machines the handler asks for maintenance only, and doesn't listen for SIGTERM. We gave it a fake metadata server that said `preempted=TRUE`, and it noticed nothing. (On Google's CPU machines and TPUs, the handler of TensorFlow 2.21 does nothing at all.)
+# - **Leave `grace_period` at 0.** Then everyone saves once and exits. With more, the handler saves, *trains on*, and saves again at the end of that period: with 6 s we measured saves after 1.1 s and 7.2 s. A spot machine may be gone by then. On Google's GPU machines the default is an hour, so write the 0.
+#
+# A *watcher* is a function that returns True once there is a notice. You pass it as `termination_watcher_fn`, and the handler calls it about every second, in a thread. Once there is a watcher, the handler no longer listens for SIGTERM. And an error in the watcher ends that thread: no save and no exit, ever after. So a watcher must survive whatever the network does. Azure's first answer, for example, can take minutes. These three follow the providers' documentation. We tried them on a fake metadata server, not in a cloud:
+#
+# ```python
+# from urllib.request import Request, urlopen
+#
+# def ask(path, headers, method="GET"):
+#     request = Request(f"http://169.254.169.254/{path}", headers=headers, method=method)
+#     return urlopen(request, timeout=5).read().decode()
+#
+# def google_notice():  # about 30 s before the end
+#     return ask("computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"}) == "TRUE"
+#
+# def azure_notice():  # at least 30 s before the end
+#     return "Preempt" in ask("metadata/scheduledevents?api-version=2020-07-01", {"Metadata": "true"})
+#
+# def aws_notice():  # two minutes before the end; an error ("not found") until then
+#     token = ask("latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}, "PUT")
+#     return "action" in ask("latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": token})
+#
+# def survive(notice):
+#     def watcher():
+#         try:
+#             return notice()
+#         except Exception:  # no answer, or none that we understand: ask again in a second
+#             return False
+#     return watcher
+#
+# config = tf.distribute.experimental.TerminationConfig(
+#     termination_watcher_fn=survive(google_notice), exit_fn=lambda: sys.exit(42), grace_period=0)
+# ```
+#
 # ## Recap
 #
 # - A run that was killed after step 11 was resumed, and ended with the uninterrupted run's weights, to 1e-9.
@@ -639,7 +646,7 @@ interval_explorer(timing.median_seconds, workers=1000)
 #
 # ## Cheat sheet
 #
-# You bring `model`, `optimizer`, `strategy`, `step` (an int64 variable that you add 1 to in every step), `checkpoint_every` (in steps), and from [lesson 09](09-multi-worker-mirrored.ipynb) `is_chief` and `shared`, the path of the shared folder. On machines with a notice, pass the handler `termination_config=config` from above as well: its grace period of 0 saves at once.
+# You bring `model`, `optimizer`, `strategy`, `step` (an int64 variable that you add 1 to in every step), `checkpoint_every` (in steps), and from [lesson 09](09-multi-worker-mirrored.ipynb) `is_chief` and `shared`, the path of the shared folder. On machines with a notice, pass the handler `termination_config=config` from *And then* as well: its grace period of 0 saves at once.
 #
 # ```python
 # checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)  # all three

@@ -372,7 +372,7 @@ show_guess(my_guess, mean_staleness(slow))
 #
 # For a least-squares fit we can compute *k*, so we choose a rate between the two limits, 1.5/*k*. We try it with one closure in flight, whose gradient is never stale, and with both workers busy. [`descend_squares`](../distlab/lessons/stale_updates.py) does it with the tickets from above: read the weights, compute the gradient, draw a ticket, write.
 #
-# **Predict.** With both workers busy at 1.5/*k*: is the loss after 40 updates smaller or larger than at the start?
+# **Predict.** With both workers busy at 1.5/*k*: is the loss after 40 updates smaller or larger than at the start? (It swings from one update to the next, so the largest of the last ten counts.)
 
 # %%
 from distlab.explorables import guess_word

@@ -3,7 +3,7 @@
 #
 # Your training is slow, you rent a faster accelerator, and the training stays slow: the step was waiting for its input all along. Here you rebuild one pipeline a stage at a time, measure what each stage is worth, and watch on a time line who waits for whom. Afterwards you can find such a wait in your own job, and fix it in a few lines.
 #
-# **Time:** 95 minutes, in two sittings · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+# **Time:** 90 minutes, in two sittings, and 10 for *And then*, which can wait · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -421,23 +421,6 @@ for buffer in (1, 128, 1000, 4000):
 # %% [markdown]
 # Quality is how far examples move, compared with a perfect shuffle: 0 is the old order, 1 is as good as random. A batch of 128 should hold all ten classes. With a buffer of 128 it holds two or three. If the whole set doesn't fit into the buffer, shuffle the *files* as well, and interleave: that mixes over long distances and holds almost nothing in memory.
 #
-# ## Determinism
-#
-# By default a parallel stage passes on its results in order, and waits for a late one. With `deterministic = False` it passes on whatever is ready. A late shard then holds nothing up, but two epochs may come in different orders.
-
-# %% tags=["nbval-ignore-output"]
-from utils.input_pipeline.measuring import ids_of
-
-loose = tf.data.Options()
-loose.deterministic = False
-strict = LADDER["parallel interleave"](shards, SLOW)
-ordered = [sum(ids_of(strict), []) for _ in range(2)]  # two epochs
-free = [sum(ids_of(strict.with_options(loose)), []) for _ in range(2)]
-print("two epochs in the same order, deterministic = False:", free[0] == free[1])
-print("two epochs in the same order, by default:            ", ordered[0] == ordered[1])
-assert ordered[0] == ordered[1] and sorted(free[0]) == sorted(ordered[0])
-
-# %% [markdown]
 # ## Where to put the cache
 #
 # **Predict.** An image has 10 augmented versions: flipped or not, shifted by -2 to 2 columns. With the cache *after* augmentation, how many versions of an image does the model see in five epochs?
@@ -582,22 +565,6 @@ assert images > 99_000 and max(sizes) < whole / 2
 # %% [markdown]
 # Three things would hold the whole set: a cache, a shuffle buffer as long as the set, and a list of all batches. `tuned` has the first two, so it is for data that fits. For a set beyond memory, give `cache` a file name on a fast disk, shuffle the files and then use a buffer of a few thousand, and skip the list.
 #
-# ## What if? Your own numbers
-#
-# Here is your naive pipeline as a conveyor, with the costs that you measured and the slow store. A box is 16 images, and a batch is 8 boxes. The accelerator is hatched while it starves. The model behind it knows only who waits for whom ([`utils/simulate/input.py`](../utils/simulate/input.py)); there is no measurement in it apart from yours. Press Play, then move the controls:
-#
-# 1. Raise *Prefetch* first. Which buffer stays empty, and why?
-# 2. Raise the files read at once until reading is no longer the bottleneck. Which stage is next?
-# 3. More calls than cores: does it help? And how large must a prefetch be once reads have *jitter* (under *More*)?
-
-# %% tags=["nbval-ignore-output"]
-from distlab.explorables import conveyor
-from utils.simulate.input import InputCosts
-
-wait = SLOW.wait_seconds(500) / 500  # seconds for each image of a shard
-conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
-
-# %% [markdown]
 # ## The same through `utils`
 #
 # First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings automatically: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. In a shell that's `distlab tune-input my_input:make_dataset --step-ms 5`. Read its report in this order:
@@ -610,6 +577,7 @@ conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
 
 # %% tags=["nbval-ignore-output"]
 from utils.input_pipeline import tune
+from utils.input_pipeline.measuring import ids_of
 
 for name, make in by_hand.items():
     ours, theirs = (ids_of(as_written(m(shards))) for m in (make, LADDER[name]))
@@ -635,6 +603,39 @@ assert shards.bytes < 4 * pixels
 # %% [markdown]
 # The first epoch of the tuned pipeline still reads and parses everything: it fills the cache. If you pass over a large set only once, a cache is pure cost. Whole batches, parallel reading and prefetch are what's left then.
 #
+# This is the end of the core. Take a break if you like.
+#
+# ## And then: what if?
+#
+# Here is your naive pipeline as a conveyor, with the costs that you measured and the slow store. A box is 16 images, and a batch is 8 boxes. The accelerator is hatched while it starves. The model behind it knows only who waits for whom ([`utils/simulate/input.py`](../utils/simulate/input.py)); there is no measurement in it apart from yours. Press Play, then move the controls:
+#
+# 1. Raise *Prefetch* first. Which buffer stays empty, and why?
+# 2. Raise the files read at once until reading is no longer the bottleneck. Which stage is next?
+# 3. More calls than cores: does it help? And how large must a prefetch be once reads have *jitter* (under *More*)?
+
+# %% tags=["nbval-ignore-output"]
+from distlab.explorables import conveyor
+from utils.simulate.input import InputCosts
+
+wait = SLOW.wait_seconds(500) / 500  # seconds for each image of a shard
+conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
+
+# %% [markdown]
+# ## And then: the order of parallel stages
+#
+# By default a parallel stage passes on its results in order, and waits for a late one. With `deterministic = False` it passes on whatever is ready. A late shard then holds nothing up, but two epochs may come in different orders.
+
+# %% tags=["nbval-ignore-output"]
+loose = tf.data.Options()
+loose.deterministic = False
+strict = LADDER["parallel interleave"](shards, SLOW)
+ordered = [sum(ids_of(strict), []) for _ in range(2)]  # two epochs
+free = [sum(ids_of(strict.with_options(loose)), []) for _ in range(2)]
+print("two epochs in the same order, deterministic = False:", free[0] == free[1])
+print("two epochs in the same order, by default:            ", ordered[0] == ordered[1])
+assert ordered[0] == ordered[1] and sorted(free[0]) == sorted(ordered[0])
+
+# %% [markdown]
 # ## On a real GPU
 #
 # The step gets faster and the processor that feeds it doesn't, so the wait grows. Put the milliseconds of your own step in place of 5:

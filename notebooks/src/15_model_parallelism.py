@@ -3,7 +3,7 @@
 #
 # Your model doesn't fit on one device. Adding more devices the usual way doesn't help: data parallelism puts a full copy on each. Here you split one network by layers, by columns, by rows and by heads. You find out what each split sends and stores, and check that each one gives the loss and the gradients of the whole model.
 #
-# **Time:** 95 minutes, in two sittings · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) and [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
+# **Time:** 90 minutes, in two sittings · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) and [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -482,26 +482,26 @@ memory_machine()
 # 2. Open *More* and choose the preset with 175 billion parameters. Which part grows with the sequence? Now press *Store attention's scores*. What was FlashAttention buying? And what does *Sequence parallelism* add to that?
 # 3. Without ZeRO, make 7.5 billion parameters fit with tensor parallelism or pipeline stages alone. Which of the two sends more?
 #
-# About the second: the machine counts activations as Korthikanti and others did in 2022 (without dropout). Plain attention stores its scores, a number for each pair of tokens in each head, twice. So activations explode as the sequence grows. FlashAttention, from the same year, computes attention in tiles and never stores the scores. By the machine's formula a model of 7.5 billion parameters keeps 342 GB of activations at 8,192 tokens with the scores, and 38 GB without them. So with a modern attention kernel, activations grow in proportion to the sequence. (`distlab plan --parameters` leaves the scores out unless you add `--scores`.)
+# About the second: the machine counts activations as Korthikanti and others did in 2022 (without dropout). Plain attention stores its scores, a number for each pair of tokens in each head, twice. So activations explode as the sequence grows. FlashAttention, from the same year, computes attention in tiles and never stores the scores. By the machine's formula a model of 7.5 billion parameters keeps 342 GB of activations at 8,192 tokens with the scores, and 38 GB without them. So with a modern attention kernel, activations grow in proportion to the sequence.
 #
-# Tensor parallelism alone leaves the layer norms whole on every device. *Sequence parallelism*, from the same paper as the formula, splits those along the tokens. It sends the same bytes: each all-reduce becomes a reduce-scatter and an all-gather. *Context parallelism* splits the tokens of attention itself, and *expert parallelism* spreads the experts of a layer, with an all-to-all as its collective. [Lesson 23](23-which-way-to-cut.ipynb) builds all three.
+# Tensor parallelism alone leaves the layer norms whole on every device. *Sequence parallelism*, from the same paper as the formula, splits those along the tokens and sends the same bytes. [Lesson 23](23-which-way-to-cut.ipynb) builds it, and two more cuts: context and expert parallelism.
 #
 # TensorFlow has no ZeRO or FSDP. For tensor parallelism it has two APIs, both experimental. One is DTensor, on any device. The other is for TPUs: `tf.distribute.TPUStrategy` with an `experimental_device_assignment` and `experimental_spmd_xla_partitioning=True`, and inside it `strategy.experimental_split_to_logical_devices`, which hands the split to XLA's partitioner. We have no TPU, so we haven't run the second. For a model that needs 64 GPUs, people use PyTorch (FSDP, DeepSpeed, Megatron-LM) or JAX.
 #
-# Now time. Our logical devices share two cores, so a split can't gain anything here. Each pair of bars is the same code on one device and on two; any difference is the price of the split. Real devices do compute at the same time, and then it is the collectives that must be fast. That is why tensor parallelism (the cut through layers) usually stays within one machine with fast links.
+# And time? Our logical devices share two cores, so a split can't gain anything here, and we don't time it. Real devices compute at the same time, and then it is the collectives that must be fast. That is why tensor parallelism (the cut through layers) usually stays within one machine with fast links.
+#
+# ### One model, five lessons
+#
+# One model will come back in lessons 16, 18, 20 and 23. It's a Transformer with 7 billion parameters that reads 4,096 tokens at a time, on 64 H100s in nodes of eight. Each lesson cuts it or stores it in its own way, and the bars show what becomes of the memory and of a step.
 
-# %% tags=["nbval-ignore-output"]
-from utils.measure import time_calls
+# %%
+from distlab.lessons.one_model import draw_one_model
 
-ways = {
-    "layers": lambda n: run_placed(model, [*devices[:1] * 2, devices[n - 1]], images, labels),
-    "columns, then rows": lambda n: run_split_mlp(model, devices[:n], images, labels),
-}
-runs = [(f"{k}, on {n}", lambda w=w, n=n: w(n)) for k, w in ways.items() for n in (1, 2)]
-milliseconds = {name: 1e3 * time_calls(run, 9, warm_up=2).best_seconds for name, run in runs}
-figures.show(figures.bars(milliseconds, unit="ms", title="One step of 32 images, best of nine"))
+figures.show(draw_one_model(15))
 
 # %% [markdown]
+# Plain copies don't fit. Split over the eight GPUs of a node, the model fits with much room to spare. The price is in the step: the all-reduces inside each layer wait for the network, and nothing hides them.
+#
 # ## Recap
 #
 # - By layers, 5,120 bytes of activations and their gradients crossed, and the weights stayed.

@@ -3,7 +3,7 @@
 #
 # Cut a model over four devices and train it the obvious way, and they spend most of their time waiting for each other. Cutting the batch into small pieces, *micro-batches*, fixes that. How well depends on the order of the work, the *schedule*, and so does the memory you need. Here you run four schedules, and find out how much time each one wastes and how much memory it takes.
 #
-# **Time:** 100 minutes, in two sittings · **Prerequisites:** [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
+# **Time:** 90 minutes, in two sittings, and 10 for *And then*, which can wait · **Prerequisites:** [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -57,6 +57,18 @@ show_guess(my_guess, 100 * alone.bubble_fraction, unit="%", how="simulated")
 
 # %% [markdown]
 # Three of four are idle at any moment, whatever the passes take, since there is only one batch to work on. The idle share is called the *bubble*. (In the picture the number on a bar is the batch; here there is only batch 0.) To shrink the bubble, cut the batch into *micro-batches*: as soon as stage 0 has passed on the first one, it can begin with the second.
+#
+# ## Make the gray disappear
+#
+# Here is that schedule as a toy: one batch, four stages, and gray where a stage waits. **Make the gray disappear, as far as you can.** Watch the hills below the lanes while you do: they are what you pay in memory.
+
+# %%
+from distlab.explorables import schedule_toy
+
+schedule_toy("gpipe", None, micro_batches=1)
+
+# %% [markdown]
+# Each section from here on is one way to fight the gray. At the end the toy is back, with all of them.
 #
 # ## A batch in pieces
 #
@@ -342,7 +354,7 @@ for name in ("zb-h1", "zb-h2"):
 #
 # ZB-H2 has its price: an optimizer step that doesn't wait for all stages, and memory. Under ZB-H1 no stage keeps more than the first stage of 1F1B does, four micro-batches. Under ZB-H2 every stage keeps seven.
 #
-# `run_pipeline` can separate B and W too, with the same gradients. Below it, two schedules of your choice stand above each other. The bubble is hatched. The hills below the lanes are the activations that each stage keeps, on the same time axis.
+# `run_pipeline` can separate B and W too, with the same gradients. Below it is the toy again, now with two schedules of your choice above each other. The bubble is hatched. The hills below the lanes are the activations that each stage keeps, on the same time axis.
 
 # %%
 from distlab.explorables import schedule_toy
@@ -377,40 +389,6 @@ print("all-reduce of each stage, bytes sent:", replicated.reduced_bytes)
 # %% [markdown]
 # What crosses the cut, activations and their gradients, is small here. The gradients of the weights cross between the copies only once in a step, but they are as large as the weights. That is why the stages of one pipeline can sit in different machines, even with slower links between them. To compare numbers of stages and copies, give `distlab plan` ([lesson 20](20-planning.ipynb)) `--pipeline-parallel`.
 #
-# ## A Transformer on two workers
-#
-# So let's move the stages apart: two worker processes that send tensors over sockets, as they would between two machines. The model is a Transformer with an encoder and a decoder. Its encoder turns an image into 49 tokens; its decoder looks at them by cross-attention and names the class. Only one tensor passes between them, so that is the obvious place to cut. `run_stage` is `be_stage` for a process: it builds the model, keeps its own half, and finds its neighbor in TF_CONFIG ([lesson 08](08-tf-config.ipynb)).
-
-
-# %% tags=["nbval-ignore-output"]
-from utils.cluster import LocalCluster
-from utils.models import build_encoder_decoder
-from utils.parallel.processes import join_reports, run_stage
-
-
-def build():
-    return build_encoder_decoder(dtype="float64")
-
-
-transformer = build()
-halves = [layer.name for layer in transformer.layers]
-costs = [1e3 * cost.seconds for cost in measure_layers(transformer, images[:8])]
-figures.show(figures.bars(dict(zip(halves, costs)), unit="ms", title="Cost of 8 images"))
-order = make_schedule("1f1b", stages=2, micro_batches=8)
-with LocalCluster(workers=2) as cluster:
-    reports = cluster.run(run_stage, build, costs, order, images, labels, echo=False)
-joined = join_reports(order, reports)
-assert run_unsplit(transformer, images, labels).find_difference(joined) < 1e-9
-rows, title = list_ms(joined, "worker"), "Encoder and decoder in two processes"
-figures.show(figures.timeline(rows, title=title, unit="ms"))
-print("bytes sent:", joined.traffic.count_links())
-assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, their gradients back
-
-# %% [markdown]
-# The gradients equal those of the whole model, and this time nothing is artificial: these are the real times of two processes on two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.)
-#
-# Now look at the two bars above. The decoder has one query where the encoder has 49 tokens, so by counting multiplications it should cost far less. But with eight small images most of the time goes into starting operations, and the decoder starts more of them: its graph has 175, the encoder's 139. So measure before you cut. On a GPU with large batches the multiplications decide; then move some of the encoder's blocks to the second worker.
-#
 # TensorFlow has no pipeline runner for production. Teams that need one use PyTorch (Megatron-LM, DeepSpeed) or JAX. The schedules, bubbles and memory are the same there.
 #
 # ## The mistake: new weights on the way back
@@ -418,6 +396,7 @@ assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, the
 # In all schedules so far, weights change only between batches, so a micro-batch finds the same weights on its way there and back. All but ZB-H2 stop for that and fill the pipeline again. PipeDream doesn't stop at all: each stage updates its weights after each micro-batch. So the weights may have changed by the time a micro-batch comes back.
 #
 # **Predict.** Four stages run 1F1B without a stop. Once the pipeline is full, how many updates does stage 0 make between the forward and the backward of a micro-batch?
+
 
 # %%
 my_guess = guess_number("Updates on stage 0", 0, 8)
@@ -505,6 +484,53 @@ assert all(each.longest_stage_span > 0.5 for each in ran.values())
 
 # %% [markdown]
 # Each run takes longer than its simulation, since threads, messages and other programs take time as well. Interleaving has the smallest bubble of the three, but twice as many operations and more than twice as many messages. Where each of them brings a delay, as on two busy cores, it can lose more than it gains. So measure a schedule where it will run.
+#
+# This is the end of the core. Take a break if you like.
+#
+# ## And then: a Transformer on two workers
+#
+# The stages of a pipeline can be processes, too. Here are two workers that send tensors over sockets, as they would between two machines. The model is a Transformer with an encoder and a decoder. Its encoder turns an image into 49 tokens; its decoder looks at them by cross-attention and names the class. Only one tensor passes between them, so that is the obvious place to cut. `run_stage` is `be_stage` for a process: it builds the model, keeps its own half, and finds its neighbor in TF_CONFIG ([lesson 08](08-tf-config.ipynb)).
+
+# %% tags=["nbval-ignore-output"]
+from utils.cluster import LocalCluster
+from utils.models import build_encoder_decoder
+from utils.parallel.processes import join_reports, run_stage
+
+
+def build():
+    return build_encoder_decoder(dtype="float64")
+
+
+transformer = build()
+halves = [layer.name for layer in transformer.layers]
+costs = [1e3 * cost.seconds for cost in measure_layers(transformer, images[:8])]
+figures.show(figures.bars(dict(zip(halves, costs)), unit="ms", title="Cost of 8 images"))
+order = make_schedule("1f1b", stages=2, micro_batches=8)
+with LocalCluster(workers=2) as cluster:
+    reports = cluster.run(run_stage, build, costs, order, images, labels, echo=False)
+joined = join_reports(order, reports)
+assert run_unsplit(transformer, images, labels).find_difference(joined) < 1e-9
+rows, title = list_ms(joined, "worker"), "Encoder and decoder in two processes"
+figures.show(figures.timeline(rows, title=title, unit="ms"))
+print("bytes sent:", joined.traffic.count_links())
+assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, their gradients back
+
+# %% [markdown]
+# The gradients equal those of the whole model, and this time nothing is artificial: these are the real times of two processes on two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.)
+#
+# Now look at the two bars above. The decoder has one query where the encoder has 49 tokens, so by counting multiplications it should cost far less. But with eight small images most of the time goes into starting operations, and the decoder starts more of them: its graph has 175, the encoder's 139. So measure before you cut. On a GPU with large batches the multiplications decide; then move some of the encoder's blocks to the second worker.
+#
+# ### The 7 B model, in stages
+#
+# Here is the model from the end of [lesson 15](15-model-parallelism.ipynb) again. Now eight stages of four layers share it.
+
+# %%
+from distlab.lessons.one_model import draw_one_model
+
+figures.show(draw_one_model(16))
+
+# %% [markdown]
+# A stage holds more than a tensor-parallel GPU, because it keeps the activations of several micro-batches. But the step is shorter. Only activations at the cuts are sent, and with 128 micro-batches the bubble is small.
 #
 # ## On a real GPU
 #

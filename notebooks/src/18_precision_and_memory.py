@@ -3,7 +3,7 @@
 #
 # Half precision promises half the bytes and, on a GPU, several times the speed. Then one image is too bright and one replica overflows. What becomes of the others depends on which Keras you use. Here you see what 16 bits lose, keep a float16 run alive on several replicas, and learn which bytes to attack when a model doesn't fit.
 #
-# **Time:** 80 minutes · **Prerequisites:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
+# **Time:** 85 minutes · **Prerequisites:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -48,7 +48,7 @@ for name in ("float32", "bfloat16", "float16"):
     print(f"{name:<9}", *(f"{value:<12.6g}" for value in tf.cast(values, tf.float32).numpy()))
 
 # %% [markdown]
-# bfloat16 rounds 1.001 back to 1, so the update is gone. float16 keeps it, but turns 70,000 into infinity and the small gradient into zero. The two types spend their 16 bits differently. bfloat16 has float32's range, with 8 bits of precision. float16 has 11 bits of precision, and a small range. How many numbers does each have between 1 and 1.0625?
+# bfloat16 rounds 1.001 back to 1, so the update is gone. float16 keeps it, but turns 70,000 into infinity and the small gradient into zero. The two types spend their 16 bits differently. bfloat16 has float32's range, with 8 bits of precision. float16 has 11 bits of precision, and a small range. How many numbers does each have between 1 and 1.0625? That is precision. Range is how small and how large numbers can get.
 
 # %%
 numbers = np.arange(2**16, dtype=np.uint16)
@@ -58,18 +58,13 @@ positive = {
 }
 near = {name: int(np.sum((v >= 1) & (v <= 1.0625))) for name, v in positive.items()}
 print("numbers from 1 to 1.0625:", near)
-
-# %% [markdown]
-# These are the lines of the picture above, and whatever lies between two lines is rounded to one of them. That is precision. Range is how small and how large numbers can get:
-
-# %%
 for name, values in positive.items():
     finite = values[np.isfinite(values) & (values > 0)]
     low, high = np.log2(finite.min()), np.log2(finite.max())
     print(f"{name}: from 2^{low:.0f} to 2^{high:.0f}, at most {finite.max():.6g}")
 
 # %% [markdown]
-# (bfloat16 goes further down, to 2⁻¹³³, but TensorFlow on a CPU treats these *subnormal* numbers as zero. So its range begins at 2⁻¹²⁶, as float32's does.)
+# The first line counts the lines of the picture above: whatever lies between two of them is rounded to one. (bfloat16 goes further down, to 2⁻¹³³, but TensorFlow on a CPU treats these *subnormal* numbers as zero. So its range begins at 2⁻¹²⁶, as float32's does.)
 #
 # So nobody wants 16 bits everywhere. In Keras a *policy* says where. Under `"mixed_bfloat16"` or `"mixed_float16"` a layer multiplies in 16 bits and keeps its weights in 32.
 #
@@ -496,7 +491,6 @@ figures.show(figures.bars(milliseconds, unit="ms", title="One gradient of 64 ima
 #
 # ### Eight bits
 #
-#
 # Recent GPUs also multiply 8-bit floats. There are two types. e4m3 has 4 bits of precision, for weights and activations. e5m2 gives one of them up for range, for gradients. With so few numbers, one loss scale for the whole model isn't enough. Every tensor needs its own. Keras's policy `float8_from_mixed_bfloat16` keeps three for a dense layer: one for its inputs, one for its kernel, one for the gradient that arrives from above. Here are both types on everyday numbers, and then the same network trained three times.
 
 # %% tags=["nbval-ignore-output"]
@@ -547,6 +541,18 @@ for name in ("kernel_scale", "inputs_scale"):
 # If weights and Adam's state are the long bars, neither accumulation nor recomputation helps: every data-parallel replica holds all of them. ZeRO, and PyTorch's FSDP after it, shard them. Each of N replicas keeps 1/N of the optimizer state (stage 1), also of the gradients (stage 2), also of the weights (stage 3), and gets the rest from the others when it needs it. The price is traffic: by the paper's count none extra for stages 1 and 2, and half as much again for stage 3. `tf.distribute` has nothing like it; DTensor layouts ([lesson 15](15-model-parallelism.ipynb)) come closest.
 #
 # [Lesson 15](15-model-parallelism.ipynb#What-it-costs) computes the bytes of each stage for 7.5 billion parameters: 120 GB on each of 64 replicas, and 1.88 GB at stage 3.
+#
+# ### The 7 B model, recomputed
+#
+# The model of lessons [15](15-model-parallelism.ipynb) and [16](16-pipeline-parallelism.ipynb) was in bfloat16 all the time. What does recomputing its activations change?
+
+# %%
+from distlab.lessons.one_model import draw_one_model
+
+figures.show(draw_one_model(18))
+
+# %% [markdown]
+# Each GPU holds half as much, and a step takes about a third longer. On GPUs with room to spare that's a bad trade. Recompute when the alternative is not to fit.
 #
 # ## On a real GPU
 #

@@ -33,9 +33,19 @@ set_seeds(0)
 print(use_logical_devices(1))
 
 # %% [markdown]
+# ## A worker dies, and then?
+#
+# Two workers train together, and one of them dies. Who notices, who starts what again, and how many steps are lost? Six ways to start workers answer differently. The picture counts steps, not seconds. The seconds of your machine come [at the end](#What-it-costs), when you've killed a worker in five of the six.
+
+# %%
+from distlab.explorables.engine_death import death_explorer
+
+death_explorer()
+
+# %% [markdown]
 # ## Who starts whom
 #
-# Read the picture from the bottom. The last line is the same in all six columns: a Python process that reads TF_CONFIG. Everything above it is about getting that process onto a machine, and getting it there again when it dies.
+# Read the picture from the bottom. It has five of the six ways that we try (the sixth, a rendezvous, is `distlab run` on several machines), and Kubernetes, for which we only write the files. The last line is the same in all columns: a Python process that reads TF_CONFIG. Everything above it is about getting that process onto a machine, and getting it there again when it dies.
 
 # %%
 from distlab import figures
@@ -55,7 +65,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-strategy = tf.distribute.MultiWorkerMirroredStrategy()  # somebody has set TF_CONFIG
+strategy = tf.distribute.MultiWorkerMirroredStrategy()  # TF_CONFIG is set already
 me, workers = strategy.cluster_resolver.task_id or 0, strategy.num_replicas_in_sync
 pixels = np.random.default_rng(0).normal(size=(512, 64)).astype("float32")  # your data
 data = tf.data.Dataset.from_tensor_slices((pixels, pixels[:, :10].argmax(1))).repeat().batch(64)
@@ -467,9 +477,9 @@ print(pod)
 assert json.loads(pod)["task"] == {"type": "worker", "index": 1}
 
 # %% [markdown]
-# Managed clouds want the same in other words (`distlab manifest vertex`, `sagemaker`, `azureml`):
+# Managed clouds want the same in other words (`distlab manifest vertex`, `sagemaker`, `azureml`), and so does Kubeflow, which adds a job of its own to Kubernetes:
 #
-# | cloud | the job they want | TF_CONFIG |
+# | service | the job it wants | TF_CONFIG |
 # |---|---|---|
 # | Vertex AI | CustomJob with worker pools: pool 0 has one machine, the chief | set for you, with `chief` and `worker` |
 # | SageMaker | training job with InstanceCount | you make it from `resourceconfig.json`; `start.py` does |

@@ -3,7 +3,7 @@
 #
 # You book 64 GPUs because one GPU would take six weeks. A day should do it, you say. Four days later half the budget is gone, the GPUs sit waiting for the network, and nobody can say whether 32 would have been as fast. With this lesson you can predict such a run before it starts: how long, how much, and what will hold it up.
 #
-# **Time:** 100 minutes, in two sittings · **Prerequisites:** [all-reduce](06-all-reduce.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 90 minutes, in two sittings · **Prerequisites:** [all-reduce](06-all-reduce.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -14,8 +14,6 @@
 # - Compare such predictions with published runs, and see where they fail.
 
 # %%
-import os
-
 import numpy as np
 
 from utils.environment import quiet_tensorflow, set_seeds
@@ -338,7 +336,7 @@ lines = {"roof of this machine": (here, roof)}
 figures.show(figures.lines(lines, title="Our products, measured", marks=marks, **words))
 
 # %% [markdown]
-# The small products stay far below the roof, and not because of memory: launching a function takes longer than multiplying two matrices of 16. That's the floor for launches from above. The large ones come within a factor of two of the roof. (The roof is the best rate we saw, and a busy machine doesn't reach it each time.)
+# The small products stay far below the roof, and not because of memory: launching a function takes longer than multiplying two matrices of 16. That's the floor for launches from above. The product of 1,024 is the roof here, and when we stored this, that of 256 reached about a quarter of it. (The roof is the best rate we saw. Above, where the same product took turns with training steps, it was slower, so against this roof the MFU of our step would be lower.)
 #
 # ## Published runs
 #
@@ -395,53 +393,7 @@ for save, restart in ((60, 600), (60, 60), (10, 600), (10, 60)):
 #
 # In the formula of Young and Daly, the time to save is the time that training stops. So a shorter stop also means that you save more often and lose less: the best interval shrinks with its square root, but it can't be shorter than the write. TensorFlow has the second: `tf.train.CheckpointOptions(enable_async=True)`. It has nothing like the first for a mirrored model. Its option `experimental_sharding_callback` decides how one checkpoint is cut into files, and doesn't split the writing among workers.
 #
-# Two things our simulators don't predict: how much tuning an input pipeline gains, and accuracy as the batch grows. So we draw published numbers next to small measurements of our own. Ours reads nothing from a disk: it sorts random numbers, several at once instead of one after the other. Its speed-up can't be larger than the number of your cores, and on a busy machine, or with two cores, it can even be slower.
-
-
-# %% tags=["nbval-ignore-output"]
-from utils.simulate.published import read_source, read_table
-
-
-def read(seed):
-    return tf.sort(tf.random.stateless_uniform([50_000], [0, seed]))[0]
-
-
-def time_input(dataset):
-    return time_calls(lambda: [float(x) for x in dataset], repeats=3).median_seconds
-
-
-paths = tf.data.Dataset.range(64)
-one = time_input(paths.map(read))
-tuned = time_input(paths.map(read, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2))
-speeds = {row["model"]: {"published": row["autotune"]} for row in read_table("tf_data_2021")}
-speeds[f"sorting, on {os.cpu_count()} cores"] = {"measured here": one / tuned}
-title = "Input pipelines: speed-up over a sequential one"
-figures.show(
-    figures.grouped_bars(speeds, unit="x", title=title), caption=read_source("tf_data_2021")
-)
-
-# %% tags=["nbval-ignore-output"]
-from_paper = {
-    f"{row['global_batch_size']:.0f}": row["top1_error_percent"]
-    for row in read_table("goyal_2017_table")
-}
-mine, pixels = {}, data.images / np.float32(255)
-for size in (64, 256, 1024):
-    trained = keras.Sequential(
-        [keras.Input((28, 28)), keras.layers.Flatten(), keras.layers.Dense(10)]
-    )
-    rate = keras.optimizers.SGD(0.02 * size / 64, momentum=0.9)
-    trained.compile(rate, cross_entropy, metrics=["accuracy"])
-    trained.fit(pixels, data.labels, batch_size=size, epochs=2, verbose=0)
-    mine[str(size)] = 100 * (1 - trained.evaluate(pixels, data.labels, verbose=0)[1])
-pictures = {"ImageNet, published": from_paper, "a linear model, here": mine}
-title = "Error by global batch, learning rate scaled"
-figures.show(
-    figures.grouped_bars(pictures, unit="%", title=title), caption=read_source("goyal_2017_table")
-)
-
-# %% [markdown]
-# ImageNet's error hardly moves up to a batch of 8,192. No planner could have told you that, and our small model doesn't behave like it. So check accuracy on a small run before you multiply devices ([lesson 17](17-large-batch-training.ipynb)).
+# Two things our simulators don't predict: how much tuning an input pipeline gains, and accuracy as the batch grows. Measure both. [Lesson 12](12-input-pipelines.ipynb) does the first. For the second, ImageNet's error hardly moves up to a batch of 8,192, and small models don't behave like it. So check accuracy on a small run before you multiply devices, as [lesson 17](17-large-batch-training.ipynb) does.
 #
 # ## What it costs: your own plan
 #
@@ -462,6 +414,18 @@ assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 
 # %% [markdown]
 # The run gets shorter and the bill larger. But don't order what the last line promises. Its hours and its bill follow from the speed, and nothing in the planner asks whether the network still learns. 4,096 devices with 256 images each make a batch of 1,048,576, and ImageNet has 1,281,167 images. That's 1.2 steps an epoch, 110 in the whole run. At 16,384 devices, where the slider ends, a single step would take 3.3 epochs' worth of images. Goyal's largest batch without a loss of accuracy, 8,192, takes 32 of these devices and 14,075 steps. So weak scaling has a limit that efficiency doesn't show: steps = epochs × examples / (batch per device × devices). Work that out first, and stop when too few are left to learn in ([lesson 17](17-large-batch-training.ipynb)). Below that limit, it depends on what an hour of waiting costs you.
+#
+# ### The 7 B model, planned
+#
+# In lessons [15](15-model-parallelism.ipynb), [16](16-pipeline-parallelism.ipynb) and [18](18-precision-and-memory.ipynb) each GPU had most of its memory empty. A plan uses it: cut no more than you must.
+
+# %%
+from distlab.lessons.one_model import draw_one_model
+
+figures.show(draw_one_model(20))
+
+# %% [markdown]
+# With two stages instead of eight, the GPUs are nearly full and the step is the shortest so far, because fewer stages idle less.
 #
 # ## On a real GPU
 #

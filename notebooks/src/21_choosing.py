@@ -134,6 +134,8 @@ print(textwrap.fill(raised, 96))
 assert "create_per_worker_dataset" in raised
 
 # %% [markdown]
+# The message asks for a dataset that the coordinator makes, as in [lesson 11](11-parameter-server.ipynb). Keras 3's `fit` hands no steps to a coordinator, so following the advice means writing that lesson's loop.
+#
 # Keras 2 lives on as `tf_keras`, and there the results differ. Below is the table that the course's tests check, for the three strategies where something fails or is missing:
 
 # %%

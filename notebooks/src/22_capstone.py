@@ -241,7 +241,7 @@ book.measure("input", f"the bottleneck is {found.bottleneck}")
 assert found.limit > 0 and costs
 
 # %% [markdown]
-# Why so many? A scene costs the pipeline about a hundred microseconds, and the step some hundred million FLOPs. `tune` put the step behind the pipeline as a pause. We measured the first form only. Read its bottleneck: if it's the step, every further hour spent on this pipeline is wasted here. On a GPU the step may be a hundred times as fast, and then the same pipeline would be too slow. That's why the second form goes into the program.
+# Why so many? A scene costs the pipeline about a hundred microseconds, and the step a few hundred million FLOPs. `tune` put the step behind the pipeline as a pause. We measured the first form only. Read its bottleneck: if it's the step, every further hour spent on this pipeline is wasted here. On a GPU the step may be a hundred times as fast, and then the same pipeline would be too slow. That's why the second form goes into the program.
 #
 # ## Mixed precision or not
 #
@@ -355,7 +355,7 @@ book.measure("checkpoints", f"{run.lost_steps} steps were trained twice")
 assert 0.1 < predicted / run.step_seconds < 10 and run.lost_steps <= sizes.every
 
 # %% [markdown]
-# If the error is large, something else was busy during one of the two measurements, or the program does what the calibration didn't: reading shards, writing its log, saving. In the stored run the step took half as long again as predicted. The calibration knows nothing of reading shards, logging and saving.
+# If the error is large, something else was busy during one of the two measurements, or the program does what the calibration didn't: reading shards, writing its log, saving. In the stored run the step took about a tenth longer than predicted.
 #
 # ## How good is it?
 #

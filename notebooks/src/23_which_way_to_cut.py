@@ -3,7 +3,7 @@
 #
 # You have a model of 7 billion parameters, 512 GPUs and six ways to cut. Frameworks offer them as switches with names such as FSDP, TP, PP, CP and EP, and a wrong mix can cost you most of what you pay for. Here you build each cut in a few lines, see what it sends and what it saves, and then let a planner compare them.
 #
-# **Time:** 100 minutes, in two sittings of 50 · **Prerequisites:** [model parallelism](15-model-parallelism.ipynb), [pipeline parallelism](16-pipeline-parallelism.ipynb), [precision and memory](18-precision-and-memory.ipynb) and [planning](20-planning.ipynb) · **Hardware:** two CPU cores
+# **Time:** 90 minutes, in two sittings of 45 · **Prerequisites:** [model parallelism](15-model-parallelism.ipynb), [pipeline parallelism](16-pipeline-parallelism.ipynb), [precision and memory](18-precision-and-memory.ipynb) and [planning](20-planning.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -275,7 +275,7 @@ print("loss and all gradients equal one device's:", np.isclose(loss, reference, 
 # %% [markdown]
 # Nothing in the three cuts knows of the others, and that's why they combine. (The pipeline here has one micro-batch. [Lesson 16](16-pipeline-parallelism.ipynb) fills the bubble.)
 #
-# **Take a break here.** That was the first sitting, 50 minutes. When you come back, run all cells above once: it takes a few seconds.
+# **Take a break here.** That was the first sitting, 45 minutes. When you come back, run all cells above once: it takes a few seconds.
 #
 # ## Second sitting: cut the sequence, spread the experts
 #
@@ -542,11 +542,7 @@ for name, rows in tables.items():
         winners.add((name, best["way"]))
 
 # %% [markdown]
-# These are predictions. We compared the planner with 49 published runs, and it was 6 % off on average and 26 % at most, after one run of each type of GPU had set that type's efficiency. All of them were data-parallel, and all but one used ZeRO 3. Its times for tensor, pipeline and context parallelism haven't been compared with any run. So read the table as an order, not as a promise. The explorer has eight of the ways:
-#
-# 1. At 4,096 tokens: does any cut through the model beat ZeRO 1? Why would you use one anyway?
-# 2. At 131,072 tokens: which ways fit on 8 GPUs, and what makes the others fail?
-# 3. Follow *data, pipeline* at 131,072 tokens from 64 to 512 GPUs. Which part of the step doesn't get shorter, and why? (Only 32 sequences are in a batch.)
+# These are predictions. We compared the planner with 49 published runs, and it was 6 % off on average and 26 % at most, after one run of each type of GPU had set that type's efficiency. All of them were data-parallel, and all but one used ZeRO 3. Its times for tensor, pipeline and context parallelism haven't been compared with any run. So read the table as an order, not as a promise. The explorer has eight of the ways. Begin with the three questions on top: each sets the explorer up, and the answer shows when you've found it. Then go on by yourself. Why would you use a cut through the model at 4,096 tokens, although none beats ZeRO 1?
 
 # %%
 from distlab.explorables.cut_explorer import cut_explorer
@@ -558,6 +554,18 @@ cut_explorer(tables, capacity_gb=80, name="H100")
 
 # %% [markdown]
 # With short sequences nothing in this table beats the simplest cut, because 7 billion parameters fit once the state is sharded. (Some other cuts tie with it.) Cuts through the model pay when the model is larger, when memory is smaller, or when there are more GPUs than sequences in a batch. With long sequences one sequence no longer fits next to the weights. Data parallelism alone doesn't fit on up to 32 GPUs, and on more there are fewer sequences than GPUs. So the context axis takes over.
+#
+# ### The 7 B model, at last
+#
+# And the model that began in [lesson 15](15-model-parallelism.ipynb), once more:
+
+# %%
+from distlab.lessons.one_model import draw_one_model
+
+figures.show(draw_one_model(23))
+
+# %% [markdown]
+# ZeRO 1 cuts nothing that computes. It holds less than two stages do, and its step is the shortest of the five.
 #
 # ## On a real GPU
 #

@@ -149,7 +149,7 @@ assert abs(by_hand - found.sent_bytes) <= 64  # the pieces of the ring are whole
 # %% [markdown]
 # ## Where is the loss-scaling trap?
 #
-# In [lesson 05](05-loss-scaling.ipynb) each replica took the mean over its own share, and somebody had to know the right divisor. Here there is no replica in the program. The mean is over the global batch, and the compiler has to give that mean, whatever the layout. That has a price: the compiler adds a collective wherever an operation looks across the batch (batch normalization is one), and the batch has to split evenly.
+# In [lesson 05](05-loss-scaling.ipynb) each replica took the mean over its own share, and you had to know the right divisor. Here there is no replica in the program. The mean is over the global batch, and the compiler has to give that mean, whatever the layout. That has a price: the compiler adds a collective wherever an operation looks across the batch (batch normalization is one), and the batch has to split evenly.
 
 # %%
 another = train(data_parallel)

@@ -531,7 +531,7 @@ REFUSED = {
             "model.add(keras.layers.Dense(10",
             "model.add(keras.layers.Dense(32)); model.add(keras.layers.Dense(10",
         ),
-        "begin it with keras.Input": make_model().replace(
+        "Begin it with keras.Input": make_model().replace(
             "model.add(keras.Input((28, 28, 1)))", "pass"
         ),
         "float(variable.numpy()) is one": make_model().replace(
@@ -540,12 +540,12 @@ REFUSED = {
         "metrics=['accuracy']": make_model()
         .replace("compile(optimizer=", "compile(")
         .replace("loss=loss, metrics=", "loss, "),
-        "was not compiled": make_model().replace("model.compile(", "dict("),
+        "must return a compiled model": make_model().replace("model.compile(", "dict("),
         "not a keras.Model": "class Fake:\n    compiled = True\n    weights = [1]\n"
         "def make_model(strategy):\n    return Fake()\n",
     },
     "callbacks": {
-        "rates were noted by the end of the first epoch": make_callbacks().replace(
+        "rates by the end of the first epoch": make_callbacks().replace(
             "    note = Note()",
             "    noted += [rates[sum(b <= e for b in boundaries)] for e in range(boundaries[-1] + 2)]\n"
             "    note = keras.callbacks.Callback()",
@@ -558,7 +558,7 @@ REFUSED = {
         ),
     },
     "input": {
-        "should be a pair": make_input("data.map(lambda i, l: i).batch(batch_size)"),
+        "must be a pair": make_input("data.map(lambda i, l: i).batch(batch_size)"),
         "not a tf.data.Dataset": make_input("[(x, labels)]"),
     },
     "reload": {

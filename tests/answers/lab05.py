@@ -402,11 +402,13 @@ REFUSED = {
         "not a scalar tensor": weighted(f"losses * weights / {REDUCE_SUM}"),
     },
     "clipped": {
-        "return a list with one for": clipped("return tf.linalg.global_norm(gradients)"),
+        "must return a list with one tensor for": clipped(
+            "return tf.linalg.global_norm(gradients)"
+        ),
         "clip_gradients returned None": clipped("tf.clip_by_global_norm(gradients, max_norm)"),
     },
     "plain": {
-        "the losses do not reach": plain("tf.constant(1.0, tf.float64)"),
+        "that depends on the losses": plain("tf.constant(1.0, tf.float64)"),
         "mixed: tf.cast": plain("tf.reduce_sum(losses) * tf.constant(0.1)"),
     },
 }

@@ -418,7 +418,7 @@ def all_reduce(vectors, network):
 REFUSED = {
     "scatter": {
         "calls utils.collectives.ring": "from utils.collectives import ring_reduce_scatter as reduce_scatter\n",
-        "is not there any more": scatter() + "    return chunks[0]\n",
+        "must keep one array per chunk": scatter() + "    return chunks[0]\n",
     },
     "gather": {
         "calls utils.collectives.ring": HEAD

@@ -414,7 +414,7 @@ WRONG = {
 }
 REFUSED = {
     "killed": {
-        "all of them restore from run.shared_folder": train().replace(
+        "restore on all of them from run.shared_folder": train().replace(
             "latest_checkpoint(run.shared_folder)", "latest_checkpoint(run.write_folder)"
         ),
     },

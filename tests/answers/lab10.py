@@ -404,8 +404,8 @@ WRONG = {
 REFUSED = {
     "partitioner": {
         "a partitioner made for that many servers": partitioner("servers"),
-        "made for that many servers, not": partitioner("partitioners.FixedShardsPartitioner"),
-        "how many pieces there are along each axis": "def make_partitioner(servers):\n"
+        "called with a shape and a dtype, got": partitioner("partitioners.FixedShardsPartitioner"),
+        "the number of pieces along each axis": "def make_partitioner(servers):\n"
         "    return lambda shape, dtype: servers",
     },
 }

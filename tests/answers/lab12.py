@@ -500,7 +500,7 @@ WRONG = {
 REFUSED = {
     "schedule": {"make_1f1b calls utils.schedules": LIBRARY},
     "columns": {
-        "returns four things": "def column_layer(*case):\n    return case[0]\n",
+        "must return four things": "def column_layer(*case):\n    return case[0]\n",
         "Pieces of an array may differ in size": columns().replace(
             "return output", "gs = np.array_split(upstream, len(kernels), axis=1); return output"
         ),

@@ -1066,7 +1066,7 @@ REFUSED = {
     "program": {
         "The lab doesn't allow that": program(KERAS_OWN),
         "an all-reduce (or an optimizer's step) is inside something": program(ALONE),
-        "train returns two things": train().replace(
+        "train must return two things": train().replace(
             "return look(strategy, model), scales", "return model"
         ),
     },
@@ -1075,6 +1075,6 @@ REFUSED = {
         "list of 8 gradients": gradients().replace("return total", "return total[:4]"),
         "inside a tf.function": gradients(call="tf.function(lambda z: block(z))(x)"),
         "can't be copied": "import copy\n" + gradients(call="copy.deepcopy(block)(x)"),
-        "a gradient is None": gradients(call="tf.stop_gradient(block(x))", add="part"),
+        "returned None as a gradient": gradients(call="tf.stop_gradient(block(x))", add="part"),
     },
 }

@@ -167,8 +167,13 @@ def test_words_change_without_a_run_and_nothing_else_does(course: Path, capsys) 
     assert "has no outputs for the new cell" in capsys.readouterr().out
     write_lesson(course, "00_tiny", STAMPED.replace("# %%\n", "# %%\nfirst = 1\n\n# %%\n", 1))
     assert distlab_build(course) == 0
+    [stamp] = read_cells(path)[2]["outputs"]
+    write_lesson(course, "00_tiny", STAMPED + "\n# %%\nfirst = 1\n")
+    assert distlab_build(course, "--keep-outputs") == 0, "with its cells in another order"
+    moved = [{**stamp, "execution_count": 1}]
+    assert [cell.get("outputs") for cell in read_cells(path)] == [None, moved, []]
     write_lesson(course, "00_tiny", STAMPED)
-    assert distlab_build(course, "--keep-outputs") == 0, "without the first cell"
+    assert distlab_build(course, "--keep-outputs") == 0, "without the other cell"
     assert [c.get("execution_count") for c in read_cells(path)] == [None, 1]
     assert distlab_build(course, "--force") == 0
     assert read_cells(path)[1]["outputs"] != json.loads(before)["cells"][1]["outputs"]

@@ -155,7 +155,7 @@ def test_a_class_loses_a_laptop_and_takes_in_a_late_one(room):
     processes = room.find_processes()
     room.freeze_children(ben)  # now all wait in the all-reduce
     Path("go").touch()
-    late.wait_for("it has begun")
+    late.wait_for("the run has begun")
     ben.freeze()
     teacher.wait_for("all tasks start again")
     shutil.copytree("teacher/checkpoint", "kept")

@@ -400,9 +400,9 @@ def test_a_new_hand_in_is_run_and_an_unsealed_run_is_written_on_the_report(tmp_p
     "arguments, words",
     [
         (["lab99", "."], ["'lab99'", "lab01"]),
-        (["lab01", "{tmp}/nowhere"], ["no such folder"]),
-        (["lab01", "{tmp}/empty"], ["no hand-in of lab01"]),
-        (["lab01", "{tmp}/in", "--student", "anna"], ["'anna'", "perhaps ana"]),
+        (["lab01", "{tmp}/nowhere"], ["no such folder, zip or notebook"]),
+        (["lab01", "{tmp}/empty"], ["must have a submission of lab01"]),
+        (["lab01", "{tmp}/in", "--student", "anna"], ["'anna'", "Did you mean 'ana'?"]),
         (["lab01", "{tmp}/in", "--exercise", "epcoh"], ["'epcoh'", "epoch"]),
         (["lab01", "{tmp}/in", "--set", "ana", "epcoh", "1"], ["'epcoh'", "epoch"]),
         (["lab01", "{tmp}/in", "--set", "anna", "epoch", "1"], ["'anna'"]),

@@ -101,7 +101,7 @@ def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number)
     assert process.returncode == 128 + number
     where, said = said.splitlines()
     assert where.startswith("distlab train: ")
-    assert "stopped in epoch" in said and "to go on" in said
+    assert "stopped in epoch" in said and "to resume" in said
     reached = [e for e in read_events(tmp_path / "e") if e["event"] == "step"][-1]
     epochs = str(reached["epoch"] + 1)
     done = distlab_train(*arguments[:2], "--epochs", epochs, *arguments[4:], "--json")

@@ -6,11 +6,13 @@ import os
 import re
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 from process_watch import wait_for
 
 from distlab.explorables import cockpit, cockpit_chaos
+from distlab.explorables.cockpit_book import JobBook
 from distlab.explorables.cockpit_lanes import name_states
 from distlab.explorables.cockpit_story import list_flags, list_lost, list_spans
 from distlab.figures import draw_stage
@@ -156,12 +158,13 @@ def test_slow_down_pause_resume_restart_and_stop(cluster, tmp_path):
     assert re.fullmatch(r"❚❚ paused by you at step \d+ · ↻ resumed by you at step \d+", notes)
     assert seconds_of(view, "worker 0", "paused") > 0
     press(view, "restart", "worker 1")
-    wait_for(lambda: "cannot come back alone" in view.data["message"])
+    wait_for(lambda: "can't restart alone" in view.data["message"])
     assert "restarts=1" in view.data["message"] and not job.finished
     press(view, "stop")
     wait_for(lambda: view.data["finished"])
     assert view.data["status"] == "Job: stopped"
     assert {lane["words"] for lane in view.data["lanes"]} == {"■ stopped"}
+    assert not any("killed" in lane["notes"] for lane in view.data["lanes"]), "that was the stop"
     press(view, "explode", "worker 1"), press(view, "kill", "worker x")
     with pytest.raises(ClusterError, match="was stopped"):
         job.wait(5)
@@ -359,6 +362,40 @@ def test_on_parameter_servers_a_dead_worker_is_down_until_its_next_update():
     spans = list_spans(story, StepGroup([story], 0.0), 0.0, 7.0)
     kinds = [TaskSpan(0.0, 1.0, "start"), TaskSpan(2.5, 5.0, "down"), TaskSpan(1.0, 2.0, "compute")]
     assert spans == [*kinds, TaskSpan(5.0, 6.0, "compute")], "idle between updates: not known"
+
+
+def test_a_worker_started_again_is_not_marked_with_the_step_it_died_at():
+    task = SimpleNamespace(name="worker 0", state="working", attempt=1, process=None, calls=True)
+    server = SimpleNamespace(name="ps 0", state="serving", attempt=1, process=None, calls=False)
+    step = {
+        "event": "step",
+        "task": "worker 0",
+        "attempt": 1,
+        "step": 29,
+        "time": 1.0,
+        "began": 0.5,
+    }
+    actions = [
+        {"event": what, "task": "worker 0", "time": moment}
+        for what, moment in (("SIGKILL", 2.0), ("restart", 3.0))
+    ]
+    job = SimpleNamespace(
+        tasks=[task, server],
+        attempt=1,
+        finished=True,
+        is_stopping=False,
+        history=lambda start=0: [step][start:],
+        output=lambda start=0: [],
+        actions=lambda: actions,
+    )
+    book = JobBook(job)
+    book.read()
+    marks = [(mark.kind, mark.words) for mark in book.lanes["worker 0"].marks]
+    assert marks == [("end", "killed by you at step 29"), ("back", "restarted by you")]
+    job.finished, server.state, server.ended_at = False, "killed", time.monotonic()
+    for job.is_stopping, seen in ((True, []), (False, ["killed"])):
+        book.read()
+        assert [mark.words for mark in book.lanes["ps 0"].marks] == seen
 
 
 def test_curves_are_thinned_break_in_gaps_and_skip_losses_that_are_not_finite():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import ml_dtypes
 import nbformat
@@ -35,6 +36,8 @@ from distlab.explorables.bundle import BROWSER, join_script, join_style
 from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.choosing import choosing_explorer
 from distlab.explorables.conveyor import run_belt
+from distlab.explorables.cut_explorer import LARGEST, SMALLEST, cut_explorer
+from distlab.explorables.engine_death import death_explorer
 from distlab.explorables.explorable import MIME, write_fragment
 from distlab.explorables.memory import find_held
 from distlab.explorables.ring import RingMessage, replay_ring
@@ -54,8 +57,10 @@ from utils.simulate.collective import Link, Nodes, simulate_all_reduce
 from utils.simulate.input import InputCosts
 from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_server
 from utils.simulate.pipeline import StageTimes, simulate_pipeline
+from utils.simulate.planner import Run, tabulate_layouts
 from utils.simulate.step import Network, StepWork, simulate_step
 from utils.simulate.transformer import find_shape
+from utils.tf_config import lint, lint_together
 
 # What a keyboard moves in each example: the control's name, and the keys.
 MOVES = {
@@ -74,6 +79,7 @@ MOVES = {
     "values": [("First value", "ArrowRight"), ("Steps", "End"), ("Values", "ArrowLeft")],
     "staleness": [("Slow worker", "End"), ("Time of the race", "Home")],
     "floats": [("A number", "End"), ("Loss scale", "ArrowRight"), ("Replicas", "End")],
+    "cluster": [("TF_CONFIG on node-a", "Backspace")],
     "guess": [("Idle time of four devices", "ArrowRight")],
 }
 
@@ -503,6 +509,66 @@ def test_the_share_of_lost_gradients_is_counted(blank):
         assert told["above"] == pytest.approx(np.mean(moved >= 2.0**16))
 
 
+RIGHT_TEXT = (
+    '{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},'
+    ' "task": {"type": "worker", "index": 1}}'
+)
+MISTYPED = r"""
+12345=|port|x9|0|70000|12345 |12345,c:1|1:2
+node-a=|0.0.0.0|localhost|127.0.0.1|node-b|http://node-a|no de|n@de
+node-b=[::1]|127.0.0.1
+"index": 1="index": 0|"index": 2|"index": -1|"index": "1"|"index": 1.5|"rank": 1|"index": null
+"type": "worker"="type": "workers"|"type": "ps"|"type": "chief"|"job": "worker"|"type": 3
+"type": "worker"="type": "evaluator"|"type": "zebra"
+"worker": [="workers": [|"ps": [|"chief": [|"master": [|"worker": [3, |"evaluator": ["c:1"], "ps": [
+"cluster"="Cluster"|"klaster"|"environment": {}, "cluster"
+"task"="tasks"|"me"
+["node-a:12345", "node-b:12345"]="node-a:12345"|[]|{}|7|{"1": "a:1"}|["node-a:12345", null]
+["node-a:12345", "node-b:12345"]={"0": "node-a:12345", "1": "node-b:12345"}
+{"worker": ["node-a:12345", "node-b:12345"]}={}|[]|"node-a:12345"|{"worker": ["node-a:12345"]}
+{"type": "worker", "index": 1}={}|1|"worker"|null
+"='|”
+}}=}|}},|},}
+"""  # what is right = what people write instead
+
+
+def list_texts() -> list[str]:
+    """Return TF_CONFIGs as people mistype them: each with one thing wrong, or two."""
+    texts = ["", " ", "[]", "3", '"{}"', "node-a:12345", f"'{RIGHT_TEXT}'", RIGHT_TEXT]
+    for line in MISTYPED.strip().split("\n"):
+        old, _, instead = line.partition("=")
+        texts += [RIGHT_TEXT.replace(old, new) for new in instead.split("|")]
+    return texts
+
+
+def test_the_errors_of_tf_config_are_those_of_the_linter(blank):
+    texts = list_texts()
+    assert len(set(texts)) > 60
+    told = ask(blank, "cluster_model", texts, "m.lintText(c).faults")
+    for text, faults in zip(texts, told):
+        truth = [finding for finding in lint(text) if finding.severity == "error"]
+        if truth and truth[0].what.startswith("is not JSON"):  # Python names the place as well
+            assert faults[0]["what"][:11] == "is not JSON" and len(faults) == 1, text
+            assert truth[0].what.startswith(faults[0]["what"].partition(" before")[0]), text
+        else:
+            wrong = sorted((each["where"], each["what"], each["cure"]) for each in faults)
+            assert wrong == sorted((each.where, each.what, each.cure) for each in truth), text
+
+
+def test_the_errors_between_two_texts_are_those_of_the_linter(blank):
+    texts = [text for text in list_texts() if not any(e.severity == "error" for e in lint(text))]
+    pairs = [(first, second) for first in texts for second in texts]
+    body = "m.lintTogether([['node-a', m.lintText(c[0])], ['node-b', m.lintText(c[1])]])"
+    formed = 0
+    for pair, faults in zip(pairs, ask(blank, "cluster_model", pairs, body)):
+        between = lint_together(dict(zip(("node-a", "node-b"), pair)))
+        truth = [e for name, e in between if name == "together" and e.severity == "error"]
+        wrong = sorted((each["where"], each["what"], each["cure"]) for each in faults)
+        assert wrong == sorted((each.where, each.what, each.cure) for each in truth), pair
+        formed += not truth
+    assert 0 < formed < len(pairs)
+
+
 # ---- each piece under the hand
 
 
@@ -537,13 +603,18 @@ def test_every_move_changes_the_picture_by_keyboard_alone(chromium, tmp_path, na
     for label, key in MOVES[name]:
         before = see(page)
         control = page.get_by_label(label, exact=True)
-        said = control.get_attribute("aria-valuetext")
+        said = read(control)
         reach(page, control)
         page.keyboard.press(key)
         assert see(page) != before, label
-        assert control.get_attribute("aria-valuetext") != said
+        assert read(control) != said
     assert wrong == []
     page.close()
+
+
+def read(control) -> str:
+    """Return what a slider says of its value, or the text of a field."""
+    return control.evaluate("(node) => node.getAttribute('aria-valuetext') ?? node.value")
 
 
 TRY = """async ({data, options}) => {
@@ -555,17 +626,42 @@ TRY = """async ({data, options}) => {
     await frame(), await frame();
     return [".ex-tries p", ".ex-unseen"].map((name) => host.querySelector(name).textContent);
   };
-  for (const [k, { set, act, answer }] of joined.TRIES.entries()) {
+  const place = (values) => (joined.placeValues ? joined.placeValues({ data }, values) : values);
+  for (const [k, { set: told, act: acted, answer }] of (joined.TRIES ?? data.tries).entries()) {
+    const set = place(told), act = place(acted);
     host.querySelectorAll(".ex-tries button")[k].click();
     const before = await read(), names = Object.keys(act);
     const same = Object.entries(set).every(([name, value]) => stage.options[name] === value);
     stage.change(act);
-    const known = same && names.every((name) => name in options);
+    const known = same && names.every((name) => name in stage.options);
     found.push({ before, after: await read(), answer, known });
   }
   end();
   return found;
 }"""
+
+
+def show_deaths():
+    """Return lesson 19's explorer, frozen as for a page."""
+    piece = death_explorer()
+    piece._repr_mimebundle_()
+    return piece
+
+
+def show_cuts():
+    """Return lesson 23's explorer, frozen as for a page."""
+    run = Run(parameters=7e9, layers=32, hidden=4096, sequence=4096, vocabulary=50_000, tokens=1e12)
+    runs = {"short": run, "long": replace(run, sequence=131_072, global_batch=32)}
+    sizes = [2**power for power in range(SMALLEST, LARGEST + 1)]
+    piece = cut_explorer(
+        {name: tabulate_layouts(each, "H100", "8x400Gb/s", sizes) for name, each in runs.items()},
+        capacity_gb=80,
+        name="H100",
+    )
+    piece._repr_mimebundle_()
+    return piece
+
+
 TRIED = {  # of a question: what the piece said before and after the hand did it
     ("race", 0): ("100 MB: Ring", "10 kB: Recursive doubling 63 µs, Tree 126 µs, Hierarchical"),
     ("race", 2): (
@@ -604,15 +700,33 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
     ("floats", 0): ("1000 in float16", "70144 in bfloat16, infinity in float16"),
     ("floats", 1): ("in float16", "0 in float16"),
     ("floats", 2): ("98.6 % are below", "times 2¹²"),
+    ("cluster", 0): (
+        "is in the cluster, and no",
+        "The cluster forms: worker 0 on node-a and worker 1",
+    ),
+    ("cluster", 1): (
+        "The cluster forms",
+        "node-a would wait, node-b would wait. together: worker:2",
+    ),
+    ("cluster", 2): (
+        "The cluster forms",
+        "node-a trains alone, without a word, node-b trains alone",
+    ),
+    ("cut", 0): ("It doesn't fit", "data 64, ZeRO 1, micro-batch 2"),
+    ("cut", 1): ("It doesn't fit", "The bottleneck is"),
+    ("cut", 2): ("9,039 hours, 12 % MFU", "2 % MFU. The bottleneck is bubble"),
+    ("death", 0): ("so 10 steps are trained twice", "so 0 steps are trained twice"),
+    ("death", 1): ("The launcher sees", "You start both again"),
+    ("death", 2): ("resumes from step 40", "resumes from step 0, so 50 steps are trained twice"),
     ("values", 0): ("the answer is 3.5", "the answer is 3.375"),
 }
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in TRIED))
 def test_a_question_is_answered_when_one_does_what_it_asks(blank, name):
-    piece = EXAMPLES[name]()
+    piece = (EXAMPLES | {"cut": show_cuts, "death": show_deaths})[name]()
     script = TRY.replace("SCRIPT", join_script(piece.piece))
-    given = {"data": piece.data, "options": dict(piece.options)}
+    given = {"data": piece._page_data(), "options": dict(piece.options)}
     for k, one in enumerate(blank.evaluate(script, given)):
         assert one["known"] and one["before"][0].endswith("Try it: the answer shows here.")
         assert one["after"][0] == one["answer"]
@@ -1006,29 +1120,38 @@ def test_what_is_written_on_a_color_can_be_read():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: schedule_toy("2f2b"), "unknown"),
-        (lambda: schedule_toy(stages=9), "has room for 8"),
+        (lambda: schedule_toy("2f2b"), "schedule must be one of"),
+        (lambda: schedule_toy(stages=9), "stages must be a whole number from 1 to 8, got 9"),
         (lambda: schedule_toy(own=read_schedule([[("F", 0)]], micro_batches=1)), "B0 is missing"),
-        (lambda: ring_of([np.ones(3)]), "give 2 to 16"),
-        (lambda: memory_machine("huge"), "preset 'huge'"),
+        (lambda: ring_of([np.ones(3)]), "from 2 to 16"),
+        (lambda: memory_machine("huge"), "preset must be one of .*, got 'huge'"),
         (lambda: conveyor(InputCosts(1, 1, 1), 1, batch=12), "a multiple of 8"),
-        (lambda: sharding_belt("AUTO"), "policy 'AUTO' is unknown"),
+        (lambda: sharding_belt("AUTO"), "policy must be one of FILE, .*, got 'AUTO'"),
         (lambda: sharding_belt("FILE", files=1), "at least one file per worker"),
-        (lambda: sharding_belt(workers=5), "give 1 to 4"),
+        (lambda: sharding_belt(workers=5), "from 1 to 4"),
         (
             lambda: step_time_line(StepWork(1, 2, 1e8), 3, Link(1e-5, 1e10)),
-            "3 workers: choose 1, 2, 4",
+            "workers must be one of 1, 2, 4, .*, got 3",
         ),
-        (lambda: step_time_line(StepWork(1, 2, 1e9), 4, Link(1e-5, 1e10)), "gradients 1e"),
-        (lambda: replica_values("product"), "way 'product'"),
-        (lambda: replica_values(replicas=9), "9 replicas: give 1 to 8"),
-        (lambda: replica_values(count=5, values=[1, 2]), "5 of 2 values"),
-        (lambda: staleness_race("eager"), "mode 'eager'"),
-        (lambda: staleness_race(workers=1), "give 2 to 8"),
+        (
+            lambda: step_time_line(StepWork(1, 2, 1e9), 4, Link(1e-5, 1e10)),
+            "gradients must be from",
+        ),
+        (lambda: replica_values("product"), "way must be one of .*, got 'product'"),
+        (lambda: replica_values(replicas=9), "replicas must be a whole number from 1 to 8, got 9"),
+        (lambda: replica_values(count=5, values=[1, 2]), "got 2 and count=5"),
+        (lambda: staleness_race("eager"), "mode must be one of .*, got 'eager'"),
+        (lambda: staleness_race(workers=1), "from 2 to 8"),
         (lambda: staleness_race(rate=0), "0.02 to 2"),
-        (lambda: guess_number("Loss", 0, 1, log=True), "a smaller number first"),
+        (
+            lambda: guess_number("Loss", 0, 1, log=True),
+            "to a larger one, both above 0",
+        ),
         (lambda: guess_word("Loss", "up"), "two different words"),
-        (lambda: Explorable("nothing", {}, {}, ""), "no explorable file nothing.js"),
+        (
+            lambda: Explorable("nothing", {}, {}, ""),
+            "file must be one of .*, got 'nothing.js'",
+        ),
     ],
 )
 def test_what_cannot_be_shown_is_refused(make, words):

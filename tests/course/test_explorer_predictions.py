@@ -47,8 +47,8 @@ def test_a_still_picture_stands_beside_the_widget():
     ("changes", "says"),
     [
         ({"labels": [0]}, "2 images and 1 labels"),
-        ({"probabilities": {}}, "no probabilities"),
-        ({"probabilities": {"after": np.zeros((2, 4))}}, "shape (2, 4), not (2, 3)"),
+        ({"probabilities": {}}, "at least one version by name, got none"),
+        ({"probabilities": {"after": np.zeros((2, 4))}}, "must have shape (2, 3), got (2, 4)"),
     ],
 )
 def test_refuses_what_does_not_fit(changes, says):

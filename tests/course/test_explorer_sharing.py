@@ -26,7 +26,7 @@ def test_two_ways_cut_images_or_weights():
     assert picture.svg.count("16 × 128 outputs") >= 4 and picture.svg.count("64 × 32 outputs") >= 4
     assert "all-reduce: the gradients of 784 × 128" in picture.svg
     assert "all-gather: outputs of 64 × 128" in picture.svg
-    with pytest.raises(DistributedError, match="divide by 4"):
+    with pytest.raises(DistributedError, match="multiples of 4"):
         sharing.draw_two_ways(66, 784, 128)
 
 

@@ -194,8 +194,15 @@ WORDS = {  # what an answer gave, right or wrong, and what its picture says of i
     "lab09 killed": ([{"steps taken": [0, 1, 2, 1, 2, 3]}], "your run"),
     "lab10 partitioner": ([{"rows and server of each piece": [[6, 0], [4, 1]]}], "4 rows"),
     "lab10 staleness": ([[1, 0, 7]], "closure 2: staleness 7"),
-    "lab11 rate": ([2133.0, 1422.0], "with prefetch: 2,133"),
+    "lab11 rate": (
+        [1422.2, 1422.2],
+        "every 30 ms. By your rate, 1,422 images/s, one leaves every 45",
+    ),
     "lab11 calls": ([(5000, 5000), (1000, 5000), (7, 8)], "parse 7, augment 8"),
+    "lab14 measured": (
+        [8, 8, 16, 64],
+        "64 GPUs, 4 M parameters: your prediction ×64, expected ×32.6",
+    ),
     "lab13 plan": ([{"micro_batches": 8, "recomputed": [0]}, *[None] * 9], "8 micro-batches"),
     "lab13 scale": ([{"scale": 1024.0}] * 4, "scale 1024, replicas 1"),
     "lab13 gradients": ([{"examples through each block": [48, 96, 96, 48]}] * 4, "block 2 96"),

@@ -255,7 +255,7 @@ def test_what_is_no_gradebook_is_one_clear_line(lab, path, tmp_path):
         assert "\n" not in str(error.value)
     with (
         Book(tmp_path / "g.db", lab) as book,
-        pytest.raises(DistributedError, match="choose from epoch"),
+        pytest.raises(DistributedError, match="An exercise of lab01 must be one of epoch"),
     ):
         book.set_points("ana", ByHand("epcoh", 1))
 

@@ -255,7 +255,7 @@ def test_nothing_to_collect_is_one_clear_line(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "x.rar").write_text("")
     write(tmp_path / "others", {"ana/lab01/lab01-batches.ipynb": ""})
-    words = {"empty": "no hand-in of lab05", "nowhere": "no such", "x.rar": "unpack"}
+    words = {"empty": "submission of lab05", "nowhere": "no such", "x.rar": "Unpack"}
     for name, word in (words | {"others": "only files of other labs"}).items():
         with pytest.raises(DistributedError, match=word) as error:
             collected(tmp_path / name, tmp_path)

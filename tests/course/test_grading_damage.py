@@ -343,5 +343,5 @@ def test_a_file_in_another_encoding_is_read_and_said(encode):
     ],
 )
 def test_what_may_be_no_notebook_waits_for_a_human_with_a_reason(damage):
-    with pytest.raises(Unreadable, match="not JSON, so not a notebook|is empty"):
+    with pytest.raises(Unreadable, match="isn't JSON, so it isn't a notebook|is empty"):
         read_notebook(damage(json.dumps(fill(RIGHT)).encode()))

@@ -214,7 +214,7 @@ def test_what_holds_an_answer_is_neither_in_memory_nor_on_the_disk(tmp_path):
     handed = [Submission("ana", write(book, tmp_path / "ana.ipynb"))]
     (seen,) = observe(LAB, handed, lambda s: 7)
     lines = seen.cells[0].output.split("\n")
-    assert lines[0].count("is not there when this lab is graded") == len(absent), lines
+    assert lines[0].count("can't be imported when this lab is graded") == len(absent), lines
     assert lines[1] == "[]"
     assert all(line in ("left of it: []", "read: ", "read:") for line in lines[2:]), lines
     assert seen.cells[0].error == ""

@@ -117,7 +117,7 @@ def test_a_new_gradebook_stops_until_someone_says_what_becomes_of_marks(term, gr
     grade("--set", "hugo", "all", "6", "--reason", "by mail")
     shutil.rmtree(term / "b")
     status, said = grade()
-    assert status == 2 and "4 marks set by hand: add --restore" in said.err
+    assert status == 2 and "4 marks set by hand. Add --restore" in said.err
     assert read_marks(term)["hugo"]["mark"] == "6"  # nothing was written
     assert grade(answer)[0] == 1
     assert read_marks(term)["hugo"]["mark"] == mark
@@ -168,13 +168,17 @@ def read_all(folder):
 
 ROWS = "Qu One,q1@x.org\nQu Two,q2@x.org\n"
 BAD = [
-    (("--roster", "bad.csv"), "student,name\nana,A\nana,B\n", "line 3: 'ana' is there twice"),
+    (("--roster", "bad.csv"), "student,name\nana,A\nana,B\n", "line 3: 'ana' is in the list twice"),
     (("--roster", "bad.csv"), "", "list of students is empty"),
     (("--roster", "bad.csv"), f"Full name,Email address\n{ROWS}", "Is it another course's list"),
-    (("--submission-times", "bad.csv"), f"Full name,Email address\n{ROWS}", "no column of times"),
+    (
+        ("--submission-times", "bad.csv"),
+        f"Full name,Email address\n{ROWS}",
+        "must have a column of times",
+    ),
     (("bad.zip",), "", "a zip in a zip?"),
-    (("--due", "2026-11-20 25:00"), "", "write 2026-11-20T23:59 (UTC)"),
-    (("nowhere",), "", "no such folder"),
+    (("--due", "2026-11-20 25:00"), "", "must look like 2026-11-20T23:59 (UTC)"),
+    (("nowhere",), "", "no such folder, zip or notebook. Check"),
     (("--marks", "nowhere.csv"), "", "nowhere.csv"),
     (("--marks", "bad.csv"), "student,exercise,points\nana,epoch,1\nana,epoch,x\n", "line 3"),
 ]

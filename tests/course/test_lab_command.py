@@ -226,7 +226,7 @@ def test_the_readers_own_configuration_comes_after_ours(course, monkeypatch):
     assert paths == [str(lab.CONFIG_FOLDER), "theirs"]
 
 
-def test_a_misspelt_option_and_a_bare_word_do_not_reach_jupyter_lab(course, monkeypatch, capsys):
+def test_a_misspelled_option_and_a_bare_word_do_not_reach_jupyter_lab(course, monkeypatch, capsys):
     monkeypatch.chdir(course)
     with pytest.raises(SystemExit):
         make_parser().parse_args(["lab", "--prot", "1"])

@@ -132,7 +132,7 @@ def test_stopped_by_a_signal_all_save_together_and_nothing_is_left(tmp_path, num
     status, _, errors = end(process, 60)
     assert status == 128 + number
     devices, stopped = errors.splitlines()
-    assert "worker 1 CPU:0" in devices and "stopped in epoch" in stopped and "to go on" in stopped
+    assert "worker 1 CPU:0" in devices and "stopped in epoch" in stopped and "to resume" in stopped
     assert psutil.wait_procs(family, timeout=30)[1] == []
     steps = [event for event in read_events(tmp_path / "e") if event["event"] == "step"]
     epochs = str(steps[-1]["epoch"] + 1)
@@ -212,7 +212,7 @@ def test_a_task_that_waits_for_its_peer_names_it_and_ends_at_the_signal():
 
     wait_until(listens)
     leader = json.loads(texts["worker:1"])["cluster"]["worker"][0]
-    said = f"distlab train: waiting for worker:0 at {leader}, which does not answer\n"
+    said = f"distlab train: waiting for worker:0 at {leader}, which doesn't answer\n"
     assert process.stderr.readline() == said
     process.send_signal(signal.SIGINT)
     assert end(process, 30)[0] == -signal.SIGINT

@@ -26,9 +26,10 @@ from lab_runner import LABS, get_lab
 from needs import EVERYTHING
 
 from distlab.authoring import sources
+from distlab.class_seed import use_class_seed
 from distlab.grading.executor import observe
 from distlab.grading.judge_process import JudgeProcess
-from distlab.grading.labs import read_lab
+from distlab.grading.labs import LabSpec, read_lab
 from distlab.grading.observation import Submission
 from distlab.grading.release import make_release
 from distlab.submission import list_attached
@@ -40,12 +41,19 @@ BOTH_WAYS = [t.slug[:5] for t in LABS] if EVERYTHING else ["lab07"]
 # plain Python, a custom loop, words, several processes
 GRADED = ("lab01", "lab04", "lab07", "lab08", *BOTH_WAYS)
 SLUGS = [t.slug for t in LABS]
+WORD = "autumn26"  # the class seed of the second worker's labs, lab04 among them
 pytestmark = pytest.mark.timeout(len(LABS) * LAB_SECONDS)
 
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_release(ROOT, tmp_path_factory.mktemp("stock") / "release").nbgrader
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with use_class_seed(WORD):
+        return make_release(ROOT, tmp_path_factory.mktemp("drawn") / "release").nbgrader
 
 
 def is_graded(slug: str) -> bool:
@@ -71,14 +79,23 @@ def run_worker(course: Path, labs: list[str]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def running(course: Path) -> Any:
-    """The worker of each lab; each grades a part of the labs, and the tests wait for it."""
+def running(course: Path, drawn: Path) -> Any:
+    """The worker of each lab; each grades a part of the labs, and the tests wait for it.
+
+    The second one's are as a class seed draws them.
+    """
     # those that are graded first, so that each worker has a half of them
     slugs = sorted(SLUGS, key=lambda slug: not is_graded(slug))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         parts = [slugs[k::AT_ONCE] for k in range(AT_ONCE)]
-        running = [pool.submit(run_worker, course, part) for part in parts]
+        running = [pool.submit(run_worker, *given) for given in zip((course, drawn), parts)]
+        assert "lab04-custom-training-loop" in parts[1]
         yield {lab: future for part, future in zip(parts, running) for lab in part}
+
+
+def get_word(folder: Path) -> str:
+    """Return the class seed of a worker's folder."""
+    return WORD if WORD in (folder / "nbgrader_config.py").read_text() else ""
 
 
 @pytest.fixture
@@ -108,7 +125,8 @@ def test_autograde_gives_the_solution_full_marks_and_the_stub_none(graded: dict)
 @pytest.mark.parametrize("graded", SLUGS, indirect=True)
 def test_generate_assignment_gives_the_lab_that_we_hand_out(graded: dict) -> None:
     (target,) = [t for t in LABS if t.slug == graded["lab"]]
-    ours = sources.make_lab(sources.read_source(target)).cells
+    with use_class_seed(get_word(graded["folder"])):
+        ours = sources.make_lab(sources.read_source(target)).cells
     path = graded["folder"] / "release" / target.slug / f"{target.slug}.ipynb"
     theirs = nbformat.read(path, as_version=4).cells
     assert [c.source for c in theirs] == [c.source for c in ours]
@@ -118,8 +136,13 @@ def test_generate_assignment_gives_the_lab_that_we_hand_out(graded: dict) -> Non
 @pytest.mark.parametrize("name", BOTH_WAYS)
 def test_distlab_grade_gives_the_marks_of_stock_nbgrader(name: str, running: dict) -> None:
     """The same file: what nbgrader has graded as it stands, through the sandbox and the judges."""
-    lab = read_lab(name, ROOT)
-    theirs = running[lab.slug].result()
+    theirs = next(running[slug] for slug in SLUGS if slug.startswith(name)).result()
+    with use_class_seed(get_word(theirs["folder"])):
+        lab = read_lab(name, ROOT)
+        compare_marks(lab, theirs)
+
+
+def compare_marks(lab: LabSpec, theirs: dict[str, Any]) -> None:
     folder = theirs["folder"] / "submitted" / "solution" / lab.slug
     scores = theirs["labs"][lab.slug]["scores"]["solution"]
     files = tuple((name, folder / name) for name in list_attached(lab.slug))

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from distlab.errors import CourseError
 from distlab.explorables.cut_explorer import WAYS, cut_explorer
 from distlab.explorables.plan_explorer import LARGEST, NETWORKS, plan_explorer
+from distlab.lessons.one_model import DEVICE_GB, cost_one_model, draw_one_model
 from distlab.lessons.published_runs import UNITS, describe_errors, draw_bars, draw_scatter
 from utils.calibrate import Profile
 from utils.simulate.comparisons import COMPARISONS, Compared
@@ -63,3 +65,17 @@ def test_the_cut_explorer_shows_every_row_of_the_table():
         else:
             assert "It doesn't fit" in explorer.result and row["memory_gb"] > 80
     assert len(explorer._freeze()["frames"]) == 7 * len(WAYS)
+
+
+def test_the_one_model_does_what_its_lessons_say():
+    costs = cost_one_model(23)
+    assert list(cost_one_model(15)) == list(costs)[:2]
+    held = {name.split(":")[0]: cost.memory.total / 1e9 for name, cost in costs.items()}
+    step = {name.split(":")[0]: cost.step_seconds for name, cost in costs.items()}
+    assert held["a copy on each"] > DEVICE_GB > held["20"] > 0.9 * DEVICE_GB
+    assert held["15"] < held["16"] < DEVICE_GB / 2 and held["23"] < held["20"]
+    assert held["18"] == pytest.approx(held["16"] / 2, rel=0.05)
+    assert step["18"] == pytest.approx(step["16"] * 4 / 3, rel=0.05)
+    assert step["23"] < step["20"] < step["16"] < step["15"]
+    with pytest.raises(CourseError, match="lesson must be one of 15, 16, 18, 20, 23, got 17"):
+        draw_one_model(17)

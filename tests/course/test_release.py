@@ -310,9 +310,9 @@ def test_a_lab_with_sentences_of_the_template_is_refused(tmp_path: Path, monkeyp
 
 def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(DistributedError, match="is not empty"):
+    with pytest.raises(DistributedError, match="must be a new or empty folder"):
         make_release(ROOT, tmp_path)
-    with pytest.raises(DistributedError, match="is a file"):
+    with pytest.raises(DistributedError, match="got a file"):
         make_release(ROOT, tmp_path / "mine.txt")
     with pytest.raises(DistributedError, match="inside the course's utils/"):
         make_release(ROOT, ROOT / "utils" / "out")

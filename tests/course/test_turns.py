@@ -141,11 +141,21 @@ OTHER_RIGHT_ANSWERS = [
         "p = np.searchsorted(s, r, side='right') - 1\n    return [p, r - s[p]]",
     ),
     ("lesson23", "KEEP", "def f(c, e, n):\n    return np.flatnonzero(c == e)[:n]"),
+    ("lesson02", "MEANS", "def f(m, c):\n    return np.nansum(np.multiply(m, c)) / sum(c)"),
+    ("lesson03", "FROM_FILES", "[min(32, max(0, 72 - 32 * r)) for r in range(4)]"),
+    (
+        "lesson08",
+        "INDEX",
+        "def f(w, h):\n    return [a.partition(':')[0] == h for a in w].index(1)",
+    ),
+    ("lesson10", "PLACE", "divmod"),
+    ("lesson24", "LOGITS", "['model', None]"),
 ]
 OTHER_WRONG_ANSWERS = [
     ("lesson01", "THIRD_CUT", "def f(p):\n    return p[0] + p[1]", "Which part of it"),
     ("lesson02", "TOKENS", "tf.VariableAggregation.MEAN", "a quarter of the tokens"),
     ("lesson02", "TOKENS", "'SUM, ON READ'", "every read in every step"),
+    ("lesson04", "SAVE", "def f(e, n):\n    return e % 2 == 0 or e == 5", "Of five epochs"),
     ("lesson04", "STEPS", "10", "the save at 25 is missed"),
     ("lesson04", "SAVE", "def f(e, n):\n    if e % 2 == 0 or e == n:\n        return 1", NO_RETURN),
     ("lesson05", "PENALTY", "def f(p):\n    return tf.reduce_sum(p)", "four times too fast"),

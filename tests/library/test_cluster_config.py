@@ -137,10 +137,10 @@ WRONG = [
     (write({"worker": []}), None, "cluster.worker", "no task", "drop"),
     (write({"worker": [2222]}), None, "cluster.worker[0]", "no text", "quotes"),
     (write({"worker": {"0": "a:1", "2": "b:1"}}), None, "cluster.worker", "every task", "list"),
-    (write({"workers": ["a:2222"]}, "workers"), None, "cluster.workers", "no job", "'worker'"),
+    (write({"workers": ["a:2222"]}, "workers"), None, "cluster.workers", "isn't a job", "'worker'"),
     (write({"workers": ["a:2222"]}, "worker"), None, "task.type", "not in the cluster", "add its"),
-    (write({"master": ["a:2222"]}, "master"), None, "task.type", "no job", "'chief'"),
-    (write({"gpu": ["a:2222"]}, "gpu"), None, "cluster.gpu", "no job", "choose from"),
+    (write({"master": ["a:2222"]}, "master"), None, "task.type", "isn't a job", "'chief'"),
+    (write({"gpu": ["a:2222"]}, "gpu"), None, "cluster.gpu", "isn't a job", "choose from"),
     (write(TWO, "chief"), None, "task.type", "not in the cluster", '"type": "worker"'),
     (write(TWO, "worker", 2), None, "task.index", "2 worker tasks", "0 to 1"),
     (write({"worker": ["a:2222"]}, "worker", 1), None, "task.index", "1 worker task", "only index"),
@@ -211,7 +211,7 @@ def test_each_mistake_is_named_with_its_place_and_cure(case):
         cc.parse_tf_config(text, strategy)
 
 
-def test_a_misspelt_job_is_not_offered_as_a_task():
+def test_a_misspelled_job_is_not_offered_as_a_task():
     found = {f.where: f for f in errors_of(write({"workers": ["a:2222"]}, "worker"))}
     assert found["task.type"].cure == "add its address"
 
@@ -385,7 +385,7 @@ def test_ports_of_a_range_are_picked_and_too_few_are_said():
     with socket.create_server(("127.0.0.1", held)):
         assert cc.pick_free_ports(2, among=ports) == free
         with pytest.raises(
-            DistributedError, match="2 of its ports are free on 127.0.0.1, and 3 are"
+            DistributedError, match="must have 3 free ports on 127.0.0.1, got .* with 2"
         ):
             cc.pick_free_ports(3, among=ports)
 

@@ -76,16 +76,16 @@ EXPECTED = {
         "create_per_worker_dataset",
     ),
     "python-repr": ("not-json", "worker:0", "not JSON", "json.dumps"),
-    "misspelt-job": ("misspelt-job", "workers:0", "'workers'", "called chief, worker, ps"),
+    "misspelled-job": ("misspelled-job", "workers:0", "'workers'", "called chief, worker, ps"),
     "type-not-in-cluster": ("type-not-in-cluster", "chief:0", "no task of type chief", "list its"),
     "no-task": ("no-task", "unknown", "not which task", '"task": {"type"'),
     "own-parsing": ("not-json", "worker:0", "TF_CONFIG is not JSON", "json.dumps"),
     "raised": ("exception", "worker:1", "it raised KeyError: 'label_column'", "have lost this one"),
     "other-shape": (
-        "exception",
+        "wrong-shape",
         "worker:0",
-        "it raised ValueError: Input 0 with name 'None' of",
-        "cluster_mistakes.py, line",
+        "shapes that don't fit",
+        "dataset.element_spec",
     ),
     "graph-error": (
         "exception",
@@ -120,7 +120,7 @@ OTHER_CAUSES = {"dead-peer": "has gone: it died, was stopped, or ended before th
 LINTED = {
     "wrong-index": (None, "task.index"),
     "python-repr": (None, "TF_CONFIG"),
-    "misspelt-job": (None, "cluster.workers"),
+    "misspelled-job": (None, "cluster.workers"),
     "type-not-in-cluster": (None, "task.type"),
     "no-task": (None, "task"),
     "ps-strategy-without-ps": ("parameter-server", "cluster"),
@@ -321,3 +321,107 @@ def test_an_allocator_that_tries_again_has_not_run_out():
         "The caller indicates that this is not a failure"
     )
     assert diagnose(said) is None
+
+
+@pytest.mark.parametrize(
+    "error, name",
+    [
+        (
+            "OSError: SavedModel file does not exist at: /m/{saved_model.pbtxt|saved_model.pb}",
+            "no-model",
+        ),
+        (
+            "ValueError: File not found: filepath=/m.keras. Please ensure",
+            "no-model",
+        ),
+        (
+            "ValueError: Received incompatible tensor with shape (3, 4) when attempting to restore "
+            "variable with shape (3, 5) and name Variable:0.",
+            "other-checkpoint",
+        ),
+        (
+            "AssertionError: Found 1 Python objects that were not bound to checkpointed values, "
+            "likely due to changes in the Python program.",
+            "other-checkpoint",
+        ),
+        ("IndexError: Read less bytes than requested", "corrupt-checkpoint"),
+        (
+            "TypeError: <class 'keras.src.models.sequential.Sequential'> could not be deserialized "
+            "properly. Please ensure that",
+            "other-class",
+        ),
+        (
+            "TypeError: Input 'b' of 'MatMul' Op has type float32 that does not match type float64 "
+            "of argument 'a'.",
+            "wrong-type",
+        ),
+        (
+            "ValueError: Arguments `target` and `output` must have the same shape. Received: "
+            "target.shape=(None, 1), output.shape=(None, 3)",
+            "wrong-shape",
+        ),
+        (
+            "InvalidArgumentError: Received a label value of "
+            "7 which is outside the valid range of [0, 3).  Label values: 7 7",
+            "label-range",
+        ),
+        (
+            "InvalidArgumentError: Cannot batch tensors with different shapes in component 0.",
+            "uneven-examples",
+        ),
+        (
+            "InvalidArgumentError: Feature: label (data "
+            "type: int64) is required but could not be found.",
+            "other-records",
+        ),
+        (
+            "InvalidArgumentError: Unknown image file "
+            "format. One of JPEG, JPEG XL, PNG, GIF, BMP, WebP required.",
+            "bad-picture",
+        ),
+        (
+            "google.protobuf.runtime_version.VersionError: Detected incompatible Protobuf "
+            "Gencode/Runtime versions when loading x.proto: gencode 9.1.0 runtime 7.36.2.",
+            "other-versions",
+        ),
+        ("ImportError: cannot import name 'Adam' from 'keras' (/a/keras.py)", "other-versions"),
+        ("  File \"<frozen os>\", line 679, in __getitem__\nKeyError: 'DATA'", "no-variable"),
+        ("OSError: [Errno 98] Address already in use", "taken-port"),
+        ("ConnectionRefusedError: [Errno 111] Connection refused", "no-server"),
+        ("BrokenPipeError: [Errno 32] Broken pipe", "broken-pipe"),
+        ("RuntimeError: can't start new thread", "too-many-threads"),
+        ("RuntimeError: Mixing different tf.distribute.Strategy objects: <a>", "mixed-strategies"),
+        (
+            "ValueError: tf.function only supports singleton tf.Variables created",
+            "variable-in-function",
+        ),
+        ("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)", "bad-json"),
+    ],
+)
+def test_what_programs_raise_has_a_cause_and_a_place(error, name):
+    """The words are those that TensorFlow 2.21, Keras 3.15 and Python printed when made to fail."""
+    begin = "Traceback (most recent call last):"
+    found = diagnose(f'before\n{begin}\n  File "train.py", line 8, in <module>\n{error}\n')
+    assert found is not None and found.name == name and found.is_known
+    assert "{" not in found.cause.replace("{saved_model", "") + found.cure
+    assert found.place == ("" if name == "too-many-threads" else "train.py, line 8")
+
+
+@pytest.mark.parametrize(
+    "said, name",
+    [
+        ("k.sh: line 1:  4078 Killed                  python train.py", "killed"),
+        (
+            "F0000 env.cc:84] Check failed: ret == 0 (11 vs. 0) Thread tf_numa creation via "
+            "pthread_create() failed.",
+            "too-many-threads",
+        ),
+        (
+            "I0000 grpc_util.cc:86] Failed to register dataset with dispatcher at 127.0.0.1:1: "
+            "UNAVAILABLE: failed to connect to all addresses. Will retry in 5743ms.",
+            "no-server",
+        ),
+    ],
+)
+def test_words_without_a_traceback_are_known_too(said, name):
+    assert diagnose(f"before\n{said}\n").name == name

@@ -474,7 +474,7 @@ def test_a_task_that_is_never_started_is_named(launcher, monkeypatch):
     cluster = LocalCluster(workers=2, launcher=launcher)
     os.kill(launcher.server.process.pid, signal.SIGSTOP)
     try:
-        with pytest.raises(DistributedError, match="worker 0 was not started: .* does not answer"):
+        with pytest.raises(DistributedError, match="worker 0 was not started: .* hasn't answered"):
             cluster.start(time.sleep, 300)
     finally:
         os.kill(launcher.server.process.pid, signal.SIGCONT)
@@ -485,7 +485,7 @@ def test_a_task_that_is_never_started_is_named(launcher, monkeypatch):
 @pytest.mark.parametrize(
     "end, words",
     [
-        (lambda: os._exit(3), "worker 1: ended by itself with status 3 before it had a result"),
+        (lambda: os._exit(3), "worker 1: exited with status 3 before it returned a result"),
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "worker 1: was ended by SIGKILL"),
     ],
 )

@@ -323,7 +323,7 @@ def test_a_cluster_that_is_not_there_is_named_in_one_line(name, tmp_path):
     words = ["run", "--engine", name, "--engine-address", address[name], "program.py", "go"]
     _, said = run_distlab(*words, folder=tmp_path, status=2)
     last = said.strip().splitlines()[-1]
-    assert last.startswith(f"distlab run: engine {name}: "), said
+    assert last.startswith(f"distlab run: Engine {name}: "), said
 
 
 def test_who_answers_and_is_no_ray_is_left_at_once(tmp_path):
@@ -358,7 +358,7 @@ def test_sparks_reason_is_told_and_not_what_was_called():
     context, failures = Mock(), []
     context.parallelize.return_value.barrier.side_effect = RuntimeError(words)
     spark_driver._run_stage(context, Wanted(1, ""), failures)
-    assert failures == ["Spark has given the job up: x.SparkException: no masters"]
+    assert failures == ["Spark gave up the job: x.SparkException: no masters"]
 
 
 def train(*words, folder):
@@ -387,15 +387,15 @@ def test_distlab_train_has_the_losses_of_one_process_on_every_engine(
     ("engine", "is_local", "text", "says"),
     [
         ("slurm", True, "--account=x '--comment=a b'", None),
-        ("slurm", True, "--time 5", "engine-options 5: slurm takes words such as --account=x"),
-        ("slurm", False, "-n4", "distlab sets -n4 itself. Leave it out"),
-        ("slurm", False, "--ntasks=4", "distlab sets --ntasks itself. Leave it out"),
-        ("slurm", False, "'--x", "No closing quotation. Close every quote"),
+        ("slurm", True, "--time 5", "for slurm must be words such as --account=x"),
+        ("slurm", False, "-n4", "must not set -n4, which is set for you. Leave it out"),
+        ("slurm", False, "--ntasks=4", "must not set --ntasks, which"),
+        ("slurm", False, "'--x", "must close every quote"),
         ("ray", False, "num_cpus=2 spot=1", None),
-        ("ray", False, "num_cpus=two", "ray takes words such as num_cpus=16"),
-        ("ray", True, "num_cpus=2", "the cluster for trying ray has nothing to ask for"),
-        ("spark", False, "spark.master=x", "distlab sets spark.master itself"),
-        ("spark", False, "memory=1g", "spark takes words such as spark.executor.memory=8g"),
+        ("ray", False, "num_cpus=two", "got 'num_cpus=two'"),
+        ("ray", True, "num_cpus=2", "must be left out for ray's cluster"),
+        ("spark", False, "spark.master=x", "must not set spark.master, which"),
+        ("spark", False, "memory=1g", "spark must be words such as spark.executor.memory=8g"),
     ],
 )
 def test_further_words_for_an_engine_are_checked(engine, is_local, text, says):
@@ -434,16 +434,16 @@ def test_machines_of_a_slurm_allocation_meet_in_it(clusters, tmp_path):
 
 def test_gpus_that_an_engine_cannot_be_asked_for_are_refused():
     need_engine("ray")
-    with pytest.raises(InputError, match="gpus 1: Spark is not asked for them"):
+    with pytest.raises(InputError, match="gpus must be left out for engine spark, got 1"):
         check_gpus("spark", "spark://a:1", 1)
-    with pytest.raises(InputError, match="the cluster for trying ray gives none"):
+    with pytest.raises(InputError, match="ray's cluster on this machine, which gives none"):
         make_launcher("ray", gpus=2)
     with pytest.raises(InputError, match="gpus must be a whole number from 1"):
         RunSettings(gpus=0)
 
 
 def test_an_address_that_no_name_server_takes_is_no_way():
-    with pytest.raises(InputError, match="engine ray: no way to two..dots .*; give host:port"):
+    with pytest.raises(InputError, match="Engine ray's address .*got two..dots .*Give host:port"):
         catalog.find_own_host(catalog.ENGINES["ray"], "two..dots:6379")
 
 

@@ -105,7 +105,7 @@ def test_the_status_is_that_of_the_task_that_failed_first(program):
     report = run_json(name, status=7)
     assert [task["status"] for task in report["tasks"]] == [143, 7]
     assert "worker 1" in report["cause"] and "status 7" in report["cause"]
-    assert "it printed last: no data; see runs/" in report["cause"]
+    assert "its last line: no data. See its logs in runs/" in report["cause"]
 
 
 def test_the_first_error_is_found_while_the_others_go_on_talking(program):
@@ -353,11 +353,11 @@ MEET, HERE = "--rendezvous", "127.0.0.1:2950"
 BAD_LINES = [
     ([], "the following arguments are required: PROGRAM"),
     (["--workers", "0", "x.py"], "workers must be a whole number from 1"),
-    (["--workers", "two", "x.py"], "--workers two: give a whole number"),
-    (["--workers", "9" * 5000, "x.py"], "--workers 999"),
+    (["--workers", "two", "x.py"], "--workers must be a whole number such as 4"),
+    (["--workers", "9" * 5000, "x.py"], "or a range such as 2:4, got 999"),
     (["--workers", "257", "x.py"], "workers must be a whole number from 1 to 256"),
-    (["--workers", "2:4", "x.py"], "fewer and more need a rendezvous"),
-    (["--workers", "4:2", "x.py"], "--workers 4:2: the smaller number comes first: 2:4"),
+    (["--workers", "2:4", "x.py"], "workers must be one number without a rendezvous, got 2:4"),
+    (["--workers", "4:2", "x.py"], "--workers must be MIN:MAX, got 4:2. Try 2:4."),
     (["--workers", "0:2", "x.py"], "min-workers must be a whole number from 1 to 2"),
     (["--ps", "-1", "x.py"], "ps must be a whole number"),
     (["--max-restarts", "-1", "x.py"], "max-restarts must be a whole number"),
@@ -365,53 +365,74 @@ BAD_LINES = [
     (["--idle-timeout", "1", "x.py"], "idle-timeout must be at least 5, got 1.0"),
     (["--checkpoint-dir", "/dev/null/x", "sh"], "checkpoint-dir /dev/null/x can't be written"),
     (["--grace-period", "nan", "x.py"], "grace-period must be a finite number"),
-    (["--gpus", "9" * 5000, "x.py"], "choose auto, none, or a number"),
+    (
+        ["--gpus", "9" * 5000, "x.py"],
+        "gpus must be auto, none or a number for each worker, got 999",
+    ),
     (["--gpus", "2", "x.py"], "2 workers with 2 GPUs each need 4 GPUs, and this machine has 0"),
     (["--worker", "2", "x.py"], "Did you mean"),
-    ([""], "PROGRAM is empty: name a Python file"),
+    ([""], "PROGRAM must be a Python file or any other program"),
     (["--checkpoint-dir", "", "x.py"], "argument --checkpoint-dir: is empty: give a value"),
     (["--engine", "ray", "--engine-address=", "x.py"], "argument --engine-address: is empty"),
-    (["no-such-program"], "no-such-program: No such file"),
-    (["missing.py"], "missing.py: no such file"),
-    (["folder.py"], "folder.py: a folder"),
-    (["./folder"], "./folder: a folder"),
-    (["./windows.sh"], "its lines end as on Windows (CRLF)"),
-    (["--logs", "/proc/none", "x.py"], "logs /proc/none"),
-    (["--logs", "x.py", "x.py"], "logs x.py: File exists"),
+    (["no-such-program"], "no-such-program can't be run (No such file or directory). Name"),
+    (["missing.py"], "missing.py: file not found"),
+    (["folder.py"], "PROGRAM must be a file, got the folder folder.py"),
+    (["./folder"], "./folder is a folder. Name a program in it"),
+    (["./windows.sh"], "has Windows line endings (CRLF)"),
+    (["--logs", "/proc/none", "x.py"], "logs must be a writable folder, got /proc/none"),
+    (["--logs", "x.py", "x.py"], "got x.py (File exists)"),
     (["--engine", "lsf", "x.py"], "choose from ray, spark, slurm"),
-    (["--engine", "slurm", MEET, HERE, "x.py"], "with --rendezvous: name one of them"),
-    (["--engine-address", "gpu", "x.py"], "--engine-address: only with --engine"),
-    (["--engine-options=--time=1", "x.py"], "--engine-options: only with --engine"),
-    (["--port-range", "3000", "x.py"], "--port-range 3000: give both ends, such as 30000:30015"),
-    (["--port-range", "3001:3000", "x.py"], "--port-range 3001:3000: give both ends"),
-    (["--grow", "at-checkpoint", "x.py"], "--grow: only with --rendezvous"),
-    (["--advertise-address", "127.0.0.2", "x.py"], "--advertise-address: only with --rendezvous"),
-    (["--local-workers", "0", "x.py"], "--local-workers: only with --rendezvous"),
-    (["--join-timeout", "9", "x.py"], "--join-timeout: only with --rendezvous"),
-    ([MEET, "nowhere", "x.py"], "'nowhere' is no address: write host:port"),
-    ([MEET, "two..dots:80", "x.py"], "'two..dots:80' is no address: write host:port"),
-    ([MEET, "h" * 500 + ":80", "x.py"], "is no address: write host:port"),
-    ([MEET, "no.such.host.invalid:80", "x.py"], "rendezvous no.such.host.invalid:80: "),
-    ([MEET, "0.0.0.0:2950", "x.py"], "name this machine's own address"),
-    ([MEET, "127.0.0.1:0", "x.py"], "name a port above 0"),
-    ([MEET, "10.0.0.1:2950", "x.py"], "add --trust-network"),
+    (["--engine", "slurm", MEET, HERE, "x.py"], "doesn't go with --rendezvous. Give one of them."),
+    (["--engine-address", "gpu", "x.py"], "--engine-address needs --engine. Add it"),
+    (["--engine-options=--time=1", "x.py"], "--engine-options needs --engine. Add it"),
+    (
+        ["--port-range", "3000", "x.py"],
+        "--port-range must be FIRST:LAST, such as 30000:30015, got 3000.",
+    ),
+    (["--port-range", "3001:3000", "x.py"], "--port-range must be FIRST:LAST"),
+    (["--grow", "at-checkpoint", "x.py"], "--grow needs --rendezvous. Add it"),
+    (
+        ["--advertise-address", "127.0.0.2", "x.py"],
+        "--advertise-address needs --rendezvous. Add it",
+    ),
+    (["--local-workers", "0", "x.py"], "--local-workers needs --rendezvous. Add it"),
+    (["--join-timeout", "9", "x.py"], "--join-timeout needs --rendezvous. Add it"),
+    ([MEET, "nowhere", "x.py"], "must be host:port, such as 10.0.0.1:2222, got 'nowhere'"),
+    ([MEET, "two..dots:80", "x.py"], "got 'two..dots:80'"),
+    ([MEET, "h" * 500 + ":80", "x.py"], "must be host:port"),
+    (
+        [MEET, "no.such.host.invalid:80", "x.py"],
+        "rendezvous must be a known host, got no.such.host.invalid:80",
+    ),
+    ([MEET, "0.0.0.0:2950", "x.py"], "must be one machine's address, got 0.0.0.0:2950"),
+    ([MEET, "127.0.0.1:0", "x.py"], "rendezvous must have a port above 0"),
+    ([MEET, "10.0.0.1:2950", "x.py"], "Add --trust-network"),
     ([MEET, HERE, "--local-workers", "0", "x.py"], "local-workers must be a whole number"),
     ([MEET, HERE, "--join-timeout", "0", "x.py"], "join-timeout must be above 0, got 0.0"),
     (
         [MEET, HERE, "--advertise-address", "203.0.113.1", "x.py"],
-        "address 203.0.113.1: is not this machine",
+        "in the network, got 203.0.113.1. Correct it",
     ),
     (
         [MEET, HERE, "--advertise-address", "0.0.0.0", "x.py"],
-        "address 0.0.0.0: is not this machine's",
+        "in the network, got 0.0.0.0. Correct it",
     ),
-    ([MEET, HERE, "--checkpoint-dir", "x.py", "x.py"], "checkpoint-dir x.py: File exists"),
-    ([MEET, HERE, "--workers", "1:2", "--ps", "1", "x.py"], "ps: a run that goes on with fewer"),
+    (
+        [MEET, HERE, "--checkpoint-dir", "x.py", "x.py"],
+        "checkpoint-dir x.py can't be written (File exists)",
+    ),
+    (
+        [MEET, HERE, "--workers", "1:2", "--ps", "1", "x.py"],
+        "workers must be one number with ps=1, got 1:2",
+    ),
     (
         [MEET, HERE, "--grow", "at-checkpoint", "x.py"],
-        "grow at-checkpoint needs a range of workers",
+        "grow=at-checkpoint needs a range of workers",
     ),
-    ([MEET, HERE, "--node-rank", "2", "x.py"], "node-rank 2: this machine hosts the run and has"),
+    (
+        [MEET, HERE, "--node-rank", "2", "x.py"],
+        "node-rank must be 0 on the machine that hosts, got 2",
+    ),
     (
         [MEET, HERE, "--heartbeat-timeout", "1", "x.py"],
         "heartbeat-timeout must be at least 3, got 1.0",
@@ -575,6 +596,7 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
     Path("empty.log").touch()
     Path("done.log").write_text("epoch 1: loss 0.5, mean_squared_error: 0.2\nsaved\n")
     Path("killed.log").write_text("epoch 1: loss 0.5\nKilled\n")
+    Path("odd.log").write_text("epoch 1: loss 0.5\nfatal: it is Monday\n")
     Path("noise.log").write_bytes(os.urandom(300_000) + b"NCCL WARN UnavailableError " * 10_000)
     said = "[worker 1] RuntimeError: Collective ops must be configured at program startup"
     Path("powershell.log").write_text(said, encoding="utf-16")
@@ -594,7 +616,8 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
         (["empty.log", "done.log"], 0, "empty.log: is empty\n2 logs: no error found"),
         (["empty.log"], 2, "empty.log must not be empty. Name the tasks' logs, or add --tf-config"),
         (["done.log"], 0, "1 log: no error found. If the run failed"),
-        (["killed.log"], 0, "1 log: no known cause. The first error"),
+        (["killed.log"], 1, "the process was killed with SIGKILL"),
+        (["odd.log"], 0, "1 log: no known cause. The first error"),
         (["noise.log"], 1, "another task cannot be reached any more"),
     ]
     os.mkdir("empty")

@@ -103,7 +103,9 @@ def test_the_fake_driver_is_asked(fake_gpus, monkeypatch):
     assert list_gpus() == ["MIG-00cc-dd", "MIG-11cc-dd", "MIG-22cc-dd", "1"]
     monkeypatch.setenv("PATH", "/nowhere")
     assert (read_driver(), list_gpus()) == ([], [])
-    with pytest.raises(CourseError, match="--workers gpu: this machine has no GPU. Give a number"):
+    with pytest.raises(
+        CourseError, match="--workers gpu needs a GPU, and this machine has none. Give a number"
+    ):
         read_workers("gpu")
 
 

@@ -106,8 +106,8 @@ class Told(Exception):
 
 
 def tell(text):
-    assert text.startswith("worker 1, worker 2: no line, no file and next to no processor time")
-    assert text.endswith("and worker 0 ended; --idle-timeout ends such a run")
+    assert text.startswith("worker 1, worker 2 wrote nothing and used next to no processor time")
+    assert text.endswith("To end such a run automatically, add --idle-timeout SECONDS.")
     raise Told
 
 

@@ -145,8 +145,11 @@ def test_a_signal_ends_all_of_them(write):
     ("settings", "words"),
     [
         ({"ps": 1}, "ps must be 0 for independent tasks, got 1. Leave --ps out"),
-        ({"workers": 4, "min_workers": 2}, "one number of workers, got 2:4. Try --workers 4"),
-        ({"independent": False, "tf_config": True}, "tf-config is only for independent tasks"),
+        (
+            {"workers": 4, "min_workers": 2},
+            "one number for independent tasks, got 2:4. Try --workers 4",
+        ),
+        ({"independent": False, "tf_config": True}, "tf-config needs independent tasks"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings, words):

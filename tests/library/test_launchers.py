@@ -245,7 +245,7 @@ def test_a_killed_task_ends_with_what_it_started_and_the_other_goes_on(tried):
     assert told.wait("worker 1", "end") == [(-signal.SIGKILL,)]
     wait_for(lambda: not lives(children["worker 1"]))
     assert lives(children["worker 0"]) and not told.get("worker 0", "end")
-    with pytest.raises(RunError, match="worker 0 has not ended"):
+    with pytest.raises(RunError, match="worker 0 can't restart: it hasn't ended"):
         tasks.start_again("worker 0")
     tasks.end()
     assert told.get("worker 0", "end") == [(-signal.SIGKILL,)]

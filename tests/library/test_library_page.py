@@ -1,6 +1,7 @@
 """The public API: `utils/__init__.pyi`, its page docs/library.md, and what notebooks import."""
 
 import ast
+import doctest
 import importlib
 import json
 import re
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import utils
@@ -66,7 +68,7 @@ OPENED = """What a lesson imports of the library besides its public names, to sh
 19 engines.manifests.describe_check
 20 calibrate.calibrate calibrate.check_locally simulate.comparisons.llama_mtbf_hours
 20 simulate.comparisons.transformer_flops simulate.failures.best_interval_seconds
-20 simulate.failures.effective_time_fraction simulate.published.read_source
+20 simulate.failures.effective_time_fraction
 21 engines.RunSettings engines.run_program
 21 simulate.parameter_server.make_cluster simulate.parameter_server.simulate_parameter_server
 21 simulate.parameter_server.synchronous_rate strategies.SUPPORT
@@ -125,6 +127,17 @@ def test_every_public_name_is_there_and_hides_no_room():
         assert getattr(value, "__doc__", None), name
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = utils.trian
+
+
+def test_every_public_docstring_has_an_example_and_those_with_a_prompt_run():
+    names = {name: getattr(utils, name) for name in utils.__all__}
+    runner, ran = doctest.DocTestRunner(verbose=False), 0
+    for name, value in names.items():
+        text = value.__doc__
+        assert re.search(r"^ {8}\S|^ {4}>>> ", text, re.MULTILINE), name
+        example = doctest.DocTestParser().get_doctest(text, {"np": np, **names}, name, None, 0)
+        ran += runner.run(example).attempted
+    assert runner.failures == 0 and ran > 40
 
 
 def test_the_page_describes_the_public_names_and_uses_each():

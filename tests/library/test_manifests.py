@@ -80,7 +80,7 @@ def test_independent_pods_have_a_number_and_their_own_restarts():
     index, count, _ = container["env"]
     assert "job-completion-index" in index["valueFrom"]["fieldRef"]["fieldPath"]
     assert count == {"name": "DISTLAB_TASK_COUNT", "value": "4"}
-    with pytest.raises(InputError, match="only for kubernetes, got vertex"):
+    with pytest.raises(InputError, match="independent needs the target kubernetes, got vertex"):
         make_manifest("vertex", settings)
 
 
@@ -223,7 +223,7 @@ def test_vertex_takes_the_custom_job(row):
 
 
 def test_what_has_no_schema_is_named_as_unchecked():
-    unchecked = [name for name in TARGETS if describe_check(name).startswith("unchecked")]
+    unchecked = [name for name in TARGETS if describe_check(name).startswith("not checked")]
     assert unchecked == ["azureml"]
     assert all("not run on a real cluster" in describe_check(name) for name in TARGETS)
     for target in TARGETS:
@@ -262,7 +262,7 @@ def test_the_command_prints_or_writes_the_files(tmp_path):
         assert (there / "Dockerfile").read_text().rstrip().endswith(line)
     assert (there / "keras_multi_worker/startup/sitecustomize.py").is_file()
     done = distlab("sagemaker", "--output", str(folder), "train.py", status=2)
-    assert len(done.stderr.splitlines()) == 1 and ".dockerignore: there already" in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and ".dockerignore already exist" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_the_image_has_the_course_versions_and_an_init():
 def test_nothing_is_written_over(tmp_path):
     files = make_manifest("vertex", make_settings("vertex", 1))
     assert [path.name for path in write_files(files, tmp_path / "new")] == list(files)
-    with pytest.raises(InputError, match="there already"):
+    with pytest.raises(InputError, match="already exist"):
         write_files(files, tmp_path / "new")
-    with pytest.raises(InputError, match="choose from kubernetes, tfjob, vertex"):
+    with pytest.raises(InputError, match="target must be one of kubernetes, tfjob, vertex"):
         make_manifest("nomad", ManifestSettings(("x",)))

@@ -44,6 +44,11 @@ if "ps" not in config["cluster"]:  # what Keras on JAX reads
 """
 
 
+OLD = (
+    "import runpy, utils; utils.__version__ = '0.1'; runpy.run_module('distlab', None, '__main__')"
+)
+
+
 @pytest.fixture
 def meeting(tmp_path, monkeypatch):
     """Start launchers at one address, which is this test's own; nothing of them is left."""
@@ -210,17 +215,17 @@ def test_a_member_that_was_frozen_comes_back_by_itself_and_the_run_grows(meeting
     wait_for(lambda: os.path.exists("here-0-1"))
     member.process.send_signal(signal.SIGCONT)
     member.wait_for("Calling it again for 300 s")
-    member.wait_for("joined; it has begun: you take part after the next checkpoint")
+    member.wait_for("joined; the run has begun, and you take part from the next checkpoint")
     Path("save").touch()
-    host.wait_for("a checkpoint is complete, and 2 workers can go on from it, not 1")
+    host.wait_for("a checkpoint is complete, so 2 workers can resume from it, not 1")
     wait_for(lambda: os.path.exists("here-1-2"))
     third = meeting.start(3, *words, "kept-3", name)
-    third.wait_for("joined; it has begun")
+    third.wait_for("joined; the run has begun")
     Path("end").touch()
     status, report, _ = host.end()
     assert (status, report["workers"], report["restarts"]) == (0, 2, 2) and member.end()[0] == 0
     status, _, said = third.end()
-    assert status == 75 and "this machine was never needed: 2 workers did without it" in said
+    assert status == 75 and "this machine wasn't needed: the run had its 2 workers" in said
     assert read_log(1, 0) == "2 workers\n1 workers\n2 workers\n"
     assert read_log(2, 1) == "2 workers\n2 workers\n"
 
@@ -307,7 +312,7 @@ def test_the_table_of_rates_names_a_slow_link():
         "10.0.0.2      1.2               1.2",
         "10.0.0.3     0.11      1.2",
     ]
-    said = "10.0.0.3 sends 0.11 GB/s to 10.0.0.1, and the median of all is 1.2 GB/s"
+    said = "10.0.0.3 sends 0.11 GB/s to 10.0.0.1, but the median is 1.2 GB/s"
     assert lines[5:] == [f"slow link: {said}"]
 
 
@@ -327,16 +332,23 @@ def test_the_machine_that_differs_is_named_with_what_differs(meeting, tmp_path):
     )
     before = str(old) + os.pathsep + os.environ.get("PYTHONPATH", "")
     wrong = [
-        (meeting.start(2, name, cwd=other), "program "),
-        (meeting.start(3, name, variables={"PYTHONPATH": before}), "TensorFlow 2.20.0 here, "),
-        (meeting.start(4, name, "--epochs", "3"), "options --epochs 3 here, none on the host"),
-        (meeting.start(5, "--workers", 3, name), "--workers 3 here, 2 on the host"),
+        (meeting.start(2, name, cwd=other), "program must be the host's, "),
+        (
+            meeting.start(3, name, variables={"PYTHONPATH": before}),
+            "TensorFlow must be the host's, ",
+        ),
+        (
+            meeting.start(4, name, "--epochs", "3"),
+            "options must be the host's, none, got --epochs 3",
+        ),
+        (meeting.start(5, "--workers", 3, name), "--workers must be the host's, 2, got 3"),
+        (meeting.start(7, name, program=["-c", OLD]), "distkit must be the host's, "),
     ]
     for member, says in wrong:
         status, _, said = member.end()
-        assert status == 2 and "the host does not take this machine" in said and says in said
+        assert status == 2 and "The host refuses this machine. " in said and says in said
         assert len(said.splitlines()) == 1
-        host.wait_for(f"is not taken: {says}")
+        host.wait_for(f"can't join. {says}")
     member = meeting.start(6, name)
     assert member.end()[0] == host.end()[0] == 0
 
@@ -367,7 +379,7 @@ def test_two_runs_at_one_port_are_refused_in_one_line(meeting):
     for code in (CODE, None, "wrong-code-2345"):
         status, _, said = meeting.start(2, second, code=code).end()
         assert status == 2 and len(said.splitlines()) == 1, said
-        assert f"{meeting.address} on this machine already: to host" in said
+        assert f"already listens at {meeting.address}. To host" in said
     assert meeting.start(3, first).end()[0] == host.end()[0] == 0
 
 
@@ -387,10 +399,10 @@ def test_another_program_at_the_port_is_named(monkeypatch):
                 threading.Thread(target=answer, args=[banner]).start()
                 with pytest.raises(InputError) as raised:
                     ask()
-                assert f"{address}: another program answers there, which {does}" in str(
+                assert f"got {address}: another program answers there, which {does}" in str(
                     raised.value
                 )
-                assert str(raised.value).endswith("nothing else uses, the same on every machine")
+                assert str(raised.value).endswith("Name another port, the same on every machine.")
 
 
 def test_a_wrong_code_is_refused_and_five_a_minute_are_the_most(meeting):
@@ -403,7 +415,7 @@ def test_a_wrong_code_is_refused_and_five_a_minute_are_the_most(meeting):
         assert stranger.guess("another-wrong-one") == {"refused": "code"}
     assert stranger.guess(CODE) == {"refused": "wait"}
     status, _, said = meeting.start(2, "--join-timeout", 1, name).end()
-    assert status == 2 and "waited 1 s" in said and "wait a minute" in said
+    assert status == 2 and "Waited 1 s" in said and "Wait a minute" in said
     host.process.send_signal(signal.SIGTERM)
     assert host.end()[0] == 143
 
@@ -430,7 +442,7 @@ def test_no_code_is_asked_for_without_a_terminal_and_the_host_makes_one(meeting)
     code = host.wait_for("the code is ").rpartition(" ")[2]
     assert len(code.replace("-", "")) == 12
     status, _, said = meeting.start(2, name, code=None).end()
-    assert status == 2 and "set DISTLAB_CODE" in said
+    assert status == 2 and "Set DISTLAB_CODE" in said
     assert meeting.start(2, name, code=code.upper()).end()[0] == host.end()[0] == 0
     status, _, said = meeting.start(3, name, code="short").end()
     assert status == 2 and "DISTLAB_CODE" in said
@@ -556,7 +568,7 @@ def test_thirty_join_at_once(meeting):
     for thread in threads:
         thread.join(120)
     assert len(joined) == 30
-    assert all(frame.kind == "refuse" and "none here" in frame.data["why"] for _, frame in joined)
+    assert all(frame.kind == "refuse" and "got none" in frame.data["why"] for _, frame in joined)
     for channel, _ in joined:
         channel.close()
     assert host.process.poll() is None
@@ -609,7 +621,7 @@ def test_frames_arrive_in_order_with_what_belongs_to_them(channels):
     member.send("second", text="é")
     assert (frame := host.receive()).kind == "first" and frame.body == b"\n{}" * 5
     assert frame.get("number", int) == 1 and host.receive().data == {"text": "é"}
-    with pytest.raises(ChannelLost, match="number 'x'"):
+    with pytest.raises(ChannelLost, match="wrong number: 'x'"):
         MeetingFrame("odd", {"number": "x"}).get("number", int)
 
 
@@ -636,7 +648,7 @@ def test_a_frame_that_was_tampered_with_ends_the_connection(change):
         left[1].sendall(told)
         receiver.close()
         receiver = sender
-    with pytest.raises(ChannelLost, match="seal is wrong|bytes are announced"):
+    with pytest.raises(ChannelLost, match="wrong seal|isn't a message .at most"):
         receiver.receive()
     for end in (sender, receiver):
         end.close()
@@ -717,19 +729,23 @@ def test_what_is_saved_last_is_on_every_machine_when_the_run_ends(meeting, tmp_p
             with open(os.path.join(os.environ["DISTLAB_CHECKPOINT_DIR"], "last"), "wb") as file:
                 file.write(os.urandom(700_000))
     """)
-    for folder in ("one", "two"):
+    for folder in ("one", "two", "three"):
         Path(folder).mkdir()
         Path(folder, name).write_text(Path(name).read_text())
-    words = ["--checkpoint-dir", "kept", name]
-    launchers = [meeting.start(n, *words, cwd=tmp_path / f) for n, f in ((1, "one"), (2, "two"))]
-    assert [launcher.end()[0] for launcher in launchers] == [0, 0]
+    Path("three", "kept", "last").mkdir(parents=True)  # no file can take its place
+    words, places = ["--workers", 3, "--checkpoint-dir", "kept", name], ((1, "one"), (2, "two"))
+    places += ((3, "three"),)
+    launchers = [meeting.start(n, *words, cwd=tmp_path / f) for n, f in places]
+    ends = [launcher.end() for launcher in launchers]
+    assert [status for status, _, _ in ends] == [0, 0, 0]
+    assert "has no copy of the checkpoint: checkpoint-dir " in ends[0][2]
     kept = [Path(folder, "kept", "last").read_bytes() for folder in ("one", "two")]
     assert kept[0] == kept[1] and len(kept[0]) == 700_000
 
 
 def test_a_copy_that_is_cut_short_or_leads_elsewhere_is_refused(tmp_path):
     origin, other = tmp_path / "origin", tmp_path / "other"
-    (origin).mkdir()
+    origin.mkdir(), other.mkdir()
     (origin / "weights").write_bytes(b"w" * 1000)
     (origin / "train-1.data-00000-of-00001").write_bytes(b"no index yet")
     source, target = CheckpointCopy(origin, True), CheckpointCopy(other, False)
@@ -744,7 +760,7 @@ def test_a_copy_that_is_cut_short_or_leads_elsewhere_is_refused(tmp_path):
     assert target.find_state().number == 2
     for path in ("../weights", "/etc/passwd", ".hidden", "a/../../b", "", "a\\b"):
         odd = {"number": 9, "files": [[path, 1, 0, "0"]]}
-        with pytest.raises(RunError, match="refused"):
+        with pytest.raises(RunError, match="must be relative, not hidden"):
             read_copy(odd)
         assert source.read_piece("weights", 990) == b"w" * 10
 
@@ -756,7 +772,7 @@ def test_ctrl_d_in_place_of_the_code_is_no_code(monkeypatch):
     monkeypatch.delenv("DISTLAB_CODE", raising=False)
     monkeypatch.setattr("getpass.getpass", end)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    with pytest.raises(InputError, match="no code: set DISTLAB_CODE"):
+    with pytest.raises(InputError, match="The code is missing. Set DISTLAB_CODE"):
         ask_for_code(lambda: None)
 
 
@@ -766,5 +782,5 @@ def test_nobody_who_hosts_is_said_after_the_time_given(meeting):
     words = ["--trust-network", "--join-timeout", 1, "program.py"]
     launcher = Launcher("--rendezvous", "203.0.113.1:2950", *words)
     status, _, said = launcher.end()
-    assert status == 2 and "waiting up to 1 s" in said and "waited 1 s for a host" in said
+    assert status == 2 and "waiting up to 1 s" in said and "Waited 1 s for a host" in said
     launcher.close()

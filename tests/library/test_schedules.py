@@ -176,7 +176,7 @@ BROKEN = {
         "stage 0, place 0: 'F0' isn't an operation. "
         "Write Operation(kind, micro_batch, chunk) or (kind, micro_batch).",
     ),
-    "no stage": ([], "a schedule must have a list of operations for at least one stage"),
+    "no stage": ([], "The schedule must have a list of operations for at least one stage."),
     "not lists": (7, "a schedule must be one list of operations per stage."),
     "stage is no list": ([3], "a schedule must be one list of operations per stage."),
 }

@@ -278,7 +278,7 @@ def test_bad_tables_get_one_line(tmp_path, text, says):
         (lambda: Layout(pipeline=2, zero_stage=3), "doesn't go with pipeline"),
         (lambda: Layout(data=4, expert=3), "must divide data"),
         (lambda: parse_layout("data=8,speed=2"), "'speed=2' is unknown"),
-        (lambda: read_network("fast"), "neither a file nor a rate"),
+        (lambda: read_network("fast"), "network must be a file or a rate"),
     ],
 )
 def test_bad_input_is_one_line(call, says):

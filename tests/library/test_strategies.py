@@ -119,7 +119,7 @@ def test_usual_numbers_of_replicas(tf):
 @pytest.mark.parametrize(
     "name, replicas, words",
     [
-        ("horovod", None, "choose from default"),
+        ("horovod", None, "strategy must be one of default"),
         ("tpu", None, "needs a TPU"),
         ("parameter-server", 2, "each of its workers"),
         ("multi-worker", None, "TF_CONFIG"),

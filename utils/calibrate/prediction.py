@@ -36,10 +36,17 @@ MAX_DEVICES = 10**7
 class Scenario:
     """What to predict: sizes, scaling, the job, the network, and what failures and hours cost.
 
-    `network` None takes the profile's link between processes, or the machine's. With `servers`,
-    that many parameter servers hold the model, and no all-reduce runs. `jit_compile` and
-    `steps_per_execution` are Keras's: both lower the time that a step needs for its launches.
-    Raises InputError for numbers that can't be.
+    `devices` are the sizes. `scaling` is "weak" (each device keeps its batch) or "strong" (the
+    global batch stays). `examples` per epoch and `epochs` give hours and, with `price` per
+    device-hour, the cost. `network` None takes the profile's link between processes, or
+    `machine`'s. With `servers`, that many parameter servers hold the model, and no all-reduce runs.
+    `node_mtbf_hours` is a node's mean time between failures. `zero_stage` is from 0 to 3. On
+    another `machine`, a device reaches the fraction `mfu` of its peak. `jit_compile` and
+    `steps_per_execution` are Keras's: both lower a step's time for launches. Raises InputError for
+    a value out of range.
+
+        >>> Scenario(devices=(1, 8), scaling="strong").zero_stage
+        0
     """
 
     devices: tuple[int, ...] = (1, 2, 4, 8)
@@ -109,10 +116,15 @@ class Prediction:
 
 
 def predict(profile: Profile, scenario: Scenario) -> list[Prediction]:
-    """Return a prediction for each size of `scenario.devices`, in their order.
+    """Predict the training of `profile`'s model for each size in `scenario.devices`.
 
-    Raises InputError if the network isn't known, and if strong scaling leaves a replica less
-    than one example.
+    Returns a prediction for each size, in their order, times in seconds. Raises InputError if the
+    network isn't known, and if strong scaling leaves a replica less than one example.
+
+        >>> profile = Profile(forward_seconds=0.01, backward_seconds=0.02, gradient_bytes=4e6)
+        >>> network = Network(Link(latency_seconds=1e-5, bandwidth_bytes_per_second=1.25e10))
+        >>> len(predict(profile, Scenario(devices=(1, 2), network=network)))
+        2
     """
     profile = project_onto_machine(profile, scenario)
     network = find_network(profile, scenario)

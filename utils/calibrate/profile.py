@@ -40,16 +40,22 @@ class LocalCosts:
 
 @dataclass(frozen=True)
 class Profile:
-    """A model on one device; what is not known stays at its default.
+    """What a model costs on one device; what isn't known stays at its default.
 
-    `batch` examples are one step of one device. `fixed_seconds` is the part of forward and
-    backward that does not grow with the batch. `input_seconds` is what the input pipeline
-    takes for a batch, which overlaps with the step. `flops_per_example` are those of forward
-    and backward. `operations` is how many operations on tensors the traced step runs,
-    `compiled_operations` how many of them XLA can't fuse into others; `call_seconds` is what
-    calling a compiled function from Python takes. `spread` is the relative range of its
-    predictions. Latency and bandwidth are those between two processes here. Raises InputError
-    for numbers that can't be.
+    One step has `batch` examples and takes `forward_seconds` and `backward_seconds`;
+    `fixed_seconds` of them don't grow with the batch. `input_seconds` is the time of the input
+    pipeline for a batch, which overlaps with the step. `gradient_bytes` and `activation_bytes` are
+    for one step, `flops_per_example` for forward and backward, `parameters` a count.
+    `checkpoint_seconds` and `restart_seconds` are for one save and one restart. `operations` is the
+    number of ops of the traced step, `compiled_operations` the number that XLA can't fuse into
+    others, and `call_seconds` the time to call a compiled function from Python.
+    `straggler_sigma` is the spread of step times (of their logarithm), `spread` the relative range
+    of predictions. `latency_seconds` and `bandwidth_bytes_per_second` are between two processes
+    here, `local` what this machine costs besides. `model` and `measured` are labels. Raises
+    InputError for a value out of range.
+
+        >>> Profile(forward_seconds=0.01, backward_seconds=0.02, gradient_bytes=4e6).batch
+        1
     """
 
     forward_seconds: float

@@ -1,4 +1,4 @@
-"""From what failed tasks left behind to one error: which task, why, and the cure.
+"""Turn the logs of a failed job into one error: which task failed, why, and how to fix it.
 
 `waiting` explains tasks that aren't done in time.
 """
@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..errors import InputError, shorten
+from ..errors import InputError, advise, shorten
 from ..tf_config import Diagnosis, diagnose, diagnose_cluster, is_collateral, read_error
 from .group import Task, describe_status
 
@@ -24,21 +24,26 @@ COLLATERAL = (
 # what is nobody's fault and goes away: a port that another program took meanwhile, and, about
 # once in a hundred jobs with parameter servers, a request between tasks that arrives garbled
 ACCIDENTS, ACCIDENT_RETRIES = ("Could not start gRPC server", "Unable to parse request"), 3
-OUT_OF_MEMORY = "; if nobody killed it, memory may have run out"
+OUT_OF_MEMORY = ". If nobody killed it, memory may have run out"
+RESTART = "start the job with restarts=1 to resume from its checkpoint"
 MAX_LAST_LINE = 200  # letters
 
 
 class ClusterError(InputError):
-    """A job that did not end well; names the task, the cause and the cure.
+    """Raised for a failed job; names the task, the cause and how to fix it.
 
-    `task` is like "worker 1", `cause` and `cure` one line each, `details` that
-    task's traceback or last lines.
+    `task` is like "worker 1", `cause` and `cure` are one line each, and `details` is that task's
+    traceback or last lines.
+
+        try:
+            cluster.run(function)
+        except ClusterError as error:
+            print(error.task, error.cause, error.details)
     """
 
     def __init__(self, task: str, cause: str, cure: str, details: str = "") -> None:
         self.task, self.cause, self.cure, self.details = task, cause, cure, details
-        said = f"{task}: {cause}"
-        super().__init__(f"{said.rstrip('.')}; {cure}" if cure else said)
+        super().__init__(advise(f"{task}: {cause}", cure))
 
 
 def has_left(task: Task) -> bool:
@@ -98,8 +103,8 @@ def _explain_program(task: Task, found: Diagnosis | None) -> ClusterError:
     if error:
         return ClusterError(task.name, cause, "", traceback)
     last = next((line.strip() for line in reversed(list(task.lines)) if line.strip()), "")
-    cause += f"; it printed last: {shorten(last, MAX_LAST_LINE)}" * bool(last)
-    return ClusterError(task.name, cause, f"see {Path(task.log).parent}", traceback)
+    cause += f"; its last line: {shorten(last, MAX_LAST_LINE)}" * bool(last)
+    return ClusterError(task.name, cause, f"see its logs in {Path(task.log).parent}", traceback)
 
 
 def _explain_functions(tasks: Sequence[Task]) -> ClusterError:
@@ -116,8 +121,7 @@ def _explain_functions(tasks: Sequence[Task]) -> ClusterError:
     _, summary, details = task.result
     if has_left(task):
         cause = f"left by sys.exit ({summary.removeprefix('SystemExit').strip(': ') or 0})"
-        cure = "start the job with restarts=1 to go on from its checkpoint"
-        return ClusterError(task.name, cause, cure, details)
+        return ClusterError(task.name, cause, RESTART, details)
     found = diagnose(details + "\n" + last_lines(task, 200))
     if found is None:
         return ClusterError(task.name, summary, "its traceback is in error.details", details)
@@ -135,16 +139,14 @@ def _rank(task: Task) -> int:
 def _explain_death(task: Task) -> ClusterError:
     details = last_lines(task, 30)
     if task.state == "frozen":
-        cure = "start the job with restarts=1 to go on from its checkpoint"
-        return ClusterError(task.name, "was frozen (SIGSTOP) for too long", cure, details)
+        return ClusterError(task.name, "was frozen (SIGSTOP) for too long", RESTART, details)
     if task.status is None:
-        return ClusterError(task.name, "did not answer any more", "start the job again", details)
+        return ClusterError(task.name, "stopped answering", "start the job again", details)
     if task.status < 0:
-        cure = "start the job with restarts=1 to go on from its checkpoint"
-        cure += OUT_OF_MEMORY if task.status == -signal.SIGKILL else ""
+        cure = RESTART + OUT_OF_MEMORY * (task.status == -signal.SIGKILL)
         return ClusterError(task.name, describe_status(task.status), cure, details)
-    cause = f"ended by itself with status {task.status} before it had a result"
-    return ClusterError(task.name, cause, "look at its last lines: error.details", details)
+    cause = f"exited with status {task.status} before it returned a result"
+    return ClusterError(task.name, cause, "its last lines are in error.details", details)
 
 
 def last_lines(task: Task, count: int) -> str:

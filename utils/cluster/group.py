@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..checks import list_few
 from ..errors import InputError
 from ..events import Event
 from .grace import Notice
@@ -151,7 +152,8 @@ class TaskGroup:
         """
         if action not in self._launcher.actions:
             how = self._launcher.description
-            raise InputError(f"{action}: nothing that can be done to tasks that are {how}")
+            can = list_few(self._launcher.actions) or "nothing"
+            raise InputError(f"Tasks {how} don't support {action!r}, only {can}.")
         if name is not None:
             self._record.add_action(name, task.name, task.attempt)
         self._launched.act(task.name, action)
@@ -222,7 +224,8 @@ class TaskGroup:
         try:
             result = pickle.loads(body)
         except Exception as error:
-            result = ("error", f"its result cannot be read here ({error})", "")
+            words = f"its result can't be unpickled here ({error}). Return plain data or arrays"
+            result = ("error", words, "")
         with self._record.changed:
             named = self._named[task]
             named.result, named.ended_at = result, time.monotonic()

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..checks import list_few
 from ..errors import InputError
 from ..events import Event
 from .failures import ClusterError
@@ -50,8 +51,8 @@ class Job:
         try:
             supervisor.run()
         except Exception as error:  # a fault of ours must end the job, not hang its reader
-            words = f"its supervisor failed ({error!r})"
-            supervisor.error = ClusterError("job", words, "report this")
+            words = f"its supervisor failed with {error!r}"
+            supervisor.error = ClusterError("job", words, "this is a bug: please report it")
         if self._stop_signal and supervisor.error is None and not supervisor.group.done:
             supervisor.error = ClusterError("job", "was stopped", "")
         self._record.finish()
@@ -82,6 +83,11 @@ class Job:
     def finished(self) -> bool:
         """Whether the job has ended, well or not."""
         return self._record.finished
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` was called: its tasks are being killed, or have been."""
+        return bool(self._stop_signal)
 
     # ---- what has happened
 
@@ -152,8 +158,8 @@ class Job:
         if task.calls and not self._supervisor.restarts_left:
             raise ClusterError(
                 task.name,
-                "a task of a synchronous group cannot come back alone",
-                "start the job with restarts=1, which restarts the whole group",
+                "a task of a synchronous group can't restart alone",
+                "start the job with restarts=1, and the whole group restarts",
             )
         self._supervisor.group.act(task, "kill", "restart")
         if not task.calls:
@@ -163,8 +169,8 @@ class Job:
         for task in self.tasks:
             if (task.job, task.index) == (job, index):
                 return task
-        names = ", ".join(task.name for task in self.tasks)
-        raise InputError(f"no task {job} {index} in this cluster: choose from {names}")
+        names = list_few(task.name for task in self.tasks)
+        raise InputError(f"The task must be one of {names}, got {job} {index}.")
 
     # ---- its end
 

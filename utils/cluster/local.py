@@ -29,29 +29,30 @@ RUN_SECONDS = 600.0
 
 
 class LocalCluster:
-    """A cluster of processes on this machine.
+    """A cluster of processes on this machine, in which a function of yours runs.
 
-    With `ps=0` it is a synchronous group: the function runs on every worker, and
-    worker 0 is the chief. With `ps` of one or more it is a parameter-server
-    cluster: the function runs on the coordinator (task "chief 0"), workers and
-    servers wait to be used.
+    With `ps=0` it is a synchronous group of `workers`: the function runs on every worker, and
+    worker 0 is the chief. With one or more `ps` it is a parameter-server cluster: the function
+    runs on the coordinator (task "chief 0"), and workers and servers wait for its calls.
 
     On a machine with GPUs, the workers divide those that this process may use; servers and the
-    coordinator get none, and TensorFlow takes memory as it needs it. More workers than GPUs raise
-    InputError; `devices="cpu"` keeps all tasks on the CPU. `replicas_per_worker` is how many GPUs
-    a worker gets (all of its share, and one in a parameter-server cluster), or how many logical
-    devices its CPU is split into (one). An engine gives its tasks their GPUs itself.
+    coordinator get none, and TensorFlow takes memory as it needs it. `devices="cpu"` keeps all
+    tasks on the CPU. `replicas_per_worker` is how many GPUs a worker gets (all of its share, and
+    one in a parameter-server cluster), or how many logical devices its CPU is split into (one). An
+    engine gives its tasks their GPUs.
 
-    Its launcher, with a warm process where that is safe, is
-    closed with the cluster; a `launcher` that is given serves several clusters and
-    stays the caller's to close. With `engine` ("ray", "spark" or "slurm") that starts the tasks, on
-    its cluster at `engine_address` or on one of two nodes that is set up here. `restarts` is what
-    `start` and `run` take where they are given none. Every task finds `environment` in its own,
-    besides TF_CONFIG. Raises InputError for numbers that cannot be.
+    The cluster closes its own launcher, which has a warm process where that is safe. A `launcher`
+    that you pass serves several clusters, and you close it. With `engine` ("ray", "spark" or
+    "slurm") that starts the tasks, on its cluster at `engine_address` or on a cluster of two nodes
+    that is set up here. `restarts` is the default of `start` and `run`. Every task finds
+    `environment` in its own, besides TF_CONFIG. Raises InputError for numbers out of range and for
+    more workers than GPUs.
 
-    A rendezvous of machines (`engines.run_at_rendezvous`) is no way to start these tasks: it
-    sends no code, and a job is a function that is sent. There, run a program that every
-    machine has.
+    A rendezvous of machines (`engines.run_at_rendezvous`) can't start these tasks: it sends no
+    code, and a job is a function that is sent. There, run a program that every machine has.
+
+        with LocalCluster(workers=2) as cluster:
+            results = cluster.run(function, 3)  # [function(3) on worker 0, on worker 1]
     """
 
     def __init__(
@@ -75,8 +76,10 @@ class LocalCluster:
         ):
             check_count(name, value, least, MAX_TASKS)
         self.devices = check_choice("devices", devices, DEVICES)
-        if engine is not None and launcher is not None or engine_address and engine is None:
-            raise InputError("engine, engine_address, launcher: give an engine or a launcher")
+        if engine is not None and launcher is not None:
+            raise InputError(f"Give an engine or a launcher, got both: engine={engine!r}.")
+        if engine_address and engine is None:
+            raise InputError(f"engine_address={engine_address!r} needs an engine, such as 'ray'.")
         self.restarts = check_count("restarts", restarts, 0)
         self._engine = engine, engine_address
         self.workers, self.ps, self.replicas_per_worker = workers, ps, replicas_per_worker
@@ -120,9 +123,10 @@ class LocalCluster:
         try:
             body = pack_call(function, arguments, settings)
         except Exception as error:
-            name = getattr(function, "__name__", "the function")
+            name = getattr(function, "__name__", "The function")
             raise InputError(
-                f"{name} cannot be sent to another process ({error}); make what it needs inside it"
+                f"{name} can't be sent to another process ({error}). Create what it needs inside "
+                "the function."
             ) from None
         self._gpu_variables = self._share_gpus()
         self._jobs = [job for job in self._jobs if not job.finished]

@@ -106,9 +106,8 @@ class ColdLauncher(LocalLauncher):
                 **self._describe(order, ends), stdin=subprocess.DEVNULL, start_new_session=True
             )
         except OSError as error:
-            program = order.command[0]
-            why = explain_start(program, error)
-            raise RunError(f"{order.name} was not started: {program}: {why}") from None
+            why = explain_start(order.command[0], error)
+            raise RunError(f"{order.name} was not started: {why}") from None
 
         def wait() -> None:
             status = process.wait()
@@ -142,10 +141,13 @@ class ColdLauncher(LocalLauncher):
 
 
 def explain_start(program: str, error: OSError) -> str:
-    """Return why a program could not be started: what the system says misleads about two kinds."""
+    """Return why a program couldn't be started, and what to do.
+
+    The system's own words mislead about folders and about files from Windows.
+    """
     path = Path(program)
     if path.is_dir():
-        return "a folder; name a program that is in it"
+        return f"{program} is a folder. Name a program in it."
     try:
         with path.open("rb") as file:
             first = file.readline(200)
@@ -153,10 +155,10 @@ def explain_start(program: str, error: OSError) -> str:
         first = b""
     if first.startswith(b"#!") and first.endswith(b"\r\n"):
         return (
-            "its lines end as on Windows (CRLF), and no system finds the program that such a first "
-            "line names; convert it with dos2unix, or save it with LF"
+            f"{program} has Windows line endings (CRLF), so its first line names no program. "
+            "Convert it with dos2unix, or save it with LF."
         )
-    return f"{error.strerror or error}; name a program that can be run here"
+    return f"{program} can't be run ({error.strerror or error}). Name a program that runs here."
 
 
 def _signal(process: "subprocess.Popen[bytes]", number: int) -> None:

@@ -182,7 +182,7 @@ class LocalTasks:
 
     def start_again(self, task: str) -> None:
         if not self._running[task].ended.wait(END_SECONDS):
-            raise RunError(f"{task} has not ended: it cannot start again")
+            raise RunError(f"{task} can't restart: it hasn't ended after {END_SECONDS:g} s.")
         self._orders[task] = self._orders[task].again()
         self._start(self._orders[task])
 

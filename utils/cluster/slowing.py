@@ -27,7 +27,7 @@ class Slowing:
 
     def set(self, task: str, seconds: float) -> None:
         if not 0 <= seconds <= MAX_SECONDS:
-            raise InputError(f"{seconds} s: freeze a task for 0 to {MAX_SECONDS:.0f} s a step")
+            raise InputError(f"seconds must be from 0 to {MAX_SECONDS:g} per step, got {seconds}.")
         group = self._supervisor.group
         if group.find(task).state != "paused":
             group.act(group.find(task), "resume", None)  # raises where the launcher cannot

@@ -213,7 +213,7 @@ class Supervisor:
             return False
         if is_free:
             self._accidents_left -= 1
-            words = "an accident that is nobody's fault, such as a lost port: all start again"
+            words = "an accident, such as a port that another program took; all tasks start again"
         else:
             self._count_restart()
             words = f"restart {self.restarts} of {self.restarts + self.restarts_left}"

@@ -51,7 +51,7 @@ def explain_delay(tasks: Sequence[Task], seconds: float) -> ClusterError:
     for task in waiting:
         if task.status is None and is_stopped(task.process):
             cause = f"is frozen (SIGSTOP), and was not done {over}"
-            cure = f"job.resume({task.job!r}, {task.index}) lets it go on"
+            cure = f"call job.resume({task.job!r}, {task.index}) to let it continue"
             return ClusterError(task.name, cause, cure, last_lines(task, LAST_LINES))
     absent, present = _split_by_port(waiting)
     if absent and present:
@@ -61,7 +61,7 @@ def explain_delay(tasks: Sequence[Task], seconds: float) -> ClusterError:
     return ClusterError(
         task.name,
         f"was not done {over}{said}",
-        "give it more time, or look at its lines with job.logs",
+        "give it more time, or read its output with job.logs",
         last_lines(task, LAST_LINES),
     )
 
@@ -70,7 +70,7 @@ def _explain_absent(task: Task, present: Sequence[Task], over: str) -> ClusterEr
     names = ", ".join(other.name for other in present)
     cause = f"was not done {over}: it has not opened its port, {task.order.address}, "
     cause += f"and {names} {'wait' if len(present) > 1 else 'waits'} for it"
-    cure = "make the strategy first in every task; job.logs shows what this one does instead"
+    cure = "make the strategy first in every task. job.logs shows what this one does instead"
     return ClusterError(task.name, cause, cure, last_lines(task, LAST_LINES))
 
 
@@ -113,8 +113,9 @@ class IdleTasks:
         seconds = min(idle.values(), default=0.0)
         if ended and seconds > IDLE_WORD_SECONDS and not (self._has_said or self._timeout):
             self._has_said = True
-            words = f"{', '.join(idle)}: no line, no file and next to no processor time for"
-            self._say(f"{words} {seconds:.0f} s, and {ended} ended; --idle-timeout ends such a run")
+            words = f"{', '.join(idle)} wrote nothing and used next to no processor time for"
+            words += f" {seconds:.0f} s, and {ended} ended"
+            self._say(f"{words}. To end such a run automatically, add --idle-timeout SECONDS.")
 
 
 def measure_idle(task: Task, now: float) -> float:

@@ -30,10 +30,15 @@ def can_fork() -> bool:
 
 
 def make_launcher(preload: Sequence[str] = TRAINING_MODULES) -> Launcher:
-    """Return a launcher for this machine: warm where forking is safe, else cold.
+    """Return a launcher for this machine: warm if forking is safe, else cold.
 
-    `preload` names the modules that a warm process imports beside TensorFlow; one that
-    begins with a dot is of this library.
+    `preload` names the modules that a warm process imports besides TensorFlow. A name that begins
+    with a dot is in this library. Pass the launcher to several clusters, and close it at the end.
+
+        launcher = make_launcher()
+        with LocalCluster(workers=2, launcher=launcher) as cluster:
+            cluster.run(function)
+        launcher.close()
     """
     return WarmLauncher(preload) if can_fork() else ColdLauncher()
 
@@ -83,14 +88,14 @@ class WarmLauncher(LocalLauncher):
                 fork.on_end = lambda status: None
                 self._send_signal(number, signal.SIGKILL)
         if not answered:
-            raise self._explain(order, "does not answer")
+            raise self._explain(order, f"hasn't answered for {FORK_SECONDS:g} s")
         if fork.process is None:
             raise self._explain(order, "has ended")
         return Process(fork.process, lambda what: self._send_signal(number, what))
 
     def _explain(self, order: TaskOrder, what: str) -> RunError:
-        words = f"{order.name} was not started: the warm process {what}"
-        return RunError(f"{words}; make a new LocalCluster")
+        words = f"{order.name} was not started: the warm process {what}."
+        return RunError(f"{words} Make a new LocalCluster.")
 
     def _send_signal(self, number: int, what: int) -> None:
         with contextlib.suppress(PeerGone):  # and its tasks with it

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..checks import check_choice
 from ..errors import InputError
 from .hierarchical import hierarchical_all_reduce
 from .naive import naive_all_reduce
@@ -27,16 +28,18 @@ def all_reduce(
     ranks_per_node: int | None = None,
     network: Network | None = None,
 ) -> AllReduceResult:
-    """Sum one array per rank by one of `ALGORITHMS`.
+    """Sum one array per rank with `algorithm`, one of `ALGORITHMS`; return sums and messages.
 
-    `ranks_per_node` belongs to hierarchical, which needs it; the others do not
-    look at it. Raises InputError for another name, for hierarchical without
-    it, and for what the algorithm itself refuses.
+    `vectors[rank]` are arrays of one shape and dtype. `ranks_per_node` is for "hierarchical", which
+    needs it. `network` counts the messages; None makes a new one. Raises InputError for an unknown
+    algorithm, for "hierarchical" without `ranks_per_node`, and as the algorithm itself does.
+
+        >>> all_reduce([np.ones(4), np.ones(4)], "tree").vectors[1].tolist()
+        [2.0, 2.0, 2.0, 2.0]
     """
     if algorithm in FLAT:
         return FLAT[algorithm](vectors, network)
-    if algorithm != "hierarchical":
-        raise InputError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}.")
+    check_choice("algorithm", algorithm, ALGORITHMS)
     if ranks_per_node is None:
         raise InputError("hierarchical needs ranks_per_node, the number of ranks in a node.")
     return hierarchical_all_reduce(vectors, ranks_per_node, network)

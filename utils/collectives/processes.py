@@ -198,4 +198,4 @@ class ProcessRing:
                 if caller.receive(max(end - time.monotonic(), 0.01)).content == hello:
                     return caller
                 caller.close()
-        raise PeerSilent(f"{name} did not come within {self._limit:g} s")
+        raise PeerSilent(f"{name} didn't connect within {self._limit:g} s.")

@@ -22,9 +22,9 @@ def load(
 ) -> ImageData:
     """Return the data set `name`, "fashion_mnist" or "mnist".
 
-    By default the bundled sample: the first 10,000 training and 2,000 test
-    examples, the same on every machine, no network. With `full=True` all 60,000
-    and 10,000, from the first of these that exists:
+    The default is the bundled sample: the first 10,000 training and 2,000 test examples, the same
+    on every machine, without a network. `full=True` gives all 60,000 and 10,000, from the first of
+    these that exists:
 
     1. `folder`, if given: a prepared TFDS folder, or an .npz file as Keras has it; nothing
        else is tried;
@@ -32,10 +32,13 @@ def load(
     3. a download through TFDS into the standard folder, only with `download=True`,
        ended after two minutes.
 
-    Images are uint8 [examples, 28, 28], labels int64 [examples]. A full set is in the order
-    in which its files have it (TFDS stores it shuffled). Raises InputError that names a
-    damaged file, or says what to do if there is no full set. Starts no TensorFlow runtime,
-    so it may come before devices are split or a strategy is made.
+    Images are uint8 [examples, 28, 28], labels int64 [examples]. A full set keeps the order of its
+    files (TFDS stores it shuffled). Raises InputError that names a damaged file, or says what to do
+    if there is no full set. Starts no TensorFlow runtime, so you can call it before devices are
+    split or a strategy is made.
+
+        >>> load("mnist").train.images.shape
+        (10000, 28, 28)
     """
     facts = find_facts(name)
     if not full:

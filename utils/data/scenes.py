@@ -91,8 +91,13 @@ def load_scenes(
 ) -> SceneData:
     """Return `train` and `test` scenes of Fashion-MNIST, which `load` finds.
 
-    By default 6,000 and 1,000 from the bundled sample, 36,000 and 6,000 from the full set.
-    Raises InputError as `load` does, and for numbers below 1.
+    The defaults are 6,000 and 1,000 from the bundled sample, 36,000 and 6,000 from the `full` set,
+    whose `folder` is as in `load`. A scene and its mask are uint8 [64, 64]. Raises
+    InputError as `load` does, and for numbers below 1.
+
+        >>> image, mask = load_scenes(train=8, test=4).train.draw(0)
+        >>> image.shape, mask.shape
+        ((64, 64), (64, 64))
     """
     garments = load("fashion_mnist", full=full, folder=folder)
     counts = {"train": train, "test": test}

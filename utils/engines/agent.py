@@ -131,8 +131,8 @@ class Agent:
 def _enter(folder: str) -> None:
     if not os.path.isdir(folder):
         raise InputError(
-            f"{folder} is not there on {socket.gethostname()}; have the program in "
-            "the same folder on every machine, as on a shared disk"
+            f"{socket.gethostname()} has no folder {folder}. Put the program in the same folder "
+            "on every machine, on a shared disk for example."
         )
     os.chdir(folder)
 
@@ -144,7 +144,7 @@ def describe_own_folder(order: TaskOrder) -> str:
         return ""
     return (
         f"WARNING: the checkpoint folder {folder} on {socket.gethostname()} isn't the one where "
-        "this run was started, and nothing is copied there. Name a folder on a shared disk"
+        "this run was started, and nothing is copied there. Name a folder on a shared disk."
     )
 
 

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..checks import check_choice
 from ..errors import InputError
 
 SLURM_COMMANDS = ("sbatch", "srun", "scontrol", "squeue", "scancel", "sinfo")
@@ -34,16 +35,16 @@ class Engine:
 
 def _find_missing_ray(is_local: bool) -> str | None:
     if importlib.util.find_spec("ray") is None:
-        return "the package ray is missing: pip install '.[ray]'"
+        return "the package ray. Run: pip install '.[ray]'"
     return None
 
 
 def _find_missing_spark(is_local: bool) -> str | None:
     if importlib.util.find_spec("pyspark") is None:
-        return "the package pyspark is missing: pip install '.[spark]'"
+        return "the package pyspark. Run: pip install '.[spark]'"
     java = os.path.join(os.environ.get("JAVA_HOME", ""), "bin", "java")
     if shutil.which("java") is None and not os.access(java, os.X_OK):
-        return "Java is missing: apt install default-jre-headless, or any Java from 17 on"
+        return "Java 17 or later. Run: apt install default-jre-headless"
     return None
 
 
@@ -52,7 +53,7 @@ def _find_missing_slurm(is_local: bool) -> str | None:
     needed = (*SLURM_COMMANDS, *(SLURM_DAEMONS if is_local else ()))
     missing = [name for name in needed if shutil.which(name, path=places) is None]
     if missing:
-        return f"{', '.join(missing)} missing: apt install slurm-wlm munge"
+        return f"{', '.join(missing)}. Run: apt install slurm-wlm munge"
     return None
 
 
@@ -69,7 +70,8 @@ def _find_slurm_controller(partition: str) -> str:
     if not found:
         said = (asked.stderr.strip().splitlines() or ["no controller is named"])[-1]
         raise InputError(
-            f"engine slurm: {said}; run it where sbatch works, or leave the address out"
+            f"Engine slurm: Slurm doesn't answer here ({said}). Run this on a machine where "
+            "sbatch works, or leave the address out."
         )
     return found[2] or found[1]
 
@@ -93,8 +95,8 @@ ENGINES = {
             "spark://host:port",
             _find_missing_spark,
             _find_host_of_address,
-            "Spark is not asked for them by task: its executors hold the "
-            "GPUs; set spark.task.resource.gpu.amount where it runs",
+            "its executors hold the GPUs. Set spark.task.resource.gpu.amount in Spark's own "
+            "configuration.",
         ),
         Engine(
             "slurm",
@@ -110,11 +112,10 @@ ENGINES = {
 
 def find_engine(name: str, address: str | None = None) -> Engine:
     """Return the engine; raise InputError for an unknown one, or one that lacks something here."""
-    if name not in ENGINES:
-        raise InputError(f"engine {name!r}: choose from {', '.join(ENGINES)}")
+    check_choice("engine", name, ENGINES)
     missing = ENGINES[name].find_missing(address is None)
     if missing:
-        raise InputError(f"engine {name}: {missing}")
+        raise InputError(f"Engine {name} needs {missing}")
     return ENGINES[name]
 
 
@@ -123,10 +124,13 @@ def check_gpus(engine: str, address: str | None, gpus: int) -> None:
     if not gpus:
         return
     if engine in ENGINES and ENGINES[engine].no_gpus:
-        raise InputError(f"gpus {gpus}: {ENGINES[engine].no_gpus}")
+        why = ENGINES[engine].no_gpus
+        raise InputError(f"gpus must be left out for engine {engine}, got {gpus}: {why}")
     if address is None:
-        cure = "name a cluster that has them with --engine-address, or leave --gpus out"
-        raise InputError(f"gpus {gpus}: the cluster for trying {engine} gives none; {cure}")
+        raise InputError(
+            f"gpus must be left out for {engine}'s cluster on this machine, which gives none, got "
+            f"{gpus}. Leave --gpus out, or name a cluster with GPUs: --engine-address."
+        )
 
 
 def find_own_host(engine: Engine, address: str | None) -> str:
@@ -144,5 +148,6 @@ def find_own_host(engine: Engine, address: str | None) -> str:
             return one.getsockname()[0]
     except (OSError, UnicodeError) as error:
         raise InputError(
-            f"engine {engine.name}: no way to {host} ({error}); give {engine.address_is}"
+            f"Engine {engine.name}'s address can't be reached, got {host} ({error}). Give "
+            f"{engine.address_is}."
         ) from None

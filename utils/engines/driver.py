@@ -108,7 +108,7 @@ class Driver:
         lines = self._log.read_text(errors="replace").splitlines()
         said = [line.removeprefix(LAST_WORDS) for line in lines if line.startswith(LAST_WORDS)]
         last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
-        raise RunError(said[-1] if said else f"its driver has ended: {last.strip()}")
+        raise RunError(said[-1] if said else f"its client has ended: {last.strip()}")
 
     @property
     def alive(self) -> bool:
@@ -139,7 +139,7 @@ class Driver:
 
 
 class GivesUp(Exception):
-    """Why a driver cannot go on, in words for the user."""
+    """Raised when a driver can't continue; says why, in words for the user."""
 
 
 def check_reachable(address: str | None) -> None:
@@ -153,7 +153,7 @@ def check_reachable(address: str | None) -> None:
             socket.create_connection((host, int(port)), REACH_SECONDS).close()
             return
     if places:
-        raise GivesUp(f"nobody listens at {address}")
+        raise GivesUp(f"nothing listens at {address}. Check the address and that it runs there.")
 
 
 @contextlib.contextmanager

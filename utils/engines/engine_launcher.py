@@ -49,7 +49,10 @@ def run_on_engine(
     refuse_range(settings)
     gpus = settings.gpus if isinstance(settings.gpus, int) else 0
     if gpus and settings.ps:
-        raise InputError(f"gpus {gpus}: an engine gives them to servers, too; leave --gpus out")
+        raise InputError(
+            f"gpus must be left out for a run with parameter servers on an engine, got {gpus}: "
+            "the engine would give GPUs to the servers, too."
+        )
     wanted = {"gpus": gpus, "apart": settings.independent, "options": options}
     with contextlib.closing(make_launcher(engine, address, say, **wanted)) as launcher:
         launcher.ports = settings.port_range
@@ -120,8 +123,8 @@ class EngineLauncher:
         self._closed = False
         if not self.hub.call.address.startswith(("127.", "[::1]")):
             say(
-                "beyond this machine, TensorFlow's own ports are open to everyone in the network, "
-                "without a password, while the run lasts; use a network that you trust"
+                "While the run lasts, TensorFlow's own ports are open to everyone in the network, "
+                "without a password. Use a network that you trust."
             )
 
     @property
@@ -140,7 +143,7 @@ class EngineLauncher:
     def gather(self, count: int, stop: Stop = lambda: 0) -> list[AgentLine]:
         """Return the agents of so many tasks, in the order of their ranks."""
         if self._closed:
-            raise RunError(f"{self.description}: this launcher is closed; make a new one")
+            raise RunError(f"The launcher of tasks {self.description} is closed. Make a new one.")
         if self._driver is not None and self._driver.count < count:
             self._driver.close()
             self._driver = None
@@ -156,7 +159,7 @@ class EngineLauncher:
         try:
             self._driver.check()
         except RunError as error:
-            raise RunError(f"engine {self.engine.name}: {error}") from None
+            raise RunError(f"Engine {self.engine.name}: {error}") from None
 
     def start(
         self, orders: Sequence[TaskOrder], function: bytes, listener: TaskListener
@@ -199,7 +202,7 @@ class EngineTasks:
     def start_again(self, task: str) -> None:
         line = self._lines[task]
         if not line.ended.wait(5):
-            raise RunError(f"{task} has not ended: it cannot start again")
+            raise RunError(f"{task} can't restart: it hasn't ended after 5 s.")
         if line.gone:
             self._lines[task] = self._launcher.gather(line.rank + 1)[line.rank]
         self._orders[task] = self._orders[task].again()

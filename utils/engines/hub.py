@@ -161,7 +161,7 @@ class Hub:
             check()
             words = f"{count - len(missing)} of {count} tasks are started"
             if time.monotonic() > deadline:
-                raise RunError(f"{words} after {seconds:g} s; has the engine room for them?")
+                raise RunError(f"{words} after {seconds:g} s. Does the engine have room for more?")
             if time.monotonic() > next_word:
                 next_word = time.monotonic() + WAITING_SECONDS
                 names = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"

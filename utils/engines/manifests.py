@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..checks import check_count
+from ..checks import check_choice, check_count, list_few
 from ..errors import InputError
 
 TEMPLATES = Path(__file__).parent / "deploy"
@@ -52,13 +52,16 @@ ACCELERATOR = re.compile(r"[\w-]+(\.[\w-]+)*(/[\w.-]+)?", re.ASCII)
 
 @dataclass(frozen=True)
 class ManifestSettings:
-    """What to run: `program` and its options in `image`, once on each of `workers`.
+    """What a manifest runs: `program` and its options in `image`, once on each of `workers`.
 
-    `gpus` are those of one worker, and `accelerator` is their kind in the target's words (a
-    Kubernetes resource, a Vertex AI type). `max_restarts` is how often a failed run starts again,
-    or one of its `independent` workers. `checkpoint_dir` names storage that outlives a container
-    (see STORAGE_FORMS). The `name` has the time in it unless one is given.
-    Raises InputError for what no target would take.
+    `gpus` are for each worker, and `accelerator` is their type in the target's words (a Kubernetes
+    resource, a Vertex AI type). `machine` is the target's machine type. `max_restarts` is how often
+    a failed run starts again, or one of its `independent` workers. `checkpoint_dir` names storage
+    that outlives a container (see STORAGE_FORMS). The default `name` has the time in it. Raises
+    InputError for values that no target accepts.
+
+        >>> ManifestSettings(["train.py"], workers=4, gpus=1).max_restarts
+        3
     """
 
     program: Sequence[str]
@@ -78,15 +81,17 @@ class ManifestSettings:
         check_count("max-restarts", self.max_restarts, 0, 1000)
         if not NAME.fullmatch(self.name) or len(self.name) > MAX_NAME:
             allowed = f"at most {MAX_NAME} small letters, digits and -, a letter first"
-            raise InputError(f"name {self.name!r}: give {allowed}")
+            raise InputError(f"name must be {allowed}, got {self.name!r}. Try train-1.")
         if not IMAGE.fullmatch(self.image):
-            cure = "write one such as registry.example/train:1"
-            raise InputError(f"image {self.image!r}: is no image's name; {cure}")
+            example = "such as registry.example/train:1"
+            raise InputError(f"image must be an image's name, {example}, got {self.image!r}.")
         if not self.program or not self.program[0]:
-            raise InputError("nothing to run: name a program, such as train.py")
+            raise InputError("Nothing to run. Name a program, such as train.py.")
         if self.accelerator is not None and not ACCELERATOR.fullmatch(self.accelerator):
-            cure = "write one such as nvidia.com/gpu (Kubernetes) or NVIDIA_L4 (Vertex AI)"
-            raise InputError(f"accelerator must be a name, got {self.accelerator!r}: {cure}")
+            raise InputError(
+                "accelerator must be a name such as nvidia.com/gpu (Kubernetes) or NVIDIA_L4 "
+                f"(Vertex AI), got {self.accelerator!r}."
+            )
 
 
 @dataclass(frozen=True)
@@ -107,8 +112,9 @@ class Platform:
 
 
 ON_KUBERNETES = {CLAIM: "/checkpoints", GS: "{url}", S3: "{url}"}
-COME_WITH_MACHINE = "GPUs come with the machine type; name one with --machine"
-NO_RESTART = "a worker that dies ends the job; submit it again"
+COME_WITH_MACHINE = "ignored, as GPUs come with the machine type. Name one with --machine"
+COME_WITH_CLUSTER = COME_WITH_MACHINE.replace("machine type", "compute cluster")
+NO_RESTART = "ignored, as a worker that dies ends the job. Submit it again"
 TARGETS = {
     "kubernetes": Platform(
         "job.yaml",
@@ -128,7 +134,7 @@ TARGETS = {
         "gcloud ai custom-jobs create --region=REGION --display-name={name} --config=vertex.yaml",
         "the CustomJobSpec type in google-cloud-aiplatform",
         {GS: "/gcs/{name}/{path}"},
-        {"max_restarts": "Vertex AI starts all workers again if one restarts, and takes no number"},
+        {"max_restarts": "ignored: Vertex AI restarts all workers with one, and takes no limit"},
     ),
     "sagemaker": Platform(
         "sagemaker.yaml",
@@ -144,8 +150,8 @@ TARGETS = {
         "",
         {DATASTORE: "${{{{outputs.checkpoints}}}}"},
         {
-            "gpus": "GPUs come with the compute cluster; name one with --machine",
-            "accelerator": "GPUs come with the compute cluster; name one with --machine",
+            "gpus": COME_WITH_CLUSTER,
+            "accelerator": COME_WITH_CLUSTER,
             "max_restarts": NO_RESTART,
         },
     ),
@@ -153,10 +159,17 @@ TARGETS = {
 
 
 def make_manifest(target: str, settings: ManifestSettings) -> dict[str, str]:
-    """Return the files for a target, by name: the manifest first. Raises InputError."""
+    """Return the files that run `settings` on `target`, by name, the manifest first.
+
+    `target` is a key of TARGETS. Nothing is submitted. Raises InputError for settings that the
+    target can't run, and if Jinja isn't installed.
+
+        files = make_manifest("kubernetes", ManifestSettings(["train.py"], workers=2))
+        print(list(files))  # ['job.yaml', 'Dockerfile', '.dockerignore', 'start.py']
+    """
     platform = find_target(target)
     if settings.independent and target != "kubernetes":
-        raise InputError(f"independent: only for kubernetes, got {target}")
+        raise InputError(f"independent needs the target kubernetes, got {target}.")
     values = {
         **asdict(settings),
         **_find_storage(target, settings),
@@ -177,7 +190,7 @@ def _fill(name: str, values: Mapping[str, Any]) -> str:
     try:
         import jinja2
     except ImportError:
-        raise InputError("manifests need Jinja: pip install jinja2") from None
+        raise InputError("Manifests need Jinja. Run: pip install jinja2") from None
     environment = jinja2.Environment(
         line_statement_prefix="#%",
         keep_trailing_newline=True,
@@ -202,22 +215,26 @@ def _find_storage(target: str, settings: ManifestSettings) -> dict[str, str]:
                 "storage": url,
                 "folder": folder.format(**parts).rstrip("/"),
             }
-    raise InputError(f"checkpoint-dir on {target} must be {' or '.join(forms)}, got {url!r}")
+    raise InputError(f"checkpoint-dir on {target} must be {' or '.join(forms)}, got {url!r}.")
 
 
 def _choose_accelerator(target: str, settings: ManifestSettings) -> str:
     """Return the kind of GPU in the target's words; raises InputError if it isn't known."""
     if settings.accelerator and not settings.gpus:
-        raise InputError("accelerator needs a number of GPUs. Add --gpus 1")
+        raise InputError("accelerator needs a number of GPUs. Add --gpus 1.")
     if target == "sagemaker" and settings.gpus > 1 and not settings.machine:
-        cure = "name a machine type that has as many, such as ml.g4dn.12xlarge with 4"
-        raise InputError(f"gpus {settings.gpus}: on SageMaker they come with the machine; {cure}")
+        raise InputError(
+            f"gpus={settings.gpus} on SageMaker needs a machine type with that many. Add "
+            "--machine, such as ml.g4dn.12xlarge with 4."
+        )
     if settings.accelerator or target != "vertex":
         return settings.accelerator or "nvidia.com/gpu"
     machine = settings.machine or "n1"
     kinds = [kind for start, kind in VERTEX_GPUS.items() if machine.startswith(f"{start}-")]
     if settings.gpus and settings.machine and not kinds:
-        raise InputError(f"machine {machine}: which GPUs? Add --accelerator, such as NVIDIA_L4")
+        raise InputError(
+            f"accelerator is needed for machine {machine}. Add --accelerator, such as NVIDIA_L4."
+        )
     return kinds[0] if kinds else VERTEX_GPUS["n1"]
 
 
@@ -232,8 +249,8 @@ def list_notes(target: str, settings: ManifestSettings) -> list[str]:
     if settings.max_restarts and settings.checkpoint_dir is None:
         forms = " or ".join(TARGETS[target].storage)
         notes.append(
-            "WITHOUT --checkpoint-dir EVERY RESTART BEGINS AT STEP 0: the files of a container "
-            f"go with it. Keep checkpoints in {forms}."
+            "WITHOUT --checkpoint-dir EVERY RESTART BEGINS AT STEP 0, as a container's files "
+            f"vanish with it. Keep checkpoints in {forms}."
         )
     if (settings.checkpoint_dir or "").startswith("s3:") and target in ("kubernetes", "tfjob"):
         notes.append("TensorFlow itself doesn't read s3://. Your program has to, or mount a claim.")
@@ -241,9 +258,7 @@ def list_notes(target: str, settings: ManifestSettings) -> list[str]:
 
 
 def find_target(name: str) -> Platform:
-    if name not in TARGETS:
-        raise InputError(f"target {name!r}: choose from {', '.join(TARGETS)}")
-    return TARGETS[name]
+    return TARGETS[check_choice("target", name, TARGETS)]
 
 
 def describe_submit(target: str, settings: ManifestSettings) -> str:
@@ -256,8 +271,8 @@ def describe_check(target: str) -> str:
     checked = find_target(target).checked
     if not checked:
         return (
-            "unchecked: no schema of it ships in a package; read it before you submit it; "
-            "not run on a real cluster"
+            "not checked, as no package ships its schema, and not run on a real cluster, so read "
+            "it first"
         )
     return f"checked against {checked}, not run on a real cluster"
 
@@ -267,11 +282,14 @@ def write_files(files: dict[str, str], folder: str) -> list[Path]:
     paths = [Path(folder, name) for name in files]
     there = [str(path) for path in paths if path.exists()]
     if there:
-        raise InputError(f"{', '.join(there)}: there already; name another folder")
+        words = "exists" if len(there) == 1 else "exist"
+        raise InputError(f"{list_few(there)} already {words}. Name another folder.")
     try:
         for path, text in zip(paths, files.values()):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
     except OSError as error:
-        raise InputError(f"output {folder}: cannot be written ({error.strerror})") from None
+        raise InputError(
+            f"output must be a writable folder, got {folder} ({error.strerror})."
+        ) from None
     return paths

@@ -27,11 +27,13 @@ def read_options(engine: str, text: str, is_local: bool) -> list[str]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise InputError(f"engine-options {text!r}: {error}. Close every quote") from None
+        raise InputError(
+            f"engine-options must close every quote, got {text!r} ({error})."
+        ) from None
     if is_local and engine != "slurm":
         raise InputError(
-            f"engine-options: the cluster for trying {engine} has nothing to ask for. Name yours "
-            "with --engine-address"
+            f"engine-options must be left out for {engine}'s cluster on this machine, got {text!r}."
+            " Leave them out, or name your cluster with --engine-address."
         )
     for word in words:
         _check_word(engine, word)
@@ -44,7 +46,7 @@ def _check_word(engine: str, word: str) -> None:
         name == each or (each.endswith(".") and name.startswith(each)) for each in OWN[engine]
     )
     if own or (engine == "slurm" and word[:2] in OWN["slurm"]):
-        raise InputError(f"engine-options {word}: distlab sets {name} itself. Leave it out")
+        raise InputError(f"engine-options must not set {name}, which is set for you. Leave it out.")
     fits = {
         "slurm": word.startswith("-"),
         "ray": name.isidentifier() and _is_number(value),
@@ -52,8 +54,7 @@ def _check_word(engine: str, word: str) -> None:
     }
     if not fits[engine]:
         raise InputError(
-            f"engine-options {word}: {engine} takes words such as {EXAMPLES[engine]}, each without "
-            "a space in it"
+            f"engine-options for {engine} must be words such as {EXAMPLES[engine]}, got {word!r}."
         )
 
 

@@ -21,7 +21,7 @@ from ..cluster.local_tasks import LocalTasks
 from ..cluster.signals import Signals
 from ..cluster.supervisor import Supervisor
 from ..environment import count_cores
-from ..errors import InputError
+from ..errors import InputError, advise
 from ..files import make_folder
 from ..gpus import check_gpus_are_free, gpu_variables
 from ..tf_config import TaskConfig, deal_addresses, pick_free_ports
@@ -70,7 +70,10 @@ def run_program(
 def refuse_range(settings: RunSettings) -> None:
     """Raise InputError for settings that let the number of workers change."""
     if settings.min_workers not in (None, settings.workers):
-        raise InputError(f"workers {settings.workers_text}: fewer and more need a rendezvous")
+        raise InputError(
+            f"workers must be one number without a rendezvous, got {settings.workers_text}. "
+            f"Try {settings.workers}, or add --rendezvous HOST:PORT."
+        )
 
 
 class ProgramLauncher(ColdLauncher):
@@ -202,7 +205,7 @@ class ProgramRun:
             return replace(report, status=128 + self.signals.number)
         if not isinstance(error, ClusterError):
             return report
-        cause = f"{error.task} {error.cause}" + f"; {error.cure}" * bool(error.cure)
+        cause = advise(f"{error.task} {error.cause}", error.cure)
         first, told = group.first_failed, error.details[-MAX_TRACEBACK:]
         status = IDLE_STATUS if first.idle_seconds else to_shell_status(first.status)
         return replace(report, status=status, cause=cause, traceback=told)

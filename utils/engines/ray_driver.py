@@ -95,13 +95,13 @@ def main() -> None:
         opened = contextlib.nullcontext(wanted.address) if wanted.address else None
         with opened or open_local_cluster(wanted) as address:
             seconds = JOIN_SECONDS if wanted.address else float("inf")
-            why = f"no Ray cluster answers at {address} within {JOIN_SECONDS:g} s"
+            why = f"no Ray cluster answers at {address} within {JOIN_SECONDS:g} s. Check its port."
             try:
                 with limit(seconds, stop, why):
                     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise GivesUp(
-                    f"no Ray cluster at {address} ({str(error).splitlines()[0]})"
+                    f"can't join a Ray cluster at {address}: {str(error).splitlines()[0]}"
                 ) from error
             _keep_agents(ray, wanted, stop)
             ray.shutdown()
@@ -127,7 +127,7 @@ def _keep_agents(ray: Any, wanted: Wanted, stop: threading.Event) -> None:
                 ray.get(one)
             except ray.exceptions.RayError as error:
                 raise GivesUp(
-                    f"Ray does not start it again: {str(error).splitlines()[0]}"
+                    f"Ray doesn't restart a lost task: {str(error).splitlines()[0]}"
                 ) from error
     for actor in actors:
         ray.kill(actor)

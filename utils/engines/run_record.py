@@ -107,7 +107,8 @@ class RunRecord(JobRecord):
             try:
                 self._logs[task][isinstance(line, ErrorLine)].add(line)
             except OSError as error:
-                self._tell(task, f"(its log is not whole: {error.strerror or first_line(error)})")
+                why = error.strerror or first_line(error)
+                self._tell(task, f"(its log is incomplete: {why})")
         self._tell(task, line)
 
     def _tell(self, task: str, line: str) -> None:
@@ -123,7 +124,7 @@ class RunRecord(JobRecord):
                     self._happened.add(to_json_line({**event, "event": "first_step"}))
                 self._happened.add(to_json_line(event))
         except OSError as error:
-            self._say(f"{self.logs / EVENTS}: not whole ({error.strerror or error})")
+            self._say(f"{self.logs / EVENTS} is incomplete: {error.strerror or error}")
 
     def note(self, event: str, **fields: object) -> None:
         """Add an event of now."""

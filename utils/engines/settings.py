@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ..checks import check_count, check_number
+from ..checks import check_count, check_number, show
 from ..cluster.launcher import RESTART_VARIABLE, TaskOrder
 from ..environment import memory_variables
 from ..errors import InputError
@@ -90,7 +90,9 @@ class RunSettings:
         if isinstance(self.gpus, int):
             check_count("gpus", self.gpus, 1, MAX_GPUS)
         elif self.gpus not in ("auto", "none"):
-            raise InputError(f"gpus {self.gpus!r}: choose auto, none, or a number for each worker")
+            raise InputError(
+                f"gpus must be auto, none or a number for each worker, got {show(self.gpus)}."
+            )
         self._check_independent()
         if self.port_range is not None:
             first = check_count("port-range", self.port_range[0], 1, MAX_PORT)
@@ -98,12 +100,16 @@ class RunSettings:
 
     def _check_independent(self) -> None:
         if self.tf_config and not self.independent:
-            raise InputError("tf-config is only for independent tasks. Others get TF_CONFIG anyway")
+            raise InputError(
+                "tf-config needs independent tasks. Leave it out: others get it anyway."
+            )
         if self.independent and self.ps:
-            raise InputError(f"ps must be 0 for independent tasks, got {self.ps}. Leave --ps out")
+            raise InputError(f"ps must be 0 for independent tasks, got {self.ps}. Leave --ps out.")
         if self.independent and self.min_workers not in (None, self.workers):
-            given = f"got {self.workers_text}. Try --workers {self.workers}"
-            raise InputError(f"independent tasks need one number of workers, {given}")
+            raise InputError(
+                f"workers must be one number for independent tasks, got {self.workers_text}. "
+                f"Try --workers {self.workers}."
+            )
 
     @property
     def ports(self) -> range | None:
@@ -201,14 +207,14 @@ def make_logs_folder(folder: str | None, name: str) -> Path:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise InputError(f"logs {path}: {reason}; name a folder that can be written") from None
+        raise InputError(f"logs must be a writable folder, got {path} ({reason}).") from None
     if not os.access(path, os.W_OK):
-        raise InputError(f"logs {path}: cannot be written; name another folder")
+        raise InputError(f"logs must be a writable folder, got {path}. Name another folder.")
     return path
 
 
 def check_command(command: Sequence[str]) -> list[str]:
     """Return the command as a list; raise InputError for an empty one."""
     if not command:
-        raise InputError("nothing to run: name a program, such as train.py")
+        raise InputError("Nothing to run. Name a program, such as train.py.")
     return [str(word) for word in command]

@@ -63,10 +63,10 @@ def ask_slurm(*command: str, text: str | None = None) -> str:
             command, capture_output=True, text=True, timeout=COMMAND_SECONDS, input=text
         )
     except subprocess.TimeoutExpired:
-        raise GivesUp(f"{command[0]} does not answer for {COMMAND_SECONDS:g} s") from None
+        raise GivesUp(f"{command[0]} hasn't answered for {COMMAND_SECONDS:g} s.") from None
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise GivesUp(f"{command[0]} fails: {said}")
+        raise GivesUp(f"{command[0]} failed: {said}")
     return done.stdout.strip()
 
 
@@ -124,7 +124,7 @@ def _watch(job: str, stop: threading.Event) -> None:
     while not stop.wait(LOOK_SECONDS):
         state = look(job)
         if state not in LIVES and look(job) not in LIVES:  # asked twice: it may be restarting
-            raise GivesUp(f"Slurm's job {job} has ended ({state or 'it is not listed any more'})")
+            raise GivesUp(f"Slurm's job {job} has ended ({state or 'it is no longer listed'}).")
 
 
 def _cancel(job: str) -> None:

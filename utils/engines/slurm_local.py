@@ -119,7 +119,7 @@ class LocalSlurm:
         done = subprocess.run([find_daemon(name), *arguments], capture_output=True, text=True)
         if done.returncode:
             said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise GivesUp(f"{name} does not start: {said}")
+            raise GivesUp(f"{name} didn't start: {said}")
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
@@ -130,7 +130,7 @@ class LocalSlurm:
             if asked.stdout.split() == ["idle"] * len(NODES):
                 return
             time.sleep(0.1)
-        raise GivesUp(f"Slurm's nodes are not ready after {READY_SECONDS:g} s")
+        raise GivesUp(f"Slurm's nodes aren't ready after {READY_SECONDS:g} s.")
 
     def stop(self) -> None:
         """End the daemons; safe where some were never started."""

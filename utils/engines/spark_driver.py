@@ -89,7 +89,7 @@ def main() -> None:
             context = SparkContext(conf=SparkConf().setAll(configure(wanted).items()))
         except Exception as error:
             where = wanted.address or "local-cluster"
-            raise GivesUp(f"no Spark at {where} ({str(error).splitlines()[0]})") from error
+            raise GivesUp(f"can't join Spark at {where}: {str(error).splitlines()[0]}") from error
         failures: list[str] = []
         threading.Thread(target=_run_stage, args=[context, wanted, failures], daemon=True).start()
         while not stop.wait(0.2):
@@ -111,4 +111,4 @@ def _run_stage(context, wanted: Wanted, failures: list[str]) -> None:  # noqa: A
         first, *others = str(error).strip().splitlines()
         if first.startswith("An error occurred while calling") and others:
             first = others[0].removeprefix(": ")  # Java's
-        failures.append(f"Spark has given the job up: {first}")
+        failures.append(f"Spark gave up the job: {first}")

@@ -38,7 +38,14 @@ class Cover:
 
 
 def check_cover(views: Mapping[str, Iterable[Iterable[int]]], expected: Iterable[int]) -> Cover:
-    """Compare what all of `views` together received with `expected`."""
+    """Compare the ids in all of `views` together with `expected`; return what is lost or doubled.
+
+    `views` holds batches of ids for each reader, as `auto_shard` returns them. Raises
+    InputError for ids that aren't in `expected`.
+
+        >>> check_cover({"worker 0": [[0, 1]], "worker 1": [[1]]}, range(3)).lost
+        (2,)
+    """
     seen = Counter(number for steps in views.values() for step in steps for number in step)
     wanted = set(expected)
     if strange := set(seen) - wanted:
@@ -73,12 +80,14 @@ def last_part(batch: Any) -> Any:
 
 
 def auto_shard(dataset: Any, workers: int, policy: str) -> Views:
-    """Return the ids of each batch that each of `workers` reads under an auto-shard policy.
+    """Return the ids of each batch of `dataset` that each of `workers` reads under `policy`.
 
     Does in one process what every worker does to its own copy of the dataset
-    (`tf.data.experimental.AutoShardPolicy`). The batch size is left as it is.
-    Raises InputError for an unknown policy, and with TensorFlow's first line where
-    the policy cannot be followed (FILE with fewer files than workers).
+    (`tf.data.experimental.AutoShardPolicy`): "AUTO", "FILE", "DATA", "OFF" or "HINT". The batch
+    size doesn't change. Raises InputError for an unknown policy, and with TensorFlow's first
+    line if the policy can't be followed (FILE with fewer files than workers).
+
+        views = auto_shard(tf.data.Dataset.range(8).batch(4), workers=2, policy="DATA")
     """
     import tensorflow as tf
     from tensorflow.python.data.experimental.ops import distribute
@@ -105,9 +114,12 @@ def shard_examples(
 ) -> Views:
     """Return the ids of each batch that each worker trains on, by counting, without TensorFlow.
 
-    `auto_shard` gives the same for FILE, DATA and OFF. LATE is the mistake: each worker
-    shuffles the whole (`orders` [worker, example]) and keeps every `workers`-th. Raises
-    InputError for another policy, and for FILE with fewer files than workers.
+    `files` holds the ids of each file and `batch` is a worker's batch size. `policy` is "FILE",
+    "DATA" or "OFF", as in `auto_shard`, or "LATE", the mistake in which each of `workers` shuffles
+    all (`orders` [worker, example]) and keeps every `workers`-th. Raises InputError for another
+    policy, and for FILE with fewer files than workers.
+
+        views = shard_examples([[0, 1, 2, 3], [4, 5, 6, 7]], workers=2, policy="FILE", batch=2)
     """
     check_choice("policy", policy, ("FILE", "DATA", "OFF", "LATE"))
     if policy == "FILE" and len(files) < workers:

@@ -45,12 +45,15 @@ class Shards:
 def write_shards(
     split: Split, folder: str | Path, shards: int = 8, order: np.ndarray | None = None
 ) -> Shards:
-    """Write the examples of `split` to `shards` files in `folder`, which is made if need be.
+    """Write the examples of `split` to `shards` files in `folder`, which is made if needed.
 
-    Shard k holds the k-th run of examples; `order` [examples], a permutation, says
-    in which order they are written (as they stand). Follows `tf.io.TFRecordWriter`.
-    Raises InputError for fewer than one example a shard, an order that is none and a
-    folder that holds such files already, RunError for one that cannot be written.
+    Shard k holds the k-th run of examples. `order` [examples], a permutation, is the order in
+    which they are written [unchanged]. Returns the files and how many examples they hold.
+    Raises InputError for fewer than one example per shard, an `order` that isn't a permutation
+    and a folder that holds such files already, RunError if it can't be written. Follows
+    `tf.io.TFRecordWriter`.
+
+        shards = write_shards(load("mnist").train.take(64), "shards", shards=2)
     """
     examples = len(split)
     check_count("shards", shards, 1, examples)

@@ -129,14 +129,17 @@ def tune(
 ) -> TuneReport:
     """Find settings for the dataset that `make_dataset()` returns, in about `seconds`.
 
-    `make_dataset` takes no arguments and returns a `tf.data.Dataset` of batches, as
-    naive as can be: sources, `flat_map` or `interleave` over files, `map`, `shuffle`,
-    `batch`. A function given to `map` may have a form for whole batches
-    (`batch_form`), which is then tried. `step_seconds` is what the training step
-    takes; it is emulated by a sleep, which leaves the processor to the pipeline, as
-    an accelerator does. A repeat is left out of the measurements and comes back in
-    the code. `say` gets a line after each measurement. Raises InputError if the function
-    raises or returns something else, and if the dataset is empty or fails.
+    `make_dataset` takes no arguments and returns a `tf.data.Dataset` of batches, as naive as
+    can be: sources, `flat_map` or `interleave` over files, `map`, `shuffle`, `batch`. A
+    function given to `map` may have a form for whole batches (`batch_form`), which is then
+    tried. `step_seconds` is the time of the training step; it is emulated by a sleep, which
+    leaves the processor to the pipeline, as an accelerator does. A cache takes at most
+    `max_cache_bytes`. A repeat is left out of the measurements and comes back in the code.
+    `say` gets a line after each measurement. Returns the settings, the bottleneck and code to
+    paste. Raises InputError if the function raises or returns something else, and if the
+    dataset is empty or fails.
+
+        print(tune(make_dataset, step_seconds=0.02))
     """
     _check(step_seconds, seconds)
     dataset = call(make_dataset)

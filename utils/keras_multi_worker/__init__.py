@@ -43,11 +43,10 @@ def make_keras_variables(choice: str, python_path: str = "") -> dict[str, str]:
     PYTHONPATH that the program has anyway. Raises InputError for another choice, and for
     "legacy" without tf_keras.
     """
-    from ..errors import InputError  # here: sitecustomize.py loads this file outside its package
+    from ..checks import check_choice  # here: sitecustomize.py loads this file outside its package
+    from ..errors import InputError
 
-    if choice not in KERAS_CHOICES:
-        raise InputError(f"keras must be one of {', '.join(KERAS_CHOICES)}, got {choice!r}.")
-    if choice == "legacy":
+    if check_choice("keras", choice, KERAS_CHOICES) == "legacy":
         if find_spec("tf_keras") is None:
             raise InputError("keras='legacy' needs tf_keras. Run: pip install tf_keras")
         return {"TF_USE_LEGACY_KERAS": "1"}
@@ -59,8 +58,11 @@ def make_keras_variables(choice: str, python_path: str = "") -> dict[str, str]:
 def patch_keras_fit() -> tuple[str, ...]:
     """Patch Keras 3's trainer for several workers; return what was patched, a line each.
 
-    Call it once before `fit`; a second call does nothing and returns nothing. In a
-    version of Keras outside `BROKEN_VERSIONS` it changes nothing and says so.
+    Call it once before `fit`; a second call does nothing and returns nothing. In a version of Keras
+    outside `BROKEN_VERSIONS` it changes nothing and says so.
+
+        for line in patch_keras_fit():
+            print(line)
     """
     import keras
     from keras.src.backend.tensorflow import trainer

@@ -59,12 +59,15 @@ def cut_model(
     devices: Sequence[str],
     chunks: int = 1,
 ) -> Pipeline:
-    """Cut a `keras.Sequential` into stages of nearly equal cost, each on its own device.
+    """Cut `model`, a `keras.Sequential`, into `stages` of nearly equal cost on their own devices.
 
-    `costs` has one number for each layer, as `measure_layers` gives them in
-    seconds. With `chunks` each stage gets that many parts, for interleaved
-    schedules. The weights are copied. Raises InputError for costs, stages or
-    chunks that do not fit the layers, and for fewer devices than stages.
+    `costs` has one number for each layer, as `measure_layers` gives them in seconds, and `devices`
+    one name for each stage. With `chunks` each stage gets that many parts, for interleaved
+    schedules. Returns the pipeline, with copied weights. Raises InputError for costs, stages or
+    chunks that don't fit the layers, and for fewer devices than stages.
+
+        devices = use_logical_devices(2)
+        pipeline = cut_model(build_mlp(), costs=[1, 1, 1], stages=2, devices=devices)
     """
     runs = plan_cut(model, costs, stages, chunks)
     if len(devices) < stages:
@@ -158,13 +161,15 @@ def run_pipeline(
     labels: np.ndarray,
     rules: Rules | None = None,
 ) -> PipelineStep:
-    """Run one batch through the stages, in the schedule's order, and return what came out.
+    """Run one batch through `pipeline` in the order of `schedule`; return losses and gradients.
 
-    `images` is [batch, ...], `labels` [batch]. The batch is cut into micro-batches that
-    differ by one example at most. Each divides its loss by the examples of the whole
-    batch, so that losses and gradients add up to the batch's. Raises InputError for a
-    schedule that does not fit the pipeline or cannot run, and for more micro-batches than
+    `images` is [batch, ...], `labels` [batch]. The batch is cut into micro-batches that differ
+    by one example at most. Each divides its loss by the examples of the full batch, so losses
+    and gradients add up to the batch's. `rules` None is the usual loss. Raises InputError for a
+    schedule that doesn't fit the pipeline or can't run, and for more micro-batches than
     examples.
+
+        step = run_pipeline(pipeline, make_schedule("gpipe", 2, 4), images, labels)
     """
     rules = rules or Rules()
     check_fit(schedule, pipeline.stages, pipeline.chunks, images, labels)

@@ -45,9 +45,9 @@ class Mailbox:
         with self._changed:
             while not (key in self._arrived and self._arrived[key][0] <= time.monotonic()):
                 if self._error is not None:
-                    raise InputError(f"{who} gave up: another stage failed ({self._error})")
+                    raise InputError(f"{who} stopped, as another stage failed: {self._error}")
                 if time.monotonic() > end:
-                    raise InputError(f"{who} has waited {limit_seconds:.0f} s for {key}: give up")
+                    raise InputError(f"{who} has waited {limit_seconds:.0f} s for {key}.")
                 due = self._arrived[key][0] if key in self._arrived else end
                 self._changed.wait(max(min(due, end) - time.monotonic(), 0.0) + 1e-4)
             return self._arrived.pop(key)[1]

@@ -147,11 +147,14 @@ SPLITS = ("columns", "rows", "both")
 
 
 def split_dense(kernel: Any, bias: Any, devices: Sequence[str], split: str) -> Any:
-    """Return one dense layer split by "columns" or "rows" over `devices`.
+    """Return one dense layer, split by `split`, "columns" or "rows", over `devices`.
 
-    `kernel` is [inputs, outputs], `bias` [outputs]. The layer takes and returns whole
-    tensors, one on each device; `layer.group.calls` counts its collectives.
-    Raises InputError for another split and for more devices than columns or rows.
+    `kernel` is [inputs, outputs], `bias` [outputs]. The layer takes and returns full tensors,
+    one on each device; `layer.group.calls` counts its collectives. Raises InputError for
+    another split and for more devices than columns or rows.
+
+        layer = split_dense(np.ones((4, 6)), np.zeros(6), ["CPU:0", "CPU:1"], "columns")
+        outputs = layer.run_forward(layer.group.copy(np.ones((2, 4))))
     """
     if split not in SPLITS[:2]:
         raise InputError(f"split must be 'columns' or 'rows' for one layer, got {split!r}.")

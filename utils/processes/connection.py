@@ -35,6 +35,7 @@ MAX_HEAD_BYTES, MAX_DESCRIPTORS = 2**20, 12
 LIMIT_SECONDS = 60.0
 PAUSE_SECONDS = 0.02  # between two attempts to reach one who is not listening yet
 SEAL_BYTES = 32
+NO_MESSAGE = "something that isn't a message"
 _LENGTH, _COUNT = struct.Struct("!I"), struct.Struct("!Q")
 
 
@@ -243,7 +244,7 @@ class Connection:
                 into = self._into if self._into is not None and len(self._into) == size else None
                 body = bytearray(0 if into is not None else size)
             except (ValueError, TypeError, RecursionError):  # brackets in brackets
-                raise PeerGone(f"{self.peer} has sent what is no message") from None
+                raise PeerGone(f"{self.peer} has sent {NO_MESSAGE}") from None
             yield from self._fill(memoryview(body) if into is None else into)
             if size and self._peer_seal:
                 yield from self._fill(memoryview(seal))
@@ -253,12 +254,15 @@ class Connection:
     def _check_size(self, size: int, most: float) -> int:
         """Return `size`; raises PeerGone for more than may come."""
         if size > (self.max_bytes or most):
-            raise PeerGone(f"{self.peer} has sent what is no message: {size} bytes are announced")
+            most = self.max_bytes or most
+            raise PeerGone(
+                f"{self.peer} has sent {NO_MESSAGE} (at most {most:,} bytes, got {size:,})"
+            )
         return size
 
     def _check_seal(self, seal: bytearray, data: Any) -> None:
         if self._peer_seal and not hmac.compare_digest(seal, self._peer_seal.make(data)):
-            raise PeerGone(f"{self.peer} has sent a message whose seal is wrong")
+            raise PeerGone(f"{self.peer} has sent a message with a wrong seal")
 
     def _fill(self, missing: memoryview, first: bool = False) -> Iterator[None]:
         """Receive until nothing is missing; `first` is the beginning of a message."""
@@ -309,7 +313,8 @@ def split_address(address: str) -> tuple[str, int]:
     except UnicodeError:
         host = ""
     if not (host and port.isdigit() and int(port) < 65536):
-        raise InputError(f"{shorten(repr(address), 80)} is no address: write host:port")
+        got = shorten(repr(address), 80)
+        raise InputError(f"The address must be host:port, such as 10.0.0.1:2222, got {got}.")
     return host.strip("[]"), int(port)
 
 
@@ -324,7 +329,7 @@ def listen(address: str) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise InputError(
-            f"cannot listen at {address} ({error.strerror or error}): take another port"
+            f"Can't listen at {address} ({error.strerror or error}). Name another port."
         ) from None
 
 
@@ -346,7 +351,8 @@ def reach(address: str, peer: str, limit_seconds: float = LIMIT_SECONDS) -> sock
         except OSError as error:
             if time.monotonic() > end:
                 raise PeerSilent(
-                    f"{peer} does not answer at {address} after {limit_seconds:g} s ({error})"
+                    f"{peer} doesn't answer at {address} after {limit_seconds:g} s ({error}). "
+                    "Check that it runs and that no firewall is in the way."
                 ) from None
             time.sleep(PAUSE_SECONDS)
 
@@ -366,5 +372,5 @@ def accept(listener: socket.socket, peer: str, limit_seconds: float = LIMIT_SECO
     try:
         caller, _ = listener.accept()
     except TimeoutError:
-        raise PeerSilent(f"{peer} did not come within {limit_seconds:g} s") from None
+        raise PeerSilent(f"{peer} didn't connect within {limit_seconds:g} s.") from None
     return Connection(caller, peer, limit_seconds)

@@ -20,15 +20,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import RunError
-from .connection import LIMIT_SECONDS, Connection, PeerGone, PeerSilent
+from .connection import LIMIT_SECONDS, NO_MESSAGE, Connection, PeerGone, PeerSilent
 
 MAGIC = "distlab-2"
 HANDSHAKE_SECONDS, MAX_HELLO_BYTES = 10.0, 1024
 NONCE_BYTES, SALT_BYTES, KEY_BYTES = 32, 16, 32
 REFUSALS = {
-    "code": "says that the code is wrong",
-    "wait": "has seen too many wrong codes from this machine: wait a minute",
-    "busy": "is busy with too many callers: wait a moment",
+    "code": "says that the code is wrong. Type the code that it shows",
+    "wait": "has seen too many wrong codes from this machine. Wait a minute",
+    "busy": "is busy with too many callers. Wait a moment",
 }
 
 
@@ -68,7 +68,7 @@ def admit(
     if not judge(hmac.compare_digest(proof, _make_mac(key, b"member" + said))):
         with contextlib.suppress(ChannelLost):
             _tell(connection, refused="code")
-        raise WrongCode("does not know the code")
+        raise WrongCode("doesn't know the code")
     _tell(connection, proof=_make_mac(key, b"host" + said).hex())
     _seal(connection, key, said, b"host", b"member")
 
@@ -88,7 +88,7 @@ def introduce(connection: Connection, stretch: Callable[[bytes], bytes]) -> None
         raise WrongCode(REFUSALS.get(str(answer["refused"]), "refused"))
     proof = _read_hex(answer, "proof", KEY_BYTES)
     if not hmac.compare_digest(proof, _make_mac(key, b"host" + said)):
-        raise WrongCode("does not know the code itself: it is not your host")
+        raise WrongCode("doesn't know the code itself, so it isn't your host")
     _seal(connection, key, said, b"member", b"host")
 
 
@@ -101,7 +101,7 @@ def hear_host(connection: Connection) -> dict[str, Any]:
     if "refused" in hello:
         raise ChannelLost(REFUSALS.get(str(hello["refused"]), "refused"))
     if hello.get("magic") != MAGIC:
-        raise Garbled("is no rendezvous of this version of distlab")
+        raise Garbled("isn't a rendezvous of this version of distlab")
     return hello
 
 
@@ -140,11 +140,11 @@ def _hear(connection: Connection, silence: type[ChannelLost] = ChannelLost) -> d
     except PeerSilent:
         raise silence(f"has said nothing for {HANDSHAKE_SECONDS:.0f} s") from None
     except PeerGone as error:
-        if "no message" in str(error):
+        if NO_MESSAGE in str(error):
             raise Garbled(f"begins with {connection.first.decode('ascii', 'replace')!r}") from None
         raise ChannelLost(describe(error, connection)) from None
     if not isinstance(told, dict):
-        raise Garbled("has sent what is no message")
+        raise Garbled(f"has sent {NO_MESSAGE}")
     return told
 
 
@@ -154,5 +154,5 @@ def _read_hex(told: dict[str, Any], name: str, size: int) -> bytes:
     except (TypeError, ValueError):
         value = b""
     if len(value) != size:
-        raise Garbled(f"has sent no {name} of {size} bytes")
+        raise Garbled(f"hasn't sent a {name} of {size} bytes")
     return value

@@ -41,6 +41,6 @@ def main() -> None:
             f"{name} at {at}" for name, at in peers.items() if not answers(at, PROBE_SECONDS)
         ]
         if missing:
-            does = "which does" if len(missing) == 1 else "which do"
-            words = f"{who}: waiting for {', '.join(missing)}, {does} not answer"
+            does = "which doesn't" if len(missing) == 1 else "which don't"
+            words = f"{who}: waiting for {', '.join(missing)}, {does} answer"
             print(words, file=sys.stderr, flush=True)

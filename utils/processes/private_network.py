@@ -135,5 +135,5 @@ def _name_network() -> str:
 def main() -> None:
     """Become the program whose words are this one's arguments, in a private network if wanted."""
     if why := enter_if_wanted():
-        print(f"{sys.argv[1]}: other users can reach its ports: {why}", file=sys.stderr)
+        print(f"{sys.argv[1]}: other users can reach its ports, as {why}", file=sys.stderr)
     os.execvp(sys.argv[1], sys.argv[1:])

@@ -209,7 +209,9 @@ def end_cluster(identity: str, seconds: float = 5.0) -> int:
             break
         if time.monotonic() > deadline:
             left = ", ".join(str(process.pid) for process in found[0].processes)
-            raise InputError(f"cluster {identity}: {left} cannot be ended; see `ps -p {left}`")
+            raise InputError(
+                f"Processes {left} of cluster {identity} can't be ended. See `ps -p {left}`."
+            )
         time.sleep(0.02)
     for folder in folders:
         remove_folder(folder)

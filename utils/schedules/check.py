@@ -28,14 +28,16 @@ def check_schedule(
     chunks: int | None = None,
     stages: int | None = None,
 ) -> str | None:
-    """Return None if the schedule can run and is whole, else one line that says what is wrong.
+    """Return None if `schedule` is complete and can run, else one line that says what is wrong.
 
-    `schedule` is a Schedule, or for each stage a list of Operation or (kind,
-    micro-batch[, chunk]) with `micro_batches` and `chunks` (1 when None) beside
-    it. What is given of `stages`, `micro_batches` and `chunks` must be the
-    schedule's. Found, in this order: other sizes; what is no operation; one
-    doubled or missing; a backward before its forward, W before its B; a deadlock
-    between stages. Raises InputError where lists come without `micro_batches`.
+    `schedule` is a Schedule, or for each stage a list of Operation or (kind, micro-batch[,
+    chunk]) with `micro_batches` and `chunks` (1 when None) as further arguments. If you give
+    `stages`, `micro_batches` or `chunks`, they must be the schedule's. Looks, in this order,
+    for other sizes, items that aren't operations, one that is doubled or missing, a backward
+    before its forward, W before its B, and a deadlock between stages. Raises InputError for
+    lists without `micro_batches`.
+
+        >>> check_schedule([[("F", 0), ("BW", 0)], [("F", 0), ("BW", 0)]], micro_batches=1)
     """
     if not isinstance(schedule, Schedule) and micro_batches is None:
         raise InputError(

@@ -102,10 +102,14 @@ SCHEDULES = tuple(MAKERS)
 def make_schedule(
     name: str, stages: int, micro_batches: int, chunks: int | None = None
 ) -> Schedule:
-    """Make the schedule `name` (one of SCHEDULES) for any number of stages and micro-batches.
+    """Make the schedule `name` (one of SCHEDULES) for any number of `stages` and `micro_batches`.
 
-    `chunks` is for interleaved-1f1b (2 when None); the others hold one part of
-    the model per stage. Raises InputError, in one line, for what cannot be.
+    `chunks` is for interleaved-1f1b (2 when None); the others hold one part of the model per stage.
+    Returns the operations of each stage, in order. Raises InputError for an unknown name and for
+    sizes that the schedule can't have.
+
+        >>> make_schedule("1f1b", stages=4, micro_batches=8).micro_batches
+        8
     """
     check_choice("schedule", name, SCHEDULES)
     if name == "interleaved-1f1b":

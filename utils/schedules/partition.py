@@ -9,14 +9,16 @@ from ..errors import InputError
 
 
 def partition_layers(costs: Sequence[float], stages: int) -> tuple[range, ...]:
-    """Cut layers into `stages` runs of neighbors so that the dearest run is as cheap as can be.
+    """Cut layers into `stages` runs of neighbors whose most expensive run is as cheap as possible.
 
-    `costs` are the layers' costs in order, in any one unit, none negative.
-    Returns the layer numbers of each stage, at least one each. An exact dynamic
-    program over (stages, layers), as in PipeDream's partitioner (Narayanan et
-    al. 2019, section 3.1); of all cuts with the smallest largest run it takes
-    the most even (the smallest sum of squares). Takes time stages * layers^2.
-    Raises InputError for more stages than layers and for costs that cannot be.
+    `costs` are the layers' costs in order, in any one unit, none negative. Returns the layer
+    numbers of each stage, at least one each. An exact dynamic program over (stages, layers), as
+    in PipeDream's partitioner (Narayanan et al. 2019, section 3.1); of all cuts with the
+    smallest largest run it takes the most even (the smallest sum of squares). It takes time in
+    stages * layers^2. Raises InputError for more stages than layers and for negative costs.
+
+        >>> partition_layers([1, 1, 2, 4], stages=2)
+        (range(0, 3), range(3, 4))
     """
     costs = _check(costs, stages)
     sums = np.concatenate([[0.0], np.cumsum(costs)])

@@ -41,7 +41,7 @@ class Encoded:
 def encode(schedule: Schedule) -> Encoded:
     """Turn a schedule into arrays. Raises InputError for what is not an operation of it."""
     if not schedule.orders:
-        raise InputError("a schedule must have a list of operations for at least one stage")
+        raise InputError("The schedule must have a list of operations for at least one stage.")
     lengths = [len(order) for order in schedule.orders]
     listed = [operation for order in schedule.orders for operation in order]
     try:

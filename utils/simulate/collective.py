@@ -45,10 +45,13 @@ MAX_BYTES = 1e21
 
 @dataclass(frozen=True)
 class Link:
-    """What a message pays: a latency in seconds, and its bytes over a bandwidth (bytes a second).
+    """What a message pays: `latency_seconds`, and its bytes over `bandwidth_bytes_per_second`.
 
-    Raises InputError for a negative latency, a bandwidth of 0 or less, or
-    either of them not finite.
+    Raises InputError for a negative latency, a bandwidth of 0 or less, and numbers that aren't
+    finite.
+
+        >>> Link(latency_seconds=1e-5, bandwidth_bytes_per_second=1e10).latency_seconds
+        1e-05
     """
 
     latency_seconds: float
@@ -101,13 +104,16 @@ class AllReduceCost:
 def simulate_all_reduce(
     algorithm: str, ranks: int, payload_bytes: float, link: Link, nodes: Nodes | None = None
 ) -> AllReduceCost:
-    """Return what summing `payload_bytes` over `ranks` costs with one of ALGORITHMS.
+    """Return what summing `payload_bytes` over `ranks` costs with `algorithm`, one of ALGORITHMS.
 
-    `link` joins any two ranks; with `nodes`, ranks of different nodes only. A
-    flat algorithm on nodes pays each step its slowest link; hierarchical needs
-    `nodes`. One rank costs nothing. Raises InputError for an unknown
-    algorithm, fewer than one rank, negative bytes, more ranks per node than
-    ranks, and hierarchical without nodes.
+    `link` joins any two ranks; with `nodes`, ranks of different nodes only. A flat algorithm on
+    nodes pays each step its slowest link; hierarchical needs `nodes`. One rank costs nothing.
+    Returns seconds, steps and bytes. Raises InputError for an unknown algorithm, fewer than one
+    rank, negative bytes, more ranks per node than ranks, and hierarchical without nodes.
+
+        >>> link = Link(latency_seconds=1e-5, bandwidth_bytes_per_second=1e10)
+        >>> round(simulate_all_reduce("ring", ranks=8, payload_bytes=1e8, link=link).seconds, 4)
+        0.0176
     """
     _check(algorithm, ranks, payload_bytes, nodes)
     place = _Place(ranks, payload_bytes, link, nodes)
@@ -133,9 +139,14 @@ def fit_link(
 ) -> tuple[Link, AlphaBeta]:
     """Return the link on which `algorithm` would take `seconds` for `payload_bytes`, and the fit.
 
-    Least squares over all points (`relative` as in `fit_alpha_beta`); two points
-    are met exactly. For flat algorithms on equal links. Raises InputError
-    for hierarchical, fewer than two ranks, and points that cannot be fitted.
+    `seconds` and `payload_bytes` are equally long and were measured with `ranks`. Least squares
+    over all points (`relative` as in `fit_alpha_beta`); two points are met exactly. For flat
+    algorithms on equal links. Raises InputError for hierarchical, fewer than two ranks, and
+    points that can't be fitted.
+
+        >>> link, _ = fit_link("ring", 4, [1e6, 1e8], [0.001, 0.0505])
+        >>> f"{link.bandwidth_bytes_per_second:.0e}"
+        '3e+09'
     """
     if algorithm == "hierarchical" or ranks < 2:
         raise InputError(

@@ -29,7 +29,14 @@ def group_mtbf_seconds(task_mtbf_seconds: float, tasks: int) -> float:
 
 
 def young_interval_seconds(save_seconds: float, mtbf_seconds: float) -> float:
-    """Return Young's interval of work between two checkpoints, sqrt(2 * save * MTBF)."""
+    """Return Young's interval of work between two checkpoints, sqrt(2 * save * MTBF), in seconds.
+
+    `save_seconds` is the time of one save, `mtbf_seconds` the mean time between failures. Raises
+    InputError for numbers that aren't positive. Follows Young 1974, doi:10.1145/361147.361115.
+
+        >>> round(young_interval_seconds(save_seconds=60, mtbf_seconds=24 * 3600))
+        3220
+    """
     _check_positive(save_seconds=save_seconds, mtbf_seconds=mtbf_seconds)
     return math.sqrt(2 * save_seconds * mtbf_seconds)
 

@@ -142,7 +142,10 @@ def simulate_input(
     factors = np.ones((elements, 2)) if factors is None else np.asarray(factors, float)
     picks = np.zeros(elements) if picks is None else np.asarray(picks, float)
     if factors.shape != (elements, 2) or picks.shape != (elements,):
-        raise InputError(f"factors {factors.shape}, picks {picks.shape}: {elements} elements")
+        raise InputError(
+            f"factors must be [{elements}, 2] and picks [{elements}] for {batches} batches of "
+            f"{batch}, got {factors.shape} and {picks.shape}."
+        )
     line = _Line(costs, choice, cores, batch, factors, picks)
     for number in range(batches):
         line.step(number, step_seconds)

@@ -119,7 +119,7 @@ def read_network(text: str) -> Network:
         return Network(Link(latency, parse_rate(rate)))
     except InputError as error:
         if not Path(text).exists():
-            raise InputError(f"network {text!r}: neither a file nor a rate. {error}") from None
+            raise InputError(f"network must be a file or a rate, got {text!r}. {error}") from None
     table = read_measured(text)
     rate = table.payload_bytes[-1] / table.seconds[-1] * 2  # for messages other than all-reduces
     return Network(Link(table.seconds[0] / 2, rate), measured=table)
@@ -128,7 +128,10 @@ def read_network(text: str) -> Network:
 def find_machine(text: str) -> Machine:
     """Return the machine that `text` describes: "H100", "64 H100, 8 a node, 400Gb/s".
 
-    Raises InputError, which lists what is known, for any other text.
+    Raises InputError, which lists the known devices, for any other text.
+
+        >>> find_machine("64 H100, 8 a node, 400Gb/s").network.link.bandwidth_bytes_per_second
+        50000000000.0
     """
     head, *parts = re.split(r"\s*,\s*|\s+on\s+", text.strip())
     found = HEAD.fullmatch(head)

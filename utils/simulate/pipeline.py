@@ -37,10 +37,13 @@ Row = tuple[str, float, float, str, str]  # of a timeline: lane, start, end, lab
 class StageTimes:
     """What one micro-batch costs, in any one unit of time.
 
-    `forward`, `backward_input` (B) and `backward_weight` (W) are one whole
-    stage's times: one number for all stages, or one for each [stage]; with V
-    chunks each chunk takes 1/V of it. [chunk, stage] gives each chunk its own
-    time. `communication` is the delay of one hop from stage to stage.
+    `forward`, `backward_input` (B) and `backward_weight` (W) are the times of a full stage: one
+    number for all stages, or one for each [stage]; with V chunks each chunk takes 1/V of it.
+    [chunk, stage] gives each chunk its own time. `communication` is the delay of one hop from stage
+    to stage. `simulate_pipeline` raises InputError for times that aren't positive or don't fit.
+
+        >>> StageTimes(forward=1, backward_input=1, backward_weight=1).communication
+        0.0
     """
 
     forward: ArrayLike
@@ -178,10 +181,15 @@ class PipelineRun:
 
 
 def simulate_pipeline(schedule: Schedule, times: StageTimes) -> PipelineRun:
-    """Run a schedule with the given times; each operation starts as early as it can.
+    """Run `schedule` with the given `times`; each operation starts as early as it can.
 
-    Raises InputError, in one line, for a schedule that is not whole or cannot
-    run (what `check_schedule` says) and for times that cannot be.
+    Returns starts, ends and idle time, in the unit of `times`. Raises InputError for a schedule
+    that isn't complete or can't run (what `check_schedule` says) and for times that don't fit
+    it.
+
+        >>> run = simulate_pipeline(make_schedule("1f1b", 4, 8), StageTimes(1, 1, 1))
+        >>> round(run.bubble_fraction, 3)
+        0.273
     """
     encoded = encode(schedule)
     table = times.tabulate(schedule.stages, schedule.chunks)

@@ -32,7 +32,11 @@ Row = tuple[str, float, float, str, str]  # lane, start, end, label, kind
 class StepWork:
     """What every device does in a step: seconds of both passes and the update, gradient bytes.
 
-    Raises InputError for numbers that cannot be.
+    `forward_seconds`, `backward_seconds` and `update_seconds` are for one device; `gradient_bytes`
+    are all-reduced. Raises InputError for numbers out of range.
+
+        >>> StepWork(forward_seconds=0.01, backward_seconds=0.02, gradient_bytes=1e8).update_seconds
+        0.0
     """
 
     forward_seconds: float
@@ -55,9 +59,11 @@ class StepWork:
 
 @dataclass(frozen=True)
 class Network:
-    """The link between any two devices, or between nodes if `nodes` joins those of one.
+    """The `link` between any two devices, or between nodes if `nodes` joins the devices of one.
 
-    With a `measured` table, all-reduces take what it says instead.
+    With a `measured` table, all-reduces take its times instead.
+
+        >>> Network(Link(latency_seconds=1e-5, bandwidth_bytes_per_second=1e10)).nodes
     """
 
     link: Link
@@ -141,10 +147,17 @@ def simulate_step(
     overlap: bool = True,
     straggler_sigma: float = 0.0,
 ) -> StepRun:
-    """Return one step of `devices` data-parallel devices.
+    """Return one step of `devices` data-parallel devices, each with `work`, over `network`.
 
-    Raises InputError for fewer than one device, buckets of 0 bytes or more than 100,000
-    of them, and a sigma that cannot be.
+    Gradients are reduced in buckets of `bucket_bytes`, during the backward pass with `overlap`.
+    `straggler_sigma` is the spread of the logarithm of step times. Times are in seconds. Raises
+    InputError for fewer than one device, buckets of 0 bytes or more than 100,000 of them, and a
+    negative sigma.
+
+        >>> network = Network(Link(latency_seconds=1e-5, bandwidth_bytes_per_second=1e10))
+        >>> run = simulate_step(StepWork(0.01, 0.02, 1e8), devices=1, network=network)
+        >>> round(run.step_seconds, 3)
+        0.03
     """
     check_count("devices", devices)
     sizes = split_buckets(work.gradient_bytes, bucket_bytes)

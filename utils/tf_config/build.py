@@ -35,12 +35,14 @@ def build_cluster(
     base_port: int = BASE_PORT,
     ports: Sequence[int] | None = None,
 ) -> ClusterSpec:
-    """Return a cluster of so many tasks on `hosts`.
+    """Return a cluster of `workers`, `ps` and, with `chief`, a chief on `hosts`.
 
-    Tasks go to the hosts in turn, in the order chief, workers, ps; on each host
-    ports count up from `base_port`. `ports`, one for each task in that order,
-    takes their place. Raises InputError for numbers, hosts or ports that make
-    no cluster.
+    Tasks go to the hosts in turn, in the order chief, workers, ps; on each host ports count up from
+    `base_port`. `ports`, one for each task in that order, replaces them. Raises InputError for
+    numbers, hosts or ports that make no cluster.
+
+        >>> build_cluster(workers=2, hosts=["a", "b"], base_port=2222).worker
+        ('a:2222', 'b:2222')
     """
     counts = {"chief": int(chief), "worker": workers, "ps": ps}
     total = sum(counts.values())
@@ -78,7 +80,11 @@ def build_tf_config(cluster: ClusterSpec, job: str, index: int = 0, **extras: An
 
 
 def build_tf_configs(cluster: ClusterSpec, evaluator: bool = False) -> dict[str, str]:
-    """Return "job:index" -> TF_CONFIG for every task, and for an evaluator if asked for."""
+    """Return "job:index" -> TF_CONFIG for every task of `cluster`, and one more with `evaluator`.
+
+    >>> list(build_tf_configs(build_cluster(workers=2)))
+    ['worker:0', 'worker:1']
+    """
     tasks = cluster.tasks + ([("evaluator", 0)] if evaluator and not cluster.evaluator else [])
     return {f"{job}:{index}": build_tf_config(cluster, job, index) for job, index in tasks}
 
@@ -103,9 +109,12 @@ def hold_free_ports(count: int, host: str = "127.0.0.1") -> Iterator[list[int]]:
 def pick_free_ports(
     count: int, host: str = "127.0.0.1", among: Sequence[int] | None = None
 ) -> list[int]:
-    """Return `count` different ports that are free on `host` at this moment, or free `among` these.
+    """Return `count` different ports that are free on `host` now, from `among` if given.
 
-    Raises InputError if too few of them are free.
+    Another program may take one a moment later. Raises InputError if too few are free.
+
+        >>> len(pick_free_ports(2))
+        2
     """
     if among is None:
         with hold_free_ports(count, host) as ports:
@@ -131,8 +140,8 @@ def bind_ports(count: int, host: str, among: Sequence[int] | None = None) -> lis
         for one in held:
             one.close()
         raise InputError(
-            f"port-range {min(among)}:{max(among)}: {len(held)} of its ports are free on {host}, "
-            f"and {count} are needed. Name a longer range"
+            f"port-range must have {count} free ports on {host}, got {min(among)}:{max(among)} "
+            f"with {len(held)}. Name a longer range."
         )
     return held
 

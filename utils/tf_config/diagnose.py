@@ -8,14 +8,14 @@ Reads the text only: nothing is run, no TensorFlow is imported.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import shorten
 from .lint import examine
 from .old_programs import OLD_PROGRAMS, find_package
 from .spec import TaskConfig
 from .symptoms import COLLATERAL, CONFIGURATION, EXCEPTIONS, PROGRAM, TASK, Symptom
-from .tracebacks import find_traceback, read_error
+from .tracebacks import read_error
 
 MAX_EVIDENCE = 300
 TAIL_CHARACTERS, MAX_LINE = 200_000, 4000  # of a text, and of each line of it
@@ -37,7 +37,8 @@ class Diagnosis:
 
     `cause`, `cure`: in plain words. `task`: "worker:1", the task that the cause
     lies with, None where the text does not say. `evidence`: the line that shows it.
-    `name`: the mistake in short, such as "taken-port".
+    `name`: the mistake in short, such as "taken-port". `place`: the last line of the user's code
+    in its traceback, such as "train.py, line 8", if there is one.
     """
 
     cause: str
@@ -45,6 +46,7 @@ class Diagnosis:
     task: str | None = None
     evidence: str = ""
     name: str = ""
+    place: str = ""
 
     @property
     def is_known(self) -> bool:
@@ -56,23 +58,26 @@ class Diagnosis:
 
 
 def diagnose(log_or_exception_text: str, tf_config: str | None = None) -> Diagnosis | None:
-    """Return what a task's log or exception says went wrong, None where nothing is known.
+    """Return what went wrong in a task by its `log_or_exception_text`, None if it isn't known.
 
-    `tf_config` is the text of that task's TF_CONFIG, where there is one: it adds the
-    mistakes that leave no trace in a log (one that trains alone, one that waits) and
-    the names of tasks. A log that ends without an error is taken as that of a task
-    that still waits.
+    `tf_config` is that task's TF_CONFIG, if it has one. It adds the mistakes that leave no trace in
+    a log (a task that trains alone, one that waits) and the names of tasks. A log that ends without
+    an error is read as the log of a task that still waits.
+
+        >>> diagnose("UNKNOWN: Could not start gRPC server").name
+        'taken-port'
     """
     text = "\n".join(map(_cut_line, log_or_exception_text[-TAIL_CHARACTERS:].split("\n")))
     config, findings = examine(tf_config) if tf_config is not None else (None, [])
     own = config.name if config else None
-    raised = find_traceback(text.split("\n"))
+    error = read_error(text.split("\n"))
+    raised = error.traceback if error else ""
     for symptom in (*CONFIGURATION, *PROGRAM, *OLD_PROGRAMS):
         if found := _recognize(symptom, text, own):
             return found
     for symptom in EXCEPTIONS:
         if found := _recognize(symptom, raised, own):
-            return found
+            return replace(found, place=error.place)
     for symptom in COLLATERAL:
         if found := _recognize(symptom, text, own):
             return found
@@ -106,7 +111,7 @@ def diagnose_cluster(
     name, first = named[0]
     if first.task is not None:
         return first
-    return Diagnosis(first.cause, first.cure, name, first.evidence, first.name)
+    return replace(first, task=name)
 
 
 def is_collateral(found: Diagnosis | None) -> bool:
@@ -130,7 +135,7 @@ def _find_raised(logs: Mapping[str, str], lost: Sequence[str]) -> Diagnosis | No
                 cure += "; the other tasks only say that they have lost this one"
             words = _put_on_one_line(error.error, MAX_EVIDENCE)
             evidence = words.partition(": ")[2] or words
-            return Diagnosis(f"it raised {words}", cure, name, evidence, RAISED)
+            return Diagnosis(f"it raised {words}", cure, name, evidence, RAISED, error.place)
     return None
 
 

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from ..checks import check_choice
 from ..errors import InputError
 from .rules import (
     TAKES_SERVERS,
@@ -31,18 +32,21 @@ Named = Mapping[str, TaskConfig]
 
 
 def lint(text: str, strategy: str | None = None) -> list[LintFinding]:
-    """Return the findings on one TF_CONFIG, errors first; a right one has notes at most.
+    """Return the findings on one TF_CONFIG, `text`, errors first; a correct one has only notes.
 
-    `strategy`, "multi-worker" or "parameter-server", adds what that strategy needs.
-    Raises InputError for another strategy.
+    `strategy`, "multi-worker" or "parameter-server", adds what that strategy needs. Raises
+    InputError for another strategy.
+
+        >>> lint('{"cluster": {"worker": ["a:1"]}}')[0].severity
+        'error'
     """
     return examine(text, strategy)[1]
 
 
 def examine(text: str, strategy: str | None = None) -> tuple[TaskConfig | None, list[LintFinding]]:
     """Return the configuration, None unless it could be read as one, and the findings."""
-    if strategy not in (None, *STRATEGIES):
-        raise InputError(f"strategy {strategy!r}: choose from {', '.join(STRATEGIES)}")
+    if strategy is not None:
+        check_choice("strategy", strategy, STRATEGIES)
     value, found = read_object(text)
     if value is None:
         return None, found
@@ -73,7 +77,13 @@ def _make_config(
 
 
 def parse_tf_config(text: str, strategy: str | None = None) -> TaskConfig:
-    """Return what `text` configures; raise InputError with the first error that it has."""
+    """Return the configuration in `text`, a TF_CONFIG; raise InputError with its first error.
+
+    `strategy` is as in `lint`.
+
+        >>> parse_tf_config(build_tf_configs(build_cluster(workers=2))["worker:1"]).index
+        1
+    """
     config, findings = examine(text, strategy)
     if config is None or not is_right(findings):
         worst = findings[0]
@@ -84,11 +94,16 @@ def parse_tf_config(text: str, strategy: str | None = None) -> TaskConfig:
 def lint_together(
     texts: Mapping[str, str], strategy: str | None = None
 ) -> list[tuple[str, LintFinding]]:
-    """Return (name, finding) for every text, then what is wrong between them.
+    """Return (name, finding) for every text, then for what is wrong between them.
 
-    `texts` is name -> TF_CONFIG, the name being a file or a task. Between them: the
-    cluster is the same everywhere, each task is claimed once, and none is missing.
-    Findings that concern all of them have the name "together".
+    `texts` is name -> TF_CONFIG; the name is a file or a task. `strategy` is as in `lint`.
+    Between them, the cluster must be the same everywhere, each task claimed once, and none
+    missing. Findings that concern all of them have the name "together". Raises InputError as
+    `lint` does.
+
+        >>> texts = build_tf_configs(build_cluster(workers=2))
+        >>> any(finding.severity == "error" for _, finding in lint_together(texts))
+        False
     """
     found: list[tuple[str, LintFinding]] = []
     configs: dict[str, TaskConfig] = {}
@@ -267,10 +282,11 @@ def _explain_place(text: str, error: ValueError) -> LintFinding:
     if not text.startswith("{"):
         cure = "give the JSON itself, not a file name or a command"
         return _fault(f"is not JSON: it begins with {show(text[:20])}", cure)
+    comma = before.endswith(",") and text[error.pos :].startswith(("]", "}"))
+    if comma or error.msg.startswith("Illegal trailing"):
+        return _fault(f"is not JSON: a comma too many before {place}", "take the last comma away")
     if error.pos >= len(text) - 1 and error.msg.startswith(("Expecting", "Unterminated")):
         return _fault("is not JSON: it ends too early", "close every quote, bracket and brace")
-    if before.endswith(",") and text[error.pos] in "]}" or error.msg.startswith("Illegal trailing"):
-        return _fault(f"is not JSON: a comma too many before {place}", "take the last comma away")
     return _fault(f"is not JSON at {place}: {error.msg}", DUMPS)
 
 

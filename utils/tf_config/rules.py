@@ -119,7 +119,7 @@ def check_cluster(cluster: Any) -> tuple[dict[str, list[str]], list[LintFinding]
     found: list[LintFinding] = []
     for job, addresses in cluster.items():
         if job not in JOBS:
-            what = f"{show(job)} is no job that TensorFlow knows"
+            what = f"{show(job)} isn't a job that TensorFlow knows"
             found.append(make_error(f"cluster.{job}", what, _suggest_job(job)))
         faults, listed = _check_list(f"cluster.{job}", addresses)
         found += faults
@@ -167,7 +167,7 @@ def check_task(task: Any) -> tuple[tuple[str, int] | None, list[LintFinding]]:
     ]
     job, index = task.get("type"), task.get("index")
     if "type" in task and job not in JOBS:
-        what = f"{show(job)} is no job that TensorFlow knows"
+        what = f"{show(job)} isn't a job that TensorFlow knows"
         found.append(make_error("task.type", what, _suggest_job(job)))
     if "index" in task:
         found += _check_index(index)

@@ -146,7 +146,12 @@ def deal_addresses(addresses: Sequence[str], chief: int, workers: int) -> Cluste
 
 
 def describe_role(config: TaskConfig) -> str:
-    """Return in one sentence what this task does in its cluster."""
+    """Return in one sentence what the task of `config` does in its cluster.
+
+    For people: whether it trains, and which task has the chief's duties.
+
+        print(describe_role(parse_tf_config(os.environ["TF_CONFIG"])))
+    """
     cluster = config.cluster
     if config.job == "ps":
         return "a parameter server: it holds variables and waits for others, and trains nothing"

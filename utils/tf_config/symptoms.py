@@ -32,6 +32,10 @@ SMALLER = (
     "lower the batch size per replica; or accumulate gradients, recompute activations, or use "
     "mixed precision"
 )
+LOST = (
+    "look in its own log for the first error, then start the whole group again from its "
+    "checkpoint; if there is none, give every task as many steps, and a barrier at the end"
+)
 FIRST = "make the strategy the first thing of the program, before any op, variable or dataset"
 
 CONFIGURATION = (
@@ -62,13 +66,13 @@ CONFIGURATION = (
         "list its address, or give this task a type that is listed",
     ),
     make_symptom(
-        "misspelt-job",
+        "misspelled-job",
         r"Disallowed task type found in cluster spec.*ClusterSpec\((?P<spec>.*)\)",
         "the cluster has a job that TensorFlow does not know: {spec}",
         "jobs are called chief, worker, ps and evaluator, nothing else",
     ),
     make_symptom(
-        "misspelt-job",
+        "misspelled-job",
         r"Unrecognized task_type: (?P<kind>[^,]*)",
         "{kind} is no task type",
         "types are chief, worker, ps and evaluator, nothing else",
@@ -239,6 +243,19 @@ PROGRAM = (
         "start fewer workers here, load less data at once, or lower the batch size",
     ),
     make_symptom(
+        "killed",
+        r"^(?:\S+:(?: line \d+:)? +\d+ Killed\b[^\n]*|Killed)$",
+        "the process was killed with SIGKILL; if nobody did that, memory ran out",
+        "start fewer workers here, load less data at once, or lower the batch size; the kernel's "
+        "log (dmesg) names what it killed",
+    ),
+    make_symptom(
+        "too-many-threads",
+        r"can't start new thread|pthread_create\(\) failed",
+        "this user, or this container, may have no more processes and threads",
+        "start fewer workers here, or raise the limit (ulimit -u, or the container's pids limit)",
+    ),
+    make_symptom(
         "nccl-network",
         r"NCCL WARN[^\n]*(?:[Nn]o (?:usable )?(?:socket )?interface found|"
         r"No interface found)",
@@ -361,7 +378,7 @@ EXCEPTIONS = (
     ),
     make_symptom(
         "not-finite",
-        r"Tensor had (?:NaN|Inf)[^\n]*|[Ll]oss\b[^\n]{0,40}\b(?:nan|NaN|NAN|inf)\b|"
+        r"Tensor had (?:NaN|Inf)[^\n]*|CheckNumericsV2|[Ll]oss\b[^\n]{0,40}\b(?:nan|NaN|NAN|inf)\b|"
         r"\b[Nn]on-?finite\b|Invalid loss",
         "the loss, or a tensor, is no longer a finite number",
         "lower the learning rate or clip gradients, and look for log(0), 0/0 and bad input; "
@@ -393,6 +410,140 @@ EXCEPTIONS = (
         "send less at once: keep data out of the graph (use tf.data, not constants), or raise the "
         "limit if it's your own gRPC server",
     ),
+    make_symptom(
+        "no-model",
+        r"SavedModel file does not exist at: (?P<path>[^{\n]*[^{/\n])|"
+        r"File not found: filepath=(?P<file>\S+)\. Please",
+        "no complete model is at {path}{file}: it isn't there, or was cut short as it was written",
+        "give its full path, the same on every machine, and write it to another name that is "
+        "renamed once it is complete",
+    ),
+    make_symptom(
+        "other-checkpoint",
+        r"Received incompatible tensor with shape [^\n]*|Python objects that were not bound to "
+        r"checkpointed values|Unresolved object in checkpoint|Layer count mismatch when loading|"
+        r"objects could not be loaded\. Example",
+        "the checkpoint was saved by another model, optimizer or version of the program",
+        "restore it into what saved it, or name another folder for checkpoints",
+    ),
+    make_symptom(
+        "corrupt-checkpoint",
+        r"Read less bytes than requested|Unable to open table file|not an sstable|"
+        r"(?:BadZipFile|Unable to (?:synchronously )?open file)",
+        "the checkpoint is damaged, or was cut short as it was written",
+        "delete it and restore the one before it; tf.train.CheckpointManager keeps several",
+    ),
+    make_symptom(
+        "other-class",
+        r"could not be deserialized properly|Could not locate class|Unknown (?:layer|object)\b",
+        "the saved model has a class that this program doesn't know",
+        "decorate it with @keras.saving.register_keras_serializable() and import it before the "
+        "model is loaded",
+    ),
+    make_symptom(
+        "wrong-type",
+        r"has type (?P<mine>\w+) that does not match type (?P<other>\w+) of argument|"
+        r"The expected type was (?P<wanted>\w+), but|Tensor conversion requested dtype|"
+        r"was expected to be an? \w+ tensor but is an? \w+ tensor",
+        "two tensors that meet have different types",
+        "tf.cast one of them, best where the data is read; NumPy makes float64, Keras float32",
+    ),
+    make_symptom(
+        "wrong-shape",
+        r"incompatible with the layer:? [^\n]*|must have the same shape\. Received[^\n]*|"
+        r"Incompatible shapes: [^\n]*|Dimensions must be equal, but are [^\n]*|"
+        r"Matrix size-incompatible[^\n]*|logits and labels must [^\n]*|"
+        r"Expected shape \([^\n]* but got|[Cc]annot reshape [^\n]*",
+        "the model and its data, or two tensors that meet, have shapes that don't fit",
+        "compare dataset.element_spec with model.input and model.output; integer labels take "
+        "SparseCategoricalCrossentropy",
+    ),
+    make_symptom(
+        "label-range",
+        r"label value of (?P<given>-?\d+) which is outside the valid range of "
+        r"\[0, (?P<count>\d+)\)",
+        "a label is {given}, and the model has {count} classes",
+        "give the last layer one output for each class, and count labels from 0",
+    ),
+    make_symptom(
+        "uneven-examples",
+        r"Cannot batch tensors with different shapes",
+        "the examples of one batch have different shapes",
+        "resize them or cut them to one shape before batch(), or use padded_batch()",
+    ),
+    make_symptom(
+        "other-records",
+        r"Feature: (?P<name>[^(\n]*) \(data type: \w+\) is required but could not be found|"
+        r"Key: (?P<key>[^.\n]*)\. +(?:Data types don't match|Can't parse)",
+        "the records have no feature {name}{key} of that type and shape",
+        "compare the parsing with what wrote the records: "
+        "tf.train.Example.FromString(record) shows one of them",
+    ),
+    make_symptom(
+        "bad-picture",
+        r"Unknown image file format|Invalid (?:PNG|JPEG|GIF) data|Trying to decode (?:PNG|JPEG)",
+        "a picture is damaged, or has another format than this decoder reads",
+        "find it with a loop over the files, or skip such pictures: dataset.ignore_errors()",
+    ),
+    make_symptom(
+        "other-versions",
+        r"incompatible Protobuf Gencode/Runtime versions|Descriptors cannot be created directly|"
+        r"numpy\.core\.multiarray failed to import|numpy\.dtype size changed|"
+        r"compiled using NumPy 1\.x|version `GLIBC\w*_[\d.]+' not found|undefined symbol: \w+",
+        "two packages don't fit each other, or one was built for another system",
+        "install both again, together, in a fresh environment, so that pip chooses versions that "
+        "fit: `pip check` names what doesn't",
+    ),
+    make_symptom(
+        "other-versions",
+        r"ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'",
+        "{module} has no {name}: it has another version, or a file of yours hides it",
+        "python -c 'import {module}; print({module}.__file__)' shows the file: rename yours, or "
+        "install the version that the program asks for",
+    ),
+    make_symptom(
+        "no-variable",
+        r"\bos(?:\.py|>)\", line \d+, in __getitem__\n(?: [^\n]*\n)*KeyError: '(?P<name>\w+)'",
+        "the environment variable {name} isn't set in this task",
+        "set it on every machine before the start; `distlab run` sets TF_CONFIG",
+    ),
+    make_symptom(
+        "taken-port",
+        r"\[Errno 98\]|Address already in use",
+        "a port that the program opens is taken: another program listens there",
+        "end that program (ss -ltnp lists them), or take port 0, which lets the system choose",
+    ),
+    make_symptom(
+        "no-server",
+        r"ConnectionRefusedError",
+        "nobody listens at the address that the program calls",
+        "start that server first, and check its host and port; 127.0.0.1 is each machine itself",
+    ),
+    make_symptom(
+        "broken-pipe",
+        r"BrokenPipeError",
+        "whoever read what the program writes has gone: a closed SSH session, or a pipe's end",
+        "start it in tmux, or with `distlab run`, which keeps its output in logs",
+    ),
+    make_symptom(
+        "mixed-strategies",
+        r"Mixing different tf\.distribute\.Strategy objects",
+        "a model, an optimizer and metrics that belong together were made under two strategies",
+        "make them all in one `with strategy.scope():`, and call optimizer.build there",
+    ),
+    make_symptom(
+        "variable-in-function",
+        r"tf\.function only supports singleton tf\.Variables",
+        "a tf.function makes a variable each time it is traced",
+        "make variables, layers and optimizers before the first call, outside the function",
+    ),
+    make_symptom(
+        "bad-json",
+        r"JSONDecodeError: (?P<words>[^\n]*)",
+        "a file, or an answer, is empty or no JSON ({words})",
+        "look at what the program reads there; write such files to another name, and rename them "
+        "once they are complete",
+    ),
 )
 
 COLLATERAL = (
@@ -407,15 +558,13 @@ COLLATERAL = (
         "dead-peer",
         r"unhealthy \(stopped sending heartbeats\):\s+" + TASK,
         "{job}:{index} died or froze: it has stopped answering",
-        "look in its own log for the first error, then start the whole group again from its "
-        "checkpoint",
+        LOST,
     ),
     make_symptom(
         "dead-peer",
         r"unhealthy \(stopped sending heartbeats\):\s+(?P<given>\d+)$",
         "process {given} died or froze: it has stopped answering",
-        "look in its own log for the first error, then start the whole group again from its "
-        "checkpoint",
+        LOST,
     ),
     make_symptom(
         "missing-peer",
@@ -444,8 +593,7 @@ COLLATERAL = (
         r"(?:Collective ops is aborted by: |UnavailableError)"
         r"[^\n]*(?:Socket closed|Connection re(?:set|fused)|failed to connect)" + ON_PEER,
         "{job}:{index} has gone: it died, was stopped, or ended before the others",
-        "look in its own log for the first error; if there is none, give every task the same "
-        "number of steps and a barrier at the end",
+        LOST,
     ),
     make_symptom(
         "renewed-server",
@@ -460,6 +608,12 @@ COLLATERAL = (
         r"Collective ops is aborted by: (?P<words>[^\n]*)",
         "another task ended the collective: {words}",
         "look in the other tasks' logs for the first error, then start the whole group again",
+    ),
+    make_symptom(
+        "no-server",
+        r"dispatcher at (?P<address>\S+): UNAVAILABLE",
+        "it waits for the tf.data service at {address}, which has not started or can't be reached",
+        "start the DispatchServer and its WorkerServer first, and check their address and port",
     ),
     make_symptom(
         "dead-peer",

@@ -27,15 +27,18 @@ def make_accumulating_step(
 ) -> Step:
     """Return a compiled step of (images, labels, weights) that updates once per global batch.
 
-    Each replica cuts its share, [per_replica_batch, ...], into `micro_batches` of equal
-    size, one after the other, and keeps one micro-batch's activations at a time. As in
-    `data.batches`, the weights of a global batch sum to 1, so that the sums of gradients
+    Each replica of `strategy` cuts its share, [per_replica_batch, ...], into `micro_batches` of
+    equal size, one after the other, and keeps one micro-batch's activations of `model` at a
+    time. As in `data.batches`, the weights of a global batch sum to 1, so the sums of gradients
     are the gradient of its mean loss; replicas are summed once, in the update.
 
-    The optimizer must have been built in the strategy's scope. `per_example_loss(labels,
-    logits)` returns [micro_batch]. Raises InputError for `micro_batches` that is not a
-    whole number from 1 up, for an optimizer that accumulates by itself, and, at the call,
-    for a share that does not divide.
+    Build `optimizer` in the strategy's scope first. `per_example_loss(labels, logits)` returns
+    [micro_batch]. Raises InputError for `micro_batches` that isn't a whole number of at least
+    1, for an optimizer that accumulates itself and, at the call, for a share that isn't
+    divisible.
+
+        step = make_accumulating_step(strategy, model, optimizer, per_example_loss, 4)
+        step(images, labels, weights)
     """
     check_count("micro batches", micro_batches)
     update_replica = _make_update(model, optimizer, per_example_loss, micro_batches)

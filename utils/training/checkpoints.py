@@ -193,7 +193,12 @@ class CheckpointFolder:
 
 
 def latest_intact_checkpoint(folder: str | Path, name: str = NAME) -> Restored:
-    """Return the newest whole checkpoint in `folder`, and the damaged newer ones."""
+    """Return the newest intact checkpoint `name` in `folder`, and the damaged newer ones.
+
+    A checkpoint is intact if every value of it can be read; `step` is 0 if there is none.
+
+        print(latest_intact_checkpoint("checkpoints").step)
+    """
     skipped_checkpoints = []
     for step in list_steps(folder, name):
         path = f"{folder}/{name}-{step}"

@@ -121,6 +121,8 @@ class TrainConfig:
     most), `checkpoint_every` None a checkpoint at the end of each epoch only. `epochs` counts
     from the very start, also for a run that resumes.
     Raises InputError, which names the value and what is allowed.
+
+        config = TrainConfig("mirrored", devices="cpu", model="mlp", epochs=1)
     """
 
     strategy: str = "default"
@@ -267,7 +269,7 @@ class TrainConfig:
                 "has no fit under it."
             )
         if self.jit_compile and self.loop == "fit":
-            raise InputError("jit_compile needs loop 'custom', got 'fit'")
+            raise InputError("jit_compile needs loop 'custom', got 'fit'.")
         if self.jit_compile and not record.takes_xla:
             raise InputError(
                 f"jit_compile can't be used under strategy {self.strategy!r}: XLA can't read "

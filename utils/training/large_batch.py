@@ -75,11 +75,16 @@ def plan_rates(
     warm_up_epochs: float = 0,
     power: float = 1.0,
 ) -> RatePlan:
-    """Return the plan that the linear scaling rule gives for a run of whole batches.
+    """Return the learning rates that the linear scaling rule gives for a run of full batches.
 
-    A last batch that is not full is left out of every epoch. The warm-up is given in
-    epochs, as in the paper (5 of 90), and rounded to whole steps. Raises InputError as
-    `scale_rate` and `RatePlan` do, and for a batch larger than the data.
+    `base_rate` is good for `base_batch_size`, and the run has `global_batch_size`. `examples` per
+    epoch and `epochs` give the steps; a last batch that isn't full is left out of every epoch.
+    `warm_up_epochs` are given as in the paper (5 of 90) and rounded to whole steps. The rate then
+    falls as a polynomial of `power`. Raises InputError as `scale_rate` and `RatePlan` do, and for a
+    batch larger than the data. Follows Goyal and others 2017, arXiv:1706.02677.
+
+        plan = plan_rates(0.1, 64, 256, examples=1024, epochs=4, warm_up_epochs=1)
+        print(plan.peak_rate, plan.warm_up_steps, plan.steps)  # 0.4 4 16
     """
     peak_rate = scale_rate(base_rate, base_batch_size, global_batch_size)
     check_count("examples", examples)

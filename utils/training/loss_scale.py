@@ -27,9 +27,12 @@ Gradients = Sequence[Any]
 class SharedLossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     """Keras's `LossScaleOptimizer`, which decides by the sum of all replicas' gradients.
 
-    Takes the same arguments. Two things differ besides: the scale stays from 1 to 2**127,
-    and `global_clipnorm` of the inner optimizer sees the sum, as on one device (by itself
-    Keras 3 clips each replica's part). As in Keras 3, `iterations` leaves skipped steps out.
+    Takes the same arguments, with `inner_optimizer` first. Two things differ besides: the scale
+    stays from 1 to 2**127, and `global_clipnorm` of the inner optimizer sees the sum, as on one
+    device (Keras 3 clips each replica's part). As in Keras 3, `iterations` leaves skipped steps
+    out.
+
+        optimizer = SharedLossScaleOptimizer(keras.optimizers.Adam(0.001))
     """
 
     def __init__(self, inner_optimizer: keras.optimizers.Optimizer, **options: Any) -> None:

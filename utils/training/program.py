@@ -302,8 +302,8 @@ def explain_ends(run: "RunProgress") -> Iterator[None]:
 
 def _name_end(run: "RunProgress") -> InputError:
     return InputError(
-        f"train_data: has not the {run.steps_per_epoch} batches that were counted; it must give "
-        "as many in every epoch"
+        f"train_data must give {run.steps_per_epoch} batches in every epoch, as in the first. Make "
+        "the dataset deterministic in size."
     )
 
 

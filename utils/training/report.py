@@ -149,8 +149,8 @@ class TrainingStopped(RunError):
 
     def __init__(self, epoch: int, step: int, folder: str | None) -> None:
         self.epoch, self.step, self.folder = epoch, step, folder
-        hint = f"run it again with checkpoint {folder} to go on" if folder else "nothing was saved"
-        super().__init__(f"stopped in epoch {epoch + 1} after {step} steps; {hint}")
+        hint = f"Run it again with checkpoint {folder} to resume" if folder else "Nothing was saved"
+        super().__init__(f"stopped in epoch {epoch + 1} after {step} steps. {hint}.")
 
 
 def weights_checksum(weights: Iterable[np.ndarray]) -> str:

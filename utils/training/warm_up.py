@@ -13,9 +13,12 @@ from .large_batch import RatePlan
 class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
     """Up from `base_rate` to `peak_rate` over the warm-up, then down; see `RatePlan`.
 
-    Takes the arguments of `RatePlan` and raises InputError as it does. Keras hands a
-    schedule the number of *calls* of the optimizer: with `gradient_accumulation_steps=n`
-    these are micro-batches, n to a step, so all its lengths must be given n times as long.
+    Takes `RatePlan`'s arguments, `warm_up_steps`, `steps` and `power` among them, and raises
+    InputError as it does. Keras hands a schedule the number of *calls* of the optimizer: with
+    `gradient_accumulation_steps=n` these are micro-batches, n to a step, so give all its lengths n
+    times as long.
+
+        optimizer = keras.optimizers.SGD(WarmUp(0.1, 0.4, warm_up_steps=4, steps=16))
     """
 
     def __init__(

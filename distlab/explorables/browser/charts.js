@@ -125,7 +125,7 @@ function makeSpans() {
     const left = most(lanes, wide) + 12, key = placeKey(chart, kinds, width), top = key.at(-1).y + 24, tall = 28, bottom = top + tall * lanes.length, seen = {};
     const begin = Math.min(...chart.rows.map((row) => row[1])), end = Math.max(...chart.rows.map((row) => row[2]));
     const x = linear([begin, end], [left, width - 12]), counts = chart.rows.every((row) => Number.isInteger(row[1]) && Number.isInteger(row[2]));
-    const at = ticks(begin, end, 8).filter((tick) => !counts || Number.isInteger(tick));
+    const at = ticks(begin, end, width < 520 ? 4 : 8).filter((tick) => !counts || Number.isInteger(tick));
     const spans = chart.rows.map(([lane, from, to, text, kind]) => {
       const id = `${lane} ${kind} ${(seen[lane + kind] = (seen[lane + kind] ?? 0) + 1)}`;
       return { id, text, idea: ideaOf(chart, kind, kinds.indexOf(kind)), from: x(from), wide: x(to) - x(from), y: top + tall * lanes.indexOf(lane) };

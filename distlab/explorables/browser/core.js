@@ -214,7 +214,7 @@ export function panel(first, more) {
 }
 
 // Questions to try, [{ask, set, act, answer}]: a chip sets the piece up with `set`, and the answer shows
-// when the hand has gone to `act`, or beyond it.
+// when the hand has gone to `act`, or beyond it; with `done(options)`, when that is true.
 export function tries(stage, items) {
   let tried = null;
   const said = make("p", { "aria-live": "polite" });
@@ -228,7 +228,7 @@ export function tries(stage, items) {
   };
   stage.shows.push(() => {
     chips.forEach((chip, k) => chip.setAttribute("aria-pressed", items[k] === tried));
-    if (tried) setAttribute(said, "text", Object.entries(tried.act).every(reached) ? tried.answer : `${tried.ask} Try it: the answer shows here.`);
+    if (tried) setAttribute(said, "text", (tried.done?.(stage.options) ?? Object.entries(tried.act).every(reached)) ? tried.answer : `${tried.ask} Try it: the answer shows here.`);
   });
   return make("div", { class: "ex-tries", role: "group", "aria-label": "Try" }, make("strong", { text: "Try" }), ...chips, said);
 }

@@ -1,13 +1,14 @@
 // Controls above charts. Frames over a grid of the controls' values are frozen in the data, so every move is
 // answered here; where a kernel runs, its frame for the exact values takes the nearest one's place.
 import { CHARTS } from "./charts.js";
-import { choice, make, sayCount, sayNumber, slider } from "./core.js";
+import { choice, make, sayCount, sayNumber, slider, tries } from "./core.js";
 
 export default function explorer(stage) {
   const { controls, live } = stage.data;
   const bar = make("div", { class: "ex-controls" }, ...controls.map((control) => makeControl(stage, control, live)));
   const place = make("div", {});
   let drawn = [], frozen = null;
+  if (stage.data.tries) stage.root.append(tries(stage, stage.data.tries.map((each) => ({ ...each, set: placeValues(stage, each.set), act: placeValues(stage, each.act) }))));
   stage.root.append(bar, place);
   return () => {
     frozen = stage.data.frozen ?? frozen;  // a kernel sends it once
@@ -31,6 +32,12 @@ function makeControl(stage, control, live) {
   const grid = stage.data.frozen.grids[name], step = `${name} step`;  // the values that are frozen, and no others
   stage.options[step] ??= Math.max(0, grid.indexOf(stage.options[name]));
   return slider(stage, { name: step, label, min: 0, max: grid.length - 1, say: (k) => write(grid[k]) });
+}
+
+// Options for values of controls: where no kernel runs, a slider's option is the step of its grid.
+export function placeValues({ data: { controls, live, frozen } }, values) {
+  const isStep = (name) => !live && controls.find((control) => control.name === name).kind === "slider";
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => (isStep(name) ? [`${name} step`, frozen.grids[name].indexOf(value)] : [name, value])));
 }
 
 // What is drawn: a heading, the chart and its words; or finished HTML.

@@ -105,7 +105,7 @@ function makePanel(name, replayed) {
   const update = (run, now, wide, read, runs) => {
     const done = run.ends.filter((end) => end <= now * (1 + 1e-9)).length, over = done === run.steps.length;
     const first = run.total <= Math.min(...runs.map((each) => each.total)) * (1 + 1e-9);
-    time.textContent = over && first && runs.length > 1 ? "\u2713 first" : over ? "\u2713" : "";
+    time.textContent = over && first && runs.length > 1 ? "first" : over ? "\u2713" : "";
     const stopped = run.wrong && now >= run.total * (1 - 1e-9);
     const words = run.replayed ? (stopped ? ["Here", `rank ${run.wrong.rank}`] : over ? ["\u2713"] : [`step ${done}`])
       : over ? [saySeconds(run.total), `${run.steps.length} steps`, `${sayBytes(run.cost.bytes)} sent`, "by the busiest"]

@@ -65,11 +65,15 @@ def _check_folder(root: Path, folder: Path) -> None:
     whole = folder.resolve()
     for name in KEPT_FOLDERS:
         if (root / name).resolve() in (whole, *whole.parents):
-            raise CourseError(f"{folder}: lies inside the course's {name}/: choose another folder")
+            raise CourseError(
+                f"{folder} must not be inside the course's {name}/. Choose another folder."
+            )
     if whole == root.resolve() or folder.is_dir() and any(folder.iterdir()):
-        raise CourseError(f"{folder}: is not empty: choose a folder that is empty or not there yet")
+        raise CourseError(f"{folder} must be a new or empty folder. Choose another one.")
     if folder.exists() and not folder.is_dir():
-        raise CourseError(f"{folder}: is a file: choose a folder that is empty or not there yet")
+        raise CourseError(
+            f"{folder} must be a new or empty folder, got a file. Choose another name."
+        )
 
 
 def _check_words(labs: Sequence[sources.Target]) -> None:
@@ -85,7 +89,10 @@ def _check_words(labs: Sequence[sources.Target]) -> None:
 def _choose_labs(root: Path, names: Sequence[str]) -> list[sources.Target]:
     labs = [target for target in sources.find_targets(root) if target.lab]
     if not labs:
-        raise CourseError("no solutions/src here: releasing needs the teacher's copy of the course")
+        raise CourseError(
+            "Releasing needs the teacher's copy of the course, but there is no solutions/src here. "
+            "Change to the folder of that copy."
+        )
     wanted = [f"lab{name}" if name.isdigit() else name for name in names]  # 05 is lab05
     chosen = sources.choose_targets(labs, wanted)
     return sorted(chosen, key=lambda target: target.slug)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from distlab.authoring.sources import STUB, Target, read_source, to_text
+from distlab.class_seed import VARIABLE, read_class_seed
 from distlab.grading.gradebook import Book
 from distlab.grading.labs import read_lab
 
@@ -33,7 +34,9 @@ def write_nbgrader_course(root: Path, folder: Path, labs: Sequence[Target]) -> N
     not executed.
     """
     folder.mkdir(parents=True)
-    (folder / "nbgrader_config.py").write_text(CONFIG, encoding="utf-8")
+    word = read_class_seed()
+    config = CONFIG + (f"\nimport os\n\nos.environ[{VARIABLE!r}] = {word!r}\n" if word else "")
+    (folder / "nbgrader_config.py").write_text(config, encoding="utf-8")
     for lab in labs:
         notebook = read_source(lab)
         notebook.metadata.pop("distlab", None)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from distlab.authoring.course_map import fill_readme
 from distlab.authoring.sources import Target, make_lab, read_source, to_text
+from distlab.class_seed import FILE, read_class_seed
 from distlab.grading.release.papers import fit_makefile, fit_page, fit_pyproject, unlink
 
 AS_THEY_ARE = ("LICENSE", "constraints.txt")
@@ -33,6 +34,8 @@ def write_students(root: Path, folder: Path, labs: Sequence[Target]) -> int:
         shutil.copyfile(root / name, folder / name)
     _write(folder / ".gitignore", IGNORED)
     _copy_library(root, folder)
+    if word := read_class_seed():
+        _write(folder / "distlab" / FILE.name, f"{word}\n")
     lessons = _copy_lessons(root, folder)
     for lab in labs:
         _write(folder / "labs" / f"{lab.slug}.ipynb", to_text(make_lab(read_source(lab))))

@@ -56,7 +56,9 @@ def _read_pass(dataset: Any, examples: int) -> list[tuple[np.ndarray, np.ndarray
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for pair in dataset:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise refuse("make_input: each element should be a pair, (images, labels)")
+            raise refuse(
+                f"make_input: each element must be a pair (images, labels), got {show(pair)}."
+            )
         pairs.append((np.asarray(pair[0]), np.asarray(pair[1])))
         if sum(len(np.atleast_1d(y)) for _, y in pairs) > 2 * examples:
             return None
@@ -121,11 +123,13 @@ def try_model(make_model: Callable[..., Any], replicas: int, seed: int) -> dict[
     require_kind(model, "make_model", "keras.Model")
     if not model.weights:
         raise refuse(
-            "the model has no weights yet: begin it with keras.Input((28, 28, 1)), or "
-            "build it: model.build((None, 28, 28, 1))"
+            "make_model returned a model without weights. Begin it with keras.Input((28, 28, 1)), "
+            "or build it with model.build((None, 28, 28, 1))."
         )
     if not model.compiled:
-        raise refuse("make_model returned a model that was not compiled: model.compile()")
+        raise refuse(
+            "make_model must return a compiled model, got one that isn't. Call model.compile()."
+        )
     _put_weights(model, softmax.draw_weights(seed))
     images, labels = draw_digits(seed, 24)
     pixels = images[..., None].astype("float32") / 255
@@ -153,8 +157,8 @@ def _put_weights(model: Any, kernel: np.ndarray) -> None:
     shapes = [list(weights.shape) for weights in model.weights]
     if shapes not in ([[784, 10], [10]], [[784, 10]]):
         raise refuse(
-            f"the model's weights have the shapes {shapes}: Flatten and one Dense layer of 10 make "
-            "[784, 10] and [10]"
+            "The model's weights must have the shapes [784, 10] and [10], as Flatten and one Dense "
+            f"layer of 10 make, got {shapes}."
         )
     model.set_weights([kernel] + [np.zeros_like(w) for w in model.get_weights()[1:]])
 
@@ -213,14 +217,14 @@ def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: An
     watch = keras.callbacks.LambdaCallback(on_epoch_end=look)
     made = require_value(make_callbacks(boundaries, rates, noted), "make_callbacks", "a list")
     if not isinstance(made, list | tuple):
-        raise refuse(f"make_callbacks returned {show(made)}: return a list of callbacks")
+        raise refuse(f"make_callbacks must return a list of callbacks, got {show(made)}.")
     callbacks = [*made, watch]
     two = np.ones((2, 1))
     model.fit(two, two, batch_size=1, epochs=boundaries[-1] + 2, verbose=0, callbacks=callbacks)
     if len(noted) == len(counts) and counts != list(range(1, len(counts) + 1)):
         raise refuse(
-            f"{counts[0]} of the {len(noted)} rates were noted by the end of the first epoch: note "
-            "one rate at the end of every epoch, the one that was in use"
+            f"You noted {counts[0]} of the {len(noted)} rates by the end of the first epoch. Note "
+            "one rate at the end of every epoch: the rate that was in use."
         )
     return {"used": (-np.diff(weights) / 2).tolist(), "noted": [float(x) for x in noted]}
 
@@ -339,7 +343,7 @@ def try_program(train_digits: Callable[..., Any], seed: int) -> dict[str, Any]:
         found = train_digits(strategy, weigh_loss, **run, batch_size=BATCH, folder=folder)
     require_value(found, "train_digits", "a list with kernel and bias")
     if isinstance(found, keras.Model):
-        raise refuse("train_digits returned a model, not its weights: model.get_weights()")
+        raise refuse("train_digits returned a model, not its weights. Return model.get_weights().")
     parts = list(found) if isinstance(found, list | tuple) else [found]
     shapes = [list(np.shape(part)) for part in parts]
     if shapes != [[784, 10], [10]]:

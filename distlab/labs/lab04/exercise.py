@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from distlab.class_seed import ClassNumber
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Exercise, contrast, each
 from distlab.exercises.model_maker import ModelCutOff, ModelMaker, cutting_off
@@ -27,6 +28,9 @@ ABSENT = (*ANSWERS, "utils.models")
 
 RATE = 0.5  # learning rate of every trial
 MOMENTUM = 0.875  # exact in float32, in which Keras keeps it
+CLASS_MOMENTUM = ClassNumber(  # of exercise 5
+    "momentum", (MOMENTUM, 0.75, 0.625, 0.5), ("momentum {}.", "SGD(0.5, momentum={})")
+)
 
 
 LOUDER = 0.5  # by how much the features of exercise 5 are larger on replica 1
@@ -362,6 +366,7 @@ def _call_once(call: Callable[[], Any]) -> tuple[Any, Any]:
 PROGRAM = Exercise(
     lab="lab04",
     name="program",
+    number=CLASS_MOMENTUM,
     function="train",
     examples=((31,),),
     mistakes={

@@ -18,7 +18,7 @@ from distlab.labs.lab04.draws import (
     draw_run,
     draw_test,
 )
-from distlab.labs.lab04.exercise import LOUDER, MOMENTUM, RATE
+from distlab.labs.lab04.exercise import CLASS_MOMENTUM, LOUDER, MOMENTUM, RATE
 
 RULES = LabRules(own_seconds=60, cell_seconds=60, submission_seconds=120)
 
@@ -128,7 +128,7 @@ def _run_epochs(
             own = np.concatenate([np.full(len(s), len(s)) for s in shares])
             divisor = {"own-mean": own, "full-batch": np.full(len(y), 8)}.get(way, len(y))
             slopes = softmax.slopes(x @ weights, y) / np.reshape(divisor, (-1, 1))
-            velocity = MOMENTUM * velocity - RATE * x.T @ slopes
+            velocity = CLASS_MOMENTUM.value * velocity - RATE * x.T @ slopes
             weights = weights + velocity
         batches = [batch.mean() for batch in found]
         means.append(float(np.mean(batches if way == "mean-of-batches" else np.concatenate(found))))

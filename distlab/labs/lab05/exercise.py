@@ -42,7 +42,7 @@ def contrast_updates(got: Any, right: Any) -> str:
     wanted = np.array(right.sums) if isinstance(right, Digest) else np.asarray(right)
     given = add_up(given) if isinstance(right, Digest) else given
     if not wanted.any():
-        raise CourseError("the right update is zero: choose another case")
+        raise CourseError("The correct update must not be zero. Choose another case.")
     ratio, off = compare_updates(given, wanted)
     turned = f" and turned, residual {off:.2g}" if off > 1e-4 else ""
     return f"gave an update of ×{ratio:.4g} the single-device update{turned}, should give ×1"
@@ -136,8 +136,8 @@ def _check_list(found: Any) -> list[Any]:
     if [list(np.shape(one)) for one in found] != [[20, 6], [6]]:
         shapes = ", ".join(str(list(np.shape(one))) for one in found)
         raise refuse(
-            f"clip_gradients returned tensors of the shapes {shapes}: return a list with one for "
-            "each variable, of the shape of its gradient"
+            "clip_gradients must return a list with one tensor for each variable, of its "
+            f"gradient's shape, got {shapes}."
         )
     return [tf.convert_to_tensor(one) for one in found]
 

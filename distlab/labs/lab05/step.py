@@ -113,7 +113,10 @@ def _differentiate(loss: Any, share: tuple[Any, ...], weights: Any, step: Step, 
     if gradient is None and not len(share[1]):
         return tf.zeros_like(weights)  # nothing of it depends on the weights
     if gradient is None:
-        raise refuse(f"{_name(loss)} returned a number that the losses do not reach")
+        raise refuse(
+            f"{_name(loss)} must return a number that depends on the losses. Is it a constant, or "
+            "does it go through NumPy?"
+        )
     return gradient
 
 

@@ -70,12 +70,12 @@ class LabNetwork(Network):
         if others:
             raise InputError(
                 "exchange takes a list of Send(source, destination, values, chunk), got a "
-                f"{others[0]}"
+                f"{others[0]}."
             )
         if self.steps > 4 * self.ranks + 4:
             raise InputError(
-                f"{self.steps} steps, and the answer goes on sending. Does its loop end? The whole "
-                f"all-reduce of {self.ranks} ranks takes {2 * self.ranks - 2}"
+                f"Your answer still sends after {self.steps} steps. Does its loop end? The whole "
+                f"all-reduce of {self.ranks} ranks takes {2 * self.ranks - 2}."
             )
         arrived = super().exchange(sends, phase)
         return [replace(send, values=send.values + self._mark) for send in arrived]
@@ -138,7 +138,9 @@ def _read_chunk(chunks: Any, rank: int, k: int) -> np.ndarray:
     try:
         chunk = chunks[rank][k]
     except (TypeError, IndexError, KeyError):
-        raise refuse(f"chunks[{rank}][{k}] is not there any more: one array per chunk") from None
+        raise refuse(
+            f"chunks[{rank}][{k}] is gone: chunks must keep one array per chunk."
+        ) from None
     return np.ravel(read_array(chunk, f"chunks[{rank}][{k}]: the function"))
 
 

@@ -65,9 +65,9 @@ class ResumableRun:
         total = self._strategy.reduce(tf.distribute.ReduceOp.SUM, tf.constant(step), axis=None)
         if int(total) != WORKERS * step:
             raise AssertionError(
-                f"worker {self.rank} is at step {step}, and the other one isn't: after a restart "
-                "all of them restore from run.shared_folder, since a lost machine's own folder "
-                "is gone"
+                f"All workers must resume at the same step, but worker {self.rank} is at step "
+                f"{step} and the other one isn't. After a restart, restore on all of them from "
+                "run.shared_folder, since a lost machine's own folder is gone."
             )
 
 

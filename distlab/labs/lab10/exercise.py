@@ -87,8 +87,8 @@ def try_train(train: Callable[..., Any], seed: int, every: int) -> dict[str, Any
         before = saves.look()
         if max(before, default=0) < wanted:
             raise refuse(
-                f"after {RUN_SECONDS:.0f} s there was no checkpoint of step {wanted} in folder: "
-                "save after every `every` steps, with the number of steps in the files' names"
+                f"After {RUN_SECONDS:.0f} s there was no checkpoint of step {wanted} in folder. "
+                "Save after every `every` steps, with the number of steps in the files' names."
             )
         steps, later = max(before) + SAVES_AFTER * every, Saves(folder)
         job = get_cluster().start(_train_here, train, seed, root, steps, every)
@@ -192,14 +192,14 @@ def _count_pieces(partitioner: Any, rows: int) -> int:
         return 1
     if not callable(partitioner) or isinstance(partitioner, type):
         raise refuse(
-            "make_partitioner returns something that is called with a shape and a dtype: a "
-            f"partitioner made for that many servers, not {show(partitioner)}"
+            "make_partitioner must return a partitioner made for that many servers, which is "
+            f"called with a shape and a dtype, got {show(partitioner)}."
         )
     cuts = partitioner(shape=tf.TensorShape([rows, 4]), dtype=tf.float32)
     if not isinstance(cuts, list | tuple) or len(cuts) != 2:
         raise refuse(
-            "a partitioner returns how many pieces there are along each axis, as [3, 1] for a "
-            f"table in three pieces of rows; this one returned {show(cuts)}"
+            "The partitioner must return the number of pieces along each axis, such as [3, 1] for "
+            f"a table in three pieces of rows, got {show(cuts)}."
         )
     return int(cuts[0])
 

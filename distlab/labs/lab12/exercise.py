@@ -45,8 +45,8 @@ def _name_results(found: Any, function: str, x_in_parts: bool) -> dict[str, Any]
     """Return output and gradients by name: arrays, and lists of arrays for those in parts."""
     if not isinstance(found, list | tuple) or len(found) != 4:
         raise refuse(
-            f"{function} returns four things: output, kernels' gradients, biases' gradients and "
-            f"x's gradients; it returned {len(found) if isinstance(found, tuple) else show(found)}"
+            f"{function} must return four things: output, kernels' gradients, biases' gradients "
+            f"and x's gradients, got {len(found) if isinstance(found, tuple) else show(found)}."
         )
     output, kernels, bias, x = found
     return {
@@ -221,8 +221,8 @@ def try_sharded(
         found = sharded_step(*draw_sharded(seed, sizes, batches), rate)
     if not isinstance(found, list | tuple) or len(found) != 2:
         raise refuse(
-            "sharded_step returns two things: a list with each device's new piece, and a list "
-            "with the bytes that each device sends"
+            "sharded_step must return two things, a list with each device's new piece and a list "
+            f"with the bytes that each device sends, got {show(found)}."
         )
     return {
         "pieces": _read_parts(found[0], "sharded_step, as pieces,"),

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from distlab.class_seed import ClassNumber
 from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, call, each
@@ -138,7 +139,8 @@ SCALE = Exercise(
 
 # ---- exercise 3: the whole loop, skipping together
 
-BATCH, STEPS, RATE, BRIGHT, DIM = 8, 12, 2.0**-5, 2.0**15, 2.0**-24
+BATCH, STEPS, BRIGHT, DIM = 8, 12, 2.0**15, 2.0**-24
+RATE_HALVINGS = ClassNumber("rate halvings", (5, 4, 6, 7), ("2⁻{up}.", "SGD(2.0**-{})"))
 BETWEEN = 1.5 * 2**20  # divided by the first scale: overflows at it, at half of it no longer
 
 
@@ -170,12 +172,15 @@ def try_program(train: Callable[..., Any], seed: int, scale: float, growth_steps
     with own_frames():
         found = train(strategy, lambda: make(), features, targets, scale, growth_steps)
     if not isinstance(found, tuple | list) or len(found) != 2:
-        raise refuse("train returns two things: each replica's weights, and a list of scales")
+        raise refuse(
+            "train must return two things, each replica's weights and a list of scales, got "
+            f"{show(found)}."
+        )
     weights = read_array(found[0], "train, as each replica's weights,")
     if weights.ndim != 3 or weights.shape[1:] != kernel.shape:
         raise refuse(
-            "train returns each replica's copy of the weights, one after the other: an array "
-            f"[2, 6, 2], got {list(weights.shape)}"
+            "train must return each replica's copy of the weights, one after the other, in an "
+            f"array [2, 6, 2], got {list(weights.shape)}."
         )
     return {"weights": weights, "scales": read_array(found[1], "train, as scales,", "a list")}
 
@@ -196,6 +201,7 @@ def split_weights(found: Any, *case: Any) -> Any:
 PROGRAM = Exercise(
     lab="lab13",
     name="program",
+    number=RATE_HALVINGS,
     function="train",
     evidence="result",
     examples=((21, 2.0**12, 3),),
@@ -318,17 +324,20 @@ def try_gradients(
         found = find_gradients(list(blocks), *tensors, micro_batches, list(recomputed))
     if not isinstance(found, tuple | list) or len(found) != 2 * BLOCKS:
         raise refuse(
-            f"find_gradients returns a list of {2 * BLOCKS} gradients, one for each variable of "
-            f"each block; it returned {len(found) if isinstance(found, list) else show(found)}"
+            f"find_gradients must return a list of {2 * BLOCKS} gradients, one for each variable "
+            f"of each block. It returned {len(found) if isinstance(found, list) else show(found)}."
         )
     if any(gradient is None for gradient in found):
-        raise refuse("a gradient is None: the tape did not see its block run")
+        raise refuse(
+            "find_gradients returned None as a gradient: the tape didn't see its block run. Call "
+            "the block inside the tape."
+        )
     arrays = [np.asarray(gradient, dtype=float) for gradient in found]
     for k, (array, kernel) in enumerate(zip(arrays, kernels)):
         if array.shape != kernel.shape:
             raise refuse(
-                f"find_gradients: gradient {k} has shape {list(array.shape)}, its variable "
-                f"{list(kernel.shape)}"
+                f"find_gradients: gradient {k} must have its variable's shape "
+                f"{list(kernel.shape)}, got {list(array.shape)}."
             )
     return {
         "gradients": np.concatenate([np.ravel(array) for array in arrays]),

@@ -10,7 +10,7 @@ from distlab.exercises import softmax
 from distlab.exercises.comparing import AnyOf, Anything
 from distlab.grading.judging import Judge, LabRules
 from distlab.labs.lab13 import exercise as lab13
-from distlab.labs.lab13.exercise import BATCH, DIM, FLOAT16_MAX, RATE
+from distlab.labs.lab13.exercise import BATCH, DIM, FLOAT16_MAX, RATE_HALVINGS
 from distlab.labs.lab13.failing_networks import LAYERS, draw_candidate, draw_network
 from distlab.labs.lab13.metered_blocks import BLOCKS, EXAMPLES, draw_blocks
 
@@ -186,6 +186,7 @@ def _take_steps(
     """Return the weights [6, 2], and the scales before and after each step."""
     features, targets, weights = (np.asarray(a, float) for a in lab13.draw_steps(seed, scale))
     before, after, good = [], [], 0
+    rate = 2.0**-RATE_HALVINGS.value
     for start in range(0, len(features), BATCH):
         x, y = (np.split(a[start : start + BATCH], 2) for a in (features, targets))
         signs = [np.sign(a @ weights - b) for a, b in zip(x, y)]
@@ -197,7 +198,7 @@ def _take_steps(
         finite = bool(np.isfinite(seen).all())
         before.append(scale)
         if finite or way.startswith(PATCHED):
-            weights = weights - RATE * update / (1 if way == "not-unscaled" else scale)
+            weights = weights - rate * update / (1 if way == "not-unscaled" else scale)
         scale, good = _move(scale, good, finite, growth, way)
         after.append(scale)
     return weights, before, after

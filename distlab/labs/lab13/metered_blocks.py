@@ -49,7 +49,9 @@ class Block:
         self._shift, self._meter, self._examples, self._most = shift, meter, 0, 0
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise refuse("a block can't be copied: the meter counts the calls of this one")
+        raise refuse(
+            "A block can't be copied, since the meter counts this block's calls. Use it as it is."
+        )
 
     def __call__(self, x: Any) -> Any:
         """Return the block's output for x, [examples, 4] in float64."""
@@ -58,8 +60,8 @@ class Block:
         x = tf.convert_to_tensor(x)
         if not hasattr(x, "numpy"):
             raise refuse(
-                "a block was called inside a tf.function, where the meter sees no tensors: "
-                "write this one without"
+                "You called a block inside a tf.function, where the meter sees no tensors. Write "
+                "this function without tf.function."
             )
         self._examples += len(x)
         self._most = max(self._most, len(x))

@@ -110,9 +110,9 @@ def try_program(program: str, kind: str, seed: int) -> dict[str, Any]:
     """
     path = Path(program).absolute()
     if path.is_dir():
-        raise refuse(f"{path.name} is a folder: remove it, then run the cell that writes the file")
+        raise refuse(f"{path.name} is a folder. Remove it, then run the cell that writes the file.")
     if not path.is_file():
-        raise refuse(f"{path.name} is not there: run the cell that writes it")
+        raise refuse(f"{path.name} isn't there yet. Run the cell that writes it.")
     text = path.read_bytes()
     if any(line.strip() == NOT_WRITTEN for line in text.splitlines()):
         raise NotImplementedError(f"{path.name} is not written yet")
@@ -203,8 +203,8 @@ def _look_killed(runs: ProgramRuns, seed: int) -> dict[str, Any]:
     both, killed = runs.get("together", seed), runs.get("killed", seed)
     if not killed.killed:
         raise refuse(
-            "worker 1 was never killed, since no checkpoint was there before the last step, or too "
-            "few bytes crossed between the workers after it"
+            "Worker 1 was never killed. There must be a checkpoint before the last step, and the "
+            "workers must exchange their gradients after it."
         )
     resumed = runs.get("resumed", seed)
     return {
@@ -226,7 +226,7 @@ def _compare_losses(run: LearnerRun, other: LearnerRun) -> str:
 def _read_weights(run: LearnerRun) -> list[np.ndarray]:
     for name in ("report.json", "saved_model/saved_model.pb"):
         if not (run.folder / name).is_file():
-            raise refuse(f"{name} is not in --output after the program has ended")
+            raise refuse(f"{name} must be in --output after the program has ended. Write it there.")
     return read_weights(run.folder / "saved_model")
 
 

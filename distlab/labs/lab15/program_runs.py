@@ -153,7 +153,10 @@ class _WithoutCourse:
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
         if name.split(".")[0] in ("utils", "distlab"):
-            raise ImportError(f"capstone.py can't import {name}: this program is yours to write")
+            raise ImportError(
+                f"capstone.py can't import {name}, since this program is yours to write. Use "
+                "TensorFlow and Keras alone."
+            )
 
 
 def _be_program(program: str, words: list[str]) -> int:

@@ -52,7 +52,7 @@ def pack_model(folder: str | os.PathLike[str], to: str = MODEL_FILE) -> str:
         if Path(to).is_file():
             return to
         raise refuse(
-            f"{folder}/saved_model is not there yet: train first, in a terminal, as the lab says"
+            f"{folder}/saved_model isn't there yet. Train first, in a terminal, as the lab says."
         )
     partial = Path(f"{to}.part")
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -64,8 +64,8 @@ def pack_model(folder: str | os.PathLike[str], to: str = MODEL_FILE) -> str:
     if size > MAX_ATTACHED_BYTES:
         partial.unlink()
         raise refuse(
-            f"the SavedModel has {size / 2**20:.1f} MiB packed, and 4 may be handed in: "
-            "export the model without its optimizer, or make it narrower"
+            f"The packed SavedModel must have at most 4 MiB, got {size / 2**20:.1f}. Export the "
+            "model without its optimizer, or make it narrower."
         )
     partial.replace(to)
     return to
@@ -75,26 +75,35 @@ def unpack_model(path: str | os.PathLike[str], to: Path) -> None:
     """Unpack a file of `pack_model` into the folder `to`; AssertionError for anything else."""
     if Path(path).is_dir():
         raise refuse(
-            f"{Path(path).name} is a folder: lab15.pack_model makes one file of it, and "
-            "returns the name of that"
+            f"{Path(path).name} must be a file, got a folder. lab15.pack_model makes a file of it, "
+            "and returns the file's name."
         )
     if not Path(path).is_file():
-        raise refuse(f"no {Path(path).name} was handed in: `distlab submit` packs it")
+        raise refuse(
+            f"{Path(path).name} must be submitted too, and isn't there. `distlab submit` packs it."
+        )
     try:
         with zipfile.ZipFile(path) as archive:
             items = archive.infolist()
             odd = [i.filename for i in items if not _FILES.fullmatch(i.filename)]
             if odd or len(items) > MAX_FILES:
-                raise refuse(f"{Path(path).name} holds what no SavedModel needs: {odd[:3]}")
+                raise refuse(
+                    f"{Path(path).name} must hold a SavedModel's files only, at most {MAX_FILES}, "
+                    f"got {odd[:3] or len(items)}. Pack it with lab15.pack_model."
+                )
             if sum(item.file_size for item in items) > MAX_UNPACKED_BYTES:
-                raise refuse(f"{Path(path).name} unpacks to more than 16 MiB")
+                raise refuse(
+                    f"{Path(path).name} must unpack to at most 16 MiB. Make the model narrower."
+                )
             for item in items:
                 target = to / item.filename
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(item) as stream:
                     target.write_bytes(stream.read(MAX_UNPACKED_BYTES))
     except (zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
-        raise refuse(f"{Path(path).name} cannot be unpacked: {error}") from None
+        raise refuse(
+            f"{Path(path).name} can't be unpacked ({error}). Pack it again with lab15.pack_model."
+        ) from None
 
 
 def read_weights(folder: Path) -> list[np.ndarray]:
@@ -133,7 +142,7 @@ def ask_model(folder: Path, images: np.ndarray, masks: bool = False) -> np.ndarr
     except ClusterError as error:
         late = "was not done" in str(error)
         why = f"no answer within {ASK_SECONDS:.0f} s" if late else str(error)[:300]
-        raise refuse(f"the SavedModel cannot be asked: {why}") from None
+        raise refuse(f"The SavedModel doesn't answer: {why}") from None
     if isinstance(found, str):
         raise refuse(found)
     return found

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from distlab.class_seed import ClassNumber
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import own_frames, read_array, refuse
@@ -155,7 +156,9 @@ def try_dispatch(dispatch: Callable[..., Any], *case: Any) -> dict[str, Any]:
     with own_frames():
         found = dispatch(*draw_tokens(*case))
         if not isinstance(found, list | tuple) or len(found) != 3:
-            raise refuse("dispatch must return three things: outputs, dropped and sent")
+            raise refuse(
+                f"dispatch must return three things, outputs, dropped and sent, got {show(found)}."
+            )
         outputs, dropped, sent = found
         triples = [read_array(triple, "dispatch, as dropped,") for triple in dropped]
         return {
@@ -220,7 +223,11 @@ def _describe(*numbers: float) -> tuple[dict[str, float], dict[str, float]]:
     return dict(zip(names, numbers)), dict(zip(machine, numbers[len(names) :]))
 
 
+KEPT_BYTES = ClassNumber(  # of a token and hidden number in each layer
+    "kept bytes", (32, 24, 40, 48), ("+ {} · s · h · L", "+ {} * width * L")
+)
 LAYOUT = Exercise(
+    number=KEPT_BYTES,
     lab="lab16",
     name="layout",
     function="choose_layout",

@@ -167,7 +167,8 @@ def find_memory(model: Numbers, layout: tuple[int, int, int], way: str = "right"
     data, tensor, pipeline = layout
     micro = model["batch"] / data
     each = 4 + 12 / (1 if way == "state-whole" else data)
-    kept = 32 * model["sequence"] * model["hidden"] * model["layers"] / pipeline / tensor
+    layers = model["layers"] / pipeline / tensor
+    kept = lab16.KEPT_BYTES.value * model["sequence"] * model["hidden"] * layers
     kept *= 1 if way == "in-flight" else min(pipeline, micro)
     kept *= way != "activations-forgotten"
     return model["parameters"] / (tensor * pipeline) * each + kept

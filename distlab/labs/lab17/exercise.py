@@ -71,8 +71,8 @@ def _read_layouts(found: Any, function: str, shapes: Shapes) -> dict[str, tuple[
         names = [axis for axis in axes if axis is not None] if isinstance(axes, tuple | list) else 0
         if names == 0 or not set(names) <= {"batch", "model"} or len(names) > len(set(names)):
             raise refuse(
-                f"{function} has {show(axes)} for {key!r}: a layout is a tuple with one entry per "
-                'axis of the variable, "batch" or "model" (each at most once) or None'
+                f"{function}: the layout of {key!r} must be a tuple with one entry per axis of the "
+                f'variable, "batch" or "model" (each at most once) or None, got {show(axes)}.'
             )
     return {key: tuple(axes) for key, axes in found.items()}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import read_array, refuse
 from distlab.labs import ANSWERS
@@ -125,7 +126,10 @@ def try_merge(merge: Callable[..., Any], seed: int, count: int) -> dict[str, Any
         write_parts(Path(root), seed, count)
         found = merge(root)
     if not isinstance(found, tuple | list) or len(found) != 2:
-        raise refuse("merge returns two things: the values, and the names of damaged files")
+        raise refuse(
+            "merge must return two things, the values and the names of damaged files, got "
+            f"{show(found)}."
+        )
     values, damaged = found
     values = read_array(values, "merge", "an array of values")
     filled = np.nan_to_num(values.astype(float), nan=-1000.0)  # nan equals nothing

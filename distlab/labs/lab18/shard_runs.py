@@ -82,7 +82,7 @@ class ShardTrial:
             rows = np.asarray(rows)
             if rows.ndim != 2 or not 1 <= len(rows) <= MAX_BATCH:
                 shape = list(rows.shape)
-                raise ValueError(f"predict takes 1 to {MAX_BATCH} rows [rows, 4], got {shape}")
+                raise ValueError(f"predict takes 1 to {MAX_BATCH} rows [rows, 4], got {shape}.")
             calls += 1
             if calls == killed_call:
                 time.sleep(LAST_SECONDS)

@@ -27,9 +27,11 @@ import contextlib
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from ...cluster.signals import Signals
 from ...errors import InputError, RunError
+from ...files import make_folder
 from ...measure import count
 from ...processes.connection import split_address
 from ..programs import Print, Say, say_word, show_line
@@ -61,6 +63,8 @@ def run_at_rendezvous(
     """
     command = check_command(command)
     check_meeting(settings, rendezvous)
+    if settings.checkpoint_dir is not None:
+        make_folder("checkpoint-dir", Path(settings.checkpoint_dir))
     listener = open_address(rendezvous.address)
     try:
         check_rank(rendezvous.node_rank, listener is not None)
@@ -90,9 +94,9 @@ def naming_a_taken_port(address: str) -> Iterator[None]:
     except (InputError, RefusedByHost) as error:
         if isinstance(error, NoHost) or not is_own_host(split_address(address)[0]):
             raise
-        hint = f"something listens at {address} on this machine already"
         raise type(error)(
-            f"{error}; {hint}: to host a run of your own, name another port"
+            f"{error} Another program of this machine already listens at {address}. To host a run "
+            "yourself, name another port."
         ) from None
 
 
@@ -132,9 +136,9 @@ def join_rendezvous(
                 lost, was_needed = error, was_needed or member.was_needed
                 if rendezvous.gathering is not None:
                     raise
-                say(f"{error}. Calling it again for {rendezvous.join_seconds:g} s")
+                say(f"{error} Calling it again for {rendezvous.join_seconds:g} s.")
                 continue
             if was_needed or member.was_needed or report.status or rendezvous.gathering:
                 return report
-            say(f"this machine was never needed: {count(report.workers, 'worker')} did without it")
+            say(f"this machine wasn't needed: the run had its {count(report.workers, 'worker')}")
             return replace(report, status=NOT_NEEDED_STATUS)

@@ -22,8 +22,8 @@ class NoHost(InputError):
 
     def __init__(self, address: str, does: str) -> None:
         super().__init__(
-            f"rendezvous {address}: another program answers there, which {does}; name a port that "
-            "nothing else uses, the same on every machine"
+            f"The rendezvous must be a free port, got {address}: another program answers there, "
+            f"which {does}. Name another port, the same on every machine."
         )
 
 
@@ -56,15 +56,15 @@ def connect_to_host(
         except Garbled as error:
             raise NoHost(rendezvous.address, str(error)) from None
         except WrongCode as error:
-            raise InputError(f"rendezvous {rendezvous.address}: {error}") from None
+            raise InputError(f"The host at {rendezvous.address} {error}.") from None
         except (OSError, ChannelLost) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             where = f"{rendezvous.join_seconds:.0f} s for a host at {rendezvous.address} ({why})"
             if not has_said:
                 say(f"waiting up to {where}")
             if time.monotonic() > deadline:
-                cure = "start the run there first, or correct the address"
-                raise RunError(f"waited {where}; {cure}") from None
+                cure = "Start the run there first, or correct the address."
+                raise RunError(f"Waited {where}. {cure}") from None
             has_said = True
             time.sleep(RETRY_SECONDS)
     return None

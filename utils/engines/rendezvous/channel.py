@@ -39,7 +39,7 @@ class MeetingFrame:
         """Return a field; raises ChannelLost where it is not of the type that is wanted."""
         value = self.data.get(name, default)
         if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-            raise ChannelLost(f"has sent {self.kind!r} with {name} {str(value)[:40]!r}")
+            raise ChannelLost(f"has sent {self.kind!r} with a wrong {name}: {str(value)[:40]!r}")
         return value
 
 
@@ -83,7 +83,7 @@ class MeetingChannel:
             try:
                 kind, data = message.content
             except (ValueError, TypeError):
-                raise ChannelLost("has sent what is no message") from None
+                raise ChannelLost("has sent something that isn't a message") from None
             if kind != BEAT:
                 data = data if isinstance(data, dict) else {}
                 return MeetingFrame(str(kind), data, bytes(message.body))

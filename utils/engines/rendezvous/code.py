@@ -34,8 +34,9 @@ def read_code() -> str | None:
     code = os.environ.get(CODE_VARIABLE)
     if code is not None and len(tidy_code(code)) < MIN_LETTERS:
         raise InputError(
-            f"{CODE_VARIABLE}: {MIN_LETTERS} letters and digits at least, as anyone who guesses it "
-            "takes part; leave it out, and the host makes one"
+            f"{CODE_VARIABLE} must have at least {MIN_LETTERS} letters and digits, got "
+            f"{len(tidy_code(code))}: anyone who guesses it can take part. Unset it, and the host "
+            "makes one."
         )
     return code
 
@@ -53,7 +54,9 @@ def ask_for_code(check: Callable[[], None]) -> str:
         with contextlib.suppress(EOFError):  # Ctrl-D
             code = getpass.getpass("Code that the host shows: ", stream=sys.stderr)
     if not code or not tidy_code(code):
-        raise InputError(f"no code: set {CODE_VARIABLE} to the one that the host shows")
+        raise InputError(
+            f"The code is missing. Set {CODE_VARIABLE} to the code that the host shows."
+        )
     return code
 
 

@@ -11,6 +11,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from ... import __version__
 from ...errors import InputError
 from ..settings import RunSettings
 from .settings import Gathering
@@ -20,13 +21,14 @@ DISTRIBUTIONS = {
     "Keras": ("keras",),
 }
 CURES = {
-    "Python": "use the same Python on every machine",
-    "TensorFlow": "install the same version on every machine",
-    "Keras": "install the same version on every machine",
-    "program": "copy the same file to every machine",
-    "course": "use the same copy of the course on every machine",
+    "Python": "Use the same Python on every machine.",
+    **dict.fromkeys(
+        ("distkit", "TensorFlow", "Keras"), "Install the same version on every machine."
+    ),
+    "program": "Copy the same file to every machine.",
+    "course": "Use the same copy of the course on every machine.",
 }
-CURE = "type the same line on every machine"
+CURE = "Type the same command on every machine."
 MAX_SHOWN = 80
 
 
@@ -43,9 +45,11 @@ def describe_machine(
 
 
 def find_versions() -> dict[str, str]:
-    """Return the versions of Python, TensorFlow and Keras; nothing is imported."""
+    """Return the versions of Python, this library, TensorFlow and Keras; no module is imported."""
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"Python": python} | {name: find_version(name) for name in DISTRIBUTIONS}
+    return {"Python": python, "distkit": __version__} | {
+        name: find_version(name) for name in DISTRIBUTIONS
+    }
 
 
 def describe_line(command: Sequence[str], settings: RunSettings) -> dict[str, str]:
@@ -105,7 +109,7 @@ def hash_file(path: Path) -> str:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+        raise InputError(f"{path} can't be read ({error.strerror}). Fix its permissions.") from None
 
 
 def find_difference(host: Mapping[str, Any], member: Mapping[str, Any]) -> str | None:
@@ -114,7 +118,7 @@ def find_difference(host: Mapping[str, Any], member: Mapping[str, Any]) -> str |
         got = member.get(name)
         if got != wanted:
             cure = CURES.get(name, CURE)
-            return f"{name} {_cut(got)} here, {_cut(wanted)} on the host: {cure}"
+            return f"{name} must be the host's, {_cut(wanted)}, got {_cut(got)}. {cure}"
     return None
 
 

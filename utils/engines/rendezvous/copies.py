@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ...errors import InputError, RunError, first_line
+from ...errors import RunError, first_line
 from ...files import write_atomically
 
 MANIFEST, STAGING = ".distlab-copy.json", ".distlab-copy.part"
@@ -72,9 +72,14 @@ def read_copy(data: Any) -> Copy:
         files = tuple(FileState(str(p), int(s), int(c), str(d)) for p, s, c, d in data["files"])
         copy = Copy(int(data["number"]), files)
     except (KeyError, TypeError, ValueError):
-        raise RunError("a copy of the checkpoint is described in a way that cannot be") from None
-    if len(files) > MAX_FILES or any(file.size < 0 for file in files):
-        raise RunError(f"a copy of the checkpoint has {len(files)} files; {MAX_FILES} at most")
+        raise RunError("Another machine's list of checkpoint files can't be read.") from None
+    if any(file.size < 0 for file in files):
+        raise RunError("Another machine's list of checkpoint files has a negative size.")
+    if len(files) > MAX_FILES:
+        raise RunError(
+            f"checkpoint-dir must hold at most {MAX_FILES:,} files to be copied, got "
+            f"{len(files):,}. Keep fewer checkpoints."
+        )
     for file in files:
         check_path(file.path)
     return copy
@@ -85,7 +90,8 @@ def check_path(path: str) -> str:
     parts = PurePosixPath(path).parts
     odd = not parts or len(path) > MAX_PATH or "\\" in path or "\0" in path
     if odd or path.startswith("/") or any(part.startswith(".") for part in parts):
-        raise RunError(f"a copy of the checkpoint has the file {path[:60]!r}, which is refused")
+        words = f"relative, not hidden and at most {MAX_PATH} letters"
+        raise RunError(f"A checkpoint's path must be {words}, got {path[:60]!r}.")
     return path
 
 
@@ -94,11 +100,6 @@ class CheckpointCopy:
 
     def __init__(self, folder: str | Path, is_origin: bool) -> None:
         self.folder, self._is_origin = Path(os.path.abspath(folder)), is_origin
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            words = f"checkpoint-dir {folder}: {error.strerror or error}"
-            raise InputError(f"{words}; name a folder that can be written") from None
         self._last_look: tuple[tuple[str, int, int], ...] = ()
         self._since = time.monotonic()
 
@@ -177,14 +178,17 @@ class CheckpointCopy:
         try:
             present = {f.look: f.digest for f in noted.files if self._is_here(f)}
             missing = [f for f in copy.files if present.get(f.look) != f.digest]
-            if sum(file.size for file in missing) > shutil.disk_usage(self.folder).free:
-                raise RunError(f"checkpoint-dir {self.folder}: no room for {copy.bytes} bytes")
+            needed, free = sum(f.size for f in missing), shutil.disk_usage(self.folder).free
+            if needed > free:
+                words = f"checkpoint-dir {self.folder} needs {needed:,} bytes, has {free:,}"
+                raise RunError(f"{words}. Free some space.")
             if not all(_fetch_file(file, staging / file.path, ask) for file in missing):
                 return False
             self._put_in_place(copy, missing, staging)
             return True
         except OSError as error:
-            raise RunError(f"checkpoint-dir {self.folder}: {first_line(error)}") from None
+            why = first_line(error)
+            raise RunError(f"checkpoint-dir {self.folder} can't be written: {why}.") from None
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 
@@ -198,7 +202,7 @@ class CheckpointCopy:
             place = self.folder / file.path
             place.parent.mkdir(parents=True, exist_ok=True)
             if not place.parent.resolve().is_relative_to(self.folder.resolve()):
-                raise RunError(f"checkpoint-dir {place.parent}: leads out of the folder")
+                raise RunError(f"{place.parent} is a link out of checkpoint-dir. Remove the link.")
             os.replace(staging / file.path, place)
         kept = {file.path for file in copy.files}
         for file in before.files:  # what this machine had copied and the origin has no more

@@ -116,7 +116,7 @@ class Guest:
         return self._wait_for("measured").get("rate", float)
 
     def _lose_odd(self, frame: MeetingFrame) -> ChannelLost:
-        self.lose(f"has answered {frame.kind!r} in a way that makes no sense")
+        self.lose(f"has sent an answer {frame.kind!r} that can't be understood")
         return ChannelLost(self.lost)
 
     def _wait_for(self, kind: str) -> MeetingFrame:
@@ -129,7 +129,7 @@ class Guest:
                 continue
             if frame.kind == kind and frame.data.get("question") == self._question:
                 return frame
-        self.lose(f"gave no answer within {ANSWER_SECONDS:.0f} s")
+        self.lose(f"hasn't answered within {ANSWER_SECONDS:.0f} s")
         raise ChannelLost(self.lost)
 
     def lose(self, why: str) -> None:
@@ -151,7 +151,7 @@ class Guest:
         except ChannelLost as lost:
             self.lose(str(lost))
         except (TypeError, ValueError, AttributeError, KeyError):
-            self.lose("has sent what makes no sense")
+            self.lose("has sent a message that can't be understood")
 
     def _handle(self, frame: MeetingFrame) -> None:
         if frame.kind == "lines":
@@ -221,7 +221,7 @@ class RemoteTask:
     def start_again(self) -> None:
         """Start it again on its machine, once it has ended; RunError where that cannot be."""
         if not self.ended.wait(AGAIN_SECONDS):
-            raise RunError(f"{self.name} has not ended: it cannot start again")
+            raise RunError(f"{self.name} can't restart: it hasn't ended after {AGAIN_SECONDS:g} s.")
         self._is_over, self.listens, self.idle_seconds = False, False, 0.0
         self.ended.clear()
         with contextlib.suppress(ChannelLost):

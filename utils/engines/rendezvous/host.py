@@ -79,7 +79,9 @@ class MeetingLauncher:
         self.about = about | {"address": self.address}
         self.lobby = Lobby(about["same"], say)
         if rendezvous.grow == "at-checkpoint":
-            self.lobby.when_running = "it has begun: you take part after the next checkpoint"
+            self.lobby.when_running = (
+                "the run has begun, and you take part from the next checkpoint"
+            )
         if rendezvous.gathering is not None:
             self.lobby.try_out = lambda guest: try_pairs(self.about, [guest])
             self.lobby.own_name = self.about["host"]
@@ -126,7 +128,7 @@ class MeetingLauncher:
             try:
                 found = self._hold_round(crew)
             except ChannelLost as lost:
-                self.say(f"a machine was lost meanwhile, which {lost}: another round")
+                self.say(f"lost a machine, which {lost}; starting another round")
                 continue
             self.lobby.is_running, self._has_begun, self._grows = True, True, False
             return found
@@ -160,7 +162,7 @@ class MeetingLauncher:
         if workers <= before:
             return ""
         self._grows = True
-        return f"a checkpoint is complete, and {workers} workers can go on from it, not {before}"
+        return f"a checkpoint is complete, so {workers} workers can resume from it, not {before}"
 
     def _hold_round(self, crew: list[tuple[Guest, int]]) -> list[str]:
         """Raises ChannelLost where a member is lost meanwhile, RunError where it cannot be done."""

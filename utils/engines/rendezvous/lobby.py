@@ -35,7 +35,7 @@ class Lobby:
         self._on_join: Callable[[Guest], None] = lambda guest: None
         self._changed = threading.Condition()
         self.is_running = False
-        self.when_running = "it has begun: you take part when all start again, if there is a place"
+        self.when_running = "the run has begun, and you take part after a restart if it has room"
         self.own_name: str | None = None  # the host's, where everybody is to have another name
         self.read_piece: Callable[[str, int], bytes | None] = lambda path, offset: None
         self.try_out: Callable[[Guest], list[str]] | None = None  # who only tests its connection
@@ -57,11 +57,11 @@ class Lobby:
             if why is None and guest.only_tests and self.try_out is not None:
                 return self._test(guest)
             if why is None and self._only_tests and not guest.only_tests:
-                why = "connections are only tested here, and nothing is run"
+                why = "This is only a connection test. Run the same test, or wait for the run."
             if why is None and len(self.guests) >= MAX_GUESTS:
-                why = f"{MAX_GUESTS} machines are here already"
+                why = f"At most {MAX_GUESTS} machines can join, and that many have."
             if why is not None:
-                self._say(f"{guest.host} ({guest.address}) is not taken: {why}")
+                self._say(f"{guest.host} ({guest.address}) can't join. {why}")
                 channel.send("refuse", why=why)
                 time.sleep(0.5)  # for it to read that, before we hang up
                 return channel.close()
@@ -78,7 +78,8 @@ class Lobby:
             return
         except RunError as error:
             closed = [str(error)]
-        self._say(f"{guest.host} ({guest.address}) has tested: {'; '.join(closed) or 'all well'}")
+        told = "; ".join(closed) or "all ways are open"
+        self._say(f"{guest.host} ({guest.address}) tested its connections: {told}")
         tell_test(guest, closed, 2)
         time.sleep(0.5)
         guest.channel.close()
@@ -137,8 +138,8 @@ class Lobby:
                 break
             if now - begun > seconds and not enough_since:
                 raise RunError(
-                    f"{present} of {least} workers after {seconds:.0f} s; type the same line on "
-                    "more machines, or ask for fewer workers"
+                    f"The run needs {least} workers, got {present} within {seconds:.0f} s. Type "
+                    "the same command on more machines, or ask for fewer workers."
                 )
             if now > next_word:
                 next_word = now + WORD_SECONDS

@@ -91,7 +91,7 @@ class MemberTasks:
         tasks = []
         for config in configs:
             if config.job != "worker":
-                raise ChannelLost(f"wants to start {config.job} {config.index} here")
+                raise ChannelLost(f"wants to start a {config.job} here, not a worker")
             order = settings.make_order(config, self._command, frame.get("restart", int))
             tasks.append(Task(order, config.job, config.index))
             self.record.open_log(order.name, attempt)
@@ -261,7 +261,7 @@ class Member:
         if frame.kind == "lost":
             raise ChannelLost(frame.get("why", str))
         if frame.kind == "refuse":
-            raise RefusedByHost(f"the host does not take this machine: {frame.get('why', str)}")
+            raise RefusedByHost(f"The host refuses this machine. {frame.get('why', str)}")
         if frame.kind == "say":
             self._say(frame.get("text", str))
             return None
@@ -270,7 +270,7 @@ class Member:
         handlers |= {"act": self._tasks.act, "again": self._tasks.start_again}
         handlers |= {"ask": self._tasks.ask_to_end, "offer": self._on_offer, "give": self._on_give}
         if frame.kind not in handlers:
-            raise ChannelLost(f"has sent {frame.kind[:20]!r}, which means nothing here")
+            raise ChannelLost(f"has sent the unknown order {frame.kind[:20]!r}")
         handlers[frame.kind](frame)
         return None
 
@@ -298,7 +298,7 @@ class Member:
     def _on_start(self, frame: MeetingFrame) -> None:
         opened = self._ports.ports if self._ports is not None else []
         if len(frame.get("tf_configs", list)) > len(opened):
-            raise ChannelLost("wants to start more tasks than there are ports for")
+            raise ChannelLost("wants to start more tasks than it has asked ports for")
         self._release_ports()
         machines = [(clean_name(str(n)), str(a)[:100]) for n, a in frame.get("machines", list)]
         self._next_host = machines[0] if machines else None
@@ -342,31 +342,33 @@ class Member:
     def _explain_lost_host(self, why: str) -> str:
         address = self._rendezvous.address
         if self._rendezvous.gathering is not None:
-            again = "type the same line again, to take part from the next start on"
-            return f"the connection to {address} is lost ({why}), and your task is ended; {again}"
-        words = f"the rendezvous host {address} is lost ({why}): this machine's tasks are ended; "
+            again = "Type the same command again to take part from the next start."
+            return f"The connection to {address} is lost ({why}), and your task was ended. {again}"
+        words = f"The rendezvous host {address} is lost ({why}), and its tasks here were ended. "
         words += self._name_next_host()
         if self._copy is None:
             return words
-        return words + f"; the run goes on from the newest copy of {self._settings.checkpoint_dir}"
+        return words + f" The run resumes from the newest copy of {self._settings.checkpoint_dir}."
 
     def _name_next_host(self) -> str:
         """Return who should host if that machine is gone, and what to type: all say the same."""
         if self._next_host is None:
-            return "if it is gone, name another machine's address after --rendezvous"
+            return "If it doesn't come back, name another machine's address after --rendezvous."
         (name, host), old = self._next_host, self._rendezvous.address
         address = join_address(host, split_address(old)[1])
         line = self._rendezvous.line.replace(old, address) or f"--rendezvous {address}"
-        return f"if it is gone, {name} ({host}) should host: type there first, then here: {line}"
+        return (
+            f"If it doesn't come back, {name} ({host}) should host. Type there, then here: {line}"
+        )
 
 
 def _read_report(frame: MeetingFrame) -> RunReport:
     """Return the report that the host sends at the end; raises RunError where it has none."""
     if "error" in frame.data:
-        raise RunError(f"the host ended the run: {frame.get('error', str)}")
+        raise RunError(f"The host ended the run: {frame.get('error', str)}")
     told = frame.get("report", dict)
     try:
         tasks = [TaskReport(**task) for task in told.pop("tasks")]
         return RunReport(**told, tasks=tasks)
     except (KeyError, TypeError):
-        raise ChannelLost("has sent what is no report") from None
+        raise ChannelLost("has sent something that isn't a report") from None

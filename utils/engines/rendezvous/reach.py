@@ -19,17 +19,17 @@ TRIAL_BYTES, TRIAL_SECONDS = 64 * 10**6, 3.0
 MAX_TRIAL_BYTES = 2 * TRIAL_BYTES
 UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
 CAUSES = {
-    "silent": "a firewall that drops, or a Wi-Fi that keeps its clients apart (client isolation, "
-    "usual in guest networks): allow the ports of Python in the firewall, or use another network",
-    "refused": "a firewall that rejects, or an address that is not that machine's: allow the "
-    "ports of Python in the firewall, or name the right address with --advertise-address",
-    "unreachable": "they are in different networks: join the same one, or name an address that "
-    "both have with --advertise-address",
-    "stranger": "another machine answers there: name the right address with --advertise-address",
+    "silent": "a firewall, or Wi-Fi client isolation (usual in guest networks). Allow Python's "
+    "ports in the firewall, or use another network.",
+    "refused": "a firewall, or an address that isn't that machine's. Allow Python's ports in the "
+    "firewall, or name the correct address with --advertise-address.",
+    "unreachable": "different networks. Join the same network, or name an address in a common "
+    "network with --advertise-address.",
+    "stranger": "another machine at that address. Name the correct one with --advertise-address.",
 }
 WSL = (
-    "WSL2 is behind a NAT of its own: write networkingMode=mirrored under [wsl2] into .wslconfig "
-    "on Windows, then `wsl --shutdown`, and allow the ports in Windows' firewall"
+    "WSL2's own NAT. Write networkingMode=mirrored under [wsl2] into .wslconfig on Windows, run "
+    "`wsl --shutdown`, and allow the ports in Windows' firewall."
 )
 
 
@@ -153,7 +153,7 @@ def find_interface(address: str) -> tuple[str, ipaddress.IPv4Network | ipaddress
 
 def explain_unreachable(why: str, caller: Mapping[str, Any], called: Mapping[str, Any]) -> str:
     """Return one line: which machine does not reach which, the likely cause, what to do."""
-    cause = WSL if caller.get("wsl") or called.get("wsl") else CAUSES.get(why, "see its network")
+    cause = WSL if caller.get("wsl") or called.get("wsl") else CAUSES.get(why, "its network.")
     names = [f"{machine['host']} ({machine['address']})" for machine in (caller, called)]
-    said = {"silent": "gets no answer from", "refused": "is refused by"}.get(why, "cannot reach")
-    return f"{names[0]} {said} {names[1]}; likely {cause}"
+    said = {"silent": "gets no answer from", "refused": "is refused by"}.get(why, "can't reach")
+    return f"{names[0]} {said} {names[1]}. Likely cause: {cause}"

@@ -17,8 +17,8 @@ from ..settings import MAX_TASKS, RunSettings
 JOIN_SECONDS, HEARTBEAT_SECONDS, MIN_HEARTBEAT_SECONDS, BACKLOG = 300.0, 10.0, 3.0, 96
 GROW = ("at-failure", "at-checkpoint")
 WARNING = (
-    "while the run lasts, TensorFlow's own servers listen on every interface of this machine, "
-    "without a password: anyone who reaches their ports can read and write files here"
+    "While the run lasts, TensorFlow's own servers listen on every interface of this machine, "
+    "without a password. Anyone who can reach their ports can read and write files here."
 )
 
 
@@ -78,8 +78,8 @@ class RendezvousSettings:
             check_count("node-rank", self.node_rank, 0, MAX_TASKS)
         if self.advertise_address is not None and not is_own_host(self.advertise_address):
             raise InputError(
-                f"advertise-address {self.advertise_address}: is not this machine's; name one "
-                "that it has in the network, or leave it out"
+                "advertise-address must be this machine's own in the network, got "
+                f"{self.advertise_address}. Correct it, or leave it out."
             )
 
 
@@ -87,24 +87,27 @@ def check_meeting(settings: RunSettings, rendezvous: RendezvousSettings) -> None
     """Raise InputError for a run that machines which meet can't do."""
     is_elastic = settings.min_workers not in (None, settings.workers)
     if settings.ps and is_elastic:
-        raise InputError("ps: a run that goes on with fewer workers has none; give one number")
+        raise InputError(
+            f"workers must be one number with ps={settings.ps}, got {settings.workers_text}. "
+            f"Try {settings.workers}, or leave --ps out."
+        )
     if settings.independent and settings.checkpoint_dir:
         raise InputError(
-            "checkpoint-dir: a rendezvous copies one folder to every machine, and independent "
-            "tasks would overwrite it. Give each task its own folder"
+            "checkpoint-dir must be left out for independent tasks at a rendezvous, as all would "
+            "overwrite the one folder that it copies. Give each task its own folder."
         )
     if rendezvous.grow == "at-checkpoint" and not (is_elastic and settings.checkpoint_dir):
         raise InputError(
-            "grow at-checkpoint needs a range of workers and a folder in which a new checkpoint "
-            "can be seen. Add --workers MIN:MAX and --checkpoint-dir"
+            "grow=at-checkpoint needs a range of workers and the folder of checkpoints. Add "
+            "--workers MIN:MAX and --checkpoint-dir."
         )
 
 
 def check_rank(rank: int | None, hosts: bool) -> None:
     """Raise InputError unless the host, and only the host, has rank 0 where one is given."""
     if rank is not None and hosts != (rank == 0):
-        who = "hosts the run and" if hosts else "doesn't host the run, which alone"
-        raise InputError(f"node-rank {rank}: this machine {who} has rank 0. Leave --node-rank out")
+        must = "0 on the machine that hosts" if hosts else "above 0 on a machine that doesn't host"
+        raise InputError(f"node-rank must be {must}, got {rank}. Leave --node-rank out.")
 
 
 def is_own_host(host: str) -> bool:
@@ -125,21 +128,25 @@ def open_address(address: str) -> socket.socket | None:
     """
     host, port = split_address(address)
     if not port:
-        raise InputError(f"rendezvous {address}: name a port above 0, as all need the same")
+        raise InputError(f"rendezvous must have a port above 0, the same for all, got {address}.")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise InputError(f"rendezvous {address}: {error.strerror or error}") from None
+        why = error.strerror or error
+        raise InputError(f"rendezvous must be a known host, got {address} ({why}).") from None
     family, place = found[0], found[4]
     if ipaddress.ip_address(place[0].partition("%")[0]).is_unspecified:
-        raise InputError(f"rendezvous {address}: name this machine's own address, not all of them")
+        raise InputError(
+            f"rendezvous must be one machine's address, got {address}, which stands for all. Name "
+            "the address that the other machines see."
+        )
     try:
         return socket.create_server(place, family=family, backlog=BACKLOG)
     except OSError as error:
         if error.errno in (errno.EADDRNOTAVAIL, errno.EADDRINUSE):
             return None
-        reason = error.strerror or str(error)
-        raise InputError(f"rendezvous {address}: {reason}; name another port") from None
+        why = error.strerror or error
+        raise InputError(f"Can't listen at {address} ({why}). Name another port.") from None
 
 
 def confirm_trust(address: str, agreed: bool, say: Callable[[str], None]) -> None:
@@ -151,7 +158,7 @@ def confirm_trust(address: str, agreed: bool, say: Callable[[str], None]) -> Non
         return
     say(WARNING)
     if not agreed and sys.stdin.isatty():
-        print("Go on in this network? [y/N] ", end="", file=sys.stderr, flush=True)
+        print("Continue in this network? [y/N] ", end="", file=sys.stderr, flush=True)
         agreed = sys.stdin.readline().strip().lower() in ("y", "yes")
     if not agreed:
-        raise InputError("not started: add --trust-network if you trust this network")
+        raise InputError("The run was not started. Add --trust-network if you trust this network.")

@@ -23,16 +23,24 @@ class CheckpointSpread:
         self._copy, self._lobby, self._say = CheckpointCopy(folder, is_origin=True), lobby, say
         lobby.read_piece = self._copy.read_piece
         self.saved_at = 0.0  # when a new complete state of the folder was seen last
-        self._over = threading.Event()
+        self._told, self._over = set[str](), threading.Event()
         self._thread = threading.Thread(target=self._hand_out, daemon=True)
         self._thread.start()
 
     def _hand_out(self) -> None:
         """In a thread, while tasks run: each new state of the folder goes to every machine."""
         while not self._over.wait(LOOK_SECONDS):
+            self._tell_failures()
             if self._lobby.is_running and (copy := self._copy.look()) is not None:
                 self.saved_at = time.monotonic()
                 self._offer(copy, self._lobby.guests)
+
+    def _tell_failures(self) -> None:
+        """Say once of each machine that it keeps no copy, and why: the run goes on."""
+        for guest in self._lobby.guests:
+            if guest.copy_error and guest.host not in self._told:
+                self._told.add(guest.host)
+                self._say(f"{guest.host} has no copy of the checkpoint: {guest.copy_error}")
 
     def bring(self, guests: Sequence[Guest], states: Sequence[Copy]) -> None:
         """Give every guest, which has the copy in `states`, the newest one, wherever that is.
@@ -60,12 +68,12 @@ class CheckpointSpread:
                 raise ChannelLost(guest.lost)
             if guest.copy_error or not done:
                 why = guest.copy_error or f"no copy within {COPY_SECONDS:.0f} s"
-                raise RunError(f"{guest.host} has no copy of the checkpoint: {why}")
+                raise RunError(f"{guest.host} didn't get the checkpoint: {why}")
 
     def _fetch(self, guest: Guest, state: Copy) -> bool:
         self._say(
-            f"the newest checkpoint is the copy on {guest.host} ({state.bytes} bytes): the run "
-            "goes on from it; to start over, empty the folder on every machine"
+            f"the newest checkpoint is the copy on {guest.host} ({state.bytes} bytes), so the run "
+            "resumes from it. To start over, empty the folder on every machine."
         )
         return self._copy.fetch(state, guest.pieces.ask)
 
@@ -76,6 +84,7 @@ class CheckpointSpread:
         self._offer(last, guests)
         if not self._lobby.wait_until(lambda: all(_has(g, last) for g in guests), LAST_SECONDS):
             self._say("not every machine has a copy of the last checkpoint")
+        self._tell_failures()
 
     def _offer(self, copy: Copy, guests: Sequence[Guest]) -> None:
         for guest in guests:

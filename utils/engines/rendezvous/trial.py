@@ -30,7 +30,7 @@ def check_pairs(
         say(each)
     if words:
         ways = len(guests) * (len(guests) + 1)
-        raise RunError(f"{len(words)} of {ways} ways between machines are closed: {words[0]}")
+        raise RunError(f"{len(words)} of {ways} connections between machines fail: {words[0]}")
 
 
 def measure_pairs(
@@ -59,7 +59,7 @@ def describe_rates(names: Sequence[str], rates: Mapping[tuple[int, int], float])
     That is less than half the median.
     """
     width = max(8, *map(len, names))
-    lines = ["GB/s, from the machine of the row to that of the column"]
+    lines = ["GB/s, from the row's machine to the column's machine"]
     lines.append(" ".join(word.rjust(width) for word in ("", *names)))
     for row, name in enumerate(names):
         cells = [rates.get((row, column)) for column in range(len(names))]
@@ -69,7 +69,7 @@ def describe_rates(names: Sequence[str], rates: Mapping[tuple[int, int], float])
     for (caller, called), rate in rates.items():
         if rate < usual / 2:
             words = f"{names[caller]} sends {rate / 1e9:.3g} GB/s to {names[called]}"
-            lines.append(f"slow link: {words}, and the median of all is {usual / 1e9:.3g} GB/s")
+            lines.append(f"slow link: {words}, but the median is {usual / 1e9:.3g} GB/s")
     return lines
 
 

@@ -64,4 +64,4 @@ class HostedTrial:
             try:
                 return try_pairs(self._about, [guest for guest, _ in crew])
             except ChannelLost as lost:
-                self._say(f"a machine was lost meanwhile, which {lost}: another round")
+                self._say(f"lost a machine, which {lost}; starting another round")

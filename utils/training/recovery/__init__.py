@@ -21,12 +21,14 @@ from .settings import RecoverySettings as RecoverySettings
 
 
 def train_with_recovery(settings: RecoverySettings) -> RecoveryReport:
-    """Train as `settings` say, from the newest whole checkpoint on: one worker's program.
+    """Train as `settings` say, from the newest intact checkpoint: one worker's program.
 
-    Run it on every task of a cluster (`LocalCluster.start(train_with_recovery, settings,
-    restarts=3)`). It reports the events `restore` (step, skipped_checkpoints),
-    `step` (step, epoch, loss), `saving` and `checkpoint` (step), `left` (step) where all
-    leave on notice, and `end`. Only "preemption" heeds a SIGTERM, from its first line on.
+    Run it on every task of a cluster. It reports the events `restore` (step, skipped_checkpoints),
+    `step` (step, epoch, loss), `saving` and `checkpoint` (step), `left` (step) if all leave on
+    notice, and `end`. Only "preemption" heeds a SIGTERM, from its first line on. Returns steps,
+    losses and the final weights.
+
+        LocalCluster().run(train_with_recovery, RecoverySettings("checkpoints"), restarts=3)
     """
     from . import custom, fit
     from .trainer import Trainer

@@ -18,15 +18,18 @@ RESTART_CODE = 42  # the exit status that asks the platform to start the group a
 
 @dataclass(frozen=True)
 class RecoverySettings:
-    """One run: a small float64 MLP on Fashion-MNIST, on as many workers as there are.
+    """One run: a small float64 MLP on Fashion-MNIST, on all workers of the cluster.
 
-    `folder` is shared by all workers. `checkpoint_every` counts steps; None saves at the end
-    of each epoch. `method` is a key of `METHODS`: "manager" and "preemption" run
-    the custom loop, "backup" runs Keras's `fit`. `pause_seconds` are slept in each
-    step before its gradients, as a larger model would compute, so that a reader can follow; with
-    `watched`, each worker also reports the event
-    "ready" when its own gradients are there.
-    Raises InputError, which names the value and what is allowed.
+    `folder` is shared by all workers. `checkpoint_every` counts steps; None saves at the end of
+    each epoch. `method` is a key of `METHODS`: "manager" and "preemption" run the custom loop,
+    "backup" runs Keras's `fit`. The run has `epochs` of `examples` in batches of
+    `global_batch_size`; the MLP has `hidden_units`, and `optimizer`, `learning_rate` and `seed`
+    are its own. `pause_seconds` are slept in each step before its gradients, as a larger model
+    would compute, so that a reader can follow; with `watched`, each worker also reports the
+    event "ready" when its own gradients are there. Raises InputError, which names the value and
+    the allowed ones.
+
+        settings = RecoverySettings("checkpoints", epochs=1, checkpoint_every=2)
     """
 
     folder: str

@@ -144,14 +144,15 @@ def examine_function(make_model: Callable[[], Any], batch_size: int = 32) -> Rea
 
 
 def examine_model(model: Any, batch_size: int = 32) -> ReadyReport:
-    """Find what would stop the training step of `model` on a TPU.
+    """Find what would stop the training step of `model` on a TPU; return a report.
 
-    `batch_size` is that of one core. The step is `model.train_step` on a made-up
-    batch, in a `tf.function` with `jit_compile=True`, as `fit` compiles it; a model
-    without a loss is compiled with SGD and mean squared error. XLA compiles for the
-    CPU: what it refuses, a TPU refuses; the graph is read for what a TPU refuses
-    besides. The step is run, so the model's weights change. Raises InputError for
-    a batch size that cannot be and a model that does not know its inputs.
+    `batch_size` is for one core. The step is `model.train_step` on a made-up batch, in a
+    `tf.function` with `jit_compile=True`, as `fit` compiles it; a model without a loss is compiled
+    with SGD and mean squared error. XLA compiles for the CPU: what it refuses, a TPU refuses. The
+    graph is also read for what only a TPU refuses. The step is run, so the model's weights change.
+    Raises InputError for a batch size below 1 and a model that doesn't know its inputs.
+
+        print(examine_model(build_mlp(), batch_size=8))
     """
     _check_batch_size(batch_size)
     note = _give_loss(model)
