@@ -80,12 +80,13 @@ def find_with_axe(
 
 
 def move(stage, name: str) -> None:
-    """Take its first slider to an end or choose another option: what it draws must change.
+    """Take its first slider to an end, choose another option or write: what it draws must change.
 
     But the cockpit of a job that has ended: there is nothing left to steer.
     """
     before, slider = stage.evaluate(PICTURE), stage.locator("input[type=range]:enabled").first
-    if not stage.locator("input:enabled").count():
+    field = stage.locator("textarea").first
+    if not stage.locator("input:enabled, textarea").count():
         assert stage.get_attribute("aria-label").startswith("Cockpit"), name
         return
     stage.scroll_into_view_if_needed()
@@ -95,6 +96,8 @@ def move(stage, name: str) -> None:
     for key in ("Home", "End") if at_end else ("End", "Home"):  # here there may be no more to see
         if slider.count():
             slider.press(key)
+        elif field.count():
+            field.fill(f"{{{key}")
         else:
             stage.locator("input[type=radio]:not(:checked)").first.check()
         for _ in range(60):

@@ -32,6 +32,7 @@ other numbers, the graded cell, the answers that test both.
   tolerance
 - `feedback`: what a check says in JupyterLab: a moment for a right answer, and a first look for a
   wrong one
+- `folder`: a folder that an answer reads, whose files travel when a class is graded
 - `model_maker`: makes the model of a hand-written loop, whose weights show how the loop uses it
 - `predict`: guess first, then look: what a lesson's predict cells call
 - `refusing`: what is said of an answer that is not right, and how what a function returned is read

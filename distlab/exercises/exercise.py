@@ -127,10 +127,10 @@ class Exercise:
     right)` words the difference, and `tell(case, observed, right)` may show it as a table
     (without it, the array that differs is shown).
     `plain` says of one with a `run` that the answer takes and gives numbers, words, lists,
-    dictionaries and arrays only: `run` can then do without its process, and only calls of the
-    answer travel there. In a notebook one run is stopped after `seconds`, if any: those of 20 s
-    are for functions that only compute, and exercises that start
-    processes have limits of their own. `number` is one that a class seed draws.
+    dictionaries, arrays and a `Folder` only: `run` can then do without its process, and only
+    calls of the answer travel there. In a notebook one run is stopped after `seconds`, if any:
+    those of 20 s are for functions that only compute, and exercises that start processes have
+    limits of their own. `number` is one that a class seed draws.
 
     `evidence` says what a mark proves. "result": all that is judged was given back by the
     learner's function as plain data, or is in a file that it wrote. "outside": processes, kills,

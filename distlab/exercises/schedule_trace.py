@@ -20,14 +20,17 @@ def describe_schedule(orders: Any, stages: int, micro_batches: int) -> dict[str,
         return {"fault": "a schedule is a list with one list of operations for each stage"}
     if sum(len(order) for order in orders if isinstance(order, list | tuple)) > MAX_OPERATIONS:
         return {"fault": f"a schedule of more than {MAX_OPERATIONS} operations"}
-    orders = [
-        [tuple(item) for item in order] if isinstance(order, list | tuple) else order
-        for order in orders
-    ]
     from utils.schedules import check_schedule, read_schedule
     from utils.simulate.pipeline import StageTimes, simulate_pipeline
 
-    fault = check_schedule(orders, micro_batches=micro_batches, stages=stages)
+    try:
+        orders = [
+            [tuple(item) for item in order] if isinstance(order, list | tuple) else order
+            for order in orders
+        ]
+        fault = check_schedule(orders, micro_batches=micro_batches, stages=stages)
+    except (TypeError, ValueError, OverflowError):
+        fault = 'an operation is a pair: "F" or "BW", and the number of a micro-batch'
     if fault:
         return {"fault": fault}
     run = simulate_pipeline(read_schedule(orders, micro_batches), StageTimes(1.0, 1.0, 1.0))
@@ -74,7 +77,7 @@ def tell_schedule(case: Sequence[int], orders: Any, right: Any) -> AnswerTable |
     try:
         orders = [[(str(kind), int(micro)) for kind, micro in order] for order in orders]
         wrong = find_first_wrong(case, orders)
-    except (TypeError, ValueError):  # no schedule at all
+    except (TypeError, ValueError, OverflowError):  # no schedule at all
         return None
     if wrong is None or not orders:
         return None

@@ -24,12 +24,13 @@ def list_imported(absent: Sequence[str]) -> list[str]:
 
 
 def find_places(absent: Sequence[str], root: Path) -> list[Path]:
-    """Return the files and folders below `root` that hold `absent`, compiled ones too."""
+    """Return the files and folders below `root` that hold `absent`, compiled ones and data too."""
     found: list[Path] = []
     for name in absent:
         base = root.joinpath(*name.split("."))
         compiled = (base.parent / "__pycache__").glob(f"{base.name}.*.pyc")
-        found += [p for p in (base, base.with_suffix(".py"), *compiled) if p.exists()]
+        data = (base.with_suffix(".py"), base.with_suffix(".json"))
+        found += [p for p in (base, *data, *compiled) if p.exists()]
     return found
 
 

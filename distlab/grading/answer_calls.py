@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.exercise import Exercise
+from distlab.exercises.folder import Folder, pack_folder, unpack_folder
 from distlab.grading.encoding import decode, encode
 from utils.collectives import Network, Send
 from utils.errors import InputError
@@ -159,7 +160,7 @@ def _exchange(
     except InputError as error:
         refused[f"InputError: {error}"] = error
         return {"refused": str(error)}
-    except (TypeError, ValueError, IndexError) as error:
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
         return {"refused": f"not a step of the network ({type(error).__name__})"}
     return {"arrived": encode([(s.source, s.destination, s.values, s.chunk) for s in arrived])}
 
@@ -173,6 +174,8 @@ def read_value(data: Any) -> Any:
 
 
 def _pack(value: Any) -> Any:
+    if isinstance(value, Folder):
+        return ["folder", pack_folder(value)]
     return ["network", value.ranks] if isinstance(value, Network) else encode(value)
 
 
@@ -215,6 +218,8 @@ def unpack(channel: Channel, arguments: Sequence[Any]) -> list[Any]:
         if each[0] == "network":
             found.append(RemoteNetwork(channel, networks, each[1]))
             networks += 1
+        elif each[0] == "folder":
+            found.append(unpack_folder(each[1]))
         else:
             found.append(decode(each))
     return found

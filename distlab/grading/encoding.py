@@ -142,7 +142,10 @@ def decode(data: Any) -> Any:
 
     Raises ValueError for data that `encode` cannot have written.
     """
-    return _decode(data, 0)
+    try:
+        return _decode(data, 0)
+    except OverflowError as error:  # a float or a size beyond any
+        raise ValueError(f"not encoded data: {error}") from None
 
 
 def _decode(data: Any, depth: int) -> Any:

@@ -31,12 +31,12 @@ import numpy as np
 # %% [markdown]
 # ## Which way is fastest?
 #
-# Eight GPUs hold a vector each, and every one of them needs the sum of all eight. Here are five ways to get there, on one clock. **Find a size at which the ring wins, and one at which it loses.** You don't have to know yet what the five do. Look at the bar at the bottom, and move the size.
+# Sixteen GPUs hold a vector each, and every one of them needs the sum of all sixteen. Here are five ways to get there, on one clock. **Find a size at which the ring wins, and one at which it loses.** You don't have to know yet what the five do. Look at the bar at the bottom, and move the size.
 
 # %%
 from distlab.explorables import all_reduce_race
 
-all_reduce_race(autoplay=False)
+all_reduce_race(ranks=16, autoplay=False)
 
 # %% [markdown]
 # Four of the five come in this lesson, with a post office that counts what they send. Then the race comes back, and you'll know why it ends as it does.

@@ -28,7 +28,7 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: lose a server, lose a worker
 #
-# **4 points · hard · 25 minutes**
+# **3 points · hard · 25 minutes**
 #
 # If a worker dies, the coordinator gives its closures to another one. If a parameter server dies, its
 # variables are gone, and so is the run. Write the training that survives both.
@@ -108,7 +108,7 @@ def train(strategy, coordinator, make_batches, folder, steps, every):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "train-test", "points": 4}
+# %% nbgrader={"grade": true, "grade_id": "train-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 train_cases = [(int(rng.integers(2**31)), int(rng.integers(30, 60)))]
@@ -177,7 +177,7 @@ judges.PARTITIONER.judge(table_cases, got_pieces)
 # %% [markdown]
 # ## Exercise 3: how stale is an update?
 #
-# **2 points · medium · 12 minutes**
+# **3 points · medium · 12 minutes**
 #
 # A closure reads the parameters, computes, and applies its update. If others apply theirs in
 # between, it is stale: it was computed for parameters that are no longer there.
@@ -224,7 +224,7 @@ def measure_staleness(events):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "staleness-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "staleness-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 event_cases = [

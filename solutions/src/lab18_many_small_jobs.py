@@ -22,7 +22,7 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: predict shards, whichever worker dies
 #
-# **4 points · hard · 25 minutes**
+# **3 points · hard · 25 minutes**
 #
 # **Contract.** `work(shards, output, predict)` is called in several processes at the same time, with the same
 # arguments.
@@ -94,7 +94,7 @@ def work(shards, output, predict):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "work-test", "points": 4}
+# %% nbgrader={"grade": true, "grade_id": "work-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 work_cases = [(how, int(rng.integers(10, 2**31))) for how in ("together", "killed", "cut")]
@@ -193,7 +193,7 @@ judges.HALVE.judge(halve_cases, got_halved)
 # %% [markdown]
 # ## Exercise 3: a merge that notices damage
 #
-# **3 points · medium · 15 minutes**
+# **4 points · medium · 15 minutes**
 #
 # **Contract.** `merge(folder)` puts outputs together. The file `manifest.json` in `folder` has two entries:
 # `"rows"`, the number of all rows, and `"parts"`, a list in no particular order. Each part has its `"file"` (a name in the
@@ -248,7 +248,7 @@ def merge(folder):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "merge-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "merge-test", "points": 4}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 merge_cases = [(int(rng.integers(10, 2**31)), int(rng.integers(11, 16))) for _ in range(3)]

@@ -36,7 +36,7 @@ from distlab.grading.results import ClassResult, describe_lateness, finish
 from distlab.grading.roster import ByHand
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 from utils.errors import DistributedError
-from utils.files import write_atomically
+from utils.files import replace_atomically, write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 DUE = datetime(2026, 11, 20, 12)
@@ -368,7 +368,11 @@ def test_a_killed_writer_leaves_whole_files(tmp_path):
         text = path.read_text()
         assert len(text) == 200_000 and len(set(text)) == 1
     write_atomically(path, "x")
-    assert path.read_text() == "x"
+    there = set(tmp_path.iterdir())
+    with pytest.raises(ZeroDivisionError), replace_atomically(path) as stream:
+        stream.write(b"y")
+        1 / 0  # noqa: B018 - any exception
+    assert path.read_text() == "x" and set(tmp_path.iterdir()) == there
 
 
 def test_a_lock_keeps_others_out_and_goes_with_its_process(lab, tmp_path):

@@ -1,16 +1,20 @@
 """What leaves the sandbox is plain data, whatever a learner's object does or a forger writes."""
 
 import json
+import os
 import random
+import shutil
 from array import array
 from collections import deque
 from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from distlab.exercises.folder import Folder, pack_folder, unpack_folder
 from distlab.grading.cell_verdict import read_got
 from distlab.grading.encoding import MAX_BYTES, Opaque, decode, encode
 from distlab.grading.frames import BadFrame, FrameReader, OutputReader, make_mark
@@ -28,6 +32,9 @@ FORGED = [
     ["int", "x"],
     ["float", "x"],
     ["float", 1.0],
+    ["float", "0x1p999999"],
+    ["array", "<f8", [float("inf")], ""],
+    ["array", "<f8", [0, 10**40], ""],
     ["text", None],
     ["list", "abc"],
     ["dict", [[1]]],
@@ -270,6 +277,16 @@ def test_what_is_too_deep_too_large_or_in_itself_is_cut():
         assert len(text) < 3 * MAX_BYTES
         decode(json.loads(text))
     assert isinstance(decode(encode(np.broadcast_to(1.0, (10**6, 10**6)))), Opaque)
+
+
+def test_a_folder_travels_with_its_files_and_their_times(tmp_path):
+    (tmp_path / "part-1.npy").write_bytes(bytes(range(256)))
+    os.utime(tmp_path / "part-1.npy", ns=(7, 10**18))
+    there = Path(unpack_folder(json.loads(json.dumps(pack_folder(Folder(tmp_path))))))
+    (path,) = there.iterdir()
+    assert path.name == "part-1.npy" and path.read_bytes() == bytes(range(256))
+    assert path.stat().st_mtime_ns == 10**18
+    shutil.rmtree(there)
 
 
 def test_objects_equal_nothing():

@@ -102,6 +102,7 @@ def test_what_is_built_on_a_wrong_answer_is_wrong_and_nothing_else(built, name):
 
 
 MISSING = "import a_package_of_mine\ndef plan_epoch(n, b):\n    return a_package_of_mine.plan(n, b)"
+PEEKS = "def plan_epoch(n, b):\n    import distlab.labs.lab01.judge"
 UNUSED = "import a_package_of_mine\n" + RIGHT["epoch"]
 WIDE = "def plan_epoch(n, b):\n    return ['\\U0001f600' * 500_000]"  # 6 MB, of each case
 
@@ -114,6 +115,7 @@ def odd(tmp_path_factory):
         for n, text in {
             "missing": MISSING,
             "unused": UNUSED,
+            "peeks": PEEKS,
             "wide": WIDE,
         }.items()
     }
@@ -132,6 +134,11 @@ def test_a_package_that_is_not_here_waits_for_a_human_with_its_reason(odd):
 def test_a_package_that_is_not_here_costs_nothing_where_the_answer_does_not_use_it(odd):
     assert odd["unused"][1].mark == LAB.points
     assert odd["unused"][0].facts == ("cell 5 imports a_package_of_mine",)
+
+
+def test_what_the_course_leaves_out_is_no_reason_to_wait(odd):
+    mark = odd["peeks"][1].exercises[0]
+    assert mark.status == "wrong" and "distlab.labs.lab01.judge" in mark.message
 
 
 def test_an_answer_that_is_too_large_costs_only_itself(odd):

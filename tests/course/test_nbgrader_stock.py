@@ -136,7 +136,7 @@ def test_generate_assignment_gives_the_lab_that_we_hand_out(graded: dict) -> Non
 @pytest.mark.parametrize("name", BOTH_WAYS)
 def test_distlab_grade_gives_the_marks_of_stock_nbgrader(name: str, running: dict) -> None:
     """The same file: what nbgrader has graded as it stands, through the sandbox and the judges."""
-    theirs = running[get_lab(name).slug].result()
+    theirs = next(running[slug] for slug in SLUGS if slug.startswith(name)).result()
     with use_class_seed(get_word(theirs["folder"])):
         lab = read_lab(name, ROOT)
         compare_marks(lab, theirs)

@@ -61,7 +61,7 @@ def test_a_profile_from_a_file(plan, tmp_path):
     )
     status, table, _ = plan(*line, "--examples 1e6 --epochs 2 --price 3", "--plot a.svg")
     assert status == 0 and "efficiency" in table and len(table.splitlines()) == 10
-    assert "two numbers" in table.splitlines()[-1]
+    assert "100 MB of gradients" in table and "two numbers" in table.splitlines()[-1]
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
 
 

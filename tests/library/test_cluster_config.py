@@ -14,6 +14,7 @@ from utils.errors import DistributedError
 from utils.tf_config import (
     ClusterSpec,
     TaskConfig,
+    build,
     diagnose,
     diagnose_cluster,
     is_right,
@@ -368,6 +369,14 @@ def test_ports_are_free_and_differ():
         other.bind(("127.0.0.1", ports[0]))
     with pytest.raises(DistributedError, match="address of this machine"):
         cc.pick_free_ports(1, "192.0.2.1")
+
+
+@pytest.mark.parametrize(("said", "below"), [("20000 60999", 20000), ("1024 65535", 65536)])
+def test_ports_are_not_those_that_the_system_hands_out(said, below, tmp_path, monkeypatch):
+    (tmp_path / "range").write_text(said)
+    monkeypatch.setattr(build, "SYSTEM_PORTS", tmp_path / "range")
+    ports = cc.pick_free_ports(30)
+    assert len(set(ports)) == 30 and max(ports) < below
 
 
 def test_ports_of_a_range_are_picked_and_too_few_are_said():

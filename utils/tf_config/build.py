@@ -1,9 +1,11 @@
 """Builds cluster specifications and TF_CONFIG: addresses, ports, texts, views for resolvers."""
 
 import contextlib
+import random
 import shlex
 import socket
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..checks import check_count
@@ -20,6 +22,8 @@ from .spec import (
 )
 
 BASE_PORT = 12345
+LOWEST_PORT, PORT_TRIES = 15_000, 20  # of those that are picked at random
+SYSTEM_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")  # Linux
 
 
 def build_cluster(
@@ -98,7 +102,7 @@ def hold_free_ports(count: int, host: str = "127.0.0.1") -> Iterator[list[int]]:
     take them: start the tasks at once, and start all again if one was lost.
     """
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(_bind(host)) for _ in range(count)]
+        sockets = [stack.enter_context(_bind_quiet(host)) for _ in range(count)]
         yield [one.getsockname()[1] for one in sockets]
 
 
@@ -127,11 +131,11 @@ def bind_ports(count: int, host: str, among: Sequence[int] | None = None) -> lis
     InputError if too few are free.
     """
     if among is None:
-        return [_bind(host) for _ in range(count)]
+        return [_bind_quiet(host) for _ in range(count)]
     held: list[socket.socket] = []
     for port in among:
         with contextlib.suppress(InputError):  # taken
-            held += [_bind(host, port)] if len(held) < count else []
+            held += [_bind(host, port, lingers=True)] if len(held) < count else []
     if len(held) < count:
         for one in held:
             one.close()
@@ -142,11 +146,25 @@ def bind_ports(count: int, host: str, among: Sequence[int] | None = None) -> lis
     return held
 
 
-def _bind(host: str, port: int = 0) -> socket.socket:
+def _bind_quiet(host: str) -> socket.socket:
+    """Return a socket on a free port below those that the system hands out, if it names them.
+
+    Each outgoing connection takes one of the system's, perhaps the one that was free just now.
+    """
+    with contextlib.suppress(OSError):
+        lowest = int(SYSTEM_PORTS.read_text().split()[0])
+        quiet = range(LOWEST_PORT, max(lowest, LOWEST_PORT))
+        for port in random.SystemRandom().sample(quiet, min(PORT_TRIES, len(quiet))):
+            with contextlib.suppress(InputError):
+                return _bind(host, port)
+    return _bind(host)
+
+
+def _bind(host: str, port: int = 0, lingers: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     one = socket.socket(family)
     try:
-        if port:
+        if lingers:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         one.bind((host, port))
     except OSError as error:

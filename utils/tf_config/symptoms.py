@@ -435,7 +435,7 @@ EXCEPTIONS = (
     ),
     make_symptom(
         "other-class",
-        r"could not be deserialized properly|Could not locate class|Unknown (?:layer|object):",
+        r"could not be deserialized properly|Could not locate class|Unknown (?:layer|object)\b",
         "the saved model has a class that this program doesn't know",
         "decorate it with @keras.saving.register_keras_serializable() and import it before the "
         "model is loaded",

@@ -1,5 +1,6 @@
 """Lab 05, Loss scaling: what it runs, and how it is judged.
 
+- `reports`: what is measured of a step with a known bug in its loss
 - `step`: lab 05: one step of plain gradient descent on four real replicas, and what a loss makes
   of it
 """

@@ -4,7 +4,7 @@ Exercises 1, 2 and 4 are losses: `step.measure` takes a step with each, and retu
 - after, the update that was applied. Exercise 3 returns what each replica applies.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,21 +14,17 @@ from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Answer, Cases, Exercise, contrast, each
 from distlab.exercises.refusing import own_frames, read_number, refuse, require_value
 from distlab.labs import ANSWERS
-from distlab.labs.lab05.step import REPLICAS, get_strategy, measure
+from distlab.labs.lab05.step import (
+    FULL_BATCH,
+    REPLICAS,
+    compare_updates,
+    get_strategy,
+    measure,
+)
 
-ABSENT = ANSWERS
-
-FULL_BATCH = 64  # of the steps that exercise 5 reports
-
+ABSENT = (*ANSWERS, "distlab.labs.lab05.reports")
 
 # ---- what is said of an update
-
-
-def compare_updates(given: np.ndarray, wanted: np.ndarray) -> tuple[float, float]:
-    """Return how long `given` is along `wanted`, and the residual: what is left of it across."""
-    square = float(np.sum(wanted * wanted))
-    ratio = float(np.sum(given * wanted)) / square
-    return ratio, float(np.linalg.norm(given - ratio * wanted)) / square**0.5
 
 
 def contrast_updates(got: Any, right: Any) -> str:
@@ -223,40 +219,12 @@ UNEVEN = make_exercise(
 
 
 BUGS = ("own-mean", "not-divided", "divided-twice", "full-batch", "own-weights", "penalty-on-each")
-Shares = Sequence[int]  # examples on each replica
-
-
-def make_report(bug: str, seed: int, shares: Shares, kind: str) -> tuple[Any, ...]:
-    """Return what is measured of a step with one of BUGS in its loss.
-
-    `kind` is "plain", "weighted" or "penalized". The report: ratio, residual, shares,
-    size of a full batch, whether there are sample weights, whether there is a penalty.
-    """
-    rng = np.random.default_rng(seed)
-    examples, own = sum(shares), np.repeat(shares, shares)  # own: [examples]
-    slopes = rng.normal(1.0, 1.0, size=(examples, 20))  # of each example's loss
-    weights = rng.uniform(0.25, 4.0, examples) if kind == "weighted" else np.ones(examples)
-    replica = np.repeat(np.arange(len(shares)), shares)
-    held = np.bincount(replica, weights, minlength=len(shares))[replica]  # weights on my replica
-    penalty = rng.normal(0.0, 1.0, size=20) if kind == "penalized" else np.zeros(20)
-    divisor = {"own-mean": own, "own-weights": held, "not-divided": 1, "full-batch": FULL_BATCH}
-    one = weights / weights.sum() @ slopes + penalty
-    times = len(shares) if bug == "penalty-on-each" else 1
-    found = weights / divisor.get(bug, weights.sum()) @ slopes + times * penalty
-    found = found / (len(shares) if bug == "divided-twice" else 1)
-    ratio, residual = compare_updates(found, one)
-    return (
-        round(ratio, 4),
-        round(residual, 4),
-        list(shares),
-        FULL_BATCH,
-        kind == "weighted",
-        kind == "penalized",
-    )
 
 
 def try_diagnosis(name_bug: Callable[..., Any], *case: Any) -> Any:
     """Return the word that `name_bug` gives for the report that `make_report(*case)` makes."""
+    from distlab.labs.lab05.reports import make_report  # knows the bug: not there for answers
+
     return name_bug(*make_report(*case))
 
 

@@ -13,6 +13,7 @@ from distlab.exercises.refusing import own_frames, refuse, require_value
 from utils.data import split_batch
 
 REPLICAS = 4
+FULL_BATCH = 64  # of the steps that exercise 5 reports
 Step = Mapping[str, Any]
 Batch = tuple[np.ndarray, np.ndarray]  # images [examples, inputs], labels [examples]
 
@@ -153,3 +154,10 @@ def _call_loss(loss: Any, losses: Any, share: tuple[Any, ...], step: Step, kind:
 
 def _name(loss: Any) -> str:
     return getattr(loss, "__name__", "the loss")
+
+
+def compare_updates(given: np.ndarray, wanted: np.ndarray) -> tuple[float, float]:
+    """Return how long `given` is along `wanted`, and the residual: what is left of it across."""
+    square = float(np.sum(wanted * wanted))
+    ratio = float(np.sum(given * wanted)) / square
+    return ratio, float(np.linalg.norm(given - ratio * wanted)) / square**0.5

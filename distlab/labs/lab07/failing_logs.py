@@ -181,13 +181,6 @@ Additional GRPC error information from remote target /job:worker/replica:0/task:
 """
 
 
-def list_blamed(name: str) -> tuple[int, ...]:
-    """Return which of three workers may be to blame for a failure of LOGS."""
-    return {"wrong-index": (1, 2), "dead-peer": (1, 2), "mismatched-sizes": (0, 1)}.get(
-        name, (0, 1, 2)
-    )
-
-
 def make_logs(name: str, blamed: int, seed: int) -> list[str]:
     """Return the logs of a cluster's three workers, where worker `blamed` failed as in LOGS.
 

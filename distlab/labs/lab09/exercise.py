@@ -209,7 +209,6 @@ NEWEST = Exercise(
     lab="lab09",
     name="newest",
     function="newest_whole",
-    evidence="result",
     examples=(
         (1, (2, 4, 6), "data"),
         (2, (3, 5, 7), "index"),

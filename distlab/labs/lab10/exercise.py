@@ -148,7 +148,6 @@ TRAIN = Exercise(
     lab="lab10",
     name="train",
     function="train",
-    evidence="result",
     examples=((11, 40),),
     mistakes={
         "began-anew": "after the server was lost, the run began at step 0 again: restore the "

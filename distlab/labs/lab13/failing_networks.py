@@ -23,7 +23,7 @@ def draw_network(seed: int, where: str, layer: int, trap: str = "") -> Network:
     Four layers of eight in float16, 6 examples. `where` is "forward" (layer's output overflows),
     "backward" (the gradient of layer's kernel does) or "none". What overflows does so by a factor
     of four, and all before it stays four times below the limit. `trap` names a mistake that finds
-    another place in this network: a judge has chosen the seeds in `networks.json` so.
+    another place in this network: a judge has chosen the seeds in `failing_networks.json` so.
     """
     chosen = _read_seeds()[f"{where} {layer} {trap}".strip()]
     return draw_candidate(chosen[seed % len(chosen)], where, layer, trap)
@@ -31,7 +31,7 @@ def draw_network(seed: int, where: str, layer: int, trap: str = "") -> Network:
 
 @cache
 def _read_seeds() -> dict[str, list[int]]:
-    return json.loads(Path(__file__).with_name("networks.json").read_text(encoding="utf-8"))
+    return json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 
 def draw_candidate(seed: int, where: str, layer: int, trap: str) -> Network:

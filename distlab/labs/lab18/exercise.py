@@ -12,6 +12,7 @@ import numpy as np
 
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.folder import Folder
 from distlab.exercises.refusing import read_array, refuse
 from distlab.labs import ANSWERS
 from distlab.labs.lab18.shard_runs import try_work
@@ -23,7 +24,6 @@ WORK = Exercise(
     lab="lab18",
     name="work",
     function="work",
-    evidence="result",
     examples=(("together", 1), ("killed", 2), ("cut", 3)),
     mistakes={
         "no-claim": "workers predicted the same shards. Claim a shard in one step that only one "
@@ -124,7 +124,7 @@ def try_merge(merge: Callable[..., Any], seed: int, count: int) -> dict[str, Any
     """Return what `merge` makes of a folder with parts, three of which are damaged."""
     with tempfile.TemporaryDirectory() as root:
         write_parts(Path(root), seed, count)
-        found = merge(root)
+        found = merge(Folder(root))
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise refuse(
             "merge must return two things, the values and the names of damaged files, got "
@@ -140,7 +140,7 @@ MERGE = Exercise(
     lab="lab18",
     name="merge",
     function="merge",
-    evidence="result",
+    plain=True,
     seconds=20,
     examples=((1, 12), (2, 11)),
     mistakes={
