@@ -145,6 +145,7 @@ class WarmStart:
 
     def install(self) -> None:
         """Stand where `subprocess` starts a process, in this process and until it ends."""
+        subprocess._USE_POSIX_SPAWN = False  # from Python 3.13 on, it would go around `_fork_exec`
         subprocess._fork_exec = self.start
 
     def start(self, *arguments: Any) -> int:
