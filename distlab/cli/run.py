@@ -79,8 +79,8 @@ def add_parser(subparsers: Commands) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="restart all tasks up to N times after a failure; with --independent, restart each "
-        "failed task up to N times",
+        help="restart all tasks up to N times after a failure; with --ps, a failed worker alone; "
+        "with --independent, each failed task alone",
     )
     add("-m", "--module", action="store_true", help="PROGRAM is a module, as with python -m")
     add = parser.add_argument_group("files and devices").add_argument

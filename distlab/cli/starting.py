@@ -49,7 +49,7 @@ def add_rendezvous(parser: OneLineParser, verb: str) -> None:
         "--node-rank",
         type=int,
         metavar="N",
-        help="give this machine's workers the Nth ranks after the host's, which is 0 [by address]",
+        help="sort the machines after the host by N; those without it come last [by address]",
     )
     add(
         "--grow",
