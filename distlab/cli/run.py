@@ -17,6 +17,7 @@ from distlab.cli.starting import (
     check_rendezvous,
     read_port_range,
     read_rendezvous,
+    read_start_seconds,
     read_workers,
     tell_cause,
     write,
@@ -194,6 +195,7 @@ def find_way(arguments: argparse.Namespace) -> "Callable[..., RunReport]":
     if arguments.engine:
         where = {"engine": arguments.engine, "address": arguments.engine_address}
         where["options"] = arguments.engine_options or ""
+        where["start_seconds"] = read_start_seconds(arguments)
         return functools.partial(engines.run_on_engine, **where)
     if arguments.rendezvous is None:
         return engines.run_program
