@@ -203,7 +203,7 @@ def test_files_that_are_no_notebooks_get_a_note_each_and_no_mark(graded):
         assert verdict.mark == 0 and verdict.notes, name
         assert graded.seen[name].problem and not graded.seen[name].cells, name
     assert "link" in graded.seen["file: link"].problem
-    assert "200 MiB" in graded.seen["file: large"].problem
+    assert "64 MiB, got 200" in graded.seen["file: large"].problem
     assert "too deeply" in graded.seen["file: deep"].problem
     assert graded.seen["file: link"].sha256 == ""
 

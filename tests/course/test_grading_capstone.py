@@ -111,7 +111,7 @@ def test_an_empty_lab_and_a_forged_report_get_nothing(graded):
     assert graded["empty"]["program"].message == "this exercise is not written yet"
     assert sum(mark.points for mark in graded["forged"].values()) == 0
     assert graded["forged"]["program"].status == "wrong"
-    assert "no capstone.savedmodel was handed in" in graded["forged"]["model"].message
+    assert "capstone.savedmodel must be submitted too" in graded["forged"]["model"].message
 
 
 @pytest.mark.parametrize(

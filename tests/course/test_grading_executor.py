@@ -152,7 +152,7 @@ def test_a_kept_observation_gives_the_same_marks(graded):
             kept = Observation.from_json(observation.to_json())
             assert bench.judge(kept) == verdict
     for text in ("", "{}", "[]", "null", '{"cells": [{"id": 1}], "notes": []}', "[" * 10**5):
-        with pytest.raises(DistributedError, match="not a kept observation"):
+        with pytest.raises(DistributedError, match="isn't an observation"):
             Observation.from_json(text)
 
 
