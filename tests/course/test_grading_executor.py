@@ -196,7 +196,7 @@ def test_unsealed_says_so_and_closing_early_leaves_nothing(tmp_path):
 @pytest.mark.parametrize(
     "script, said",
     [
-        ("", "install the package bubblewrap"),
+        ("", "Install the package bubblewrap"),
         ("echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1", "Permission denied"),
     ],
 )

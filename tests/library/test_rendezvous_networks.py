@@ -145,7 +145,7 @@ def test_a_pulled_cable_and_a_pair_that_is_kept_apart(machines):
     for launcher in launchers.values():
         status, _, said = launcher.end()
         assert status == 2 and f"({networks.address(2)})" in said
-        assert f"({networks.address(1)})" in said and "likely" in said
+        assert f"({networks.address(1)})" in said and "Likely cause" in said
     subprocess.run(
         ["ip", "-n", networks.name(2), "route", "del", "blackhole", networks.address(1)], check=True
     )
