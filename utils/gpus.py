@@ -132,7 +132,7 @@ def divide_gpus(
     """
     sliced = any(name.startswith("MIG-") for name in gpus)
     if each and sliced and each > 1:
-        raise InputError(f"A process can use one MIG slice, got {each} for each worker. Ask for 1")
+        raise InputError(f"A process can use one MIG slice, got {each} for each worker. Ask for 1.")
     wanted = workers * (each or 1)
     if len(gpus) < wanted and (gpus or each):
         each_words = f" with {each} GPUs each" if each and each > 1 else ""
@@ -140,7 +140,7 @@ def divide_gpus(
         start = f"Start at most {fewer} on this machine, or pass" if fewer else "Pass"
         raise InputError(
             f"{count(workers, 'worker')}{each_words} need {count(wanted, 'GPU')}, and this machine "
-            f"has {len(gpus)}. {start} {way_out} to train on the CPU"
+            f"has {len(gpus)}. {start} {way_out} to train on the CPU."
         )
     each = each or (1 if sliced else len(gpus) // workers)
     return [list(gpus[each * index : each * (index + 1)]) for index in range(workers)]

@@ -20,7 +20,9 @@ def add_parser(subparsers: Commands) -> None:
         "The exit status is 1 if something that the course needs is broken.",
     )
     parser.add_argument(
-        "--quick", action="store_true", help="skip the checks that start TensorFlow"
+        "--quick",
+        action="store_true",
+        help="skip the checks that start TensorFlow, and don't verify full data sets",
     )
     parser.add_json()
 

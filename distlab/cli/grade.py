@@ -232,7 +232,7 @@ def _grade(settings: "Settings", quiet: bool) -> "ClassResult | None":
         progress.close()
         done, total = progress.done, progress.total
         kept = f"{done} of {total} are kept" if total else "nothing was run yet"
-        print(f"distlab grade: stopped: {kept}; the same command goes on", file=sys.stderr)
+        print(f"distlab grade: stopped: {kept}; run the same command to continue", file=sys.stderr)
         return None
     finally:
         progress.close()
@@ -311,7 +311,7 @@ def _describe(found: "ClassResult", settings: "Settings") -> None:
     for said, number in {
         "for a human, without a mark yet": human,
         "handed in, not graded yet": len(found.waiting),
-        "nothing handed in": len(found.absent),
+        "nothing submitted": len(found.absent),
     }.items():
         if number:
             print(f"{said}: {count(number, 'student')}")

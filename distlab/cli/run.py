@@ -17,6 +17,7 @@ from distlab.cli.starting import (
     check_rendezvous,
     read_port_range,
     read_rendezvous,
+    read_start_seconds,
     read_workers,
     tell_cause,
     write,
@@ -79,8 +80,8 @@ def add_parser(subparsers: Commands) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="restart all tasks up to N times after a failure; with --independent, restart each "
-        "failed task up to N times",
+        help="restart all tasks up to N times after a failure; with --ps, a failed worker alone; "
+        "with --independent, each failed task alone",
     )
     add("-m", "--module", action="store_true", help="PROGRAM is a module, as with python -m")
     add = parser.add_argument_group("files and devices").add_argument
@@ -194,6 +195,7 @@ def find_way(arguments: argparse.Namespace) -> "Callable[..., RunReport]":
     if arguments.engine:
         where = {"engine": arguments.engine, "address": arguments.engine_address}
         where["options"] = arguments.engine_options or ""
+        where["start_seconds"] = read_start_seconds(arguments)
         return functools.partial(engines.run_on_engine, **where)
     if arguments.rendezvous is None:
         return engines.run_program

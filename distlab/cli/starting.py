@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 ENGINES = ("ray", "spark", "slurm")  # named here: commands start without importing them
 MAX_RESTARTS = 1000
-LOCAL_WORKERS, JOIN_SECONDS, HEARTBEAT_SECONDS = 1, 300.0, 10.0
+LOCAL_WORKERS, HEARTBEAT_SECONDS = 1, 10.0
+JOIN_SECONDS, ENGINE_SECONDS = 300.0, 600.0  # until all are there: machines, an engine's tasks
 GROW = ("at-failure", "at-checkpoint")
 DESTINATIONS = {  # of options whose name has no unit
     "join-timeout": "join_seconds",
@@ -49,7 +50,7 @@ def add_rendezvous(parser: OneLineParser, verb: str) -> None:
         "--node-rank",
         type=int,
         metavar="N",
-        help="give this machine's workers the Nth ranks after the host's, which is 0 [by address]",
+        help="sort the machines after the host by N; those without it come last [by address]",
     )
     add(
         "--grow",
@@ -72,7 +73,8 @@ def add_rendezvous(parser: OneLineParser, verb: str) -> None:
         metavar="SECONDS",
         help="count a machine as lost if nothing is heard from it for this long",
     )
-    add_network(group, True, JOIN_SECONDS)
+    text = f" [{JOIN_SECONDS:g}], or for the tasks of --engine [{ENGINE_SECONDS:g}]"
+    add_network(group, True, None, text)
 
 
 def add_engine(parser: OneLineParser) -> None:
@@ -100,9 +102,15 @@ def add_engine(parser: OneLineParser) -> None:
 
 
 def add_network(
-    parser: argparse._ActionsContainer, with_address: bool, join_seconds: float
+    parser: argparse._ActionsContainer,
+    with_address: bool,
+    join_seconds: float | None,
+    join_text: str = "",
 ) -> None:
-    """Declare how machines find and reach each other; `with_address` adds this machine's own."""
+    """Declare how machines find and reach each other; `with_address` adds this machine's own.
+
+    `join_text` ends the help of --join-timeout.
+    """
     add = parser.add_argument
     if with_address:
         add(
@@ -116,7 +124,7 @@ def add_network(
         type=float,
         default=join_seconds,
         metavar="SECONDS",
-        help="wait this long for the other machines",
+        help="wait this long for the other machines" + join_text,
     )
     add(
         "--trust-network",
@@ -139,7 +147,6 @@ def check_rendezvous(arguments: argparse.Namespace) -> None:
     usual = {
         "local-workers": LOCAL_WORKERS,
         "advertise-address": None,
-        "join-timeout": JOIN_SECONDS,
         "trust-network": False,
         "node-rank": None,
         "grow": GROW[0],
@@ -150,6 +157,10 @@ def check_rendezvous(arguments: argparse.Namespace) -> None:
         given = getattr(arguments, DESTINATIONS.get(name, name.replace("-", "_")))
         if given != value and not arguments.rendezvous:
             raise CourseError(f"--{name} needs --rendezvous. Add it, or drop this option.")
+    if arguments.join_seconds is not None and not (arguments.rendezvous or arguments.engine):
+        raise CourseError(
+            "--join-timeout needs --rendezvous or --engine. Add one, or drop this option."
+        )
     if arguments.rendezvous and arguments.workers == "gpu":
         raise CourseError(
             "--workers must be the number of all workers with --rendezvous, got gpu, which counts "
@@ -165,7 +176,7 @@ def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
         arguments.rendezvous,
         arguments.local_workers,
         arguments.advertise_address,
-        arguments.join_seconds,
+        JOIN_SECONDS if arguments.join_seconds is None else arguments.join_seconds,
         arguments.trust_network,
         heartbeat_seconds=arguments.heartbeat_seconds,
         grow=arguments.grow,
@@ -230,6 +241,7 @@ class Starting:
     address: str | None = None
     options: str = ""
     restarts: int = 0
+    start_seconds: float = ENGINE_SECONDS
 
     def make_launcher(self) -> Any:
         """Return the engine's launcher, None for tasks of this machine."""
@@ -237,7 +249,9 @@ class Starting:
             return None
         from utils.engines import make_launcher
 
-        return make_launcher(self.engine, self.address, _say, options=self.options)
+        return make_launcher(
+            self.engine, self.address, _say, self.start_seconds, options=self.options
+        )
 
 
 def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
@@ -257,7 +271,13 @@ def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
     check_rendezvous(arguments)
     restarts = check_count("max-restarts", arguments.max_restarts or 0, 0, MAX_RESTARTS)
     options = arguments.engine_options or ""
-    return Starting(arguments.engine, arguments.engine_address, options, restarts)
+    seconds = read_start_seconds(arguments)
+    return Starting(arguments.engine, arguments.engine_address, options, restarts, seconds)
+
+
+def read_start_seconds(arguments: argparse.Namespace) -> float:
+    """Return how long an engine may take to start all tasks."""
+    return ENGINE_SECONDS if arguments.join_seconds is None else arguments.join_seconds
 
 
 def train_at_rendezvous(

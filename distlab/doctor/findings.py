@@ -79,7 +79,9 @@ def _look(probe: Probe) -> None:
     except Exception as error:  # whatever a machine comes up with: the others go on
         lines = str(error).splitlines() or [""]
         value = f"could not be examined: {type(error).__name__}: {lines[0]}"
-        probe.results[:] = [Finding(probe.name, "warning", value, "the other findings stand")]
+        probe.results[:] = [
+            Finding(probe.name, "warning", value, "the other checks aren't affected")
+        ]
 
 
 def _no_answer(probe: Probe) -> list[Finding]:

@@ -40,10 +40,7 @@ def _read(path: Path) -> str:
 
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
-TRIED_PYTHONS, TRIED_SYSTEM = (
-    ((3, 11), (3, 13)),
-    ("linux", "x86_64"),
-)  # the table of docs/install.md
+TRIED_SYSTEM = ("linux", "x86_64")  # the table of docs/install.md; all three Pythons ran there
 NOT_RUN = "not run there yet with this version: docs/install.md lists what we have tried"
 LITTLE_MEMORY_BYTES, LITTLE_FREE_MEMORY_BYTES = 4 * 2**30, 3 * 2**29
 LITTLE_DISK_BYTES, NO_DISK_BYTES = 2**30, 50 * 2**20
@@ -55,7 +52,7 @@ def examine_python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Fi
     value += ", virtual environment" if sys.prefix != sys.base_prefix else ""
     if not OLDEST_PYTHON <= version[:2] <= NEWEST_PYTHON:
         return Finding("Python", "problem", value, "the course needs Python 3.11, 3.12 or 3.13")
-    return Finding("Python", "ok", value, "" if version[:2] in TRIED_PYTHONS else NOT_RUN)
+    return Finding("Python", "ok", value)
 
 
 def examine_system(
@@ -83,7 +80,7 @@ def _examine_wsl(release: str) -> Finding:
         advice = "WSL1 has no Linux kernel: convert it with `wsl --set-version <name> 2`"
         return Finding("system", "problem", f"WSL1, {release}", advice)
     if __file__.startswith("/mnt/"):
-        advice = "the course lies on a Windows disk, which is slow: copy it into the Linux home"
+        advice = "the course is on a Windows disk, which is slow: copy it into the Linux home"
         return Finding("system", "warning", f"WSL2, {release}", advice)
     return Finding("system", "ok", f"WSL2, {release}", NOT_RUN)
 
@@ -111,7 +108,9 @@ def examine_memory(root: Path = ROOT) -> Finding:
     value = f"{format_bytes(total)}, {format_bytes(available)} available"
     value += " (limited by a control group)" if total < memory.total else ""
     if total < LITTLE_MEMORY_BYTES:
-        advice = "lessons with several worker processes (08 to 11) want 4 GiB: run one at a time"
+        advice = (
+            "lessons that start several processes (08 to 11 most of all) need 4 GiB: keep one open"
+        )
         return Finding("memory", "warning", value, advice)
     if available < LITTLE_FREE_MEMORY_BYTES:
         return Finding("memory", "warning", value, "shut down other kernels and programs first")
@@ -128,9 +127,9 @@ def examine_disk(folder: Path | None = None) -> Finding:
         return Finding("disk", "problem", value, "nothing can be saved: make room there")
     closed = [str(place) for place in places if not os.access(place, os.W_OK)]
     if closed:
-        advice = f"{closed[0]} cannot be written: copy the course to a folder of your own"
+        advice = f"{closed[0]} isn't writable: copy the course to your own folder"
         return Finding("disk", "warning", value, advice)
     if free[place] < LITTLE_DISK_BYTES:
-        advice = "checkpoints, exports and the full data sets want about 1 GiB"
+        advice = "checkpoints, exports and the full data sets need about 1 GiB"
         return Finding("disk", "warning", value, advice)
     return Finding("disk", "ok", value)

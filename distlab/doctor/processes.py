@@ -48,7 +48,7 @@ def examine_ports(lab_port: int = LAB_PORT) -> Finding:
         return Finding("ports", "warning", "`localhost` is not this machine", advice)
     if _is_free(lab_port):
         return Finding("ports", "ok", f"loopback works, {lab_port} is free")
-    advice = "JupyterLab takes the next free port by itself"
+    advice = "JupyterLab takes the next free port automatically"
     return Finding("ports", "ok", f"loopback works, {lab_port} is taken", advice)
 
 
@@ -58,7 +58,7 @@ def examine_network(environment: Mapping[str, str] | None = None) -> Finding:
     wanted, why = given.get(VARIABLE) == "private", _find_obstacle()
     if wanted and not why:
         return Finding("cluster ports", "ok", "private: only you reach them; nothing is downloaded")
-    open_to = "while a cluster runs, whoever reaches its ports reads and writes your files"
+    open_to = "while a cluster runs, anyone who reaches its ports can read and write your files"
     if wanted:
         value = f"open to this machine's other users: no private network ({why})"
         return Finding("cluster ports", "warning", value, f"{open_to}; docs/hub.md names remedies")

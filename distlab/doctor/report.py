@@ -70,7 +70,7 @@ def format_report(findings: Sequence[Finding], color: bool = False, plain: bool 
     lines = [line for finding in findings for line in _format_finding(finding, color, plain)]
     counts = {status: sum(f.status == status for f in findings) for status in STATUSES}
     lines += ["", "What works here", *_format_works(describe_works(findings)), ""]
-    verdict = "The course can run here" if can_run(findings) else "The course cannot run here yet"
+    verdict = "The course can run here" if can_run(findings) else "The course can't run here yet"
     counted = ", ".join(f"{count} {_name_count(s, count)}" for s, count in counts.items() if count)
     return "\n".join([*lines, f"{verdict}: {counted}."])
 

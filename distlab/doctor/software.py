@@ -139,7 +139,7 @@ def examine_utils() -> Finding:
     if seen == "None" or Path(seen).resolve() != ours:
         where = "PYTHONPATH" if os.environ.get("PYTHONPATH") else "this environment"
         advice = f"another package of that name comes first: take it out of {where}; in a project "
-        advice += "with its own `utils`, copy the folder of ours into it as `dist_utils`"
+        advice += "with its own `utils`, run `pip install ./utils` and import `distkit`"
         return Finding("utils", "problem", f"not the course's: {seen}", advice)
     return Finding("utils", "ok", str(ours.parent))
 

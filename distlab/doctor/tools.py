@@ -73,7 +73,7 @@ def _explain_seal(sysctl: Path) -> str:
         path = sysctl / name
         if path.is_file() and path.read_text().strip() == value:
             setting = f"{name.replace('/', '.')}={value}"
-            return f"grading refuses to run unsealed; {setting} forbids user namespaces to users"
+            return f"grading refuses to run unsealed; {setting} forbids it: see docs/grading.md"
     return "grading refuses to run unsealed; a container may forbid it: grade on the host"
 
 

@@ -396,4 +396,4 @@ def set_times(
             left.discard(student)
             hand_in = replace(hand_in, timestamp=times[student], clock="the list of times")
         found.append(hand_in)
-    return tuple(found), _describe(sorted(left), "in the list of times handed in nothing here:")
+    return tuple(found), _describe(sorted(left), "in the list of times submitted nothing here:")

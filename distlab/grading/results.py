@@ -121,10 +121,8 @@ class ClassResult:
         own = sum(h.clock.endswith("student's zip") for h in hand_ins)
         lines = []
         if unknown:
-            said = "have no known time, so no late penalty was applied to them"
-            lines.append(
-                f"{len(unknown)} of {len(hand_ins)} hand-ins {said}: give --submission-times FILE"
-            )
+            said = "submissions have no known time, so no late penalty was applied to them"
+            lines.append(f"{len(unknown)} of {len(hand_ins)} {said}: give --submission-times FILE")
         if late:
             names = ", ".join(late[:10]) + ", ..." * (len(late) > 10)
             lines.append(f"{len(late)} of them are late, says the platform: {names}")
@@ -174,7 +172,7 @@ def hold_back(hand_in: HandIn, verdict: Verdict, policy: Policy) -> Verdict:
     """Return the verdict; where it is not certain whose the hand-in is, all of it waits."""
     if not hand_in.question or hand_in.key in policy.confirmed:
         return verdict
-    said = "a teacher has to look first at whose hand-in this is"
+    said = "your teacher has to check first whose submission this is"
     exercises = (replace(e, points=0.0, message=said, status=WAITS) for e in verdict.exercises)
     return replace(verdict, exercises=tuple(exercises))
 

@@ -152,7 +152,7 @@ def _name_unknown(settings: Settings, found: Collection) -> list[str]:
     confirmed = {key.rpartition(" ")[0] for key in settings.policy.confirmed}
     ruled = {*settings.policy.extra, *confirmed} - known
     return [
-        f"the rules name {name!r}, who has handed in nothing here: is it spelt right?"
+        f"the rules name {name!r}, who submitted nothing here. Is the name spelled correctly?"
         for name in sorted(ruled)
     ]
 
@@ -277,7 +277,7 @@ def _see(
 
 
 def _observe_nothing(settings: Settings, hand_in: HandIn) -> Observation:
-    problem = hand_in.problem or "nothing was handed in"
+    problem = hand_in.problem or "nothing was submitted"
     return Observation(
         hand_in.student, settings.lab.name, "", 0, problem=problem, sealed=settings.sealed
     )
@@ -346,7 +346,7 @@ def _book(settings: Settings, journal: Journal, found: Collection) -> _Booked:
 
 def _make_empty(settings: Settings, student: str) -> tuple[HandIn, Record]:
     """Return what stands for the submission of a student who has marks by hand and no file."""
-    lab, said = settings.lab, "nothing was handed in"
+    lab, said = settings.lab, "nothing was submitted"
     exercises = tuple(
         ExerciseVerdict(e.id, 0.0, e.points, "", said, "wrong") for e in lab.exercises
     )

@@ -261,7 +261,7 @@ def test_marks_by_hand_in_bulk_write_only_what_changes_and_say_why(graded):
     status, output, errors = distlab_grade(*arguments, "--marks", marks)
     assert errors == "" and "2 marks changed since the last grading" in output
     assert "dora: epoch 0 → 1.25 (set by hand: said it in the room)" in output
-    assert "TIMES: 3 of 5 hand-ins have no known time" in output
+    assert "TIMES: 3 of 5 submissions have no known time" in output
     changed = {name for name, path in pages.items() if path.stat().st_mtime_ns != before[name]}
     assert changed == {"dora", "cid"} and read_records(root / "out") == records
     assert "said it in the room" in pages["dora"].read_text()

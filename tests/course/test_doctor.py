@@ -93,8 +93,8 @@ def test_a_crash_of_tensorflow_is_told_by_its_signal_and_gives_exit_status_1(tmp
     done = run_distlab("doctor", PYTHONPATH=str(tmp_path))
     assert done.returncode == 1, done.stdout
     assert "illegal instruction" in done.stdout and "AVX" in done.stdout
-    assert "✗ problem" in done.stdout and "cannot run here yet: 1 problem" not in done.stderr
-    assert "The course cannot run here yet" in done.stdout
+    assert "✗ problem" in done.stdout and "can't run here yet: 1 problem" not in done.stderr
+    assert "The course can't run here yet" in done.stdout
 
 
 def test_text_goes_to_an_ascii_terminal_without_color(monkeypatch):
@@ -242,7 +242,7 @@ def test_the_report_has_words_beside_its_marks_and_80_columns_at_most():
     assert max(map(len, text.splitlines())) <= 80
     for finding in FINDINGS:
         assert any(finding.status in line and finding.name in line for line in text.splitlines())
-    assert "The course cannot run here yet: 1 ok, 1 missing, 1 warning, 1 problem." in text
+    assert "The course can't run here yet: 1 ok, 1 missing, 1 warning, 1 problem." in text
     assert "the Spark part of lesson 19 (Java: not installed)" in text
     assert "grading: it refuses" in text and "distlab train --strategy: none" in text
     assert "\x1b" not in text

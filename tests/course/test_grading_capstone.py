@@ -281,7 +281,7 @@ def test_no_zip_at_all_and_no_file_are_refused_in_words(tmp_path):
         unpack_model(tmp_path / MODEL_FILE, tmp_path / "to")
     with pytest.raises(AssertionError, match="`distlab submit` packs it"):
         unpack_model(tmp_path / "none", tmp_path / "to")
-    with pytest.raises(AssertionError, match="is a folder: lab15.pack_model makes one file"):
+    with pytest.raises(AssertionError, match="must be a file, got a folder"):
         unpack_model(tmp_path, tmp_path / "to")
 
 

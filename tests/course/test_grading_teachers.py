@@ -289,11 +289,12 @@ def test_unknown_times_are_said_loudly(lab, tmp_path):
     found = ClassResult(lab, results, policy)
     unknown, late, clocks = found.describe_times()
     assert (
-        unknown.startswith("2 of 3 hand-ins have no known time") and "--submission-times" in unknown
+        unknown.startswith("2 of 3 submissions have no known time")
+        and "--submission-times" in unknown
     )
     assert late.endswith("cy") and clocks.startswith("1 of 3 times")
     write_report(found, tmp_path)
-    assert "2 of 3 hand-ins have no known time" in (tmp_path / "class.html").read_text()
+    assert "2 of 3 submissions have no known time" in (tmp_path / "class.html").read_text()
     rows = {row[0]: row for row in rows_of(tmp_path / "marks.csv")}
     assert rows["ana"][2:4] == ["", ""] and rows["bo"][3] == "the name of the student's zip"
     assert ClassResult(lab, results, Policy()).describe_times() == []  # nothing is due

@@ -173,7 +173,7 @@ BROKEN = {
     "no such chunk": ([[(F, 0, 1)]], "stage 0, place 0: chunk 1 does not exist: there are 0 to 0"),
     "no operation": (
         [["F0"]],
-        "stage 0, place 0: 'F0' isn't an operation. "
+        "stage 0, place 0 must be an operation, got 'F0'. "
         "Write Operation(kind, micro_batch, chunk) or (kind, micro_batch).",
     ),
     "no stage": ([], "The schedule must have a list of operations for at least one stage."),

@@ -238,7 +238,8 @@ def test_settings_change_a_config():
     from utils.training.config import make_config
 
     base = TrainConfig(strategy="mirrored", replicas=4, optimizer="sgd", learning_rate=0.5)
-    assert make_config(base, {"epochs": 7}).replicas == 4
+    longer = make_config(base, {"epochs": 7})
+    assert (longer.replicas, longer.learning_rate) == (4, 0.5)
     assert make_config(base, {"strategy": "default"}).replicas is None
     assert make_config(base, {"optimizer": "adam"}).learning_rate == 0.001
 

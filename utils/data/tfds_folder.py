@@ -128,7 +128,9 @@ def replace_nothing(target: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent)
     except OSError as error:
-        raise InputError(f"{target.parent} can't be written ({error.strerror}).") from None
+        raise InputError(
+            f"{target.parent} can't be written ({error.strerror}). Name another folder."
+        ) from None
     try:
         yield Path(partial)
     finally:
@@ -189,7 +191,7 @@ def _open(folder: Path, facts: DataSetFacts) -> "tfds.core.DatasetBuilder":
         name, stored_as = builder.info.name, builder.info.file_format
         missing = [split for split in FULL_EXAMPLES if split not in builder.info.splits]
     except Exception as error:  # whatever TFDS stumbles over, the description is to blame
-        raise InputError(f"{path} can't be read: {_one_line(error)}") from None
+        raise InputError(f"{path} can't be read: {_one_line(error)}. Prepare it again.") from None
     if name != facts.name:
         raise InputError(f"{folder} must hold {facts.name}, got {name}.")
     if stored_as.value != "tfrecord":

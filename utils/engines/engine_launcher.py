@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..checks import check_number
 from ..cluster.grace import Notice
 from ..cluster.launcher import Stop, Stopped, TaskListener, TaskOrder
 from ..cluster.local_tasks import ACTIONS
@@ -38,13 +39,15 @@ def run_on_engine(
     show: Print = show_line,
     say: Say = say_word,
     options: str = "",
+    start_seconds: float = START_SECONDS,
 ) -> RunReport:
     """Run `command` as `run_program` does, its tasks started by `engine` (see `make_launcher`).
 
     The engine's processes get what is named in the settings and TF_CONFIG beside their own
     environment, and this folder, which must be there on every machine. After a failure the
     engine starts them again, as often as `settings.max_restarts` allows. `options` are further
-    words for the engine (`options.EXAMPLES`).
+    words for the engine (`options.EXAMPLES`). Raises RunError if it hasn't started all tasks
+    after `start_seconds`.
     """
     refuse_range(settings)
     gpus = settings.gpus if isinstance(settings.gpus, int) else 0
@@ -54,7 +57,9 @@ def run_on_engine(
             "the engine would give GPUs to the servers, too."
         )
     wanted = {"gpus": gpus, "apart": settings.independent, "options": options}
-    with contextlib.closing(make_launcher(engine, address, say, **wanted)) as launcher:
+    with contextlib.closing(
+        make_launcher(engine, address, say, start_seconds, **wanted)
+    ) as launcher:
         launcher.ports = settings.port_range
         run = ProgramRun(command, settings, launcher, show, say)
         with marking(settings):
@@ -93,6 +98,7 @@ def make_launcher(
     are further words for it. Raises InputError, in one line, if something is missing here.
     """
     check_gpus(engine, address, gpus)
+    check_number("join-timeout", start_seconds, above=0)
     found = find_engine(engine, address)
     words = read_options(engine, options, address is None) if options else []
     asked = {"gpus": gpus, "apart": apart, "options": words}

@@ -161,7 +161,10 @@ class Hub:
             check()
             words = f"{count - len(missing)} of {count} tasks are started"
             if time.monotonic() > deadline:
-                raise RunError(f"{words} after {seconds:g} s. Does the engine have room for more?")
+                raise RunError(
+                    f"{words} after {seconds:g} s. Ask for fewer, or give the engine longer with "
+                    "--join-timeout."
+                )
             if time.monotonic() > next_word:
                 next_word = time.monotonic() + WAITING_SECONDS
                 names = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"

@@ -72,6 +72,6 @@ def _read_operation(item: object, stage: int, place: int) -> Operation:
     if isinstance(item, Sequence) and not isinstance(item, str) and len(item) in (2, 3):
         return Operation(*item)
     raise InputError(
-        f"stage {stage}, place {place}: {item!r} isn't an operation. Write Operation(kind, "
+        f"stage {stage}, place {place} must be an operation, got {item!r}. Write Operation(kind, "
         "micro_batch, chunk) or (kind, micro_batch)."
     )

@@ -100,8 +100,8 @@ def read_measured(path: str | Path) -> MeasuredAllReduce:
         found, ranks = (_read_csv if is_csv else _read_nccl)(lines, plain)
     except (ValueError, KeyError, IndexError) as error:
         raise InputError(
-            f"network {path}: isn't nccl-tests' all-reduce output, nor a CSV with the columns "
-            f"bytes and seconds ({error})."
+            f"network {path} must be nccl-tests' all-reduce output, or a CSV with the columns "
+            f"bytes and seconds ({error}). Keep the program's whole output."
         ) from None
     rows = sorted(found.items())
     sizes, seconds = tuple(n for n, _ in rows), tuple(s for _, s in rows)

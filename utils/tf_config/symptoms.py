@@ -1,8 +1,8 @@
 """The sayings by which a start that goes wrong is known: pattern, cause, cure.
 
-Each was taken from a real log of TensorFlow 2.21 and Keras 3.15
-(`tests/cluster_mistakes.py` makes them). In the order given: what is a cause of its
-own comes before what a task says when another one has gone.
+Most were taken from logs of TensorFlow 2.21 and Keras 3.15 (`tests/cluster_mistakes.py` makes
+the cluster's); a few words are those that other versions use. In the order given: what is a
+cause of its own comes before what a task says when another one has gone.
 """
 
 import re
