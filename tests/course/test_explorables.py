@@ -728,7 +728,7 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
     ("floats", 1): ("in float16", "0 in float16"),
     ("floats", 2): ("98.6 % are below", "times 2¹²"),
     ("cluster", 0): (
-        "is in the cluster, and no",
+        "both say that they are worker 0, so one would stop and the other would wait. together",
         "The cluster forms: worker 0 on node-a and worker 1",
     ),
     ("cluster", 1): (
