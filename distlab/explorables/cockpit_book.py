@@ -203,7 +203,7 @@ class JobBook:
         again = {0: "no step is lost", 1: f"step {last} is trained a second time"}.get(
             max(0, last - step), f"steps {step + 1} to {last} are trained a second time"
         )
-        self.news = f"The whole group went on {where}: {again}."
+        self.news = f"The whole group resumed {where}: {again}."
 
     def _take_restart(self, event: "Event") -> None:
         self.starts[event["attempt"]], self.victim = event["time"], event["task"]

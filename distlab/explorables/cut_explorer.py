@@ -58,11 +58,11 @@ def _list_questions(short: str, long: str) -> list[Try]:
             "other way in the list takes a shorter step here.",
         ),
         Try(
-            "One long sequence is too large for 8 GPUs: what must be cut?",
+            "ZeRO 3 doesn't fit on 8 GPUs: which cut fits and takes the shortest step?",
             {"size": 3, "way": alone, "model": long},
             {"way": "data, context"},
-            "The sequence. ZeRO splits what is stored of the model, and what is too large here are "
-            "the activations of a single sequence.",
+            "The sequence: 546 s. Tensor parallelism fits too and is within 1 %. ZeRO splits only "
+            "what is stored of the model, and here the activations are too large.",
         ),
         Try(
             "Eight times the GPUs: which part of the step doesn't get shorter?",

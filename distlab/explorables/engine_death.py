@@ -24,11 +24,11 @@ WAYS = {  # who notices, and who starts what again
     ),
     "Spark": (
         "The executor sees the task fail, and tells the driver.",
-        "A barrier stage is repeated as a whole: both tasks meet again and get new addresses.",
+        "The driver repeats the stage, since a shuffle follows. Both tasks get new addresses.",
     ),
     "Slurm": (
-        "slurmd sees the task end, and srun ends the others.",
-        "The job goes back into the queue, and both tasks start when it is their turn.",
+        "slurmd sees the task end. With --kill-on-bad-exit, srun ends the others.",
+        "The launcher's script puts the job back into the queue (scontrol requeue).",
     ),
     "Kubernetes": (
         "The kubelet sees the container end.",
@@ -44,11 +44,11 @@ def death_explorer(way: str = "distlab run") -> Explorer:
         show_death,
         tries=[
             Try(
-                "Lose no step at all: what do you change?",
+                "Lose fewer steps: what do you change?",
                 start,
-                {"saves": "10"},
-                "How often the program saves. What was trained since the last checkpoint is "
-                "trained twice, whoever does the restart. Saving costs time as well (lesson 10).",
+                {"saves": ["5", "10"]},
+                "How often the program saves. On average half an interval is lost, whoever does "
+                "the restart. Here a death falls on a multiple of ten; yours won't.",
             ),
             Try(
                 "Start it by hand: who starts it again?",

@@ -237,7 +237,7 @@ def _describe_lane(lane: LaneRecord) -> str:
     says += _describe_spans(lane.spans)
     says += [mark.words for mark in lane.marks]
     used = [flag.step for flag in lane.flags if flag.used]
-    says += [f"went on from the checkpoint of step {step}" for step in used]
+    says += [f"resumed from the checkpoint of step {step}" for step in used]
     if lane.lost:
         lost = sum(end - start for start, end in lane.lost)
         says.append(f"{lost:.1f} s of training done again")

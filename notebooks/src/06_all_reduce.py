@@ -253,7 +253,7 @@ figures.show(draw_costs(by_hand, between, N))
 # %% [markdown]
 # Three of the four are best at something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive is best in none of these columns. (In total it sends the fewest messages: 6, against 8, 8 and 24. But all six pass through rank 0.)
 #
-# Which of them is fastest? That depends on the vector and on the links. Here is the race from the top again: all four on one clock, with a plain *tree* as the fifth: it halves the ranks in each step up to rank 0, and doubles them on the way down. Press Play, then look at the bar below: who wins at which size?
+# Which of them is fastest? That depends on the vector and on the links. Here is the race from the top again, with eight ranks: all four on one clock, with a plain *tree* as the fifth: it halves the ranks in each step up to rank 0, and doubles them on the way down. Press Play, then look at the bar below: who wins at which size?
 
 # %%
 from distlab.explorables import all_reduce_race

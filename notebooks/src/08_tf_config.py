@@ -36,7 +36,7 @@ from pathlib import Path
 import psutil
 
 # %% [markdown]
-# ## Two texts, and no cluster
+# ## Two TF_CONFIGs, and no cluster
 #
 # Here are two machines, and what the variable TF_CONFIG holds on each of them. Someone wrote it for node-a, where it's correct, and copied it to node-b. **Change one character so that the cluster forms.** You don't have to know the rules yet. At every key you press, the picture shows what the two would do, and the lines below it say what's missing.
 
@@ -102,7 +102,7 @@ print(
 #     node-b$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
 #               "task": {"type": "worker", "index": 1}}' python train.py
 #
-# We do the same on this machine. `run_tasks` starts the program twice, each time with one of the two texts as TF_CONFIG, and returns what they print.
+# We do the same on this machine. `run_tasks` starts the program twice, each time with one of the two TF_CONFIGs, and returns what they print.
 #
 # Its last line says how many replicas there are, and that's worth an assertion in a program of your own.
 #
@@ -148,7 +148,7 @@ print({host: find_index(workers, host) for host in ("gpu9", "gpu10", "gpu1")})
 #
 # ## The same through utils
 #
-# Most mistakes come from typing these texts by hand. `build_cluster` and `build_tf_configs` write them for you, and refuse what can't work. They also write the texts for the larger kind of cluster. The cell prints one text of each kind.
+# Most mistakes come from typing this JSON by hand. `build_cluster` and `build_tf_configs` write them for you, and refuse what can't work. They also write it for the larger kind of cluster. The cell prints one TF_CONFIG of each kind.
 
 # %%
 from utils.tf_config import build_cluster, build_tf_configs
@@ -174,7 +174,7 @@ for name, text in [*built.items(), ("", ""), *large.items()]:
     print(f"{name:<12}{describe_role(parse_tf_config(text))}" if text else "")
 
 # %% [markdown]
-# Where no chief is listed, worker 0 has its duties. (Saving has a twist: in a synchronous cluster all workers call save, and only the chief's copy is kept. [Lesson 09](09-multi-worker-mirrored.ipynb) shows why.)
+# If no chief is listed, worker 0 has its duties. (Saving has a twist: in a synchronous cluster all workers call save, and only the chief's copy is kept. [Lesson 09](09-multi-worker-mirrored.ipynb) shows why.)
 #
 # Two rules in this list are easily forgotten. With parameter servers the chief directs and doesn't train. And an evaluator is not a member of the training cluster. Here it gets that cluster's addresses and a task of its own. TensorFlow's tutorial gives it a cluster with nothing but itself, `{"evaluator": ["host:port"]}`. The linter that comes next accepts both.
 #
@@ -192,7 +192,7 @@ print(*[finding for source, finding in lint_together(same) if source == "togethe
 assert all(finding.severity == "note" for text in by_hand for finding in lint(text))
 
 # %% [markdown]
-# In a shell, `distlab tf-config build --workers 2 --host node-a --host node-b` prints these texts, and `distlab tf-config lint` checks the TF_CONFIG that is set there.
+# In a shell, `distlab tf-config build --workers 2 --host node-a --host node-b` prints these TF_CONFIGs, and `distlab tf-config lint` checks the TF_CONFIG that is set there.
 #
 # ## Resolvers: who tells TensorFlow
 #
@@ -225,7 +225,7 @@ for name in slurm:
 # %% [markdown]
 # All three give the same cluster. The third printed line shows that `TFConfigClusterResolver` reads the variable again each time it's asked: once TF_CONFIG is deleted, its cluster is empty.
 #
-# Slurm's resolver takes the number of tasks from Slurm and gives each of them a GPU. Without GPUs it fails, so on CPUs we pretend there's one per task. It also sorts node names as text, so n10 comes before n2: pad them, n02.
+# Slurm's resolver takes the number of tasks from Slurm and gives each of them a GPU. Without GPUs it fails, so on CPUs we pretend there's one per task. It also sorts node names as text, so n10 comes before n2. Then worker 1's address may be the machine on which another task runs, and the start hangs. Pad them: n02.
 #
 # Two others need something we don't have here, a Kubernetes cluster and a TPU. We can at least print their arguments. The table after the cell lists all of TensorFlow's resolvers.
 
@@ -461,9 +461,9 @@ assert cluster.run(take_step, echo=False, timeout=60) == [2.0, 2.0]
 print("sum over all replicas, in each worker: 2.0")
 
 # %% [markdown]
-# ## Back to the two texts
+# ## Back to the two TF_CONFIGs
 #
-# This pair has four mistakes, two in each text. Find them before you look at the lines below the picture. Then repair them one by one, and watch the messages change. One of the mistakes shows only when another is gone.
+# This pair has four mistakes, two in each. Find them before you look at the lines below the picture. Then repair them one by one, and watch the messages change. A mistake may show only when another is gone.
 
 # %%
 edit_cluster(
@@ -474,7 +474,7 @@ edit_cluster(
 )
 
 # %% [markdown]
-# The index on node-a was the hidden one. Its text is correct by itself, and only next to the other text does it turn out that nobody is worker 0. That's why `lint_together` reads all of them.
+# The index on node-a was the hidden one. Once "workers" is repaired, its TF_CONFIG is correct by itself, and only next to the other does it turn out that nobody is worker 0. That's why `lint_together` reads all of them. (One thing the linter can't see: whether a TF_CONFIG is on the machine that it names. The picture knows both machines, and says so.)
 #
 # ## Symptoms, on one page
 #

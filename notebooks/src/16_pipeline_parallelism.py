@@ -60,7 +60,7 @@ show_guess(my_guess, 100 * alone.bubble_fraction, unit="%", how="simulated")
 #
 # ## Make the gray disappear
 #
-# Here is that schedule as a toy: one batch, four stages, and gray where a stage waits. **Make the gray disappear, as far as you can.** Watch the hills below the lanes while you do: they are what you pay in memory.
+# Here is that schedule as a toy: one batch, four stages, and gray and hatched where a stage waits. **Make the gray disappear, as far as you can.** Leave the four stages. Watch the hills below the lanes: the micro-batches that each stage keeps. (If you cut one batch, sixteen of them hold no more than one did.)
 
 # %%
 from distlab.explorables import schedule_toy
@@ -68,7 +68,7 @@ from distlab.explorables import schedule_toy
 schedule_toy("gpipe", None, micro_batches=1)
 
 # %% [markdown]
-# Each section from here on is one way to fight the gray. At the end the toy is back, with all of them.
+# Several sections from here on fight the gray, and the others say what that costs. After *Zero bubble* the toy is back.
 #
 # ## A batch in pieces
 #
@@ -227,7 +227,7 @@ assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
 # %% [markdown]
 # Each lane is a stage, each number a micro-batch. The upper four lanes are the run, the lower four the simulation. Both have the same shape, but the run takes longer: there are messages and threads in it, and two cores that other programs use as well. (It is the shortest of three.) Its gradients are those of the unsplit model.
 #
-# With P stages of equal cost and M micro-batches the bubble is (P - 1) / (M + P - 1), here 3/11. More micro-batches make it smaller. But under GPipe every stage keeps the activations of every micro-batch until the backwards begin, so memory grows with M. The last line counted them: eight on each stage.
+# With P stages of equal cost and M micro-batches the bubble is (P - 1) / (M + P - 1), here 3/11. More micro-batches make it smaller. But under GPipe every stage keeps the activations of every micro-batch until the backwards begin, so GPipe always keeps the whole batch's activations; if the micro-batches keep their size, memory grows with M. The last line counted them: eight on each stage.
 #
 # GPipe was made for models far larger than one device's memory. Does it also make them faster? Here are the paper's speeds, compared with two partitions (stages), next to our simulator's. (Its messages take no time, and like the paper it computes each forward twice: see *Rematerialization*, below.)
 
@@ -354,7 +354,7 @@ for name in ("zb-h1", "zb-h2"):
 #
 # ZB-H2 has its price: an optimizer step that doesn't wait for all stages, and memory. Under ZB-H1 no stage keeps more than the first stage of 1F1B does, four micro-batches. Under ZB-H2 every stage keeps seven.
 #
-# `run_pipeline` can separate B and W too, with the same gradients. Below it is the toy again, now with two schedules of your choice above each other. The bubble is hatched. The hills below the lanes are the activations that each stage keeps, on the same time axis.
+# `run_pipeline` can separate B and W too, with the same gradients. Below it is the toy again, now with two schedules of your choice above each other. The bubble is gray and hatched. The hills below the lanes are the activations that each stage keeps, on the same time axis.
 
 # %%
 from distlab.explorables import schedule_toy
@@ -530,7 +530,7 @@ from distlab.lessons.one_model import draw_one_model
 figures.show(draw_one_model(16))
 
 # %% [markdown]
-# A stage holds more than a tensor-parallel GPU, because it keeps the activations of several micro-batches. But the step is shorter. Only activations at the cuts are sent, and with 128 micro-batches the bubble is small.
+# A stage holds more than a tensor-parallel GPU, because it keeps the activations of several micro-batches. But the step is shorter. Inside a copy only activations and their gradients at the cuts are sent, and the all-reduce between the eight copies hides behind the backward pass. A step has 1,024 sequences, 128 for each copy, so 128 micro-batches: the bubble is small.
 #
 # ## On a real GPU
 #

@@ -35,7 +35,7 @@ print(use_logical_devices(1))
 # %% [markdown]
 # ## A worker dies, and then?
 #
-# Two workers train together, and one of them dies. Who notices, who starts what again, and how many steps are lost? Six ways to start workers answer differently. The picture counts steps, not seconds. The seconds of your machine come [at the end](#What-it-costs), when you've killed a worker in five of the six.
+# Two workers train together, and one of them dies. Who notices, who starts what again, and how many steps are lost? Six ways to start workers answer differently. The picture counts steps, not seconds. The seconds of your machine come [at the end](#What-it-costs), for the ways that you run here. (The picture has Kubernetes, which we don't run, and leaves out the rendezvous, which we do.)
 
 # %%
 from distlab.explorables.engine_death import death_explorer
@@ -174,7 +174,7 @@ assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 # An *engine* is a service that already runs on all of your machines, and that you ask for processes:
 #
 # - **Ray**: Python actors and tasks. You ask for two actors with one CPU each, and Ray finds places for them.
-# - **Spark**: jobs on tables, cut into tasks. A *barrier stage* starts all its tasks at once, and restarts them all together.
+# - **Spark**: jobs on tables, cut into tasks. A *barrier stage* starts all its tasks at once. If one fails, all of them are repeated, provided that a shuffle follows the stage; otherwise the job fails.
 # - **Slurm**: the queue of most university clusters. You submit a script, and `srun` starts it on every node you were given.
 #
 # With `--engine` the launcher asks one of these instead of starting processes itself. For learning, it first starts a cluster of two nodes on this machine and takes it down afterwards; with `--engine-address` it joins yours. If an engine isn't installed here, the cell says so and shows a stored run with its date. The line and the program stay the same, and so does the kill.
@@ -206,7 +206,7 @@ runs["Slurm"] = kill_on("slurm")
 assert not runs["Slurm"].status
 
 # %% [markdown]
-# Six ways, one loss. Under the launcher, each engine noticed the death in its own way: Ray starts the actor again, Spark repeats the whole stage, and Slurm puts the job back into its queue. How little a launcher asks of an engine shows best in the engine's own code. Here is Ray's, a program that you can keep:
+# Six ways, one loss. Under the launcher, each engine noticed the death in its own way: Ray starts the actor again (it was told `max_restarts=-1`), Spark repeats the whole stage (a shuffle follows it), and on Slurm our script requeues the job. How little a launcher asks of an engine shows best in the engine's own code. Here is Ray's, a program that you can keep:
 
 # %% tags=["nbval-ignore-output"]
 # %%writefile runs/lesson19/with_ray.py
@@ -247,7 +247,7 @@ print(ray.get([w.train.remote(program, config) for w, config in zip(workers, con
 #
 # - **Ray Train**: `ray.train.tensorflow.TensorflowTrainer` sets TF_CONFIG, and with `FailureConfig(max_failures=…)` (the default is 0) restarts the whole group from a checkpoint after a failure. With a Keras 3 custom loop it worked here. A small run on two workers took 51 s on a quiet machine, and after a SIGKILL the group was back in 15 s. Your program becomes a function that Ray calls, and it has to report its checkpoints to Ray. If you're on Ray anyway, use it.
 # - **Spark**: since 3.4 there is `pyspark.ml.torch.distributor.TorchDistributor`. It's Spark's official answer, and it's for PyTorch.
-# - **Cluster resolvers** of TensorFlow ask the scheduler instead of reading TF_CONFIG: `strategy = MultiWorkerMirroredStrategy(SlurmClusterResolver())`. Slurm's is built around GPUs. On CPU nodes we had to pretend that there was one (`gpus_per_node=1, gpus_per_task=1, auto_set_gpu=False`), and it sorts host names as strings, so n10 comes before n2. `KubernetesClusterResolver` lists pods through the API server. It can't tell which of them it runs in, so you set its `task_type` and `task_id` yourself.
+# - **Cluster resolvers** of TensorFlow ask the scheduler instead of reading TF_CONFIG: `strategy = MultiWorkerMirroredStrategy(SlurmClusterResolver())`. Slurm's is built around GPUs. On CPU nodes we had to pretend that there was one (`gpus_per_node=1, gpus_per_task=1, auto_set_gpu=False`), and it sorts host names as strings, so n10 comes before n2. Then worker 1's address may be the machine on which another task runs, and the start hangs. `KubernetesClusterResolver` lists pods through the API server. It can't tell which of them it runs in, so you set its `task_type` and `task_id` yourself.
 #
 # The course uses TF_CONFIG because it's the same on every engine, your program doesn't change, and you can print it.
 #
@@ -324,7 +324,7 @@ assert by_workers == [by_spark] * 4
 #
 # The last two lines are why training on Spark needs barrier stages, and why preparing data on Spark doesn't. **MLlib**, Spark's own library, trains by such jobs, one round of tasks an iteration: fine for regressions and trees. Its only neural network is `MultilayerPerceptronClassifier`, a stack of dense layers. Connectors such as `spark-tensorflow-distributor` and TensorFlowOnSpark do what we did: a barrier stage, and TF_CONFIG from the addresses. The first (1.0.0) still ran here, but Databricks calls it deprecated and recommends Ray. The second had its last release, 2.2.5, in April 2022. The TFRecord connector writes a table as the files that [lesson 12](12-input-pipelines.ipynb) reads. None of them makes a training step faster.
 #
-# **Horovod** deserves a paragraph, as old code is full of it. It brought ring all-reduce and MPI's launcher to TensorFlow 1 in 2017, when distributing meant parameter servers: `hvd.init()`, `hvd.DistributedOptimizer`, `horovodrun -np 4 python train.py`. Its last release, 0.28.1, is from 2023, and it doesn't build unmodified against TensorFlow 2.21. What it did, strategies do now. Read it in old projects, and don't begin a new one with it.
+# **Horovod** deserves a paragraph, as old code is full of it. It brought ring all-reduce and MPI's launcher to TensorFlow 1 in 2017, when distributing meant parameter servers: `hvd.init()`, `hvd.DistributedOptimizer`, and later `horovodrun -np 4 python train.py`. Its last release, 0.28.1, is from 2023, and it doesn't build unmodified against TensorFlow 2.21. What it did, strategies do now. Read it in old projects, and don't begin a new one with it.
 #
 # ## Many small jobs: a search
 #
@@ -482,7 +482,7 @@ assert json.loads(pod)["task"] == {"type": "worker", "index": 1}
 # | service | the job it wants | TF_CONFIG |
 # |---|---|---|
 # | Vertex AI | CustomJob with worker pools: pool 0 has one machine, the chief | set for you, with `chief` and `worker` |
-# | SageMaker | training job with InstanceCount | you make it from `resourceconfig.json`; `start.py` does |
+# | SageMaker | training job with InstanceCount | in your own container you make it from `resourceconfig.json`, as `start.py` does; AWS's TensorFlow containers can set it |
 # | Azure ML | command job with `distribution: tensorflow` | set for you |
 # | Kubeflow | TFJob, of the Training Operator v1 | set for you; its successor, Trainer v2, has no TensorFlow runtime |
 #
@@ -568,7 +568,7 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 # | what you get | by hand | `distlab run` | Ray | Spark | Slurm | Kubernetes |
 # |---|---|---|---|---|---|---|
 # | finds a machine with room | you | no | yes | yes | yes | yes |
-# | starts again after a crash | you | yes | yes | yes | yes | yes |
+# | can start it again after a crash | you | yes | yes | yes | yes | yes |
 # | on another machine | you | who has joined | yes | yes | yes | yes |
 # | queue, quotas, many users | no | no | little | little | yes | yes |
 # | brings your program and its packages | you | no | can | can | no | the image |

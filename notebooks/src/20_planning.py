@@ -415,9 +415,9 @@ assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 # %% [markdown]
 # The run gets shorter and the bill larger. But don't order what the last line promises. Its hours and its bill follow from the speed, and nothing in the planner asks whether the network still learns. 4,096 devices with 256 images each make a batch of 1,048,576, and ImageNet has 1,281,167 images. That's 1.2 steps an epoch, 110 in the whole run. At 16,384 devices, where the slider ends, a single step would take 3.3 epochs' worth of images. Goyal's largest batch without a loss of accuracy, 8,192, takes 32 of these devices and 14,075 steps. So weak scaling has a limit that efficiency doesn't show: steps = epochs × examples / (batch per device × devices). Work that out first, and stop when too few are left to learn in ([lesson 17](17-large-batch-training.ipynb)). Below that limit, it depends on what an hour of waiting costs you.
 #
-# ### The 7 B model, planned
+# ### The 7 B model, in two stages
 #
-# In lessons [15](15-model-parallelism.ipynb), [16](16-pipeline-parallelism.ipynb) and [18](18-precision-and-memory.ipynb) each GPU had most of its memory empty. A plan uses it: cut no more than you must.
+# In lessons [15](15-model-parallelism.ipynb), [16](16-pipeline-parallelism.ipynb) and [18](18-precision-and-memory.ipynb) each GPU had most of its memory empty. Suppose pipelines are all you have: cut no more than you must. (Lesson [23](23-which-way-to-cut.ipynb) has something better.)
 
 # %%
 from distlab.lessons.one_model import draw_one_model
@@ -425,7 +425,7 @@ from distlab.lessons.one_model import draw_one_model
 figures.show(draw_one_model(20))
 
 # %% [markdown]
-# With two stages instead of eight, the GPUs are nearly full and the step is the shortest so far, because fewer stages idle less.
+# With two stages instead of eight, the GPUs are nearly full and the step is the shortest so far, because fewer stages idle less and send less.
 #
 # ## On a real GPU
 #

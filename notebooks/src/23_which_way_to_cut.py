@@ -542,7 +542,7 @@ for name, rows in tables.items():
         winners.add((name, best["way"]))
 
 # %% [markdown]
-# These are predictions. We compared the planner with 49 published runs, and it was 6 % off on average and 26 % at most, after one run of each type of GPU had set that type's efficiency. All of them were data-parallel, and all but one used ZeRO 3. Its times for tensor, pipeline and context parallelism haven't been compared with any run. So read the table as an order, not as a promise. The explorer has eight of the ways. Begin with the three questions on top: each sets the explorer up, and the answer shows when you've found it. Then go on by yourself. Why would you use a cut through the model at 4,096 tokens, although none beats ZeRO 1?
+# These are predictions. We compared the planner with 49 published runs, and it was 6 % off on average and 26 % at most, after one run of each type of GPU had set that type's efficiency. All of them were data-parallel, and all but one used ZeRO 3. Its times for tensor, pipeline and context parallelism haven't been compared with any run. So differences of a few percent mean nothing, and the order between these cuts is untested. (MFU counts attention too. By 6 · N · D alone the 434 hours are 42 %.) The explorer has eight of the ways. Begin with the three questions on top: each sets the explorer up, and the answer shows when you've found it. Then continue on your own. Why would you use a cut through the model at 4,096 tokens, although none beats ZeRO 1?
 
 # %%
 from distlab.explorables.cut_explorer import cut_explorer
@@ -553,7 +553,7 @@ assert not any(row["fits"] for row in alone)  # without a cut through the sequen
 cut_explorer(tables, capacity_gb=80, name="H100")
 
 # %% [markdown]
-# With short sequences nothing in this table beats the simplest cut, because 7 billion parameters fit once the state is sharded. (Some other cuts tie with it.) Cuts through the model pay when the model is larger, when memory is smaller, or when there are more GPUs than sequences in a batch. With long sequences one sequence no longer fits next to the weights. Data parallelism alone doesn't fit on up to 32 GPUs, and on more there are fewer sequences than GPUs. So the context axis takes over.
+# With short sequences nothing in this table beats the simplest cut, because 7 billion parameters fit once the state is sharded. (Some other cuts tie with it.) Cuts through the model pay when the model is larger, when memory is smaller, or when there are more GPUs than sequences in a batch. With long sequences one sequence no longer fits next to the weights. Data parallelism alone doesn't fit on up to 32 GPUs, and on more there are fewer sequences than GPUs. So the sequence or the layers must be cut. By these numbers context is ahead of tensor by 1 to 4 %, except on 16 GPUs: there it recomputes, and tensor needn't.
 #
 # ### The 7 B model, at last
 #
@@ -565,7 +565,7 @@ from distlab.lessons.one_model import draw_one_model
 figures.show(draw_one_model(23))
 
 # %% [markdown]
-# ZeRO 1 cuts nothing that computes. It holds less than two stages do, and its step is the shortest of the five.
+# ZeRO 1 cuts nothing that computes. It holds less than two stages do, and its step is the shortest of the five. (These bars take one sequence at a time. The explorer picks the quickest micro-batch: two sequences, 65.3 GB, 6.56 s. Its 114 GB for plain copies recompute.)
 #
 # ## On a real GPU
 #

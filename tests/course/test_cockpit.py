@@ -107,7 +107,7 @@ def test_a_worker_dies_and_comes_back_in_front_of_the_reader(cluster, tmp_path):
     wait_for(lambda: "worker 1 was killed" in view.data["message"])
     states = wait_for(lambda: "killed" in (s := [x["state"] for x in view.data["lanes"]]) and s)
     assert states == ["waiting", "killed"], "the other one stops, and only the killed row is red"
-    wait_for(lambda: "The whole group went on" in view.data["message"])
+    wait_for(lambda: "The whole group resumed" in view.data["message"])
     [done, same] = job.wait(60)
     wait_for(lambda: not view._thread.is_alive())
 

@@ -17,6 +17,7 @@ from distlab.explorables import (
     Explorable,
     Slider,
     conveyor,
+    edit_cluster,
     explore,
     float_line,
     guess_number,
@@ -569,6 +570,31 @@ def test_the_errors_between_two_texts_are_those_of_the_linter(blank):
     assert 0 < formed < len(pairs)
 
 
+HERE, THERE = (RIGHT_TEXT.replace('"index": 1', f'"index": {k}') for k in range(2))
+NAMED = {"node-a": "10.0.0.5", "node-b": "node-b.lab.example"}
+
+
+def test_a_machine_that_claims_the_others_task_makes_no_cluster(blank):
+    longer = [re.sub("node-[ab]", lambda found: NAMED[found[0]], text) for text in (HERE, THERE)]
+    elsewhere = [text.replace("node-b", "node-c") for text in (HERE, THERE)]
+    pairs = [(HERE, THERE), (THERE, HERE), longer, elsewhere, (HERE, HERE)]
+    right, crossed, named, absent, twice = ask(
+        blank, "cluster", pairs, "m.judge({a: c[0], b: c[1]})"
+    )
+    assert right["formed"] and named["formed"]
+    assert [(each["host"], each["what"], each["cure"]) for each in crossed["between"]] == [
+        ("node-a", "worker:1 lives on node-b, and this is node-a", "write index 0"),
+        ("node-b", "worker:0 lives on node-a, and this is node-b", "write index 1"),
+    ]
+    assert crossed["states"] == ["waits", "waits"] and not crossed["formed"]
+    (fault,) = absent["between"]
+    assert fault["cure"] == "list node-b's own address" and not absent["formed"]
+    assert twice["states"] == ["twice", "twice"]
+    for (first, second), told in zip(pairs[:2], (right, crossed)):
+        forms = edit_cluster(first, second).still.alt.startswith("The cluster forms")
+        assert forms == told["formed"]
+
+
 # ---- each piece under the hand
 
 
@@ -628,7 +654,8 @@ TRY = """async ({data, options}) => {
   };
   const place = (values) => (joined.placeValues ? joined.placeValues({ data }, values) : values);
   for (const [k, { set: told, act: acted, answer }] of (joined.TRIES ?? data.tries).entries()) {
-    const set = place(told), act = place(acted);
+    const one = ([name, value]) => [name, [value].flat()[0]];
+    const set = place(told), act = place(Object.fromEntries(Object.entries(acted).map(one)));
     host.querySelectorAll(".ex-tries button")[k].click();
     const before = await read(), names = Object.keys(act);
     const same = Object.entries(set).every(([name, value]) => stage.options[name] === value);
@@ -701,7 +728,7 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
     ("floats", 1): ("in float16", "0 in float16"),
     ("floats", 2): ("98.6 % are below", "times 2¹²"),
     ("cluster", 0): (
-        "is in the cluster, and no",
+        "both say that they are worker 0, so one would stop and the other would wait. together",
         "The cluster forms: worker 0 on node-a and worker 1",
     ),
     ("cluster", 1): (

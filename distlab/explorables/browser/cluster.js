@@ -1,7 +1,7 @@
 // Two machines, the TF_CONFIG of each to edit, and the cluster that they make: which task each one is, what it
-// waits for, and what is wrong with its text, at every key.
+// waits for, and what is wrong with it, at every key.
 import { color, draw, inkOn, join, make, replica, tries } from "./core.js";
-import { lintText, lintTogether } from "./cluster_model.js";
+import { findMisplaced, lintText, lintTogether } from "./cluster_model.js";
 
 const HOSTS = ["node-a", "node-b"], NAMES = { a: "node-a", b: "node-b" }, BOX = 62, GAP = 62, SLOT = 48, MOST_SLOTS = 6;
 const write = (hosts, index, job = "worker") => `{"cluster": {"${job}": [${hosts.map((host) => `"${host}:12345"`).join(", ")}]},\n "task": {"type": "worker", "index": ${index}}}`;
@@ -9,19 +9,20 @@ const RIGHT = { a: write(HOSTS, 0), b: write(HOSTS, 1) };
 const LOOKS = { member: "all-reduce", waits: "wait", alone: "variables", wrong: "over", twice: "over" };
 export const TRIES = [
   { ask: "Copied to node-b as it stands: what must change?", set: { a: RIGHT.a, b: RIGHT.a }, act: { b: RIGHT.b }, done: (options) => judge(options).formed,
-    answer: "Only the index. `cluster` is the same text in all tasks, and `task` says which of them this one is, counted from 0." },
+    answer: "Only the index. `cluster` is the same in all tasks, and `task` says which of them this one is, counted from 0." },
   { ask: "List a third worker, node-c: who waits for whom?", set: RIGHT, act: { a: write([...HOSTS, "node-c"], 0), b: write([...HOSTS, "node-c"], 1) },
     done: (options) => judge(options).configs.every(([, { faults, jobs }]) => !faults.length && jobs.worker?.length > 2),
-    answer: "Every task must list the same addresses, so both texts change. Then both wait: the cluster forms when all listed tasks are there." },
+    answer: "Every task must list the same addresses, so both TF_CONFIGs change. Then both wait: the cluster forms when all listed tasks are there." },
   { ask: "Make both train alone, with JSON that TensorFlow reads.", set: RIGHT, act: { a: '{"cluster": {}}', b: '{"cluster": {}}' },
     done: (options) => judge(options).configs.every(([, config]) => config.alone),
-    answer: "Without a cluster in it, the text isn't an error to TensorFlow. Each machine trains a model of its own, and only num_replicas_in_sync: 1 tells you." }];
+    answer: "A TF_CONFIG without a cluster isn't an error to TensorFlow. Each machine trains a model of its own, and only num_replicas_in_sync: 1 tells you." }];
 
-// Both texts as read, what is wrong between them, and what each machine does.
-function judge(options) {
+// Both TF_CONFIGs as read, what is wrong between them, and what each machine does.
+export function judge(options) {
   const configs = Object.entries(NAMES).map(([option, host]) => [host, lintText(options[option])]);
-  const alone = configs.every(([, config]) => config.alone), between = alone ? [] : lintTogether(configs);
-  const formed = !alone && !between.length && configs.every(([, { faults }]) => !faults.length);
+  const alone = configs.every(([, config]) => config.alone), told = alone ? [] : lintTogether(configs);
+  const sound = !alone && !told.length && configs.every(([, { faults }]) => !faults.length), between = sound ? findMisplaced(configs) : told;
+  const formed = sound && !between.length;
   const [first, second] = configs.map(([, { task }]) => task && `${task.job} ${task.index}`), twice = first && first === second;
   const states = configs.map(([, { faults, alone: own }]) => (own ? "alone" : faults.length ? "wrong" : formed ? "member" : twice ? "twice" : "waits"));
   return { configs, between, formed, states };
@@ -55,7 +56,11 @@ function makeField(stage, option, host) {
 function sayVerdict({ formed, states, configs }) {
   const names = configs.map(([host, { task }]) => (task ? `${task.job} ${task.index} on ${host}` : host));
   if (formed) return `The cluster forms: ${names.join(" and ")}.`;
-  const says = { alone: "trains alone, without a word", wrong: "has an error in its text", waits: "would wait", twice: "claims the other's task" };
+  if (states.every((state) => state === "twice")) {
+    const [, { jobs, task }] = configs[0], leads = task.index === 0 && task.job === ("chief" in jobs ? "chief" : "worker");
+    return `No cluster: both say that they are ${task.job} ${task.index}, so ${leads ? "one would stop and the other" : "both"} would wait.`;
+  }
+  const says = { alone: "trains alone, without a word", wrong: "has an error in its TF_CONFIG", waits: "would wait", twice: "claims the other's task" };
   return `No cluster: ${states.map((state, k) => `${HOSTS[k]} ${says[state]}`).join(", ")}.`;
 }
 
@@ -76,7 +81,7 @@ function drawCluster({ glider, width }, svg, layers, { configs, formed, states }
     ...slots.map((d) => ({ ...d, y: top, wide: slot, tall: SLOT, fill: d.by.length === 1 && d.by[0].state !== "wrong" ? replica(Number(d.name.split(" ")[1])) : "none", edge: color(d.by.length > 1 ? "over" : "edge"), dash: d.by.length ? null : "4 3" }))];
   join(glider, layers.boxes, boxes, { key: (d) => d.id, tag: "rect",
     end: (d) => ({ x: d.x - d.wide / 2, y: d.y, width: d.wide, height: d.tall, rx: 8, fill: d.fill, stroke: d.edge ?? d.fill, "stroke-width": d.by?.length > 1 ? 3 : 1.5, "stroke-dasharray": d.dash ?? null }) });
-  const doing = { member: "trains with the others", waits: "waits", alone: "trains alone", wrong: narrow ? "error" : "error in its text", twice: narrow ? "same task" : "claims the other's task" };
+  const doing = { member: "trains with the others", waits: "waits", alone: "trains alone", wrong: narrow ? "error" : "error in its TF_CONFIG", twice: narrow ? "same task" : "claims the other's task" };
   const texts = [...machines.flatMap((d) => [{ id: d.host, x: d.x, y: 25, text: d.host, style: `font-weight: 700; font-size: 15px; fill: ${inkOn(LOOKS[d.state])}` },
     { id: `${d.host} does`, x: d.x, y: 46, text: narrow && d.state === "member" ? "trains" : doing[d.state], style: `font-size: 13px; fill: ${inkOn(LOOKS[d.state])}` }]),
     ...slots.flatMap((d) => {

@@ -172,3 +172,16 @@ function compareClusters([first, { jobs: mine }], [name, { jobs: theirs }], faul
     if (k >= 0) return fault(`cluster.${job}[${k}]`, `${first} has ${put(here[k])}, ${name} ${put(there[k])}`, cure);
   }
 }
+
+// Tasks on a machine that isn't theirs: [{host, where, what, cure}]. The linter can't see it, as it doesn't know where a TF_CONFIG is set.
+// An IP address may be any machine's.
+export function findMisplaced(configs) {
+  const isOn = (host, machine) => isLocal(host) || /^[\d.]+$|:/.test(host) || host.split(".")[0].toLowerCase() === machine;
+  return configs.flatMap(([machine, { jobs, task: { job, index } }]) => {
+    const places = Object.entries(jobs).flatMap(([name, all]) => all.map((address, k) => ({ name, k, ...splitAddress(address) })));
+    const claimed = places.find(({ name, k }) => name === job && k === index), own = places.find(({ host }) => isOn(host, machine));
+    if (!claimed || isOn(claimed.host, machine)) return [];
+    const cure = !own ? `list ${machine}'s own address` : own.name === job ? `write index ${own.k}` : `write "type": "${own.name}", "index": ${own.k}`;
+    return [{ host: machine, where: "task", what: `${job}:${index} lives on ${claimed.host}, and this is ${machine}`, cure }];
+  });
+}

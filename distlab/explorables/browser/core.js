@@ -214,7 +214,7 @@ export function panel(first, more) {
 }
 
 // Questions to try, [{ask, set, act, answer}]: a chip sets the piece up with `set`, and the answer shows
-// when the hand has gone to `act`, or beyond it; with `done(options)`, when that is true.
+// when the hand has gone to `act` (of a list, to any of it), or beyond it; with `done(options)`, when that is true.
 export function tries(stage, items) {
   let tried = null;
   const said = make("p", { "aria-live": "polite" });
@@ -224,7 +224,7 @@ export function tries(stage, items) {
   }));
   const reached = ([name, value]) => {
     const now = stage.options[name], from = tried.set[name];
-    return now === value || (typeof value === "number" && (now - value) * (value - from) > 0);
+    return [value].flat().includes(now) || (typeof value === "number" && (now - value) * (value - from) > 0);
   };
   stage.shows.push(() => {
     chips.forEach((chip, k) => chip.setAttribute("aria-pressed", items[k] === tried));
