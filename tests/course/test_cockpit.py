@@ -191,6 +191,7 @@ def test_who_waits_for_a_paused_or_a_slow_worker_is_gray_also_in_a_distributed_i
     view = cockpit(job)
     wait_for(lambda: step_of(view) > 3)
     press(view, "pause", "worker 1")
+    wait_for(lambda: lanes_of(view)["worker 1"]["spans"][-1][2] == "paused")
     wait_for(lambda: lanes_of(view)["worker 0"]["spans"][-1][2] == "wait")
     held = time.time()
     wait_for(lambda: view.data["clock"] + view._book.begun > held + 0.1)
