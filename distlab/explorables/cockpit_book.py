@@ -144,9 +144,9 @@ class JobBook:
     def read(self) -> None:
         """Take in what is new."""
         self._take_news()
-        if not self._job.finished and not self._job.is_stopping:
+        if not self._job.finished:
             self._note_deaths()
-        elif self._job.finished and self._ended is None:
+        elif self._ended is None:
             self._ended = time.time()
 
     def _open_lane(self, task: WatchedTask) -> None:
@@ -241,9 +241,12 @@ class JobBook:
 
     def _note_deaths(self) -> None:
         """Note tasks that somebody else has killed."""
-        for task in self._job.tasks:
+        killed = [task for task in self._job.tasks if task.state == "killed"]
+        if self._job.is_stopping:  # asked afterwards: the stop may have killed them meanwhile
+            return
+        for task in killed:
             story, over = self.lanes[task.name].story, task.attempt + 1 in self.starts
-            if task.state == "killed" and story.dead_at is None and task.ended_at and not over:
+            if story.dead_at is None and task.ended_at and not over:
                 story.dead_at = time.time() - (time.monotonic() - task.ended_at)
                 mark = self._mark("end", "killed", story.dead_at)
                 self.lanes[task.name].marks.append(mark)
