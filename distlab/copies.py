@@ -71,8 +71,14 @@ def keep(course: Path, path: Path) -> Path:
 
 
 def _copy(course: Path, original: Path) -> None:
+    text = original.read_bytes().decode("utf-8")
+    write_atomically(course / FOLDER / original.name, text)
+    note_origin(course, original)
+
+
+def note_origin(course: Path, original: Path) -> None:
+    """Write down that the copy of this lesson or lab was made from it as it is now."""
     raw = original.read_bytes()
-    write_atomically(course / FOLDER / original.name, raw.decode("utf-8"))
     made = {"file": hashlib.sha256(raw).hexdigest(), "cells": _digest_cells(original)}
     table = {**_read(course), original.name: made}
     write_atomically(course / FILE, json.dumps(table, indent=1, sort_keys=True) + "\n")

@@ -57,6 +57,7 @@ def _list_edited(course: Path) -> list[str]:
 def _move(course: Path, name: str) -> str:
     """Put a notebook that was changed in place where copies are; restore the original."""
     path, copy = course / name, course / copies.FOLDER / Path(name).name
+    moved = path.is_file() and not copy.exists()
     if not path.is_file():  # deleted
         place = copy
     elif copy.exists():
@@ -65,6 +66,8 @@ def _move(course: Path, name: str) -> str:
         copy.parent.mkdir(exist_ok=True)
         place = path.rename(copy)
     _run_git(course, "checkout", "HEAD", "--", name)
+    if moved:
+        copies.note_origin(course, path)
     return place.relative_to(course).as_posix()
 
 
