@@ -212,16 +212,19 @@ def test_one_changed_byte_is_found(tf, tmp_path):
     assert (found.step, found.path) == (0, None) and len(found.skipped_checkpoints) == 2
 
 
-def test_the_list_never_names_skipped_checkpoints(tf, tmp_path):
+@pytest.mark.parametrize("is_relative", (False, True))
+def test_the_list_never_names_skipped_checkpoints(tf, tmp_path, monkeypatch, is_relative):
     from utils.training.checkpoints import write_list
 
+    monkeypatch.chdir(tmp_path.parent)
+    folder = tmp_path.name if is_relative else str(tmp_path)
     saved = tf.train.Checkpoint(value=tf.Variable(1.0))
-    manager = tf.train.CheckpointManager(saved, str(tmp_path), max_to_keep=2)
+    manager = tf.train.CheckpointManager(saved, folder, max_to_keep=2)
     for step in (4, 8):
         manager.save(checkpoint_number=step)
-    write_list(tmp_path, "ckpt", 4)
-    again = tf.train.CheckpointManager(saved, str(tmp_path), max_to_keep=2)
-    assert Path(again.latest_checkpoint).name == "ckpt-4"
+    write_list(folder, "ckpt", 4)
+    again = tf.train.CheckpointManager(saved, folder, max_to_keep=2)
+    assert again.latest_checkpoint == f"{folder}/ckpt-4"
     for step in (8, 12):
         again.save(checkpoint_number=step)
     assert [Path(p).name for p in again.checkpoints] == ["ckpt-8", "ckpt-12"]

@@ -242,7 +242,7 @@ def write_list(folder: str | Path, name: str = NAME, newest: int | None = None) 
     known, now = dict(read_list(folder)), time.time()
     times = [known.get(f"{name}-{step}", now) for step in steps]
     tf.compat.v1.train.update_checkpoint_state(
-        str(folder),
+        os.path.abspath(folder),  # names in a relative folder would count from the working folder
         f"{name}-{steps[-1]}",
         [f"{name}-{step}" for step in steps],
         all_model_checkpoint_timestamps=times,
