@@ -134,32 +134,29 @@ def add_network(
 
 
 def check_rendezvous(arguments: argparse.Namespace) -> None:
-    """Raise CourseError for its options without it, for an engine beside it or without a name."""
-    for name in ("engine_address", "engine_options"):
-        if getattr(arguments, name) and not arguments.engine:
-            raise CourseError(
-                f"--{name.replace('_', '-')} needs --engine. Add it, or drop this option."
-            )
+    """Raise CourseError for options without what they need, and for an engine at a rendezvous."""
+    engine, meeting = ("engine",), ("rendezvous",)
+    usual = {  # option -> its value when it isn't given, and which of these it needs
+        "engine-address": (None, engine),
+        "engine-options": (None, engine),
+        "local-workers": (LOCAL_WORKERS, meeting),
+        "advertise-address": (None, meeting),
+        "trust-network": (False, meeting),
+        "node-rank": (None, meeting),
+        "grow": (GROW[0], meeting),
+        "preflight": (False, meeting),
+        "heartbeat-timeout": (HEARTBEAT_SECONDS, meeting),
+        "join-timeout": (None, (*meeting, *engine)),
+    }
+    for name, (value, needs) in usual.items():
+        given = getattr(arguments, DESTINATIONS.get(name, name.replace("-", "_")))
+        if given != value and not any(getattr(arguments, need) for need in needs):
+            wanted = " or ".join(f"--{need}" for need in needs)
+            which = "it" if len(needs) == 1 else "one"
+            raise CourseError(f"--{name} needs {wanted}. Add {which}, or drop this option.")
     if arguments.engine and arguments.rendezvous:
         raise CourseError(
             f"--engine {arguments.engine} doesn't go with --rendezvous. Give one of them."
-        )
-    usual = {
-        "local-workers": LOCAL_WORKERS,
-        "advertise-address": None,
-        "trust-network": False,
-        "node-rank": None,
-        "grow": GROW[0],
-        "preflight": False,
-        "heartbeat-timeout": HEARTBEAT_SECONDS,
-    }
-    for name, value in usual.items():
-        given = getattr(arguments, DESTINATIONS.get(name, name.replace("-", "_")))
-        if given != value and not arguments.rendezvous:
-            raise CourseError(f"--{name} needs --rendezvous. Add it, or drop this option.")
-    if arguments.join_seconds is not None and not (arguments.rendezvous or arguments.engine):
-        raise CourseError(
-            "--join-timeout needs --rendezvous or --engine. Add one, or drop this option."
         )
     if arguments.rendezvous and arguments.workers == "gpu":
         raise CourseError(
