@@ -59,7 +59,7 @@ def death_explorer(way: str = "distlab run") -> Explorer:
             ),
             Try(
                 "Restarted on Slurm, and back at step 0: why?",
-                {"way": "Slurm", "dies": 50, "saves": "20"},
+                {**start, "way": "Slurm"},
                 {"saves": NEVER},
                 "The program doesn't save. An engine restarts processes, and can't know at which "
                 "step they were.",

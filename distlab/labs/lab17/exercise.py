@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +12,15 @@ from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import refuse
 from distlab.labs import ANSWERS
 
+if TYPE_CHECKING:
+    from distlab.labs.lab17.compiled_step import CompiledStep
+
 ABSENT = (*ANSWERS, "distlab.labs.lab17.compiled_step")
 Layouts, Sizes = Mapping[str, tuple[Any, ...]], Mapping[str, int]
 Shapes = dict[str, tuple[int, ...]]
 ATTENTION = tuple(f"attention/{name}/kernel" for name in ("query", "key", "value"))
 OUTPUT, VOCABULARY = "attention/attention_output/kernel", ("embedding/embeddings", "logits/kernel")
+SIZES = dict(hidden=32, heads=4, head=8, inner=64, vocabulary=64, texts=16, tokens=8)
 SLACK = 1.02  # what a limit allows beyond what is needed
 BYTES = 4  # of a float32
 
@@ -45,17 +49,18 @@ def try_layouts(layouts: Layouts, sizes: Sizes, mesh: Mapping[str, int]) -> None
 
     `mesh` is {"batch": 2, "model": 4}, and `sizes` is `SIZES` or another dictionary like it.
     """
-    from distlab.labs.lab17.compiled_step import compile_step  # not there for answers
-
-    step = compile_step(sizes, mesh, _read_layouts(layouts, "try_layouts", list_shapes(sizes)))
+    step = _compile(sizes, mesh, _read_layouts(layouts, "try_layouts", list_shapes(sizes)))
     print(step.error or f"{step.held_bytes:,} bytes of weights and momentum on a device")
     for name, sent, devices in step.collectives:
         print(f"{name:<18}{sent:>9,} bytes sent by each of {devices} devices")
     print("keys that no variable uses:", list(step.stray))
 
 
-SIZES = {"hidden": 32, "heads": 4, "head": 8, "inner": 64, "vocabulary": 64}
-SIZES |= {"texts": 16, "tokens": 8}
+def _compile(sizes: Sizes, mesh: Mapping[str, int], layouts: Layouts) -> "CompiledStep":
+    """Return the compiled step; the module that compiles isn't there for answers."""
+    from distlab.labs.lab17.compiled_step import compile_step
+
+    return compile_step(sizes, mesh, layouts)
 
 
 def _read_layouts(found: Any, function: str, shapes: Shapes) -> dict[str, tuple[Any, ...]]:
@@ -177,9 +182,7 @@ def try_cut(cut_model: Callable[..., Any], *case: Any) -> dict[str, Any]:
 def read_cut(layouts: Any, seed: int, batch: int, model: int, *case: Any) -> dict[str, Any]:
     """Return what is wrong with layouts, once they are compiled, and what was found."""
     sizes, memory, traffic = draw_cut(seed, batch, model, *case)
-    from distlab.labs.lab17.compiled_step import compile_step
-
-    step = compile_step(sizes, {"batch": batch, "model": model}, layouts)
+    step = _compile(sizes, {"batch": batch, "model": model}, layouts)
     flaw = _find_flaw(step, layouts, memory) or (
         _explain_traffic(layouts, step, sizes, tight=case[-1]) if step.sent_bytes > traffic else ""
     )
@@ -196,7 +199,7 @@ def _contrast(got: Any, right: Any) -> str:
     return got["said"]
 
 
-def _find_flaw(step: Any, layouts: Layouts, memory: int) -> str:
+def _find_flaw(step: "CompiledStep", layouts: Layouts, memory: int) -> str:
     """Return what is wrong with any layouts, whatever the exercise; "" if nothing is."""
     if step.error:
         return "not-divisible" if "divi" in step.error else "refused"
@@ -207,12 +210,12 @@ def _find_flaw(step: Any, layouts: Layouts, memory: int) -> str:
     return "too-large" if step.held_bytes > memory else ""
 
 
-def _list_cut(step: Any, word: str) -> list[str]:
+def _list_cut(step: "CompiledStep", word: str) -> list[str]:
     """Return the variables with `word` in their path that are not whole on each device."""
     return [path for path in step.cut if word in path]
 
 
-def _explain_traffic(layouts: Layouts, step: Any, sizes: Sizes, tight: bool) -> str:
+def _explain_traffic(layouts: Layouts, step: "CompiledStep", sizes: Sizes, tight: bool) -> str:
     """Return the likely reason why a step sends more than is allowed."""
     cut = step.cut
     if any("batch" in axes for axes in layouts.values()):
@@ -325,9 +328,7 @@ def try_gather(place_gathers: Callable[..., Any], *case: Any) -> dict[str, Any]:
 def read_gather(found: Any, seed: int, devices: int, share: float) -> dict[str, Any]:
     """Return what is wrong, what the compiled program gathers, and what was found."""
     sizes, memory = draw_gather(seed, devices, share)
-    from distlab.labs.lab17.compiled_step import compile_step
-
-    step = compile_step(sizes, {"batch": devices}, found["layouts"])
+    step = _compile(sizes, {"batch": devices}, found["layouts"])
     gathered = [sent for name, sent, _ in step.collectives if name == "all-gather"]
     flaw = _find_flaw(step, found["layouts"], memory)
     if not flaw and any(path.endswith("bias") for path in step.cut):
@@ -344,7 +345,7 @@ def read_gather(found: Any, seed: int, devices: int, share: float) -> dict[str, 
 
 
 def _explain_costs(
-    costs: Mapping[str, float], step: Any, shapes: Shapes, devices: int, gathered: Any
+    costs: Mapping[str, float], step: "CompiledStep", shapes: Shapes, devices: int, gathered: Any
 ) -> str:
     """Return what is wrong with the costs of all-gathers, "" if they are what the program sends."""
     if set(costs) != set(step.cut):
