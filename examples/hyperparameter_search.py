@@ -120,13 +120,15 @@ def open_study(options) -> optuna.Study:
 
 def take_trial(study: optuna.Study, options):
     """Return the next trial and its lock, None if there is none. Call with the lock held."""
-    trials = study.get_trials(deepcopy=False)
-    for trial in trials:
+    running = study.get_trials(deepcopy=False, states=[TrialState.RUNNING])
+    freed = {trial.number for trial in running if find_lock(trial, options).is_free()}
+    # A worker says how its trial ended, then lets go of the lock: so the states are read again.
+    for trial in study.get_trials(deepcopy=False, states=[TrialState.RUNNING]) if freed else []:
+        if trial.number not in freed:
+            continue
+        study.tell(trial.number, state=TrialState.FAIL)  # whoever ran it has died
         attempt = trial.user_attrs.get("attempt", 1)
-        is_lost = trial.state == TrialState.RUNNING and find_lock(trial, options).is_free()
-        if is_lost:  # whoever ran it has died
-            study.tell(trial.number, state=TrialState.FAIL)
-        if is_lost and attempt < MAX_ATTEMPTS:
+        if attempt < MAX_ATTEMPTS:
             about = {"attempt": attempt + 1, "again": trial.number}
             study.enqueue_trial(trial.params, user_attrs=about)
     trials = study.get_trials(deepcopy=False)

@@ -5,6 +5,7 @@ import re
 import signal
 import time
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -162,3 +163,21 @@ def test_a_killed_worker_loses_its_trial_only_and_it_is_tried_again(data_file, t
         assert trial.params == found[trial.user_attrs["again"]].params
     ended = [trial for trial in found if trial.state.name in ("COMPLETE", "PRUNED")]
     assert len(ended) == len({str(trial.params) for trial in ended}) == trials
+
+
+def test_a_trial_that_ends_while_another_worker_looks_isnt_lost(tmp_path, monkeypatch):
+    """Its worker says how it ended, and lets go of its lock, after the states were read."""
+    program = load_program(PROGRAM)
+    options = SimpleNamespace(folder=tmp_path, seed=0, epochs=1, max_examples=None, trials=2)
+    study = program.open_study(options)
+    first, lock = program.take_trial(study, options)
+
+    def is_free(self):
+        study.tell(first, 0.5)
+        lock.file.close()
+        return True
+
+    monkeypatch.setattr(program.DyingLock, "is_free", is_free)
+    second, _ = program.take_trial(study, options)
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "RUNNING"]
+    assert second.number == 1 and "again" not in second.user_attrs

@@ -80,7 +80,7 @@ def start_by_hand(folder, *words, ready, **variables):
     """Start one of an engine's own programs; return what it wrote once it holds `ready`."""
     log = folder / f"{len(list(folder.glob('*.said')))}.said"
     with log.open("wb") as said:
-        subprocess.Popen(
+        process = subprocess.Popen(
             [str(word) for word in words],
             stdout=said,
             stderr=said,
@@ -88,13 +88,15 @@ def start_by_hand(folder, *words, ready, **variables):
             env={**os.environ, **variables},
             start_new_session=True,
         )
-    wait_for(lambda: re.search(ready, log.read_text()), 120)
+    wait_for(lambda: re.search(ready, log.read_text()) or process.poll(), 120)
+    assert not process.poll(), log.read_text()
     return log.read_text()
 
 
 @contextlib.contextmanager
 def open_ray(folder):
-    port = pick_free_ports(1)[0]
+    # Ray gives 10002 to 19999 to its workers, and doesn't start with one of them as its own.
+    port = pick_free_ports(1, among=range(20000, 32768))[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # or Ray misses its two GPUs

@@ -101,7 +101,7 @@ def test_the_doctor_says_who_reaches_the_ports(monkeypatch):
     alone = look("", True)
     assert alone.status == "ok" and "DISTLAB_NETWORK=private closes them" in alone.advice
     on_hub = look("", True, JUPYTERHUB_USER="ana")
-    assert on_hub.status == "warning" and "reads and writes your files" in on_hub.advice
+    assert on_hub.status == "warning" and "can read and write your files" in on_hub.advice
     assert look("", False, JUPYTERHUB_USER="ana").status == "ok"
     refused = look("forbidden", True, **{VARIABLE: "private"})
     assert refused.status == "warning" and "forbidden" in refused.value
