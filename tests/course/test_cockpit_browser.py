@@ -9,18 +9,19 @@ NOTEBOOK = "notebooks/01-cockpit.ipynb"
 START = """from utils.cluster import LocalCluster
 from distlab.explorables import cockpit
 
-def count(steps):
-    import time
+def count(end):
+    import itertools, pathlib, time
     from utils.events import report
-    for step in range(steps):
+    for step in itertools.count():
         time.sleep(0.1)
         report("step", step=step, loss=1 / (1 + step))
-    return steps
+        if pathlib.Path(end).exists():
+            return "counted"
 
 cluster = LocalCluster(workers=2)
-job = cluster.start(count, 120, restarts=1)
+job = cluster.start(count, END_FILE, restarts=1)
 cockpit(job)"""
-WAIT = """print("ended:", job.wait(timeout=60), "attempt", job.attempt)
+WAIT = """print("ended:", job.wait(timeout=300), "attempt", job.attempt)
 cluster.close()"""
 
 
@@ -29,8 +30,9 @@ def test_a_worker_is_killed_by_a_click_while_a_cell_waits_for_the_job(tmp_path):
     from playwright.sync_api import sync_playwright
 
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    cells = [new_code_cell(START), new_code_cell(WAIT)]
-    course, home = tmp_path / "course", tmp_path / "home"
+    course, home, end_file = tmp_path / "course", tmp_path / "home", tmp_path / "end"
+    start = START.replace("END_FILE", repr(str(end_file)))
+    cells = [new_code_cell(start), new_code_cell(WAIT)]
     for folder in (course / "notebooks", course / "labs", home):
         folder.mkdir(parents=True)
     (course / "README.md").write_text("# The course\n")
@@ -42,16 +44,19 @@ def test_a_worker_is_killed_by_a_click_while_a_cell_waits_for_the_job(tmp_path):
             browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
             page = browser.new_page(viewport={"width": 1400, "height": 1000})
             page.goto(f"http://127.0.0.1:{running.port}/lab/tree/{NOTEBOOK}?token={running.token}")
-            said = kill_while_waiting(page)
+            said = kill_while_waiting(page, end_file)
             browser.close()
     finally:
         running.process.terminate()
         running.process.wait(END_SECONDS)
-    assert said == "ended: [120, 120] attempt 2"
+    assert said == "ended: ['counted', 'counted'] attempt 2"
 
 
-def kill_while_waiting(page) -> str:
-    """Run both cells, kill worker 1 while the second waits; return what that one prints."""
+def kill_while_waiting(page, end_file) -> str:
+    """Run both cells, kill worker 1 while the second waits; return what that one prints.
+
+    The workers count until `end_file` is there, however long the page takes.
+    """
     from axe_playwright_python.sync_playwright import Axe
 
     page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
@@ -66,9 +71,10 @@ def kill_while_waiting(page) -> str:
     slow.press("ArrowRight")
     assert slow.get_attribute("aria-valuetext") == "+50 ms a step"
     first.get_by_role("button", name="Kill worker 1").press("Enter")
-    first.get_by_text("worker 1 was killed").wait_for(timeout=10_000)
+    first.get_by_text("worker 1 was killed").wait_for(timeout=60_000)
     assert first.locator('[data-state="killed"]').get_attribute("aria-label") == "worker 1"
     assert second.locator(".jp-InputPrompt").inner_text() == "[*]:"
+    end_file.touch()
     output = second.locator(".jp-OutputArea-output")
     output.wait_for(timeout=60_000)
     return output.inner_text().strip()
