@@ -165,7 +165,7 @@ def test_a_killed_worker_loses_its_trial_only_and_it_is_tried_again(data_file, t
     assert len(ended) == len({str(trial.params) for trial in ended}) == trials
 
 
-def test_a_trial_that_ends_while_another_worker_looks_isnt_lost(tmp_path, monkeypatch):
+def test_a_trial_that_ends_while_another_worker_looks_is_kept(tmp_path, monkeypatch):
     """Its worker says how it ended, and lets go of its lock, after the states were read."""
     program = load_program(PROGRAM)
     options = SimpleNamespace(folder=tmp_path, seed=0, epochs=1, max_examples=None, trials=2)
