@@ -49,7 +49,8 @@ def _write_elsewhere(folder: Path) -> str:
     return (
         '<div class="dl-home"><h1>The course isn’t in this folder</h1>'
         "<p>Jupyter must be started in the course’s folder, got "
-        f"<code>{escape(str(folder))}</code>. Stop it, go to the folder that holds <code>README.md</code> and <code>notebooks</code>, "
+        f"<code>{escape(str(folder))}</code>. Stop it, go to the folder that holds "
+        "<code>README.md</code> and <code>notebooks</code>, "
         "and run <code>make lab</code> there.</p></div>"
     )
 
