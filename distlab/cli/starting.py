@@ -179,8 +179,18 @@ def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
         grow=arguments.grow,
         node_rank=arguments.node_rank,
         preflight=arguments.preflight,
-        line=shlex.join(["distlab", *sys.argv[1:]]),
+        line=write_line(sys.argv[1:], len(getattr(arguments, "arguments", ()))),
     )
+
+
+def write_line(words: list[str], own: int) -> str:
+    """Return the command line without options that differ between machines.
+
+    The last `own` words are the program's options, which stay as they are.
+    """
+    mine, theirs = words[: len(words) - own], words[len(words) - own :]
+    line = re.sub(r" --(node-rank|advertise-address)[ =]\S+", "", shlex.join(["distlab", *mine]))
+    return " ".join([line, *map(shlex.quote, theirs)])
 
 
 def read_port_range(text: str | None) -> tuple[int, int] | None:

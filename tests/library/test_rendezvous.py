@@ -215,7 +215,7 @@ def test_a_member_that_was_frozen_comes_back_by_itself_and_the_run_grows(meeting
     host.wait_for("is lost with its machine, which has said nothing for 3 s")
     wait_for(lambda: os.path.exists("here-0-1"))
     member.process.send_signal(signal.SIGCONT)
-    member.wait_for("Calling it again for 300 s")
+    member.wait_for("calling the host again for 300 s")
     member.wait_for("joined; the run has begun, and you take part from the next checkpoint")
     Path("save").touch()
     host.wait_for("a checkpoint is complete, so 2 workers can resume from it, not 1")
@@ -244,9 +244,10 @@ def test_a_lost_host_ends_everything_and_is_called_again(meeting):
     )
     processes = [int(Path(f"pid-{i}").read_text()) for i in range(2)]
     host.kill()
-    said = member.wait_for("Calling it again for 20 s")
+    said = member.wait_for("should host")
     assert "is lost" in said and "newest copy of kept" in said and "(127.0.0.2) should host" in said
-    assert f"--rendezvous 127.0.0.2:{meeting.port} --advertise-address 127.0.0.2" in said
+    assert f"--rendezvous 127.0.0.2:{meeting.port} --logs logs-2" in said
+    assert said.endswith(f" {name}")  # nothing follows what is to be typed
     wait_for(lambda: not any(map(lives, processes)))
     member.wait_for("waiting up to 20 s for a host")
     member.process.send_signal(signal.SIGINT)
@@ -714,7 +715,7 @@ def test_every_machine_has_a_copy_and_a_run_resumes_from_any(meeting, tmp_path):
         assert not find(2, "half_temp").exists()
         wait_for(lambda: not find(2, ".distlab-copy.part").exists())
         launchers[0].kill()  # the host, and with it worker 0's machine
-        launchers[1].wait_for("Calling it again")
+        launchers[1].wait_for("calling the host again")
         launchers += start([3])  # it has nothing, and hosts in place of the first
         said = launchers[2].wait_for("the newest checkpoint is the copy on")
         assert "empty the folder on every machine" in said

@@ -118,7 +118,7 @@ def test_kills_of_a_worker_a_launcher_and_the_host(machines):
     wait_for(lambda: None not in read_copies(machines, "step-2", (0, 1, 2)))
     launchers[0].kill()  # the host: all end, and say how to go on
     for number in (1, 2):
-        said = launchers[number].wait_for("Calling it again")
+        said = launchers[number].wait_for("should host")
         assert f"({networks.address(1)}) should host" in said
         launchers[number].process.send_signal(2)
         assert launchers[number].end()[0] == 130
@@ -153,7 +153,7 @@ def test_a_pulled_cable_and_a_pair_that_is_kept_apart(machines):
     processes = machines.find_processes(0)
     networks.unplug(3)
     launchers[0].wait_for("worker 3 is lost with its machine, which has said nothing for 3 s")
-    launchers[3].wait_for("Calling it again")
+    launchers[3].wait_for("calling the host again")
     networks.unplug(3, "up")
     ends = [launchers[number].end() for number in range(4)]
     assert [status for status, _, _ in ends] == [0, 0, 0, 0]

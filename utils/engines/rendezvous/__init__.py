@@ -138,7 +138,8 @@ def join_rendezvous(
                 lost, was_needed = error, was_needed or member.was_needed
                 if rendezvous.gathering is not None:
                     raise
-                say(f"{error} Calling it again for {rendezvous.join_seconds:g} s.")
+                say(str(error))
+                say(f"calling the host again for {rendezvous.join_seconds:g} s")
                 continue
             if was_needed or member.was_needed or report.status or rendezvous.gathering:
                 return report

@@ -345,10 +345,9 @@ class Member:
             again = "Type the same command again to take part from the next start."
             return f"The connection to {address} is lost ({why}), and your task was ended. {again}"
         words = f"The rendezvous host {address} is lost ({why}), and its tasks here were ended. "
-        words += self._name_next_host()
-        if self._copy is None:
-            return words
-        return words + f" The run resumes from the newest copy of {self._settings.checkpoint_dir}."
+        if self._copy is not None:
+            words += f"The run resumes from the newest copy of {self._settings.checkpoint_dir}. "
+        return words + self._name_next_host()  # last, as it ends with what to type
 
     def _name_next_host(self) -> str:
         """Return who should host if that machine is gone, and what to type: all say the same."""

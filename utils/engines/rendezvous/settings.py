@@ -52,8 +52,8 @@ class RendezvousSettings:
     A machine that says nothing for `heartbeat_seconds` is lost. `grow` says when one that came
     later takes part: when all start again after a failure, or as soon as there is a new complete
     checkpoint. Members have the ranks of their `node_rank`, those without one by address; the
-    host is 0. `preflight` measures how fast each pair of machines is, first. `line` is the line
-    that was typed here, for what is said when the host is lost.
+    host is 0. `preflight` measures how fast each pair of machines is, first. `line` is what
+    to type on any machine of the run, for what is said when the host is lost.
     """
 
     address: str
