@@ -163,7 +163,7 @@ def test_a_project_with_its_own_utils_takes_ours_under_another_name(tmp_path):
     (site / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     installed = metadata.PathDistribution(next(site.glob("distkit-*.dist-info")))
     needed = {re.match(r"\w+", r)[0] for r in installed.requires if "extra ==" not in r}
-    assert needed == {"tensorflow", "keras", "numpy", "psutil", "cloudpickle", "jinja2"}
+    assert needed == {"tensorflow", "keras", "numpy", "psutil", "cloudpickle"}
     copied = site / "distkit"
     there, here = (
         {p.relative_to(root) for p in root.rglob("*.*") if "__pycache__" not in str(p)}

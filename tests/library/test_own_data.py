@@ -332,7 +332,7 @@ def make_deaf():
         ),
         ({"model": make_deaf}, "Model, loss and data don't fit .features .*left"),
         ({"model": lambda: 3}, "returns a keras.Model, got one that returns int"),
-        ({"model": 3}, "or the function that builds it, got int"),
+        ({"model": 3}, "its class, or the function that builds it, got int"),
         ({"loss": None}, "must have class numbers as labels. For a regression"),
         ({"loss": "mean_squared_terror"}, "loss 'mean_squared_terror'"),
         ({"loss": lambda labels, outputs: labels[0] - outputs[0, 0]}, "got one for the batch"),

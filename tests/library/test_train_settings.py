@@ -230,6 +230,9 @@ def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf, strategy):
     [
         ({"epoch": 3}, "no setting 'epoch'. Did you mean 'epochs'"),
         ({"batch": 3}, "no setting 'batch'"),
+        ({"config": "mirrored"}, r"config must be a TrainConfig, got str\. Give settings by name"),
+        ({"on_event": "print"}, "on_event must be a function, got str"),
+        ({"export": 3}, "export must be a folder, got '3'"),
         ({"metrics": "mae"}, "metrics must be a list, got str"),
         ({"metrics": ["AUC"]}, "metrics must be means over examples, got AUC"),
         ({"metrics": ["nonsense"]}, "metrics 'nonsense' can't be used: Could not"),
@@ -239,9 +242,9 @@ def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf, strategy):
         ({"clipnorm": 0}, "clipnorm must be above 0"),
         ({"warm_up_steps": -1}, "warm_up_steps must be a whole number"),
         ({"warm_up_steps": 5, "optimizer": "lion"}, "must come with a learning_rate"),
+        ({"jit_compile": "no"}, "jit_compile must be True or False, got 'no'"),
         ({"jit_compile": True, "loop": "fit"}, "needs loop 'custom'"),
         ({"jit_compile": True, "strategy": "central-storage"}, "XLA can't read"),
-        ({"model": 3}, "its class, or the function that builds it, got int"),
     ],
 )
 def test_what_cannot_be_is_one_clear_sentence(tf, change, words):
