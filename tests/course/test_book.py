@@ -26,7 +26,7 @@ from utils.tf_config import diagnose
 from utils.tf_config.old_programs import OLD_PROGRAMS
 
 ROOT = Path(__file__).parents[2]
-MAX_BYTES = 2_000_000
+MAX_BYTES = 500_000
 MAX_ERRORS_PX = 20_000  # the height of the page of errors on a phone; unfolded it has 55,000
 SOME = (
     "index",
