@@ -371,7 +371,7 @@ def test_ports_are_free_and_differ():
         cc.pick_free_ports(1, "192.0.2.1")
 
 
-@pytest.mark.parametrize(("said", "below"), [("20000 60999", 20000), ("1024 65535", 65536)])
+@pytest.mark.parametrize(("said", "below"), [("25000 60999", 25000), ("1024 65535", 65536)])
 def test_ports_are_not_those_that_the_system_hands_out(said, below, tmp_path, monkeypatch):
     (tmp_path / "range").write_text(said)
     monkeypatch.setattr(build, "SYSTEM_PORTS", tmp_path / "range")

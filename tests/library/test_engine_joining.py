@@ -95,8 +95,7 @@ def start_by_hand(folder, *words, ready, **variables):
 
 @contextlib.contextmanager
 def open_ray(folder):
-    # Ray gives 10002 to 19999 to its workers, and doesn't start with one of them as its own.
-    port = pick_free_ports(1, among=range(20000, 32768))[0]
+    port = pick_free_ports(1)[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # or Ray misses its two GPUs

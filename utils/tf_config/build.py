@@ -22,7 +22,8 @@ from .spec import (
 )
 
 BASE_PORT = 12345
-LOWEST_PORT, PORT_TRIES = 15_000, 20  # of those that are picked at random
+LOWEST_PORT = 20_000  # of those picked at random: Ray gives 10002 to 19999 to its workers
+PORT_TRIES = 20
 SYSTEM_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")  # Linux
 
 
