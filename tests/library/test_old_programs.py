@@ -13,7 +13,7 @@ from distlab.cli.run import write_legacy_command
 from utils.errors import InputError
 from utils.keras_multi_worker import KERAS_CHOICES, STARTUP, make_keras_variables
 from utils.tf_config import diagnose
-from utils.tf_config.old_programs import PACKAGES
+from utils.tf_config.symptoms import PACKAGES
 
 SAID = [
     (
