@@ -174,8 +174,8 @@ TRAIN = Exercise(
         "the number of steps done",
         "nothing-trained": "the weights are still zeros: is the update applied to the variables on "
         "the servers, in the closures?",
-        "weights-forgotten": "these aren't the true weights: checkpoint them along with the step, and "
-        "take the gradient of the mean of the 16 squares, at learning rate 0.01",
+        "weights-forgotten": "these aren't the true weights: checkpoint them along with the step, "
+        "and take the gradient of the mean of the 16 squares, at learning rate 0.01",
     },
     hint="which steps do the files in folder name, and what does a second call do first?",
     tolerance=0.05,
