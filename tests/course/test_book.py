@@ -25,7 +25,7 @@ from distlab.labs.lab07.failing_logs import LOGS, fill_in
 from utils.tf_config import diagnose
 
 ROOT = Path(__file__).parents[2]
-MAX_BYTES = 2_000_000
+MAX_BYTES = 500_000
 MAX_ERRORS_PX = 20_000  # the height of the page of errors on a phone; unfolded it has 55,000
 SOME = (
     "index",
