@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ class Symptom:
     cause: str
     cure: str
     needs: str = ""
+    said: Sequence[str] = ()
 
 
 def _make_symptom(fields: dict[str, str | list[str]]) -> Symptom:
