@@ -1,4 +1,4 @@
-# %% [markdown] shows="Make a slow pipeline fast; judged by the ratio to the naive one"
+# %% [markdown] shows="Make a slow pipeline fast; graded by the ratio to the naive one"
 # # Lab 11 · A pipeline that keeps up
 #
 # A step that waits for its input wastes the device it runs on. Make a slow input pipeline several
@@ -54,7 +54,7 @@ SEED = 2026
 # epochs show the same images. After the first epoch it delivers at least 3 times the images per
 # second of the naive one. (We accept 2, since other work on the machine disturbs.) Work done ahead is
 # counted too: epochs that you compute before anyone asks for them gain nothing. Functions that work
-# on a whole batch at once are yours to write: calling those of `utils.input_pipeline` isn't allowed,
+# on a whole batch at once are yours to write: calling `utils.input_pipeline` for them isn't allowed,
 # and the check notices it.
 #
 # **Example.** The same three lines with `.prefetch(1)` at the end are not enough.
