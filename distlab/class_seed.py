@@ -92,7 +92,9 @@ class ClassNumber:
         for phrase in self.phrases:
             usual = _put(self.values[0], phrase)
             if usual not in text:
-                raise CourseError(f"{self.name}: the lab's source doesn't have {usual!r}")
+                raise CourseError(
+                    f"{self.name}: the lab's source doesn't have {usual!r}. Update its phrase."
+                )
             text = text.replace(usual, _put(self.value, phrase))
         return text
 

@@ -187,4 +187,4 @@ def _refuse_stderr(notebook: Any) -> None:
         for output in cell.get("outputs", []):
             if output.output_type == "stream" and output.name == "stderr":
                 text = output.text.strip().split("\n")[-1][:200]
-                raise CourseError(f"cell {index}: wrote to standard error: {text}")
+                raise CourseError(f"cell {index} must not write to standard error, got: {text}")

@@ -51,17 +51,19 @@ def find_regions(text: str, where: str = "text") -> list[Region]:
     found, open_name, begin = [], None, 0
     for i, line in enumerate([*text.split("\n"), "# %%"]):
         if line.startswith("# %%") and open_name:
-            raise CourseError(f"{where}:{begin + 1}: {open_name} is not closed in its cell")
+            raise CourseError(
+                f"{where}:{begin + 1}: {open_name} must end in its own cell. Add END."
+            )
         marker = _MARKER.match(line)
         if not marker:
             continue
         verb, name = marker.groups()
         if not _EXACT.match(line):
-            raise CourseError(f"{where}:{i + 1}: write ### {verb} and one of {', '.join(NAMES)}")
+            raise CourseError(f"{where}:{i + 1}: {verb} takes one of {', '.join(NAMES)}.")
         if verb == "BEGIN" and open_name:
-            raise CourseError(f"{where}:{i + 1}: {name} begins inside {open_name}: no nesting")
+            raise CourseError(f"{where}:{i + 1}: {name} begins inside {open_name}. End that first.")
         if verb == "END" and name != open_name:
-            raise CourseError(f"{where}:{i + 1}: END {name} without its BEGIN")
+            raise CourseError(f"{where}:{i + 1}: END {name} without its BEGIN. Add or remove one.")
         if verb == "END":
             found.append(Region(name, begin, i))
         open_name, begin = (name, i) if verb == "BEGIN" else (None, 0)
@@ -139,7 +141,7 @@ def find_targets(root: Path) -> list[Target]:
         for source in sorted((root / folder / "src").glob("*.py")):
             if not _NAME.match(source.stem) or source.stem.startswith("lab") != bool(prefix):
                 wanted = f"{prefix}NN_slug.py in lower case"
-                raise CourseError(f"{folder}/src/{source.name}: a source is named {wanted}")
+                raise CourseError(f"{folder}/src/{source.name}: a source must be named {wanted}.")
             slug = source.stem.replace("_", "-")
             lab = root / "labs" / f"{slug}.ipynb" if prefix else None
             name = name_solution(slug) if prefix else f"{slug}.ipynb"
@@ -189,7 +191,9 @@ def read_source(target: Target) -> Any:
     exercise = "this exercise"
     for index, cell in enumerate(notebook.cells):
         if cell.cell_type not in ("code", "markdown"):
-            raise CourseError(f"{where}: cell {index} is {cell.cell_type}: code or markdown only")
+            raise CourseError(
+                f"{where}: cell {index} must be code or markdown, got {cell.cell_type}."
+            )
         cell.metadata = _clean_metadata(cell.metadata)
         if cell.cell_type == "markdown":
             exercise = (_EXERCISE.findall(cell.source) or [exercise])[-1]
@@ -284,7 +288,7 @@ def _import_jupytext() -> Any:
     try:
         import jupytext
     except ModuleNotFoundError:
-        raise CourseError("building needs jupytext: make build installs it") from None
+        raise CourseError("Building needs jupytext. Run: make build") from None
     return jupytext
 
 

@@ -46,11 +46,10 @@ class Classroom:
         if listener is None:
             taken = is_own_host(split_address(self.address)[0])
             raise CourseError(
-                f"{self.address}: something listens there already, such as another class; name "
-                "another --port"
+                f"{self.address} is taken, perhaps by another class. Give another --port."
                 if taken
-                else f"{self.address}: is not this machine's; name its own "
-                "--advertise-address, or leave it out"
+                else f"{self.address} must be this machine's own address. Give --advertise-address "
+                "one of its own, or leave it out."
             )
         try:
             confirm_trust(self.address, place.trust_network, tell)

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.options and not arguments.options[0].startswith("-"):
         word = arguments.options[0]
-        raise CourseError(f"{word!r} is no option; did you mean `--notebook {word}`?")
+        raise CourseError(f"{word!r} isn't an option. Did you mean `--notebook {word}`?")
     folder = find_course_folder()
     page = find_page(folder, arguments.notebook)
     if arguments.port is not None:

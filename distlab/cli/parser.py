@@ -101,7 +101,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def _get_values(self, action: argparse.Action, words: list[str]) -> Any:
         if "" in words and action.option_strings:  # as of "$FOLDER" where that is not set
-            raise argparse.ArgumentError(action, "is empty: give a value, or leave the option out")
+            raise argparse.ArgumentError(action, "must not be empty. Give a value, or leave it out")
         return super()._get_values(action, words)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -126,7 +126,7 @@ class OneLineParser(argparse.ArgumentParser):
         for word in words:
             commands = parser.list_commands()
             if word not in commands:
-                known = offer(word, commands) if commands else ": it has none below it"
+                known = offer(word, commands) if commands else ", as it has no subcommands"
                 raise CourseError(f"{parser.prog} has no command {word!r}{known}")
             parser = commands[word]
         return parser
@@ -166,8 +166,8 @@ def read_whole(text: str) -> int:
     except ValueError:
         raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
     if len(text) > MAX_WORD or abs(number) > MAX_WHOLE:
-        limits = f"give a whole number from {-MAX_WHOLE:,} to {MAX_WHOLE:,}"
-        raise argparse.ArgumentTypeError(f"{text} is out of range: {limits}")
+        limits = f"must be a whole number from {-MAX_WHOLE:,} to {MAX_WHOLE:,}"
+        raise argparse.ArgumentTypeError(f"{limits}, got {text}")
     return number
 
 

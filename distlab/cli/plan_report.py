@@ -96,7 +96,9 @@ def draw_plans(plans: list[RunPlan]) -> Picture:
 
 def draw_line(known: dict[int, float], label: str, title: str) -> Picture:
     if len(known) < 2:
-        raise CourseError("--plot: one size makes no line. Give --devices two or more that fit.")
+        raise CourseError(
+            f"--plot needs two or more sizes that fit, got {len(known)}. Give --devices more."
+        )
     sizes, words = sorted(known), {"x_label": "devices", "y_label": label, "title": title}
     return figures.lines({title: (sizes, [known[n] for n in sizes])}, log_x=True, **words)
 

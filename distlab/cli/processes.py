@@ -96,6 +96,6 @@ def _choose(identity: str | None, everything: bool) -> "list[FoundCluster]":
     found = find_clusters(identity)
     if not found:
         known = ", ".join(cluster.mark.identity for cluster in find_clusters())
-        choices = f"choose from {known}" if known else "there is none"
-        raise CourseError(f"no cluster {identity}: {choices}")
+        choices = f"Choose from {known}" if known else "No cluster is running"
+        raise CourseError(f"There is no cluster {identity}. {choices}.")
     return found

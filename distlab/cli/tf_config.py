@@ -172,7 +172,9 @@ def _read_source(source: str, number: int) -> tuple[str, str]:
         return source, path.read_text(encoding="utf-8-sig")
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise CourseError(f"{source}: {reason}. Name a file that holds TF_CONFIG.") from error
+        raise CourseError(
+            f"{source} can't be read ({reason}). Name a file that holds TF_CONFIG."
+        ) from error
     except UnicodeDecodeError as error:
         raise CourseError(f"{source} must be text in UTF-8. Write the JSON as text.") from error
 

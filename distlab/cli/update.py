@@ -83,8 +83,8 @@ def _run_git(course: Path, *words: str) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CourseError(f"git {words[0]}: {error}") from None
+        raise CourseError(f"git {words[0]} failed: {error}") from None
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise CourseError(f"git {words[0]} stopped: {said}")
+        raise CourseError(f"git {words[0]} failed: {said}")
     return done.stdout

@@ -119,7 +119,7 @@ def _work_and_print(
     }
     reply, status = _ask(order)
     if not reply:
-        raise RunError(f"{arguments.target}: its process {_describe_status(status)}")
+        raise RunError(f"The process of {arguments.target} {_describe_status(status)}")
     answer = json.loads(reply)
     if "error" in answer:
         raise InputError(answer["error"])

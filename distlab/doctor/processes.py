@@ -38,14 +38,14 @@ def examine_ports(lab_port: int = LAB_PORT) -> Finding:
                 pass
     except OSError as error:
         advice = "JupyterLab and workers need loopback: a firewall or sandbox forbids it"
-        return Finding("ports", "problem", f"127.0.0.1 does not work: {error}", advice)
+        return Finding("ports", "problem", f"127.0.0.1 doesn't work: {error}", advice)
     try:
         named = {entry[4][0] for entry in socket.getaddrinfo("localhost", None)}
     except OSError:
         named = set()
     if not named & {"127.0.0.1", "::1"}:
         advice = "add the line `127.0.0.1 localhost` to /etc/hosts"
-        return Finding("ports", "warning", "`localhost` is not this machine", advice)
+        return Finding("ports", "warning", "`localhost` isn't this machine", advice)
     if _is_free(lab_port):
         return Finding("ports", "ok", f"loopback works, {lab_port} is free")
     advice = "JupyterLab takes the next free port automatically"

@@ -197,7 +197,7 @@ def _decode_dict(pairs: list[Any], depth: int) -> Mapping[Any, Any]:
         try:
             found[key] = _decode(pair[1], depth + 1)
         except TypeError:
-            raise ValueError("not encoded data: a key that cannot be one") from None
+            raise ValueError("not encoded data: an unhashable key") from None
     return found
 
 
@@ -210,5 +210,5 @@ def _decode_array(kind: Any, shape: Any, body: Any) -> np.ndarray:
         raise ValueError(f"not an encoded array: {error}") from None
     right = dtype.kind in _KINDS and all(n >= 0 for n in sizes)
     if not right or math.prod(sizes) * dtype.itemsize != len(raw):
-        raise ValueError("not an encoded array: its size does not fit")
+        raise ValueError("not an encoded array: its bytes don't fit its shape")
     return np.frombuffer(raw, dtype).reshape(sizes).copy()

@@ -121,7 +121,7 @@ def _make_grid(
         raise CourseError("The model must have two dense layers with biases, and no other weights.")
     needed = int(np.prod(list(mesh.values())))
     if min(mesh.values()) < 1 or needed != len(devices):
-        raise CourseError(f"The mesh {dict(mesh)} needs {needed} devices, got {len(devices)}.")
+        raise CourseError(f"The mesh {dict(mesh)} must have {len(devices)} devices, got {needed}.")
     hidden = weights[0].shape[1]
     for name, total, what in ((BATCH, examples, "examples"), (MODEL, hidden, "hidden units")):
         if total % mesh.get(name, 1):

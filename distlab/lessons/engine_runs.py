@@ -115,7 +115,9 @@ def watch(
             ).start()
         while any(command.poll() is None for command in commands) or not told.empty():
             if time.monotonic() - begun > seconds:
-                raise CourseError(f"{way}: not at its end after {seconds:.0f} s; {_tail(seen)}")
+                raise CourseError(
+                    f"{way} must end within {seconds:.0f} s, and still runs; {_tail(seen)}"
+                )
             with suppress(queue.Empty):
                 watched.take(seen, *told.get(timeout=0.2), commands)
     finally:
@@ -268,9 +270,11 @@ def _do_or_recall(engine: str, key: str, do: Callable[[], dict[str, Any]]) -> di
         find_engine(engine)
     except InputError as error:
         if os.environ.get("CI"):
-            raise CourseError(f"{error}: continuous integration runs every engine") from None
+            raise CourseError(
+                f"{error} Install it: continuous integration runs every engine."
+            ) from None
         stored = json.loads(STORED.read_text(encoding="utf-8"))
-        print(f"{error}\nSo this is not a run of your machine.")
+        print(f"{error}\nSo this isn't a run of your machine.")
         words = f"{stored[key]['date']}, {stored[key]['machine']}"
         return stored[key]["run"] | {"stored": words}
     found = do()

@@ -81,7 +81,7 @@ def _count_devices(line: str) -> int:
         sizes = dict(re.findall(r"'(\w+)'=(\d+)", named[1]))
         axes = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", named[2])
         return prod(int(part or sizes[name]) for name, part in axes)
-    raise CourseError(f"no groups of devices in this line of the program: {line.strip()[:100]}")
+    raise CourseError(f"The line must name its groups of devices, got {line.strip()[:100]}")
 
 
 def count_held_bytes(variables: Iterable[Any], device: Any) -> int:

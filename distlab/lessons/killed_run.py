@@ -71,7 +71,7 @@ class KilledRun:
         """From the kill to the first step that was reported again."""
         again = [s.seconds for s in self.steps if s.attempt == 2]
         if self.killed_at is None or not again:
-            raise CourseError("The run wasn't killed and restarted.")
+            raise CourseError("The run wasn't killed and restarted. Run it again.")
         return again[0] - self.killed_at
 
     def take_line(self, task: str, line: str) -> None:

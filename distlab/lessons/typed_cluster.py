@@ -64,8 +64,8 @@ def _finish(task: "subprocess.Popen[str]", number: int, end: float, errors) -> l
         printed, _ = task.communicate(timeout=max(0.0, end - time.monotonic()))
     except subprocess.TimeoutExpired:
         raise CourseError(
-            f"task {number} has not ended in time: does each task have an index of its own, "
-            "and did all of them start?"
+            f"Task {number} hasn't ended in time. Does each task have its own index, and did all "
+            "of them start?"
         ) from None
     if task.returncode:
         errors.seek(0)

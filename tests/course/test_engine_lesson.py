@@ -66,7 +66,7 @@ def test_a_run_that_fails_is_shown_and_nothing_is_left(tmp_path):
     with pytest.raises(CourseError, match="status 1; its last lines:\n(.*\n)*.*no data"):
         watch("local", ["distlab run train.py"], folder=tmp_path)
     (tmp_path / "train.py").write_text("import time; print('waits', flush=True); time.sleep(99)")
-    with pytest.raises(CourseError, match="not at its end after 3 s"):
+    with pytest.raises(CourseError, match="must end within 3 s"):
         watch("hand", ["python train.py"], folder=tmp_path, seconds=3)
 
 

@@ -351,7 +351,7 @@ def test_list_and_stop_find_and_end_what_a_dead_owner_left(tmp_path):
         assert find_record(owner, folder) is None and lives(stranger.pid)
         status, _, error = run_command("stop", record["id"], folder=folder)
         assert status == 2
-        assert error.startswith(f"distlab processes stop: no cluster {record['id']}: ")
+        assert error.startswith(f"distlab processes stop: There is no cluster {record['id']}. ")
     finally:
         for process in [owner.pid, stranger.pid, *processes]:
             if lives(process):

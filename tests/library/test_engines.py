@@ -372,7 +372,10 @@ BAD_LINES = [
     (["--gpus", "2", "x.py"], "2 workers with 2 GPUs each need 4 GPUs, and this machine has 0"),
     (["--worker", "2", "x.py"], "Did you mean"),
     ([""], "PROGRAM must be a Python file or any other program"),
-    (["--checkpoint-dir", "", "x.py"], "argument --checkpoint-dir: is empty: give a value"),
+    (
+        ["--checkpoint-dir", "", "x.py"],
+        "argument --checkpoint-dir: must not be empty. Give a value",
+    ),
     (["--engine", "ray", "--engine-address=", "x.py"], "argument --engine-address: is empty"),
     (["no-such-program"], "no-such-program can't be run (No such file or directory). Name"),
     (["missing.py"], "missing.py: file not found"),

@@ -8,7 +8,7 @@ from distlab.grading.results import ClassResult, Result
 from distlab.grading.roster import Roster
 from distlab.grading.verdict import Verdict
 
-UNSURE = "it is not certain whose hand-in this is"
+UNSURE = "it isn't certain whose submission this is"
 
 
 def anonymise(found: ClassResult, code_for: Callable[[str], str]) -> ClassResult:

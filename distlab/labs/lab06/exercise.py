@@ -236,7 +236,7 @@ ALL_REDUCE = Exercise(
         "whole-vectors": "right sums, but whole vectors went round: a message holds one chunk",
         "rest-to-last": "the chunks differ from np.array_split's: the first ones are an element "
         "longer",
-        "rest-lost": "the elements left over when the length does not divide are gone",
+        "rest-lost": "the elements left over when the length doesn't divide are gone",
         "not-gathered": "each rank has one finished chunk only: the second half is missing",
         "averaged": "these are means: an all-reduce sums",
         "empty-skipped": "empty chunks were left out: they are sent as well, since their receiver "

@@ -102,7 +102,7 @@ SHARDS = Exercise(
         "rest-dropped": "the last, smaller batch is missing: it is kept here, so no drop_remainder",
         "cut-to-fit": "the last ids are missing: there need not be a multiple of the workers",
         "not-batched": "the data set holds single ids: batch them",
-        "endless": "the data set never ends: repeat() starts again, and one pass is asked for",
+        "endless": "the data set never ends: repeat() starts again, and you need one pass",
     },
     hint="which ids should worker 1 of 2 read, and how many at a time?",
     shows_case=False,
@@ -150,7 +150,7 @@ TRAINING = Exercise(
         "large: divide by the global batch",
         "whole-batch": "nan: the whole batch was used, and only every W-th image of it lies on "
         "this worker",
-        "not-reduced": "the workers end with different weights: the gradients were not summed",
+        "not-reduced": "the workers end with different weights: the gradients weren't summed",
         "one-batch-only": "every step used the batch of step 0",
         "averaged-again": "too short: the losses are divided by the global batch already, so the "
         "workers' gradients are summed, not averaged",

@@ -223,7 +223,7 @@ PARTITIONER = Exercise(
     function="make_partitioner",
     examples=((10,),),
     mistakes={
-        "not-cut": "the table was not cut: all of it lies on server 0",
+        "not-cut": "the table wasn't cut: all of it is on server 0",
         "twice-as-many": "there are twice as many pieces as servers",
         "one-too-few": "one server holds nothing: as many pieces as servers",
         "fixed-number": "three pieces for any number of servers: use the argument",
@@ -249,7 +249,7 @@ STALENESS = Exercise(
     seconds=20,
     examples=((1, 2, 3), (2, 2, 3)),
     mistakes={
-        "itself-counted": "an update is not stale by itself: only the others' count",
+        "itself-counted": "an update doesn't make itself stale: only the others' count",
         "reads-counted": "reading changes nothing: count what was applied",
         "since-the-start": "only what was applied after this closure had read counts",
         "everything-counted": "a read of another closure makes nothing stale: of what lies between "

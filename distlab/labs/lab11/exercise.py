@@ -39,7 +39,7 @@ ENOUGH, MIN_WAYS = 6, 7  # epochs to tell which of the ten forms occur; so many 
 MIN_SHIFTED, MANY = 0.6, 8  # of images, at random 0.8; epochs in which none stays as it was
 PAID, MAX_EPOCHS = 1.5, 40  # what is gained with all work ahead counted, after so many epochs
 _MISTAKES = {
-    "frozen-augmentation": "two epochs show exactly the same images: either a cache stands after "
+    "frozen-augmentation": "two epochs show exactly the same images: either a cache comes after "
     "the augmentation and not before it, or the random numbers have a fixed seed",
     "examples-lost": "examples are missing: every one comes once an epoch, the last batch too",
     "examples-doubled": "examples come more than once in an epoch: one pass over the data set is "
@@ -48,15 +48,15 @@ _MISTAKES = {
     "never-flipped": "no image is flipped: each one is mirrored with a chance of a half",
     "never-shifted": "no image is shifted: each one goes 0, 1 or 2 columns round to either side",
     "few-forms": "only a few of the ten forms of an image occur: flipped or not, 0, 1 or 2 columns "
-    "to either side, each image with random numbers of its own",
-    "only-some": "some images stay as they are, epoch after epoch: each one is flipped or shifted "
-    "with random numbers of its own, every time",
-    "one-for-all": "all images of a batch are flipped or shifted alike: each image has random "
-    "numbers of its own",
+    "to either side, each image with its own random numbers",
+    "only-some": "some images stay unchanged, epoch after epoch: each one is flipped or shifted "
+    "with its own random numbers, every time",
+    "one-for-all": "all images of a batch are flipped or shifted alike: each image has its "
+    "own random numbers",
     "labels-torn": "images and labels no longer belong together",
-    "not-batches": "return batches of (images, labels, ids) with the size that was asked for",
-    "other-images": "the images are not augmented forms of the originals, float in [0, 1]",
-    "ahead": "epochs were computed ahead, before they were asked for: with that work counted, "
+    "not-batches": "return batches of (images, labels, ids) with the size that you were given",
+    "other-images": "the images aren't augmented forms of the originals, float in [0, 1]",
+    "ahead": "epochs were computed ahead, before anyone asked for them: with that work counted, "
     "nothing is gained. Each epoch itself has to be quick",
     "not-faster": "too little was gained: what is done again in every epoch, or one by one, that "
     "could be done once, or for a whole batch?",
@@ -376,11 +376,11 @@ RATE = Exercise(
     examples=((_STAGES, 64, True), (_STAGES, 64, False)),
     mistakes={
         "overlap-swapped": "with prefetch the slowest stage decides; without, the stages add up",
-        "always-added": "stages that overlap do not add up: the slowest one decides",
+        "always-added": "stages that overlap don't add up: the slowest one decides",
         "mean-stage": "neither the sum nor the slowest: a mean of the stages says nothing",
-        "batches-counted": "these are batches a second: images are asked for",
+        "batches-counted": "these are batches/s: return images/s",
     },
-    hint="seconds for one batch first, then images a second",
+    hint="seconds for one batch first, then images/s",
 )
 CALLS = Exercise(
     lab="lab11",

@@ -56,10 +56,10 @@ PLAN = Exercise(
         "whole-vectors": "in a ring each message is one eighth of the gradients, not all of them, "
         "and a float32 is four bytes, which are 32 bits",
         "one-image": "a step of one GPU handles a whole batch, not one image",
-        "batch-divided": "each GPU keeps its own batch here: eight times as many images a step",
+        "batch-divided": "each GPU keeps its own batch here: eight times as many images per step",
         "one-way": "half of the time on the network is missing: a ring goes round twice "
         "(reduce-scatter, then all-gather), and a float32 takes four bytes",
-        "one-batch": "images a second of all GPUs together: each of them does a batch in a step",
+        "one-batch": "images/s of all GPUs together: each of them does a batch in a step",
     },
     hint="the step of one GPU, then a ring all-reduce of float32 gradients",
     tolerance=0.2,
@@ -84,7 +84,7 @@ IOU = Exercise(
     mistakes={
         "accuracy": "that is the share of pixels that are right: the many background pixels make "
         "any model look good",
-        "background-counted": "the mean is over the garments: background, class 0, is not one",
+        "background-counted": "the mean is over the garments: background, class 0, isn't one",
         "per-scene": "count over all scenes together, then divide once",
         "absent-as-zero": "a class that is in neither mask says nothing: leave it out of the mean",
         "classes-of-masks": "a class that only the prediction has counts too, with an IoU of 0: "
@@ -286,9 +286,9 @@ PROGRAM = Exercise(
         "are in the SavedModel, biases too",
         "each-alone": "no gradients crossed between the two workers: each trained alone. The "
         "strategy is made from TF_CONFIG, before anything else",
-        "other-examples": "two workers end with other weights than one. Every step takes 8 "
-        "scenes of each of the four shards, whoever holds them, and adds up the gradients of all "
-        "32; seed and step decide everything else",
+        "other-examples": "two workers end with other weights than one. Every step takes 8 scenes "
+        "of each of the four shards, no matter which worker holds them, and adds up the gradients "
+        "of all 32; seed and step decide everything else",
         "own-mean": "the loss isn't the same as with one worker: divide by the global batch, 32, "
         "on every replica, and add the parts up",
         "other-steps": "a checkpoint is written after every 10 steps, and at no other time, with "
@@ -299,7 +299,7 @@ PROGRAM = Exercise(
         "seed-ignored": "another --seed gave the same weights: it decides the order of the "
         "scenes, and the first weights",
         "began-anew": "after the kill it took the first ten steps again: restore the newest "
-        "checkpoint before the loop, whoever wrote it and on however many workers",
+        "checkpoint before the loop, no matter which worker wrote it and how many there were",
         "position-lost": "it resumed from a checkpoint and ended with other weights: the optimizer "
         "and the place in the data belong to the state too",
         "counted-anew": "it took twenty more steps on top of the restored ones: --steps counts "

@@ -28,7 +28,7 @@ MAX_REPORT_BYTES, SHOWN_LINES = 10_000, 25
 # what a program's last lines say -> what a learner can do about it
 EXPLANATIONS = {
     r"MergeV2Checkpoints|_temp/part-": "all workers save into one folder, and spoil each other's "
-    "files: worker 0 saves into DIR/checkpoints, the others into folders of their own",
+    "files: worker 0 saves into DIR/checkpoints, the others into their own folders",
     r"PerReplica": "a value with one part for each worker was used as one number: strategy.reduce "
     "adds the parts up. (Keras's fit can't log them on several workers: write the loop yourself.)",
     r"No such file.*shard-": "a worker looked for another worker's shard: worker w of W finds "

@@ -122,7 +122,7 @@ READ = Exercise(
     mistakes={
         "search": "a key has to match the path in full (re.fullmatch): re.search finds it anywhere",
         "prefix": "a key has to match the path up to its end: re.match stops where the key does",
-        "names-only": "keys are patterns: a key that is no path may match several",
+        "names-only": "keys are patterns: a key that isn't a path may match several",
         "pattern-wins": "a key that is the path itself goes before any pattern that matches it",
         "match-is-use": "a pattern is of use only if a variable takes its layout: where the path "
         "itself is a key, the pattern gets nothing",
