@@ -8,7 +8,7 @@ was tried; the server of `distlab lab` the
 second when a cell of a lesson has run; nothing of the answer is kept, and nothing leaves the
 machine. Only a notebook that runs in the course's `labs` folder or in `work`, which has the
 learner's copies, counts as a lab, so that solutions and tests leave no trace. A file that
-cannot be read is put aside, never thrown away; where nothing can be written, nothing is, and the
+can't be read is put aside, never thrown away; where nothing can be written, nothing is, and the
 check says what it says all the same.
 """
 
@@ -121,7 +121,7 @@ def _write(path: Path, progress: Progress) -> None:
 
 
 def read_cells(notebook: Path) -> list[dict]:
-    """Return the cells of a notebook with their text; [] for a file that cannot be read."""
+    """Return the cells of a notebook with their text; [] for a file that can't be read."""
     try:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
         return [cell | {"source": "".join(cell["source"])} for cell in cells]

@@ -36,7 +36,7 @@ def make_zip_name(slug: str, name: str, time: datetime) -> str:
 def read_packed_name(rest: str) -> tuple[str, str]:
     """Return the name and the time (UTC digits) of a zip's name without LAB_ and .zip.
 
-    Both are "" where it is not of that form.
+    Both are "" where it isn't of that form.
     """
     found = _PACKED.fullmatch(rest)
     return (found["name"], found["time"]) if found else ("", "")

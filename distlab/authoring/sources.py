@@ -1,4 +1,4 @@
-"""From a py:percent source to a notebook that has not run yet.
+"""From a py:percent source to a notebook that hasn't run yet.
 
 The source is the one truth. What is made of it is deterministic: a cell's id comes
 from the slug and the cell's first line, so that a cell put between others leaves
@@ -59,7 +59,7 @@ def find_regions(text: str, where: str = "text") -> list[Region]:
             continue
         verb, name = marker.groups()
         if not _EXACT.match(line):
-            raise CourseError(f"{where}:{i + 1}: {verb} takes one of {', '.join(NAMES)}.")
+            raise CourseError(f"{where}:{i + 1}: must be ### {verb} and one of {', '.join(NAMES)}.")
         if verb == "BEGIN" and open_name:
             raise CourseError(f"{where}:{i + 1}: {name} begins inside {open_name}. End that first.")
         if verb == "END" and name != open_name:
@@ -175,7 +175,7 @@ def find_orphans(root: Path) -> list[Path]:
 def read_source(target: Target) -> Any:
     """Return the notebook of `target` (an nbformat NotebookNode), without outputs.
 
-    Raises CourseError for a bad region marker, or for a cell kind that is not
+    Raises CourseError for a bad region marker, or for a cell kind that isn't
     code or markdown.
     """
     jupytext = _import_jupytext()
@@ -304,7 +304,7 @@ def _clean_metadata(metadata: Any) -> dict[str, Any]:
 def complete_nbgrader(written: dict[str, Any]) -> dict[str, Any]:
     """Return nbgrader's cell metadata, schema 3, with what the header left out.
 
-    A graded cell is locked and no solution; a cell that is not graded has no points.
+    A graded cell is locked and no solution; a cell that isn't graded has no points.
     """
     full = {"grade": False, "solution": False, "task": False, "schema_version": 3, **written}
     full.setdefault("locked", full["grade"])

@@ -63,7 +63,7 @@ def list_forms() -> dict[str, Word]:
 
 
 def find_uses(text: str, seen: set[str]) -> list[tuple[int, int, Word]]:
-    """Return where `text` uses words that `seen` has not: (begin, end, word), in order.
+    """Return where `text` uses words that `seen` hasn't: (begin, end, word), in order.
 
     The words found are added to `seen`. What is written in capitals must be so in the text.
     """

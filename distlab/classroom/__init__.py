@@ -17,7 +17,7 @@ teacher's settings.
 | `table`, `watching` | the lanes at a terminal and in a notebook |
 | `notebook` | a class that is hosted from a cell |
 
-Importing this package does not import TensorFlow; what only a notebook needs comes when asked for.
+Importing this package doesn't import TensorFlow; what only a notebook needs comes when asked for.
 """
 
 from typing import Any

@@ -52,7 +52,7 @@ def try_connections(
     """Try the connections only; the report's cause names the ways that are closed, None if none is.
 
     On the machine that owns `address` this hosts the test until `machines` are there; anywhere
-    else it takes part, in such a test or in a class that has not ended.
+    else it takes part, in such a test or in a class that hasn't ended.
     """
     here = ClassPlace(address, name, **place)
     rendezvous = here.to_rendezvous(only_tests=True)

@@ -75,7 +75,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a class ended that did not end well; `cause` "was stopped" is the teacher's."""
+    """How a class ended that didn't end well; `cause` "was stopped" is the teacher's."""
 
     cause: str
 
@@ -222,7 +222,7 @@ class Roll:
         return [f"the weights differ: {sorted(sums)}"] if sums else []
 
     def describe(self) -> str:
-        """Return one line on what a teacher cannot see in one lane; "" where nothing is to say."""
+        """Return one line on what a teacher can't see in one lane; "" where nothing is to say."""
         names = {
             state: [p.name for p in self.tasks if p.state == state]
             for state in ("frozen", "killed", "waiting")

@@ -115,7 +115,7 @@ def read_logs(name: str) -> dict[str, str]:
 
     A run's folder stands for its last attempt, with both logs of a task as one text.
 
-    Raises CourseError, naming it, for what cannot be read.
+    Raises CourseError, naming it, for what can't be read.
     """
     if name == "-":
         if sys.stdin.isatty():

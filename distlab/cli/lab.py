@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     0: it was ended in an orderly way (Ctrl-C, SIGTERM, SIGHUP, or from its own
     menu), otherwise the status of `jupyter lab`. Raises CourseError if the
-    course folder or the notebook cannot be found, the port is not one, or for
+    course folder or the notebook can't be found, the port isn't one, or for
     a word that is no option.
     """
     if arguments.options and not arguments.options[0].startswith("-"):

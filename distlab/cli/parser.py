@@ -100,7 +100,7 @@ class OneLineParser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
 
     def _get_values(self, action: argparse.Action, words: list[str]) -> Any:
-        if "" in words and action.option_strings:  # as of "$FOLDER" where that is not set
+        if "" in words and action.option_strings:  # as of "$FOLDER" where that isn't set
             raise argparse.ArgumentError(action, "must not be empty. Give a value, or leave it out")
         return super()._get_values(action, words)
 

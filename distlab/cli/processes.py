@@ -71,7 +71,7 @@ def _describe(record: Record) -> list[str]:
 def run_stop(arguments: argparse.Namespace) -> int:
     """End the chosen clusters, say which, and return 0.
 
-    Raises CourseError for an id that no cluster has, and for a process that cannot be
+    Raises CourseError for an id that no cluster has, and for a process that can't be
     ended.
     """
     from utils.processes.registry import end_cluster

@@ -252,7 +252,7 @@ class Starting:
 
 
 def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
-    """Return who starts the tasks; raise CourseError for options that do not fit."""
+    """Return who starts the tasks; raise CourseError for options that don't fit."""
     given = {
         "engine": arguments.engine,
         "engine-address": arguments.engine_address,

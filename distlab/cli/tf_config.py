@@ -80,7 +80,7 @@ def _add_lint(actions: Commands) -> None:
 
 
 def run_build(arguments: argparse.Namespace) -> int:
-    """Print the configurations; return 0. Raises CourseError for a cluster that cannot be."""
+    """Print the configurations; return 0. Raises CourseError for a cluster that can't be."""
     from utils.tf_config import (
         BASE_PORT,
         build_cluster,
@@ -137,7 +137,7 @@ def read_sources(sources: list[str]) -> dict[str, str]:
     """Return name -> TF_CONFIG for files, "-", texts, or the variable where there is none.
 
     An unquoted `$TF_CONFIG` that a shell has split into words is put together again.
-    Raises CourseError for a file that cannot be read or a variable that is not set.
+    Raises CourseError for a file that can't be read or a variable that isn't set.
     """
     if not sources:
         if "TF_CONFIG" not in os.environ:

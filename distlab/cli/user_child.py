@@ -3,7 +3,7 @@
 Run as a file, not as a module: nothing called `utils` or `distlab` is imported here. The
 user's project may have a package `utils` of its own, so our folder is loaded under
 another name, which its relative imports allow. Both stand in one process because what
-the user's function returns, a dataset or a model, cannot travel to another one.
+the user's function returns, a dataset or a model, can't travel to another one.
 
 Standard input carries the order and then stays open: its end means that the parent has
 gone. The reply, one JSON object, goes to the file descriptor that the order names;
@@ -26,7 +26,7 @@ Order = dict[str, Any]
 
 
 class TargetError(Exception):
-    """What was asked for cannot be loaded or ended by itself; the message is one line."""
+    """What was asked for can't be loaded or ended by itself; the message is one line."""
 
 
 def main() -> None:
@@ -91,7 +91,7 @@ def load_function(target: str, example: str) -> Callable[[], Any]:
     """Return the function that `MODULE:FUNCTION` names; `example` goes into an error.
 
     The current folder comes first, as for `python -m`. Raises TargetError for another
-    form, for a module that is not there or fails when it is imported, and for a name
+    form, for a module that isn't there or fails when it is imported, and for a name
     that it lacks or that is no function.
     """
     module_name, colon, name = target.partition(":")

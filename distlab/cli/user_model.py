@@ -24,7 +24,7 @@ EXAMPLE = "my_model:make_model"
 def build_user_model(target: str, folder: str) -> Any:
     """Return what the function `MODULE:FUNCTION` of the project in `folder` returns.
 
-    Raises InputError in one line where it cannot be loaded or fails.
+    Raises InputError in one line where it can't be loaded or fails.
     """
     with _without_our_packages(folder):
         try:

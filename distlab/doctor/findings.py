@@ -16,7 +16,7 @@ class Finding:
 
     `status`: "ok"; "missing" (not there, and the course does without); "warning"
     (the course runs, with the disadvantage that `advice` names); "problem" (the
-    course cannot run before `advice` is followed). `value` is what was found,
+    course can't run before `advice` is followed). `value` is what was found,
     `advice` what it means or what to do, in plain words, "" where nothing is.
     """
 

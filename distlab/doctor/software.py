@@ -39,7 +39,7 @@ FIND_UTILS = "import importlib.util as u; s = u.find_spec('utils'); print(s.orig
 def read_pins(constraints: Path = CONSTRAINTS) -> dict[str, str]:
     """Return the versions that the course was tested with, by normalized package name.
 
-    From `constraints.txt` next to the package; where that is not (an installed
+    From `constraints.txt` next to the package; where that isn't (an installed
     wheel), from the `==` requirements of the installed course.
     """
     try:
@@ -99,7 +99,7 @@ def examine_other_packages(
 
 
 def find_version(name: str) -> str | None:
-    """Return the installed version of the package `name`, None where it is not installed."""
+    """Return the installed version of the package `name`, None where it isn't installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

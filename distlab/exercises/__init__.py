@@ -17,7 +17,7 @@ A lab's `distlab/labs/labNN/exercise.py` has one object for each exercise:
     )
 
 `SHARE.check(read_share)` tries a learner's function on the examples and compares with
-the lab's `worked.json`. An answer that cannot be called with a case as it stands gets a `run`:
+the lab's `worked.json`. An answer that can't be called with a case as it stands gets a `run`:
 `run=each(try_share)` with `try_share(answer, *case)`, which returns plain data (numbers,
 words, arrays, lists, dictionaries), and is observed by `SHARE.observe(read_share, cases)`.
 
@@ -35,7 +35,7 @@ other numbers, the graded cell, the answers that test both.
 - `folder`: a folder that an answer reads, whose files travel when a class is graded
 - `model_maker`: makes the model of a hand-written loop, whose weights show how the loop uses it
 - `predict`: guess first, then look: what a lesson's predict cells call
-- `refusing`: what is said of an answer that is not right, and how what a function returned is read
+- `refusing`: what is said of an answer that isn't right, and how what a function returned is read
 - `ring_trace`: a ring all-reduce as an answer ran it, and the first message that isn't what was
   due
 - `saves`: which checkpoints a run writes, seen from outside: by the names of their files

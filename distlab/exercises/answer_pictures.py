@@ -1,7 +1,7 @@
 """A learner's own answer as a picture, right or wrong, under its check in JupyterLab.
 
 Each function here draws what an answer gave for the visible examples, and nothing that the
-answer did not give. An exercise without one has no picture, nor has an answer of another form.
+answer didn't give. An exercise without one has no picture, nor has an answer of another form.
 """
 
 import importlib
@@ -45,7 +45,7 @@ def draw_answer(
 
 
 def _cut(lane: str, sizes: Sequence[int], kinds: Sequence[str]) -> list[Row]:
-    """Rows of pieces of these sizes, one behind the other; an empty piece is not drawn."""
+    """Rows of pieces of these sizes, one behind the other; an empty piece isn't drawn."""
     ends = pairwise(accumulate(map(int, sizes), initial=0))
     return [
         (lane, start, end, str(end - start), kind)

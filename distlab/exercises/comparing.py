@@ -16,7 +16,7 @@ NOTHING = (
 
 
 class Anything:
-    """What agrees with every answer: for a part that does not matter."""
+    """What agrees with every answer: for a part that doesn't matter."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """One exercise of a lab: how an answer is run, what is known of it, and its visible check.
 
-What is right for other numbers than the worked examples is not here: it is worked out
-by the lab's `judge.py`, which learners do not have.
+What is right for other numbers than the worked examples isn't here: it is worked out
+by the lab's `judge.py`, which learners don't have.
 """
 
 import importlib

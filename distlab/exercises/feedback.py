@@ -88,7 +88,7 @@ def praise(lab: str, exercise: str, said: str, draw: Callable[[], Any] = lambda:
 
 
 def read_tasks(lab: str) -> list[LabTask]:
-    """Return the exercises of a lab in order; [] where its notebook is not to be found."""
+    """Return the exercises of a lab in order; [] where its notebook isn't to be found."""
     course = progress.find_course()
     found = sorted((course / "labs").glob(f"{lab}-*.ipynb")) if course else []
     path = next((path for path in found if path.is_file()), None)  # a pipe would keep it waiting
@@ -128,7 +128,7 @@ def _list_passed(lab: str) -> set[str]:
 
 
 def _name_next(lab: str, exercise: str, tasks: list[LabTask]) -> list[str]:
-    """Return what comes next: the first exercise that has not passed, from here on."""
+    """Return what comes next: the first exercise that hasn't passed, from here on."""
     done = _list_passed(lab) | {exercise}
     here = next((k for k, task in enumerate(tasks) if task.name == exercise), 0)
     left = [task for task in tasks[here:] + tasks[:here] if task.name not in done]

@@ -16,14 +16,14 @@ from typing import Any
 
 from distlab.exercises.refusing import refuse
 
-COURSE = ("utils", "distlab")  # packages whose own calls of each other do not count
+COURSE = ("utils", "distlab")  # packages whose own calls of each other don't count
 
 
 @contextmanager
 def watch_calls(modules: Sequence[str], answer: Any = None) -> Iterator[set[str]]:
     """Note every function of `modules`, modules or packages of ours, that is called within.
 
-    An `answer` that is one of them counts as called. Calls by the course's own code do not
+    An `answer` that is one of them counts as called. Calls by the course's own code don't
     count, nor do those in other threads.
     """
     called: set[str] = set()

@@ -23,7 +23,7 @@ Worked = Mapping[str, Mapping[str, Sequence[Any]]]  # exercise -> "right" or mis
 
 @cache
 def read_worked(lab: str) -> Worked:
-    """Return the worked answers of a lab; CourseError if they were not worked out yet."""
+    """Return the worked answers of a lab; CourseError if they weren't worked out yet."""
     try:
         text = (FOLDER / lab / "worked.json").read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -2,7 +2,7 @@
 
 Each shows a still picture where widgets can't run. README.md says how to write one.
 
-- `amdahl`: Amdahl's law as a picture and an explorer: what does not spread over devices limits the
+- `amdahl`: Amdahl's law as a picture and an explorer: what doesn't spread over devices limits the
   rest
 - `arrow`: the arrow that is four times too long: what each way to scale a loss does to a step
 - `batches`: the batch explorer: one global batch, cut for workers and replicas
@@ -52,7 +52,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `sharing`: what replicas share, as pictures and explorers: a cluster, its pace, its memory
 - `staleness`: the staleness race: workers of unequal speed, four ways to train, and what late
   gradients do
-- `step`: a training step on one time axis: buckets that fill, an all-reduce that hides or does not
+- `step`: a training step on one time axis: buckets that fill, an all-reduce that hides or doesn't
 - `storage`: mirrored or central storage: bytes held by each device, and bytes sent in each step
 - `values`: one value per replica, and where reduce, gather and all_reduce leave it
 - `page_replicas`: the replicas of lesson 00 for a page without a kernel

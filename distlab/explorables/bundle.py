@@ -40,7 +40,7 @@ def join_script(name: str, on_page: bool = False) -> str:
 
     A piece's object has the core's `mount` as well, and `on_page` the page's `mountOnPage`.
 
-    Raises CourseError for a file that is not there, and for files that import each other.
+    Raises CourseError for a file that isn't there, and for files that import each other.
     """
     paths = _find_files("page.js", ()) if on_page else []
     paths += [path for path in _find_files(f"{name}.js", ()) if path not in paths]

@@ -222,7 +222,7 @@ class JobBook:
         kind, words = ACTIONS.get(what, ("end", f"sent {what}"))
         step = lane.last.get("step")
         if what == "restart" and lane.story.dead_at is not None:
-            kind, step = "back", None  # it was killed before: its last step is not where it begins
+            kind, step = "back", None  # it was killed before: its last step isn't where it begins
         at = "" if step is None else f" at step {int(step)}"
         lane.marks.append(self._mark(kind, words + at, moment))
         lane.story.act(what, moment)

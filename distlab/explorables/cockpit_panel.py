@@ -45,7 +45,7 @@ class Cockpit(Explorable):
     `data` is what the browser shows, as plain data; its `score` is what `measure_goodput` finds.
     `options` is what the hand has done: `press` is the last button, `slow worker 1` the
     milliseconds of a slider, `chaos` its switch. `picture()` is a still of it as it is now, and
-    stands in its place where widgets cannot run. Updates, at most four a second, end with the
+    stands in its place where widgets can't run. Updates, at most four a second, end with the
     job.
     """
 
@@ -70,7 +70,7 @@ class Cockpit(Explorable):
     def act(self, action: str, task: str = "") -> None:
         """Do what a button does: "kill", "pause", "resume" or "restart" a task, or "stop" the job.
 
-        `task` is like "worker 1". What cannot be done is said in the cockpit.
+        `task` is like "worker 1". What can't be done is said in the cockpit.
         """
         job, _, index = task.partition(" ")
         try:

@@ -76,7 +76,7 @@ class Slider:
 class Choice:
     """One of several `options`, shown as a drop-down list; `value` is the first chosen.
 
-    Raises InputError for no options, or a value that is not one of them.
+    Raises InputError for no options, or a value that isn't one of them.
     """
 
     label: str

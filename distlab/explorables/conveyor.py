@@ -19,7 +19,7 @@ def conveyor(costs: InputCosts, step_seconds: float, batch: int = 128) -> Explor
 
     It opens with nothing at the same time and no prefetch. Times of a batch outside 1 ms to
     1 s are shown as the nearer end. What is drawn is `simulate_input`'s run of 16 batches,
-    each in 8 boxes. Raises CourseError for a `batch` that 8 does not divide.
+    each in 8 boxes. Raises CourseError for a `batch` that 8 doesn't divide.
     """
     if batch < BOXES or batch % BOXES:
         raise CourseError(f"batch must be a multiple of {BOXES}, one for each box, got {batch}.")

@@ -59,7 +59,7 @@ class Explorable(anywidget.AnyWidget):
 
     `options` follows the controls, and setting it moves them. `fixed` is the part of `data` that
     never changes, so that it travels once. `still` is the picture (or the HTML) that stands in
-    where scripts do not run. Raises CourseError for an unknown piece.
+    where scripts don't run. Raises CourseError for an unknown piece.
     """
 
     data = traitlets.Dict().tag(sync=True)

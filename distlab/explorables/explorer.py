@@ -47,7 +47,7 @@ class Explorer(Explorable):
     """Controls above the result of `render(**values)`; made by `explore`.
 
     `values` holds the controls' present values by name, and `move` chooses others; `result`
-    is what is shown, in words. Where scripts do not run, the output shows the result for the
+    is what is shown, in words. Where scripts don't run, the output shows the result for the
     values that the explorer was made with.
     """
 

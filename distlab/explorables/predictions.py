@@ -35,7 +35,7 @@ def prediction_explorer(
     `images` is [n, height, width] or [n, height, width, 1], `labels` [n]; each
     of `probabilities` is named after its version ("before training") and holds
     [n, classes] from 0 to 1. Starts with image `start` and the last version.
-    Raises CourseError where the shapes do not fit.
+    Raises CourseError where the shapes don't fit.
     """
     check_shapes(images, labels, class_names, probabilities)
     versions = list(probabilities)
@@ -53,7 +53,7 @@ def prediction_explorer(
 
 
 def check_shapes(images, labels, class_names, probabilities) -> None:
-    """Raise CourseError where images, labels, classes and probabilities do not fit together."""
+    """Raise CourseError where images, labels, classes and probabilities don't fit together."""
     if len(images) < 2 or len(labels) != len(images):
         raise CourseError(
             "predictions must have 2 or more images and a label for each, got "

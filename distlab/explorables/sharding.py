@@ -18,7 +18,7 @@ def sharding_belt(
 
     `policy` is FILE, DATA, OFF, or LATE: shuffle in an order of its own, then take every
     `workers`-th. `batch` is of one worker. Raises InputError for another policy and sizes that
-    the sliders do not reach, and what `shard_examples` raises.
+    the sliders don't reach, and what `shard_examples` raises.
     """
     check_choice("policy", policy, POLICIES)
     sizes = (

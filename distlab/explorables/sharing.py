@@ -176,7 +176,7 @@ def memory_explorer(
 ) -> Explorer:
     """Show the memory of one device: what every replica keeps, and its share of the activations.
 
-    `kept_bytes` is {name: bytes} of what does not depend on the batch: weights, gradients,
+    `kept_bytes` is {name: bytes} of what doesn't depend on the batch: weights, gradients,
     optimizer state, in this order.
     """
 

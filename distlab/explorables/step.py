@@ -1,4 +1,4 @@
-"""A training step on one time axis: buckets that fill, an all-reduce that hides or does not."""
+"""A training step on one time axis: buckets that fill, an all-reduce that hides or doesn't."""
 
 from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable

@@ -60,7 +60,7 @@ _CHARTS_ALONE: ContextVar[bool] = ContextVar("charts_alone", default=False)
 
 @contextmanager
 def charts_alone() -> Iterator[None]:
-    """Inside, a picture that has a chart is not painted: its `svg` is empty."""
+    """Inside, a picture that has a chart isn't painted: its `svg` is empty."""
     token = _CHARTS_ALONE.set(True)
     try:
         yield
@@ -154,7 +154,7 @@ def show(figure: "Picture | Figure", alt: str = "", caption: str = "") -> None:
 
     The output is an SVG image, and the words as plain text. Equal figures give equal outputs,
     so a notebook that is run again compares clean. A figure of `plt` is closed, so that the
-    notebook does not show it twice. Raises as `from_figure` does.
+    notebook doesn't show it twice. Raises as `from_figure` does.
     """
     if isinstance(figure, Picture):
         return (replace(figure, caption=caption) if caption else figure).show()

@@ -68,7 +68,7 @@ def diagram(
 ) -> Picture:
     """Draw named `boxes` on a sheet 720 pixels wide, then `arrows` between them.
 
-    Raises CourseError for an arrow to a box that is not there and for an
+    Raises CourseError for an arrow to a box that isn't there and for an
     unknown kind of box.
     """
     for name, box in boxes.items():

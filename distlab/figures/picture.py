@@ -44,7 +44,7 @@ def shorten_number(value: float) -> float:
 class Picture:
     """One drawn picture: `svg` (one `<svg>` element) and what it shows in words.
 
-    `alt` stands for the picture where it cannot be seen; it is also the
+    `alt` stands for the picture where it can't be seen; it is also the
     element's accessible name. `caption` is plain text to read below it. `chart` is what
     it shows as plain data, from which an explorer draws it in the browser, or None.
     """

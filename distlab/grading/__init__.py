@@ -13,7 +13,7 @@ The way of a hand-in:
  6. The sandbox, bubblewrap around `submission_server` in a `budget` of memory, forks a harness
     (`harness`) and, sealed (`sealing`), the process of its answers (`answer_process`).
  7. The harness makes the inputs and calls the answer over a pipe (`answer_calls`); `encoding`
-    makes plain data of what it gives. What holds an answer is not there (`absent`).
+    makes plain data of what it gives. What holds an answer isn't there (`absent`).
  8. `frames` reads what comes out, with limits, and `text` cleans it: nothing of it is trusted.
  9. What was seen is an `observation`; it is judged outside, while others run
     (`background`), by a second reader (`judge_process`): `cell_verdict`, the lab's `judge`.

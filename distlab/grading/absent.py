@@ -1,7 +1,7 @@
-"""What would give an answer away is not there: modules that the process of an answer lacks.
+"""What would give an answer away isn't there: modules that the process of an answer lacks.
 
 A lab's `exercise.py` names them in `ABSENT`. The process that forks answers never imports them,
-and in an answer's namespaces they are not on the disk either. Only the standard library is used.
+and in an answer's namespaces they aren't on the disk either. Only the standard library is used.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def find_absent(lab: str) -> tuple[str, ...]:
-    """Return the modules that answers of `lab` do not have; a package stands for all in it."""
+    """Return the modules that answers of `lab` don't have; a package stands for all in it."""
     return tuple(getattr(importlib.import_module(f"distlab.labs.{lab}.exercise"), "ABSENT", ()))
 
 
@@ -35,7 +35,7 @@ def find_places(absent: Sequence[str], root: Path) -> list[Path]:
 
 
 class AbsentFinder(MetaPathFinder):
-    """Raises ImportError, with a sentence, for what an answer does not have."""
+    """Raises ImportError, with a sentence, for what an answer doesn't have."""
 
     def __init__(self, absent: Sequence[str]) -> None:
         self.prefixes = tuple(f"{name}." for name in absent)

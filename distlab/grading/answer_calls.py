@@ -38,7 +38,7 @@ class AnswerGone(Exception):
 
 
 class AnswerLate(Exception):
-    """The answer did not come before the deadline."""
+    """The answer didn't come before the deadline."""
 
 
 class Channel:
@@ -226,5 +226,5 @@ def unpack(channel: Channel, arguments: Sequence[Any]) -> list[Any]:
 
 
 def pack_changed(arguments: Sequence[Any]) -> list[Any]:
-    """Return what may have been changed of the arguments, None for what cannot be."""
+    """Return what may have been changed of the arguments, None for what can't be."""
     return [encode(a) if isinstance(a, list | dict | np.ndarray) else None for a in arguments]

@@ -191,7 +191,7 @@ def call(channel: Channel, answer: Answer, asked: Mapping[str, Any]) -> dict[str
 
 
 def observe(answer: Answer, asked: Mapping[str, Any]) -> Any:
-    """Run an exercise here: TensorFlow's objects cannot travel."""
+    """Run an exercise here: TensorFlow's objects can't travel."""
     module = importlib.import_module(f"distlab.labs.{asked['lab']}.exercise")
     exercise = list_exercises(module)[asked["exercise"]]
     found = tuple(answer.find(name) for name in asked["names"])

@@ -63,7 +63,7 @@ def _find_places() -> list[tuple[Path, dict[str, int]]]:
         return []
     for line in filter(None, lines):
         _, controllers, path = line.split(":", 2)
-        if not controllers:  # a group that holds processes cannot share memory out: its parent
+        if not controllers:  # a group that holds processes can't share memory out: its parent
             own = ROOT / path.lstrip("/")
             found += [(own.parent, LIMITS), (own, LIMITS)]
         elif "memory" in controllers.split(","):

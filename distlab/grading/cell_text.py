@@ -48,7 +48,7 @@ def _is_python(text: str) -> bool:
 
 @lru_cache(maxsize=512)
 def find_defined(text: str, but_got: bool = False) -> tuple[str, ...]:
-    """Return the names that `text` defines; of text that is not whole, those seen line by line."""
+    """Return the names that `text` defines; of text that isn't whole, those seen line by line."""
     try:
         names = find_names(transform(text)) if len(text) <= MAX_PARSED else ()
     except BAD:

@@ -1,6 +1,6 @@
 """Judges what one graded cell gave: draws the inputs, decodes the answers, runs the hidden tests.
 
-The learner's code is not here, and neither is anything that it could have changed.
+The learner's code isn't here, and neither is anything that it could have changed.
 """
 
 import json
@@ -63,7 +63,7 @@ def judge_cell(
 
 
 def read_got(text: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the decoded answers among `names`; ValueError for what `encode` did not write."""
+    """Return the decoded answers among `names`; ValueError for what `encode` didn't write."""
     try:
         data = json.loads(text)
     except RecursionError:
@@ -93,7 +93,7 @@ def compile_hidden(name: str, inputs: str, hidden: str) -> tuple[CodeType, CodeT
 
 
 def judge_unanswered(cell: CellObservation) -> CellVerdict:
-    """Judge a cell that did not get to its answers: what is said of it."""
+    """Judge a cell that didn't get to its answers: what is said of it."""
     if cell.status == "raised" and cell.error.startswith("NotImplementedError"):
         return CellVerdict("wrong", "", "this exercise is not written yet")
     if cell.status == "raised" and (missing := find_missing(cell)):

@@ -1,7 +1,7 @@
 """One hand-in for each student, out of whatever came in; nothing of it is lost.
 
-Every file that is passed over leaves a note, and a student whose file cannot be read
-is still listed, with the reason. Where it is not certain whose a hand-in is, it is
+Every file that is passed over leaves a note, and a student whose file can't be read
+is still listed, with the reason. Where it isn't certain whose a hand-in is, it is
 listed with a question, and waits for a human.
 """
 

@@ -1,6 +1,6 @@
 """Plain data between the sealed process and the judge: JSON, never pickle.
 
-Numbers keep every bit (floats as hex, arrays as typed bytes). Whatever is not plain
+Numbers keep every bit (floats as hex, arrays as typed bytes). Whatever isn't plain
 (an object, a function, something too deep or too large) arrives as `Opaque`, which
 equals nothing.
 """
@@ -33,7 +33,7 @@ _SEQUENCES = (
 
 @dataclass(frozen=True, eq=False)
 class Opaque:
-    """Something that was not plain data; `what` says what it was."""
+    """Something that wasn't plain data; `what` says what it was."""
 
     what: str
 
@@ -140,7 +140,7 @@ def _encode_items(array: np.ndarray, depth: int, budget: _Budget) -> Any:
 def decode(data: Any) -> Any:
     """Return the value of `encode`'s data: builtins, NumPy arrays and `Opaque` only.
 
-    Raises ValueError for data that `encode` cannot have written.
+    Raises ValueError for data that `encode` can't have written.
     """
     try:
         return _decode(data, 0)

@@ -55,7 +55,7 @@ class LabProcesses:
     """The two processes that running a lab takes: they start at once, `observe` awaits them.
 
     A context manager that leaves nothing behind. Raises CourseError where the machine
-    cannot seal and `sealed` is asked.
+    can't seal and `sealed` is asked.
     """
 
     def __init__(self, lab: LabSpec, sealed: bool = True, jobs: int = 2) -> None:
@@ -96,7 +96,7 @@ def observe(
     Closing the iterator, an exception or Ctrl-C ends every process that it started.
     Labs whose rules are `exclusive` run one at a time. `processes` were
     started earlier, `sealed` or not; the caller closes it. Raises CourseError where
-    the machine cannot seal and `sealed` is asked.
+    the machine can't seal and `sealed` is asked.
     """
     with contextlib.ExitStack() as stack:
         processes = processes or stack.enter_context(LabProcesses(lab, sealed, jobs))

@@ -16,7 +16,7 @@ MAX_KEPT, MAX_WRITTEN = 20_000, 32 * 2**20
 
 
 class BadFrame(ValueError):
-    """A frame that the runner cannot have written."""
+    """A frame that the runner can't have written."""
 
 
 @dataclass(frozen=True)

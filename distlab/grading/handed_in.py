@@ -1,7 +1,7 @@
 """The files of a hand-in, listed without trusting one of them: a folder, a zip, or one notebook.
 
 A name is only ever read, never used to write to: what comes out of a zip is kept under
-its SHA-256. Links are not followed, nothing but plain files is opened, and a zip is
+its SHA-256. Links aren't followed, nothing but plain files is opened, and a zip is
 unpacked with limits of ours, whatever its directory says. The limits are a student's:
 they hold for all that lies in the same outermost folder or file.
 """
@@ -75,7 +75,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class _File:
-    """A file that has not been looked at: on the disk (`path`), or in a zip."""
+    """A file that hasn't been looked at: on the disk (`path`), or in a zip."""
 
     parts: tuple[str, ...]
     modified: datetime | None
@@ -133,7 +133,7 @@ class Listing:
                 write(piece)
 
     def clear(self, used: set[Path]) -> None:
-        """Remove what was unpacked, now or by an earlier run, and is not in `used`."""
+        """Remove what was unpacked, now or by an earlier run, and isn't in `used`."""
         for path in set(self.keep.glob("*.ipynb")) - used:
             path.unlink()
 

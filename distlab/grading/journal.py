@@ -72,7 +72,7 @@ class Record:
             raise CourseError(f"it isn't a record ({error})") from None
 
     def add_verdict(self, text: str) -> "Record":
-        """Return the record with the verdict of `text`; as it was if that is not of this run."""
+        """Return the record with the verdict of `text`; as it was if that isn't of this run."""
         try:
             data = json.loads(text)
             mine = [self.student, self.sha256, self.attempt]

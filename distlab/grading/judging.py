@@ -19,7 +19,7 @@ A whole exercise, in the five places that it takes. Its object, `distlab/labs/la
         hint="worker k of W reads k, k + W, k + 2 W, …",
     )
 
-An answer that cannot be called with a case as it stands gets a `run`, say
+An answer that can't be called with a case as it stands gets a `run`, say
 `run=each(try_share)` with `try_share(answer, *case)`, which returns plain data: numbers,
 words, arrays, lists, dictionaries. What is compared may be worked out of that by a `read`.
 

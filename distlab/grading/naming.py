@@ -85,7 +85,7 @@ class LabNames:
 def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Return a named pattern ("moodle", "canvas") or a regular expression, ready to match.
 
-    Raises CourseError for one that is not valid or has no group `student_id`.
+    Raises CourseError for one that isn't valid or has no group `student_id`.
     """
     try:
         compiled = re.compile(PATTERNS.get(pattern, pattern))
@@ -104,7 +104,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 def find_owner(
     parts: tuple[str, ...], lab: LabNames, pattern: str = "", alone: str = ""
 ) -> Owner | None:
-    """Return whose file this is; None if `pattern` does not fit, or its name is another lab's.
+    """Return whose file this is; None if `pattern` doesn't fit, or its name is another lab's.
 
     `alone` is the name of a student whose file bears the lab's own name and lies in no folder.
     """
@@ -173,7 +173,7 @@ def _strip_extension(name: str, *extensions: str) -> str:
 def clean_name(name: str) -> str:
     """Return a student's name as one line of visible characters, 128 and 200 bytes at most.
 
-    What cannot be shown (control characters, bytes that are no text, marks that turn
+    What can't be shown (control characters, bytes that are no text, marks that turn
     the direction of writing) is written as its code: \\x1b.
     """
     name = re.sub(r"[/\\]", "_", name)

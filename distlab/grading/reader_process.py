@@ -28,7 +28,7 @@ MAX_ANSWER_BYTES, PIECE_BYTES = 64 * 2**20, 2**18
 
 
 class Refused(ValueError):
-    """The request could not be answered: why, in one line."""
+    """The request couldn't be answered: why, in one line."""
 
 
 class ReaderProcess:

@@ -233,7 +233,7 @@ def _open_table(path: Path) -> tuple[list[str], int, str, str]:
 
 
 def read_table(path: Path, *wanted: str) -> Iterator[Row]:
-    """Yield each row of a CSV with its line; CourseError for one that cannot be read.
+    """Yield each row of a CSV with its line; CourseError for one that can't be read.
 
     `wanted` are columns that must be there.
     """

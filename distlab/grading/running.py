@@ -44,7 +44,7 @@ class Attempt:
 
 
 class Running:
-    """Runs the steps of `plan` behind one harness; what cannot be run is seen at once."""
+    """Runs the steps of `plan` behind one harness; what can't be run is seen at once."""
 
     def __init__(
         self, plan: Plan, seed: int, lab: LabSpec, sandbox: Sandbox, files: Files = ()
@@ -190,7 +190,7 @@ class Running:
             )
 
     def check_time(self, now: float) -> None:
-        """Kill what the harness has not ended in time."""
+        """Kill what the harness hasn't ended in time."""
         if now >= self.attempt.deadline:
             limit = self.rules.all_seconds
             self.kill(f"all cells together did not end within {limit:g} s")

@@ -26,7 +26,7 @@ from utils.processes.fork_server import ForkServer, NotStarted
 
 COURSE = "/course"
 ENVIRONMENT = Path("/environment")  # where an environment below /tmp is shown: /tmp is private
-# what of distlab.grading the sandbox needs; everything else of it is not there
+# what of distlab.grading the sandbox needs; everything else of it isn't there
 INSIDE = (
     "__init__.py",
     "absent.py",
@@ -246,7 +246,7 @@ class Sandbox:
         return self._server.connection.fileno()
 
     def wait_until_ready(self) -> None:
-        """Wait until it can fork; CourseError, with the reason, if it cannot seal or start."""
+        """Wait until it can fork; CourseError, with the reason, if it can't seal or start."""
         if self.versions:
             return
         try:

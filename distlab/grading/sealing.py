@@ -40,7 +40,7 @@ LIMITS = {
     resource.RLIMIT_CORE: 0,
     resource.RLIMIT_MEMLOCK: 2**16,
 }
-# System calls that no lab needs. Memory that is nobody's, a segment or a memfd, would not be
+# System calls that no lab needs. Memory that is nobody's, a segment or a memfd, wouldn't be
 # seen by whoever measures the processes.
 FORBIDDEN = (
     "ptrace mount umount2 pivot_root chroot unshare setns bpf perf_event_open keyctl add_key "
@@ -61,7 +61,7 @@ def drop_root() -> None:
     """If this is the machine's root, uncover /proc and become nobody for good.
 
     bubblewrap covers parts of /proc where root could write to them, and the kernel
-    then refuses a fresh /proc in an inner namespace. Nobody cannot write to them.
+    then refuses a fresh /proc in an inner namespace. Nobody can't write to them.
     """
     if os.getuid() != 0:
         return
@@ -173,7 +173,7 @@ class _Condition(ctypes.Structure):
 def make_filter() -> tuple[ctypes.CDLL, int]:
     """Return libseccomp and its filter, for this processor, of what no lab needs: EPERM.
 
-    Called before a fork, it is made once for all. OSError where libseccomp is not there or refuses.
+    Called before a fork, it is made once for all. OSError where libseccomp isn't there or refuses.
     """
     library = ctypes.CDLL("libseccomp.so.2", use_errno=True)
     library.seccomp_init.restype = ctypes.c_void_p
@@ -196,7 +196,7 @@ def make_filter() -> tuple[ctypes.CDLL, int]:
     for name, when in rules:
         number = library.seccomp_syscall_resolve_name(name.encode())
         conditions = (_Condition * len(when))(*(_Condition(*each) for each in when))
-        if number == -1:  # a call that this version of the library does not know
+        if number == -1:  # a call that this version of the library doesn't know
             continue
         failed = library.seccomp_rule_add_array(made, SCMP_REFUSE, number, len(when), conditions)
         if failed:

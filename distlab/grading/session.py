@@ -231,7 +231,7 @@ def _run(
     on_progress: Progress,
     processes: LabProcesses | None,
 ) -> None:
-    """Run what has not been run yet, and judge all of `hand_ins`, each as soon as it is seen."""
+    """Run what hasn't been run yet, and judge all of `hand_ins`, each as soon as it is seen."""
     done = 0
     with (
         JudgeProcess(settings.lab) as judges,

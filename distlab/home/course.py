@@ -67,7 +67,7 @@ class Item:
 def read_head(path: Path, course: Path) -> Head | None:
     """Return what a notebook says of itself, read once for each time it is saved.
 
-    None for a file that cannot be read, or says no title.
+    None for a file that can't be read, or says no title.
     """
     try:
         return _read_head(path, course, path.stat().st_mtime_ns)

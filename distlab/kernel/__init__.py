@@ -3,8 +3,8 @@
 Importing TensorFlow takes a fresh kernel seconds of one core. On Linux the server of
 `distlab lab` has one warm process, `warm_process.py`, which has done so when the first
 notebook is opened; `provisioner.py` asks it for a fork for each kernel, and starts the plain
-kernel whenever that is not possible: another system, another kind of kernel, variables that
-are read when TensorFlow starts, packages installed since, a warm process that does not answer.
+kernel whenever that isn't possible: another system, another kind of kernel, variables that
+are read when TensorFlow starts, packages installed since, a warm process that doesn't answer.
 `DISTLAB_COLD_START=1` turns it off.
 
 A kernel that was forked reads `utils` and `distlab` from their files, so restarting it shows an

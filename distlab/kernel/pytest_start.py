@@ -20,7 +20,7 @@ _asked: list[bool] = []
 
 
 def pytest_plugin_registered(plugin: object, manager: Any) -> None:
-    """Leave nbval out where the command line does not name it; `Config` is the first plugin."""
+    """Leave nbval out where the command line doesn't name it; `Config` is the first plugin."""
     if isinstance(plugin, pytest.Config):
         words = [*plugin.invocation_params.args, os.environ.get("PYTEST_ADDOPTS", "")]
         if "--nbval" not in " ".join(map(str, words)):

@@ -33,7 +33,7 @@ class Sizes:
 
     @property
     def steps(self) -> int:
-        """Steps of the whole run; a last batch that is not full is left out."""
+        """Steps of the whole run; a last batch that isn't full is left out."""
         return self.epochs * (self.train // GLOBAL_BATCH_SIZE)
 
     def are_reached(self, score: MaskScore) -> bool:

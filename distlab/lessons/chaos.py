@@ -74,7 +74,7 @@ class ChaosOutcome:
 
     `lost_steps` counts what had to be trained twice, over all restarts, `lost_each` the
     same for each that came to train; `error` is the largest difference between its weights
-    and the undisturbed run's. `problem` is None, or what was not as it must be.
+    and the undisturbed run's. `problem` is None, or what wasn't as it must be.
     """
 
     fault: Fault
@@ -164,7 +164,7 @@ def inject_in_turn(
         job = cluster.start(
             train_with_recovery, settings, restarts=restarts, stall_seconds=STALL_SECONDS
         )
-    except DistributedError as error:  # the machine could not even start the tasks
+    except DistributedError as error:  # the machine couldn't even start the tasks
         seconds = time.monotonic() - begun
         return ChaosOutcome(first, 0, 0, float("nan"), seconds, str(error))
     timers = [threading.Timer(LIMIT_SECONDS, job.stop)]

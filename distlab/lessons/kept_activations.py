@@ -11,7 +11,7 @@ def count_kept_bytes(forward: Callable[[Any], Any], inputs: Any) -> int:
 
     `forward` is traced, not run. A compiled function that is differentiated is cut in two;
     the first half hands every tensor that the second will read out as a further output
-    (https://www.tensorflow.org/guide/function). Variables are not counted.
+    (https://www.tensorflow.org/guide/function). Variables aren't counted.
     """
     import tensorflow as tf
 

@@ -27,7 +27,7 @@ _NAMED = re.compile(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}")  # mesh[
 
 
 def check_backend() -> None:
-    """Raise CourseError, in one sentence, if JAX is not installed or Keras has another backend."""
+    """Raise CourseError, in one sentence, if JAX isn't installed or Keras has another backend."""
     require_jax("This lesson")
     keras = sys.modules.get("keras")
     if keras is not None and keras.backend.backend() != "jax":

@@ -114,7 +114,7 @@ class KilledRun:
 def run_and_kill(command: Sequence[str], kill_after: int) -> KilledRun:
     """Run `command` on two workers; kill worker 1 once the chief has printed step `kill_after`.
 
-    All start again once. Raises CourseError where the run does not succeed.
+    All start again once. Raises CourseError where the run doesn't succeed.
     """
     run = KilledRun(1, kill_after)
     settings = RunSettings(workers=2, max_restarts=1)

@@ -73,7 +73,7 @@ def draw_updates(
     The gradient is a thin arrow of length 1 to the right. An update goes `ratio` along
     it and `residual` across it. It is blue, or vermilion where it is turned; one that
     is too long for its row is broken; its true length is written beside it. Raises
-    CourseError for no updates and for values that are not finite.
+    CourseError for no updates and for values that aren't finite.
     """
     if not updates or not np.all(np.isfinite(list(updates.values()))):
         raise CourseError("draw_updates needs at least one update: name -> (ratio, residual).")
@@ -96,7 +96,7 @@ def draw_updates(
 
 
 def say_update(ratio: float, residual: float) -> str:
-    """Return "×4", or "×0.93, turned 12°" for an update that is not along the gradient."""
+    """Return "×4", or "×0.93, turned 12°" for an update that isn't along the gradient."""
     if residual <= MAX_STRAIGHT:
         return f"×{ratio:.4g}"
     degrees = np.degrees(np.arctan2(residual, ratio))

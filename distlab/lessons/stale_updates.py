@@ -4,7 +4,7 @@ Before a closure reads the parameters it looks how many updates are finished, an
 a ticket when its gradient is ready. The difference is the number of updates that it may
 have missed. A ticket is drawn before anything is written, so an update that is too stale
 can be dropped, and one that is stale can be made smaller, exactly when it matters. An
-update that has its ticket and is not or half written counts as missed: who took it for
+update that has its ticket and isn't or half written counts as missed: who took it for
 seen would divide by too little, and diverge.
 
 Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter

@@ -26,7 +26,7 @@ def run_tasks(
 ) -> list[list[str]]:
     """Start `python program` under each of `tf_configs` at once; return the lines each printed.
 
-    Each runs in the program's folder. Raises CourseError when one fails, and when one has not
+    Each runs in the program's folder. Raises CourseError when one fails, and when one hasn't
     ended after `seconds`. Whatever happens, none is left: a worker that waits for its peers
     ignores SIGTERM, so it is ended with SIGKILL.
     """

@@ -47,7 +47,7 @@ def run_without_flush(
     The weights of `pipeline` change. With `stash` a backward uses the weights of
     its forward; without, it computes the forward again with the present ones, as
     a system does that keeps inputs alone. Raises CourseError for a learning rate
-    that is not above 0, for a pipeline with several chunks, and for what
+    that isn't above 0, for a pipeline with several chunks, and for what
     `run_pipeline` refuses.
     """
     if not 0 < learning_rate < float("inf"):

@@ -1,12 +1,12 @@
 """What a program says when it was written for other versions, packages or launchers than these.
 
-Patterns as in `symptoms.py`, and the package that has each module that is often missing.
+Patterns as in `symptoms.py`, and the package of each module that is often missing.
 """
 
 from .symptoms import make_symptom
 
 LEGACY = "run the same command with --keras legacy; `distlab modernize PROGRAM` lists the lines"
-KERAS_3 = (  # the error's own words in Keras 3, where Keras 2 would have gone on
+KERAS_3 = (  # errors of Keras 3 where Keras 2 would have continued
     r"has no attribute 'reset_states'",
     r"filepath provided must end in `[.\w]+`",
     r"Invalid filepath extension for saving",

@@ -1,8 +1,8 @@
-"""The sayings by which a start that goes wrong is known: pattern, cause, cure.
+"""The messages that identify a failed start: pattern, cause, fix.
 
-Most were taken from logs of TensorFlow 2.21 and Keras 3.15 (`tests/cluster_mistakes.py` makes
-the cluster's); a few words are those that other versions use. In the order given: what is a
-cause of its own comes before what a task says when another one has gone.
+Most were taken from logs of TensorFlow 2.21 and Keras 3.15 (`tests/cluster_mistakes.py` makes the
+cluster's); a few are from other versions. The order counts: a task's own cause comes before the
+messages of a task that has lost another one.
 """
 
 import re

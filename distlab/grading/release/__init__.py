@@ -40,7 +40,7 @@ def make_release(root: Path, folder: Path, names: Sequence[str] = ()) -> Release
     """Make the release of the course at `root` in `folder`, with the labs `names` (() for all).
 
     Raises CourseError if `folder` holds anything, lies inside a part of the course, or
-    a lab is not known, and then leaves nothing behind.
+    a lab isn't known, and then leaves nothing behind.
     """
     _check_folder(root, folder)
     labs = _choose_labs(root, names)

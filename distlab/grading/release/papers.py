@@ -1,7 +1,7 @@
 """README.md, docs, Makefile and pyproject.toml cut to what students get.
 
 Each function takes the teacher's text and returns the students': lines that speak of
-what is not handed out are left out, the others stay as they are.
+what isn't handed out are left out, the others stay as they are.
 """
 
 import re
@@ -14,7 +14,7 @@ _RULE = re.compile(r"^([\w$()/.-]+):(?!=)")
 
 
 def unlink(text: str, exists: Callable[[str], bool]) -> str:
-    """Return Markdown with the words alone where a link's file is not there.
+    """Return Markdown with the words alone where a link's file isn't there.
 
     `exists` gets the path of a link, as it is written, without its #place.
     """

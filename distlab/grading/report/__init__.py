@@ -14,7 +14,7 @@
 - `pages`: the pages of one lab: one for each student, one for the class, and the marks as a table
 - `platforms`: marks and feedback in the forms that learning platforms take in; what waits stays
   blank
-- `similar`: answers that are nearly the same: names, comments and spacing do not count
+- `similar`: answers that are nearly the same: names, comments and spacing don't count
 - `slides`: a lab's misconceptions as slides for the room: wrong lines without names, a question,
   why
 - `tasks`: what each exercise asked, from the lab's own source: contract, example, hints

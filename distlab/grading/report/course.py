@@ -29,7 +29,7 @@ def list_labs(course: Course, policies: Mapping[str, Policy] | None = None) -> l
 def find_percent(course: Course, student: str, weights: Mapping[str, float]) -> float | None:
     """Return a student's weighted percentage; None where nothing counts yet.
 
-    A lab that was not handed in counts as 0; one that waits for a human does not count.
+    A lab that wasn't handed in counts as 0; one that waits for a human doesn't count.
     """
     most = {lab: m for marks in course.values() for lab, (_, m) in marks.items()}
     mine = course.get(student, {})

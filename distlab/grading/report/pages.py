@@ -64,7 +64,7 @@ def write_report(
 
     class.html for the teacher, room.html with slides for the room, marks.csv, a page for
     each student, and what Moodle and Canvas take in. `course` is an nbgrader course that
-    gets autograded notebooks too. What is as it was is not written again.
+    gets autograded notebooks too. What is as it was isn't written again.
     """
     from distlab.grading.report.autograded import write_autograded
     from distlab.grading.report.classroom import describe_class

@@ -1,4 +1,4 @@
-"""Answers that are nearly the same: names, comments and spacing do not count.
+"""Answers that are nearly the same: names, comments and spacing don't count.
 
 An answer becomes the tokens of its syntax tree with its own names replaced by their
 order of appearance; two answers are as alike as their sets of token 5-grams (Jaccard).

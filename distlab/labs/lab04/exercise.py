@@ -285,7 +285,7 @@ def _apply(strategy: Any, optimizer: Any, model: Any, gradient: np.ndarray) -> N
 
     shares = strategy.experimental_distribute_values_from_function(
         lambda context: tf.constant(gradient / context.num_replicas_in_sync)
-    )  # a tensor of its own for each replica: one that all share would not be added up
+    )  # a tensor of its own for each replica: one that all share wouldn't be added up
     (variable,) = model.trainable_variables
     strategy.run(lambda share: optimizer.apply_gradients([(share, variable)]), args=(shares,))
 

@@ -31,7 +31,7 @@ def _call_with_copies(answer: Callable[..., Any], *case: Any) -> Any:
 
 
 def describe_config(given: Any, *case: Any) -> dict[str, Any]:
-    """Return what a learner's TF_CONFIG says: cluster and task, or why it cannot be read."""
+    """Return what a learner's TF_CONFIG says: cluster and task, or why it can't be read."""
     if not isinstance(given, str):
         return {"kind": f"not a string but {type(given).__name__}"}
     try:
@@ -50,7 +50,7 @@ def describe_config(given: Any, *case: Any) -> dict[str, Any]:
 def _mark_inexact(part: Any) -> Any:
     """Return a part of a TF_CONFIG in which words and indexes that TensorFlow can't read show.
 
-    Answers are compared with some tolerance, TF_CONFIGs are not: "WORKER " names no job, and 1.0005
+    Answers are compared with some tolerance, TF_CONFIGs aren't: "WORKER " names no job, and 1.0005
     no task.
     """
     if isinstance(part, dict):

@@ -15,7 +15,7 @@ from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import read_array, refuse, refuse_task
 from distlab.exercises.saves import Saves
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
+# of the library: what holds an answer to one of these exercises; answers don't have it
 ABSENT = (
     "utils.simulate",
     "utils.calibrate",

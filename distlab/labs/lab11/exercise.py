@@ -319,7 +319,7 @@ def _find_tame(epochs: Sequence[Sequence[set[tuple[int, int]]]]) -> str:
 
 
 def _find_alike(epochs: Any, fits: Sequence[Sequence[set[tuple[int, int]]]]) -> str:
-    """Return whether few forms occur, a batch's images change alike, or some do not; else ""."""
+    """Return whether few forms occur, a batch's images change alike, or some don't; else ""."""
     if len(epochs) < ENOUGH:
         return ""
     known = [

@@ -23,7 +23,7 @@ FLOAT16_MAX = 65504.0
 
 
 def try_overflow(find_overflow: Callable[..., Any], *case: Any) -> Any:
-    """Return where `find_overflow` finds the first number that is not finite."""
+    """Return where `find_overflow` finds the first number that isn't finite."""
     from distlab.labs.lab13.failing_networks import draw_network  # not there for answers
 
     return find_overflow(*draw_network(*case))

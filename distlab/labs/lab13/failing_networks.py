@@ -43,7 +43,7 @@ def draw_candidate(seed: int, where: str, layer: int, trap: str) -> Network:
 
 
 def _draw(rng: np.random.Generator, where: str, layer: int, trap: str) -> Network | None:
-    """Return a network that may fail where it should, None if it surely does not."""
+    """Return a network that may fail where it should, None if it surely doesn't."""
     kernels = [
         rng.normal(size=(WIDTH, WIDTH)) * gain for gain in 2.0 ** rng.uniform(-4, 4, size=LAYERS)
     ]

@@ -242,7 +242,7 @@ def _are_equal(some: list[np.ndarray], others: list[np.ndarray]) -> bool:
 def measure_distance(some: list[np.ndarray], others: list[np.ndarray]) -> float:
     """Return how far the weights of two models are apart, as a share of their length.
 
-    A SavedModel does not say which array belongs where: each goes with the nearest of its shape.
+    A SavedModel doesn't say which array belongs where: each goes with the nearest of its shape.
     """
     if sorted(a.shape for a in some) != sorted(a.shape for a in others):
         return float("inf")

@@ -139,7 +139,7 @@ def _make_any(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def expect_model(kind: str, seed: int, count: int, way: str = "right") -> dict[str, Any]:
-    """Return what is read of the masks of a trained model, or of one that is not."""
+    """Return what is read of the masks of a trained model, or of one that isn't."""
     reached = "enough" if way == "right" else "too little"
     if way == "one-class" and kind == "outlines":
         reached = AnyOf(("enough", "too little"))

@@ -187,7 +187,7 @@ def _explain(name: str, workers: int, said: str, lines: list[str]) -> AssertionE
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """Return what report.json holds, {} if it is not there or no JSON object of plain numbers."""
+    """Return what report.json holds, {} if it isn't there or no JSON object of plain numbers."""
     try:
         with (folder / "report.json").open("rb") as file:
             told = json.loads(file.read(MAX_REPORT_BYTES))

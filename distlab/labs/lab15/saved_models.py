@@ -1,7 +1,7 @@
 """A SavedModel as it is handed in: packed into one file, read as plain data, asked for masks.
 
 Nothing of a SavedModel is believed. Its graph may name any file, so a graph with operations
-that read or write files, call Python or keep state is not run at all; what is run is run in a
+that read or write files, call Python or keep state isn't run at all; what is run is run in a
 process of its own with a time limit, and only its answers come back.
 """
 
@@ -131,7 +131,7 @@ def ask_model(folder: Path, images: np.ndarray, masks: bool = False) -> np.ndarr
     """Return the logits [n, 64, 64, 11] of a SavedModel for images [n, 64, 64, 1] in 0 to 1.
 
     With `masks` the largest one's class of each pixel, uint8 [n, 64, 64]. Raises AssertionError
-    with the reason if it cannot be asked.
+    with the reason if it can't be asked.
     """
     from utils.cluster.failures import ClusterError
 

@@ -64,7 +64,7 @@ def _compile(sizes: Sizes, mesh: Mapping[str, int], layouts: Layouts) -> "Compil
 
 
 def _read_layouts(found: Any, function: str, shapes: Shapes) -> dict[str, tuple[Any, ...]]:
-    """Return the layouts that `function` returned; AssertionError if they are not plain data."""
+    """Return the layouts that `function` returned; AssertionError if they aren't plain data."""
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise refuse(f"{function} must return a dictionary {{key: axes}}, got {show(found)}")
     for key, axes in found.items():
@@ -147,7 +147,7 @@ def draw_cut(
 ) -> tuple[Sizes, int, int]:
     """Return the sizes of a model, and how many bytes a device may hold and send.
 
-    `tight`: the block's cut is not enough, so the vocabulary's two matrices are cut as well.
+    `tight`: the block's cut isn't enough, so the vocabulary's two matrices are cut as well.
     """
     rng = np.random.default_rng(seed)
     sizes = {
@@ -211,7 +211,7 @@ def _find_flaw(step: "CompiledStep", layouts: Layouts, memory: int) -> str:
 
 
 def _list_cut(step: "CompiledStep", word: str) -> list[str]:
-    """Return the variables with `word` in their path that are not whole on each device."""
+    """Return the variables with `word` in their path that aren't whole on each device."""
     return [path for path in step.cut if word in path]
 
 
