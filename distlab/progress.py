@@ -1,4 +1,4 @@
-"""What a learner has done, in two plain files of the course folder's `.distlab`.
+"""A learner's progress, in two plain files of the course folder's `.distlab`.
 
     progress.json   {"lab01": {"epoch": "2026-11-20T15:04:05"}, "lesson05": {"divisor": "…"}}
     lessons.json    {"03-mirrored-keras": {"03-mirrored-keras-1b2c3d": "2026-11-20T14:31:10"}}
@@ -33,18 +33,18 @@ PARTS = (
 
 
 def is_course(folder: Path, beside: str) -> bool:
-    """Return whether `folder` has README.md and the folder `beside`."""
+    """Return whether `folder` has README.md and next to it the folder `beside`."""
     return (folder / "README.md").is_file() and (folder / beside).is_dir()
 
 
 def find_course(start: Path | None = None) -> Path | None:
-    """Return the course folder (README.md beside labs/) in or above `start`, None if none is."""
+    """Return the course folder (with README.md and labs/) in or above `start`, None if none is."""
     start = Path.cwd() if start is None else start
     return next((f for f in (start, *start.parents) if is_course(f, "labs")), None)
 
 
 def record(lab: str, exercise: str) -> bool:
-    """Note that an exercise has passed; return whether it was written down.
+    """Note that an exercise has passed; return whether it was saved.
 
     It is written only when this process works in the `labs` or `work` folder of a course.
     Never raises for what the disk says.
@@ -67,7 +67,7 @@ def _note(what: str, part: str, folder: str) -> bool:
 
 
 def record_turn(lesson: str, name: str) -> bool:
-    """Note that a *Your turn* of a lesson ("05") was tried; return whether it was written down.
+    """Note that a *Your turn* of a lesson ("05") was tried; return whether it was saved.
 
     It is written only when this process works in the `notebooks` or `work` folder of a course.
     Never raises for what the disk says.

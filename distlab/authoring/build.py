@@ -80,7 +80,7 @@ def _read_text(path: Path) -> str | None:
 
 
 def _read_notebook(path: Path) -> Any:
-    """Return the notebook at `path`, or in words why there is none."""
+    """Return the notebook at `path`, or the reason why there is none."""
     import nbformat.v4
 
     text = _read_text(path)

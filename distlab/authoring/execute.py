@@ -96,7 +96,7 @@ class _Client(NotebookClient):
         self.group.leader = self.km.provisioner.pid
 
     async def _async_cleanup_kernel(self) -> None:
-        # a cell that ran out of time: what it started is known while its kernel lives
+        # a cell that ran out of time: find its processes while its kernel lives
         self.group.note_children()
         await super()._async_cleanup_kernel()
 

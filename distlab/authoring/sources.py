@@ -1,6 +1,6 @@
 """From a py:percent source to a notebook that hasn't run yet.
 
-The source is the one truth. What is made of it is deterministic: a cell's id comes
+The source is the one truth. Building from it is deterministic: a cell's id comes
 from the slug and the cell's first line, so that a cell put between others leaves
 their ids; metadata is fixed, keys are sorted.
 Format: https://jupytext.readthedocs.io/en/latest/formats-scripts.html
@@ -43,10 +43,9 @@ class Region:
 def find_regions(text: str, where: str = "text") -> list[Region]:
     """Return the regions of `text` in order; `where` names the file in an error.
 
-    `text` may be one cell or a whole py:percent source, in which no region may
-    reach over a `# %%` line. Raises CourseError with file and line for a region
-    that is unclosed, nested or closed without a beginning, and for a marker
-    that is misspelled.
+    `text` may be one cell or a whole py:percent source, in which no region may reach over a `# %%`
+    line. Raises CourseError with file and line for an unclosed or nested region, an end without a
+    beginning, and a misspelled marker.
     """
     found, open_name, begin = [], None, 0
     for i, line in enumerate([*text.split("\n"), "# %%"]):
@@ -113,7 +112,7 @@ _JUPYTEXT_KEYS = ("lines_to_next_cell", "lines_to_end_of_cell_marker", "cell_mar
 
 @dataclass(frozen=True)
 class Target:
-    """One source and what is made of it; `lab` is None for a lesson."""
+    """One source and the files made from it; `lab` is None for a lesson."""
 
     source: Path
     notebook: Path

@@ -32,7 +32,7 @@ def read_words() -> tuple[Word, ...]:
 def write_glossary(lessons: dict[str, str]) -> str:
     """Return the glossary's page; `lessons` are their files by number, such as "05-loss-scaling".
 
-    Other names of a thing get an entry of their own; plurals only find it.
+    Other names of a thing get their own entry; plurals only find it.
     """
     lines = [
         "# Glossary",

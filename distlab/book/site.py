@@ -57,7 +57,7 @@ def _write_pages(course: Path, source: Path) -> None:
 
 
 def _list_pages(course: Path) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Yield each file of the sources and what makes it."""
+    """Yield each file of the sources and the function that makes it."""
     items = read_course(course)
     yield "index.md", partial(written.write_home, items)
     yield PICTURE, (course / PICTURE).read_text

@@ -1,4 +1,4 @@
-"""`distlab diagnose`: from the logs of a failed TensorFlow cluster to the cause and the cure."""
+"""`distlab diagnose`: from the logs of a failed TensorFlow cluster to the cause and the fix."""
 
 import argparse
 import errno

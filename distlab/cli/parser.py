@@ -1,4 +1,4 @@
-"""The parser of every `distlab` command: errors in one line, with what was probably meant.
+"""The parser of every `distlab` command: errors in one line, with the probable correction.
 
 Options are written in full everywhere: an abbreviation that works today may mean
 another option tomorrow.
@@ -14,7 +14,7 @@ from distlab.cli.examples import EXAMPLES, TASKS
 from distlab.errors import CourseError
 from utils.checks import MAX_LISTED, list_few, suggest
 
-MAX_WHOLE = 10**10  # nothing that is counted here is more
+MAX_WHOLE = 10**10  # no count here is larger
 MAX_WORD = 160  # of an error: a number of 400 digits needs no repeating
 LONG_USAGE = 7  # arguments of a command whose usage line doesn't list them
 
@@ -152,7 +152,7 @@ def add_command(
 
 
 def offer(word: Any, choices: Collection[Any]) -> str:
-    """Return the choice that was probably meant, then a few of all choices."""
+    """Return the probable choice, then a few of all choices."""
     near = suggest(str(word), choices)
     return (
         near if near and len(choices) > MAX_LISTED else f"{near} (choose from {list_few(choices)})"

@@ -77,7 +77,7 @@ def form(value: float | None, shape: Callable[[float], str] = "{:,.4g}".format) 
 
 
 def note(price: float | None, measured: object) -> list[str]:
-    """Return what the reader should know: no price, and what two numbers leave out."""
+    """Return notes for the reader: a missing price, and what two numbers leave out."""
     notes = [NO_PRICE] * (price is None)
     return ["", *notes, *([] if measured else [TWO_NUMBERS.format(-find_bucket_error())])]
 

@@ -134,7 +134,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
 
 
 def read_sources(sources: list[str]) -> dict[str, str]:
-    """Return name -> TF_CONFIG for files, "-", texts, or the variable where there is none.
+    """Return name -> TF_CONFIG for files, "-", JSON strings, or the variable if there are none.
 
     An unquoted `$TF_CONFIG` that a shell has split into words is put together again.
     Raises CourseError for a file that can't be read or a variable that isn't set.

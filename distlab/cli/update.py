@@ -55,7 +55,7 @@ def _list_edited(course: Path) -> list[str]:
 
 
 def _move(course: Path, name: str) -> str:
-    """Put a notebook that was changed in place where copies are; restore the original."""
+    """Move a notebook that was changed in place to the copies, and restore the original."""
     path, copy = course / name, course / copies.FOLDER / Path(name).name
     moved = path.is_file() and not copy.exists()
     if not path.is_file():  # deleted

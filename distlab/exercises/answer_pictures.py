@@ -30,7 +30,7 @@ Row = tuple[str, float, float, str, str]
 def draw_answer(
     lab: str, exercise: str, cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]
 ) -> Picture | Explorable | None:
-    """Return the picture, None where there is none.
+    """Return the picture, None if there is none.
 
     `observed` is what the answer gave for each of `cases`. `right` turns an update of lab 05, 7,840
     numbers, into the ratio that its check prints, and says where a replay stops.
@@ -40,7 +40,7 @@ def draw_answer(
         return None
     try:
         return draw(cases, observed, right) if draw in _COMPARED else draw(cases, observed)
-    except Exception:  # whatever comes of drawing what a learner returned: the check goes on
+    except Exception:  # whatever happens while drawing an answer, the check continues
         return None
 
 

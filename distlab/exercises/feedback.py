@@ -1,8 +1,8 @@
-"""What a check says in JupyterLab: a moment for a right answer, and a first look for a wrong one.
+"""A check's message in JupyterLab: a moment for a correct answer, and a first look for a wrong one.
 
-A right answer gets a green card with its points and what comes next. The first wrong one is
-told what differs; the second also what that usually comes from, so that hints come first.
-Elsewhere (`distlab check`, nbgrader, tests) a check prints one line, or says all at once.
+A correct answer gets a green card with its points and the next exercise. The first wrong one gets
+the difference; the second also its usual cause, so that hints come first. Elsewhere (`distlab
+check`, nbgrader, tests) a check prints one line, or says all at once.
 """
 
 import os
@@ -40,12 +40,12 @@ class LabTask(NamedTuple):
 
 
 def is_watched() -> bool:
-    """Return whether this is a notebook that somebody has open in JupyterLab."""
+    """Return whether this is a notebook that is open in JupyterLab."""
     return "JPY_SESSION_NAME" in os.environ
 
 
 def word_fault(lab: str, exercise: str, difference: str, why: str) -> str:
-    """Return what a wrong answer is told: less the first time that somebody sees it."""
+    """Return the message for a wrong answer: less at the first try."""
     _wrong[lab, exercise] += 1
     if is_watched() and _wrong[lab, exercise] == 1:
         return (
@@ -56,7 +56,7 @@ def word_fault(lab: str, exercise: str, difference: str, why: str) -> str:
 
 
 def show_picture(draw: Callable[[], Any]) -> None:
-    """Show somebody at work what their answer gave, right or wrong; elsewhere nothing is drawn.
+    """Draw an answer, right or wrong, in an open notebook; elsewhere draw nothing.
 
     `draw` returns a picture or an explorable, None for neither.
     """
@@ -68,7 +68,7 @@ def show_picture(draw: Callable[[], Any]) -> None:
 
 
 def praise(lab: str, exercise: str, said: str, draw: Callable[[], Any] = lambda: None) -> None:
-    """Say that an answer is right: one printed line, or a card in JupyterLab.
+    """Say that an answer is correct: one printed line, or a card in JupyterLab.
 
     The picture that `draw` returns stands under the card.
     """

@@ -1,4 +1,4 @@
-"""What is said of an answer that isn't right, and how what a function returned is read."""
+"""Messages for wrong answers, and reading what a function returned."""
 
 import re
 import sys
@@ -30,7 +30,7 @@ _FRAME = re.compile(r'^  File "([^"\n]+)", line .*\n(?:    .*\n)*', re.MULTILINE
 
 
 def refuse(message: str, details: str = "") -> AssertionError:
-    """Return the error of an answer that isn't right.
+    """Return the error for a wrong answer.
 
     A notebook shows its message and `details`, without this process's traceback.
     """
@@ -193,7 +193,7 @@ def _keep_own(trace: TracebackType | None) -> TracebackType | None:
 
 
 def require_value(value: Any, function: str, wanted: str) -> Any:
-    """Return what `function` returned; AssertionError that says what is wanted if it is None."""
+    """Return the function's result; if it is None, AssertionError that names the expected type."""
     if value is None:
         raise refuse(
             f"{function} returned None, not {wanted}. Does every path through it end in return? "
@@ -217,7 +217,7 @@ def require_kind(value: Any, function: str, wanted: str) -> Any:
 
 
 def read_array(value: Any, function: str, wanted: str = "an array of numbers") -> np.ndarray:
-    """Return what `function` returned as an array; AssertionError if it is no array of numbers."""
+    """Return the function's result as an array; AssertionError if it isn't an array of numbers."""
     require_value(value, function, wanted)
     numbers = as_numbers(value)
     if numbers is None:

@@ -6,7 +6,7 @@ from typing import Any
 from distlab.exercises.exercise import AnswerTable
 
 MAX_PLACES = 24  # of a table on a page
-MAX_OPERATIONS = 20_000  # of a schedule that is simulated
+MAX_OPERATIONS = 20_000  # of a simulated schedule
 SHOWN = {"F": "forward", "BW": "backward"}
 
 

@@ -17,7 +17,7 @@ from distlab.errors import CourseError
 from distlab.exercises.comparing import AnyOf, Anything, Digest, as_numbers, make_digest
 
 FOLDER = Path(__file__).parents[1] / "labs"
-MAX_NUMBERS = 64  # of an array that is kept as it is; of a larger one, its digest
+MAX_NUMBERS = 64  # of an array that is kept in full; a larger one has a digest
 Worked = Mapping[str, Mapping[str, Sequence[Any]]]  # exercise -> "right" or mistake -> answers
 
 

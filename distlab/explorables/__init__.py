@@ -8,8 +8,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `batches`: the batch explorer: one global batch, cut for workers and replicas
 - `bundle`: joins an explorable's files into one text: no build step, no module to fetch, one
   palette
-- `catalog`: one example of each explorable, by name: for whoever looks at them, tests them or
-  times them
+- `catalog`: one example of each explorable, by name: to look at, test or time
 - `checkpoint_interval`: the checkpoint-interval explorer: what each interval costs, and which one
   costs least
 - `choosing`: the choosing explorer: a decision as data; a job in, its path, a strategy and a plan
@@ -40,7 +39,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `memory`: the memory machine: what fits on a device, and what crosses the wires, moved by hand
 - `plan_explorer`: the planning explorer: devices, network, batch, failures in; efficiency, time,
   money out
-- `predictions`: the prediction explorer: one image beside what each version of a model says of it
+- `predictions`: the prediction explorer: one image and each model version's prediction for it
 - `rates`: the learning rate of a large batch: linear scaling and warm-up, for every batch size
 - `ring`: all-reduce in motion: a ring with the reader's own numbers, and five algorithms on one
   clock

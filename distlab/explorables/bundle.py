@@ -53,7 +53,7 @@ def join_script(name: str, on_page: bool = False) -> str:
 
 
 def _find_files(name: str, above: tuple[str, ...]) -> list[Path]:
-    """Return the file and what it imports, each once, the imported first."""
+    """Return the file and its imports, each once, imports first."""
     path = BROWSER / name
     if not path.is_file():
         here = sorted(each.name for each in BROWSER.glob("*.js"))

@@ -3,8 +3,8 @@
     Explorable("schedule", data, options, still)      # the last expression of a cell
     Explorable(...).to_html()                         # a fragment for a page, scripts and all
 
-The browser's side is one file of `browser/`, joined with what it imports. It answers the hand
-by itself; the kernel only hears which options were chosen.
+The browser's side is one file of `browser/`, joined with what it imports. It reacts to the user
+without the kernel, which only hears which options were chosen.
 """
 
 import hashlib

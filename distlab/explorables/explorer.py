@@ -2,7 +2,7 @@
 
 The browser draws from frames, plain data: what `render` returned for the controls' values. Over
 a grid of values they are made beforehand (`freeze`), so that a move is answered at once and a
-page without a kernel is alive; where a kernel runs, it adds the exact frame between them.
+page without a kernel is alive; with a kernel, it adds the exact frame between them.
 """
 
 import html

@@ -1,4 +1,4 @@
-"""The prediction explorer: one image beside what each version of a model says of it."""
+"""The prediction explorer: one image and each model version's prediction for it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -76,7 +76,7 @@ def draw_prediction(
     *,
     title: str,
 ) -> Picture:
-    """Draw `image` [height, width] or [height, width, 1] beside a bar for each class.
+    """Draw `image` [height, width] or [height, width, 1] next to a bar for each class.
 
     The largest of `probabilities` [classes] is the model's answer: its bar is
     vermilion and hatched where it is wrong; the true class has its name in bold.

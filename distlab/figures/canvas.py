@@ -128,9 +128,9 @@ def _unclip(figure: "Figure") -> None:
 def from_figure(figure: "Figure", alt: str, caption: str = "") -> Picture:
     """Return any matplotlib `figure` as a Picture that says what it shows in `alt`.
 
-    It is drawn as it is, but without its background; what is black follows the page's
-    theme (images keep their pixels), and wider than 720 pixels it is shrunk. Raises
-    CourseError for anything else than a figure, and for no words.
+    It is drawn unchanged, but without its background; black parts follow the page's theme (images
+    keep their pixels), and a figure wider than 720 pixels is shrunk. Raises CourseError for
+    anything else than a figure, and for no words.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -166,8 +166,8 @@ def show(figure: "Picture | Figure", alt: str = "", caption: str = "") -> None:
 class Sheet:
     """An empty page under a title: what `draw_sheet` gives to `paint`.
 
-    Places and sizes are pixels from the upper left corner, y downwards; `style` goes to
-    matplotlib as it is.
+    Places and sizes are pixels from the upper left corner, y downwards; `style` goes to matplotlib
+    unchanged.
     """
 
     def __init__(self, figure: "Figure") -> None:

@@ -28,8 +28,8 @@ KINDS: Mapping[str, tuple[str, float]] = {
 class Box:
     """A box of `kind` (see KINDS) with its upper left corner at (x, y); sizes in pixels.
 
-    A box of kind "device" is a frame: its text stands at its top and other
-    boxes may lie inside it. A box of kind "text" has no frame.
+    A box of kind "device" is a frame: its text is at its top and other boxes may be inside it. A
+    box of kind "text" has no frame.
     """
 
     text: str

@@ -201,10 +201,9 @@ def shares(
 ) -> Picture:
     """Draw a row for each of `views` (who -> the ids of each step), a square for each example.
 
-    A filled square was received; one received twice by the same has a thick edge.
-    Steps alternate between two strengths. Examples that nobody received are crossed
-    out in a last row. Raises CourseError for more than 80 examples, an id that is
-    not below `examples`, and no views.
+    A filled square was received; one received twice by the same has a thick edge. Steps alternate
+    between two strengths. Examples that no device received are crossed out in a last row. Raises
+    CourseError for more than 80 examples, an id that is not below `examples`, and no views.
     """
     rows = {who: [list(step) for step in steps] for who, steps in views.items()}
     seen = Counter(i for steps in rows.values() for step in steps for i in step)

@@ -19,7 +19,7 @@ def find_absent(lab: str) -> tuple[str, ...]:
 
 
 def list_imported(absent: Sequence[str]) -> list[str]:
-    """Return which of `absent`, or of what is in them, this process has imported."""
+    """Return the names of `absent`, or inside them, that this process has imported."""
     return [name for name in sys.modules if f"{name}.".startswith(tuple(f"{a}." for a in absent))]
 
 
@@ -41,7 +41,7 @@ class AbsentFinder(MetaPathFinder):
         self.prefixes = tuple(f"{name}." for name in absent)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Find nothing; raise for a name that is absent."""
+        """Find nothing; raise for an absent name."""
         if f"{name}.".startswith(self.prefixes):
             raise ImportError(
                 f"{name} can't be imported when this lab is graded, since writing what it does is "

@@ -11,7 +11,7 @@ FLOOR_SHARE, FLOOR_MIB = 0.04, 768  # of all memory that must stay available, at
 
 
 def is_memory_short() -> bool:
-    """Return whether less memory is available than the machine needs to go on."""
+    """Return whether less memory is available than the machine needs to continue."""
     try:
         lines = Path("/proc/meminfo").read_text().split("\n")
     except OSError:

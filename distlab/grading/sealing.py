@@ -1,9 +1,8 @@
 """Sealing one process, from inside: namespaces, mounts, limits, no way back.
 
-The fork server runs under bubblewrap. Every submission gets namespaces of its own on
-top of that: user, pid, mount, network, ipc, host name. This file is read inside the
-sandbox. Follows namespaces(7), user_namespaces(7),
-capabilities(7), seccomp(2) and landlock(7).
+The fork server runs under bubblewrap. Every submission gets its own namespaces on top of that:
+user, pid, mount, network, ipc, host name. This file is read inside the sandbox. Follows
+namespaces(7), user_namespaces(7), capabilities(7), seccomp(2) and landlock(7).
 """
 
 import ctypes
@@ -40,8 +39,8 @@ LIMITS = {
     resource.RLIMIT_CORE: 0,
     resource.RLIMIT_MEMLOCK: 2**16,
 }
-# System calls that no lab needs. Memory that is nobody's, a segment or a memfd, wouldn't be
-# seen by whoever measures the processes.
+# System calls that no lab needs. Memory without an owner, a segment or a memfd, would # escape the
+# measurement of the processes.
 FORBIDDEN = (
     "ptrace mount umount2 pivot_root chroot unshare setns bpf perf_event_open keyctl add_key "
     "request_key userfaultfd open_by_handle_at name_to_handle_at process_vm_readv "
@@ -75,7 +74,7 @@ def drop_root() -> None:
 
 
 def enter_namespaces() -> None:
-    """Give the next child of this process namespaces of its own; this process keeps its pid."""
+    """Give the next child of this process its own namespaces; this process keeps its pid."""
     user, group = os.getuid(), os.getgid()
     call("unshare", NEW_NAMESPACES)
     map_identity(user, group, INSIDE_ID)

@@ -125,7 +125,7 @@ class SubmissionLoop(ForkLoop):
                 number = signal.SIGUSR1
             elif process_tree.measure_processor_seconds(members) > asked["processor_seconds"]:
                 number = signal.SIGXCPU
-            elif short:  # by what nobody's processes hold: which of them did it can't be seen
+            elif short:  # by memory that no process holds: it isn't clear which one did it
                 number = signal.SIGTERM
             rounds = self._rounds.get(child.process, 0) + 1 if number else 0
             self._rounds[child.process] = rounds
@@ -241,7 +241,7 @@ class First:
                 os.wait()
 
     def clear(self) -> None:
-        """Leave nothing to the next answer: no file, no shared memory."""
+        """Leave nothing for the next answer: no file, no shared memory."""
         if not self.sealed:
             return
         for place in ("/tmp", "/dev/shm"):

@@ -32,7 +32,7 @@ TRUSTED_FOLDERS = ("notebooks", "solutions")
 
 
 class _Handler(JupyterHandler):
-    _track_activity = False  # the open page asks often: that is nobody at work
+    _track_activity = False  # the open page asks often: that isn't activity
 
     @property
     def course(self) -> Path:

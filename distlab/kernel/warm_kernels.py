@@ -67,7 +67,7 @@ class WarmKernels:
         self._installed_at = self._packages.stat().st_mtime_ns
         self._kernels: dict[int, WarmKernel] = {}
         self._lock, self._ready = threading.Lock(), threading.Event()
-        self.trouble = ""  # why it can't serve, once that is known
+        self.trouble = ""  # why it can't serve, once known
         own = {"OPENBLAS_NUM_THREADS": "1", "JPY_PARENT_PID": str(os.getpid())}
         self._server = ForkServer(
             "the warm process",

@@ -62,13 +62,13 @@ class KilledRun:
 
     @property
     def lost_steps(self) -> int:
-        """Steps that were trained a second time, as far as the chief's lines tell."""
+        """Steps that were trained twice, as far as the chief's lines show."""
         before = max((s.step for s in self.steps if s.attempt == 1), default=0)
         return max(0, before - self.resumed_from)
 
     @property
     def restart_seconds(self) -> float:
-        """From the kill to the first step that was reported again."""
+        """From the kill to the first step reported afterwards."""
         again = [s.seconds for s in self.steps if s.attempt == 2]
         if self.killed_at is None or not again:
             raise CourseError("The run wasn't killed and restarted. Run it again.")

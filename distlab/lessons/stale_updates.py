@@ -62,9 +62,9 @@ class Tickets:
 class StalenessLoop(AsynchronousLoop):
     """An AsynchronousLoop whose `run` returns an Update of each closure, in ticket order.
 
-    `delays` slows each worker by so many seconds a step. `max_staleness` drops updates
-    that are staler before they are written. `staleness_scaling` divides a gradient by 1 + staleness
-    (no help to Adam, which takes no notice of a gradient's size).
+    `delays` slows each worker by its seconds per step. `max_staleness` drops staler updates before
+    they are written. `staleness_scaling` divides a gradient by 1 + staleness (no help to Adam,
+    which takes no notice of a gradient's size).
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class StalenessLoop(AsynchronousLoop):
         }
 
     def fetch(self, remotes: Sequence[Any]) -> list[Update]:
-        """Wait for scheduled closures and return what they did, in ticket order."""
+        """Wait for scheduled closures and return their records, in ticket order."""
         rows = self.coordination.coordinator.fetch(list(remotes))
         updates = [
             Update(int(w), int(v), int(t), bool(kept), float(loss), float(began), float(ended))

@@ -1,4 +1,4 @@
-"""A program started as the tasks of a cluster, each in a process under a TF_CONFIG of its own.
+"""A program started as the tasks of a cluster, each in a process with its own TF_CONFIG.
 
     lines = run_tasks("train.py", [tf_config_of_worker_0, tf_config_of_worker_1])
 

@@ -64,7 +64,7 @@ def write_page() -> str:
 
 
 def get_title(entry: OldForm) -> str:
-    """Return the error's own words, or what the entry is about where there is no error."""
+    """Return the error's own words, or the entry's subject if there is no error."""
     return re.sub(r"^\W+", "", entry.error) or entry.name.replace("-", " ")
 
 

@@ -89,7 +89,7 @@ def list_files(name: str) -> list[Path]:
 
 
 def list_modules(files: list[Path]) -> frozenset[str]:
-    """Return the modules that programs among these files may import: files and folders beside."""
+    """Return the modules that these programs may import: files and folders next to them."""
     folders = {file.parent for file in files}
     folders |= {above for folder in folders for above in list(folder.parents)[:2] if len(files) > 1}
     found = {part for folder in folders for part in folder.parts}

@@ -376,7 +376,10 @@ BAD_LINES = [
         ["--checkpoint-dir", "", "x.py"],
         "argument --checkpoint-dir: must not be empty. Give a value",
     ),
-    (["--engine", "ray", "--engine-address=", "x.py"], "argument --engine-address: is empty"),
+    (
+        ["--engine", "ray", "--engine-address=", "x.py"],
+        "argument --engine-address: must not be empty",
+    ),
     (["no-such-program"], "no-such-program can't be run (No such file or directory). Name"),
     (["missing.py"], "missing.py: file not found"),
     (["folder.py"], "PROGRAM must be a file, got the folder folder.py"),

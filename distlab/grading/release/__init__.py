@@ -3,7 +3,7 @@
     DIR/students    notebooks, labs, the library without `distlab.grading`: works by itself
     DIR/nbgrader    nbgrader_config.py, gradebook.db, source/LAB/LAB.ipynb with hidden tests
 
-Both are made of the sources, beside DIR, and renamed into place when they are whole.
+Both are made from the sources, next to DIR, and renamed into place when they are complete.
 
 - `nbgrader_course`: an nbgrader course of the chosen labs, as `nbgrader` and formgrader open it
 - `papers`: README.md, Makefile and pyproject.toml cut to what students get

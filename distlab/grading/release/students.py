@@ -25,7 +25,8 @@ IGNORED = ".venv/\n__pycache__/\n*.egg-info/\n.ipynb_checkpoints/\n.distlab/\n/w
 
 
 def write_students(root: Path, folder: Path, labs: Sequence[Target]) -> int:
-    """Write the students' copy of the course at `root` to `folder`; return how many lessons it has.
+    """Write the students' copy of the course at `root` to `folder`; return the number of its
+    lessons.
 
     Raises OSError where a file of the course is missing.
     """

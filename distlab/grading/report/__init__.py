@@ -5,8 +5,8 @@
 - `answers`: what a student wrote for each exercise, read from the notebook without running it
 - `autograded`: nbgrader's autograded notebooks, so that formgrader and `generate_feedback` show
   each answer
-- `changes`: what a grading changed in marks that were given before: a trail that only grows
-- `classroom`: what a teacher wants to know of a whole class, as plain values for the class page
+- `changes`: changes of earlier marks by a later grading: a trail that only grows
+- `classroom`: a class's results for its teacher, as plain values for the class page
 - `course`: the whole course: every student's mark in every lab, how each week went, and who falls
   behind
 - `lesson_sections`: which section of which lesson an exercise builds on: the one whose words are

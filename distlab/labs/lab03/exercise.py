@@ -208,7 +208,7 @@ def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: An
     loss = lambda y, output: keras.ops.mean(output)  # noqa: E731 - its slope is 1
     model.compile(keras.optimizers.SGD(0.5), loss=loss, run_eagerly=True)
     noted: list[float] = []
-    weights, counts = [0.0], []  # counts: of what was noted by the end of each epoch
+    weights, counts = [0.0], []  # counts: of the rates noted by the end of each epoch
 
     def look(epoch: int, logs: Any) -> None:
         weights.append(float(model.get_weights()[0][0, 0]))
@@ -287,13 +287,13 @@ def try_reload(save_and_reload: Callable[..., Any], replicas: int, seed: int) ->
 
 
 def _holds_model(path: Path, kernel: np.ndarray) -> bool:
-    """Return whether a file holds the whole model: this kernel, and the steps counted so far."""
+    """Return whether a file holds the full model: this kernel, and the steps counted so far."""
     import keras
 
     try:
         model = keras.models.load_model(path)
         steps = int(model.optimizer.iterations)
-    except Exception:  # Keras raises errors of many kinds for what is no model
+    except Exception:  # Keras raises many types of errors for a file without a model
         return False
     return steps == STEPS_DONE and bool(np.array_equal(model.get_weights()[0], kernel))
 

@@ -199,7 +199,7 @@ EPOCH = Exercise(
 
 
 def try_accuracy(evaluate: Callable[..., Any], seed: int, examples: int, batch: int) -> float:
-    """Return the accuracy that `evaluate` finds for a known model on so many test images."""
+    """Return the accuracy that `evaluate` finds for a known model on `images` test images."""
     import tensorflow as tf
 
     images, labels, kernel = draw_test(seed, examples)
@@ -285,7 +285,7 @@ def _apply(strategy: Any, optimizer: Any, model: Any, gradient: np.ndarray) -> N
 
     shares = strategy.experimental_distribute_values_from_function(
         lambda context: tf.constant(gradient / context.num_replicas_in_sync)
-    )  # a tensor of its own for each replica: one that all share wouldn't be added up
+    )  # a separate tensor for each replica: a shared one wouldn't be added up
     (variable,) = model.trainable_variables
     strategy.run(lambda share: optimizer.apply_gradients([(share, variable)]), args=(shares,))
 

@@ -1,4 +1,4 @@
-"""Lab 05, loss scaling: what four replicas make of a loss, and what is said of the update.
+"""Lab 05, loss scaling: the update that four replicas make of a loss, and the messages for it.
 
 Exercises 1, 2 and 4 are losses: `step.measure` takes a step with each, and returns weights before
 - after, the update that was applied. Exercise 3 returns what each replica applies.
@@ -24,7 +24,7 @@ from distlab.labs.lab05.step import (
 
 ABSENT = (*ANSWERS, "distlab.labs.lab05.reports")
 
-# ---- what is said of an update
+# ---- messages for an update
 
 
 def contrast_updates(got: Any, right: Any) -> str:
@@ -223,7 +223,7 @@ BUGS = ("own-mean", "not-divided", "divided-twice", "full-batch", "own-weights",
 
 def try_diagnosis(name_bug: Callable[..., Any], *case: Any) -> Any:
     """Return the word that `name_bug` gives for the report that `make_report(*case)` makes."""
-    from distlab.labs.lab05.reports import make_report  # knows the bug: not there for answers
+    from distlab.labs.lab05.reports import make_report  # knows the bug, so it is absent for answers
 
     return name_bug(*make_report(*case))
 

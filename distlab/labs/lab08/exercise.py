@@ -25,7 +25,7 @@ NEXT_SUM = 3.0  # of the all-reduces after saving
 
 @cache
 def get_cluster(workers: int) -> Any:
-    """Return the LocalCluster of so many workers that all exercises share; it ends with Python."""
+    """Return the LocalCluster of `workers` that all exercises share; it ends with Python."""
     from utils.cluster import LocalCluster
 
     return LocalCluster(workers=workers, devices="cpu", launcher=_get_launcher())
@@ -170,8 +170,8 @@ def try_saving(
 ) -> dict[str, Any]:
     """Let each worker count and save; return what was left, and the sums of later all-reduces.
 
-    Worker k adds `counts[k]`. Each has a parent folder to itself, as if every machine had the
-    shared disk in another place, so that what it leaves is told from what others leave.
+    Worker k adds `counts[k]`. Each has its own parent folder, as if every machine had the shared
+    disk in another place. So its files are distinguished from the others'.
     """
     root = Path(tempfile.mkdtemp())
     try:
@@ -198,7 +198,7 @@ def _save(functions: Any, root: str, counts: Sequence[Sequence[float]]) -> list[
 
 
 def _reduce_on(strategy: Any, index: int) -> list[float]:
-    """All-reduce a few numbers, as training goes on; return the sums.
+    """All-reduce a few numbers, as continued training does; return the sums.
 
     An all-reduce that one worker has done alone meets another's first one here: that gets a
     wrong sum, and does one more so that no worker is left waiting at the end.

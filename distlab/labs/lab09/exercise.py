@@ -23,7 +23,7 @@ BATCH = 16
 WORKERS = 2
 
 
-# ---- exercise 1: a run that is killed
+# ---- exercise 1: a killed run
 
 
 class ResumableRun:

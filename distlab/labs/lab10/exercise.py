@@ -99,7 +99,7 @@ def try_train(train: Callable[..., Any], seed: int, every: int) -> dict[str, Any
 def _kill_when(
     job: Any, ready: Callable[[], bool], kind: str, index: int, last: bool = False
 ) -> np.ndarray | None:
-    """Kill a task as soon as `ready` says so; return what the job gives, if it is the `last`."""
+    """Kill a task as soon as `ready` says so; return the job's result, if it is the `last`."""
     from utils.cluster.failures import ClusterError
 
     deadline, killed = time.monotonic() + RUN_SECONDS, False
@@ -169,11 +169,11 @@ TRAIN = Exercise(
 )
 
 
-# ---- exercise 2: where a table lies
+# ---- exercise 2: the servers of a table's pieces
 
 
 def try_partitioner(make_partitioner: Callable[..., Any], rows: int) -> dict[str, Any]:
-    """Make a table of so many rows under the partitioner; return [rows, server] of each piece.
+    """Make a table of `rows` rows under the partitioner; return [rows, server] of each piece.
 
     And into how many pieces the partitioners for 2 and for 5 servers would cut it.
     """

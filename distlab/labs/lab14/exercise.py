@@ -29,7 +29,7 @@ def draw_gradients(seed: int, replicas: int, batch: int) -> np.ndarray:
 def try_batch(
     plan_batch: Callable[..., Any], seed: int, replicas: int, batch: int, steps: int, examples: int
 ) -> Any:
-    """Return what `plan_batch` makes of gradients that were drawn for it."""
+    """Return `plan_batch`'s result for gradients drawn for it."""
     return plan_batch(draw_gradients(seed, replicas, batch), batch, steps, examples)
 
 

@@ -1,4 +1,4 @@
-"""Lab 15, capstone: a plan, a measure, a whole program on real workers, and what it has learned."""
+"""Lab 15, capstone: a plan, a measure, a program on real workers, and the trained model."""
 
 import hashlib
 import shutil
@@ -22,12 +22,12 @@ ABSENT = (*ANSWERS, "utils.data.masks")
 
 __all__ = ["make_scenes", "pack_model", "predict_masks", "write_shards"]
 STEPS, SAVE_EVERY, GLOBAL_BATCH, CLASSES = 20, 10, 32, 11
-OUTLINES, GARMENTS = 0.93, 0.40  # what a trained model has to reach on fresh scenes
+OUTLINES, GARMENTS = 0.93, 0.40  # required of a trained model on fresh scenes
 TRIED_SCENES, TRIED_SEED = 448, 77  # of the runs that are tried: 14 steps an epoch
 MAX_DISTANCE = 1e-4  # relative, of the weights of two runs: other data make it 1e-3 and more
 LEARNED_LOSS = 2.0  # after twenty steps; guessing all classes alike gives log(11) = 2.4
 KILLS = 3  # attempts at killing a worker before a quick program has ended
-PROBES = 32  # scenes that the model of a short run is asked for
+PROBES = 32  # scenes to predict with the model of a short run
 NOT_WRITTEN = b'raise NotImplementedError("this exercise is not written yet")'
 EMPTY_SHARE = 0.3  # of the gradients' bytes: less than that is talk, not gradients
 
@@ -44,7 +44,7 @@ def make_scenes(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 # ---- exercise 1: the plan
 
-UNET_PARAMETERS, BANDWIDTH = 31_030_658, 15e9  # of the published runs; bytes a second
+UNET_PARAMETERS, BANDWIDTH = 31_030_658, 15e9  # of the published runs; bytes/s
 PLAN = Exercise(
     lab="lab15",
     name="plan",
@@ -313,13 +313,13 @@ PROGRAM = Exercise(
     success="capstone.py: right so far",
 )
 
-# ---- exercise 4: the model that was handed in
+# ---- exercise 4: the submitted model
 
 
 def try_model(trained_model: Any, kind: str, seed: int, count: int) -> np.ndarray:
     """Return the masks uint8 [count, 64, 64] that the SavedModel gives for fresh scenes.
 
-    When a class is graded, `trained_model` is the name of the file that was handed in.
+    When a class is graded, `trained_model` is the name of the submitted file.
     """
     name = trained_model() if callable(trained_model) else trained_model
     path = Path(str(require_value(name, "trained_model", "the file's name"))).absolute()
@@ -337,7 +337,7 @@ def _ask_for_masks(digest: str, path: str, seed: int, count: int) -> np.ndarray:
 def predict_masks(
     model_file: str, seed: int, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return fresh scenes, their masks, and those of a SavedModel, each uint8 [n, 64, 64]."""
+    """Return fresh scenes, their masks, and a SavedModel's masks, each uint8 [n, 64, 64]."""
     images, masks = make_scenes(seed, count)
     return (
         np.round(255 * images[..., 0]).astype(np.uint8),

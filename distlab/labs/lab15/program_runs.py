@@ -1,8 +1,8 @@
 """Runs a learner's whole program on real workers, and notes what can be seen of it from outside.
 
-The program runs in processes of its own, which have no connection to this one: what is known
-of it are its exit status, the files that it wrote and when, the bytes that the kernel carried
-between its workers, and the kill, which is ours.
+The program runs in its own processes, which have no connection to this one: all we know of it are
+its exit status, the files that it wrote and when, the bytes that the kernel carried between its
+workers, and the kill, which is ours.
 """
 
 import json
@@ -40,7 +40,7 @@ EXPLANATIONS = {
 class LearnerRun:
     """What was seen of one run: `traffic` has the bytes between the workers.
 
-    `saved` has the steps in the names of all checkpoint files that were written during the run;
+    `saved` has the steps in the names of all checkpoint files written during the run;
     `killed` says whether worker 1 was killed before the last step.
     """
 

@@ -180,7 +180,7 @@ def try_cut(cut_model: Callable[..., Any], *case: Any) -> dict[str, Any]:
 
 
 def read_cut(layouts: Any, seed: int, batch: int, model: int, *case: Any) -> dict[str, Any]:
-    """Return what is wrong with layouts, once they are compiled, and what was found."""
+    """Return the fault in layouts, once compiled, and the findings."""
     sizes, memory, traffic = draw_cut(seed, batch, model, *case)
     step = _compile(sizes, {"batch": batch, "model": model}, layouts)
     flaw = _find_flaw(step, layouts, memory) or (
@@ -326,7 +326,7 @@ def try_gather(place_gathers: Callable[..., Any], *case: Any) -> dict[str, Any]:
 
 
 def read_gather(found: Any, seed: int, devices: int, share: float) -> dict[str, Any]:
-    """Return what is wrong, what the compiled program gathers, and what was found."""
+    """Return the fault, the compiled program's gathers, and the findings."""
     sizes, memory = draw_gather(seed, devices, share)
     step = _compile(sizes, {"batch": devices}, found["layouts"])
     gathered = [sent for name, sent, _ in step.collectives if name == "all-gather"]
