@@ -91,7 +91,7 @@ def test_a_missing_engine_is_replaced_by_a_dated_run_that_says_so(missing, capsy
         run.show()
         printed = capsys.readouterr().out
         assert f"the package {engine} is missing" in printed and "a stored run: 20" in printed
-        assert "not a run of your machine" in printed and "[worker 0] step 120" in printed
+        assert "isn't a run of your machine" in printed and "[worker 0] step 120" in printed
     for program in ("count_labels.py", "too_few_slots.py"):
         assert len(run_with_engine("spark", program)) >= 3
         assert "a stored run: 20" in capsys.readouterr().out
