@@ -27,9 +27,14 @@ KEPT_MEMORY = (  # glibc's name in the environment, its number for mallopt (mall
 
 def count_cores() -> int:
     """Return how many processor cores this process may use."""
+    return len(list_cores())
+
+
+def list_cores() -> list[int]:
+    """Return the numbers of the processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def find_kernel_shell() -> Any:

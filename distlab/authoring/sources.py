@@ -27,6 +27,7 @@ from distlab.errors import CourseError
 from utils.checks import list_few
 
 NAMES = ("SOLUTION", "HIDDEN TESTS", "INPUTS")
+ABSENT = "# {{absent}}\n"  # in a lab's source: what its answers can't import
 _MARKER = re.compile(r"^\s*#+\s*(BEGIN|END)\b\s*(.*?)\s*$")
 _EXACT = re.compile(r"^\s*### (BEGIN|END) (SOLUTION|HIDDEN TESTS|INPUTS)$")
 
@@ -182,6 +183,8 @@ def read_source(target: Target) -> Any:
     where = f"{target.source.parent.parent.name}/src/{target.source.name}"
     find_regions(text, where)
     text = fill_placeholder(text, target.source.parents[2])
+    if target.lab and ABSENT in text:
+        text = text.replace(ABSENT, f"# {tell_absent(target.slug.split('-')[0])}\n")
     word = read_class_seed() if target.lab else ""
     if word:
         text = _draw_numbers(text, target)
@@ -211,6 +214,24 @@ def read_source(target: Target) -> Any:
     }
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
+
+
+def tell_absent(lab: str) -> str:
+    """Return the sentence on the modules that answers of `lab` can't import: its `ABSENT`.
+
+    Modules of one package follow the first of them as `.name`; the labs' own aren't named.
+    """
+    named, package = [], ""
+    for name in importlib.import_module(f"distlab.labs.{lab}.exercise").ABSENT:
+        before, package = package, name.rpartition(".")[0]
+        if package.count(".") and package == before:
+            named.append(f"`{name.removeprefix(package)}`")
+        elif not name.startswith("distlab.labs."):
+            named.append(f"`{name}`")
+    return (
+        "When this lab is graded, some modules of the course aren't there, because they hold "
+        f"answers: {', '.join(named)}. Don't import them in your code."
+    )
 
 
 def _draw_numbers(text: str, target: Target) -> str:

@@ -16,8 +16,14 @@ from distlab.exercises.refusing import EXPLANATIONS
 from distlab.labs.lab07.failing_logs import LOGS, fill_in
 from distlab.modernize.table import OldForm, read_table
 from utils.tf_config import diagnose, lint
-from utils.tf_config.old_programs import OLD_PROGRAMS
-from utils.tf_config.symptoms import COLLATERAL, CONFIGURATION, EXCEPTIONS, PROGRAM, Symptom
+from utils.tf_config.symptoms import (
+    COLLATERAL,
+    CONFIGURATION,
+    EXCEPTIONS,
+    OLD_PROGRAMS,
+    PROGRAM,
+    Symptom,
+)
 
 INTRO = """# Error messages, their causes and cures
 

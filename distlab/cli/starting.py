@@ -44,7 +44,7 @@ def add_rendezvous(parser: OneLineParser, verb: str) -> None:
         type=read_local_workers,
         default=LOCAL_WORKERS,
         metavar="N|gpu",
-        help="run N of the workers on this machine, or one on each of its GPUs",
+        help="run N of the workers, at most 256, on this machine, or one on each of its GPUs",
     )
     add(
         "--node-rank",

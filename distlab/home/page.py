@@ -27,6 +27,8 @@ _HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 def make_page(course: Path) -> str:
     """Return the home page of the course in a folder, as it stands now."""
     items = read_course(course)
+    if not items or not (course / "README.md").is_file():
+        return _write_elsewhere(course)
     going_on = find_next(items)
     lessons = [item for item in items if not item.head.name.startswith("lab")]
     others = [item for item in items if item.head.name.startswith("lab")]
@@ -40,6 +42,16 @@ def make_page(course: Path) -> str:
     return (
         f'<div class="dl-home">{_write_head(course, items, going_on)}'
         f"{''.join(parts)}{_write_foot(course)}</div>"
+    )
+
+
+def _write_elsewhere(folder: Path) -> str:
+    return (
+        '<div class="dl-home"><h1>The course isn’t in this folder</h1>'
+        "<p>Jupyter must be started in the course’s folder, got "
+        f"<code>{escape(str(folder))}</code>. Stop it, go to the folder that holds "
+        "<code>README.md</code> and <code>notebooks</code>, "
+        "and run <code>make lab</code> there.</p></div>"
     )
 
 

@@ -334,13 +334,7 @@ print(*fitted[0][1], sep="\n")
 #
 # Both workers run the same input pipeline. What keeps them from training on the same examples is the *auto-shard policy*, an option of the dataset. To watch it work, we number 24 examples and write them into four files of unequal length. We take global batches of 8, which is 4 for each worker.
 #
-# **Predict.** Under DATA an epoch takes 24 / 8 = 3 steps. With OFF nothing is split between the workers, and each still takes 4 examples a step. How many steps does an epoch take then?
-
-# %%
-from distlab.explorables import guess_number
-
-my_guess = guess_number("Steps of an epoch", 0, 12)
-my_guess
+# Under DATA an epoch takes 24 / 8 = 3 steps. With OFF nothing is split between the workers, and each still takes 4 examples a step.
 
 # %%
 folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
@@ -369,10 +363,7 @@ def read_all(folder):
 
 
 # %%
-from distlab.exercises.predict import show_guess
-
 reads = cluster.run(read_all, folder.name, timeout=60)
-show_guess(my_guess, len(reads[0]["OFF"]), unit=" steps")
 for policy in ("DATA", "FILE", "OFF"):
     views = {f"worker {i}": seen[policy] for i, seen in enumerate(reads)}
     steps = len(views["worker 0"])
@@ -488,11 +479,16 @@ assert_same([seen.numpy(), *plain.get_weights()], [192.0, *build_mlp(seed=0).get
 # **Predict.** Each worker has counted 32 examples; the chief saves alone. Worker 1 continues with three steps. In each of them the loss is 0.5 on every worker, and the losses are all-reduced. What does worker 1 get as the sum of the losses of its first step?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Sum of the losses", 0, 40, step=0.5)
 my_guess
 
 
 # %%
+from distlab.exercises.predict import show_guess
+
+
 def save_alone(shared):
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     with strategy.scope():

@@ -291,21 +291,10 @@ assert not shapes[0].is_fully_defined()
 # %% [markdown]
 # By mask the shape is unknown, `(None,)`, and XLA for the CPU compiles even that: it reserves space for all six and carries a count along. Don't rely on that for every op and every device. `tf.where` with *three* arguments keeps the shape, so it needs no such trick.
 #
-# A loop that runs until the data says stop has the same problem.
-#
-# **Predict.** Does XLA compile the *gradient* of a `while` loop that runs until the values are small?
-
-# %%
-from distlab.explorables import guess_number, guess_word
-
-my_guess = guess_word("XLA compiles this gradient", "yes", "no")
-my_guess
+# A loop that runs until the data says stop has the same problem. Does XLA compile the *gradient* of a `while` loop that runs until the values are small?
 
 
 # %%
-from distlab.exercises.predict import show_guess
-
-
 def shrink(x, most=None):
     """Halve `x` until all is below 0.1, in at most `most` rounds; return the gradient."""
     with tf.GradientTape() as tape:
@@ -321,14 +310,13 @@ def shrink(x, most=None):
 
 compiled = tf.function(shrink, jit_compile=True)
 refused = refusal(lambda: compiled(some_losses))
-show_guess(my_guess, "no" if refused else "yes")
 print(refused)
 same = np.isclose(compiled(some_losses, most=20), shrink(some_losses))
 print("with maximum_iterations, same gradient:", same)
 assert refused and same
 
 # %% [markdown]
-# The forward pass alone would compile. The gradient needs the values of each round, and XLA must know how much room they take. The fix is a limit; the loop still stops as early as before.
+# It doesn't. The forward pass alone would compile, but the gradient needs the values of each round, and XLA must know how much room they take. The fix is a limit; the loop still stops as early as before.
 #
 # ## The mistake: Python inside the step
 #
@@ -337,11 +325,16 @@ assert refused and same
 # **Predict.** We run five steps. How many different noise values do we get?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Different noise values", 0, 5)
 my_guess
 
 
 # %%
+from distlab.exercises.predict import show_guess
+
+
 def noisy(x):
     calls.append("one more")
     return x + np.random.normal()

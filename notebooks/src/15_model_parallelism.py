@@ -376,13 +376,7 @@ print("pieces after the step:", [tuple(p.shape) for p in dtensor.unpack(gradient
 # %% [markdown]
 # The gradient has its variable's layout, so the update needs no message: each device changes its own columns. The messages are inside the step. The two rows of the mesh saw different examples, so their gradients are summed, which is data parallelism's all-reduce. And within a row, each device has only a part of every logit, so the logits are summed too, as between columns and rows above. You wrote neither.
 #
-# **Predict.** We arrange four devices in three ways: "batch 4" splits only the examples, "model 4" only the model, "2 × 2" both. With which does a device hold the fewest bytes of weights?
-
-# %%
-from distlab.explorables import guess_word
-
-my_guess = guess_word("Fewest bytes of weights", "batch 4", "model 4", "2 × 2")
-my_guess
+# Now we arrange four devices in three ways: "batch 4" splits only the examples, "model 4" only the model, "2 × 2" both.
 
 # %%
 from distlab.lessons.dtensor_mlp import run_dtensor
@@ -399,7 +393,6 @@ for name, shape in meshes.items():
     step = run_dtensor(wide, shape, devices, images, labels)
     assert wanted.find_difference(step) < 1e-9
     table[name] = [step.parameter_bytes[0], step.image_bytes[0]]
-show_guess(my_guess, min(table, key=lambda name: table[name][0]))
 title = "Bytes on each of four devices"
 numbers = np.array(list(table.values()))
 held = ["weights", "images"]

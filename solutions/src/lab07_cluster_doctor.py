@@ -5,7 +5,9 @@
 #
 # **Time:** 50 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
-# Lesson 08 has the ideas. Elsewhere `distlab tf-config lint` and `utils.tf_config` do this work for you. Here you do it yourself, with Python's `json`: calling `utils.tf_config` in an answer isn't allowed, and the check notices it. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
+# Lesson 08 has the ideas. Elsewhere `distlab tf-config lint` and `utils.tf_config` do this work for you. Here you do it yourself, with Python's `json`. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
+#
+# {{absent}}
 
 # %%
 import json

@@ -10,6 +10,8 @@
 # Everything here is arithmetic in plain Python or NumPy. [Lesson 20](../notebooks/20-planning.ipynb)
 # has the ideas, and lesson 17 has the ideas for exercise 1. P is the number of devices. Sizes are in bytes and times in seconds, unless a
 # contract says otherwise.
+#
+# {{absent}}
 
 # %%
 import math

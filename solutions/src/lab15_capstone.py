@@ -10,9 +10,10 @@
 #
 # [Lesson 22](../notebooks/22-capstone.ipynb) shows a program of this kind, but there every worker
 # can read all the data. Exercises 1 and 2 are short: a plan, and the measure that grades the model.
-# Exercise 3 is the program. Exercise 4 is what comes out of it. Answers may not call
-# `utils.simulate`, `utils.calibrate` or `utils.data.masks`, and the program may not import `utils`
-# or `distlab` at all: the checks stop both.
+# Exercise 3 is the program. Exercise 4 is what comes out of it. The
+# program may not import `utils` or `distlab` at all, and the check stops one that does.
+#
+# {{absent}}
 
 # %%
 from utils.environment import quiet_tensorflow
@@ -133,7 +134,7 @@ judges.PLAN.judge(plan_cases, got_steps)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Mask 1 1 2 0, prediction 1 2 2 2. Kind 1: one pixel in both, two in either: 1/2. Kind 2: one in
+# Mask 1 1 2 0, prediction 1 2 2 2. Class 1: one pixel in both, two in either: 1/2. Class 2: one in
 # both, three in either: 1/3. The mean is 5/12. Foreground: three in both, four in either: 3/4.
 #
 # </details>

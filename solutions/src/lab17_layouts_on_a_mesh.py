@@ -12,6 +12,8 @@
 #
 # The model is a Transformer of one block, and its variables are always these. (`gamma` and `beta` belong to the two layer
 # norms.) `lab17.list_shapes(lab17.SIZES)` has the shapes of an example.
+#
+# {{absent}}
 
 # %%
 import numpy as np

@@ -203,7 +203,10 @@ class EngineTasks:
             self._start(name)
 
     def _start(self, name: str) -> None:
-        self._lines[name].start(self._orders[name], os.getcwd(), self._listener, self._function)
+        line = self._lines[name]
+        here = [other for other in self._lines.values() if other.host == line.host]
+        own = here.index(line), sum(other.cores == line.cores for other in here)
+        line.start(self._orders[name], os.getcwd(), self._listener, self._function, own)
 
     def start_again(self, task: str) -> None:
         line = self._lines[task]

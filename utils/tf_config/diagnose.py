@@ -12,9 +12,17 @@ from dataclasses import dataclass, replace
 
 from ..errors import shorten
 from .lint import examine
-from .old_programs import OLD_PROGRAMS, find_package
 from .spec import TaskConfig
-from .symptoms import COLLATERAL, CONFIGURATION, EXCEPTIONS, PROGRAM, TASK, Symptom
+from .symptoms import (
+    COLLATERAL,
+    CONFIGURATION,
+    EXCEPTIONS,
+    OLD_PROGRAMS,
+    PROGRAM,
+    TASK,
+    Symptom,
+    find_package,
+)
 from .tracebacks import read_error
 
 MAX_EVIDENCE = 300

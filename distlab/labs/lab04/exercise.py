@@ -304,7 +304,7 @@ RESUME = Exercise(
         "empty-not-zero": "where nothing was saved, 0 epochs are done",
         "kept-in-memory": "an empty folder gives the epochs of another run: the state is kept in "
         "this process and not in the folder, and is lost with it",
-        "empty-folder": "load_state stops with an error where nothing was saved: it returns 0",
+        "empty-folder": "load_state stops with an error if nothing was saved. It should return 0",
     },
     hint="compare what went into the folder with what has to come out: weights, the optimizer's "
     "state, the number of epochs done",

@@ -129,7 +129,15 @@ def _train_here(train: Any, seed: int, root: str, steps: int, every: int) -> np.
     weights = train(
         found.strategy, found.coordinator, lambda: make_batches(seed), folder, steps, every
     )
-    return read_array(weights, "train", "an array of weights")
+    array = read_array(weights, "train", "an array of weights")
+    if array.shape != (FEATURES,):
+        raise refuse(f"train must return the weights [{FEATURES}], got {list(array.shape)}.")
+    if not np.isfinite(array).all():
+        raise refuse(
+            "The weights that train returned aren't finite: the updates grew without bound. Each "
+            f"one subtracts 0.01 times the gradient of the mean of the {BATCH} squared errors."
+        )
+    return array
 
 
 def describe_training(found: Any, seed: int, every: int) -> dict[str, Any]:
@@ -139,9 +147,15 @@ def describe_training(found: Any, seed: int, every: int) -> dict[str, Any]:
         "checkpoints at multiples of every": not any(step % every for step in (*before, *after)),
         # the last one may be half written when the server dies, and is written again then
         "resumed from a checkpoint": bool(after) and min(after) >= max(before),
-        "ended at": "the number of steps" if max(after, default=0) == found["steps"] else "another",
+        "ended at": _compare_steps(max(after, default=0), found["steps"]),
         "weights": found["weights"],
     }
+
+
+def _compare_steps(last: int, wanted: int) -> str:
+    if last == wanted:
+        return "the number of steps"
+    return "fewer" if last < wanted else "more"
 
 
 TRAIN = Exercise(
@@ -152,14 +166,16 @@ TRAIN = Exercise(
     mistakes={
         "began-anew": "after the server was lost, the run began at step 0 again: restore the "
         "newest checkpoint, weights and step, before anything is scheduled",
-        "counted-anew": "it took all steps once more on top of the restored ones: `steps` counts "
-        "both runs together",
+        "counted-anew": "it took more than `steps` steps: `steps` counts both runs together, the "
+        "restored ones too",
+        "too-few-steps": "it stopped before `steps`: train on until that many steps are done, and "
+        "save after the last ones too",
         "other-steps": "a checkpoint comes after every `every` steps, and its files' names have "
         "the number of steps done",
         "nothing-trained": "the weights are still zeros: is the update applied to the variables on "
         "the servers, in the closures?",
-        "weights-forgotten": "the weights are far from done: checkpoint them along with the step, "
-        "and take the gradient of the mean of the squares, at learning rate 0.01",
+        "weights-forgotten": "these aren't the true weights: checkpoint them along with the step, "
+        "and take the gradient of the mean of the 16 squares, at learning rate 0.01",
     },
     hint="which steps do the files in folder name, and what does a second call do first?",
     tolerance=0.05,

@@ -261,7 +261,7 @@ SHARDED = Exercise(
     hint="which of the two is right: the pieces, or the bytes? Follow one piece round the ring",
     tolerance=1e-6,
     shows_case=False,
-    by_hand=("utils.parallel", "utils.simulate", "utils.collectives"),
+    by_hand=ABSENT,
     run=each(try_sharded),
     plain=True,
 )

@@ -300,7 +300,7 @@ PLAN = Exercise(
         "sum-always": "a single micro-batch needs no running sum: 16 bytes a parameter, 20 only "
         "with two or more",
         "strict": "a plan that holds exactly the budget fits",
-        "empty": "where nothing fits, return None",
+        "empty": "if nothing fits, return None",
     },
     hint="bytes of every pair (micro-batches, blocks), those that fit, the fastest of them",
     run=call,

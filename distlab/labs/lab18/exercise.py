@@ -30,8 +30,8 @@ WORK = Exercise(
         "worker can succeed in, and look again whether it's done once you have it",
         "claim-outlives-its-worker": "the shard of a killed worker is missing. Its claim must go "
         "when it dies, as a lock (fcntl.flock) does",
-        "waits-for-the-dead": "a worker waits forever for the shard of a dead one. A claim must "
-        "say whether its owner still lives, or be a lock that dies with it",
+        "waits-for-the-dead": "after 8 s a worker was still waiting for the shard of a dead one. A "
+        "claim must say whether its owner still lives, or be a lock that dies with it",
         "half-file": "a worker died while it wrote, and its half file was taken for a finished "
         "one. Write under another name, and rename",
         "looked-once": "a worker returned while another one still held a shard, and that one was "

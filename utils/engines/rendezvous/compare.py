@@ -14,7 +14,7 @@ from typing import Any
 from ... import __version__
 from ...errors import InputError
 from ..settings import RunSettings
-from .settings import Gathering
+from .settings import RendezvousSettings
 
 DISTRIBUTIONS = {
     "TensorFlow": ("tensorflow", "tensorflow-cpu", "tensorflow-macos"),
@@ -33,12 +33,13 @@ MAX_SHOWN = 80
 
 
 def describe_machine(
-    command: Sequence[str], settings: RunSettings, gathering: Gathering | None = None
+    command: Sequence[str], settings: RunSettings | None, rendezvous: RendezvousSettings
 ) -> dict[str, Any]:
     """Return what this machine brings: plain data that a host compares with its own."""
-    is_wsl = "microsoft" in platform.release().lower()
+    is_wsl, gathering = "microsoft" in platform.release().lower(), rendezvous.gathering
     if gathering is None:
         same = {"command": "run"} | find_versions() | describe_line(command, settings)
+        same["--grow"] = rendezvous.grow
         return {"same": same, "host": socket.gethostname(), "wsl": is_wsl}
     same = {"command": gathering.kind} | find_versions() | dict(gathering.same)
     return {"same": same, "host": gathering.name, "wsl": is_wsl, "test": gathering.only_tests}
@@ -60,9 +61,12 @@ def describe_line(command: Sequence[str], settings: RunSettings) -> dict[str, st
     same["options"] = " ".join(command[2:] if in_python else command[1:])
     same["--workers"] = settings.workers_text
     same["--ps"] = str(settings.ps)
-    if settings.independent:
-        same["--independent"] = "with --tf-config" if settings.tf_config else "given"
+    given = "with --tf-config" if settings.tf_config else "given"
+    same["--independent"] = given if settings.independent else "not given"
     same["--checkpoint-dir"] = "given" if settings.checkpoint_dir else "not given"
+    same["--max-restarts"] = str(settings.max_restarts)  # only the host's counts, as what follows
+    idle = settings.idle_timeout_seconds
+    same["--idle-timeout"] = "not given" if idle is None else f"{idle:g}"
     return same
 
 

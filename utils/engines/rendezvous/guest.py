@@ -22,7 +22,7 @@ from .names import clean_name
 
 LOST_STATUS = 255  # of a task whose machine is lost, as ssh has it
 ANSWER_SECONDS, AGAIN_SECONDS = 30.0, 5.0
-MAX_SEATS, MAX_TEXT = 64, 4096
+MAX_TEXT = 4096
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Guest:
         self.address, self.logs = join.get("address", str)[:100], join.get("logs", str)[:MAX_TEXT]
         self.seats, self.same = join.get("seats", int), join.get("same", dict)
         self.is_wsl, self.only_tests = join.get("wsl", bool, False), join.get("test", bool, False)
-        if not 1 <= self.seats <= MAX_SEATS:
+        if not 1 <= self.seats <= MAX_TASKS:
             raise ChannelLost(f"offers {self.seats} workers")
         self.identity = join.get("id", str, "")[:100]  # the same when it calls again
         self.rank, self.joined_at = join.get("rank", int, MAX_TASKS), time.monotonic()

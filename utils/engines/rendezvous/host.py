@@ -28,7 +28,7 @@ from .compare import describe_machine
 from .guest import Guest, Opened, RemoteTask
 from .lobby import ELASTIC_SECONDS, Lobby
 from .reach import OpenPorts, describe_firewall, name_interface
-from .settings import RendezvousSettings
+from .settings import RendezvousSettings, explain_own_address
 from .spread import CheckpointSpread
 from .trial import check_pairs, describe_rates, measure_pairs, try_pairs
 
@@ -75,9 +75,10 @@ class MeetingLauncher:
         self._settings, self._rendezvous, self._say_here = settings, rendezvous, say
         self._own_seats = min(rendezvous.local_workers, settings.workers)
         self.address = rendezvous.advertise_address or listener.getsockname()[0]
-        about = describe_machine(command, settings, rendezvous.gathering)
+        about = describe_machine(command, settings, rendezvous)
         self.about = about | {"address": self.address}
         self.lobby = Lobby(about["same"], say)
+        self.lobby.hint = explain_own_address(rendezvous.address, listener.getsockname()[0])
         if rendezvous.grow == "at-checkpoint":
             self.lobby.when_running = (
                 "the run has begun, and you take part from the next checkpoint"

@@ -36,6 +36,7 @@ class Lobby:
         self._changed = threading.Condition()
         self.is_running = False
         self.when_running = "the run has begun, and you take part after a restart if it has room"
+        self.hint = ""  # why machines may not join
         self.own_name: str | None = None  # the host's, if the others' must differ
         self.read_piece: Callable[[str, int], bytes | None] = lambda path, offset: None
         self.try_out: Callable[[Guest], list[str]] | None = None  # who only tests its connection
@@ -139,11 +140,12 @@ class Lobby:
             if now - begun > seconds and not enough_since:
                 raise RunError(
                     f"The run needs {least} workers, got {present} within {seconds:.0f} s. Type "
-                    "the same command on more machines, or ask for fewer workers."
+                    f"the same command on more machines, or ask for fewer workers.{self.hint}"
                 )
             if now > next_word:
                 next_word = now + WORD_SECONDS
-                self._say(f"{present} of {most} workers are here; waiting for more machines")
+                words = f"{present} of {most} workers are here; waiting for more machines"
+                self._say(f"{words}.{self.hint}" if self.hint else words)
             with self._changed:
                 self._changed.wait(0.2)
             now = time.monotonic()

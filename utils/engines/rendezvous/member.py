@@ -208,7 +208,7 @@ class Member:
 
     def run(self, signals: Signals) -> RunReport:
         """Take part to the end. Raises RefusedByHost, or HostLost once the tasks have ended."""
-        about = describe_machine(self._command, self._settings, self._rendezvous.gathering)
+        about = describe_machine(self._command, self._settings, self._rendezvous)
         about |= {"address": self.address, "logs": str(self._logs.absolute()), "id": self._identity}
         if self._rendezvous.node_rank is not None:
             about["rank"] = self._rendezvous.node_rank

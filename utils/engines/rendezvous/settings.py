@@ -149,6 +149,18 @@ def open_address(address: str) -> socket.socket | None:
         raise InputError(f"Can't listen at {address} ({why}). Name another port.") from None
 
 
+def explain_own_address(address: str, place: str) -> str:
+    """Return why no other machine may come to a host at `address`, found at `place`, else ""."""
+    if not is_loopback(place):
+        return ""
+    name = split_address(address)[0]
+    leads = f"{name} leads to {place}, which" if name != place else place
+    return (
+        f" On each machine {leads} is that machine itself, so if the others are elsewhere, name "
+        "the address at which they see this one."
+    )
+
+
 def confirm_trust(address: str, agreed: bool, say: Callable[[str], None]) -> None:
     """Beyond loopback, say what TensorFlow opens, and continue only with a yes.
 

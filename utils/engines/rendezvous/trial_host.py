@@ -28,7 +28,7 @@ class HostedTrial:
         say: Callable[[str], None],
     ) -> None:
         self._machines, self._rendezvous, self._say = machines, rendezvous, say
-        about = describe_machine([], None, rendezvous.gathering)
+        about = describe_machine([], None, rendezvous)
         self._about = about | {"address": rendezvous.advertise_address or listener.getsockname()[0]}
         self._lobby = Lobby(about["same"], say, only_tests=True)
         self._door = open_door(listener, code, self._lobby.welcome)
