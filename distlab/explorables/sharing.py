@@ -176,7 +176,7 @@ def show_memory(
 ) -> Picture:
     """Return bars in MiB for the device with the largest share of the batch.
 
-    Mirrored, and with what is kept sharded over the replicas, as ZeRO's third stage
+    Mirrored, and with all state sharded over the replicas, as ZeRO's third stage
     and FSDP do: each device keeps 1 / replicas of it.
     """
     images = max(split_batch(global_batch_size, replicas))

@@ -543,7 +543,7 @@ assert sum(array_bytes(part) for part in parts) == 4 * array_bytes(variables)
 # - One variable in the scope is four, one on each device.
 # - `run` gives a result per replica; `reduce` adds them up, `gather` lines them up.
 # - SUM and MEAN keep copies equal, NONE lets them drift, ON_READ adds them up when you read.
-# - A reduction of our own counted the bytes: one set from each replica.
+# - Our own reduction counted the bytes: one set from each replica.
 # - Default, one-device and mirrored gave equal weights, to 1e-9.
 #
 # ## Further reading

@@ -198,7 +198,7 @@ large = [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0)]
 print({f"{job} {i}": is_first(job, i, ["chief", "ps", "worker"]) for job, i in large})
 
 # %% [markdown]
-# Sending functions from a notebook is fine for lessons. On machines of your own the program is a file, and here is one: the strategy, the policy, the loop, and the save. (All workers save, and only the chief's copy is kept. We'll see why below.) Put in your own data and model, and it's yours. Keep the `seed`: without it, each worker would cut its part from an order of its own, and some examples would reach nobody (more below).
+# Sending functions from a notebook is fine for lessons. On your own machines the program is a file, and here is one: the strategy, the policy, the loop, and the save. (All workers save, and only the chief's copy is kept. We'll see why below.) Put in your own data and model, and it's yours. Keep the `seed`: without it, each worker would cut its part from its own order, and some examples would reach nobody (more below).
 
 # %% tags=["nbval-ignore-output"]
 # %%writefile runs/lesson09/train.py
@@ -457,7 +457,7 @@ for number, (names, in_shared_folder, total) in enumerate(kept):
 assert [in_shared_folder for _, in_shared_folder, _ in kept] == [True, False]
 
 # %% [markdown]
-# `seen` is a special kind of variable. Each replica counts in a copy of its own, and the copies are *added up when the variable is read*: 32 on each of two workers in each of three steps makes 192. Keras's metrics are made of such variables.
+# `seen` is a special kind of variable. Each replica counts in its own copy, and the copies are *added up when the variable is read*: 32 on each of two workers in each of three steps makes 192. Keras's metrics are made of such variables.
 #
 # Is the checkpoint any good? The notebook, one process without a strategy, restores what two workers saved, and reads the summaries that the chief wrote:
 

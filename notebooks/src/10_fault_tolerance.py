@@ -297,7 +297,7 @@ assert np.all(values == newest.step), "whole: every value is of one step"
 # %% [markdown]
 # The file `checkpoint` doesn't name what the killed save left behind, so nothing reads it.
 #
-# The order of writing doesn't help against other damage: a full disk, a copy cut short, a file system that lost its last writes. So we cut the newer data file of the two healthy checkpoints in half, and ask TensorFlow for the newest checkpoint. Then we ask a function of our own. `latest_intact` starts at the newest, reads every value to its last byte (each is stored with a checksum), and returns the first checkpoint that can be read completely.
+# The order of writing doesn't help against other damage: a full disk, a copy cut short, a file system that lost its last writes. So we cut the newer data file of the two healthy checkpoints in half, and ask TensorFlow for the newest checkpoint. Then we ask our own function. `latest_intact` starts at the newest, reads every value to its last byte (each is stored with a checksum), and returns the first checkpoint that can be read completely.
 
 
 # %%
@@ -592,7 +592,7 @@ interval_explorer(timing.median_seconds, workers=1000)
 # | Slurm, Kubernetes | SIGTERM | nothing, if the signal reaches Python: off Google Cloud the handler listens for SIGTERM |
 # | Google Cloud, GPU machines, host maintenance | metadata server | nothing: the handler asks for `instance/maintenance-event` |
 # | Google Cloud, GPU machines, spot | metadata server | your watcher, which asks for `instance/preempted`, and `grace_period=0` |
-# | AWS, Azure | a metadata address of their own | your watcher, which asks that address |
+# | AWS, Azure | their own metadata address | your watcher, which asks that address |
 #
 # Two details decide whether this works:
 #

@@ -460,7 +460,7 @@ assert v3_8["cores"] == 8 and v3_8["mesh"] == (2, 2, 1, 2)
 # %% [markdown]
 # ## What it costs: bfloat16
 #
-# A TPU multiplies in bfloat16, a 16-bit number with float32's exponent but 8 bits of precision instead of 24. Its range is practically that of float32, while float16 ends at 65,504. So as a rule bfloat16 needs no loss scaling. ([Lesson 18](18-precision-and-memory.ipynb) is about precision and memory.) The price: small updates get lost. Here we subtract 0.001 from a weight a hundred times.
+# A TPU multiplies in bfloat16, a 16-bit number with float32's exponent but 8 bits of precision instead of 24. Its range is practically the same as float32's, while float16 ends at 65,504. So as a rule bfloat16 needs no loss scaling. ([Lesson 18](18-precision-and-memory.ipynb) is about precision and memory.) The price: small updates get lost. Here we subtract 0.001 from a weight a hundred times.
 
 # %%
 for dtype in (tf.float32, tf.bfloat16, tf.float16):
@@ -539,7 +539,7 @@ assert all(np.allclose(a, b, atol=1e-4) for a, b in zip(trained[1], trained[64])
 assert returns == {1: 256, 8: 32, 64: 4}
 
 # %% [markdown]
-# The weights are the same up to rounding, with fewer returns to Python. The picture shows what that saves per step. It varies from run to run here, where host and device are the same two cores. A TPU is a machine of its own: if the host steps in after every short step, the TPU sits idle. The price: callbacks see only every `n`-th step, and Ctrl-C or a checkpoint has to wait for all `n`. A good start is an `n` for which one execution takes about a second.
+# The weights are the same up to rounding, with fewer returns to Python. The picture shows what that saves per step. It varies from run to run here, where host and device are the same two cores. A TPU is a separate machine: if the host steps in after every short step, the TPU sits idle. The price: callbacks see only every `n`-th step, and Ctrl-C or a checkpoint has to wait for all `n`. A good start is an `n` for which one execution takes about a second.
 #
 # ## On a real GPU
 #
@@ -586,4 +586,4 @@ assert returns == {1: 256, 8: 32, 64: 4}
 #
 # ## The lab
 #
-# This lesson has no lab of its own. You practice one of its rules, to do on the host what the step must not do, in [lab 11, tf.data](../labs/lab11-tf-data.ipynb).
+# This lesson doesn't have its own lab. You practice one of its rules, to do on the host what the step must not do, in [lab 11, tf.data](../labs/lab11-tf-data.ipynb).
