@@ -1,6 +1,6 @@
 """The home page as HTML: a fragment that the extension of JupyterLab puts into its tab.
 
-What changes as one goes on has an id and the mark `data-live`: the extension takes over
+Parts that change during the work have an id and the mark `data-live`: the extension takes over
 attributes and contents of these elements alone, so that focus and place stay.
 Links have the path of a notebook in `data-path`, which opens it in a tab.
 """
@@ -27,6 +27,8 @@ _HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 def make_page(course: Path) -> str:
     """Return the home page of the course in a folder, as it stands now."""
     items = read_course(course)
+    if not items or not (course / "README.md").is_file():
+        return _write_elsewhere(course)
     going_on = find_next(items)
     lessons = [item for item in items if not item.head.name.startswith("lab")]
     others = [item for item in items if item.head.name.startswith("lab")]
@@ -40,6 +42,16 @@ def make_page(course: Path) -> str:
     return (
         f'<div class="dl-home">{_write_head(course, items, going_on)}'
         f"{''.join(parts)}{_write_foot(course)}</div>"
+    )
+
+
+def _write_elsewhere(folder: Path) -> str:
+    return (
+        '<div class="dl-home"><h1>The course isn’t in this folder</h1>'
+        "<p>Jupyter must be started in the course’s folder, got "
+        f"<code>{escape(str(folder))}</code>. Stop it, go to the folder that holds "
+        "<code>README.md</code> and <code>notebooks</code>, "
+        "and run <code>make lab</code> there.</p></div>"
     )
 
 
@@ -174,7 +186,7 @@ def _write_lab(lab: Item, going_on: Item | None) -> str:
 
 
 def _write_code(words: str) -> str:
-    """Escape `words`; what stands in backticks is code."""
+    """Escape `words`; text in backticks becomes code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words))
 
 

@@ -1,7 +1,5 @@
 """The storage explorer: its byte counts, and that it follows its controls."""
 
-import pytest
-
 from distlab.explorables.storage import (
     busiest_link_bytes,
     explain_storage,
@@ -9,7 +7,6 @@ from distlab.explorables.storage import (
     sent_bytes,
     storage_explorer,
 )
-from utils.errors import DistributedError
 
 
 def test_central_storage_holds_everything_once_on_the_host():
@@ -26,19 +23,6 @@ def test_central_storage_sends_two_trips_more_than_replicas():
 def test_a_ring_spreads_what_a_host_must_send_alone():
     central, one_device, ring = busiest_link_bytes(12, replicas=4).values()
     assert (central, one_device, ring) == (60, 36, 18)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: held_bytes("one-device", 10, 0),
-        lambda: sent_bytes("default", 10, 2),
-        lambda: sent_bytes("mirrored", 10, 1),
-    ],
-)
-def test_what_cannot_be_is_refused(call):
-    with pytest.raises(DistributedError, match="strategy|replicas"):
-        call()
 
 
 def test_the_sentence_gives_the_memory_and_the_ratios():

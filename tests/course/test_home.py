@@ -69,6 +69,11 @@ def test_a_course_is_read_from_its_notebooks(course):
     assert second.labs[0].head.steps == ("one", "two") and own.head.name == "lab90"
 
 
+def test_a_folder_without_the_course_is_named(course, tmp_path):
+    assert f"got <code>{course / 'labs'}</code>" in make_page(course / "labs")
+    assert "Everything is done" not in make_page(tmp_path / "nowhere")
+
+
 def test_what_to_go_on_with(course, monkeypatch):
     assert find_next(read_course(course)).head.name == "00"
     times = iter(f"2026-01-01T00:00:{k:02}" for k in range(60))

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from distlab.errors import CourseError
 from distlab.explorables.cut_explorer import WAYS, cut_explorer
 from distlab.explorables.plan_explorer import LARGEST, NETWORKS, plan_explorer
-from distlab.lessons.one_model import DEVICE_GB, cost_one_model, draw_one_model
+from distlab.lessons.one_model import DEVICE_GB, cost_one_model
 from distlab.lessons.published_runs import UNITS, describe_errors, draw_bars, draw_scatter
 from utils.calibrate import Profile
 from utils.simulate.comparisons import COMPARISONS, Compared
@@ -77,5 +76,3 @@ def test_the_one_model_does_what_its_lessons_say():
     assert held["18"] == pytest.approx(held["16"] / 2, rel=0.05)
     assert step["18"] == pytest.approx(step["16"] * 4 / 3, rel=0.05)
     assert step["23"] < step["20"] < step["16"] < step["15"]
-    with pytest.raises(CourseError, match="lesson must be one of 15, 16, 18, 20, 23, got 17"):
-        draw_one_model(17)
