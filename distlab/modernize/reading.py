@@ -29,7 +29,7 @@ from importlib.util import find_spec
 from distlab.modernize import checks, installed
 from distlab.modernize.names import KERAS_KINDS, Names, find_forms, get_dotted, make_canonical
 from distlab.modernize.table import STYLE, OldForm, choose, find_entry, read_table
-from utils.tf_config.old_programs import find_package
+from utils.tf_config.symptoms import find_package
 
 GRAPH = ("session", "placeholder", "initialize-variables")  # programs that build a graph
 OBJECTS = ("any", "strategy", "dataset", *KERAS_KINDS)
@@ -54,7 +54,7 @@ class FoundForm:
 
 @dataclass(frozen=True)
 class Index:
-    """The table by what is looked up: the last name of a path, an attribute, a keyword."""
+    """The table by its keys: the last name of a path, an attribute, a keyword."""
 
     paths: dict[str, OldForm]
     imports: dict[str, OldForm]

@@ -23,7 +23,7 @@ from process_watch import lives, wait_for
 from utils.cluster import LocalCluster
 from utils.engines import RunSettings
 from utils.engines.engine_launcher import make_launcher
-from utils.engines.programs import ProgramRun
+from utils.engines.programs import ProgramRun, share_cores
 from utils.processes.registry import MARK_FILE, PREFIX, parse_mark
 
 pytestmark = pytest.mark.timeout(900)  # an engine's start takes minutes where others compute
@@ -152,6 +152,7 @@ config = json.loads(os.environ["TF_CONFIG"])
 index, restart = config["task"]["index"], int(os.environ["DISTLAB_RESTART"])
 rank = os.environ["KERAS_DISTRIBUTION_PROCESS_ID"]
 print("restart", restart, "task", rank, "of", len(set(config["cluster"]["worker"])), sys.argv[1:])
+print("local", *(os.environ.get(n) for n in ("DISTLAB_LOCAL_RANK", "TF_NUM_INTRAOP_THREADS")))
 if sys.argv[1] == "stay":
     child = subprocess.Popen(["sleep", "300"], start_new_session=True)
     with open(f"part-{index}", "w") as file:
@@ -179,6 +180,8 @@ def check_program(launcher, folder):
         line = f"restart 1 task {index} of 2 ['go', '--epochs', '3']"
         assert (f"worker {index}", line) in shown
         assert line in (folder / "logs" / f"attempt-2/worker-{index}/stdout.log").read_text()
+        share = share_cores(2)["TF_NUM_INTRAOP_THREADS"]  # both nodes are this machine
+        assert (f"worker {index}", f"local {index} {share}") in shown
 
 
 def run_program(launcher, folder, words, shown, said, text=PROGRAM):

@@ -44,6 +44,7 @@ if "ps" not in config["cluster"]:  # what Keras on JAX reads
 """
 
 
+HERE = RendezvousSettings("127.0.0.1:2950")
 OLD = (
     "import runpy, utils; utils.__version__ = '0.1'; runpy.run_module('distlab', None, '__main__')"
 )
@@ -231,7 +232,7 @@ def test_a_member_that_was_frozen_comes_back_by_itself_and_the_run_grows(meeting
 
 
 def test_a_lost_host_ends_everything_and_is_called_again(meeting):
-    """What to type if it does not come back names the same machine everywhere."""
+    """What to type if it doesn't come back names the same machine everywhere."""
     name = meeting.write("""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         open(f"pid-{index}", "w").write(str(os.getpid()))
@@ -343,6 +344,11 @@ def test_the_machine_that_differs_is_named_with_what_differs(meeting, tmp_path):
         ),
         (meeting.start(5, "--workers", 3, name), "--workers must be the host's, 2, got 3"),
         (meeting.start(7, name, program=["-c", OLD]), "distkit must be the host's, "),
+        (meeting.start(8, "--max-restarts", 3, name), "--max-restarts must be the host's, 0, got"),
+        (
+            meeting.start(9, "--idle-timeout", 60, name),
+            "--idle-timeout must be the host's, not given, got 60",
+        ),
     ]
     for member, says in wrong:
         status, _, said = member.end()
@@ -365,10 +371,10 @@ def test_a_module_is_compared_wherever_its_python_is(tmp_path, monkeypatch):
             (package / name).write_text(text)
             module = "project_of_mine" + ".train" * (name == "train.py")
             command = [sys.executable, "-m", module]
-            seen.add(describe_machine(command, RunSettings())["same"]["program"])
+            seen.add(describe_machine(command, RunSettings(), HERE)["same"]["program"])
     assert len(seen) == 2  # the same two texts, by their hashes
     for module in ("project_of_mine.nothing", "nothing_at_all.train", "..", "train..x"):
-        same = describe_machine([sys.executable, "-m", module], RunSettings())["same"]
+        same = describe_machine([sys.executable, "-m", module], RunSettings(), HERE)["same"]
         assert (same["program"], same["options"]) == (f"-m {module}", module)
 
 
@@ -579,7 +585,7 @@ def test_what_a_known_member_sends_is_doubted_too(meeting):
     name = meeting.write("print(len(workers))")
     host = meeting.start(1, name)
     channel = introduce(Stranger(meeting.port).connect(), "host", lambda s: stretch_code(CODE, s))
-    same = describe_machine([sys.executable, name], RunSettings(workers=2))["same"]
+    same = describe_machine([sys.executable, name], RunSettings(workers=2), HERE)["same"]
     channel.send("join", host="odd", address="127.0.0.9", logs="", seats=1, same=same)
     assert channel.receive().kind == "say" and channel.receive().kind == "prepare"
     channel.send("ready", ports=[1], token="of a round before", copy=None, question=0)
@@ -784,3 +790,13 @@ def test_nobody_who_hosts_is_said_after_the_time_given(meeting):
     status, _, said = launcher.end()
     assert status == 2 and "waiting up to 1 s" in said and "Waited 1 s for a host" in said
     launcher.close()
+
+
+def test_a_host_whose_name_is_every_machines_own_says_so(meeting):
+    Path("program.py").write_text("")
+    address = f"localhost:{meeting.port}"
+    host = Launcher("--rendezvous", address, "--join-timeout", 1, "program.py")
+    status, _, said = host.end()
+    assert status == 2 and "The run needs 2 workers, got 1 within 1 s." in said
+    assert "On each machine localhost leads to 127.0.0.1, which is that machine itself" in said
+    host.close()

@@ -1,6 +1,6 @@
 """What an engine starts once for each task: it calls its launcher, and does what that orders.
 
-It starts the task as a child of its own, sends on what that says, and ends it when the launcher
+It starts the task as its own child, forwards its output, and ends it when the launcher
 asks, hangs up or dies. With status 1 it asks its engine to start it again; 0 and 75 mean
 that nobody is waiting for it any more.
 """
@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..cluster.grace import Notice
 from ..cluster.launcher import LaunchedTasks, TaskOrder
 from ..cluster.local_launcher import ColdLauncher
 from ..cluster.streams import ErrorLine
+from ..environment import list_cores
 from ..errors import InputError, RunError
 from ..events import Event
 from ..processes.connection import Connection, PeerGone, reach
@@ -26,6 +28,7 @@ from ..processes.handshake import ChannelLost, introduce, make_connection
 from ..processes.registry import MARK_VARIABLE
 from ..tf_config import join_address, pick_free_ports
 from .driver import take_call
+from .programs import LOCAL_RANK_VARIABLE, share_cores
 from .settings import CHECKPOINT_VARIABLE, RUN_VARIABLE, name_mark
 
 RANK_VARIABLES = ("DISTLAB_RANK", "SLURM_PROCID")
@@ -87,7 +90,8 @@ class Agent:
         if what == "address":
             self._tell_address(content["ports"])
         elif what == "start":
-            self._start(TaskOrder(**content["order"]), content["folder"], bytes(body))
+            order = add_place(TaskOrder(**content["order"]), *content["own"])
+            self._start(order, content["folder"], bytes(body))
         elif self._tasks is not None and what == "act":
             self._tasks.act(self._task, content["action"])
         elif self._tasks is not None and what == "ask":
@@ -128,6 +132,14 @@ class Agent:
         self._work.close()
 
 
+def add_place(order: TaskOrder, rank: int, sharing: int) -> TaskOrder:
+    """Return a program's order with its number on this machine, and its share of the cores."""
+    if order.role != "program":
+        return order
+    own = {LOCAL_RANK_VARIABLE: str(rank), **share_cores(sharing)}
+    return replace(order, environment={**own, **order.environment})
+
+
 def _enter(folder: str) -> None:
     if not os.path.isdir(folder):
         raise InputError(
@@ -138,7 +150,7 @@ def _enter(folder: str) -> None:
 
 
 def describe_own_folder(order: TaskOrder) -> str:
-    """Return a warning if the checkpoint folder here isn't that of the launcher, else ""."""
+    """Return a warning if the checkpoint folder here isn't the launcher's, else ""."""
     folder = order.environment.get(CHECKPOINT_VARIABLE)
     if folder is None or Path(folder, name_mark(order.environment[RUN_VARIABLE])).exists():
         return ""
@@ -149,7 +161,7 @@ def describe_own_folder(order: TaskOrder) -> str:
 
 
 def _end_with_starter() -> None:
-    """End this process at once when whoever started it has died, and so closed the pipe."""
+    """End this process at once when its parent has died, and so closed the pipe."""
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGKILL)  # its tasks see that, and end too
@@ -167,7 +179,8 @@ def main() -> None:
         end = reach(call.address, "the launcher", CONNECT_SECONDS)
         connection = make_connection(end, "the launcher")
         introduce(connection, lambda salt: bytes.fromhex(call.key))
-        connection.send({"rank": rank, "host": socket.gethostname()})
+        about = {"rank": rank, "host": socket.gethostname(), "cores": list_cores()}
+        connection.send(about)
     except RunError as error:
         who = "the launcher " if isinstance(error, ChannelLost) else ""
         print(f"agent {rank}: {who}{error}", file=sys.stderr)

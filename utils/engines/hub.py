@@ -1,11 +1,11 @@
-"""Where the agents of an engine call: who is there, in the order of their ranks."""
+"""The place that an engine's agents call: keeps those present, in the order of their ranks."""
 
 import contextlib
 import json
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..cluster.launcher import TaskListener, TaskOrder
@@ -18,7 +18,7 @@ from ..tf_config import join_address
 from .driver import Call
 
 SEND_SECONDS = 20.0
-WAITING_SECONDS = 10.0  # between two words on who has not called yet
+WAITING_SECONDS = 10.0  # between two words on who hasn't called yet
 KILLED, MAX_AGENTS = -9, 1024
 
 
@@ -30,9 +30,14 @@ class AgentLine:
     """
 
     def __init__(
-        self, connection: Connection, rank: int, host: str, on_gone: Callable[["AgentLine"], None]
+        self,
+        connection: Connection,
+        about: Mapping[str, Any],
+        on_gone: Callable[["AgentLine"], None],
     ) -> None:
-        self.rank, self.host, self.gone = rank, host, False
+        """`about` is what the agent has said first."""
+        self.rank, self.host, self.gone = int(about["rank"]), str(about["host"]), False
+        self.cores = tuple(about["cores"])  # the numbers of those that it may use
         self._connection, self._on_gone = connection, on_gone
         self._sending, self._told = threading.Lock(), threading.Condition()
         self._listener: TaskListener | None = None
@@ -98,12 +103,22 @@ class AgentLine:
             self._told.wait_for(lambda: self._address or self.gone, seconds)
             return None if self.gone else self._address or None
 
-    def start(self, order: TaskOrder, folder: str, listener: TaskListener, body: bytes) -> None:
-        """Have a task started; an agent that has gone tells of its end at once."""
+    def start(
+        self,
+        order: TaskOrder,
+        folder: str,
+        listener: TaskListener,
+        body: bytes,
+        own: tuple[int, int] = (0, 1),
+    ) -> None:
+        """Have a task started; an agent that has gone tells of its end at once.
+
+        `own` is its number among the tasks of its machine, and how many use the same cores.
+        """
         self.arrived, self.ended, self.status = False, threading.Event(), None
         self.idle_seconds = 0.0
         self._task, self._listener = order.name, listener
-        self.send("start", body, order=order.to_dict(), folder=folder)
+        self.send("start", body, order=order.to_dict(), folder=folder, own=own)
         if self.gone:
             self._end(KILLED)
 
@@ -125,8 +140,9 @@ class Hub:
     def _greet(self, connection: Connection) -> None:
         """Take in an agent, which has shown the key; one that makes no sense is dropped."""
         try:
-            about = connection.receive(HANDSHAKE_SECONDS).content
-            line = AgentLine(connection, int(about["rank"]), str(about["host"]), self._forget)
+            line = AgentLine(
+                connection, connection.receive(HANDSHAKE_SECONDS).content, self._forget
+            )
         except (RunError, LookupError, TypeError, ValueError, AttributeError):
             return connection.close()
         with self._changed:
@@ -189,7 +205,7 @@ class Hub:
             self.streams.call(lambda line=line: self.streams.remove(line))
 
     def close(self) -> None:
-        """Send everybody home, and listen no more; safe to call twice."""
+        """Dismiss all agents and stop listening; safe to call twice."""
         if self._closed:
             return
         self._closed = True

@@ -12,11 +12,9 @@ TF_CONFIG is what `tf.distribute.cluster_resolver.TFConfigClusterResolver` reads
   resolvers
 - `diagnose`: from an error or a log of a cluster's task to what went wrong and what to do
 - `lint`: the linter: what is wrong with a TF_CONFIG, where, and what to write instead
-- `old_programs`: what a program says when it was written for other versions, packages or launchers
-  than these
 - `rules`: the rules that one TF_CONFIG must keep, and what breaking one gives: a `LintFinding`
-- `spec`: what a cluster and one of its tasks are: plain, frozen data
-- `symptoms`: the sayings by which a start that goes wrong is known: pattern, cause, cure
+- `spec`: a cluster and one of its tasks as plain, frozen data
+- `symptoms`: the messages that identify a failed start, read from `symptoms.toml`
 - `tracebacks`: the last traceback in a task's output: its error in one line, and the user's line
   that led there
 """

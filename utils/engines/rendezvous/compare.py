@@ -14,7 +14,7 @@ from typing import Any
 from ... import __version__
 from ...errors import InputError
 from ..settings import RunSettings
-from .settings import Gathering
+from .settings import RendezvousSettings
 
 DISTRIBUTIONS = {
     "TensorFlow": ("tensorflow", "tensorflow-cpu", "tensorflow-macos"),
@@ -33,12 +33,13 @@ MAX_SHOWN = 80
 
 
 def describe_machine(
-    command: Sequence[str], settings: RunSettings, gathering: Gathering | None = None
+    command: Sequence[str], settings: RunSettings | None, rendezvous: RendezvousSettings
 ) -> dict[str, Any]:
     """Return what this machine brings: plain data that a host compares with its own."""
-    is_wsl = "microsoft" in platform.release().lower()
+    is_wsl, gathering = "microsoft" in platform.release().lower(), rendezvous.gathering
     if gathering is None:
         same = {"command": "run"} | find_versions() | describe_line(command, settings)
+        same["--grow"] = rendezvous.grow
         return {"same": same, "host": socket.gethostname(), "wsl": is_wsl}
     same = {"command": gathering.kind} | find_versions() | dict(gathering.same)
     return {"same": same, "host": gathering.name, "wsl": is_wsl, "test": gathering.only_tests}
@@ -60,14 +61,17 @@ def describe_line(command: Sequence[str], settings: RunSettings) -> dict[str, st
     same["options"] = " ".join(command[2:] if in_python else command[1:])
     same["--workers"] = settings.workers_text
     same["--ps"] = str(settings.ps)
-    if settings.independent:
-        same["--independent"] = "with --tf-config" if settings.tf_config else "given"
+    given = "with --tf-config" if settings.tf_config else "given"
+    same["--independent"] = given if settings.independent else "not given"
     same["--checkpoint-dir"] = "given" if settings.checkpoint_dir else "not given"
+    same["--max-restarts"] = str(settings.max_restarts)  # only the host's counts, as what follows
+    idle = settings.idle_timeout_seconds
+    same["--idle-timeout"] = "not given" if idle is None else f"{idle:g}"
     return same
 
 
 def find_version(name: str) -> str:
-    """Return the version that is installed, "none" where none is; nothing is imported."""
+    """Return the installed version, "none" if there isn't one; nothing is imported."""
     for distribution in DISTRIBUTIONS[name]:
         try:
             return importlib.metadata.version(distribution)
@@ -103,7 +107,7 @@ def find_module(name: str) -> str | None:
 def hash_file(path: Path) -> str:
     """Return the file's SHA-256, as much of it as tells two versions apart.
 
-    Raises InputError where it cannot be read.
+    Raises InputError where it can't be read.
     """
     try:
         with path.open("rb") as stream:
@@ -113,7 +117,7 @@ def hash_file(path: Path) -> str:
 
 
 def find_difference(host: Mapping[str, Any], member: Mapping[str, Any]) -> str | None:
-    """Return the first thing that differs, with both values and a cure; None if nothing does."""
+    """Return the first difference, with both values and a fix; None if there isn't one."""
     for name, wanted in host.items():
         got = member.get(name)
         if got != wanted:

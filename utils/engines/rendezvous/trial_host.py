@@ -28,13 +28,13 @@ class HostedTrial:
         say: Callable[[str], None],
     ) -> None:
         self._machines, self._rendezvous, self._say = machines, rendezvous, say
-        about = describe_machine([], None, rendezvous.gathering)
+        about = describe_machine([], None, rendezvous)
         self._about = about | {"address": rendezvous.advertise_address or listener.getsockname()[0]}
         self._lobby = Lobby(about["same"], say, only_tests=True)
         self._door = open_door(listener, code, self._lobby.welcome)
 
     def run(self) -> RunReport:
-        """Return the report: its cause names the ways that are closed, None if there are none."""
+        """Return the report: its cause names the blocked routes, None if there are none."""
         closed: list[str] = ["stopped"]
         try:
             with Signals() as signals:
