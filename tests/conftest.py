@@ -1,7 +1,7 @@
 """One quiet TensorFlow for each test process, split into four logical devices.
 
 It is split the moment anything imports it, before its first operation: a test that
-uses TensorFlow cannot miss the split, and one that does not never waits for it.
+uses TensorFlow can't miss the split, and one that doesn't never waits for it.
 """
 
 import gc

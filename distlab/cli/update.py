@@ -55,7 +55,7 @@ def _list_edited(course: Path) -> list[str]:
 
 
 def _move(course: Path, name: str) -> str:
-    """Put a notebook that was changed in place where copies are; restore the original."""
+    """Move a notebook that was changed in place to the copies, and restore the original."""
     path, copy = course / name, course / copies.FOLDER / Path(name).name
     moved = path.is_file() and not copy.exists()
     if not path.is_file():  # deleted
@@ -83,8 +83,8 @@ def _run_git(course: Path, *words: str) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CourseError(f"git {words[0]}: {error}") from None
+        raise CourseError(f"git {words[0]} failed: {error}") from None
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise CourseError(f"git {words[0]} stopped: {said}")
+        raise CourseError(f"git {words[0]} failed: {said}")
     return done.stdout

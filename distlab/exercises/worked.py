@@ -17,13 +17,13 @@ from distlab.errors import CourseError
 from distlab.exercises.comparing import AnyOf, Anything, Digest, as_numbers, make_digest
 
 FOLDER = Path(__file__).parents[1] / "labs"
-MAX_NUMBERS = 64  # of an array that is kept as it is; of a larger one, its digest
+MAX_NUMBERS = 64  # of an array that is kept in full; a larger one has a digest
 Worked = Mapping[str, Mapping[str, Sequence[Any]]]  # exercise -> "right" or mistake -> answers
 
 
 @cache
 def read_worked(lab: str) -> Worked:
-    """Return the worked answers of a lab; CourseError if they were not worked out yet."""
+    """Return the worked answers of a lab; CourseError if they weren't worked out yet."""
     try:
         text = (FOLDER / lab / "worked.json").read_text(encoding="utf-8")
     except FileNotFoundError:

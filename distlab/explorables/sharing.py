@@ -176,7 +176,7 @@ def memory_explorer(
 ) -> Explorer:
     """Show the memory of one device: what every replica keeps, and its share of the activations.
 
-    `kept_bytes` is {name: bytes} of what does not depend on the batch: weights, gradients,
+    `kept_bytes` is {name: bytes} of what doesn't depend on the batch: weights, gradients,
     optimizer state, in this order.
     """
 
@@ -198,7 +198,7 @@ def show_memory(
 ) -> Picture:
     """Return bars in MiB for the device with the largest share of the batch.
 
-    Mirrored, and with what is kept sharded over the replicas, as ZeRO's third stage
+    Mirrored, and with all state sharded over the replicas, as ZeRO's third stage
     and FSDP do: each device keeps 1 / replicas of it.
     """
     images = max(split_batch(global_batch_size, replicas))

@@ -57,7 +57,7 @@ def sent_bytes(strategy: str, variable_bytes: int, replicas: int) -> int:
     "mirrored" with `ReductionToOneDevice`: the gradients of all replicas but the
     first to the first, and the sum back to each. "central-storage": the values
     to every replica, its gradients back, and, with a Keras 3 optimizer, the sum
-    to the first replica and back once more. The host is none of the replicas.
+    to the first replica and back once more. The host isn't one of the replicas.
     Raises InputError for another strategy or fewer than 2 replicas.
     """
     _check(strategy)

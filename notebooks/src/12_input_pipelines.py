@@ -292,7 +292,7 @@ print("largest gain in this run:", max(worth, key=worth.get))
 #
 # ### A slow store
 #
-# Data often sits behind a network. `SLOW` emulates that: each shard answers 50 ms after it is opened, then takes 20 ms for each block of 128 records. The delays are real, and while one request waits, others can go on. The pipelines are the same. First we read one shard alone, then we run five of the variants:
+# Data often sits behind a network. `SLOW` emulates that: each shard answers 50 ms after it is opened, then takes 20 ms for each block of 128 records. The delays are real, and while one request waits, others can continue. The pipelines are the same. First we read one shard alone, then we run five of the variants:
 
 # %% tags=["nbval-ignore-output"]
 from utils.input_pipeline import SLOW
@@ -321,7 +321,7 @@ print(
 #
 # ## Who waits for whom
 #
-# Next we draw a time line of the first eight batches. The times come from inside the pipeline: every map reads the clock before and after its work, and so does the reader around each request. The step is a sleep of 20 ms, as if an accelerator were computing. When several reads overlap, each gets a lane of its own: `read 2`, `read 3` and so on.
+# Next we draw a time line of the first eight batches. The times come from inside the pipeline: every map reads the clock before and after its work, and so does the reader around each request. The step is a sleep of 20 ms, as if an accelerator were computing. When several reads overlap, each gets its own lane: `read 2`, `read 3` and so on.
 
 # %% tags=["nbval-ignore-output"]
 from utils.input_pipeline.trace import timeline_rows, trace
@@ -348,7 +348,7 @@ for name, found in spans.items():
 # %% [markdown]
 # In the naive pipeline only one thing happens at a time. (Records alternate so fast that the picture joins their bars, so read, parse and augment seem to overlap.) The step doesn't overlap with them: it stands still while they work. In the second picture, the long first wait is the start: the pipeline is built, and eight shards are opened at once. After that, whole batches are made *ahead*, while a step runs, and the loop waits less. This pipeline opens its shards in the first epoch only, because it has a cache. Without one, the start would be paid in every epoch. With only eight batches it can cost more than the rest saves, so don't compare where the two pictures end; compare the printed waits after the first batch.
 #
-# Those clocks were ours. TensorFlow has a profiler of its own, which needs no change to the pipeline: start it, name the steps, stop it. It writes a file that TensorBoard's profile plugin draws. We only add up the events by name, for one epoch of training on the naive pipeline from the local disk.
+# Those clocks were ours. TensorFlow has its own profiler, which needs no change to the pipeline: start it, name the steps, stop it. It writes a file that TensorBoard's profile plugin draws. We only add up the events by name, for one epoch of training on the naive pipeline from the local disk.
 
 # %% tags=["nbval-ignore-output"]
 from distlab.lessons.profiles import add_up_profile

@@ -317,7 +317,7 @@ figures.show(
 # %% [markdown]
 # With two bytes a number it's n/3. Small matrices leave most of the device idle, whatever you paid for it. That is one reason why MFU is far below 1. Another is everything that isn't a matrix product.
 #
-# That was a data sheet. Now some kernels of ours, on this machine. Its roof comes from two measurements: the best rate of any product for the flat part, and adding two long vectors, 12 bytes for each addition, for the slope.
+# That was a data sheet. Now some of our own kernels, on this machine. Its roof comes from two measurements: the best rate of any product for the flat part, and adding two long vectors, 12 bytes for each addition, for the slope.
 
 # %% tags=["nbval-ignore-output"]
 long, other = (tf.random.stateless_normal([2**24], [0, seed]) for seed in (1, 2))
@@ -336,7 +336,7 @@ lines = {"roof of this machine": (here, roof)}
 figures.show(figures.lines(lines, title="Our products, measured", marks=marks, **words))
 
 # %% [markdown]
-# The small products stay far below the roof, and not because of memory: launching a function takes longer than multiplying two matrices of 16. That's the floor for launches from above. The product of 1,024 is the roof here, and when we stored this, that of 256 reached about a quarter of it. (The roof is the best rate we saw. Above, where the same product took turns with training steps, it was slower, so against this roof the MFU of our step would be lower.)
+# The small products stay far below the roof, and not because of memory: launching a function takes longer than multiplying two matrices of 16. That's the floor for launches from above. The product of 1,024 is the roof here, and when we stored this, the product of 256 reached about a quarter of it. (The roof is the best rate we saw. Above, where the same product took turns with training steps, it was slower, so against this roof the MFU of our step would be lower.)
 #
 # ## Published runs
 #

@@ -216,7 +216,7 @@ BAD = [
         1,
         "left_pad isn't installed here: pip install",
     ),
-    ("nowhere.py", None, 2, "no such file or folder"),
+    ("nowhere.py", None, 2, "file or folder not found"),
 ]
 
 

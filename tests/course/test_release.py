@@ -91,7 +91,7 @@ def list_secrets(name: str) -> dict[str, list[str]]:
     return found
 
 
-# ---- what is not there
+# ---- what isn't there
 
 
 def test_nothing_of_the_teachers_is_there(students: Path) -> None:

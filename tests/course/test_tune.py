@@ -318,7 +318,7 @@ def test_the_code_to_copy_keeps_a_seed(tf):
 
 
 def test_a_pipeline_that_nothing_makes_faster_is_left_as_it_is(tf, monkeypatch, measured):
-    """A trial that looked better by chance is not believed: the last comparison decides."""
+    """A trial that looked better by chance isn't believed: the last comparison decides."""
     ratios = iter([1.5, *[0.9] * 20])
 
     def compare_by_hand(best, other, seconds, step_seconds):
@@ -341,7 +341,7 @@ def test_a_pipeline_that_nothing_makes_faster_is_left_as_it_is(tf, monkeypatch, 
 
 
 def test_no_stage_costs_more_than_the_whole(tf, shards, monkeypatch):
-    """The beginnings of the chain take turns; what a busy moment does to one does not count."""
+    """The beginnings of the chain take turns; what a busy moment does to one doesn't count."""
     microseconds = {
         "read lambda": (326, 20, 400),
         "map parse": (105, 900, 120),

@@ -278,7 +278,7 @@ def test_sigkill_of_the_kernel_leaves_nothing(kernels):
     assert_nothing_is_left(processes | fresh, ports, kernel.temporary)
 
 
-# What a crashed owner leaves when even its warm process could not clear up.
+# What a crashed owner leaves when even its warm process couldn't clear up.
 
 OWNER = """
     import sys, time
@@ -336,7 +336,7 @@ def test_list_and_stop_find_and_end_what_a_dead_owner_left(tmp_path):
         assert record["id"] in [c.mark.identity for c in command._choose(None, True)]
 
         warm = next(p["process"] for p in record["processes"] if p["name"] == "distlab-warm")
-        os.kill(warm, signal.SIGSTOP)  # so that it cannot see that its owner dies
+        os.kill(warm, signal.SIGSTOP)  # so that it can't see that its owner dies
         owner.kill()
         owner.wait()
         record = find_record(owner, folder)
@@ -351,7 +351,7 @@ def test_list_and_stop_find_and_end_what_a_dead_owner_left(tmp_path):
         assert find_record(owner, folder) is None and lives(stranger.pid)
         status, _, error = run_command("stop", record["id"], folder=folder)
         assert status == 2
-        assert error.startswith(f"distlab processes stop: no cluster {record['id']}: ")
+        assert error.startswith(f"distlab processes stop: There is no cluster {record['id']}. ")
     finally:
         for process in [owner.pid, stranger.pid, *processes]:
             if lives(process):

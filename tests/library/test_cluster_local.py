@@ -247,7 +247,7 @@ def test_parameter_servers_run_the_function_on_the_coordinator():
 
 @pytest.mark.parametrize("accident", ["garbled", "crash"])
 def test_an_accident_between_tasks_is_tried_again(tmp_path, accident):
-    """What TensorFlow 2.21 does now and then with parameter servers is not the program's fault."""
+    """What TensorFlow 2.21 does now and then with parameter servers isn't the program's fault."""
 
     def work(folder):
         import tensorflow as tf

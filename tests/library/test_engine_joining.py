@@ -444,7 +444,7 @@ def test_gpus_that_an_engine_cannot_be_asked_for_are_refused():
 
 
 def test_ray_in_its_own_words_does_the_same(clusters, tmp_path):
-    """The program that lesson 19 shows and does not run."""
+    """The program that lesson 19 shows and doesn't run."""
     address, _ = clusters("ray")
     lesson = Path(__file__).parents[2] / "notebooks" / "src" / "19_engines.py"
     _, _, text = lesson.read_text().partition("# %%writefile runs/lesson19/with_ray.py\n")

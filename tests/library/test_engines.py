@@ -502,7 +502,11 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
         (["others"], 1, "worker-1: it raised ValueError: no such column\ncure: correct the"),
         (["--tf-config", "two.json", "worker-1.log"], 1, "it waits for worker:0 at a:2222"),
         (["--tf-config", '{"cluster": 1}', "done.log"], 2, "must be JSON with a cluster"),
-        (["--tf-config", "nowhere.json", "done.log"], 2, "nowhere.json: No such file"),
+        (
+            ["--tf-config", "nowhere.json", "done.log"],
+            2,
+            "nowhere.json can't be read (No such file",
+        ),
         (["empty.log", "done.log"], 0, "empty.log: is empty\n2 logs: no error found"),
         (["empty.log"], 2, "empty.log must not be empty. Name the tasks' logs, or add --tf-config"),
         (["done.log"], 0, "1 log: no error found. If the run failed"),

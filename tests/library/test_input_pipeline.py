@@ -294,9 +294,9 @@ COSTS = InputCosts(1e-3, 2e-4, 1e-4)
     ],
 )
 def test_the_model_of_an_input_pipeline(choice, batch_seconds, bottleneck):
-    """In closed form: what overlaps takes the longest of its parts, what does not their sum."""
+    """In closed form: what overlaps takes the longest of its parts, what doesn't their sum."""
     found = simulate_input(COSTS, choice, cores=2, step_seconds=0.002, batch=10, batches=40)
-    steady = np.diff(found.ends)[5:20]  # the buffer is full, and the source has not ended
+    steady = np.diff(found.ends)[5:20]  # the buffer is full, and the source hasn't ended
     assert steady == pytest.approx(batch_seconds)
     assert found.bottleneck == bottleneck
     if choice.shuffle == 1:

@@ -214,7 +214,7 @@ def test_file_and_off_equal_one_process_fed_what_was_read(tf, train_on, policy, 
 
 
 def test_the_policies_do_not_train_the_same(train_on):
-    """Were they the same, the tests above could not tell one from another."""
+    """Were they the same, the tests above couldn't tell one from another."""
     outcome, group = train_on((2, 1))[0], (2, 1)
     ends = [outcome[name, loops_of(name, group)[0]][0] for name in ("uneven", "file", "off")]
     assert len({end.weights_checksum for end in ends}) == 3
@@ -429,7 +429,7 @@ def test_all_workers_stop_together_and_go_on_from_the_chiefs_checkpoint(
     """One worker is asked to stop; two workers of one replica go on as three of two."""
     settings = {**JOBS["uneven"], "loop": loop, "global_batch_size": BATCH, "checkpoint_every": 2}
     folder, export = str(tmp_path / "c"), tmp_path / "e"
-    aside = tmp_path / "aside"  # where those that are not the chief save
+    aside = tmp_path / "aside"  # where those that aren't the chief save
     aside.mkdir()
     job = clusters.start(2, 1, train_in_parts, folder, str(aside), settings, 3)
     ends = job.wait(120)

@@ -287,7 +287,7 @@ def test_export_and_a_model_that_is_built_when_it_is_called(tf, tmp_path):
     np.testing.assert_allclose(served.serve(some), model(some), atol=1e-6)
 
 
-# ---- what cannot be
+# ---- what can't be
 
 
 def test_a_larger_batch_later_on_is_one_clear_sentence(tf):

@@ -2,7 +2,7 @@
 
 Everything below `cluster` runs on one warm process. Functions that begin with `on_`
 run in the coordinator, the others here. Speed is never asserted: a delay is slept in
-the worker, so that a round with it cannot be shorter.
+the worker, so that a round with it can't be shorter.
 """
 
 import statistics

@@ -233,7 +233,7 @@ def test_it_trains_in_a_cluster(by_hand, launcher, strategy, servers):
         result = job.wait(300)
     finally:
         job.stop()
-    if servers:  # asynchronous: the order of updates is not the one-process run's
+    if servers:  # asynchronous: the order of updates isn't the one-process run's
         (report,) = result
         assert report.examples == LIMIT and np.isfinite(report.loss).all()
         assert 0 <= report.test_foreground_iou <= 1
@@ -248,7 +248,7 @@ def test_it_trains_in_a_cluster(by_hand, launcher, strategy, servers):
         assert np.isfinite(by_file.loss + off.loss).all()
 
 
-# --- settings that do not fit -------------------------------------------------------------
+# --- settings that don't fit -------------------------------------------------------------
 
 
 def test_other_settings_that_cannot_be(tf):

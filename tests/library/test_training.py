@@ -150,7 +150,7 @@ def test_regularization_counts_once(tf, monkeypatch):
     one = train(strategy="one-device", **settings)
     four = train(strategy="mirrored", replicas=4, **settings)
     assert_same_weights(four, one.weights)
-    single = {**settings, "dtype": "float32"}  # Keras cannot add float64 penalties in `fit`
+    single = {**settings, "dtype": "float32"}  # Keras can't add float64 penalties in `fit`
     fitted = train(strategy="mirrored", replicas=4, loop="fit", **single)
     assert_same_weights(fitted, train(**single).weights, tolerance=1e-5)
     monkeypatch.undo()

@@ -77,7 +77,7 @@ def test_it_trains_in_a_cluster(by_hand, launcher, strategy, servers):
     if strategy == "multi-worker":
         for report in result[0] + result[1]:
             assert_same_weights(report, by_hand[0])
-    else:  # workers do not wait for each other: the order of the updates is not fixed
+    else:  # workers don't wait for each other: the order of the updates isn't fixed
         assert result[0].loss[1] < result[0].loss[0] and np.isfinite(result[0].loss).all()
 
 

@@ -1,4 +1,4 @@
-"""The sayings by which a start that goes wrong is known: the entries of `symptoms.toml`."""
+"""The messages that identify a failed start: the entries of `symptoms.toml`."""
 
 import re
 import tomllib
