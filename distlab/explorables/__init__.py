@@ -37,8 +37,6 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `host_loop`: the host's loop: what a fast device waits for, and how `steps_per_execution`
   shortens it
 - `memory`: the memory machine: what fits on a device, and what crosses the wires, moved by hand
-- `plan_explorer`: the planning explorer: devices, network, batch, failures in; efficiency, time,
-  money out
 - `predictions`: the prediction explorer: one image and each model version's prediction for it
 - `rates`: the learning rate of a large batch: linear scaling and warm-up, for every batch size
 - `ring`: all-reduce in motion: a ring with the reader's own numbers, and five algorithms on one
@@ -52,7 +50,6 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `staleness`: the staleness race: workers of unequal speed, four ways to train, and what late
   gradients do
 - `step`: a training step on one time axis: buckets that fill, an all-reduce that hides or doesn't
-- `storage`: mirrored or central storage: bytes held by each device, and bytes sent in each step
 - `values`: one value per replica, and where reduce, gather and all_reduce leave it
 - `page_replicas`: the replicas of lesson 00 for a page without a kernel
 - `watched_replicas`: lesson 00: the replicas of `two_replicas`, trained while one watches, with a

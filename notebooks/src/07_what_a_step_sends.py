@@ -185,25 +185,21 @@ print("counted:", sent["mirrored"], "V, by your formula:", sent_by_mirroring(3),
 #
 # ## Memory against bytes sent
 #
-# With R replicas, central storage sends 2(R + 1) V per step, and mirroring that is reduced on one device 2(R - 1) V. The explorer uses these formulas, and the assertions compare them with what we counted.
+# With R replicas, central storage sends 2(R + 1) V per step, and mirroring that is reduced on one device 2(R - 1) V. The assertions compare these formulas with what we counted, and the table shows what the busiest device sends.
 
 # %%
-from distlab.explorables.storage import held_bytes, sent_bytes, storage_explorer
-
-for name in sent:
-    assert sent[name] * V == sent_bytes(name, V, replicas=3)
-    computed = held_bytes(name, V, slots=2)
-    assert abs(held[name][HOST] - computed["host"]) < 16  # all but Adam's two scalars
-    assert abs(held[name]["CPU:1"] - computed["each accelerator"]) < 16
-billions = 16 * 2**30 / held_bytes("mirrored", 4e9, slots=2)["each accelerator"]
-assert round(billions, 1) == 1.4  # billion parameters with Adam fill 16 GiB
-storage_explorer()
+assert sent == {"central-storage": 2 * (3 + 1), "mirrored": 2 * (3 - 1)}
+for most in held["central-storage"][HOST], held["mirrored"]["CPU:1"]:
+    assert abs(most - 3 * V) < 16  # weights and two slots: all but Adam's two scalars
+print("replicas   the host   replica 0   each rank of a ring")
+for R in (2, 4, 8, 16):
+    print(f"{R:>8}{R + 1:>9} V{R - 1:>10} V{2 * (R - 1) / R:>20.2f} V")
+print(f"{16 * 2**30 / (3 * 4):,.0f} parameters with Adam fill 16 GiB")
 
 # %% [markdown]
-# Two things to try:
+# In a ring no replica ever sends as much as 2 V. The host sends more with every replica you add.
 #
-# 1. Add replicas. In a ring no replica ever sends as much as 2 V. The host sends more with every replica you add.
-# 2. Find a model that fits with central storage only. With Adam, variables and slots under mirroring outgrow an accelerator of 16 GiB (16,384 MiB) at about 1.4 billion parameters. Change to SGD: central storage has less to save.
+# Which models fit with central storage only? With Adam, variables and slots under mirroring outgrow an accelerator of 16 GiB at about 1.4 billion parameters. With SGD, central storage has less to save.
 #
 # So central storage doesn't win in bytes sent. It can win if variables and slots don't fit on an accelerator but do fit in the host, there are few replicas, and the link to the host is fast. Large models today are mostly *sharded* instead: each accelerator keeps a part of the weights and slots. (Search for ZeRO or FSDP; [lesson 15](15-model-parallelism.ipynb) counts what it saves.)
 #

@@ -130,16 +130,16 @@ def train_by_hand(strategy, examples=512, batch=64):
     return model.get_weights()
 
 
-def work_by_hand():
-    print("training")
-    return train_by_hand(tf.distribute.MultiWorkerMirroredStrategy())
-
-
 # %% [markdown]
 # `cluster.run` waits for the results. `cluster.start` returns at once with a *job* that you can watch: `job.events()` yields what the workers pass to `report`, and `job.logs` returns the lines that one of them printed. (`job.kill`, `job.pause` and `job.restart` are for making trouble, in lessons [10](10-fault-tolerance.ipynb) and [11](11-parameter-server.ipynb).)
 
 
 # %% tags=["nbval-ignore-output"]
+def work_by_hand():
+    print("training")
+    return train_by_hand(tf.distribute.MultiWorkerMirroredStrategy())
+
+
 job = cluster.start(work_by_hand)
 for event in job.events():  # as they arrive
     print(f"{event['task']} · step {event['step']} · loss {event['loss']:.4f}")
@@ -291,9 +291,6 @@ assert "PerReplica" in refused
 
 
 # %%
-from utils.keras_multi_worker import patch_keras_fit
-
-
 def patch_by_hand():
     """Run in each worker, before fit; for Keras 3.15.1."""
     from keras.src.backend.tensorflow import trainer
@@ -317,6 +314,9 @@ def patch_by_hand():
     trainer.TensorFlowTrainer._maybe_symbolic_build = build
     trainer.reduce_per_replica = reduce_per_replica
 
+
+# %%
+from utils.keras_multi_worker import patch_keras_fit
 
 for patch in (patch_by_hand, patch_keras_fit):
     fitted = cluster.run(fit, patch, timeout=60)

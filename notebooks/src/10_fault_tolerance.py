@@ -133,11 +133,13 @@ def find_place(done, per_epoch):  # epoch, batches to skip
 
 
 # %%
-from utils.events import report
 from distlab.turns import lesson10 as turns
 
 find_place = turns.PLACE.take(find_place)
 print({done: find_place(done, 5) for done in (3, 5, 8, 24)})
+
+# %%
+from utils.events import report
 
 
 def batches_after(trainer, done):
@@ -258,12 +260,7 @@ print("newest in the file checkpoint:", Path(tf.train.latest_checkpoint(kept_fol
 # On a local disk, TensorFlow writes in an order that makes a kill harmless. The values go into a folder `ckpt-8_temp` and from there to `ckpt-8.data…`. Then comes `ckpt-8.index`. The file `checkpoint`, which names the newest one, comes last and is replaced in one piece. Let's test that. Worker 0's first checkpoint is small and complete. The second has 64 MB, and we kill the worker as soon as the first file of that one appears.
 
 
-# %% tags=["nbval-ignore-output"]
-from utils.cluster import ClusterError
-from utils.measure import format_bytes
-from utils.training.checkpoints import latest_intact_checkpoint
-
-
+# %%
 def save_small_then_large(folder):
     """Save a small checkpoint, then a large one. Only worker 0: there is no strategy here."""
     if tf.distribute.cluster_resolver.TFConfigClusterResolver().task_id > 0:
@@ -275,6 +272,11 @@ def save_small_then_large(folder):
         manager.save(checkpoint_number=step)
         report("saved", step=step)
 
+
+# %% tags=["nbval-ignore-output"]
+from utils.cluster import ClusterError
+from utils.measure import format_bytes
+from utils.training.checkpoints import latest_intact_checkpoint
 
 cut = Path(folder.name) / "cut"
 job = cluster.start(save_small_then_large, str(cut))

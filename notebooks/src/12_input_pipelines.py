@@ -71,9 +71,7 @@ def naive(shards, store=LOCAL, batch=128):
     return records.map(parse).map(augment).batch(batch)
 
 
-# %% tags=["nbval-ignore-output"]
-from utils.input_pipeline.ladder import as_written
-from utils.input_pipeline.measuring import make_limit, measure_rates
+# %%
 from utils.measure import Stopwatch
 from utils.models import build_mlp
 
@@ -97,6 +95,10 @@ def rate_of_training(dataset):  # images/s of an epoch of steps
     return len(split) / watch.seconds
 
 
+# %% tags=["nbval-ignore-output"]
+from utils.input_pipeline.ladder import as_written
+from utils.input_pipeline.measuring import make_limit, measure_rates
+
 plain = as_written(naive(shards))
 ready = make_limit(plain)  # its first batch, again and again
 train_step(*next(iter(ready)))
@@ -118,7 +120,7 @@ assert busy < 1
 # Read, parse, augment or batch: which stage takes most of the time of one image? We take the chain apart and time it.
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 from utils.input_pipeline import TuneSettings
 from utils.input_pipeline.chain import take_apart
 from utils.input_pipeline.rebuild import rebuild
@@ -145,6 +147,7 @@ def costs_of_stages(dataset):
     return {s.name.split()[-1]: max(0.0, c) for s, c in zip(stages[1:], added)}
 
 
+# %% tags=["nbval-ignore-output"]
 costs = dict(zip(("read", "parse", "augment", "batch"), costs_of_stages(naive(shards)).values()))
 slowest = max(costs, key=costs.get)
 title, marks = "One image through the naive pipeline, stage by stage", {"highlight": slowest}

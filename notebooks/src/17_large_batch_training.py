@@ -329,7 +329,7 @@ for steps in (0, 100, 600, 1200):
 assert 0 < measured[0] < measured[1200]
 
 # %% [markdown]
-# It's one seed, and later steps weren't measured. But it fits what you saw. At the start the noise scale is far smaller than later, and that is when the warm-up keeps the rate low. After 600 steps it's about ten times as large, and after 1,200 a few hundred. Compare that with where scaling broke above: with the rule and a warm-up, 512 was still fine and 2,048 wasn't.
+# It's one seed, and later steps weren't measured. But it fits what you saw. At the start the noise scale is far smaller than later, and that is when the warm-up keeps the rate low. After 600 steps it's about ten times as large, and after 1,200 it's a few hundred examples. Compare that with where scaling broke above: with the rule and a warm-up, 512 was still fine and 2,048 wasn't.
 #
 # ## Which layer is most at risk
 #

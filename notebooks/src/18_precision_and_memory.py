@@ -270,18 +270,17 @@ assert min(powers) < 32 and powers[0] == 31 and int(dynamic.iterations) < 18
 # **Predict.** The first replica's gradients are finite, and the second's are not. After step 3, how many of the 12 weights are still finite with Keras 3's `LossScaleOptimizer`?
 
 # %%
+from utils.strategies import make_strategy
+
 my_guess = guess_number("Finite weights after step 3", 0, 12, "of 12")
+strategy = make_strategy("mirrored", 2)
 rng = np.random.default_rng(0)
 batches = rng.normal(size=(5, 2, 4, 4)).astype("float32")  # [step, replica, example, feature]
 batches[2, 1, 0] *= 5e4
 my_guess
 
+
 # %%
-from utils.strategies import make_strategy
-
-strategy = make_strategy("mirrored", 2)
-
-
 def run_five_steps(framework, wrap):
     """Return the scale and the first replica's weights after every step."""
     with strategy.scope():

@@ -332,18 +332,24 @@ from utils.models import build_mlp
 RATES = (0.003, 0.01, 0.03, 0.1)
 
 
-def make_trial(strategy, batch=128):
-    """Return a function that trains once through 1,024 images, and returns the last loss."""
-    with strategy.scope():
-        model, sgd = build_mlp(seed=0), keras.optimizers.SGD(0.1)
-        sgd.build(model.trainable_variables)
-    split, start = load("fashion_mnist").train, model.get_weights()
+def iterate(strategy, batch):
+    """Return batches of 1,024 images without end, the same in every trial."""
+    split = load("fashion_mnist").train
     images = (split.images[:1024, ..., None] / 255.0).astype("float32")
     data = tf.data.Dataset.from_tensor_slices((images, split.labels[:1024]))
     data = data.batch(batch, drop_remainder=True).repeat()
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    batches = iter(strategy.experimental_distribute_dataset(data.with_options(options)))
+    return iter(strategy.experimental_distribute_dataset(data.with_options(options)))
+
+
+# %%
+def make_trial(strategy, batch=128):
+    """Return a function that trains once through 1,024 images, and returns the last loss."""
+    with strategy.scope():
+        model, sgd = build_mlp(seed=0), keras.optimizers.SGD(0.1)
+        sgd.build(model.trainable_variables)
+    batches, start = iterate(strategy, batch), model.get_weights()
 
     def replica_step(images, labels):
         with tf.GradientTape() as tape:

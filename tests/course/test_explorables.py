@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from lab_server import END_SECONDS, Lab
 from nbformat.v4 import new_code_cell, new_notebook
+from test_explorer_predictions import make_explorer
 
 from distlab.errors import CourseError
 from distlab.exercises.predict import show_guess
@@ -38,7 +39,6 @@ from distlab.explorables.memory import find_held
 from distlab.explorables.ring import RingMessage, replay_ring
 from distlab.explorables.screenshots import write_page
 from distlab.explorables.sharing import pace_explorer
-from distlab.explorables.storage import storage_explorer
 from distlab.figures import bars, images, split_evenly
 from distlab.figures.palette import BLACK, IDEAS, REPLICAS
 from distlab.lessons.scaled_updates import DIVISORS, Shares, update_ratio
@@ -88,7 +88,7 @@ EXPLORERS = {
     "cut": batch_explorer,
     "spans": pace_explorer,
     "lines": lambda: amdahl_explorer(0.9, {2: 1.7}),
-    "bars": storage_explorer,
+    "bars": make_explorer,
     "words": choosing_explorer,
 }
 
@@ -801,7 +801,7 @@ def test_explorers_are_accessible_and_answer_where_no_kernel_runs(chromium, tmp_
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(path.as_uri())
         stages = page.locator(".ex-stage")
-        assert stages.count() == len(pieces)
+        stages.nth(len(pieces) - 1).wait_for()
         for k, name in enumerate(EXPLORERS):
             before = stages.nth(k).inner_text()
             stages.nth(k).locator("input[type=range]").first.press("End")

@@ -49,10 +49,3 @@ def test_sharding_divides_what_mirroring_keeps():
     assert "20 MiB mirrored" in picture.caption and "Sharded: 17 MiB" in picture.caption
     assert "mirrored: weights 1 MiB, gradients 3 MiB, activations 16 MiB" in picture.alt
     assert "weights 0.25 MiB, gradients 0.75 MiB, activations 16 MiB" in picture.alt
-
-
-def test_memory_explorer_follows_its_sliders():
-    explorer = sharing.memory_explorer({"weights": 2**20}, 2**20, replicas=4, global_batch_size=64)
-    before = explorer.result
-    explorer.move(replicas=8)
-    assert explorer.result != before and "9 MiB" in explorer.result

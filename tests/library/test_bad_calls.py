@@ -31,7 +31,7 @@ def test_every_bad_call_is_refused_in_one_line_that_says_why(monkeypatch, room):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "course")
     names: dict[str, Any] = {"__name__": room}
-    wrong = []
+    wrong: list[str] = []
     for line in ROOMS[room]:
         call, *words = line.split(" | ")
         if not words:
@@ -39,5 +39,5 @@ def test_every_bad_call_is_refused_in_one_line_that_says_why(monkeypatch, room):
             continue
         said = find_answer(call, names)
         if said.startswith("accepted: ") or "\n" in said or not all(w in said for w in words):
-            wrong.append((call, said))
-    assert wrong == [] and len(ROOMS) == 14
+            wrong.append(f"{line}\n    said: {said}")
+    assert not wrong and len(ROOMS) == 14, "\n".join(wrong)

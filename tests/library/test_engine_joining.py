@@ -242,7 +242,7 @@ def test_a_cluster_that_is_there_is_joined_and_left_as_it_was(clusters, name, tm
         assert "job mine 1\n" in Path(tmp_path, "logs", "attempt-1/worker-0/stdout.log").read_text()
     tasks = [int(path.read_text()) for path in tmp_path.glob("here-*")]
     assert len(tasks) >= 3 and not any(map(psutil.pid_exists, tasks))
-    wait_for(lambda: before <= list_members(folder), 5)
+    wait_for(lambda: before <= list_members(folder))
 
 
 def test_a_run_goes_on_when_a_node_of_slurm_is_lost(clusters, tmp_path):

@@ -615,7 +615,7 @@ def channels():
     helper = threading.Thread(target=be_host)
     helper.start()
     made["member"] = introduce(ends[1], "h", lambda given: key)
-    helper.join(10)
+    helper.join()
     yield made["host"], made["member"], ends
     made["host"].close()
     made["member"].close()

@@ -166,6 +166,9 @@ class TrainConfig:
             ("all_reduce", ALL_REDUCES),
         ):
             check_choice(name.replace("_", " "), getattr(self, name), allowed)
+        for name in ("jit_compile", "full_data"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} must be True or False, got {getattr(self, name)!r}.")
         self._check_cluster()
         self._check_model()
         for name, most in (
@@ -202,7 +205,7 @@ class TrainConfig:
         elif not callable(self.model):
             raise InputError(
                 "model must be a name, a keras.Model, its class, or the function that builds it, "
-                f"got {type(self.model).__name__}"
+                f"got {type(self.model).__name__}."
             )
 
     def _check_model_fits_data(self) -> None:
@@ -238,7 +241,8 @@ class TrainConfig:
             if name == "callbacks" and callable(given):
                 continue
             if isinstance(given, str) or not isinstance(given, Sequence):
-                raise InputError(f"{name} must be a list, got {type(given).__name__}")
+                kind = type(given).__name__
+                raise InputError(f"{name} must be a list, got {kind}. Put it in brackets: [...].")
             _set(self, name, tuple(given))
 
     def _check_data(self) -> None:
@@ -317,8 +321,13 @@ class TrainConfig:
 def make_config(config: TrainConfig | None, settings: dict[str, Any]) -> TrainConfig:
     """Return `config` (the default one for None) with `settings` changed.
 
-    Raises InputError for a setting that doesn't exist.
+    Raises InputError for a setting that doesn't exist, and for a `config` that is something else.
     """
+    if config is not None and not isinstance(config, TrainConfig):
+        raise InputError(
+            f"config must be a TrainConfig, got {type(config).__name__}. Give settings by name: "
+            'train(strategy="mirrored", epochs=3).'
+        )
     if config is not None and not settings:
         return config
     known = [field.name for field in fields(TrainConfig)]
@@ -373,7 +382,7 @@ def _check_folder(name: str, path: str | Path | None) -> Path | None:
         folder = Path(path).expanduser()
         str(folder).encode()
         is_other = folder.exists() and not folder.is_dir()
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, TypeError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or "not a usable name"
         raise InputError(f"{name} must be a folder, got {str(path)!r} ({reason}).") from None
     if is_other or not str(path):

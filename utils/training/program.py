@@ -67,6 +67,9 @@ def train(
     """
     begun = time.perf_counter()
     config = make_config(config, settings)
+    for name, given in (("on_event", on_event), ("should_stop", should_stop)):
+        if given is not None and not callable(given):
+            raise InputError(f"{name} must be a function, got {type(given).__name__}.")
     images = None
     if not config.has_own_data:
         images = open_data(config.dataset, full=config.full_data, folder=config.data_folder)

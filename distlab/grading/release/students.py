@@ -20,7 +20,8 @@ TEACHERS_COMMANDS = ("grade", "release", "hub_config", "build", "book", "command
 # What learners' commands use.
 AUTHORING = ("__init__.py", "course_map.py", "execute.py", "sources.py")
 TEACHERS_PAGES = ("grading.md", "hub.md", "architecture.md")
-JUNK = re.compile(r"__pycache__|\..*|.*\.egg-info|.*\.py[co]|.*~")
+# `pip install ./utils` leaves `build`; an example that was tried, checkpoints and runs
+JUNK = re.compile(r"__pycache__|build|checkpoints|runs|\..*|.*\.egg-info|.*\.py[co]|.*~")
 IGNORED = ".venv/\n__pycache__/\n*.egg-info/\n.ipynb_checkpoints/\n.distlab/\n/work/\n"
 
 
