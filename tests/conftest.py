@@ -226,6 +226,26 @@ def tf() -> ModuleType:
     return tensorflow
 
 
+@pytest.fixture(scope="session")
+def data_file(tmp_path_factory):
+    """A file as FASHION_MNIST names one: 640 training and 400 test images."""
+    import numpy as np
+
+    from utils.data import load
+
+    images = load("fashion-mnist")
+    train, test = images.train.take(640), images.test.take(400)
+    path = tmp_path_factory.mktemp("data") / "small.npz"
+    np.savez(
+        path,
+        x_train=train.images,
+        y_train=train.labels,
+        x_test=test.images,
+        y_test=test.labels,
+    )
+    return path
+
+
 @pytest.fixture(scope="module")
 def launcher():
     """A module's own launcher: one warm process starts the tasks of all its clusters."""
