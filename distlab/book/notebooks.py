@@ -1,9 +1,10 @@
-"""A stored notebook becomes a page's source: nothing is run, and what it stored is shown."""
+"""Turn a stored notebook into a page's source: run nothing, and show its stored outputs."""
 
 import ast
 import html
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,10 @@ _EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+)\.py\)")
 _GUESS = re.compile(r"^(my_\w+) = guess_", re.MULTILINE)
 _ANSWER = re.compile(r"^(measured|simulated|predicted|computed|published): (.+)$", re.MULTILINE)
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+_SHAPE = re.compile(r'(<(?:path|text|use)\b[^<>]*) style="([^"]*)"')
 _EXAMPLES = re.compile(r"\]\(\.\./examples/?(?:deploy/[\w.]*)?\)")
-MAX_STILL = 100_000  # characters
+MAX_STILL = 40_000  # characters
+MIN_SHAPES = 6  # of one style on a page
 MIN_IMPORTS = 3  # at the head of a cell, to be folded
 
 
@@ -45,6 +48,7 @@ def make_page(path: Path, course: Path) -> str:
     ]
     cells = [part for cell in turned for part in _fold_imports(cell)]
     cells[0]["source"] = _head(cells[0]["source"], place)
+    _share_styles(cells)
     for cell in cells:
         if cell["cell_type"] == "markdown":
             cell["source"] = turn_links(cell["source"])
@@ -139,6 +143,25 @@ def _turn_output(output: dict[str, Any], cell: str, known: set[str]) -> dict[str
         still = f"<p>{html.escape(_join(data['text/plain']))}</p>"
     live = write_fragment(what["piece"], what["data"], what["options"], still, cell, known)
     return output | {"data": {"text/html": live}}
+
+
+def _share_styles(cells: list[Cell]) -> None:
+    """Write each style that many shapes of the page's drawings have once, as a class."""
+    shown = [
+        o["data"] for c in cells for o in c.get("outputs", []) if "text/html" in o.get("data", {})
+    ]
+    uses = Counter(m[2] for data in shown for m in _SHAPE.finditer(_join(data["text/html"])))
+    names = {style: f"shape-{k}" for k, (style, n) in enumerate(uses.items()) if n >= MIN_SHAPES}
+
+    def name(shape: re.Match[str]) -> str:
+        found = names.get(shape[2])
+        return f'{shape[1]} class="{found}"' if found else shape[0]
+
+    for data in shown:
+        data["text/html"] = _SHAPE.sub(name, _join(data["text/html"]))
+    if names:
+        rules = "\n".join(f".{name} {{{html.unescape(style)}}}" for style, name in names.items())
+        shown[0]["text/html"] = f"<style>{rules}</style>\n{shown[0]['text/html']}"
 
 
 def _add_answers(cells: list[Cell]) -> None:

@@ -38,22 +38,43 @@ _DARK = (
 def join_script(name: str, on_page: bool = False) -> str:
     """Return one JavaScript expression: an object with what `browser/NAME.js` exports.
 
-    A piece's object has the core's `mount` as well, and `on_page` the page's `mountOnPage`.
+    A piece's object has the core's `mount` as well. With `on_page` it takes the core, and
+    `mountOnPage`, from the page, which must have `join_base` as `distlabPieces.base`.
 
-    Raises CourseError for a file that is not there, and for files that import each other.
+    Raises CourseError for a file that isn't there, and for files that import each other.
     """
-    paths = _find_files("page.js", ()) if on_page else []
-    paths += [path for path in _find_files(f"{name}.js", ()) if path not in paths]
-    files = [path.read_text(encoding="utf-8") for path in paths]
-    texts, exported = [_strip(text) for text in files], _EXPORT.findall(files[-1])
+    base = _find_files("page.js", ()) if on_page else []
+    files = _read([path for path in _find_files(f"{name}.js", ()) if path not in base])
+    exported = _EXPORT.findall(files[-1])
     if "export default" in files[-1]:
         exported += ["mount", "default: piece"] + ["mountOnPage"] * on_page
-    head = f'"use strict";\nconst REPLICA_COUNT = {len(REPLICAS)};\n'
-    return f"(() => {{\n{head}{''.join(texts)}return {{ {', '.join(exported)} }};\n}})()"
+    taken = f"const {{ {', '.join(_list_base())} }} = distlabPieces.base;\n" if on_page else ""
+    return _write_scope(taken, files, exported)
+
+
+@cache
+def join_base() -> str:
+    """Return, as one JavaScript expression, what all pieces of a page share: core and page."""
+    return _write_scope("", _read(_find_files("page.js", ())), _list_base())
+
+
+def _list_base() -> list[str]:
+    """Return the names that the core and the page export."""
+    return _EXPORT.findall("\n".join(_read(_find_files("page.js", ()))))
+
+
+def _read(paths: list[Path]) -> list[str]:
+    return [path.read_text(encoding="utf-8") for path in paths]
+
+
+def _write_scope(taken: str, files: list[str], exported: list[str]) -> str:
+    head = f'"use strict";\nconst REPLICA_COUNT = {len(REPLICAS)};\n{taken}'
+    body = "".join(map(_strip, files))
+    return f"(() => {{\n{head}{body}return {{ {', '.join(exported)} }};\n}})()"
 
 
 def _find_files(name: str, above: tuple[str, ...]) -> list[Path]:
-    """Return the file and what it imports, each once, the imported first."""
+    """Return the file and its imports, each once, imports first."""
     path = BROWSER / name
     if not path.is_file():
         here = sorted(each.name for each in BROWSER.glob("*.js"))
@@ -73,18 +94,21 @@ def _strip(text: str) -> str:
 
 
 @cache
-def join_style(piece: str) -> str:
-    """Return the style sheet: the palette for both themes, `core.css`, and what `piece` has."""
+def join_style(*names: str) -> str:
+    """Return a style sheet: with "core" the palette for both themes, then each NAME.css."""
+    paths = (BROWSER / f"{name}.css" for name in names)
+    own = "\n".join(path.read_text(encoding="utf-8") for path in paths if path.exists())
+    return _write_palette() + own if "core" in names else own
+
+
+def _write_palette() -> str:
     light = _declare({**_list_ideas(0), **{name: pair[0] for name, pair in _PAGE.items()}})
     dark = _declare({**_list_ideas(1), **{name: pair[1] for name, pair in _PAGE.items()}})
     replicas = _declare({f"replica-{k}": each for k, each in enumerate(REPLICAS)})
-    sheets = (BROWSER / f"{name}.css" for name in ("core", piece))
-    own = "\n".join(path.read_text(encoding="utf-8") for path in sheets if path.exists())
     return (
         f".ex {{ color-scheme: light; {light} {replicas} --ex-on-replica: {BLACK}; }}\n"
         f"{_DARK[0]} {{ color-scheme: dark; {dark} }}\n"
         f"@media (prefers-color-scheme: dark) {{ {_DARK[1]} {{ color-scheme: dark; {dark} }} }}\n"
-        f"{own}"
     )
 
 

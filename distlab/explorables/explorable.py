@@ -3,22 +3,25 @@
     Explorable("schedule", data, options, still)      # the last expression of a cell
     Explorable(...).to_html()                         # a fragment for a page, scripts and all
 
-The browser's side is one file of `browser/`, joined with what it imports. It answers the hand
-by itself; the kernel only hears which options were chosen.
+The browser's side is one file of `browser/`, joined with what it imports. It reacts to the user
+without the kernel, which only hears which options were chosen.
 """
 
+import base64
 import hashlib
 import html
 import json
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import anywidget
 import traitlets
 
-from distlab.explorables.bundle import join_script, join_style
+from distlab.explorables.bundle import join_base, join_script, join_style
 from distlab.figures.picture import Picture, add_still
 
+MAX_PLAIN = 10_000  # characters of data; a page has more of them packed
 MIME = "application/vnd.distlab.explorable+json"
 _WIDGET = """const joined = {script};
 export default {{
@@ -45,7 +48,7 @@ export default {{
 }};
 """
 _DEFINE = """<style>{style}</style>
-<script>(window.distlabPieces ??= {{}})["{piece}"] = {script};</script>
+<script>(window.distlabPieces ??= {{}})["{name}"] = {script};</script>
 """
 _FRAGMENT = """<div id="{name}">{still}</div>
 <script>{{ const joined = window.distlabPieces["{piece}"];
@@ -59,7 +62,7 @@ class Explorable(anywidget.AnyWidget):
 
     `options` follows the controls, and setting it moves them. `fixed` is the part of `data` that
     never changes, so that it travels once. `still` is the picture (or the HTML) that stands in
-    where scripts do not run. Raises CourseError for an unknown piece.
+    where scripts don't run. Raises CourseError for an unknown piece.
     """
 
     data = traitlets.Dict().tag(sync=True)
@@ -72,7 +75,7 @@ class Explorable(anywidget.AnyWidget):
         self.piece, self.still = piece, still
         self._first = dict(options)
         self._esm = _WIDGET.format(script=join_script(piece))
-        self._css = join_style(piece)
+        self._css = join_style("core", piece)
         super().__init__(data=dict(data), options=dict(options))
 
     def to_html(self) -> str:
@@ -107,20 +110,27 @@ def write_fragment(
 ) -> str:
     """Return a piece as HTML for any page; `still` is the HTML that its script replaces.
 
-    `place` tells apart two of the same piece on one page. `known` are the pieces whose scripts
-    the page has already, which a page with several hands from one to the next.
+    `place` tells apart two of the same piece on one page. `known` are the scripts that the page
+    has already, which a page with several pieces hands from one to the next.
     """
     told, chosen = _write_json(data, (",", ":")), _write_json(options)
-    script = join_script(piece, on_page=True)
-    mark = hashlib.sha256((script + told + chosen + place).encode()).hexdigest()[:10]
+    known = set() if known is None else known
+    scripts = {"base": (join_base(), "core"), piece: (join_script(piece, on_page=True), piece)}
+    mark = hashlib.sha256((scripts[piece][0] + told + chosen + place).encode()).hexdigest()[:10]
     define = ""
-    if known is None or piece not in known:
-        safe = script.replace("</", "<\\/")
-        define = _DEFINE.format(style=join_style(piece), piece=piece, script=safe)
-    if known is not None:
-        known.add(piece)
-    name = f"ex-{piece}-{mark}"
-    return define + _FRAGMENT.format(name=name, still=still, piece=piece, data=told, options=chosen)
+    for name, (script, style) in scripts.items():
+        if name not in known:
+            safe = script.replace("</", "<\\/")
+            define += _DEFINE.format(style=join_style(style), name=name, script=safe)
+            known.add(name)
+    fragment = {"name": f"ex-{piece}-{mark}", "still": still, "piece": piece, "options": chosen}
+    short = told if len(told) <= MAX_PLAIN else min(told, _pack(told), key=len)
+    return define + _FRAGMENT.format(**fragment, data=short)
+
+
+def _pack(told: str) -> str:
+    """Return `told`, JSON, as the string of JavaScript that the page unpacks."""
+    return f'"{base64.b64encode(zlib.compress(told.encode(), 9)).decode()}"'
 
 
 def _write_json(value: Any, separators: tuple[str, str] | None = None) -> str:

@@ -21,6 +21,8 @@
 # worked numbers and tells you what went wrong. When you hand in, other numbers are tried, drawn
 # from another `SEED` (that is what `INPUTS` in the check cells is for; leave it as it is). A
 # function that computes its answer passes, one that remembers it doesn't.
+#
+# {{absent}}
 
 # %%
 import numpy as np

@@ -10,6 +10,8 @@
 # Every function that you write takes a `strategy` as its first argument: a MirroredStrategy with
 # two, three or four replicas on logical devices. Use what it offers; don't make your own.
 # Lesson 02 has the ideas.
+#
+# {{absent}}
 
 # %%
 from utils.environment import quiet_tensorflow
@@ -253,8 +255,8 @@ judges.PREDICT.judge(predict_cases, got_predictions)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# The sums are 6 and 10 and the counts 3 and 1 after the first batch, 11 and 26, 4 and 3 after the
-# second. Only on reading they meet: 37 and 7.
+# After the first batch, the replicas' sums are 6 and 10 and their counts 3 and 1. After the second, the
+# sums are 11 and 26 and the counts 4 and 3. They are added up only on reading: 37 and 7.
 #
 # </details>
 

@@ -6,6 +6,8 @@
 # **Time:** 70 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
 # The check cells run your functions on two or four replicas and compare the result with one device, computed in NumPy. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 04 has the ideas.
+#
+# {{absent}}
 
 # %%
 from utils.environment import quiet_tensorflow
@@ -26,7 +28,7 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: the step
 #
-# **2 points · medium · 12 minutes**
+# **1 point · medium · 12 minutes**
 #
 # **Contract.** `train_step(model, optimizer, images, labels, global_batch_size)` runs on every replica, through `strategy.run`. It takes a Keras model that gives logits `[share, 10]`, a built optimizer, this replica's images `[share, 784]` and labels `[share]`, and the number of examples in the whole batch. It applies the gradients once and returns this replica's loss, a scalar tensor. Added up, the replicas' losses are the mean cross-entropy of the batch. Shares may differ in size.
 #
@@ -64,7 +66,7 @@ def train_step(model, optimizer, images, labels, global_batch_size):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "step-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "step-test", "points": 1}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 step_cases = [(int(rng.integers(2**31)), examples) for examples in (40, 27)]
@@ -193,11 +195,11 @@ judges.ACCURACY.judge(accuracy_cases, got_accuracies)
 # %% [markdown]
 # ## Exercise 4: the checkpoint
 #
-# **1 point · hard · 13 minutes**
+# **2 points · hard · 13 minutes**
 #
 # A run on two replicas is cut off. It is resumed with a fresh model and no strategy, and must end with the weights that it would have had without the interruption. The optimizer is SGD with momentum.
 #
-# **Contract.** `save_state(folder, model, optimizer, epochs)` is called after every epoch, which has several steps. It gets the path of a folder, empty the first time, a Keras model, its built optimizer and the number of epochs done. `load_state(folder, model, optimizer)` gets a fresh model and a fresh, built optimizer of the same kind. It puts the latest state saved in that folder into both, and returns the number of epochs done, 0 if nothing was saved.
+# **Contract.** `save_state(folder, model, optimizer, epochs)` is called after every epoch, which has several steps. It gets the path of a folder, empty the first time, a Keras model, its built optimizer and the number of epochs done. `load_state(folder, model, optimizer)` gets the folder, which may have been moved to another path since, a fresh model and a fresh, built optimizer of the same kind. It puts the latest state saved in that folder into both, and returns the number of epochs done, 0 if nothing was saved.
 #
 # **Example.** Saved after epochs 1, 2 and 3; loaded, it returns 3, and epochs 4 and 5 give the weights of an uninterrupted run.
 #
@@ -213,7 +215,7 @@ judges.ACCURACY.judge(accuracy_cases, got_accuracies)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# For a single counter: `tf.train.Checkpoint(count=tf.Variable(7)).save(folder + "/ckpt")` writes it. Later `tf.train.Checkpoint(count=variable).restore(tf.train.latest_checkpoint(folder))` puts 7 into `variable`.
+# A run has counted to 7 and saves a checkpoint that has its counter, a variable, under the name `count`. The next run makes a counter that is 0, and a checkpoint that has *this* variable under the same name. Restoring puts 7 into it. A second variable that never was in the checkpoint stays at 0, and nothing complains.
 #
 # </details>
 
@@ -239,7 +241,7 @@ def load_state(folder, model, optimizer):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "resume-test", "points": 1}
+# %% nbgrader={"grade": true, "grade_id": "resume-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 4])
 resume_cases = [
@@ -259,20 +261,20 @@ judges.RESUME.judge(resume_cases, got_resumed)
 #
 # **5 points · hard · 25 minutes**
 #
-# Now the program, as you would write it in a file of your own: scope, data, compiled step, loop, metric, checkpoint.
+# Now the program, as you would write it in your own file: scope, data, compiled step, loop, metric, checkpoint.
 #
 # **Contract.** `train(strategy, make_model, images, labels, batch_size, epochs, folder)`
 #
 # | what it gets | what that is |
 # |---|---|
 # | `strategy` | with several replicas |
-# | `make_model` | a function without arguments that makes a Keras model of logits; its weights get their copies where it is called. In the check the model hears its features louder on replica 1, so the weights show who trained on what |
+# | `make_model` | a function without arguments that makes a Keras model, which returns logits. If you call it in the strategy's scope, each replica gets its own copy of the weights. In the check, the model multiplies the features by a factor on replica 1, so the weights show which replica trained on which examples |
 # | `images`, `labels` | arrays `[n, features]` in float64, and `[n]` |
 # | `batch_size` | the size of the global batch |
 # | `epochs` | the number of epochs to be done in all |
-# | `folder` | the path of a folder as a string, empty at first |
+# | `folder` | the path of a folder as a string, empty at first. Between two calls the folder may be moved; then the path is another one |
 #
-# It trains with SGD at learning rate 0.5 and momentum 0.875. The batches come in their order, never shuffled, the smaller last one included. Each step takes the gradient of the mean loss of the examples that its batch really holds. After every epoch it saves what it takes to resume: a run can be cut off at any time, in the middle of an epoch, by an error that you don't catch. Called again with the same folder, it continues after the last epoch that was saved. It returns two things: the kernel after the last epoch, an array `[features, classes]`, and a list with one number for each epoch that *this call* trained, the mean loss over all its examples, each measured in the step that trained on it. Compile the step with `tf.function`; op by op it takes several times as long.
+# It trains with SGD at learning rate 0.5 and momentum 0.875. The batches come in their order, never shuffled, the smaller last one included. Each step takes the gradient of the mean loss of the examples that its batch really holds. After every epoch it saves what it takes to resume: a run can be cut off at any time, in the middle of an epoch, by an error that you don't catch. Called again with the same folder, it continues after the last saved epoch. It returns two things: the kernel after the last epoch, an array `[features, classes]`, and a list with one number for each epoch that *this call* trained, the mean loss over all its examples, each measured in the step that trained on it. Compile the step with `tf.function`; op by op it takes several times as long.
 #
 # **Example.** 21 examples in batches of 8 are steps of 8, 8 and 5. A call with 1 epoch returns one loss. The next, with 4 epochs and the same folder, is cut off in epoch 3. The third restores, trains epochs 3 and 4, and returns two losses. The weights are those of a run that was never interrupted.
 #

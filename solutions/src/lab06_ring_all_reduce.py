@@ -1,4 +1,4 @@
-# %% [markdown] shows="Reduce-scatter and all-gather; judged by sums, bytes and messages"
+# %% [markdown] shows="Reduce-scatter and all-gather; graded by sums, bytes and messages"
 # # Lab 06 · Ring all-reduce
 #
 # Every library that trains on many devices has this algorithm inside. You write both halves of it, put them together, and predict what it costs.
@@ -13,7 +13,9 @@
 #     message.destination, message.chunk, message.values
 # ```
 #
-# In one step, each rank sends at most one message and receives at most one; all of them travel at once. You're graded on the sums, the number of steps, the messages and bytes of each rank, and what the messages held. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 06 has the ideas. Calling the ready-made algorithms of `utils.collectives`, or `utils.simulate`, in an answer isn't allowed, and the check notices it.
+# In one step, each rank sends at most one message and receives at most one; all of them travel at once. You're graded on the sums, the number of steps, the messages and bytes of each rank, and what the messages held. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 06 has the ideas.
+#
+# {{absent}}
 
 # %%
 import numpy as np

@@ -13,6 +13,8 @@
 #
 # A function that runs in another process takes with it what it uses. Import what it needs inside
 # it, or use the `np` and `tf` of this notebook.
+#
+# {{absent}}
 
 # %%
 from utils.environment import quiet_tensorflow

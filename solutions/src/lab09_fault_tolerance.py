@@ -10,6 +10,8 @@
 # In exercise 1 a real worker process gets a real SIGKILL. Then the whole group is started again, and
 # your function is called again. That check takes some seconds. Lesson 10 has the ideas. Answers may
 # not call `utils.simulate`: the check notices it.
+#
+# {{absent}}
 
 # %%
 from utils.environment import quiet_tensorflow

@@ -1,4 +1,4 @@
-# %% [markdown] shows="Make a slow pipeline fast; judged by the ratio to the naive one"
+# %% [markdown] shows="Make a slow pipeline fast; graded by the ratio to the naive one"
 # # Lab 11 · A pipeline that keeps up
 #
 # A step that waits for its input wastes the device it runs on. Make a slow input pipeline several
@@ -9,6 +9,8 @@
 # Your pipeline and the naive one take turns in the same process, five epochs each after a first
 # one. Both are timed by the clock and by processor time, and the better of the two median ratios
 # counts. So another program that runs at the same time doesn't decide your mark. Lesson 12 has the ideas.
+#
+# {{absent}}
 
 # %%
 from utils.environment import quiet_tensorflow
@@ -54,8 +56,8 @@ SEED = 2026
 # epochs show the same images. After the first epoch it delivers at least 3 times the images per
 # second of the naive one. (We accept 2, since other work on the machine disturbs.) Work done ahead is
 # counted too: epochs that you compute before anyone asks for them gain nothing. Functions that work
-# on a whole batch at once are yours to write: calling those of `utils.input_pipeline` isn't allowed,
-# and the check notices it.
+# on a whole batch at once are yours to write: the check refuses calls of `utils.input_pipeline`, except
+# for `parse` and `augment`.
 #
 # **Example.** The same three lines with `.prefetch(1)` at the end are not enough.
 #
@@ -150,8 +152,8 @@ judges.PIPELINE.judge(pipeline_cases, got_pipelines)
 # %% nbgrader={"grade_id": "rate", "solution": true}
 def predict_rate(stage_seconds, batch_size, overlapped):
     ### BEGIN SOLUTION
-    # Stages that overlap finish a batch as often as the slowest of them, others only after all of them.
-    # The mean of the stages would be right in neither case.
+    # If the stages overlap, a batch is done each time the slowest stage has finished one. If they don't,
+    # each batch takes as long as all stages together. Their mean would be right in neither case.
     seconds = max(stage_seconds) if overlapped else sum(stage_seconds)
     return batch_size / seconds
     ### END SOLUTION

@@ -11,9 +11,9 @@
 # forward and backward by hand. The layer is y = x W + b, with x `[batch, inputs]`, W `[inputs,
 # outputs]` and b `[outputs]`. If g is the gradient for y, the gradient for W is xᵀ g, the one for b
 # is the sum of g over the batch, and the one for x is g Wᵀ. In exercise 3 the judge's own simulator
-# runs your schedule. Lessons 15 and 16 have the ideas. Write your own: calling `utils.schedules`,
-# `utils.simulate` or `utils.parallel` in an answer isn't allowed, and the check notices it. They are
-# there to read afterwards.
+# runs your schedule. Lessons 15 and 16 have the ideas.
+#
+# {{absent}}
 
 # %%
 import numpy as np
@@ -26,7 +26,7 @@ SEED = 2026
 # %% [markdown]
 # ## Exercise 1: split by columns
 #
-# **3 points · medium · 13 minutes**
+# **2 points · medium · 13 minutes**
 #
 # **Contract.** `column_layer(x, kernels, biases, upstream)` takes x `[batch, inputs]`, a list of
 # kernels `[inputs, own columns]`, one for each device, a list of biases `[own columns]`, and the
@@ -70,7 +70,7 @@ def column_layer(x, kernels, biases, upstream):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "columns-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "columns-test", "points": 2}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 column_cases = [
@@ -149,7 +149,7 @@ judges.ROWS.judge(row_cases, got_rows)
 # %% [markdown]
 # ## Exercise 3: one forward, one backward
 #
-# **2 points · hard · 15 minutes**
+# **3 points · hard · 15 minutes**
 #
 # **Contract.** `make_1f1b(stages, micro_batches)` returns a list with one list for each stage,
 # first stage first: what the stage does, in order, as pairs `("F", m)`, the forward of micro-batch
@@ -201,7 +201,7 @@ def make_1f1b(stages, micro_batches):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "schedule-test", "points": 2}
+# %% nbgrader={"grade": true, "grade_id": "schedule-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 schedule_cases = [(stages, stages + int(rng.integers(2, 12))) for stages in (3, 4, 6)]

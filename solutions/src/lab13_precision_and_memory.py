@@ -6,6 +6,8 @@
 # **Time:** 70 minutes · **Points:** 13 · **Hardware:** two CPU cores
 #
 # [Lesson 18](../notebooks/18-precision-and-memory.ipynb) has the ideas. Everything is computed for real: in float16, on two replicas, with tensors whose bytes are counted. Write the loss scaling yourself: the course's and Keras's loss-scaling optimizers aren't allowed, and the check notices them.
+#
+# {{absent}}
 
 # %%
 from utils.environment import quiet_tensorflow
@@ -277,7 +279,7 @@ judges.PROGRAM.judge(program_cases, got_programs)
 # - **Bytes.** Weight, gradient and Adam's two numbers: 16 a parameter. With two or more micro-batches a running sum of gradients as well: 4 a parameter. And one micro-batch's activations: for each block what it keeps, or just its input if it's recomputed. While the backward pass runs, recomputed blocks come back one at a time, so add what the largest of them keeps. (That counts everything at once, to be on the safe side.)
 # - **Milliseconds.** `launch` for each micro-batch. And for each example, three forward passes' time in every block (one forward, and a backward that takes twice as long), or four in a recomputed block.
 #
-# It returns a dictionary with `"micro_batches"`, a number that divides the batch, and `"recomputed"`, a list of the blocks that run again, counted from 0. If nothing fits, it returns None.
+# It returns the fastest plan that holds at most `budget` bytes, as a dictionary with `"micro_batches"`, a number that divides the batch, and `"recomputed"`, a list of the blocks that run again, counted from 0. If nothing fits, it returns None.
 #
 # **Example.** 100 parameters, two blocks `(40, 4, 0.2)` and `(30, 5, 0.1)`, 6 examples, 2,020 bytes, 3 ms. All at once takes 1,600 + 6 × 70 = 2,020 bytes. It fits: one micro-batch, nothing recomputed.
 #
@@ -361,7 +363,7 @@ judges.PLAN.judge(plan_cases, got_plans)
 #
 # **3 points · hard · 15 minutes**
 #
-# Now carry out such a plan. The check passes you real blocks, x + tanh(x A + c) B, with a meter in each; a block's c is a constant that only the block knows. The meter counts every tensor that a block makes, until nothing refers to that tensor any more. You pass if the gradients are those of the whole batch, the bytes held at any moment stay within the plan's budget, and no block runs more often than the plan says.
+# Now carry out such a plan. The check passes you real blocks, x + tanh(x A + c) B, with a meter in each; a block's c is a constant that only the block knows. The meter counts every tensor that a block makes, until nothing refers to that tensor any more. You pass if the gradients are those of the whole batch, the bytes held at any moment stay within the plan's budget, and each block runs exactly as often as the plan says, on one micro-batch at a time.
 #
 # **Contract.** `find_gradients(blocks, inputs, targets, micro_batches, recomputed)` takes a list of blocks, inputs and targets `[batch, 4]` in float64, the number of micro-batches (it divides the batch), and the list of blocks that run again. `blocks[k](x)` gives a block's output for x `[examples, 4]`, and `blocks[k].variables` are its two variables. One block's output is the next one's input. An example's loss is the sum of (output - target)² over its four numbers, the batch's loss the mean over all its examples. It returns a list with the gradient for each variable, block by block. No block may be called inside a `tf.function`, where the meter sees nothing.
 #
@@ -374,7 +376,7 @@ judges.PLAN.judge(plan_cases, got_plans)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `tf.recompute_grad(block)` is a function that computes what `block` does, keeps nothing of its inside, and runs `block` once more when the gradient is taken. Wrap each block by itself.
+# `tf.recompute_grad(block)` is a function that computes what `block` does, keeps nothing of its inside, and runs `block` once more when the gradient is taken. Wrap each block separately.
 #
 # </details>
 # <details><summary>Worked idea</summary>

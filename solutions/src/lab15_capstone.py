@@ -1,4 +1,4 @@
-# %% [markdown] shows="The whole run in a program of your own: planned, on two workers, killed, finished by one, graded by its masks"
+# %% [markdown] shows="The whole run in your own program: planned, on two workers, killed, finished by one, graded by its masks"
 # # Lab 15 · Capstone
 #
 # This is the last lab, and the largest. You write one program that trains a model to find garments
@@ -10,9 +10,10 @@
 #
 # [Lesson 22](../notebooks/22-capstone.ipynb) shows a program of this kind, but there every worker
 # can read all the data. Exercises 1 and 2 are short: a plan, and the measure that grades the model.
-# Exercise 3 is the program. Exercise 4 is what comes out of it. Answers may not call
-# `utils.simulate`, `utils.calibrate` or `utils.data.masks`, and the program may not import `utils`
-# or `distlab` at all: the checks stop both.
+# Exercise 3 is the program. Exercise 4 is what comes out of it. The
+# program may not import `utils` or `distlab` at all, and the check stops one that does.
+#
+# {{absent}}
 
 # %%
 from utils.environment import quiet_tensorflow
@@ -50,7 +51,7 @@ capstone_py = "capstone.py"  # the program of exercise 3, next to this notebook
 # assumptions give.
 #
 # **Example.** One A100 does 62.5 images/s, one in each step. Eight were measured at 0.0309 s
-# a step and 259 images a second.
+# a step and 259 images/s.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -133,7 +134,7 @@ judges.PLAN.judge(plan_cases, got_steps)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Mask 1 1 2 0, prediction 1 2 2 2. Kind 1: one pixel in both, two in either: 1/2. Kind 2: one in
+# Mask 1 1 2 0, prediction 1 2 2 2. Class 1: one pixel in both, two in either: 1/2. Class 2: one in
 # both, three in either: 1/3. The mean is 5/12. Foreground: three in both, four in either: 3/4.
 #
 # </details>
@@ -227,7 +228,7 @@ judges.IOU.judge(iou_cases, got_scores)
 # Autosharding would read all shards on every worker. `strategy.distribute_datasets_from_function`
 # calls your function with a context instead, which knows `input_pipeline_id` and
 # `num_input_pipelines`. Divide the loss by 32 on every replica. Every worker saves, the chief into
-# `DIR/checkpoints`, the others into a folder of their own. And nobody leaves before the chief is
+# `DIR/checkpoints`, the others into their own folder. And nobody leaves before the chief is
 # done.
 #
 # </details>

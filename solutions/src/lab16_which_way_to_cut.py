@@ -9,6 +9,8 @@
 #
 # You compute in NumPy what all ranks compute, one after the other. Lesson 23 has the ideas, and each
 # exercise goes one step beyond it.
+#
+# {{absent}}
 
 # %%
 import numpy as np
@@ -170,7 +172,8 @@ judges.MERGE.judge(merge_cases, got_merged)
 # `gates[r]` `[own tokens, experts]`, numbers above 0. `experts[e]` `[width, width]` is a kernel: the
 # expert turns a row x into x @ kernel.
 #
-# - Each token wants the two experts with its largest gates. Of equal gates, the lower number is first.
+# - Each token wants the two experts with its largest gates. If gates are equal, the expert with the lower
+#   number comes first.
 # - An expert takes at most `capacity` rows, from all ranks together. First all *first* choices take
 #   their places, in order of rank and then of token; then all second choices, in the same order. A row
 #   that finds no room is dropped, and isn't sent.
@@ -250,7 +253,7 @@ judges.DISPATCH.judge(dispatch_cases, got_outputs)
 #
 # **Contract.** `choose_layout(model, machine)` returns three whole numbers, (data, tensor, pipeline):
 # a layout that fits into memory. Its step may take at most 10 % longer than the step of the quickest
-# layout that fits. `model` has `parameters`, `layers`, `hidden`, `sequence` (tokens) and `batch`
+# layout that fits. Both arguments are dictionaries. `model` has `parameters`, `layers`, `hidden`, `sequence` (tokens) and `batch`
 # (sequences in a step). `machine` has `devices`, `per_node`, `memory` (bytes of a device), `flops`
 # (per second, as reached), `inside` and `between` (bytes per second within a node and between nodes).
 #
@@ -281,8 +284,10 @@ judges.DISPATCH.judge(dispatch_cases, got_outputs)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Two loops, over tensor and pipeline; data takes the rest of the devices. `continue` where something
-# doesn't divide or doesn't fit. Collect (step, layout) in a list, and take its `min`.
+# 8 devices in one node, 4 layers, a batch of 4. With tensor 2 and pipeline 2, data is what is left of the
+# devices, 2. With tensor 8 and pipeline 2 nothing is left. With tensor 1 and pipeline 1 data is 8, which
+# doesn't divide 4. Eight layouts are allowed. If the quickest of those that fit takes 2 s, any that takes
+# at most 2.2 s is right.
 #
 # </details>
 

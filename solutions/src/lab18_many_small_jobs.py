@@ -2,7 +2,7 @@
 # # Lab 18 · Many small jobs
 #
 # Most days, several machines don't train one model. They predict a large data set, or try forty learning
-# rates. Nobody waits for anybody, so there's no cluster to set up and no all-reduce to understand. What
+# rates. No worker waits for another, so there's no cluster to set up and no all-reduce to understand. What
 # goes wrong is duller, and more expensive: a worker dies, its shard is missing, and nobody notices for a
 # week. You write the three parts that keep such jobs honest.
 #
@@ -10,6 +10,8 @@
 #
 # The programs [batch_prediction.py](../examples/batch_prediction.py) and
 # [hyperparameter_search.py](../examples/hyperparameter_search.py) do the same with a real model.
+#
+# {{absent}}
 
 # %%
 import numpy as np
@@ -40,7 +42,7 @@ SEED = 2026
 # We run it in three ways. In the first, two workers start together. In the second, one of two is killed
 # (SIGKILL) inside `predict`, and the other one has to finish everything. In the third, a worker dies in the middle
 # of writing its first output, as with a power cut; then another one is started. After a death, only the shard
-# that was lost may be predicted again. A survivor has 8 seconds.
+# that was lost may be predicted again. Each worker has 8 seconds.
 #
 # **Example.** Worker 0 holds `s2.npy` when it's killed. Worker 1 has done all the others by then. It notices
 # that worker 0 is gone, predicts `s2.npy` from its first row on, and returns.
@@ -61,7 +63,7 @@ SEED = 2026
 # <details><summary>Worked idea</summary>
 #
 # A kitchen with a list of orders on the wall. A cook pins a name tag on an order, cooks it, and puts the plate on
-# the counter only when it's complete. When a cook leaves, the tag goes along. Whoever has nothing to do looks at
+# the counter only when it's complete. When a cook leaves, the tag goes along. A cook who has nothing to do looks at
 # the wall again, until all plates are on the counter.
 #
 # </details>
@@ -110,7 +112,7 @@ judges.WORK.judge(work_cases, got_outputs)
 # %% [markdown]
 # ## Exercise 2: stop bad trials early
 #
-# **3 points · medium · 15 minutes**
+# **4 points · medium · 15 minutes**
 #
 # Most trials of a search are hopeless after an epoch. Successive halving stops the worse half of them, lets
 # the rest train twice as long, halves again, and so on.
@@ -134,13 +136,14 @@ judges.WORK.judge(work_cases, got_outputs)
 # <details><summary>Hint 2</summary>
 #
 # `sorted` with a key that is a pair, such as (is it nan?, the loss), puts nan last and keeps the order of equal
-# ones. Comparing a nan with anything is false, so sorting it alone leads nowhere.
+# ones. With nan, `<`, `>` and `==` are always False, so sorting the losses alone leads nowhere.
 #
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Three trials, `first` is 2, the table has four epochs. After two epochs one of three continues: 3 // 2 = 1. It runs to epoch 4 and wins without
-# a rival: `[2, 4, 2], 1`.
+# Three trials, `first` is 2, the table has four epochs. After two epochs the losses are 0.8, 0.5 and nan. One of three
+# continues, since 3 // 2 is 1: trial 1. It runs to epoch 4 and wins without a rival: `[2, 4, 2], 1`. Had all three been
+# nan, trial 0 would have continued.
 #
 # </details>
 
@@ -167,7 +170,7 @@ def halve(losses, first):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "halve-test", "points": 3}
+# %% nbgrader={"grade": true, "grade_id": "halve-test", "points": 4}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 halve_cases = [
@@ -193,9 +196,9 @@ judges.HALVE.judge(halve_cases, got_halved)
 # %% [markdown]
 # ## Exercise 3: a merge that notices damage
 #
-# **4 points · medium · 15 minutes**
+# **3 points · medium · 15 minutes**
 #
-# **Contract.** `merge(folder)` puts outputs together. The file `manifest.json` in `folder` has two entries:
+# **Contract.** `merge(folder)` puts outputs together. `folder` is a path, a string. The file `manifest.json` in `folder` has two entries:
 # `"rows"`, the number of all rows, and `"parts"`, a list in no particular order. Each part has its `"file"` (a name in the
 # folder), the `"first_row"` and the number of `"rows"` that it holds, and the `"sha256"` of the file's bytes, as a hexadecimal string. The
 # files are `.npy` files with floats, `[rows]`. A part is damaged if its file is missing or has other bytes than when it
@@ -212,8 +215,8 @@ judges.HALVE.judge(halve_cases, got_halved)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Begin with an array of nan, and write into it what is intact. `hashlib.sha256(data).hexdigest()` is the digest;
-# `np.load(io.BytesIO(data))` reads an array from bytes that you have already.
+# What does a row hold that no intact part has written? As for the digest, Python's `hashlib` takes bytes. If you read a
+# file's bytes once, you can check them and load the array from the very same ones: `np.load` takes an `io.BytesIO`, too.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -248,7 +251,7 @@ def merge(folder):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "merge-test", "points": 4}
+# %% nbgrader={"grade": true, "grade_id": "merge-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 merge_cases = [(int(rng.integers(10, 2**31)), int(rng.integers(11, 16))) for _ in range(3)]

@@ -366,6 +366,7 @@ WRONG = {
         "began-anew": train(restore="pass"),
         "began-anew (the step is forgotten)": train(state="weights=weights"),
         "weights-forgotten": train(state="done=done"),
+        "too-few-steps": train(loop="int(done) + every < steps"),
         "counted-anew": train(restore="manager.restore_or_initialize(); steps += int(done)"),
         "other-steps": train(chunk="every - 1", after="done.assign_add(every - 1)"),
         "nothing-trained": train(update="pass"),
@@ -402,6 +403,14 @@ WRONG = {
     },
 }
 REFUSED = {
+    "train": {
+        "train must return the weights [8], got [8, 1]": train().replace(
+            "return weights.numpy()", "return weights.numpy()[:, None]"
+        ),
+        "the updates grew without bound": train(
+            update="weights.assign_add(tape.gradient(loss, weights))"
+        ),
+    },
     "partitioner": {
         "a partitioner made for that many servers": partitioner("servers"),
         "called with a shape and a dtype, got": partitioner("partitioners.FixedShardsPartitioner"),

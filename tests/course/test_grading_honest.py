@@ -7,6 +7,7 @@ import json
 import pytest
 from grading_notebooks import ANSWERS, LAB, RIGHT, ROOT, fill, write
 
+from distlab.authoring.sources import find_targets, read_source
 from distlab.exercises.exercise import list_exercises
 from distlab.grading.absent import find_absent, find_places
 from distlab.grading.alignment import Aligner
@@ -17,6 +18,7 @@ from distlab.grading.notebook_file import read_notebook
 from distlab.grading.observation import Submission
 
 NAMES = list_labs(ROOT)
+LABS = [target for target in find_targets(ROOT) if target.lab]
 EPOCH = "-(-n // b), (n - 1) % b + 1"
 HONEST = {  # answers to the first exercise of lab 01, `plan_epoch`
     "a class that orders": f"""
@@ -166,14 +168,22 @@ def test_no_right_answer_of_any_lab_has_a_fact_but_those_that_evaluate_text():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_modules_that_hold_an_answer_exist_and_cover_what_is_written_by_hand(name):
-    absent = find_absent(name)
-    assert absent and all(importlib.util.find_spec(module) for module in absent)
+    absent = find_absent(name)  # none if nothing of the course holds an answer
+    assert all(importlib.util.find_spec(module) for module in absent)
     assert all(find_places([module], ROOT) for module in absent)
     exercises = list_exercises(importlib.import_module(f"distlab.labs.{name}.exercise"))
     ours = {m for e in exercises.values() for m in e.by_hand if m.startswith(("utils", "distlab"))}
-    ours.discard("utils.collectives")  # the network is in it; the algorithms are named one by one
     prefixes = tuple(f"{module}." for module in absent)
     assert {module for module in ours if not f"{module}.".startswith(prefixes)} == set()
+
+
+@pytest.mark.parametrize("target", LABS, ids=lambda t: t.slug)
+def test_a_lab_names_the_modules_that_are_not_there_when_it_is_graded(target):
+    shown = read_source(target).cells[0].source
+    for module in find_absent(target.slug.partition("-")[0]):
+        package, _, name = module.rpartition(".")
+        named = f"`{module}`" in shown or (f"`{package}." in shown and f"`.{name}`" in shown)
+        assert named or module.startswith("distlab.labs."), module
 
 
 PROBE = """

@@ -7,9 +7,10 @@ import { make, button, mount } from "./core.js";
 const HASH = "#ex:", SLIDE = "ex-slide";
 const isSlide = () => new URLSearchParams(location.search).has("slide");
 
-export function mountOnPage(piece, host, data, options) {
-  const { stage, end } = mount(piece, host, data, options), name = namePiece(host);
-  if (!Object.keys(stage.fits).length || "question" in data) return { stage, end };  // a guess is one's own
+export async function mountOnPage(piece, host, told, options) {
+  const data = typeof told === "string" ? await unpack(told) : told;
+  const { stage } = mount(piece, host, data, options), name = namePiece(host);
+  if (!Object.keys(stage.fits).length || "question" in data) return;  // a guess is one's own
   const first = { ...options };
   const take = () => {
     const told = readState(name);
@@ -33,10 +34,15 @@ export function mountOnPage(piece, host, data, options) {
   stage.root.append(make("div", { class: "ex-share" }, said, button("Copy link", copy), alone));
   host.shareState = write;
   if (isSlide() && !document.querySelector(`.${SLIDE}`) && (readState(name) !== null || !location.hash.startsWith(HASH))) showAlone(host, location.hash);
-  if (take()) window.addEventListener("load", () => host.scrollIntoView());
+  if (take()) document.readyState === "complete" ? host.scrollIntoView() : window.addEventListener("load", () => host.scrollIntoView());
   window.addEventListener("hashchange", () => { if (take()) host.scrollIntoView(); });
   document.addEventListener("keydown", (event) => turn(event, host));
-  return { stage, end };
+}
+
+// Data that write_fragment packed: JSON, deflated, in base64.
+async function unpack(text) {
+  const packed = new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))]);
+  return new Response(packed.stream().pipeThrough(new DecompressionStream("deflate"))).json();
 }
 
 // "ring" for the page's first piece of that kind, "ring-2" for the next: an id also has a mark of its data.

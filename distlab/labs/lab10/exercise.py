@@ -15,7 +15,7 @@ from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import read_array, refuse, refuse_task
 from distlab.exercises.saves import Saves
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
+# of the library: what holds an answer to one of these exercises; answers don't have it
 ABSENT = (
     "utils.simulate",
     "utils.calibrate",
@@ -99,7 +99,7 @@ def try_train(train: Callable[..., Any], seed: int, every: int) -> dict[str, Any
 def _kill_when(
     job: Any, ready: Callable[[], bool], kind: str, index: int, last: bool = False
 ) -> np.ndarray | None:
-    """Kill a task as soon as `ready` says so; return what the job gives, if it is the `last`."""
+    """Kill a task as soon as `ready` says so; return the job's result, if it is the `last`."""
     from utils.cluster.failures import ClusterError
 
     deadline, killed = time.monotonic() + RUN_SECONDS, False
@@ -129,7 +129,15 @@ def _train_here(train: Any, seed: int, root: str, steps: int, every: int) -> np.
     weights = train(
         found.strategy, found.coordinator, lambda: make_batches(seed), folder, steps, every
     )
-    return read_array(weights, "train", "an array of weights")
+    array = read_array(weights, "train", "an array of weights")
+    if array.shape != (FEATURES,):
+        raise refuse(f"train must return the weights [{FEATURES}], got {list(array.shape)}.")
+    if not np.isfinite(array).all():
+        raise refuse(
+            "The weights that train returned aren't finite: the updates grew without bound. Each "
+            f"one subtracts 0.01 times the gradient of the mean of the {BATCH} squared errors."
+        )
+    return array
 
 
 def describe_training(found: Any, seed: int, every: int) -> dict[str, Any]:
@@ -139,9 +147,15 @@ def describe_training(found: Any, seed: int, every: int) -> dict[str, Any]:
         "checkpoints at multiples of every": not any(step % every for step in (*before, *after)),
         # the last one may be half written when the server dies, and is written again then
         "resumed from a checkpoint": bool(after) and min(after) >= max(before),
-        "ended at": "the number of steps" if max(after, default=0) == found["steps"] else "another",
+        "ended at": _compare_steps(max(after, default=0), found["steps"]),
         "weights": found["weights"],
     }
+
+
+def _compare_steps(last: int, wanted: int) -> str:
+    if last == wanted:
+        return "the number of steps"
+    return "fewer" if last < wanted else "more"
 
 
 TRAIN = Exercise(
@@ -152,14 +166,16 @@ TRAIN = Exercise(
     mistakes={
         "began-anew": "after the server was lost, the run began at step 0 again: restore the "
         "newest checkpoint, weights and step, before anything is scheduled",
-        "counted-anew": "it took all steps once more on top of the restored ones: `steps` counts "
-        "both runs together",
+        "counted-anew": "it took more than `steps` steps: `steps` counts both runs together, the "
+        "restored ones too",
+        "too-few-steps": "it stopped before `steps`: train on until that many steps are done, and "
+        "save after the last ones too",
         "other-steps": "a checkpoint comes after every `every` steps, and its files' names have "
         "the number of steps done",
         "nothing-trained": "the weights are still zeros: is the update applied to the variables on "
         "the servers, in the closures?",
-        "weights-forgotten": "the weights are far from done: checkpoint them along with the step, "
-        "and take the gradient of the mean of the squares, at learning rate 0.01",
+        "weights-forgotten": "these aren't the true weights: checkpoint them along with the step, "
+        "and take the gradient of the mean of the 16 squares, at learning rate 0.01",
     },
     hint="which steps do the files in folder name, and what does a second call do first?",
     tolerance=0.05,
@@ -169,11 +185,11 @@ TRAIN = Exercise(
 )
 
 
-# ---- exercise 2: where a table lies
+# ---- exercise 2: the servers of a table's pieces
 
 
 def try_partitioner(make_partitioner: Callable[..., Any], rows: int) -> dict[str, Any]:
-    """Make a table of so many rows under the partitioner; return [rows, server] of each piece.
+    """Make a table of `rows` rows under the partitioner; return [rows, server] of each piece.
 
     And into how many pieces the partitioners for 2 and for 5 servers would cut it.
     """
@@ -223,7 +239,7 @@ PARTITIONER = Exercise(
     function="make_partitioner",
     examples=((10,),),
     mistakes={
-        "not-cut": "the table was not cut: all of it lies on server 0",
+        "not-cut": "the table wasn't cut: all of it is on server 0",
         "twice-as-many": "there are twice as many pieces as servers",
         "one-too-few": "one server holds nothing: as many pieces as servers",
         "fixed-number": "three pieces for any number of servers: use the argument",
@@ -249,7 +265,7 @@ STALENESS = Exercise(
     seconds=20,
     examples=((1, 2, 3), (2, 2, 3)),
     mistakes={
-        "itself-counted": "an update is not stale by itself: only the others' count",
+        "itself-counted": "an update doesn't make itself stale: only the others' count",
         "reads-counted": "reading changes nothing: count what was applied",
         "since-the-start": "only what was applied after this closure had read counts",
         "everything-counted": "a read of another closure makes nothing stale: of what lies between "

@@ -26,11 +26,11 @@ WARNING = (
 class Gathering:
     """People who meet for a run, each with a machine, where one of them decides what is run.
 
-    Everyone's program must be the same, and so must `same`, in which `kind` names the occasion.
-    All else is the host's: members take its handout (`RunSettings`) and its number of workers.
-    `name` is what this machine is called on the others. The first start waits for all workers
-    until `begin` is set or the time to join is over, and goes on with those who are there.
-    With `only_tests` machines try to reach each other, and nothing is run.
+    Everyone's program must be the same, and so must `same`, in which `kind` names the occasion. All
+    else is the host's: members take its handout (`RunSettings`) and its number of workers. `name`
+    is this machine's name on the others. The first start waits for all workers until `begin` is set
+    or the time to join is over, and continues with the machines that are there. With `only_tests`
+    machines try to reach each other, and nothing is run.
     """
 
     kind: str
@@ -121,10 +121,10 @@ def is_own_host(host: str) -> bool:
 
 
 def open_address(address: str) -> socket.socket | None:
-    """Return a socket that listens at `address` and nowhere else, None if that is not ours to do.
+    """Return a socket that listens at `address` and nowhere else, None if that isn't ours to do.
 
     It is another machine's, or another launcher of this machine hosts there already. Raises
-    InputError for what is no address of one machine.
+    InputError if it isn't one machine's address.
     """
     host, port = split_address(address)
     if not port:
@@ -162,7 +162,7 @@ def explain_own_address(address: str, place: str) -> str:
 
 
 def confirm_trust(address: str, agreed: bool, say: Callable[[str], None]) -> None:
-    """Beyond loopback: say what TensorFlow opens, and go on only with a yes.
+    """Beyond loopback, say what TensorFlow opens, and continue only with a yes.
 
     Raises InputError without one.
     """
