@@ -1,6 +1,6 @@
 """Kill and freeze training runs at random: `python -m benchmarks.chaos [--runs N] [--seed N]`.
 
-One line a run, then a table. Ends with status 1 if a run did not survive. A line names
+One line a run, then a table. Ends with status 1 if a run didn't survive. A line names
 its seed: `--runs 1 --seed THAT` draws the same fault again.
 """
 

@@ -1,6 +1,6 @@
 """Pipelines that run: the measured span of a step beside the simulated one, for each schedule.
 
-Four stages share the cores of this machine, so real work cannot overlap as it would on
+Four stages share the cores of this machine, so real work can't overlap as it would on
 four devices. Every operation therefore does its real work and then waits until a
 stated time is over, the same that the simulator gets: what is measured is whether the
 stages keep to their schedule. The ratio is above 1 by what threads, sending and
@@ -46,7 +46,7 @@ def run(rounds: int) -> None:
 def measure(
     pipeline: Pipeline, name: str, images: np.ndarray, labels: np.ndarray, rounds: int
 ) -> tuple[float, list[float]]:
-    """Return the simulated longest span and the measured ones; the first step is not counted."""
+    """Return the simulated longest span and the measured ones; the first step isn't counted."""
     chunks = pipeline.chunks if pipeline.chunks > 1 else None
     schedule = make_schedule(name, STAGES, MICRO_BATCHES, chunks)
     simulated = simulate_pipeline(schedule, TIMES)

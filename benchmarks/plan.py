@@ -2,7 +2,7 @@
 
 Each round calibrates anew with two processes and then runs the workers. Nine of ten have to
 come within 25 %, and inside the range that was stated. The method was worked out on the MLP and
-the CNN; the Transformer is the one that it has not seen. On a machine that does other work
+the CNN; the Transformer is the one that it hasn't seen. On a machine that does other work
 the errors are that work's.
 """
 

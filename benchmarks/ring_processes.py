@@ -2,7 +2,7 @@
 
 Every worker of a cluster on loopback sums float32 vectors with `ProcessRing` and with the
 collective of MultiWorkerMirroredStrategy, in turn, behind a barrier; array in, sum out. A
-round's time is that of the slowest worker. TensorFlow's tracing is not counted.
+round's time is that of the slowest worker. TensorFlow's tracing isn't counted.
 """
 
 import json

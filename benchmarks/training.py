@@ -4,7 +4,7 @@ The tutorial's loop is Python code over batches: one compiled step at a time, th
 loss reduced over the replicas and added up in Python after every step. All three
 train the same network on the same images with the same global batch size. They
 take turns, one epoch each, so that whatever else the machine does hits all of
-them; the first epoch of each (it compiles) is not counted. Processor time is
+them; the first epoch of each (it compiles) isn't counted. Processor time is
 shown beside the clock's: other programs disturb it less.
 """
 

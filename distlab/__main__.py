@@ -1,4 +1,4 @@
-"""`python -m distlab` is `distlab`, also in a folder that has a `utils` of its own."""
+"""`python -m distlab` is `distlab`, also in a folder with its own `utils`."""
 
 import sys
 from pathlib import Path

@@ -3,7 +3,7 @@
 Three things follow from the word: each lab's `SEED`, which draws the inputs that a notebook
 shows; the names of the functions that a learner writes, which end in `_WORD`; and the numbers
 that a lab declares as a `ClassNumber`. A students' release keeps its word in `FILE`. Elsewhere
-the environment's `VARIABLE` counts. Without a word, everything is as it stands in the sources.
+the environment's `VARIABLE` counts. Without a word, everything stays as in the sources.
 """
 
 import hashlib
@@ -92,7 +92,9 @@ class ClassNumber:
         for phrase in self.phrases:
             usual = _put(self.values[0], phrase)
             if usual not in text:
-                raise CourseError(f"{self.name}: the lab's source doesn't have {usual!r}")
+                raise CourseError(
+                    f"{self.name}: the lab's source doesn't have {usual!r}. Update its phrase."
+                )
             text = text.replace(usual, _put(self.value, phrase))
         return text
 

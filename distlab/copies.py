@@ -1,8 +1,8 @@
 """A learner's copies of lessons and labs, in `work/` of the course folder.
 
 A copy is made when its notebook is first opened in JupyterLab. The originals in `notebooks/` and
-`labs/` stay as they came, so a newer version of the course never meets a change. A copy that
-nobody has changed follows its original. `.distlab/copies.json` says what each was made from:
+`labs/` stay as they came, so a newer version of the course never meets a change. An unchanged copy
+follows its original. `.distlab/copies.json` has the original of each:
 
     {"05-loss-scaling.ipynb": {"file": SHA-256 of the copy, "cells": SHA-256 of its cells' text}}
 """
@@ -77,7 +77,7 @@ def _copy(course: Path, original: Path) -> None:
 
 
 def note_origin(course: Path, original: Path) -> None:
-    """Write down that the copy of this lesson or lab was made from it as it is now."""
+    """Note that the copy of this lesson or lab was made from its present version."""
     raw = original.read_bytes()
     made = {"file": hashlib.sha256(raw).hexdigest(), "cells": _digest_cells(original)}
     table = {**_read(course), original.name: made}

@@ -1,17 +1,16 @@
 """The files that `distlab lab` serves: without the course's machinery, and notebooks unchanged.
 
-A lesson or lab is asked for as `work/05-….ipynb`, and made there when it's opened first
-(`distlab.copies`). Asking for the original opens the copy too: the course's extension of
+JupyterLab requests a lesson or lab as `work/05-….ipynb`, and it's made there when first opened
+(`distlab.copies`). Opening the original opens the copy too: the course's extension of
 JupyterLab sees to that.
 
 The file browser lists what a learner works with. `BEHIND_THE_SCENES` are in the course folder
-and are not listed; a link, or *File > Open from Path*, opens them all the same.
+and aren't listed; a link, or *File > Open from Path*, opens them all the same.
 
-A notebook comes with this machine's version of Python. JupyterLab writes what a kernel says
-of its language into the notebook. The version in it is the one key that the committed files
-cannot know, and because of it a notebook that was only looked at would ask to be saved. So it
-is added on the way to the page, and taken out on the way back, which also keeps it out of what
-a learner hands in.
+A notebook comes with this machine's version of Python. JupyterLab writes what a kernel says of its
+language into the notebook. The version in it is the one key that the committed files can't know,
+and because of it a notebook that you only looked at would ask to be saved. So it is added on the
+way to the page, and taken out on the way back, which also keeps it out of submissions.
 
 API: https://jupyter-server.readthedocs.io/en/latest/developers/contents.html
 """

@@ -1,4 +1,4 @@
-"""What a learner has done, in two plain files of the course folder's `.distlab`.
+"""A learner's progress, in two plain files of the course folder's `.distlab`.
 
     progress.json   {"lab01": {"epoch": "2026-11-20T15:04:05"}, "lesson05": {"divisor": "…"}}
     lessons.json    {"03-mirrored-keras": {"03-mirrored-keras-1b2c3d": "2026-11-20T14:31:10"}}
@@ -8,7 +8,7 @@ was tried; the server of `distlab lab` the
 second when a cell of a lesson has run; nothing of the answer is kept, and nothing leaves the
 machine. Only a notebook that runs in the course's `labs` folder or in `work`, which has the
 learner's copies, counts as a lab, so that solutions and tests leave no trace. A file that
-cannot be read is put aside, never thrown away; where nothing can be written, nothing is, and the
+can't be read is put aside, never thrown away; where nothing can be written, nothing is, and the
 check says what it says all the same.
 """
 
@@ -33,18 +33,18 @@ PARTS = (
 
 
 def is_course(folder: Path, beside: str) -> bool:
-    """Return whether `folder` has README.md and the folder `beside`."""
+    """Return whether `folder` has README.md and next to it the folder `beside`."""
     return (folder / "README.md").is_file() and (folder / beside).is_dir()
 
 
 def find_course(start: Path | None = None) -> Path | None:
-    """Return the course folder (README.md beside labs/) in or above `start`, None if none is."""
+    """Return the course folder (with README.md and labs/) in or above `start`, None if none is."""
     start = Path.cwd() if start is None else start
     return next((f for f in (start, *start.parents) if is_course(f, "labs")), None)
 
 
 def record(lab: str, exercise: str) -> bool:
-    """Note that an exercise has passed; return whether it was written down.
+    """Note that an exercise has passed; return whether it was saved.
 
     It is written only when this process works in the `labs` or `work` folder of a course.
     Never raises for what the disk says.
@@ -67,7 +67,7 @@ def _note(what: str, part: str, folder: str) -> bool:
 
 
 def record_turn(lesson: str, name: str) -> bool:
-    """Note that a *Your turn* of a lesson ("05") was tried; return whether it was written down.
+    """Note that a *Your turn* of a lesson ("05") was tried; return whether it was saved.
 
     It is written only when this process works in the `notebooks` or `work` folder of a course.
     Never raises for what the disk says.
@@ -121,7 +121,7 @@ def _write(path: Path, progress: Progress) -> None:
 
 
 def read_cells(notebook: Path) -> list[dict]:
-    """Return the cells of a notebook with their text; [] for a file that cannot be read."""
+    """Return the cells of a notebook with their text; [] for a file that can't be read."""
     try:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
         return [cell | {"source": "".join(cell["source"])} for cell in cells]

@@ -5,11 +5,11 @@ import unicodedata
 from datetime import datetime
 
 MAX_NAME, MAX_NAME_BYTES = 128, 200  # nbgrader's gradebook; a file's name, with LAB and time
-# Logins that many people share: a lab's room, a container, a hub. They name nobody.
+# Logins that many people share: a lab's room, a container, a hub. They name no student.
 GENERIC_LOGINS = frozenset(
     "student students jovyan root user users admin guest jupyter ubuntu vscode codespace".split()
 )
-# What a lab wants beside its notebook, by the exercise that is judged by it: the file's name.
+# The file that a lab wants with its notebook, by the exercise that it is graded for.
 ATTACHED = {"lab15": {"model": "capstone.savedmodel"}}
 MAX_ATTACHED_BYTES = 4 * 2**20
 _PACKED = re.compile(r"(?P<name>.+)_(?P<time>\d{8}-\d{6})(?: ?\(\d+\))?")  # a browser adds " (1)"
@@ -36,13 +36,13 @@ def make_zip_name(slug: str, name: str, time: datetime) -> str:
 def read_packed_name(rest: str) -> tuple[str, str]:
     """Return the name and the time (UTC digits) of a zip's name without LAB_ and .zip.
 
-    Both are "" where it is not of that form.
+    Both are "" where it isn't of that form.
     """
     found = _PACKED.fullmatch(rest)
     return (found["name"], found["time"]) if found else ("", "")
 
 
 def list_attached(slug: str) -> dict[str, int]:
-    """Return the files that a lab, by name or slug, wants beside its notebook: their most bytes."""
+    """Return the files that a lab, by name or slug, wants with its notebook: their most bytes."""
     names = ATTACHED.get(slug.partition("-")[0], {}).values()
     return dict.fromkeys(names, MAX_ATTACHED_BYTES)

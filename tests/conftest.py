@@ -1,7 +1,7 @@
 """One quiet TensorFlow for each test process, split into four logical devices.
 
 It is split the moment anything imports it, before its first operation: a test that
-uses TensorFlow cannot miss the split, and one that does not never waits for it.
+uses TensorFlow can't miss the split, and one that doesn't never waits for it.
 """
 
 import gc
@@ -224,6 +224,26 @@ def tf() -> ModuleType:
     import tensorflow
 
     return tensorflow
+
+
+@pytest.fixture(scope="session")
+def data_file(tmp_path_factory):
+    """A file as FASHION_MNIST names one: 640 training and 400 test images."""
+    import numpy as np
+
+    from utils.data import load
+
+    images = load("fashion-mnist")
+    train, test = images.train.take(640), images.test.take(400)
+    path = tmp_path_factory.mktemp("data") / "small.npz"
+    np.savez(
+        path,
+        x_train=train.images,
+        y_train=train.labels,
+        x_test=test.images,
+        y_test=test.labels,
+    )
+    return path
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ class Launcher:
         """Return (status, report or None, what it said)."""
         output = self.process.stdout.read()
         status = self.process.wait(seconds)
-        self._reader.join(10)
+        self._reader.join(90)
         return status, json.loads(output) if output.strip() else None, "\n".join(self.lines)
 
     def kill(self):
@@ -74,7 +74,7 @@ class Launcher:
     def close(self):
         self.kill()
         self.process.wait()
-        self._reader.join(10)
+        self._reader.join(90)
         self.process.stdout.close()
         self.process.stderr.close()
 

@@ -34,7 +34,7 @@ FOCUS = """() => {
 
 
 def walk_by_keyboard(page) -> list[str]:
-    """Press Tab from the first control to the last; return what cannot be seen on the way.
+    """Press Tab from the first control to the last; return what can't be seen on the way.
 
     A focus needs a ring with a contrast of 3:1 within the page's width. Fails where it is caught.
     """

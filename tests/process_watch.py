@@ -18,7 +18,7 @@ def wait_for(look, seconds: float = 90.0):
 
 
 def lives(process: int) -> bool:
-    """Return whether a process runs: one that has ended and waits to be collected does not."""
+    """Return whether a process runs: one that has ended and waits to be collected doesn't."""
     try:
         return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -41,7 +41,7 @@ class Held:
     """What this process holds open now, to find later what came and stayed.
 
     Threads and descriptors that were there before may go, so that what an earlier
-    test left to end does not count.
+    test left to end doesn't count.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Held:
         self.descriptors = len(os.listdir("/proc/self/fd"))
 
     def list_new_threads(self) -> list[threading.Thread]:
-        """Return the threads that Python started since (TensorFlow's own are not)."""
+        """Return the threads that Python started since (TensorFlow's own aren't)."""
         new = set(threading.enumerate()) - self.threads
         return [thread for thread in new if not isinstance(thread, threading._DummyThread)]
 

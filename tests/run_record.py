@@ -1,6 +1,6 @@
 """A pytest plugin: what a run shows while it goes on, records, and says at its end.
 
-`--record FILE` writes what became of each test; `--after FILE` runs only what did not pass in
+`--record FILE` writes what became of each test; `--after FILE` runs only what didn't pass in
 the run recorded there, and fails if a test was skipped in both (`.ci/run` calls the two).
 Tests marked `more_in_all` do more under `make test-all`, so they run again.
 """
@@ -141,7 +141,7 @@ class Run:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _list_twice_skipped(self) -> list[str]:
-        """Return the tests that were skipped here and did not pass in the run of `--after`."""
+        """Return the tests that were skipped here and didn't pass in the run of `--after`."""
         if self.config.option.after is None:
             return []
         before = json.loads(self.config.option.after.read_text())

@@ -70,22 +70,6 @@ def load_program(name):
 # --- running them -------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def data_file(tmp_path_factory):
-    """A file as FASHION_MNIST names one: 640 training and 400 test images."""
-    images = load("fashion-mnist")
-    path = tmp_path_factory.mktemp("data") / "small.npz"
-    train, test = images.train, images.test
-    np.savez(
-        path,
-        x_train=train.images[:640],
-        y_train=train.labels[:640],
-        x_test=test.images[:400],
-        y_test=test.labels[:400],
-    )
-    return path
-
-
 class Running:
     """A program in a process group of its own; `end()` returns its lines of output."""
 

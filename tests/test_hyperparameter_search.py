@@ -7,25 +7,14 @@ import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from needs import EVERYTHING, need_packages
 from test_examples import SECONDS, load_program, start
-
-from utils.data import load
 
 pytestmark = [pytest.mark.slow(40), pytest.mark.more_in_all]
 need_packages("Optuna", "optuna")
 PROGRAM = "hyperparameter_search.py"
 WORKERS, KILLS = (6, 3) if EVERYTHING else (3, 1)
-
-
-@pytest.fixture(scope="module")
-def data_file(tmp_path_factory):
-    train = load("fashion-mnist").train
-    path = tmp_path_factory.mktemp("data") / "small.npz"
-    np.savez(path, x_train=train.images[:640], y_train=train.labels[:640])
-    return path
 
 
 def list_words(folder, *words):

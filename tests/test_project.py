@@ -152,6 +152,7 @@ def find_modules() -> dict[str, Path]:
     return {
         ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p
         for p in paths
+        if p.relative_to(ROOT).parts[1] != "build"  # left by `pip install ./utils`
     }
 
 

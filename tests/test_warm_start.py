@@ -184,7 +184,7 @@ time.sleep(300)
 
 
 def test_sigkill_of_the_tests_ends_the_warm_process_and_its_programs(command, tmp_path):
-    """A fork of the tests that outlives them does not keep them alive."""
+    """A fork of the tests that outlives them doesn't keep them alive."""
     tests = tmp_path / "tests.py"
     tests.write_text(TESTS)
     program = command("import time; print(flush=True); time.sleep(300)")[1]

@@ -59,7 +59,7 @@ start_fresh = getattr(subprocess, "_fork_exec", None)  # what `subprocess.Popen`
 
 
 def has_other_packages(folder: Path, own: Path, names: Iterable[str]) -> bool:
-    """Return whether a package of `names` that is not `own`'s is in `folder`, or above it.
+    """Return whether a package of `names` that isn't `own`'s is in `folder`, or above it.
 
     A program that starts there would import that one; a notebook may put the folder above
     its own on its path.
@@ -114,7 +114,7 @@ class Start:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is asked for that a fork of the warm process does not do."""
+        """Whether nothing is asked for that a fork of the warm process doesn't do."""
         nobody = self.gid is self.groups is self.uid is self.before is None
         return bool(self.close_others and nobody and self.umask == -1)
 
@@ -220,7 +220,7 @@ def adopting_orphans() -> Iterator[None]:
 
 
 def make_warm_start() -> WarmStart | None:
-    """Return one for the tests; None where forking is not safe, or DISTLAB_COLD_START is set."""
+    """Return one for the tests; None where forking isn't safe, or DISTLAB_COLD_START is set."""
     if sys.platform != "linux" or start_fresh is None or os.environ.get("DISTLAB_COLD_START"):
         return None
     return WarmStart(*socket.socketpair())
@@ -232,7 +232,7 @@ def make_warm_start() -> WarmStart | None:
 class Programs:
     """The programs forked for the process `parent`, the tests: none outlives it.
 
-    A closed connection is not enough to know that the tests are gone: a fork of theirs may hold it.
+    A closed connection isn't enough to know that the tests are gone: a fork of theirs may hold it.
     """
 
     def __init__(self, parent: int) -> None:

@@ -24,7 +24,7 @@ package doesn't import TensorFlow.
   scenes
 - `multi_worker`: MultiWorkerMirroredStrategy, made once in each task, on the devices that were
   asked for
-- `placement`: what a strategy's replicas run on, read from the strategy, for people and programs
+- `placement`: the devices that a strategy's replicas run on, for people and programs
 - `strategies`: one record for each strategy: where it runs, how it is made, and what is measured
   to work
 - `calibrate`: measure this machine, then predict: from one process here to thousands of devices
@@ -39,8 +39,7 @@ package doesn't import TensorFlow.
 - `keras_multi_worker`: the patches that let Keras 3's `fit` run under MultiWorkerMirroredStrategy
 - `parallel`: model parallelism that runs: one model on several devices, split by layers, tensors,
   stages
-- `processes`: processes of our own: how they start fast, talk to each other and leave nothing
-  behind
+- `processes`: our own processes: how they start fast, talk to each other and leave nothing behind
 - `schedules`: pipeline schedules as plain data: what each stage does, in which order
 - `simulate`: predictors: all-reduce, steps, pipelines, memory, failures, whole runs
 - `tf_config`: cluster specifications and TF_CONFIG: build them, lint them, diagnose logs

@@ -67,7 +67,7 @@ def list_few(choices: Iterable[Any]) -> str:
 
 
 def is_whole(value: Any) -> bool:
-    """Return whether `value` is an integer of Python or NumPy; True and False are none."""
+    """Return whether `value` is an integer of Python or NumPy; True and False aren't."""
     return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
 
 

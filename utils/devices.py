@@ -1,7 +1,7 @@
 """What a strategy's replicas run on: all GPUs, logical CPU devices, or a TPU's cores.
 
-The one place where devices are chosen (`choose_devices`); `placement` names what a strategy has.
-All GPUs that this process may use are taken. Without any, a laptop's one CPU is split into several
+The one place where devices are chosen (`choose_devices`); `placement` names what a strategy has. A
+run takes all GPUs that this process may use. Without any, a laptop's one CPU is split into several
 *logical* devices, each with its own copy of the variables and its own queue of work, so every
 strategy does what it does on real accelerators. Logical devices share the cores: they teach, they
 don't speed up.
@@ -40,7 +40,7 @@ MOST_LOGICAL_DEVICES = 64
 USUAL_LOGICAL_DEVICES = 4  # a process is split at least so far, to leave room for a later call
 TPU_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_NAME")  # as TensorFlow's client reads them
 ANSWER_SECONDS = 5.0
-TUNING_VERSIONS = ("2.21.0",)  # of TensorFlow: those that were tried, and whose buffers are tuned
+TUNING_VERSIONS = ("2.21.0",)  # of TensorFlow: tried, with buffers tuned for them
 
 
 def choose_devices(
@@ -49,7 +49,7 @@ def choose_devices(
     """Return "GPU" or "CPU", and how many of them a strategy's replicas take in this process.
 
     `devices` is one of DEVICES, `gpus` how many this process may use. None for `replicas` takes
-    all GPUs, or `usual` logical CPUs where there are none; a strategy with `most` 1 takes one.
+    all GPUs, or `usual` logical CPUs if there are none; a strategy with `most` 1 takes one.
     `why` says why there are no GPUs. Raises InputError for more replicas than GPUs, and for
     "gpu" without one: CPUs next to unused GPUs come only on request.
     """
@@ -74,7 +74,7 @@ def choose_all_reduce(
 ) -> str | None:
     """Return how `strategy` adds up gradients on devices of `kind`; None if it has nothing to add.
 
-    `offered` are those of ALL_REDUCES that it can, the last one works everywhere. `no_nccl` says
+    `offered` are the ALL_REDUCES that it supports; the last one works everywhere. `no_nccl` says
     why NCCL can't be used on these GPUs. Raises InputError for what it can't do.
     """
     check_choice("all reduce", asked, ALL_REDUCES)
@@ -180,7 +180,7 @@ def find_devices(
 
 
 def limit_gpus(most: int) -> bool:
-    """Let TensorFlow see at most so many GPUs; return False if it has started with more."""
+    """Let TensorFlow see at most `most` GPUs; return False if it has started with more."""
     import tensorflow as tf
 
     visible = tf.config.get_visible_devices("GPU")
@@ -281,9 +281,9 @@ def leave_device_buffers_untuned() -> None:
 
 
 def configured_cpu_devices() -> int:
-    """Return into how many logical devices the CPU was split, 0 if it was not.
+    """Return into how many logical devices the CPU was split, 0 if it wasn't.
 
-    Does not start TensorFlow.
+    Doesn't start TensorFlow.
     """
     import tensorflow as tf
 
@@ -316,7 +316,7 @@ def connect_tpu() -> Tpu:
     """Find the TPU, connect to it and initialize it: once per process, since it wipes its memory.
 
     The three calls of TensorFlow's guide "Use TPUs". Raises InputError, in one
-    line, where no TPU is, and where the one that is named does not answer.
+    line, if there is no TPU or the named one doesn't answer.
     """
     import tensorflow as tf
 
@@ -340,7 +340,7 @@ def connect_tpu() -> Tpu:
 def _check_answers(address: str) -> None:
     """Raise OSError if the first host:port of `address` takes no connection.
 
-    `experimental_connect_to_cluster` waits for minutes for a host that is not there.
+    `experimental_connect_to_cluster` waits for minutes for a host that isn't there.
     """
     found = re.match(r"(?:grpc://)?([^:/,]+):(\d+)", address)
     if found:

@@ -92,7 +92,7 @@ def keep_freed_memory() -> bool:
     glibc gives memory back to the system when a step has freed its tensors, and the next step
     pays for every page anew: half of the processor time of a small CNN's step with two
     replicas or two workers. Only glibc (Linux) can; elsewhere this does nothing. A variable of
-    `KEPT_MEMORY` that the user has set is left as it is.
+    `KEPT_MEMORY` that the user has set is left unchanged.
     https://man7.org/linux/man-pages/man3/mallopt.3.html
     """
     try:
@@ -148,7 +148,7 @@ def set_seeds(seed: int) -> None:
 
         >>> set_seeds(0)
     """
-    import numpy as np  # not by whoever only wants it quiet: it takes a quarter of a second
+    import numpy as np  # not for callers who only want quiet: it takes a quarter of a second
 
     random.seed(seed)
     np.random.seed(seed % 2**32)

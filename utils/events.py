@@ -8,7 +8,7 @@ since the epoch). `training` writes these kinds:
 | restore | step, path, devices, skipped_checkpoints: damaged checkpoints that are newer, and why |
 | start | strategy, replicas (of each worker), workers, global_batch_size, steps_per_epoch, \
 epochs, devices, device_kinds, all_reduce, unused_gpus, device_note (as in `training.report`) |
-| patched | what: a piece of Keras that was patched for several workers |
+| patched | what: a part of Keras that was patched for several workers |
 | step | step, epoch, loss, images_per_second |
 | epoch | step, epoch, loss, accuracy (of a classification), other metrics by their names, \
 images_per_second |
@@ -16,11 +16,11 @@ images_per_second |
 | end | step, test_loss, test_accuracy and other metrics (where there is test data) |
 
 A worker that reports `batch` (its batch has arrived) and `ready` (its own gradients are there,
-the others' are not yet) before each `step` shows how long it computed and how long it waited:
+the others' aren't yet) before each `step` shows how long it computed and how long it waited:
 `goodput` adds that up. A step that another task reports for it has `of`, the worker's name, and
 `began`, in seconds since the epoch.
 
-A loss that is not finite (the run diverged) is null, in a file and from a task.
+A loss that isn't finite (the run diverged) is null, in a file and from a task.
 """
 
 import json
@@ -45,7 +45,7 @@ def make_event(event: str, **fields: Any) -> Event:
 def to_json_line(record: Any) -> str:
     """Return `record` as JSON on one line, which any parser takes.
 
-    JSON has no word for a number that is not finite: the loss of a run that
+    JSON has no word for a number that isn't finite: the loss of a run that
     diverged (NaN, infinity) becomes null.
     """
     return json.dumps(_replace_not_finite(record), allow_nan=False)
@@ -102,7 +102,7 @@ def read_events(path: str | os.PathLike[str], kind: str | None = None) -> Iterat
     """Yield the events in `path`, all or those of one `kind`, in the order they were written.
 
     A last line that is still being written (no newline yet) is left out. Raises
-    ValueError that names the line if a whole line is not JSON.
+    ValueError that names the line if a whole line isn't JSON.
     """
     with open(path, "rb") as lines:
         for number, line in enumerate(lines, start=1):

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from .errors import InputError
 
-PART = ".part"  # how a file that is not yet whole is named
+PART = ".part"  # how a file that isn't yet whole is named
 LEAVING_SECONDS = 5.0  # that a run which has just been ended may take to let go
 
 
@@ -22,8 +22,8 @@ def write_atomically(path: Path, text: str, durable: bool = False, mode: int = 0
     """Write `text` so that `path` holds all of it or what it held before.
 
     `durable` waits for the disk, so that this is true even when the power fails. The
-    folder is made if it is not there; `mode` is the file's. Raises OSError where it
-    cannot be written.
+    folder is made if it isn't there; `mode` is the file's. Raises OSError where it
+    can't be written.
     """
     with replace_atomically(path, durable, mode) as stream:
         stream.write(text.encode(errors="backslashreplace"))
@@ -63,7 +63,7 @@ def _sync_folder(path: Path) -> None:
 def make_folder(name: str, folder: Path) -> None:
     """Make `folder` and write a file into it, which vanishes; `name` is what the setting is called.
 
-    Raises InputError now, rather than hours later, if that cannot be done.
+    Raises InputError now, rather than hours later, if that can't be done.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ GONE = ("SIGKILL", "restart")  # actions that end a task
 
 @dataclass(frozen=True)
 class TaskSpan:
-    """What a task did from `start` to `end`, in seconds.
+    """A task's activity from `start` to `end`, in seconds.
 
     `kind` is compute, wait, send (the all-reduce), start, paused or down.
     """
@@ -48,7 +48,7 @@ class StepTimes:
 
 @dataclass
 class TaskStory:
-    """What one task has done so far; times are in seconds since the epoch.
+    """One task's activity so far; times are in seconds since the epoch.
 
     `phase` is what it has done since `since`: start, compute, wait, save, or idle: not known.
     """
@@ -63,7 +63,7 @@ class TaskStory:
     tells_batches: bool = False
 
     def take(self, event: Event) -> None:
-        """Take in an event about this task, later than the ones before."""
+        """Add an event about this task, later than all earlier events."""
         kind, time = event["event"], event["time"]
         if kind == "ready":
             self._begin("wait", time, self.since if self.phase == "compute" else time)
@@ -119,13 +119,13 @@ class TaskStory:
         self.phase, self.since, self.computed_from = phase, time, computed_from
 
     def restart(self, time: float) -> None:
-        """Its group starts again: what it was doing ends, and it starts."""
+        """Its group restarts: end its current activity, and begin "start"."""
         self.closed += self.find_open(time)
         self.phase, self.since = "start", time
         self.computed_from = self.paused_at = self.dead_at = None
 
     def act(self, action: str, time: float) -> None:
-        """Take in what was done to this task from outside (`job.actions()`)."""
+        """Add an action on this task from outside (`job.actions()`)."""
         if action == "pause":
             self.paused_at = time
         elif action == "resume" and self.paused_at is not None:
@@ -184,7 +184,7 @@ class StepGroup:
 
 @dataclass(frozen=True)
 class Goodput:
-    """Where a run's wall time went: shares that add up to 1, the mean of the tasks that train.
+    """Shares of a run's wall time, which add up to 1: the mean over the tasks that train.
 
     `useful` is the goodput: computing and all-reduces of steps that count in the end. `waiting`
     is for other workers, for the input, and while paused; `restarting` from a failure until a
@@ -258,7 +258,7 @@ def _number_attempts(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def note_restored(event: Event, restored: dict[int, int]) -> bool:
-    """Note in `restored` (attempt -> the step after which it began); return whether it is news."""
+    """Note the step that an attempt began after in `restored`; return whether it is new."""
     attempt, step = event.get("attempt", 1), event.get("step")
     known = attempt == 1 or attempt in restored or step is None
     if known or event["event"] not in ("restore", "step"):

@@ -1,6 +1,6 @@
 """This machine's GPUs: which ones a process may use, who else uses them, how workers divide them.
 
-CUDA_VISIBLE_DEVICES and NVIDIA's driver (`nvidia-smi`) are asked, and no CUDA is started here:
+It asks CUDA_VISIBLE_DEVICES and NVIDIA's driver (`nvidia-smi`), and doesn't start CUDA:
 a process that only starts others must not take a GPU, and a fork of one that did can't use it.
 Which of them a strategy trains on is chosen in `devices`.
 https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (environment variables, MIG)
@@ -31,7 +31,7 @@ class Gpu:
     """A GPU, or one MIG slice of it, as the driver lists it.
 
     `name` is what CUDA_VISIBLE_DEVICES calls it: the GPU's index, or a slice's UUID. `index` and
-    `uuid` are those of the whole GPU.
+    `uuid` belong to the whole GPU.
     """
 
     name: str
@@ -79,12 +79,12 @@ def list_unseen_gpus() -> list[str]:
 def select_gpus(named: str | None, driver: Sequence[Gpu]) -> list[str]:
     """Return the names in `named`, a value of CUDA_VISIBLE_DEVICES; None takes all of `driver`.
 
-    Like CUDA, it stops at -1. A GPU that MIG has cut stands for its slices. If the driver can't
-    be asked, names are taken as they are.
+    Like CUDA, it stops at -1. A GPU that MIG has cut stands for its slices. If the driver can't be
+    asked, names stay unchanged.
     """
     if named is None:
         return [gpu.name for gpu in driver]
-    chosen: dict[str, str] = {}  # what it is called here -> what the variable calls it
+    chosen: dict[str, str] = {}  # its name here -> its name in the variable
     for word in map(str.strip, named.split(",")):
         if word.lower() in HIDE_ALL:
             break

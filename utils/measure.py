@@ -79,7 +79,7 @@ def array_bytes(arrays: Iterable[Any]) -> int:
 
 
 def _item_bytes(array: Any) -> int:
-    import numpy as np  # not by whoever only counts or takes the time: it takes 0.2 s
+    import numpy as np  # not for callers who only count or take the time: it takes 0.2 s
 
     dtype = array.dtype
     if hasattr(dtype, "size") and not isinstance(dtype, np.dtype):  # a TensorFlow dtype

@@ -100,7 +100,7 @@ def build_encoder_decoder(
 ) -> keras.Model:
     """Return a Transformer of two layers, "encoder" and "decoder", each with `blocks` blocks.
 
-    The encoder is that of `build_transformer`: images to tokens [batch, 49, width]. The decoder
+    The encoder is `build_transformer`'s: images to tokens [batch, 49, width]. The decoder
     starts from one learned query and looks at these tokens by cross-attention, [batch, 1, 49]
     weights for each head, before it names the class. So the tokens are all that passes from one
     to the other. Follows Vaswani and others 2017, arXiv:1706.03762, with the learned query of
@@ -156,7 +156,7 @@ def _build_decoder(seed: int, dtype: str, blocks: int, width: int, heads: int) -
 
 
 class LearnedQuery(keras.layers.Layer):
-    """A vector that is learned, [batch, 1, units]: the same for each example of what comes in."""
+    """A learned vector, [batch, 1, units]: the same for each example of the input."""
 
     def __init__(self, units: int, seed: int = 0, **options: object) -> None:
         super().__init__(**options)
@@ -193,7 +193,7 @@ def _add_dense(tokens: keras.KerasTensor, width: int, dtype: str) -> keras.Keras
 
 
 def _draw_kernels(model: keras.Model, seed: int) -> None:
-    """Give every kernel values of its own: one seeded initializer gives equal shapes equal ones."""
+    """Give every kernel its own values: one seeded initializer gives equal shapes equal values."""
     for position, variable in enumerate(model.trainable_variables, start=1):
         if variable.name == "kernel":
             start = keras.initializers.GlorotUniform(seed=1000 * seed + position)

@@ -1,4 +1,4 @@
-"""MultiWorkerMirroredStrategy, made once in each task, on the devices that were asked for."""
+"""MultiWorkerMirroredStrategy, made once in each task, on the requested devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _made: dict[tuple[str, str, int, str], tf.distribute.Strategy] = {}  # in this p
 
 
 def get_multi_worker(kind: str, count: int, all_reduce: str) -> tf.distribute.Strategy:
-    """Return this task's strategy on `count` devices of `kind`, made where there is none yet."""
+    """Return this task's strategy on `count` devices of `kind`; make it if there is none yet."""
     wanted = os.environ["TF_CONFIG"], kind, count, all_reduce
     if wanted not in _made:
         try:
@@ -35,7 +35,7 @@ def _start(kind: str, count: int, all_reduce: str) -> tf.distribute.Strategy:
 
     TensorFlow 2.21 takes all GPUs of a worker, and of one without GPUs the first
     CPU device only (`CollectiveAllReduceExtended._initialize_local_devices`).
-    Where that is not what was asked for, that one method is overridden, so that
+    If the request differs, that one method is overridden, so that
     logical CPU devices are replicas too.
     """
     import tensorflow as tf

@@ -1,4 +1,4 @@
-"""One record for each strategy: where it runs, how it is made, and what is measured to work.
+"""One record for each strategy: where it runs, how to make it, and what was measured to work.
 
 To add one, write its maker and its record in `STRATEGIES`; everything that must treat it in
 its own way (training, the command line, the table of what works) reads the record.
@@ -59,19 +59,18 @@ class Support:
 
 @dataclass(frozen=True)
 class StrategyRecord:
-    """What there is to know of one strategy.
+    """The facts about one strategy.
 
-    `make(kind, count, all_reduce, **options)` returns it on so many devices of a kind, "GPU" or
-    "CPU"; `type_name` is its class in `tf.distribute`.
-    `place` is "machine", "cluster" (TF_CONFIG says what this process is in it) or "TPU".
-    `usual_replicas` is its number on logical CPUs; on GPUs, a strategy whose `max_replicas`
-    allows it takes all. `max_replicas` 1 takes no other number, and `single_replica_reason` says
-    why; 0 takes none at all. `all_reduces` are the ways to add up gradients that it offers; the
-    last works on every device. `in_lockstep`: several workers take every step together.
-    `is_coordinated`: one process, the coordinator, sends steps to workers, and servers hold the
-    variables. `takes_xla`: a replica's variables are on its own device, where XLA can read them.
-    `options` are what `make` takes besides. `exceptions`
-    holds what differs from "works" in the table, (loop, keras) -> row.
+    `make(kind, count, all_reduce, **options)` returns it on `count` devices of a kind, "GPU" or
+    "CPU"; `type_name` is its class in `tf.distribute`. `place` is "machine", "cluster" (TF_CONFIG
+    says what this process is in it) or "TPU". `usual_replicas` is its number on logical CPUs; on
+    GPUs, a strategy whose `max_replicas` allows it takes all. `max_replicas` 1 takes no other
+    number, and `single_replica_reason` says why; 0 takes none at all. `all_reduces` are the ways to
+    add up gradients that it offers; the last works on every device. `in_lockstep`: several workers
+    take every step together. `is_coordinated`: one process, the coordinator, sends steps to
+    workers, and servers hold the variables. `takes_xla`: a replica's variables are on its own
+    device, where XLA can read them. `options` are what `make` takes besides. `exceptions` holds
+    what differs from "works" in the table, (loop, keras) -> row.
     """
 
     name: str
@@ -95,7 +94,7 @@ class StrategyRecord:
 
 
 def find_strategy(name: str) -> StrategyRecord:
-    """Return the record of strategy `name`; raises InputError for a name that does not exist."""
+    """Return the record of strategy `name`; raises InputError for a name that doesn't exist."""
     return STRATEGIES[check_choice("strategy", name, STRATEGIES)]
 
 
@@ -104,7 +103,7 @@ def check_strategy(name: str, replicas: int | None = None) -> int | None:
 
     That is all GPUs that the process may use for a strategy that has several replicas, else two
     logical CPUs. For "multi-worker", replicas count per worker. Raises InputError for a name that
-    does not exist, and for a number of replicas that the strategy cannot have.
+    doesn't exist, and for a number of replicas that the strategy can't have.
     """
     record = find_strategy(name)
     if replicas is None:
@@ -203,7 +202,7 @@ def _make_mirrored(kind: str, count: int, all_reduce: str) -> tf.distribute.Stra
 def _make_cross_device_ops(all_reduce: str, devices: list[str]) -> tf.distribute.CrossDeviceOps:
     """Return what adds up the gradients of `devices`.
 
-    For "nccl" and "ring" it is what MirroredStrategy makes for itself, with group keys of its own:
+    For "nccl" and "ring" it is what MirroredStrategy makes for itself, with its own group keys:
     with TensorFlow's, a second strategy with another number of replicas fails in one process.
     """
     import tensorflow as tf

@@ -29,7 +29,7 @@ class BuildResult:
 
 
 def find_stale(target: Target) -> list[str]:
-    """Return why the files of `target` are not what its source generates; [] if they are.
+    """Return why the files of `target` aren't what its source generates; [] if they are.
 
     Nothing is executed: cells are compared by id, type, source and metadata,
     notebooks by metadata (with a digest of the code that ran), labs byte for byte.
@@ -80,7 +80,7 @@ def _read_text(path: Path) -> str | None:
 
 
 def _read_notebook(path: Path) -> Any:
-    """Return the notebook at `path`, or in words why there is none."""
+    """Return the notebook at `path`, or the reason why there is none."""
     import nbformat.v4
 
     text = _read_text(path)
@@ -162,7 +162,7 @@ def build_all(
 ) -> Iterator[BuildResult]:
     """Build `targets`, `jobs` at a time; yield a BuildResult for each as it ends.
 
-    Those in `kept` are not run: they keep the outputs they have. When the caller
+    Those in `kept` aren't run: they keep the outputs they have. When the caller
     stops early (an interrupt, an error), running kernels are killed before this returns.
     """
     yield from (_timed(t, root, seconds, run=False) for t in targets if t in kept)

@@ -107,7 +107,7 @@ TABLES: dict[str, Callable[[Path], str]] = {"lessons": write_lessons, "labs": wr
 
 
 def fill_readme(root: Path) -> tuple[str, str]:
-    """Return README.md as it is, and as the sources say it should be ("" twice without one)."""
+    """Return README.md now, and as the sources would make it ("" twice without one)."""
     path = root / "README.md"
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     after = before

@@ -96,7 +96,7 @@ class _Client(NotebookClient):
         self.group.leader = self.km.provisioner.pid
 
     async def _async_cleanup_kernel(self) -> None:
-        # a cell that ran out of time: what it started is known while its kernel lives
+        # a cell that ran out of time: find its processes while its kernel lives
         self.group.note_children()
         await super()._async_cleanup_kernel()
 
@@ -187,4 +187,4 @@ def _refuse_stderr(notebook: Any) -> None:
         for output in cell.get("outputs", []):
             if output.output_type == "stream" and output.name == "stderr":
                 text = output.text.strip().split("\n")[-1][:200]
-                raise CourseError(f"cell {index}: wrote to standard error: {text}")
+                raise CourseError(f"cell {index} must not write to standard error, got: {text}")

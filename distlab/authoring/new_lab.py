@@ -38,7 +38,7 @@ def write_lab(root: Path, title: str) -> list[Path]:
     files = {kind: root / place.format(lab=lab, slug=slug) for kind, place in PLACES.items()}
     for path in files.values():
         if path.exists():
-            raise CourseError(f"{path.relative_to(root)} exists already.")
+            raise CourseError(f"{path.relative_to(root)} exists already. Move it away.")
     words = {"lab": lab, "NN": lab[3:], "TITLE": title[:1].upper() + title[1:]}
     for kind, path in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)

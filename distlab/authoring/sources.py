@@ -1,6 +1,6 @@
-"""From a py:percent source to a notebook that has not run yet.
+"""From a py:percent source to a notebook that hasn't run yet.
 
-The source is the one truth. What is made of it is deterministic: a cell's id comes
+The source is the one truth. Building from it is deterministic: a cell's id comes
 from the slug and the cell's first line, so that a cell put between others leaves
 their ids; metadata is fixed, keys are sorted.
 Format: https://jupytext.readthedocs.io/en/latest/formats-scripts.html
@@ -44,25 +44,26 @@ class Region:
 def find_regions(text: str, where: str = "text") -> list[Region]:
     """Return the regions of `text` in order; `where` names the file in an error.
 
-    `text` may be one cell or a whole py:percent source, in which no region may
-    reach over a `# %%` line. Raises CourseError with file and line for a region
-    that is unclosed, nested or closed without a beginning, and for a marker
-    that is misspelled.
+    `text` may be one cell or a whole py:percent source, in which no region may reach over a `# %%`
+    line. Raises CourseError with file and line for an unclosed or nested region, an end without a
+    beginning, and a misspelled marker.
     """
     found, open_name, begin = [], None, 0
     for i, line in enumerate([*text.split("\n"), "# %%"]):
         if line.startswith("# %%") and open_name:
-            raise CourseError(f"{where}:{begin + 1}: {open_name} is not closed in its cell")
+            raise CourseError(
+                f"{where}:{begin + 1}: {open_name} must end in its own cell. Add END."
+            )
         marker = _MARKER.match(line)
         if not marker:
             continue
         verb, name = marker.groups()
         if not _EXACT.match(line):
-            raise CourseError(f"{where}:{i + 1}: write ### {verb} and one of {', '.join(NAMES)}")
+            raise CourseError(f"{where}:{i + 1}: must be ### {verb} and one of {', '.join(NAMES)}.")
         if verb == "BEGIN" and open_name:
-            raise CourseError(f"{where}:{i + 1}: {name} begins inside {open_name}: no nesting")
+            raise CourseError(f"{where}:{i + 1}: {name} begins inside {open_name}. End that first.")
         if verb == "END" and name != open_name:
-            raise CourseError(f"{where}:{i + 1}: END {name} without its BEGIN")
+            raise CourseError(f"{where}:{i + 1}: END {name} without its BEGIN. Add or remove one.")
         if verb == "END":
             found.append(Region(name, begin, i))
         open_name, begin = (name, i) if verb == "BEGIN" else (None, 0)
@@ -112,7 +113,7 @@ _JUPYTEXT_KEYS = ("lines_to_next_cell", "lines_to_end_of_cell_marker", "cell_mar
 
 @dataclass(frozen=True)
 class Target:
-    """One source and what is made of it; `lab` is None for a lesson."""
+    """One source and the files made from it; `lab` is None for a lesson."""
 
     source: Path
     notebook: Path
@@ -140,7 +141,7 @@ def find_targets(root: Path) -> list[Target]:
         for source in sorted((root / folder / "src").glob("*.py")):
             if not _NAME.match(source.stem) or source.stem.startswith("lab") != bool(prefix):
                 wanted = f"{prefix}NN_slug.py in lower case"
-                raise CourseError(f"{folder}/src/{source.name}: a source is named {wanted}")
+                raise CourseError(f"{folder}/src/{source.name}: a source must be named {wanted}.")
             slug = source.stem.replace("_", "-")
             lab = root / "labs" / f"{slug}.ipynb" if prefix else None
             name = name_solution(slug) if prefix else f"{slug}.ipynb"
@@ -174,7 +175,7 @@ def find_orphans(root: Path) -> list[Path]:
 def read_source(target: Target) -> Any:
     """Return the notebook of `target` (an nbformat NotebookNode), without outputs.
 
-    Raises CourseError for a bad region marker, or for a cell kind that is not
+    Raises CourseError for a bad region marker, or for a cell kind that isn't
     code or markdown.
     """
     jupytext = _import_jupytext()
@@ -192,7 +193,9 @@ def read_source(target: Target) -> Any:
     exercise = "this exercise"
     for index, cell in enumerate(notebook.cells):
         if cell.cell_type not in ("code", "markdown"):
-            raise CourseError(f"{where}: cell {index} is {cell.cell_type}: code or markdown only")
+            raise CourseError(
+                f"{where}: cell {index} must be code or markdown, got {cell.cell_type}."
+            )
         cell.metadata = _clean_metadata(cell.metadata)
         if cell.cell_type == "markdown":
             exercise = (_EXERCISE.findall(cell.source) or [exercise])[-1]
@@ -305,7 +308,7 @@ def _import_jupytext() -> Any:
     try:
         import jupytext
     except ModuleNotFoundError:
-        raise CourseError("building needs jupytext: make build installs it") from None
+        raise CourseError("Building needs jupytext. Run: make build") from None
     return jupytext
 
 
@@ -321,7 +324,7 @@ def _clean_metadata(metadata: Any) -> dict[str, Any]:
 def complete_nbgrader(written: dict[str, Any]) -> dict[str, Any]:
     """Return nbgrader's cell metadata, schema 3, with what the header left out.
 
-    A graded cell is locked and no solution; a cell that is not graded has no points.
+    A graded cell is locked and no solution; a cell that isn't graded has no points.
     """
     full = {"grade": False, "solution": False, "task": False, "schema_version": 3, **written}
     full.setdefault("locked", full["grade"])

@@ -1,4 +1,4 @@
-"""Every error message of the course on one page, with cause and cure.
+"""Every error message of the course on one page, with cause and fix.
 
 All of it comes from what the course itself uses: `distlab diagnose`, the linter of TF_CONFIG
 and the labs' checks. A message is its pattern in words, with "…" for what differs each time.
@@ -131,7 +131,7 @@ def _plain(text: str) -> str:
 
 
 def _read_symptom(symptom: Symptom) -> tuple[list[str], str, str]:
-    """Return what is seen, its cause and its cure, with words for what differs."""
+    """Return the message, its cause and its fix, with placeholders for the parts that vary."""
     fill = re.compile(r"\{\w+\}")
     cause = fill.sub("…", symptom.cause.replace("{job}:{index}", "another task"))
     cure = fill.sub("…", symptom.cure)

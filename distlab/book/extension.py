@@ -1,4 +1,4 @@
-"""What Sphinx does to the book's pages: the glossary's words, formulas, and the search's order."""
+"""Sphinx's changes to the book's pages: the glossary's words, formulas, and the search's order."""
 
 import json
 from collections.abc import Iterator
@@ -95,7 +95,7 @@ def name_lessons(app: Sphinx, page: str, template: str, context: Any, tree: Any)
     app.add_js_file(None, body=f"globalThis.BOOK_LESSONS = {json.dumps(lessons)};")
 
 
-# ---- formulas: the browser's own MathML, which needs no script and no fonts of ours
+# ---- formulas: the browser's own MathML, which needs no script and no fonts
 
 
 def _visit_math(translator: Any, node: nodes.math) -> None:

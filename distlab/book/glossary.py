@@ -32,7 +32,7 @@ def read_words() -> tuple[Word, ...]:
 def write_glossary(lessons: dict[str, str]) -> str:
     """Return the glossary's page; `lessons` are their files by number, such as "05-loss-scaling".
 
-    Other names of a thing get an entry of their own; plurals only find it.
+    Other names of a thing get their own entry; plurals only find it.
     """
     lines = [
         "# Glossary",
@@ -63,7 +63,7 @@ def list_forms() -> dict[str, Word]:
 
 
 def find_uses(text: str, seen: set[str]) -> list[tuple[int, int, Word]]:
-    """Return where `text` uses words that `seen` has not: (begin, end, word), in order.
+    """Return where `text` uses words that `seen` hasn't: (begin, end, word), in order.
 
     The words found are added to `seen`. What is written in capitals must be so in the text.
     """

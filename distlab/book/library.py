@@ -21,7 +21,7 @@ def list_rooms(course: Path) -> dict[str, list[Path]]:
 
 
 def write_room(course: Path, room: str, files: Sequence[Path]) -> str:
-    """Return the page of one room: each module, and what is public in it."""
+    """Return the page of one room: each module, and its public names."""
     parts = [f"# {room}"]
     for path in sorted(files, key=lambda file: (file.name != "__init__.py", file)):
         tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A stored notebook becomes a page's source: nothing is run, and what it stored is shown."""
+"""Turn a stored notebook into a page's source: run nothing, and show its stored outputs."""
 
 import ast
 import html

@@ -28,7 +28,7 @@ class BuiltBook:
 def build_book(course: Path, out: Path, work: Path) -> BuiltBook:
     """Build the book of `course` in `out`; `work` keeps what makes the next build quick.
 
-    Raises CourseError where Sphinx and its theme are not installed.
+    Raises CourseError where Sphinx and its theme aren't installed.
     """
     try:
         from sphinx.application import Sphinx
@@ -44,7 +44,7 @@ def build_book(course: Path, out: Path, work: Path) -> BuiltBook:
 
 
 def _write_pages(course: Path, source: Path) -> None:
-    """Write every page's source; what has not changed keeps its time, and is not built again."""
+    """Write every page's source; what hasn't changed keeps its time, and isn't built again."""
     wanted = dict(_list_pages(course))
     for name, make in wanted.items():
         path, text = source / name, make()
@@ -57,7 +57,7 @@ def _write_pages(course: Path, source: Path) -> None:
 
 
 def _list_pages(course: Path) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Yield each file of the sources and what makes it."""
+    """Yield each file of the sources and the function that makes it."""
     items = read_course(course)
     yield "index.md", partial(written.write_home, items)
     yield PICTURE, (course / PICTURE).read_text

@@ -1,4 +1,4 @@
-"""The pages that are no notebooks: home, examples, sources that lessons name, the API."""
+"""The pages that aren't notebooks: home, examples, sources that lessons name, the API."""
 
 import ast
 import re

@@ -4,8 +4,7 @@
     from distlab.classroom import join          # each student, or: distlab classroom join ADDRESS
 
 It is a rendezvous (`utils.engines.rendezvous`): the laptops prove that they know the code, and
-only numbers travel. What runs is `classroom.program`, which everybody has, with the
-teacher's settings.
+only numbers travel. Each runs its own copy of `classroom.program`, with the teacher's settings.
 
 | module | what it holds |
 |---|---|
@@ -13,11 +12,12 @@ teacher's settings.
 | `meeting` | where the class meets; what must be the same on every laptop |
 | `program` | what runs on each laptop |
 | `joining`, `hosting` | a student's side, and the test of connections; the teacher's side |
-| `events`, `roll` | what laptops tell, taken with care; everybody's lane |
+| `events`, `roll` | laptops' messages, taken with care; each student's lane |
 | `table`, `watching` | the lanes at a terminal and in a notebook |
-| `notebook` | a class that is hosted from a cell |
+| `notebook` | a class hosted from a cell |
 
-Importing this package does not import TensorFlow; what only a notebook needs comes when asked for.
+Importing this package doesn't import TensorFlow; code that only a notebook needs is imported on
+demand.
 """
 
 from typing import Any

@@ -40,7 +40,7 @@ def _is_right(name: str, value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_STEP
     if name == "checksum":
         return isinstance(value, str) and value.isalnum()
-    return value is None or _is_number(value)  # null: a loss that is not finite
+    return value is None or _is_number(value)  # null: a loss that isn't finite
 
 
 def _is_number(value: Any) -> bool:

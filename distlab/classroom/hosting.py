@@ -1,4 +1,4 @@
-"""The teacher's laptop: hosts the class, trains along as worker 0, and knows everybody's lane."""
+"""The teacher's laptop: hosts the class, trains as worker 0, and keeps each student's lane."""
 
 import signal
 
@@ -21,10 +21,9 @@ WORKERS, RESTARTS, MAX_WORKERS = 8, 20, 64
 class Classroom:
     """A class, open at its address from the moment this is made. `run` trains it to its end.
 
-    `roll` has everybody's lane. The class begins when `workers` laptops are there, this one
-    included, or with those who are when `begin` is called; who is lost then is left
-    out from the next start on, and who comes later takes part from the next start on.
-    Raises CourseError where the address is taken or not ours.
+    `roll` has each student's lane. The class begins when `workers` laptops are there, this one
+    included, or with those present when `begin` is called. The next start leaves lost laptops out,
+    and lets new ones take part. Raises CourseError if the address is taken or isn't ours.
     """
 
     def __init__(
@@ -46,11 +45,10 @@ class Classroom:
         if listener is None:
             taken = is_own_host(split_address(self.address)[0])
             raise CourseError(
-                f"{self.address}: something listens there already, such as another class; name "
-                "another --port"
+                f"{self.address} is taken, perhaps by another class. Give another --port."
                 if taken
-                else f"{self.address}: is not this machine's; name its own "
-                "--advertise-address, or leave it out"
+                else f"{self.address} must be this machine's own address. Give --advertise-address "
+                "one of its own, or leave it out."
             )
         try:
             confirm_trust(self.address, place.trust_network, tell)
@@ -90,7 +88,7 @@ class Classroom:
         self._run.signals.receive(signal.SIGINT)
 
     def run(self) -> RunReport:
-        """Train to the end; return the report. Raises RunError where nobody comes in time."""
+        """Train to the end; return the report. Raises RunError if no laptop comes in time."""
         ending = Ending("an error of the course")
         try:
             self.report = self._run.run()

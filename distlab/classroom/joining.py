@@ -49,10 +49,11 @@ def try_connections(
     tell: Say = say,
     **place: object,
 ) -> RunReport:
-    """Try the connections only; the report's cause names the ways that are closed, None if none is.
+    """Try the connections only; the report's cause names the blocked routes, None if there are
+    none.
 
     On the machine that owns `address` this hosts the test until `machines` are there; anywhere
-    else it takes part, in such a test or in a class that has not ended.
+    else it takes part, in such a test or in a class that hasn't ended.
     """
     here = ClassPlace(address, name, **place)
     rendezvous = here.to_rendezvous(only_tests=True)

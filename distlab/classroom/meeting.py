@@ -21,7 +21,7 @@ from utils.environment import find_kernel_shell
 PORT, JOIN_SECONDS, GRACE_SECONDS = 2950, 600.0, 3.0
 PROGRAM = "distlab.classroom.program"
 COMMAND = [sys.executable, "-m", PROGRAM]
-ELSEWHERE = "10.255.255.255"  # nothing is sent there: only our own address towards it is asked for
+ELSEWHERE = "10.255.255.255"  # nothing is sent there: it only shows our own address
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ClassPlace:
     """This laptop in a class: where to meet, what it is called, and where its files go.
 
     `address` is the teacher's, "host" or "host:port". `advertise_address` is where the others reach
-    this machine (None: found by itself).
+    this machine (None: found automatically).
     """
 
     address: str
@@ -108,7 +108,7 @@ def find_user() -> str:
 
 @cache
 def find_course() -> str:
-    """Return the checksum of all code that a class runs: everybody's must be the same."""
+    """Return the checksum of all code that a class runs: it must be the same on every laptop."""
     digest, root = hashlib.sha256(), Path(__file__).parents[2]
     for folder in ("utils", "distlab/classroom"):
         for path in sorted((root / folder).rglob("*.py")):

@@ -1,4 +1,4 @@
-"""A class that is hosted from a notebook's cell, and runs while the notebook goes on."""
+"""A class hosted from a notebook's cell, which runs while you continue in the notebook."""
 
 import threading
 from typing import Any
@@ -12,7 +12,7 @@ from utils.tf_config import join_address
 
 
 class RunningClass:
-    """A class that runs while its notebook goes on; shown as the cockpit of everybody's lane."""
+    """A class in the background of its notebook; shown as a cockpit with a lane per student."""
 
     def __init__(self, room: Classroom) -> None:
         self.room, self._error = room, None
@@ -61,13 +61,13 @@ def start(
     tell: Say = say,
     **settings: Any,
 ) -> RunningClass:
-    """Host a class from a notebook's cell: its last line shows everybody's lane.
+    """Host a class from a notebook's cell: its last line shows each student's lane.
 
         from distlab.classroom import start
         room = start(workers=8, epochs=20, trust_network=True)
         room                                      # later: room.begin(), room.wait(), room.stop()
 
-    `settings` are those of `ClassSettings`, and of `ClassPlace` besides the address. Raises
+    `settings` are the fields of `ClassSettings`, and of `ClassPlace` except the address. Raises
     CourseError as `Classroom` does.
     """
     at = {n: settings.pop(n) for n in list(settings) if n in ClassPlace.__dataclass_fields__}

@@ -1,8 +1,8 @@
 """What every laptop of a class runs: the course's own training, with the teacher's settings.
 
 Started as a task of a rendezvous: TF_CONFIG, the settings (`DISTLAB_HANDOUT`) and the folder of
-this machine's checkpoints come in the environment. What happens is written as events, one JSON
-object a line, from which the teacher's machine draws everybody's lane.
+this machine's checkpoints come in the environment. It writes its progress as events, one JSON
+object a line. The teacher's machine draws each student's lane from them.
 """
 
 import os
@@ -41,7 +41,7 @@ def train(settings: ClassSettings, folder: str) -> None:
 
 
 def main() -> int:
-    """Train; return the exit status. What is nobody's mistake is one line, and no traceback."""
+    """Train; return the exit status. A failure without a bug is one line, no traceback."""
     os.environ[EVENTS_VARIABLE] = STDOUT
     try:
         settings = read_settings(os.environ.get(HANDOUT_VARIABLE, ""))

@@ -2,7 +2,7 @@
 
 The cockpit and the table watch a `Roll` as they watch a job (`cockpit_book.Watchable`). Its
 events come as lines from laptops whose clocks differ: each is put on the teacher's clock by the
-quickest line of that laptop so far. What laptops write is taken as anybody's words.
+quickest line of that laptop so far. Laptops' lines aren't trusted.
 """
 
 import threading
@@ -75,7 +75,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a class ended that did not end well; `cause` "was stopped" is the teacher's."""
+    """How a class ended that didn't end well; `cause` "was stopped" is the teacher's."""
 
     cause: str
 
@@ -109,7 +109,7 @@ class Roll:
                 if pupil.state in ("starting", "waiting", "running", "frozen"):
                     pupil.state = "stopped"
 
-    # ---- what is told
+    # ---- messages
 
     def take_line(self, task: str, line: str) -> None:
         """Take a line of a task: an event, or words."""
@@ -159,7 +159,7 @@ class Roll:
         self._unseated = before is not None
 
     def _note_unseated(self) -> None:
-        """After a new start: whoever has no place in it does nothing."""
+        """After a new start, mark the laptops without a place in it as idle."""
         self._unseated = False
         for name in self._pupils.keys() - self._seats.values():
             self._note("unseated", name)
@@ -222,7 +222,7 @@ class Roll:
         return [f"the weights differ: {sorted(sums)}"] if sums else []
 
     def describe(self) -> str:
-        """Return one line on what a teacher cannot see in one lane; "" where nothing is to say."""
+        """Return one line on what a teacher can't see in one lane; "" where nothing is to say."""
         names = {
             state: [p.name for p in self.tasks if p.state == state]
             for state in ("frozen", "killed", "waiting")

@@ -22,8 +22,8 @@ class ClassSettings:
     """One training run of a class: a small float64 MLP on Fashion-MNIST, over all laptops.
 
     A checkpoint is saved every `checkpoint_every` steps. Everyone sleeps `pause_seconds` before
-    each step, so that a room can follow. Raises InputError, which names the value and what is
-    allowed.
+    each step, so that a room can follow. Raises InputError, which names the value and the allowed
+    ones.
     """
 
     epochs: int = 20
@@ -72,7 +72,7 @@ class ClassSettings:
 def read_settings(text: str) -> ClassSettings:
     """Return the settings that a teacher's machine has handed out: these, and nothing else.
 
-    Raises CourseError for anything that is no settings of a class.
+    Raises CourseError for anything that isn't a class's settings.
     """
     told = _parse(text)
     kinds = {field.name: field.type for field in fields(ClassSettings)}

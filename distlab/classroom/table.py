@@ -111,7 +111,7 @@ def describe_state(roll: Roll, state: str, more: str, is_lost: bool) -> str:
 
 
 def time_computing(lane: LaneBook) -> float | None:
-    """Return the median seconds that the last steps computed; None where there are none."""
+    """Return the median seconds that the last steps computed; None if there are none."""
     times = [s.ready - s.began for s in islice(reversed(lane.story.steps), MAX_STEPS) if s.ready]
     return statistics.median(times) if times else None
 

@@ -24,7 +24,7 @@ class ClassCockpit(Cockpit):
         return self._job
 
     def act(self, action: str, task: str = "") -> None:
-        """Begin or end the class; nothing else can be done to a laptop that is somebody's own."""
+        """Begin or end the class; a student's own laptop allows no other action."""
         if action == "stop" and not self._job.finished:
             self._room.stop()
             self._message = "You ended the class."
@@ -33,7 +33,7 @@ class ClassCockpit(Cockpit):
         self._update()
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        """As a cockpit; a name in a script that the still picture's font lacks is no warning."""
+        """As a cockpit; a name in a script that the still picture's font lacks gives no warning."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing")
             return super()._repr_mimebundle_(**options)

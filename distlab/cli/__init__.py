@@ -12,17 +12,16 @@ runs, so that `distlab --help` answers at once.
 - `command_page`: docs/command-line.md, made from the commands' own help
 - `data`: `distlab data`: list, verify or download data sets
 - `diagnose`: `distlab diagnose`: from the logs of a failed TensorFlow cluster to the cause and the
-  cure
-- `doctor`: `distlab doctor`: what this machine has, and what of the course works on it
+  fix
+- `doctor`: `distlab doctor`: what this machine has, and which parts of the course work on it
 - `examples`: the commands by task, and examples of each
-- `grade`: `distlab grade`: marks, feedback and a class page from what students handed in
+- `grade`: `distlab grade`: marks, feedback and a class page from submissions
 - `hub_config`: `distlab hub-config`: a commented configuration with which JupyterHub serves the
   course
 - `lab`: `distlab lab`: JupyterLab at the course home, on this machine only, that leaves nothing
   behind
 - `lab_work`: a learner's own labs: `distlab check`, `distlab submit` and `distlab reset`
-- `long_command`: long commands: how far one is, on standard error, and an end in good order on
-  SIGTERM
+- `long_command`: long commands: progress on standard error, and a clean end on SIGTERM
 - `manifest`: `distlab manifest`: files with which Kubernetes or a cloud runs a program on several
   workers
 - `modernize`: `distlab modernize`: what has to change in a program written for an older TensorFlow
@@ -47,7 +46,7 @@ runs, so that `distlab --help` answers at once.
 - `user_child`: the child process in which a user's module is loaded and our library works on it
 - `user_function`: `distlab tune-input` and `distlab tpu-ready`: our library at work on a function
   of the user
-- `user_model`: a user's model, built in a worker of our cluster: their module loaded beside our
+- `user_model`: a user's model, built in a worker of our cluster: their module loaded next to our
   library
 """
 
@@ -137,7 +136,7 @@ def make_parser(word: str = "") -> OneLineParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run `distlab` with `arguments` (those of the shell when None); return the exit status.
+    """Run `distlab` with `arguments` (the shell's when None); return the exit status.
 
     0: done; 1: a check found something; 2: the input was wrong, or the system let
     nothing be read or written, in one line on standard error; 130: interrupted.
@@ -182,8 +181,8 @@ def _keep_others_out(parsed: argparse.Namespace) -> None:
 def _open_standard_streams() -> None:
     """Put the null device where a standard stream is closed (`2>&-`).
 
-    Otherwise the next file that is opened takes its place, and messages go into it. What
-    a terminal's encoding lacks is written as an escape.
+    Otherwise the next opened file takes its place, and messages go into it. Characters that a
+    terminal's encoding lacks are written as escapes.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:

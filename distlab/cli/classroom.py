@@ -141,7 +141,7 @@ def _add_place(parser: OneLineParser, with_address: bool) -> None:
 
 
 def run_start(arguments: argparse.Namespace) -> int:
-    """Host a class to its end; return 0, or the status of what stopped it."""
+    """Host a class to its end; return 0, or the status of the signal that stopped it."""
     from distlab.classroom.hosting import Classroom
     from distlab.classroom.meeting import ClassPlace, find_own_address, say
     from distlab.classroom.settings import ClassSettings

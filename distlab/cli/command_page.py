@@ -45,7 +45,7 @@ def _write_command(parser: OneLineParser, mark: str) -> Iterator[str]:
 
 
 def _list_rows(parser: OneLineParser, group: argparse._ArgumentGroup) -> Iterator[str]:
-    """Yield a row for each argument of a group; a group of our own is named first."""
+    """Yield a row for each argument of a group; our own group is named first."""
     shown = [
         a
         for a in group._group_actions
@@ -63,7 +63,7 @@ def _list_rows(parser: OneLineParser, group: argparse._ArgumentGroup) -> Iterato
 
 
 def _escape(text: str) -> str:
-    """Return `text` on one line, with what Markdown would take for its own as it is written."""
+    """Return `text` on one line, with Markdown's special characters escaped."""
     parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
     parts[::2] = [re.sub(r"([|*_<>\[\]])", r"\\\1", part) for part in parts[::2]]
     return "".join(parts)

@@ -1,4 +1,4 @@
-"""`distlab diagnose`: from the logs of a failed TensorFlow cluster to the cause and the cure."""
+"""`distlab diagnose`: from the logs of a failed TensorFlow cluster to the cause and the fix."""
 
 import argparse
 import errno
@@ -93,7 +93,7 @@ def read_configs(given: str, logs: Iterable[str]) -> dict[str, str]:
         config = json.loads(text)
         jobs = dict(config["cluster"])
     except OSError as error:
-        raise CourseError(f"--tf-config {given}: {error.strerror}") from None
+        raise CourseError(f"--tf-config {given} can't be read ({error.strerror}).") from None
     except (ValueError, TypeError, KeyError):
         raise CourseError(
             f"--tf-config {shorten(given)} must be JSON with a cluster. `distlab tf-config "
@@ -115,7 +115,7 @@ def read_logs(name: str) -> dict[str, str]:
 
     A run's folder stands for its last attempt, with both logs of a task as one text.
 
-    Raises CourseError, naming it, for what cannot be read.
+    Raises CourseError, naming it, for what can't be read.
     """
     if name == "-":
         if sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""`distlab doctor`: what this machine has, and what of the course works on it."""
+"""`distlab doctor`: what this machine has, and which parts of the course work on it."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`distlab grade`: marks, feedback and a class page from what students handed in."""
+"""`distlab grade`: marks, feedback and a class page from submissions."""
 
 import argparse
 import importlib.util
@@ -186,7 +186,7 @@ def _show_status(arguments: argparse.Namespace, remembered: "list[str]") -> int:
 def _write_without_names(
     found: "ClassResult", settings: "Settings"
 ) -> "tuple[ClassResult, Settings]":
-    """Write the pages under codes, into a folder of their own; return what they show, and where."""
+    """Write the pages under codes, into their own folder; return the results, and the folder."""
     from distlab.grading.report.anonymous import anonymise
     from distlab.grading.report.pages import write_report
 
@@ -274,7 +274,7 @@ def _read_settings(arguments: argparse.Namespace) -> "Settings":
 
 
 def _find(given: Path | None, usual: str) -> Path | None:
-    """Return the file that was given, or the usual one if it lies here."""
+    """Return the given file, or the usual one if it is here."""
     return given or (Path(usual).absolute() if Path(usual).is_file() else None)
 
 

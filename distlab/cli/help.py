@@ -46,7 +46,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run_help(arguments: argparse.Namespace) -> int:
-    """Print the help of the command that was named, of `distlab` where none was; return 0."""
+    """Print the help of the named command, or of `distlab` without one; return 0."""
     from distlab.cli import make_parser
 
     make_parser().find(arguments.words).print_help()

@@ -1,16 +1,15 @@
 """`distlab lab`: JupyterLab at the course home, on this machine only, that leaves nothing behind.
 
-JupyterLab runs as a child in a session of its own, with the configuration
+JupyterLab runs as a child in its own session, with the configuration
 folder `distlab/lab_config` in front of the reader's (`JUPYTER_CONFIG_PATH`); the
 reader's own settings are read as always and none is written. Its window
 layout is kept in the course folder, under `.distlab`.
 
-No signal reaches the child but from here: the first Ctrl-C, SIGTERM or SIGHUP
-asks it to shut its kernels and itself down; what is still there after a few
-seconds is killed. Kernels, and what they started, are known by the variable
-`JPY_PARENT_PID` that Jupyter gives them, so that those of a server that was
-killed are found as well, and a browser that the server opened stays. On Linux
-the server gets SIGTERM should this process be killed.
+No signal reaches the child but from here: the first Ctrl-C, SIGTERM or SIGHUP asks it to shut its
+kernels and itself down; what is still there after a few seconds is killed. Kernels, and what they
+started, are known by the variable `JPY_PARENT_PID` that Jupyter gives them, so that a killed
+server's kernels are found as well, and a browser that the server opened stays. On Linux the server
+gets SIGTERM should this process be killed.
 """
 
 import argparse
@@ -63,14 +62,13 @@ def add_parser(subparsers: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run JupyterLab until it ends or a signal comes; return the exit status.
 
-    0: it was ended in an orderly way (Ctrl-C, SIGTERM, SIGHUP, or from its own
-    menu), otherwise the status of `jupyter lab`. Raises CourseError if the
-    course folder or the notebook cannot be found, the port is not one, or for
-    a word that is no option.
+    0: it was ended in an orderly way (Ctrl-C, SIGTERM, SIGHUP, or from its own menu), otherwise the
+    status of `jupyter lab`. Raises CourseError if the course folder or the notebook can't be found,
+    the port isn't one, or for a word that isn't an option.
     """
     if arguments.options and not arguments.options[0].startswith("-"):
         word = arguments.options[0]
-        raise CourseError(f"{word!r} is no option; did you mean `--notebook {word}`?")
+        raise CourseError(f"{word!r} isn't an option. Did you mean `--notebook {word}`?")
     folder = find_course_folder()
     page = find_page(folder, arguments.notebook)
     if arguments.port is not None:

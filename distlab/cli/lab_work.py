@@ -39,8 +39,8 @@ def add_parser(commands: Commands) -> None:
 def find_lab(name: str) -> Path:
     """Return the notebook of the lab that `name` means; CourseError lists what there is.
 
-    That's the learner's copy in `work/`, or else the lab as it was given out. What is no plain
-    file is passed over: a pipe would be read for ever.
+    That's the learner's copy in `work/`, or else the original lab. Anything but a plain file is
+    skipped: a pipe would be read for ever.
     """
     if name.endswith(".ipynb"):
         if not Path(name).is_file():
@@ -81,9 +81,10 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def check_notebook(path: Path) -> list[dict[str, Any]]:
-    """Run a lab's notebook in a fresh kernel; return each check's id, passed, and what it said.
+    """Run a lab's notebook in a fresh kernel; return each check's id, whether it passed, and its
+    message.
 
-    Raises CourseError for a file that is no lab, or a kernel that dies.
+    Raises CourseError for a file that isn't a lab, or a kernel that dies.
     """
     import nbformat
 
@@ -158,7 +159,7 @@ def _login_name() -> str:
 
 
 def _find_attached(path: Path) -> list[Path]:
-    """Return the files that the lab wants beside its notebook; say which are missing or too large.
+    """Return the files that the lab wants next to its notebook; say which are missing or too large.
 
     What the check cells have packed just now is there.
     """
@@ -178,7 +179,7 @@ def _find_attached(path: Path) -> list[Path]:
 def pack(path: Path, name: str, folder: Path, attached: Sequence[Path] = ()) -> Path:
     """Zip the notebook as STUDENT/LAB/LAB.ipynb, with the time, and return the zip's path.
 
-    `attached` are files that go into the zip beside the notebook.
+    `attached` are files that go into the zip with the notebook.
 
     Nothing that is there is overwritten: each zip's name has its time.
     """

@@ -1,4 +1,4 @@
-"""Long commands: how far one is, on standard error, and an end in good order on SIGTERM."""
+"""Long commands: progress on standard error, and a clean end on SIGTERM."""
 
 import signal
 import sys
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-SECONDS_BETWEEN = 20.0  # lines, where there is no terminal: in a log, a job, a pipe
+SECONDS_BETWEEN = 20.0  # between lines, without a terminal: in a log, a job, a pipe
 
 
 class Progress:

@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     target = arguments.target
     if arguments.kind == "tfjob":
         if target != "kubernetes":
-            raise CourseError(f"--kind tfjob: only kubernetes has it, {target} does not")
+            raise CourseError(f"--kind tfjob needs the target kubernetes, got {target}.")
         target = "tfjob"
     options = vars(arguments)
     given = {

@@ -1,4 +1,4 @@
-"""The parser of every `distlab` command: errors in one line, with what was probably meant.
+"""The parser of every `distlab` command: errors in one line, with the probable correction.
 
 Options are written in full everywhere: an abbreviation that works today may mean
 another option tomorrow.
@@ -14,7 +14,7 @@ from distlab.cli.examples import EXAMPLES, TASKS
 from distlab.errors import CourseError
 from utils.checks import MAX_LISTED, list_few, suggest
 
-MAX_WHOLE = 10**10  # nothing that is counted here is more
+MAX_WHOLE = 10**10  # no count here is larger
 MAX_WORD = 160  # of an error: a number of 400 digits needs no repeating
 LONG_USAGE = 7  # arguments of a command whose usage line doesn't list them
 
@@ -100,8 +100,8 @@ class OneLineParser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
 
     def _get_values(self, action: argparse.Action, words: list[str]) -> Any:
-        if "" in words and action.option_strings:  # as of "$FOLDER" where that is not set
-            raise argparse.ArgumentError(action, "is empty: give a value, or leave the option out")
+        if "" in words and action.option_strings:  # as of "$FOLDER" where that isn't set
+            raise argparse.ArgumentError(action, "must not be empty. Give a value, or leave it out")
         return super()._get_values(action, words)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -126,7 +126,7 @@ class OneLineParser(argparse.ArgumentParser):
         for word in words:
             commands = parser.list_commands()
             if word not in commands:
-                known = offer(word, commands) if commands else ": it has none below it"
+                known = offer(word, commands) if commands else ", as it has no subcommands"
                 raise CourseError(f"{parser.prog} has no command {word!r}{known}")
             parser = commands[word]
         return parser
@@ -152,7 +152,7 @@ def add_command(
 
 
 def offer(word: Any, choices: Collection[Any]) -> str:
-    """Return the choice that was probably meant, then a few of all choices."""
+    """Return the probable choice, then a few of all choices."""
     near = suggest(str(word), choices)
     return (
         near if near and len(choices) > MAX_LISTED else f"{near} (choose from {list_few(choices)})"
@@ -166,8 +166,8 @@ def read_whole(text: str) -> int:
     except ValueError:
         raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
     if len(text) > MAX_WORD or abs(number) > MAX_WHOLE:
-        limits = f"give a whole number from {-MAX_WHOLE:,} to {MAX_WHOLE:,}"
-        raise argparse.ArgumentTypeError(f"{text} is out of range: {limits}")
+        limits = f"must be a whole number from {-MAX_WHOLE:,} to {MAX_WHOLE:,}"
+        raise argparse.ArgumentTypeError(f"{limits}, got {text}")
     return number
 
 

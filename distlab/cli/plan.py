@@ -120,7 +120,7 @@ def measure(arguments: argparse.Namespace) -> tuple[Profile, list]:
         profile = calibrate(model, arguments.batch, name=name, launcher=launcher)
         return profile, list(check_locally(model, profile, launcher=launcher))
     except ClusterError as error:
-        bare = error.cause.removeprefix("InputError: ")  # of the user's model: no worker's fault
+        bare = error.cause.removeprefix("InputError: ")  # of the user's model, not a worker's fault
         raise error if bare == error.cause else CourseError(bare) from None
     finally:
         launcher.close()

@@ -77,7 +77,7 @@ def form(value: float | None, shape: Callable[[float], str] = "{:,.4g}".format) 
 
 
 def note(price: float | None, measured: object) -> list[str]:
-    """Return what the reader should know: no price, and what two numbers leave out."""
+    """Return notes for the reader: a missing price, and what two numbers leave out."""
     notes = [NO_PRICE] * (price is None)
     return ["", *notes, *([] if measured else [TWO_NUMBERS.format(-find_bucket_error())])]
 
@@ -96,7 +96,9 @@ def draw_plans(plans: list[RunPlan]) -> Picture:
 
 def draw_line(known: dict[int, float], label: str, title: str) -> Picture:
     if len(known) < 2:
-        raise CourseError("--plot: one size makes no line. Give --devices two or more that fit.")
+        raise CourseError(
+            f"--plot needs two or more sizes that fit, got {len(known)}. Give --devices more."
+        )
     sizes, words = sorted(known), {"x_label": "devices", "y_label": label, "title": title}
     return figures.lines({title: (sizes, [known[n] for n in sizes])}, log_x=True, **words)
 

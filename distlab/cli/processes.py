@@ -71,7 +71,7 @@ def _describe(record: Record) -> list[str]:
 def run_stop(arguments: argparse.Namespace) -> int:
     """End the chosen clusters, say which, and return 0.
 
-    Raises CourseError for an id that no cluster has, and for a process that cannot be
+    Raises CourseError for an id that no cluster has, and for a process that can't be
     ended.
     """
     from utils.processes.registry import end_cluster
@@ -96,6 +96,6 @@ def _choose(identity: str | None, everything: bool) -> "list[FoundCluster]":
     found = find_clusters(identity)
     if not found:
         known = ", ".join(cluster.mark.identity for cluster in find_clusters())
-        choices = f"choose from {known}" if known else "there is none"
-        raise CourseError(f"no cluster {identity}: {choices}")
+        choices = f"Choose from {known}" if known else "No cluster is running"
+        raise CourseError(f"There is no cluster {identity}. {choices}.")
     return found

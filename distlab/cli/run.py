@@ -190,7 +190,7 @@ def write_legacy_command(words: list[str], last: int) -> str:
 
 def find_way(arguments: argparse.Namespace) -> "Callable[..., RunReport]":
     """Return what runs the command: on this machine, at a rendezvous, or on an engine."""
-    from utils import engines  # imports only what is asked of it
+    from utils import engines  # imports parts on demand
 
     if arguments.engine:
         where = {"engine": arguments.engine, "address": arguments.engine_address}

@@ -87,7 +87,7 @@ def make(question: type, arguments: argparse.Namespace, **others: Any) -> Any:
 
 
 def describe(asked: Any) -> str:
-    """Return what was asked on one line: every field that isn't at its default."""
+    """Return the question on one line: every field that isn't at its default."""
     words = []
     for each in fields(asked):
         name, value = each.name.replace("_", " "), getattr(asked, each.name)
@@ -98,7 +98,7 @@ def describe(asked: Any) -> str:
 
 
 def tabulate(head: str, answer: dict[str, Any]) -> str:
-    """Return a line of what was asked, and below it one for each part of the answer."""
+    """Return a line with the question, and below it one for each part of the answer."""
     rows = []
     for name, value in answer.items():
         if isinstance(value, dict) and name.endswith("histogram"):

@@ -48,12 +48,12 @@ def show_answer(
 def write_picture(path: Path, make: Callable[[], Picture]) -> None:
     """Write the picture that `make` draws to `path` as SVG. Raises CourseError if that fails."""
     if path.suffix.lower() != ".svg":
-        raise CourseError(f"--plot {path}: pictures are SVG. Choose a name that ends in .svg.")
+        raise CourseError(f"--plot must be a name that ends in .svg, got {path}.")
     picture = make()
     try:
         path.write_text(picture.svg + "\n", encoding="utf-8")
     except OSError as error:
-        raise CourseError(f"--plot {path}: can't be written ({error.strerror}).") from None
+        raise CourseError(f"--plot {path} can't be written ({error.strerror}).") from None
     print(f"picture: {path}", file=sys.stderr)
 
 

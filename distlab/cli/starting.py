@@ -252,7 +252,7 @@ class Starting:
 
 
 def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
-    """Return who starts the tasks; raise CourseError for options that do not fit."""
+    """Return who starts the tasks; raise CourseError for options that don't fit."""
     given = {
         "engine": arguments.engine,
         "engine-address": arguments.engine_address,
@@ -285,9 +285,9 @@ def train_at_rendezvous(
 ) -> int:
     """Train on machines that meet; each runs this command as the tasks that it gets.
 
-    With `min_workers` it goes on with fewer after a restart, down to that many: the global batch
-    stays, and is cut over those who are there. The host, which has the chief, prints its
-    report. Returns the exit status.
+    With `min_workers` it continues with fewer after a restart, down to that many: the global batch
+    stays, and is split over the remaining ones. The host, which has the chief, prints its report.
+    Returns the exit status.
     """
     from utils.engines import RunSettings, run_at_rendezvous
 
@@ -326,8 +326,7 @@ def tell_cause(report: "RunReport", say: Callable[[str], None]) -> None:
 def write(text: str, stream: TextIO) -> None:
     """Print to `stream`; if its reader has gone (`distlab run … | head`), the run continues.
 
-    It does, too, if the terminal was closed, or standard error is on a full disk: nobody is
-    left to be told.
+    It also does if the terminal was closed, or standard error is on a full disk.
     """
     try:
         print(text, file=stream, flush=True)
@@ -338,7 +337,7 @@ def write(text: str, stream: TextIO) -> None:
 
 
 def repeat_options(arguments: argparse.Namespace, names: Iterable[str]) -> list[str]:
-    """Return the options that were given, as words of a command line."""
+    """Return the given options, as words of a command line."""
     words = []
     for name in names:
         value, option = getattr(arguments, name), f"--{name.replace('_', '-')}"

@@ -80,7 +80,7 @@ def _add_lint(actions: Commands) -> None:
 
 
 def run_build(arguments: argparse.Namespace) -> int:
-    """Print the configurations; return 0. Raises CourseError for a cluster that cannot be."""
+    """Print the configurations; return 0. Raises CourseError for a cluster that can't be."""
     from utils.tf_config import (
         BASE_PORT,
         build_cluster,
@@ -134,10 +134,10 @@ def run_lint(arguments: argparse.Namespace) -> int:
 
 
 def read_sources(sources: list[str]) -> dict[str, str]:
-    """Return name -> TF_CONFIG for files, "-", texts, or the variable where there is none.
+    """Return name -> TF_CONFIG for files, "-", JSON strings, or the variable if there are none.
 
     An unquoted `$TF_CONFIG` that a shell has split into words is put together again.
-    Raises CourseError for a file that cannot be read or a variable that is not set.
+    Raises CourseError for a file that can't be read or a variable that isn't set.
     """
     if not sources:
         if "TF_CONFIG" not in os.environ:
@@ -172,7 +172,9 @@ def _read_source(source: str, number: int) -> tuple[str, str]:
         return source, path.read_text(encoding="utf-8-sig")
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise CourseError(f"{source}: {reason}. Name a file that holds TF_CONFIG.") from error
+        raise CourseError(
+            f"{source} can't be read ({reason}). Name a file that holds TF_CONFIG."
+        ) from error
     except UnicodeDecodeError as error:
         raise CourseError(f"{source} must be text in UTF-8. Write the JSON as text.") from error
 

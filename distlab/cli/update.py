@@ -34,6 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     if (course / ".git").exists():
         for name in _list_edited(course):
             print(f"{name} was changed in place; your version is {_move(course, name)} now")
+        if not _run_git(course, "branch", "--show-current"):
+            raise CourseError("This clone must be on a branch to update. Run: git switch main")
         print(_run_git(course, "pull", "--ff-only").strip())
         print("`make lab` installs what the new version needs.")
     else:
@@ -55,7 +57,7 @@ def _list_edited(course: Path) -> list[str]:
 
 
 def _move(course: Path, name: str) -> str:
-    """Put a notebook that was changed in place where copies are; restore the original."""
+    """Move a notebook that was changed in place to the copies, and restore the original."""
     path, copy = course / name, course / copies.FOLDER / Path(name).name
     moved = path.is_file() and not copy.exists()
     if not path.is_file():  # deleted
@@ -72,7 +74,7 @@ def _move(course: Path, name: str) -> str:
 
 
 def _run_git(course: Path, *words: str) -> str:
-    """Return what git prints. Raises CourseError with its last line if it fails."""
+    """Return what git prints. Raises CourseError with its reason if it fails."""
     try:
         done = subprocess.run(
             ["git", *words],
@@ -82,9 +84,15 @@ def _run_git(course: Path, *words: str) -> str:
             timeout=GIT_SECONDS,
             check=False,
         )
+    except FileNotFoundError:
+        raise CourseError("Updating this clone needs git. Install it, then try again.") from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CourseError(f"git {words[0]}: {error}") from None
+        raise CourseError(f"git {words[0]} failed: {error}") from None
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise CourseError(f"git {words[0]} stopped: {said}")
+        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        at = next((k for k, x in enumerate(lines) if x.startswith(("fatal:", "error:"))), 0)
+        said = " ".join(line.strip() for line in lines[at : at + 1 + lines[at].endswith(":")])
+        if "fast-forward" in said:
+            said += " You have commits of your own here. Run: git pull --rebase"
+        raise CourseError(f"git {words[0]} failed: {said}")
     return done.stdout

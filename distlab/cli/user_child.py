@@ -1,9 +1,9 @@
 """The child process in which a user's module is loaded and our library works on it.
 
-Run as a file, not as a module: nothing called `utils` or `distlab` is imported here. The
-user's project may have a package `utils` of its own, so our folder is loaded under
-another name, which its relative imports allow. Both stand in one process because what
-the user's function returns, a dataset or a model, cannot travel to another one.
+Run as a file, not as a module: nothing called `utils` or `distlab` is imported here. The user's
+project may have its own package `utils`, so our folder is loaded under another name, which its
+relative imports allow. Both are in one process because what the user's function returns, a dataset
+or a model, can't travel to another one.
 
 Standard input carries the order and then stays open: its end means that the parent has
 gone. The reply, one JSON object, goes to the file descriptor that the order names;
@@ -21,12 +21,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-LIBRARY = "_distlab_utils"  # nobody's own name
+LIBRARY = "_distlab_utils"  # no user's package has this name
 Order = dict[str, Any]
 
 
 class TargetError(Exception):
-    """What was asked for cannot be loaded or ended by itself; the message is one line."""
+    """The target can't be loaded, or it ended the process; the message is one line."""
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process and what it started when standard input ends; give the user none."""
+    """End this process and its children when standard input ends; give the user's code no input."""
     lifeline = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
@@ -90,9 +90,9 @@ def _work(library: ModuleType, order: Order) -> dict[str, Any]:
 def load_function(target: str, example: str) -> Callable[[], Any]:
     """Return the function that `MODULE:FUNCTION` names; `example` goes into an error.
 
-    The current folder comes first, as for `python -m`. Raises TargetError for another
-    form, for a module that is not there or fails when it is imported, and for a name
-    that it lacks or that is no function.
+    The current folder comes first, as for `python -m`. Raises TargetError for another form, for a
+    missing module or one that fails when imported, and for a name that it lacks or that isn't a
+    function.
     """
     module_name, colon, name = target.partition(":")
     if not (colon and module_name and name):

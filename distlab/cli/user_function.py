@@ -104,7 +104,7 @@ def _work_and_print(
     `work` is a function of our library, "input_pipeline:tune": it takes the user's function
     and `settings` (plain data), and with `progress`, a command's name, a function `say` for
     lines on standard error. Its report has `__str__` and `to_dict`. Raises InputError in
-    one line for a target that cannot be loaded and for what `work` refuses, RunError when
+    one line for a target that can't be loaded and for what `work` refuses, RunError when
     the process ends without an answer.
     """
     room, _, name = work.partition(":")
@@ -119,7 +119,7 @@ def _work_and_print(
     }
     reply, status = _ask(order)
     if not reply:
-        raise RunError(f"{arguments.target}: its process {_describe_status(status)}")
+        raise RunError(f"The process of {arguments.target} {_describe_status(status)}")
     answer = json.loads(reply)
     if "error" in answer:
         raise InputError(answer["error"])

@@ -1,8 +1,8 @@
-"""A user's model, built in a worker of our cluster: their module loaded beside our library.
+"""A user's model, built in a worker of our cluster: their module loaded next to our library.
 
-Their project may have a package `utils` or `distlab` of its own. While their code is imported
-and their function is called, ours are out of sight, and come back afterwards; modules of
-theirs that were loaded stay with the functions that use them.
+Their project may have its own package `utils` or `distlab`. While their code is imported and their
+function is called, ours are out of sight, and come back afterwards; their loaded modules stay with
+the functions that use them.
 """
 
 import importlib
@@ -24,7 +24,7 @@ EXAMPLE = "my_model:make_model"
 def build_user_model(target: str, folder: str) -> Any:
     """Return what the function `MODULE:FUNCTION` of the project in `folder` returns.
 
-    Raises InputError in one line where it cannot be loaded or fails.
+    Raises InputError in one line where it can't be loaded or fails.
     """
     with _without_our_packages(folder):
         try:

@@ -1,4 +1,4 @@
-"""What this machine has, and what of the course works on it.
+"""What this machine has, and which parts of the course work on it.
 
     from distlab import doctor
     print(doctor.format_report(doctor.examine(quick=True)))
@@ -13,8 +13,8 @@ process: it is tried in a child process, which may hang or crash.
 - `processes`: probes of starting processes: fork, ports, who reaches them, and what a crashed
   kernel left
 - `report`: the findings as text for people and as one record for programs, with what works here
-- `software`: probes of what is installed: packages, their pinned versions, which `utils` is
-  imported; and of the environment variables that change what code does
+- `software`: probes of the installed software: packages, their pinned versions, which `utils` is
+  imported, and environment variables that change how code runs
 - `tensorflow_child`: the program that the doctor starts to try TensorFlow: a JSON line after each
   stage
 - `tensorflow_trial`: try TensorFlow in a child process, and put what came of it into plain words

@@ -38,10 +38,10 @@ def run_command(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Run `command`, at most `limit_seconds`, in a process group of its own.
+    """Run `command`, at most `limit_seconds`, in its own process group.
 
-    Output goes through files, so that a grandchild that keeps a pipe open cannot
-    make the wait longer. Raises OSError if the program cannot be started.
+    Output goes through files, so that a grandchild that keeps a pipe open can't
+    make the wait longer. Raises OSError if the program can't be started.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

@@ -12,11 +12,11 @@ STATUSES = ("ok", "missing", "warning", "problem")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """One finding about the machine.
 
     `status`: "ok"; "missing" (not there, and the course does without); "warning"
     (the course runs, with the disadvantage that `advice` names); "problem" (the
-    course cannot run before `advice` is followed). `value` is what was found,
+    course can't run before `advice` is followed). `value` is what was found,
     `advice` what it means or what to do, in plain words, "" where nothing is.
     """
 
@@ -36,8 +36,8 @@ class Finding:
 class Probe:
     """A function that looks at one thing, and the longest it may take.
 
-    `look` returns one finding or several. `name` stands in the finding that
-    says that it failed or gave no answer in `limit_seconds`.
+    `look` returns one finding or several. If it fails or doesn't answer in `limit_seconds`, a
+    finding called `name` says so.
     """
 
     name: str
@@ -76,7 +76,7 @@ def _look(probe: Probe) -> None:
     try:
         found = probe.look()
         probe.results[:] = [found] if isinstance(found, Finding) else list(found)
-    except Exception as error:  # whatever a machine comes up with: the others go on
+    except Exception as error:  # whatever happens here, the other probes continue
         lines = str(error).splitlines() or [""]
         value = f"could not be examined: {type(error).__name__}: {lines[0]}"
         probe.results[:] = [

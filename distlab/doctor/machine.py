@@ -1,6 +1,6 @@
 """Probes of the machine itself: Python, system, cores, memory, disk.
 
-What a container allows is read from its control group, version 2, as the kernel documents it
+A container's limits are read from its control group, version 2, as the kernel documents it
 (https://docs.kernel.org/admin-guide/cgroup-v2.html): a container sees its own group as the root.
 """
 
@@ -100,7 +100,7 @@ def examine_cores(root: Path = ROOT) -> Finding:
 
 
 def examine_memory(root: Path = ROOT) -> Finding:
-    """How much memory is there, and free, under the container's limit?"""
+    """Report the memory, total and free, under the container's limit."""
     memory = psutil.virtual_memory()
     limit = read_memory_limit_bytes(root)
     total = memory.total if limit is None else min(memory.total, limit)

@@ -38,14 +38,14 @@ def examine_ports(lab_port: int = LAB_PORT) -> Finding:
                 pass
     except OSError as error:
         advice = "JupyterLab and workers need loopback: a firewall or sandbox forbids it"
-        return Finding("ports", "problem", f"127.0.0.1 does not work: {error}", advice)
+        return Finding("ports", "problem", f"127.0.0.1 doesn't work: {error}", advice)
     try:
         named = {entry[4][0] for entry in socket.getaddrinfo("localhost", None)}
     except OSError:
         named = set()
     if not named & {"127.0.0.1", "::1"}:
         advice = "add the line `127.0.0.1 localhost` to /etc/hosts"
-        return Finding("ports", "warning", "`localhost` is not this machine", advice)
+        return Finding("ports", "warning", "`localhost` isn't this machine", advice)
     if _is_free(lab_port):
         return Finding("ports", "ok", f"loopback works, {lab_port} is free")
     advice = "JupyterLab takes the next free port automatically"
@@ -118,10 +118,10 @@ def examine_workers() -> Finding:
 def list_workers() -> list[psutil.Process]:
     """Return this user's processes that are tasks of a TensorFlow cluster, or ours, by pid.
 
-    A task is a Python with TF_CONFIG in its environment (one that it did not
-    get from the shell that this process has it from), one that runs a module of
-    ours that starts workers, or a kernel (or what it started) whose JupyterLab
-    is gone. This process, those above it and those of other containers are not.
+    A task is a Python with TF_CONFIG in its environment (one that it didn't get from the shell that
+    this process has it from), one that runs a module of ours that starts workers, or a kernel (or
+    its child) without its JupyterLab. This process, its ancestors and other containers' processes
+    aren't.
     """
     own = psutil.Process()
     family = {own.pid, *(parent.pid for parent in own.parents())}

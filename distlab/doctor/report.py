@@ -31,12 +31,12 @@ NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 
 def describe_works(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return what of the course works here and what does not, as plain data.
+    """Return what of the course works here and what doesn't, as plain data.
 
     `lessons`: the notebooks that are here, each with whether it runs.
     `strategies`: those that `distlab train` has. `table`: strategy -> "Keras loop" ->
     True, False, or None where a TPU is needed, as measured
-    (`utils.strategies.SUPPORT`). `without`: what is not to be had, and the finding
+    (`utils.strategies.SUPPORT`). `without`: what isn't to be had, and the finding
     that says why.
     """
     runs = can_run(findings)

@@ -1,5 +1,5 @@
-"""Probes of what is installed: packages, their pinned versions, which `utils` is imported; and of
-the environment variables that change what code does.
+"""Probes of the installed software: packages, their pinned versions, which `utils` is imported, and
+the environment variables that change how code runs.
 """
 
 import os
@@ -39,8 +39,8 @@ FIND_UTILS = "import importlib.util as u; s = u.find_spec('utils'); print(s.orig
 def read_pins(constraints: Path = CONSTRAINTS) -> dict[str, str]:
     """Return the versions that the course was tested with, by normalized package name.
 
-    From `constraints.txt` next to the package; where that is not (an installed
-    wheel), from the `==` requirements of the installed course.
+    From `constraints.txt` next to the package. Without that (an installed wheel), from the `==`
+    requirements of the installed course.
     """
     try:
         lines = constraints.read_text().splitlines()
@@ -99,7 +99,7 @@ def examine_other_packages(
 
 
 def find_version(name: str) -> str | None:
-    """Return the installed version of the package `name`, None where it is not installed."""
+    """Return the installed version of the package `name`, None where it isn't installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -114,7 +114,7 @@ def _read_requirements() -> list[str]:
 
 
 def _name_required(requirements: list[str]) -> list[str]:
-    """Return the packages that the course needs, and those of its `lab` extra."""
+    """Return the packages that the course needs, and its `lab` extra's."""
     needed = [r for r in requirements if "extra ==" not in r or re.search(r"extra == .lab.", r)]
     names = (re.match(r"[\w.-]+", requirement) for requirement in needed)
     return [match[0] for match in names if match]
@@ -146,7 +146,7 @@ def examine_utils() -> Finding:
 
 @dataclass(frozen=True)
 class Rule:
-    """A variable, when its value matters, how much, and what it does."""
+    """A variable, the values that matter, how much, and its effect."""
 
     name: str
     matters: Callable[[str], bool]

@@ -17,7 +17,7 @@ IMAGES, SIZE, FILTERS = 64, 28, 32
 def main() -> None:
     """Import, split the CPU, find GPUs, compute; `argv[1]` is the most seconds in all."""
     if len(sys.argv) > 1 and hasattr(signal, "alarm"):
-        signal.alarm(int(float(sys.argv[1])) + 2)  # ends it even when nobody watches any more
+        signal.alarm(int(float(sys.argv[1])) + 2)  # ends it even if its parent has gone
     begun = time.perf_counter()
     import tensorflow as tf
 
@@ -46,7 +46,7 @@ def name_gpu(tf, gpu) -> str:
 
 
 def split_cpu(tf, gpus) -> int:
-    """Split the CPU, add one number on each logical device; return how many there are."""
+    """Split the CPU, add one number on each logical device; return the number of devices."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     pieces = [tf.config.LogicalDeviceConfiguration()] * LOGICAL_DEVICES
     tf.config.set_logical_device_configuration(cpu, pieces)
@@ -70,7 +70,7 @@ def time_matmul(tf) -> float:
 
 
 def time_convolution(tf) -> float:
-    """Return images a second through one 3 by 3 convolution; check one result."""
+    """Return the images/s of one 3 by 3 convolution; check one result."""
     images = tf.ones([IMAGES, SIZE, SIZE, 1])  # [image, row, column, channel]
     kernel = tf.ones([3, 3, 1, FILTERS])
 

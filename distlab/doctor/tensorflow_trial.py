@@ -17,7 +17,7 @@ from utils.strategies import STRATEGIES, StrategyRecord
 
 CHILD = Path(__file__).with_name("tensorflow_child.py")
 LIMIT_SECONDS = 60.0
-DOING = {  # what was going on when this stage had not been reported
+DOING = {  # the child's work while this stage wasn't reported
     "import": "importing TensorFlow",
     "keras": "importing Keras",
     "gpus": "looking for GPUs",
@@ -33,8 +33,8 @@ def try_tensorflow(
 ) -> list[Finding]:
     """Run the child and return its findings: start, logical devices, GPUs, computation.
 
-    `command` stands in for the child's command line. A child that hangs is
-    killed; one that crashes is told apart by its signal.
+    `command` stands in for the child's command line. A child that hangs is killed; a crash shows by
+    its signal.
     """
     command = command or [sys.executable, "-P", str(CHILD), f"{limit_seconds:g}"]
     environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **os.environ}
@@ -101,9 +101,8 @@ def _advise_signal(number: int) -> str:
 def examine_gpus(seen: dict[str, Any] | None, errors: str = "") -> list[Finding]:
     """Return what GPUs are here, and on what each strategy would train.
 
-    `seen` is the child's report {"names": […], "built_with": whether this
-    TensorFlow has CUDA in it}, None where there is no report (`--quick`, or a crash). `errors` is
-    what it printed.
+    `seen` is the child's report {"names": […], "built_with": whether this TensorFlow has CUDA in
+    it}, None without a report (`--quick`, or a crash). `errors` is its output.
     """
     driver = read_driver()
     try:

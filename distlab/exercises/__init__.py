@@ -1,4 +1,4 @@
-"""What the labs share: the `Exercise` object, comparing, and what is said to learners.
+"""Code that the labs share: the `Exercise` object, comparing, and feedback for learners.
 
 A lab's `distlab/labs/labNN/exercise.py` has one object for each exercise:
 
@@ -17,7 +17,7 @@ A lab's `distlab/labs/labNN/exercise.py` has one object for each exercise:
     )
 
 `SHARE.check(read_share)` tries a learner's function on the examples and compares with
-the lab's `worked.json`. An answer that cannot be called with a case as it stands gets a `run`:
+the lab's `worked.json`. An answer that can't be called with a case as it stands gets a `run`:
 `run=each(try_share)` with `try_share(answer, *case)`, which returns plain data (numbers,
 words, arrays, lists, dictionaries), and is observed by `SHARE.observe(read_share, cases)`.
 
@@ -26,21 +26,21 @@ other numbers, the graded cell, the answers that test both.
 
 - `answer_pictures`: a learner's own answer as a picture, right or wrong, under its check in
   JupyterLab
-- `closure_events`: what closures of lab 10 did, in order: they read the parameters, and apply an
-  update later
+- `closure_events`: the actions of lab 10's closures, in order: they read the parameters, and apply
+  an update later
 - `comparing`: whether two answers agree, and how they are shown: plain data, numbers within a
   tolerance
-- `feedback`: what a check says in JupyterLab: a moment for a right answer, and a first look for a
+- `feedback`: a check's message in JupyterLab: a moment for a correct answer, and a first look for a
   wrong one
 - `folder`: a folder that an answer reads, whose files travel when a class is graded
 - `model_maker`: makes the model of a hand-written loop, whose weights show how the loop uses it
-- `predict`: guess first, then look: what a lesson's predict cells call
-- `refusing`: what is said of an answer that is not right, and how what a function returned is read
+- `predict`: guess first, then look: for a lesson's predict cells
+- `refusing`: messages for wrong answers, and reading what a function returned
 - `ring_trace`: a ring all-reduce as an answer ran it, and the first message that isn't what was
   due
 - `saves`: which checkpoints a run writes, seen from outside: by the names of their files
 - `schedule_trace`: a pipeline schedule as an answer gave it, and the first operation that isn't as
   it should be
 - `softmax`: softmax regression in NumPy: the data, first weights and slopes that labs train with
-- `watching`: what is watched while an answer runs in a notebook: that it ends, and what it calls
+- `watching`: watches an answer that runs in a notebook: that it ends, and what it calls
 """

@@ -1,7 +1,7 @@
 """A learner's own answer as a picture, right or wrong, under its check in JupyterLab.
 
 Each function here draws what an answer gave for the visible examples, and nothing that the
-answer did not give. An exercise without one has no picture, nor has an answer of another form.
+answer didn't give. An exercise without one has no picture, nor has an answer of another form.
 """
 
 import importlib
@@ -30,7 +30,7 @@ Row = tuple[str, float, float, str, str]
 def draw_answer(
     lab: str, exercise: str, cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]
 ) -> Picture | Explorable | None:
-    """Return the picture, None where there is none.
+    """Return the picture, None if there is none.
 
     `observed` is what the answer gave for each of `cases`. `right` turns an update of lab 05, 7,840
     numbers, into the ratio that its check prints, and says where a replay stops.
@@ -40,12 +40,12 @@ def draw_answer(
         return None
     try:
         return draw(cases, observed, right) if draw in _COMPARED else draw(cases, observed)
-    except Exception:  # whatever comes of drawing what a learner returned: the check goes on
+    except Exception:  # whatever happens while drawing an answer, the check continues
         return None
 
 
 def _cut(lane: str, sizes: Sequence[int], kinds: Sequence[str]) -> list[Row]:
-    """Rows of pieces of these sizes, one behind the other; an empty piece is not drawn."""
+    """Rows of pieces of these sizes, one behind the other; an empty piece isn't drawn."""
     ends = pairwise(accumulate(map(int, sizes), initial=0))
     return [
         (lane, start, end, str(end - start), kind)

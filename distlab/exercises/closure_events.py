@@ -1,4 +1,4 @@
-"""What closures of lab 10 did, in order: they read the parameters, and apply an update later."""
+"""The actions of lab 10's closures, in order: read the parameters, and apply an update later."""
 
 import numpy as np
 

@@ -16,7 +16,7 @@ NOTHING = (
 
 
 class Anything:
-    """What agrees with every answer: for a part that does not matter."""
+    """What agrees with every answer: for a part that doesn't matter."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def find_wrong(got: Sequence[Any], right: Sequence[Any], tolerance: float = 1e-3
 def same(given: Any, wanted: Any, tolerance: float = 1e-3) -> bool:
     """Return whether two answers agree: words but for case, numbers within `tolerance`, shapes.
 
-    `wanted` may be or hold a `Digest` of what is wanted, `AnyOf` or `Anything`. A dictionary
-    agrees key by key; a list or tuple that is no array of numbers (words in it, or parts of
+    `wanted` may be or hold a `Digest` of the expected value, `AnyOf` or `Anything`. A dictionary
+    agrees key by key; a list or tuple that isn't an array of numbers (words in it, or parts of
     different lengths) item by item.
     """
     if wanted is None or isinstance(wanted, str):
@@ -134,7 +134,7 @@ def _as_items(value: Any) -> list[Any] | None:
 
 
 def as_numbers(value: Any) -> np.ndarray | None:
-    """Return `value` as an array of float64, None if it is no array of numbers."""
+    """Return `value` as an array of float64, None if it isn't an array of numbers."""
     if isinstance(value, str | dict) or value is None:
         return None
     try:

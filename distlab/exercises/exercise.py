@@ -1,7 +1,7 @@
 """One exercise of a lab: how an answer is run, what is known of it, and its visible check.
 
-What is right for other numbers than the worked examples is not here: it is worked out
-by the lab's `judge.py`, which learners do not have.
+What is right for other numbers than the worked examples isn't here: it is worked out
+by the lab's `judge.py`, which learners don't have.
 """
 
 import importlib
@@ -41,7 +41,7 @@ def call(answer: Answer, cases: Cases) -> list[Any]:
 
 
 def each(run: Callable[..., Any]) -> Callable[[Answer, Cases], list[Any]]:
-    """Return the way to run an answer that is `run(answer, *case)` for each case by itself."""
+    """Return the function that runs an answer as `run(answer, *case)`, case by case."""
     return lambda answer, cases: [run(answer, *case) for case in cases]
 
 
@@ -52,7 +52,7 @@ def _as_it_came(observed: Any, *case: Any) -> Any:
 def contrast(got: Any, right: Any) -> str:
     """Return what was given and what should be, where they first differ.
 
-    A dictionary {"fault": words} says in words why there is no answer to compare.
+    A dictionary {"fault": words} says why there is no answer to compare.
     """
     if isinstance(got, dict) and set(got) == {"fault"}:
         return f"went wrong: {got['fault']}"
@@ -116,28 +116,26 @@ class AnswerFault:
 class Exercise:
     """One exercise: `lab01`'s `epoch` asks for the function `plan_epoch`.
 
-    A case is the arguments of one trial, `examples` are those of the visible check.
-    `run(answer, cases)` runs a learner's answer in their own process and returns plain
-    data for each case: by default what their function returns. `read(observed, *case)`
-    makes of that what is compared, in the judge's process when it is graded.
-    `mistakes` maps the name of each known misconception to what is said of it, `hint`
-    is said of any other wrong answer, `success` of a right one. `tolerance` is relative.
-    `by_hand` names the library's modules that an answer may not call, since writing that
-    is the exercise. `shows_case` says whether the message shows the case; `contrast(got,
-    right)` words the difference, and `tell(case, observed, right)` may show it as a table
-    (without it, the array that differs is shown).
-    `plain` says of one with a `run` that the answer takes and gives numbers, words, lists,
-    dictionaries, arrays and a `Folder` only: `run` can then do without its process, and only
-    calls of the answer travel there. In a notebook one run is stopped after `seconds`, if any:
-    those of 20 s are for functions that only compute, and exercises that start processes have
-    limits of their own. `number` is one that a class seed draws.
+    A case is the arguments of one trial, `examples` are the visible check's. `run(answer, cases)`
+    runs a learner's answer in their own process and returns plain data for each case: by default
+    what their function returns. `read(observed, *case)` makes of that what is compared, in the
+    judge's process when it is graded. `mistakes` maps the name of each known misconception to its
+    message; `hint` is the message for any other wrong answer, `success` for a correct one.
+    `tolerance` is relative. `by_hand` names the library's modules that an answer may not call,
+    since writing that is the exercise. `shows_case` says whether the message shows the case;
+    `contrast(got, right)` words the difference, and `tell(case, observed, right)` may show it as a
+    table (without it, the array that differs is shown). `plain` says of one with a `run` that the
+    answer takes and gives numbers, words, lists, dictionaries, arrays and a `Folder` only: `run`
+    can then do without its process, and only calls of the answer travel there. In a notebook one
+    run is stopped after `seconds`, if any: 20 s are for functions that only compute, and exercises
+    that start processes have their own limits. A class seed draws `number`.
 
-    `evidence` says what a mark proves. "result": all that is judged was given back by the
-    learner's function as plain data, or is in a file that it wrote. "outside": processes, kills,
-    bytes, files, clocks, seen by a process in which nothing of the learner ran. "inside": looked
-    at in the answer's own process, which is strong against mistakes and not against forging. It
-    is "result" for an exercise that is called with its cases or `plain`, otherwise "inside",
-    unless it says so: a `run` that only makes the arguments of a call is a "result".
+    `evidence` says what a mark proves. "result": the learner's function returned everything graded
+    as plain data, or wrote it to a file. "outside": processes, kills, bytes, files, clocks, seen by
+    a process in which nothing of the learner ran. "inside": looked at in the answer's own process,
+    which is strong against mistakes and not against forging. It is "result" for an exercise that is
+    called with its cases or `plain`, otherwise "inside", unless it says so: a `run` that only makes
+    the arguments of a call is a "result".
     """
 
     lab: str
@@ -197,9 +195,9 @@ class Exercise:
     def check(self, answer: Answer, only: int | None = None) -> None:
         """Try `answer` on the examples: say so if it is right, else AssertionError.
 
-        The error names what was given, what should be, and the misconception behind it
-        (`feedback` has what somebody at work in JupyterLab sees). Where an exercise is judged in
-        parts, `only` is the number of one example; the last one makes the whole right.
+        The error names the value, the expected one, and the misconception behind it (`feedback` has
+        the form in JupyterLab). If an exercise is graded in parts, `only` is the number of one
+        example; the last one completes the exercise.
         """
         part = slice(None) if only is None else slice(only, only + 1)
         worked = {
@@ -219,7 +217,7 @@ class Exercise:
         praise(self.lab, self.name, self.success or right, draw)
 
     def _draw(self, cases: Cases, observed: Sequence[Any], right: Sequence[Any]) -> Any:
-        """Return the answer's picture; what draws it is imported only where somebody looks.
+        """Return the answer's picture; its drawing code is imported only in JupyterLab.
 
         A build draws none, so no lab is stale when a picture changes: `imports` reads no string.
         """
@@ -229,7 +227,7 @@ class Exercise:
     def find_fault(
         self, cases: Cases, observed: Any, expect: Callable[[str], Sequence[Any]]
     ) -> AnswerFault | None:
-        """Return what is wrong with what was observed for `cases`, None if nothing is.
+        """Return the fault in the observations for `cases`, None if there is none.
 
         `expect("right")` gives the right answer to each case, `expect(name)` what that
         mistake gives. Numbers may be ints, floats, NumPy's or tensors, sequences lists,
@@ -266,7 +264,7 @@ class Exercise:
         return ""
 
     def _explain_slip(self, given: Any, right: Sequence[Any], k: int) -> str:
-        """Return what is wrong with the form of answer `k`; None is none where it may be right."""
+        """Return the fault in the form of answer `k`; None isn't one if it may be correct."""
         could_be_none = any(answer is None for answer in right)
         return "" if given is None and could_be_none else explain_slip(given, right[k])
 

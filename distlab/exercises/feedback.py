@@ -1,8 +1,8 @@
-"""What a check says in JupyterLab: a moment for a right answer, and a first look for a wrong one.
+"""A check's message in JupyterLab: a moment for a correct answer, and a first look for a wrong one.
 
-A right answer gets a green card with its points and what comes next. The first wrong one is
-told what differs; the second also what that usually comes from, so that hints come first.
-Elsewhere (`distlab check`, nbgrader, tests) a check prints one line, or says all at once.
+A correct answer gets a green card with its points and the next exercise. The first wrong one gets
+the difference; the second also its usual cause, so that hints come first. Elsewhere (`distlab
+check`, nbgrader, tests) a check prints one line, or says all at once.
 """
 
 import os
@@ -40,12 +40,12 @@ class LabTask(NamedTuple):
 
 
 def is_watched() -> bool:
-    """Return whether this is a notebook that somebody has open in JupyterLab."""
+    """Return whether this is a notebook that is open in JupyterLab."""
     return "JPY_SESSION_NAME" in os.environ
 
 
 def word_fault(lab: str, exercise: str, difference: str, why: str) -> str:
-    """Return what a wrong answer is told: less the first time that somebody sees it."""
+    """Return the message for a wrong answer: less at the first try."""
     _wrong[lab, exercise] += 1
     if is_watched() and _wrong[lab, exercise] == 1:
         return (
@@ -56,7 +56,7 @@ def word_fault(lab: str, exercise: str, difference: str, why: str) -> str:
 
 
 def show_picture(draw: Callable[[], Any]) -> None:
-    """Show somebody at work what their answer gave, right or wrong; elsewhere nothing is drawn.
+    """Draw an answer, right or wrong, in an open notebook; elsewhere draw nothing.
 
     `draw` returns a picture or an explorable, None for neither.
     """
@@ -68,7 +68,7 @@ def show_picture(draw: Callable[[], Any]) -> None:
 
 
 def praise(lab: str, exercise: str, said: str, draw: Callable[[], Any] = lambda: None) -> None:
-    """Say that an answer is right: one printed line, or a card in JupyterLab.
+    """Say that an answer is correct: one printed line, or a card in JupyterLab.
 
     The picture that `draw` returns stands under the card.
     """
@@ -88,7 +88,7 @@ def praise(lab: str, exercise: str, said: str, draw: Callable[[], Any] = lambda:
 
 
 def read_tasks(lab: str) -> list[LabTask]:
-    """Return the exercises of a lab in order; [] where its notebook is not to be found."""
+    """Return the exercises of a lab in order; [] where its notebook isn't to be found."""
     course = progress.find_course()
     found = sorted((course / "labs").glob(f"{lab}-*.ipynb")) if course else []
     path = next((path for path in found if path.is_file()), None)  # a pipe would keep it waiting
@@ -128,7 +128,7 @@ def _list_passed(lab: str) -> set[str]:
 
 
 def _name_next(lab: str, exercise: str, tasks: list[LabTask]) -> list[str]:
-    """Return what comes next: the first exercise that has not passed, from here on."""
+    """Return what comes next: the first exercise that hasn't passed, from here on."""
     done = _list_passed(lab) | {exercise}
     here = next((k for k, task in enumerate(tasks) if task.name == exercise), 0)
     left = [task for task in tasks[here:] + tasks[:here] if task.name not in done]

@@ -6,11 +6,11 @@ from typing import Any
 def show_guess(guess: Any, measured: Any, unit: str = "", how: str = "measured") -> None:
     """Print the reader's guess next to what was measured, in one line.
 
-    `guess` is a number, a word, a guess of `distlab.explorables` (the answer then slides
-    into it), or None when nothing was written down; then only what was measured is printed.
-    `unit` follows the values (" images/s", "%"), a factor ("x", "×") is printed as
-    "4.0 times", and a currency's sign stands before its amount. `how` says where the answer
-    comes from, if not from a measurement of ours: "simulated", "computed", "published".
+    `guess` is a number, a word, a guess of `distlab.explorables` (the answer then slides into it),
+    or None when nothing was written down; then only what was measured is printed. `unit` follows
+    the values (" images/s", "%"), a factor ("x", "×") is printed as "4.0 times", and a currency's
+    sign comes before its amount. `how` says where the answer comes from, if not from our
+    measurement: "simulated", "computed", "published".
     """
     seen = _format(measured, unit)
     if hasattr(guess, "show_answer"):

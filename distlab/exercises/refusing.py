@@ -1,4 +1,4 @@
-"""What is said of an answer that is not right, and how what a function returned is read."""
+"""Messages for wrong answers, and reading what a function returned."""
 
 import re
 import sys
@@ -21,7 +21,7 @@ from distlab.exercises.comparing import as_numbers, show
 LINE_LETTERS = 96  # JupyterLab breaks longer lines in the middle of a word
 _UNWRITTEN = "is not written yet"  # what NotImplementedError says in a lab
 _COURSE = Path(__file__).resolve().parents[2]
-_OTHERS = (  # whose frames are not a learner's
+_OTHERS = (  # whose frames aren't a learner's
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
     *(f"{_COURSE / folder}/" for folder in ("distlab", "utils")),
     f"{tempfile.gettempdir()}/__autograph_generated_file",
@@ -30,7 +30,7 @@ _FRAME = re.compile(r'^  File "([^"\n]+)", line .*\n(?:    .*\n)*', re.MULTILINE
 
 
 def refuse(message: str, details: str = "") -> AssertionError:
-    """Return the error of an answer that is not right.
+    """Return the error for a wrong answer.
 
     A notebook shows its message and `details`, without this process's traceback.
     """
@@ -61,7 +61,7 @@ def refuse_task(error: Any) -> Exception:
     return refuse(f"{said}: {why}" if why else said, details)
 
 
-# what NumPy says of arrays that do not fit together
+# what NumPy says of arrays that don't fit together
 _UNFIT = (
     r"matmul: Input operand|shapes \(.*not aligned|not result in an equal division|"
     r"could not be broadcast|inhomogeneous shape|cannot reshape array|dimensions except for the "
@@ -112,12 +112,12 @@ EXPLANATIONS = {
 
 
 def explain_error(error: BaseException) -> str:
-    """Return what an error that TensorFlow raised means for an answer, "" if it is not known."""
+    """Return what an error that TensorFlow raised means for an answer, "" if it isn't known."""
     return explain_words(f"{type(error).__name__}: {error}")
 
 
 def explain_words(said: str) -> str:
-    """Return what an error's words, with its kind, mean for an answer, "" if that is not known."""
+    """Return what an error's words, with its kind, mean for an answer, "" if that isn't known."""
     found = (why for sign, why in EXPLANATIONS.items() if re.search(sign, said, re.DOTALL))
     return next(found, "")
 
@@ -127,7 +127,7 @@ def own_frames() -> Iterator[None]:
     """Explain an error within; a notebook shows the learner's lines of its traceback only.
 
     Between a learner's line and the cell lie dozens of TensorFlow's and of the course's frames
-    otherwise. An exercise that is not written yet is one line.
+    otherwise. An exercise that isn't written yet is one line.
     """
     try:
         yield
@@ -193,7 +193,7 @@ def _keep_own(trace: TracebackType | None) -> TracebackType | None:
 
 
 def require_value(value: Any, function: str, wanted: str) -> Any:
-    """Return what `function` returned; AssertionError that says what is wanted if it is None."""
+    """Return the function's result; if it is None, AssertionError that names the expected type."""
     if value is None:
         raise refuse(
             f"{function} returned None, not {wanted}. Does every path through it end in return? "
@@ -203,7 +203,7 @@ def require_value(value: Any, function: str, wanted: str) -> Any:
 
 
 def require_kind(value: Any, function: str, wanted: str) -> Any:
-    """Return what `function` returned; AssertionError if it is not a `wanted`.
+    """Return what `function` returned; AssertionError if it isn't a `wanted`.
 
     `wanted` is a class by its full name, "tf.data.Dataset" or "keras.Model".
     """
@@ -217,7 +217,7 @@ def require_kind(value: Any, function: str, wanted: str) -> Any:
 
 
 def read_array(value: Any, function: str, wanted: str = "an array of numbers") -> np.ndarray:
-    """Return what `function` returned as an array; AssertionError if it is no array of numbers."""
+    """Return the function's result as an array; AssertionError if it isn't an array of numbers."""
     require_value(value, function, wanted)
     numbers = as_numbers(value)
     if numbers is None:
@@ -226,7 +226,7 @@ def read_array(value: Any, function: str, wanted: str = "an array of numbers") -
 
 
 def read_number(value: Any, function: str) -> float:
-    """Return what `function` returned as a float; AssertionError if it is not one number."""
+    """Return what `function` returned as a float; AssertionError if it isn't one number."""
     numbers = read_array(value, function, "one number")
     if numbers.size != 1:
         raise refuse(f"{function} returned {show(value)}, not one number")

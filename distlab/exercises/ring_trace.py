@@ -15,7 +15,7 @@ Sent = Mapping[Place, tuple[int, np.ndarray]]  # what rank sent in step: to whom
 
 @dataclass(frozen=True)
 class Moment:
-    """Where an answer leaves the ring: at `rank`, with what it sends in `step`.
+    """The place where an answer leaves the ring: at `rank`, with its message of `step`.
 
     A result that is wrong after all messages were right has the step after the last one. `words`
     say what is wrong. `overwrote` is whether the rank had thrown away its own numbers a step
@@ -114,7 +114,7 @@ def _say(values: np.ndarray) -> str:
 
 
 def _list_results(got: Any, right: Any) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """Return rank, what it ends with, and what was due: of a reduce-scatter its finished chunk."""
+    """Return rank, its result, and the expected one: for a reduce-scatter its finished chunk."""
     if "vectors" in right:
         pairs = zip(got["vectors"], right["vectors"], strict=True)
         return [(rank, np.ravel(a), np.ravel(b)) for rank, (a, b) in enumerate(pairs)]
@@ -192,7 +192,7 @@ def _list_firsts(chunks: Chunks) -> list[list[float | None]]:
 
 
 def tell_ring(case: Sequence[Any], got: Any, right: Any) -> AnswerTable | None:
-    """Return what the ranks held when an answer left the ring; None if there is none to show."""
+    """Return the ranks' values when an answer left the ring; None if there is nothing to show."""
     replay = follow_ring(case, got, right)
     if replay is None or replay.moment is None:
         return None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Saves:
-    """The steps of the files that are written into a folder: the first number of each name."""
+    """The steps of the files written into a folder: the first number of each name."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -6,7 +6,7 @@ from typing import Any
 from distlab.exercises.exercise import AnswerTable
 
 MAX_PLACES = 24  # of a table on a page
-MAX_OPERATIONS = 20_000  # of a schedule that is simulated
+MAX_OPERATIONS = 20_000  # of a simulated schedule
 SHOWN = {"F": "forward", "BW": "backward"}
 
 
@@ -14,7 +14,7 @@ def describe_schedule(orders: Any, stages: int, micro_batches: int) -> dict[str,
     """Return how a schedule does in the simulator, with F, B and W of one unit each.
 
     `orders` has, for each stage, pairs of a kind, "F" or "BW", and a micro-batch. A
-    schedule that cannot run is described by its fault.
+    schedule that can't run is described by its fault.
     """
     if not isinstance(orders, list | tuple):
         return {"fault": "a schedule is a list with one list of operations for each stage"}
@@ -45,7 +45,7 @@ def find_first_wrong(
 ) -> tuple[int, int, str] | None:
     """Return stage, place and words of the first operation that 1F1B does differently.
 
-    `case` is (stages, micro-batches). Of a schedule that cannot run, the words are its fault, and
+    `case` is (stages, micro-batches). Of a schedule that can't run, the words are its fault, and
     the operation the one at which the stage gets stuck, or differs.
     """
     from utils.schedules import check_schedule, make_1f1b

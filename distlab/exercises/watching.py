@@ -1,8 +1,7 @@
-"""What is watched while an answer runs in a notebook: that it ends, and what it calls.
+"""Watch an answer that runs in a notebook: that it ends, and what it calls.
 
 The library has a ring and a schedule that some exercises ask for: a tripwire for honest
-learners, who may overlook the sentence in the lab. It is no guard against one who hides
-the call.
+learners, who may overlook the sentence in the lab. It doesn't guard against a hidden call.
 """
 
 import ctypes
@@ -16,14 +15,14 @@ from typing import Any
 
 from distlab.exercises.refusing import refuse
 
-COURSE = ("utils", "distlab")  # packages whose own calls of each other do not count
+COURSE = ("utils", "distlab")  # packages whose own calls of each other don't count
 
 
 @contextmanager
 def watch_calls(modules: Sequence[str], answer: Any = None) -> Iterator[set[str]]:
-    """Note every function of `modules`, modules or packages of ours, that is called within.
+    """Note every function of `modules`, our modules or packages, that is called within.
 
-    An `answer` that is one of them counts as called. Calls by the course's own code do not
+    An `answer` that is one of them counts as called. Calls by the course's own code don't
     count, nor do those in other threads.
     """
     called: set[str] = set()
@@ -57,7 +56,7 @@ def _module_of(frame: FrameType | None) -> str:
 
 
 class _TooLong(BaseException):
-    """What stops an answer: no `except Exception` catches it."""
+    """Raised to stop an answer: no `except Exception` catches it."""
 
 
 @contextmanager

@@ -17,13 +17,13 @@ from distlab.errors import CourseError
 from distlab.exercises.comparing import AnyOf, Anything, Digest, as_numbers, make_digest
 
 FOLDER = Path(__file__).parents[1] / "labs"
-MAX_NUMBERS = 64  # of an array that is kept as it is; of a larger one, its digest
+MAX_NUMBERS = 64  # of an array that is kept in full; a larger one has a digest
 Worked = Mapping[str, Mapping[str, Sequence[Any]]]  # exercise -> "right" or mistake -> answers
 
 
 @cache
 def read_worked(lab: str) -> Worked:
-    """Return the worked answers of a lab; CourseError if they were not worked out yet."""
+    """Return the worked answers of a lab; CourseError if they weren't worked out yet."""
     try:
         text = (FOLDER / lab / "worked.json").read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -46,7 +46,7 @@ def write_worked(lab: str, worked: Worked) -> Path:
     """Write the worked answers of a lab, a line for each mistake; return the file."""
     parts = []
     for exercise, ways in worked.items():
-        kept = {way: [_keep(answer) for answer in answers] for way, answers in ways.items()}
+        kept = {way: [keep(answer) for answer in answers] for way, answers in ways.items()}
         lines = [f"  {json.dumps(way)}: {json.dumps(answers)}" for way, answers in kept.items()]
         parts.append(f" {json.dumps(exercise)}: {{\n" + ",\n".join(lines) + "\n }")
     path = FOLDER / lab / "worked.json"
@@ -55,16 +55,16 @@ def write_worked(lab: str, worked: Worked) -> Path:
     return path
 
 
-def _keep(value: Any) -> Any:
+def keep(value: Any) -> Any:
     """Return an answer as JSON has it: large arrays as digests, numbers to 12 digits."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, Anything):
         return {"anything": True}
     if isinstance(value, AnyOf):
-        return {"any of": [_keep(answer) for answer in value.answers]}
+        return {"any of": [keep(answer) for answer in value.answers]}
     if isinstance(value, dict):
-        return {key: _keep(item) for key, item in value.items()}
+        return {key: keep(item) for key, item in value.items()}
     numbers = as_numbers(value)
     if numbers is not None and numbers.size > MAX_NUMBERS:
         digest = make_digest(numbers)
@@ -74,7 +74,7 @@ def _keep(value: Any) -> Any:
             "sums": _shorten(digest.sums),
         }
     if isinstance(value, list | tuple):
-        return [_keep(item) for item in value]
+        return [keep(item) for item in value]
     return _shorten(np.asarray(value).tolist())
 
 

@@ -2,14 +2,13 @@
 
 Each shows a still picture where widgets can't run. README.md says how to write one.
 
-- `amdahl`: Amdahl's law as a picture and an explorer: what does not spread over devices limits the
+- `amdahl`: Amdahl's law as a picture and an explorer: what doesn't spread over devices limits the
   rest
 - `arrow`: the arrow that is four times too long: what each way to scale a loss does to a step
 - `batches`: the batch explorer: one global batch, cut for workers and replicas
 - `bundle`: joins an explorable's files into one text: no build step, no module to fetch, one
   palette
-- `catalog`: one example of each explorable, by name: for whoever looks at them, tests them or
-  times them
+- `catalog`: one example of each explorable, by name: to look at, test or time
 - `checkpoint_interval`: the checkpoint-interval explorer: what each interval costs, and which one
   costs least
 - `choosing`: the choosing explorer: a decision as data; a job in, its path, a strategy and a plan
@@ -38,9 +37,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `host_loop`: the host's loop: what a fast device waits for, and how `steps_per_execution`
   shortens it
 - `memory`: the memory machine: what fits on a device, and what crosses the wires, moved by hand
-- `plan_explorer`: the planning explorer: devices, network, batch, failures in; efficiency, time,
-  money out
-- `predictions`: the prediction explorer: one image beside what each version of a model says of it
+- `predictions`: the prediction explorer: one image and each model version's prediction for it
 - `rates`: the learning rate of a large batch: linear scaling and warm-up, for every batch size
 - `ring`: all-reduce in motion: a ring with the reader's own numbers, and five algorithms on one
   clock
@@ -52,8 +49,7 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `sharing`: what replicas share, as pictures and explorers: a cluster, its pace, its memory
 - `staleness`: the staleness race: workers of unequal speed, four ways to train, and what late
   gradients do
-- `step`: a training step on one time axis: buckets that fill, an all-reduce that hides or does not
-- `storage`: mirrored or central storage: bytes held by each device, and bytes sent in each step
+- `step`: a training step on one time axis: buckets that fill, an all-reduce that hides or doesn't
 - `values`: one value per replica, and where reduce, gather and all_reduce leave it
 - `page_replicas`: the replicas of lesson 00 for a page without a kernel
 - `watched_replicas`: lesson 00: the replicas of `two_replicas`, trained while one watches, with a

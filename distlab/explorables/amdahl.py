@@ -1,4 +1,4 @@
-"""Amdahl's law as a picture and an explorer: what does not spread over devices limits the rest."""
+"""Amdahl's law as a picture and an explorer: what doesn't spread over devices limits the rest."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -41,7 +41,7 @@ def join_script(name: str, on_page: bool = False) -> str:
     A piece's object has the core's `mount` as well. With `on_page` it takes the core, and
     `mountOnPage`, from the page, which must have `join_base` as `distlabPieces.base`.
 
-    Raises CourseError for a file that is not there, and for files that import each other.
+    Raises CourseError for a file that isn't there, and for files that import each other.
     """
     base = _find_files("page.js", ()) if on_page else []
     files = _read([path for path in _find_files(f"{name}.js", ()) if path not in base])
@@ -74,7 +74,7 @@ def _write_scope(taken: str, files: list[str], exported: list[str]) -> str:
 
 
 def _find_files(name: str, above: tuple[str, ...]) -> list[Path]:
-    """Return the file and what it imports, each once, the imported first."""
+    """Return the file and its imports, each once, imports first."""
     path = BROWSER / name
     if not path.is_file():
         here = sorted(each.name for each in BROWSER.glob("*.js"))

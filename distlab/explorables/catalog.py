@@ -1,4 +1,4 @@
-"""One example of each explorable, by name: for whoever looks at them, tests them or times them."""
+"""One example of each explorable, by name: to look at, test or time."""
 
 from collections.abc import Callable
 

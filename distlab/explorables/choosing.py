@@ -143,7 +143,7 @@ OTHERWISE = Question(
 
 @dataclass(frozen=True)
 class Advice:
-    """What to use and why; each question that was asked, with its answer; the plan's numbers.
+    """The choice and its reason; each question with its answer; the plan's numbers.
 
     `hours` is for all runs, done as advised. `row` is one run on all devices (with parameter
     servers if they are the advice), `alone` one run on one device. All are None if no device

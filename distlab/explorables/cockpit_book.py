@@ -1,4 +1,4 @@
-"""What has happened in a job, taken in as it comes: steps, losses, lines, and what was done."""
+"""The history of a job, collected as it comes: steps, losses, lines, and actions."""
 
 import math
 import time
@@ -104,7 +104,7 @@ class LaneBook:
 
 
 class JobBook:
-    """Follows a job; `read` takes in what is new.
+    """Follows a job; `read` collects the news.
 
     `begun` is when it began, in seconds since the epoch. `losses` are (seconds from there,
     loss, attempt). `restored` is attempt -> the step after which it began, `starts` attempt ->
@@ -142,7 +142,7 @@ class JobBook:
         return add_up(stories, self.restored, self.begun, self.now)
 
     def read(self) -> None:
-        """Take in what is new."""
+        """Collect the news."""
         self._take_news()
         if not self._job.finished:
             self._note_deaths()
@@ -152,7 +152,7 @@ class JobBook:
     def _open_lane(self, task: WatchedTask) -> None:
         if task.name not in self.lanes:
             trains = self.is_synchronous or task.name.startswith("worker")
-            starts = trains and task.state != "waiting"  # who waits has no place yet
+            starts = trains and task.state != "waiting"  # a waiting task has no place yet
             story = TaskStory(phase="start" if starts else "idle", since=self.begun)
             self.lanes[task.name] = LaneBook(story)
 
@@ -164,7 +164,7 @@ class JobBook:
         self._events += len(events)
         self._actions += len(actions)
         self._lines += len(lines)
-        for task in self._job.tasks:  # after that: whoever is in the news has a lane
+        for task in self._job.tasks:  # after that, so that each task in the news has a lane
             self._open_lane(task)
         news = [(event["time"], self._take_event, event) for event in events]
         news += [(action["time"], self._take_action, action) for action in actions]
@@ -222,7 +222,7 @@ class JobBook:
         kind, words = ACTIONS.get(what, ("end", f"sent {what}"))
         step = lane.last.get("step")
         if what == "restart" and lane.story.dead_at is not None:
-            kind, step = "back", None  # it was killed before: its last step is not where it begins
+            kind, step = "back", None  # it was killed before: its last step isn't where it begins
         at = "" if step is None else f" at step {int(step)}"
         lane.marks.append(self._mark(kind, words + at, moment))
         lane.story.act(what, moment)
@@ -240,7 +240,7 @@ class JobBook:
         return f"{said} Nobody waits for it: the others go on." if "worker" in name else said
 
     def _note_deaths(self) -> None:
-        """Note tasks that somebody else has killed."""
+        """Note tasks that were killed from outside."""
         killed = [task for task in self._job.tasks if task.state == "killed"]
         if self._job.is_stopping:  # asked afterwards: the stop may have killed them meanwhile
             return

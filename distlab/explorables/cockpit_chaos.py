@@ -15,7 +15,7 @@ PAUSE_SECONDS, AWAY_SECONDS = 2.0, 3.0
 
 
 class Chaos:
-    """Kills or freezes a worker now and then, and repairs what does not come back by itself.
+    """Kills or freezes a worker now and then, and repairs tasks that don't come back automatically.
 
     `act(action, task)` is the cockpit's. It waits until every worker trains, and kills only
     what the job can start again.

@@ -97,7 +97,7 @@ def name_states(
 ) -> dict[str, tuple[str, str]]:
     """Return task name -> (state, more words), for people.
 
-    In a synchronous group, the others wait for one that is frozen or dead. `stopped`:
+    In a synchronous group, the others wait for a frozen or dead one. `stopped`:
     the whole job was, so its tasks were.
     """
     if stopped:

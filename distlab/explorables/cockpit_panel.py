@@ -1,6 +1,6 @@
 """The cockpit: watch a job's tasks on one axis of time, and kill, pause, slow and restart them.
 
-`cockpit(job)` is a widget that a thread of its own keeps up to date, also while the kernel
+`cockpit(job)` is a widget that its own thread keeps up to date, also while the kernel
 is idle or runs another cell. The browser's side is `explorables/browser/cockpit.js`.
 """
 
@@ -43,10 +43,9 @@ class Cockpit(Explorable):
     """A row for each task of `job`, with buttons; made by `cockpit`.
 
     `data` is what the browser shows, as plain data; its `score` is what `measure_goodput` finds.
-    `options` is what the hand has done: `press` is the last button, `slow worker 1` the
-    milliseconds of a slider, `chaos` its switch. `picture()` is a still of it as it is now, and
-    stands in its place where widgets cannot run. Updates, at most four a second, end with the
-    job.
+    `options` are the user's actions: `press` is the last button, `slow worker 1` the milliseconds
+    of a slider, `chaos` its switch. `picture()` is a still of its present state, and takes its
+    place if widgets can't run. Updates, at most four a second, end with the job.
     """
 
     def __init__(self, job: "Job") -> None:
@@ -64,13 +63,13 @@ class Cockpit(Explorable):
         self._thread.start()
 
     def picture(self) -> Picture:
-        """Return a still picture of the job as it is now."""
+        """Return a still picture of the job's present state."""
         return draw_stage(self._read(), title=f"The job: {self._say_status()}")
 
     def act(self, action: str, task: str = "") -> None:
         """Do what a button does: "kill", "pause", "resume" or "restart" a task, or "stop" the job.
 
-        `task` is like "worker 1". What cannot be done is said in the cockpit.
+        `task` is like "worker 1". If it can't be done, the cockpit says so.
         """
         job, _, index = task.partition(" ")
         try:
@@ -87,7 +86,7 @@ class Cockpit(Explorable):
         self._update()
 
     def close(self) -> None:
-        """Stop following the job; the job goes on."""
+        """Stop following the job; the job continues."""
         self._closed.set()
         self._chaos.switch(False)
         super().close()
@@ -125,7 +124,7 @@ class Cockpit(Explorable):
 
     def _update(self) -> None:
         if not self._closed.is_set():
-            self.data = self._look()  # sent only where it differs
+            self.data = self._look()  # sent only if it differs
 
     def _read(self, seconds: float = float("inf")) -> StageRecord:
         with self._reading:
@@ -177,7 +176,7 @@ class Cockpit(Explorable):
         return f"stopped{again}" if job.error.cause == "was stopped" else f"ended: {job.error}"
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        """The widget, and beside it the still picture for pages without a kernel."""
+        """The widget, and with it the still picture for pages without a kernel."""
         still = self.picture()
         bundle = add_still(super()._repr_mimebundle_(**options), still, f"Cockpit: {still.alt}")
         bundle.pop(MIME)  # without a kernel no button would do anything

@@ -11,8 +11,8 @@ MAX_DRAWN, MIN_WAIT_SECONDS = 400, 0.05  # steps of a task
 def list_spans(story: TaskStory, group: StepGroup, since: float, now: float) -> list[TaskSpan]:
     """Return what the task did from `since` to `now`.
 
-    More than MAX_DRAWN steps are drawn in bundles, each with the sums of its steps; of so many
-    waits between steps, the short ones are left out.
+    More than MAX_DRAWN steps are drawn in bundles, each with the sums of its steps; short waits
+    between them are left out.
     """
     spans = [span for span in story.closed if span.end >= since]
     if len(spans) > MAX_DRAWN:
@@ -30,7 +30,7 @@ def list_spans(story: TaskStory, group: StepGroup, since: float, now: float) -> 
 
 
 def list_lost(story: TaskStory, restored: Mapping[int, int]) -> list[tuple[float, float]]:
-    """Return (start, end) of what was trained and then lost: `restored` is attempt -> its step."""
+    """Return (start, end) of training that was lost later: `restored` is attempt -> its step."""
     lost: dict[int, tuple[float, float]] = {}
     for step in story.steps:
         if is_lost(step, restored):

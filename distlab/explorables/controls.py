@@ -14,8 +14,8 @@ from utils.checks import check_choice
 class Slider:
     """A number from `minimum` to `maximum` in steps of `step`, shown with its `unit`.
 
-    With a `base` the number is an exponent, and what is shown is the power: 1,024 for 10 of 2.
-    `grid` are the values that it takes where no kernel runs; without it, they are spread
+    With a `base` the number is an exponent, and the display shows the power: 1,024 for 10 of 2.
+    `grid` are the values that it takes without a kernel; without it, they are spread
     over the range. Raises CourseError for an empty range, a step of 0 or less, or a value
     outside the range.
     """
@@ -76,7 +76,7 @@ class Slider:
 class Choice:
     """One of several `options`, shown as a drop-down list; `value` is the first chosen.
 
-    Raises InputError for no options, or a value that is not one of them.
+    Raises InputError for no options, or a value that isn't one of them.
     """
 
     label: str

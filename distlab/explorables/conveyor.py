@@ -18,8 +18,8 @@ def conveyor(costs: InputCosts, step_seconds: float, batch: int = 128) -> Explor
     """Show a pipeline whose stages cost `costs` an example, and a step that consumes batches.
 
     It opens with nothing at the same time and no prefetch. Times of a batch outside 1 ms to
-    1 s are shown as the nearer end. What is drawn is `simulate_input`'s run of 16 batches,
-    each in 8 boxes. Raises CourseError for a `batch` that 8 does not divide.
+    1 s are shown as the nearer end. The picture is `simulate_input`'s run of 16 batches,
+    each in 8 boxes. Raises CourseError for a `batch` that 8 doesn't divide.
     """
     if batch < BOXES or batch % BOXES:
         raise CourseError(f"batch must be a multiple of {BOXES}, one for each box, got {batch}.")
@@ -80,7 +80,7 @@ def run_belt(options: dict[str, Any], data: dict[str, Any]) -> InputRun:
 
 
 def _draw_still(run: InputRun) -> Picture:
-    """Draw what a batch needs in each machine, and what it takes."""
+    """Draw the work of a batch in each stage, and its time."""
     parts = {name: 1e3 * seconds for name, seconds in run.machine_seconds.items()}
     whole = {"from batch to batch": 1e3 * run.batch_seconds}
     title = f"What a batch needs; the accelerator starves {run.starved:.0%} of the time"

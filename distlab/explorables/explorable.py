@@ -3,8 +3,8 @@
     Explorable("schedule", data, options, still)      # the last expression of a cell
     Explorable(...).to_html()                         # a fragment for a page, scripts and all
 
-The browser's side is one file of `browser/`, joined with what it imports. It answers the hand
-by itself; the kernel only hears which options were chosen.
+The browser's side is one file of `browser/`, joined with what it imports. It reacts to the user
+without the kernel, which only hears which options were chosen.
 """
 
 import base64
@@ -62,7 +62,7 @@ class Explorable(anywidget.AnyWidget):
 
     `options` follows the controls, and setting it moves them. `fixed` is the part of `data` that
     never changes, so that it travels once. `still` is the picture (or the HTML) that stands in
-    where scripts do not run. Raises CourseError for an unknown piece.
+    where scripts don't run. Raises CourseError for an unknown piece.
     """
 
     data = traitlets.Dict().tag(sync=True)

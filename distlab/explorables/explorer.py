@@ -2,7 +2,7 @@
 
 The browser draws from frames, plain data: what `render` returned for the controls' values. Over
 a grid of values they are made beforehand (`freeze`), so that a move is answered at once and a
-page without a kernel is alive; where a kernel runs, it adds the exact frame between them.
+page without a kernel is alive; with a kernel, it adds the exact frame between them.
 """
 
 import html
@@ -47,7 +47,7 @@ class Explorer(Explorable):
     """Controls above the result of `render(**values)`; made by `explore`.
 
     `values` holds the controls' present values by name, and `move` chooses others; `result`
-    is what is shown, in words. Where scripts do not run, the output shows the result for the
+    is what is shown, in words. Where scripts don't run, the output shows the result for the
     values that the explorer was made with.
     """
 

@@ -11,7 +11,7 @@ from utils.simulate.transformer import count_in_flight, find_kept_bytes, find_sh
 
 PARTS = ("weights", "gradients", "optimizer", "activations")
 # Powers of two for what ends in Log. Sizes: Rajbhandari et al. 2020 (figure 1), Brown et al.
-# 2020 (table 2.1); how many devices, and of which kind, is a choice of ours.
+# 2020 (table 2.1); how many devices, and of which kind, is our choice.
 _PLAIN = {
     "sequenceLog": 11,
     "batch": 1,
@@ -57,9 +57,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 def memory_machine(preset: str = "7.5 billion on 64 devices") -> Explorable:
     """Show devices as glasses that fill with what training a Transformer keeps on them.
 
-    It opens with one of PRESETS; the others are buttons. The glasses are those of
-    `find_device_memory`, with activations by `find_kept_bytes`. Raises InputError for an
-    unknown preset.
+    It opens with one of PRESETS; the others are buttons. The glasses come from
+    `find_device_memory`, with activations by `find_kept_bytes`. Raises InputError for an unknown
+    preset.
     """
     check_choice("preset", preset, PRESETS)
     data = {

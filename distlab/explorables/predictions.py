@@ -1,4 +1,4 @@
-"""The prediction explorer: one image beside what each version of a model says of it."""
+"""The prediction explorer: one image and each model version's prediction for it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -35,7 +35,7 @@ def prediction_explorer(
     `images` is [n, height, width] or [n, height, width, 1], `labels` [n]; each
     of `probabilities` is named after its version ("before training") and holds
     [n, classes] from 0 to 1. Starts with image `start` and the last version.
-    Raises CourseError where the shapes do not fit.
+    Raises CourseError where the shapes don't fit.
     """
     check_shapes(images, labels, class_names, probabilities)
     versions = list(probabilities)
@@ -53,7 +53,7 @@ def prediction_explorer(
 
 
 def check_shapes(images, labels, class_names, probabilities) -> None:
-    """Raise CourseError where images, labels, classes and probabilities do not fit together."""
+    """Raise CourseError where images, labels, classes and probabilities don't fit together."""
     if len(images) < 2 or len(labels) != len(images):
         raise CourseError(
             "predictions must have 2 or more images and a label for each, got "
@@ -76,7 +76,7 @@ def draw_prediction(
     *,
     title: str,
 ) -> Picture:
-    """Draw `image` [height, width] or [height, width, 1] beside a bar for each class.
+    """Draw `image` [height, width] or [height, width, 1] next to a bar for each class.
 
     The largest of `probabilities` [classes] is the model's answer: its bar is
     vermilion and hatched where it is wrong; the true class has its name in bold.

@@ -26,10 +26,9 @@ def schedule_toy(
 
     With `own`, that schedule stands above. `wrong` is an operation of it, as its stage and place,
     that gets a red frame, and words about it; such a schedule is drawn up to where it gets stuck.
-    Times are in forward passes
-    of one micro-batch; the backward pass is half for the inputs and half for the weights.
-    Raises DistributedError for an unknown name, more than 8 stages or 16 micro-batches, and an
-    own schedule that `check_schedule` refuses if nothing is said to be wrong with it.
+    Times are in forward passes of one micro-batch; the backward pass is half for the inputs and
+    half for the weights. Raises DistributedError for an unknown name, more than 8 stages or 16
+    micro-batches, and an own schedule that `check_schedule` refuses, unless its fault is given.
     """
     for each in (name, compare or name):
         check_choice("schedule", each, SCHEDULES)

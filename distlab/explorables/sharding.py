@@ -16,9 +16,9 @@ def sharding_belt(
 ) -> Explorable:
     """Show 32 examples fall from their files to the workers that read them under `policy`.
 
-    `policy` is FILE, DATA, OFF, or LATE: shuffle in an order of its own, then take every
-    `workers`-th. `batch` is of one worker. Raises InputError for another policy and sizes that
-    the sliders do not reach, and what `shard_examples` raises.
+    `policy` is FILE, DATA, OFF, or LATE: shuffle in its own order, then take every
+    `workers`-th. `batch` is one worker's. Raises InputError for another policy and sizes that
+    the sliders don't reach, and what `shard_examples` raises.
     """
     check_choice("policy", policy, POLICIES)
     sizes = (

@@ -168,28 +168,6 @@ _KINDS = ("synchronous", "asynchronous")
 KEPT_IDEAS = ("variables", "backward", "optimizer")  # of weights, gradients, optimizer state
 
 
-def memory_explorer(
-    kept_bytes: Mapping[str, int],
-    activation_bytes_per_image: int,
-    replicas: int = 4,
-    global_batch_size: int = 64,
-) -> Explorer:
-    """Show the memory of one device: what every replica keeps, and its share of the activations.
-
-    `kept_bytes` is {name: bytes} of what does not depend on the batch: weights, gradients,
-    optimizer state, in this order.
-    """
-
-    def show(replicas: int, global_batch_size: int) -> Picture:
-        return show_memory(kept_bytes, activation_bytes_per_image, replicas, global_batch_size)
-
-    return explore(
-        show,
-        replicas=Slider("Replicas", 1, 16, replicas),
-        global_batch_size=Slider("Global batch size", 16, 512, global_batch_size, 16),
-    )
-
-
 def show_memory(
     kept_bytes: Mapping[str, int],
     activation_bytes_per_image: int,
@@ -198,7 +176,7 @@ def show_memory(
 ) -> Picture:
     """Return bars in MiB for the device with the largest share of the batch.
 
-    Mirrored, and with what is kept sharded over the replicas, as ZeRO's third stage
+    Mirrored, and with all state sharded over the replicas, as ZeRO's third stage
     and FSDP do: each device keeps 1 / replicas of it.
     """
     images = max(split_batch(global_batch_size, replicas))

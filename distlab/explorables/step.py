@@ -1,4 +1,4 @@
-"""A training step on one time axis: buckets that fill, an all-reduce that hides or does not."""
+"""A training step on one time axis: buckets that fill, an all-reduce that hides or doesn't."""
 
 from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable
@@ -7,7 +7,7 @@ from utils.measure import count
 from utils.simulate.collective import Link
 from utils.simulate.step import BUCKET_BYTES, Network, StepRun, StepWork, simulate_step
 
-RANGES = {  # of the sliders: bytes of all gradients, bytes a second, seconds, bytes
+RANGES = {  # of the sliders: bytes of all gradients, bytes/s, seconds, bytes
     "gradients": (2e7, 4e8),
     "bandwidth": (1e8, 1e11),
     "latency": (1e-6, 1e-3),
@@ -26,7 +26,7 @@ def step_time_line(
 ) -> Explorable:
     """Show one step of `workers` devices on `link`: compute, buckets, network, and who waits.
 
-    The seconds are those of `simulate_step`. Raises CourseError for sizes that the sliders do
+    The seconds come from `simulate_step`. Raises CourseError for sizes that the sliders do
     not reach (RANGES; workers are a power of two up to 256), and what `simulate_step` raises.
     """
     options = {

@@ -3,7 +3,7 @@
     from distlab import figures
 
     figures.show(figures.lines({"loss": (epochs, losses)}, x_label="epoch", ...))
-    figures.show(plt.gcf(), alt="Loss falls from 2.3 to 0.4 in ten epochs.")  # a plot of your own
+    figures.show(plt.gcf(), alt="Loss falls from 2.3 to 0.4 in ten epochs.")  # your own plot
 
 Matplotlib is imported when the first picture is drawn, not here. It is used
 through its own objects inside a context, so the reader's matplotlib settings
@@ -14,8 +14,8 @@ stay as they are.
 - `canvas`: the drawing surface that all figures share: fonts, colors, pixels
 - `diagram`: boxes and arrows, and diagrams of them: where variables live under each kind of
   strategy, and what is copied in a step
-- `grids`: grids: small images, annotated tables, and who received which example
-- `lanes`: the tasks of a job on one axis of time: who computed, waited and sent when, and what was
+- `grids`: grids: small images, annotated tables, and the examples that each device received
+- `lanes`: the tasks of a job on one axis of time: when each computed, waited and sent, and what was
   lost
 - `lines`: line charts with the names of the lines at their ends
 - `palette`: one color for one idea through the whole course, in pictures and in explorables

@@ -41,7 +41,7 @@ def bars(
     names the bars that the text speaks of; `log` draws lengths on a logarithmic
     scale, and says so below the bars, which grow from `reference`, if there is one, to
     either side. Raises
-    CourseError for no values, values that are not finite and, with `log`, values
+    CourseError for no values, values that aren't finite and, with `log`, values
     of 0 or less.
     """
     _check_bars(values, log)
@@ -137,7 +137,7 @@ def stacked_bars(
 
     A part has one color in all rows, named in a key; the row's sum is written at its end.
     `reference` is a dashed line with its label. Raises CourseError for no rows, for a row
-    without parts, and for values that are not finite or below 0.
+    without parts, and for values that aren't finite or below 0.
     """
     totals = {name: _check_stack(name, values) for name, values in rows.items()}
     _check_bars(totals, log=False)

@@ -60,7 +60,7 @@ _CHARTS_ALONE: ContextVar[bool] = ContextVar("charts_alone", default=False)
 
 @contextmanager
 def charts_alone() -> Iterator[None]:
-    """Inside, a picture that has a chart is not painted: its `svg` is empty."""
+    """Inside, a picture that has a chart isn't painted: its `svg` is empty."""
     token = _CHARTS_ALONE.set(True)
     try:
         yield
@@ -128,9 +128,9 @@ def _unclip(figure: "Figure") -> None:
 def from_figure(figure: "Figure", alt: str, caption: str = "") -> Picture:
     """Return any matplotlib `figure` as a Picture that says what it shows in `alt`.
 
-    It is drawn as it is, but without its background; what is black follows the page's
-    theme (images keep their pixels), and wider than 720 pixels it is shrunk. Raises
-    CourseError for anything else than a figure, and for no words.
+    It is drawn unchanged, but without its background; black parts follow the page's theme (images
+    keep their pixels), and a figure wider than 720 pixels is shrunk. Raises CourseError for
+    anything else than a figure, and for no words.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -154,7 +154,7 @@ def show(figure: "Picture | Figure", alt: str = "", caption: str = "") -> None:
 
     The output is an SVG image, and the words as plain text. Equal figures give equal outputs,
     so a notebook that is run again compares clean. A figure of `plt` is closed, so that the
-    notebook does not show it twice. Raises as `from_figure` does.
+    notebook doesn't show it twice. Raises as `from_figure` does.
     """
     if isinstance(figure, Picture):
         return (replace(figure, caption=caption) if caption else figure).show()
@@ -166,8 +166,8 @@ def show(figure: "Picture | Figure", alt: str = "", caption: str = "") -> None:
 class Sheet:
     """An empty page under a title: what `draw_sheet` gives to `paint`.
 
-    Places and sizes are pixels from the upper left corner, y downwards; `style` goes to
-    matplotlib as it is.
+    Places and sizes are pixels from the upper left corner, y downwards; `style` goes to matplotlib
+    unchanged.
     """
 
     def __init__(self, figure: "Figure") -> None:

@@ -28,8 +28,8 @@ KINDS: Mapping[str, tuple[str, float]] = {
 class Box:
     """A box of `kind` (see KINDS) with its upper left corner at (x, y); sizes in pixels.
 
-    A box of kind "device" is a frame: its text stands at its top and other
-    boxes may lie inside it. A box of kind "text" has no frame.
+    A box of kind "device" is a frame: its text is at its top and other boxes may be inside it. A
+    box of kind "text" has no frame.
     """
 
     text: str
@@ -68,7 +68,7 @@ def diagram(
 ) -> Picture:
     """Draw named `boxes` on a sheet 720 pixels wide, then `arrows` between them.
 
-    Raises CourseError for an arrow to a box that is not there and for an
+    Raises CourseError for an arrow to a box that isn't there and for an
     unknown kind of box.
     """
     for name, box in boxes.items():

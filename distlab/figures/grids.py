@@ -32,7 +32,7 @@ def images(
 
     `images` is [n, height, width], with a last axis of 1 (gray) or 3 (red,
     green, blue) allowed; uint8 counts to 255, floats to 1. Raises CourseError
-    for another shape and for labels that are not n.
+    for another shape and for labels that aren't n.
     """
     pixels = _as_pixels(images)
     names = [str(label) for label in labels] if labels is not None else [""] * len(pixels)
@@ -116,7 +116,7 @@ def matrix(
     Values below 0 are tinted vermilion with a dashed edge, others blue. With
     `marked`, only those cells (row, column) are tinted and bold: for columns of
     different units. `format` is a format string for one value. Raises
-    CourseError when the labels do not fit the shape.
+    CourseError when the labels don't fit the shape.
     """
     table = np.asarray(array)
     if table.shape != (len(row_labels), len(column_labels)) or not table.size:
@@ -201,10 +201,9 @@ def shares(
 ) -> Picture:
     """Draw a row for each of `views` (who -> the ids of each step), a square for each example.
 
-    A filled square was received; one received twice by the same has a thick edge.
-    Steps alternate between two strengths. Examples that nobody received are crossed
-    out in a last row. Raises CourseError for more than 80 examples, an id that is
-    not below `examples`, and no views.
+    A filled square was received; one received twice by the same has a thick edge. Steps alternate
+    between two strengths. Examples that no device received are crossed out in a last row. Raises
+    CourseError for more than 80 examples, an id that is not below `examples`, and no views.
     """
     rows = {who: [list(step) for step in steps] for who, steps in views.items()}
     seen = Counter(i for steps in rows.values() for step in steps for i in step)

@@ -1,4 +1,4 @@
-"""The tasks of a job on one axis of time: who computed, waited and sent when, and what was lost."""
+"""The tasks of a job on one axis of time: when each computed, waited, sent, and lost work."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from distlab.figures.picture import INK, Picture
 from utils.goodput import TaskSpan
 
 MAX_POINTS = 160
-MAX_SECONDS = 40.0  # of a longer job, the last so many are drawn
+MAX_SECONDS = 40.0  # a longer job shows its last seconds
 MARK_SYMBOLS = {"end": "✕", "pause": "❚❚", "back": "↻"}
 GRAY, RED = IDEAS["wait"].light, IDEAS["over"].light
 MARK_COLORS = {"end": RED, "pause": ORANGE, "back": BLUE}
@@ -49,7 +49,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class LaneRecord:
-    """One task: what it did when, the stretches that it had to train again, and marks."""
+    """One task: its spans, the stretches that it had to train again, and marks."""
 
     name: str
     state: str
@@ -111,7 +111,7 @@ def draw_stage(stage: StageRecord, *, title: str) -> Picture:
 def find_runs(
     losses: Sequence[tuple[float, float, int]], begin: float = 0.0
 ) -> list[list[tuple[float, float]]]:
-    """Return the curve's pieces, (seconds, loss), from `begin` on: it breaks where nobody trained.
+    """Return the curve's pieces, (seconds, loss), from `begin` on: it breaks where no task trained.
 
     That is between two attempts, and in a gap much longer than a usual step. The points are
     thinned to MAX_POINTS in all, the last of them kept.

@@ -46,7 +46,7 @@ def lines(
 ) -> Picture:
     """Draw each (x, y) of `series` as a line with its name at its end.
 
-    `x` and `y` are of one length; values of `y` that are not finite leave a gap
+    `x` and `y` are of one length; values of `y` that aren't finite leave a gap
     and are named in the words. An axis whose unit is "B", "kB" or "s" has ticks like
     64 KiB, 100 kB or 20 ms. `colors` names the color of each line (one of canvas.COLORS);
     lines of one color differ in their dashes. A mark is a dashed vertical line at
@@ -156,7 +156,7 @@ def _draw_ranges(
 
 
 def _find_unit(unit: str) -> Write | None:
-    """Return how a value of `unit` is written; raises CourseError for a unit it does not know."""
+    """Return how a value of `unit` is written; raises CourseError for a unit it doesn't know."""
     if unit and unit not in UNITS:
         raise CourseError(f"lines: unit must be one of {', '.join(UNITS)}, got {unit!r}.")
     return UNITS.get(unit)

@@ -42,9 +42,9 @@ def shorten_number(value: float) -> float:
 
 @dataclass(frozen=True)
 class Picture:
-    """One drawn picture: `svg` (one `<svg>` element) and what it shows in words.
+    """One drawn picture: `svg` (one `<svg>` element) and its description in words.
 
-    `alt` stands for the picture where it cannot be seen; it is also the
+    `alt` stands for the picture where it can't be seen; it is also the
     element's accessible name. `caption` is plain text to read below it. `chart` is what
     it shows as plain data, from which an explorer draws it in the browser, or None.
     """
@@ -164,8 +164,8 @@ def _draw_caption(svg: str, caption: str) -> str:
 def follow_theme(raw: str) -> str:
     """Turn what is black in matplotlib's SVG file into ink, and white surfaces into paper.
 
-    Matplotlib writes no fill for black text and shapes: they take that of their group.
-    White text stays white, since it was put on something dark.
+    Matplotlib writes no fill for black text and shapes: they take their group's. White text stays
+    white, since it is on something dark.
     """
     raw = raw.replace('<g id="figure_1">', f'<g id="figure_1" style="fill: {INK}">', 1)
     raw = raw.replace("#000000", INK)
@@ -175,12 +175,10 @@ def follow_theme(raw: str) -> str:
 def clean_svg(raw: str, alt: str, width_px: int) -> str:
     """Turn matplotlib's SVG file into one element that can stand in any page.
 
-    Takes the file's text; returns `<svg>…</svg>` with `alt` as its accessible
-    name. Matplotlib's file styles every element of the page it stands in
-    (`*{…}`), names its parts `figure_1`, `text_2`, … in every file, and has a fixed
-    size: here the style moves to the element itself, ids that nothing refers
-    to go, the others get a prefix of their own, and the width follows the page
-    up to `width_px`.
+    Takes the file's text; returns `<svg>…</svg>` with `alt` as its accessible name. Matplotlib's
+    file styles every element of its page (`*{…}`), names its parts `figure_1`, `text_2`, … in every
+    file, and has a fixed size: here the style moves to the element itself, ids that nothing refers
+    to go, the others get their own prefix, and the width follows the page up to `width_px`.
     """
     svg = raw[raw.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)

@@ -1,7 +1,7 @@
-"""Grading a class: `distlab grade` runs what was handed in, sealed, and judges it outside.
+"""Grading a class: `distlab grade` runs submissions in a sandbox and grades them outside.
 
-The way of a hand-in:
- 1. `session` grade is the whole run; `journal` keeps what was seen, so that it can go on, and
+The path of a submission:
+ 1. `session` grade is the whole run; `journal` keeps the observations, so that it can resume, and
     `memory` the lab's rules and marks by hand.
  2. `collect`, `handed_in` and `naming` find notebooks in folders and zips, and their owners;
     `roster` reads the teacher's lists: students, times, marks by hand.
@@ -13,9 +13,9 @@ The way of a hand-in:
  6. The sandbox, bubblewrap around `submission_server` in a `budget` of memory, forks a harness
     (`harness`) and, sealed (`sealing`), the process of its answers (`answer_process`).
  7. The harness makes the inputs and calls the answer over a pipe (`answer_calls`); `encoding`
-    makes plain data of what it gives. What holds an answer is not there (`absent`).
- 8. `frames` reads what comes out, with limits, and `text` cleans it: nothing of it is trusted.
- 9. What was seen is an `observation`; it is judged outside, while others run
+    makes plain data of its results. Code that holds an answer isn't there (`absent`).
+ 8. `frames` reads the output, with limits, and `text` cleans it: none of it is trusted.
+ 9. The result is an `observation`; it is judged outside, while others run
     (`background`), by a second reader (`judge_process`): `cell_verdict`, the lab's `judge`.
 10. `verdict` has the marks of exercises, `results` what a policy makes of them, `gradebook`
     keeps them in nbgrader's database, `report` writes the pages.

@@ -1,7 +1,7 @@
-"""What would give an answer away is not there: modules that the process of an answer lacks.
+"""What would give an answer away isn't there: modules that the process of an answer lacks.
 
 A lab's `exercise.py` names them in `ABSENT`. The process that forks answers never imports them,
-and in an answer's namespaces they are not on the disk either. Only the standard library is used.
+and in an answer's namespaces they aren't on the disk either. Only the standard library is used.
 """
 
 import importlib
@@ -14,12 +14,12 @@ from typing import Any
 
 
 def find_absent(lab: str) -> tuple[str, ...]:
-    """Return the modules that answers of `lab` do not have; a package stands for all in it."""
+    """Return the modules that answers of `lab` don't have; a package stands for all in it."""
     return tuple(getattr(importlib.import_module(f"distlab.labs.{lab}.exercise"), "ABSENT", ()))
 
 
 def list_imported(absent: Sequence[str]) -> list[str]:
-    """Return which of `absent`, or of what is in them, this process has imported."""
+    """Return the names of `absent`, or inside them, that this process has imported."""
     return [name for name in sys.modules if f"{name}.".startswith(tuple(f"{a}." for a in absent))]
 
 
@@ -35,13 +35,13 @@ def find_places(absent: Sequence[str], root: Path) -> list[Path]:
 
 
 class AbsentFinder(MetaPathFinder):
-    """Raises ImportError, with a sentence, for what an answer does not have."""
+    """Raises ImportError, with a sentence, for what an answer doesn't have."""
 
     def __init__(self, absent: Sequence[str]) -> None:
         self.prefixes = tuple(f"{name}." for name in absent)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Find nothing; raise for a name that is absent."""
+        """Find nothing; raise for an absent name."""
         if f"{name}.".startswith(self.prefixes):
             raise ImportError(
                 f"{name} can't be imported when this lab is graded, since writing what it does is "

@@ -1,4 +1,5 @@
-"""What of a hand-in is run, in which order: the learner's own cells, and the lab's questions.
+"""Choose what to run of a submission, and in which order: the learner's cells, and the lab's
+questions.
 
 Cells that the course gave, graded cells and visible checks are recognized by id or by text and
 don't run: their calls are the harness's. Damage is mended, and said. Runs in a process of its
@@ -85,7 +86,7 @@ class Aligner:
         return Plan(steps, tuple(dict.fromkeys(self.notes)), facts, unanswered)
 
     def _find_code(self) -> list[Cell]:
-        """Return the code cells, and those of other kinds that hold what is missing."""
+        """Return the code cells, and other cells that hold missing answers."""
         cells = self.notebook.cells
         defined = {n for c in cells if c.kind == "code" for n in cell_text.find_defined(c.text)}
         missing = {n for e in self.lab.exercises for n in e.functions} - defined
@@ -201,7 +202,7 @@ class Aligner:
 
 
 def is_answer(piece: Piece, exercise: ExerciseSpec) -> bool:
-    """Return whether `piece` holds the answer to `exercise`: by its id, or by what it defines."""
+    """Return whether `piece` holds the answer to `exercise`: by its id, or by its definitions."""
     if piece.check:
         return False
     named = piece.grade_id == exercise.id and bool(piece.text.strip())

@@ -1,8 +1,8 @@
 """Calls between the harness and the process of an answer: plain data over a pipe.
 
-The harness makes the inputs, asks, and keeps what comes back. What an answer gets from it
-are copies; what it changes in them comes back too. A `Network` stays with the harness, and
-what an answer sends on it is a call the other way.
+The harness makes the inputs, calls the answer, and keeps the results. An answer gets copies, and
+its changes to them come back too. A `Network` stays with the harness, and an answer's sends on it
+are calls the other way.
 """
 
 import json
@@ -34,11 +34,11 @@ class AnswerRaised(Exception):
 
 
 class AnswerGone(Exception):
-    """The process of the answer has ended, or sends what is no message."""
+    """The process of the answer has ended, or sent something that isn't a message."""
 
 
 class AnswerLate(Exception):
-    """The answer did not come before the deadline."""
+    """The answer didn't come before the deadline."""
 
 
 class Channel:
@@ -50,7 +50,7 @@ class Channel:
         self.failed: list[str] = []  # statements of the answer that failed
 
     def send(self, **message: Any) -> None:
-        """Send one message; AnswerGone if nobody takes it, AnswerLate if not in time."""
+        """Send one message; AnswerGone if its reader has gone, AnswerLate if not in time."""
         data = json.dumps(message).encode()
         data = memoryview(_LENGTH.pack(len(data)) + data)
         while data:
@@ -63,7 +63,7 @@ class Channel:
                 raise AnswerGone from None
 
     def receive(self) -> dict[str, Any]:
-        """Return the next message; AnswerGone at its end or for what is none."""
+        """Return the next message; AnswerGone at the end or for a malformed one."""
         size = _LENGTH.unpack(self._read(_LENGTH.size))[0]
         if size > MAX_MESSAGE_BYTES:
             raise AnswerGone
@@ -226,5 +226,5 @@ def unpack(channel: Channel, arguments: Sequence[Any]) -> list[Any]:
 
 
 def pack_changed(arguments: Sequence[Any]) -> list[Any]:
-    """Return what may have been changed of the arguments, None for what cannot be."""
+    """Return the arguments that may have changed, None in place of the others."""
     return [encode(a) if isinstance(a, list | dict | np.ndarray) else None for a in arguments]

@@ -1,7 +1,7 @@
 """The process of an answer, inside the sandbox: it has the learner's own cells and nothing else.
 
-It runs them, and then calls what they define, or runs an exercise with it, as often as the
-harness asks. Nothing that it says is trusted; no seed and no pipe of the grader are in it.
+It runs them, and then calls their functions, or runs an exercise with them, each time the harness
+asks. Its output isn't trusted; no seed and no pipe of the grader are in it.
 """
 
 import ast
@@ -35,11 +35,11 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, 
 
 
 class CutOff(BaseException):
-    """What stops a cell that takes too long: no `except Exception` catches it."""
+    """Raised to stop a cell that takes too long: no `except Exception` catches it."""
 
 
 class Shell:
-    """What a cell finds of IPython: a magic does nothing, and the cell goes on."""
+    """A cell's IPython: a magic does nothing, and the cell continues."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *given, **named: [] if name == "getoutput" else None
@@ -102,7 +102,7 @@ class Answer:
 
 @contextlib.contextmanager
 def stop_after(seconds: float) -> Iterator[None]:
-    """Raise CutOff within after so many seconds of the processor, or three times as many."""
+    """Raise CutOff in the block after `seconds` of processor time, or 3 times that by clock."""
 
     def stop(number: int, frame: object) -> None:
         raise CutOff
@@ -159,7 +159,7 @@ def serve(channel: Channel) -> None:
 
 
 def do(channel: Channel, answer: Answer, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what is asked; return what to say."""
+    """Do the request; return the reply."""
     if asked["do"] == "call":
         return call(channel, answer, asked)
     if asked["do"] == "observe":
@@ -178,7 +178,7 @@ def do(channel: Channel, answer: Answer, asked: Mapping[str, Any]) -> dict[str, 
 
 
 def write_files(files: Mapping[str, str]) -> None:
-    """Put the files that were handed in with the notebook into the working folder."""
+    """Put the files submitted with the notebook into the working folder."""
     for name, body in files.items():
         with open(os.path.basename(name), "wb") as file:
             file.write(base64.b64decode(body))
@@ -191,7 +191,7 @@ def call(channel: Channel, answer: Answer, asked: Mapping[str, Any]) -> dict[str
 
 
 def observe(answer: Answer, asked: Mapping[str, Any]) -> Any:
-    """Run an exercise here: TensorFlow's objects cannot travel."""
+    """Run an exercise here: TensorFlow's objects can't travel."""
     module = importlib.import_module(f"distlab.labs.{asked['lab']}.exercise")
     exercise = list_exercises(module)[asked["exercise"]]
     found = tuple(answer.find(name) for name in asked["names"])

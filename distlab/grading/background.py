@@ -58,9 +58,9 @@ class BackgroundQueue(Generic[Asked, Done]):
                     self._done.put((None, error))
                 try:
                     self._wake.send(b".", socket.MSG_DONTWAIT)
-                except BlockingIOError:  # nobody reads the descriptor, only `take`
+                except BlockingIOError:  # only `take` reads the descriptor
                     pass
-                except OSError:  # nobody waits any more
+                except OSError:  # its reader has gone
                     return
 
     def __enter__(self) -> "BackgroundQueue[Asked, Done]":

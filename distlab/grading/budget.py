@@ -1,7 +1,7 @@
 """One budget of memory for everything in the sandbox, in a cgroup where this machine has one.
 
-What no process holds, files in memory and the buffers of sockets, counts there too, and
-when it is used up the kernel ends an answer (`oom_score_adj`) and nobody else's program.
+Files in memory and socket buffers, which no process holds, count there too. When the budget is used
+up, the kernel ends an answer (`oom_score_adj`) and no other program.
 https://docs.kernel.org/admin-guide/cgroup-v2.html
 """
 
@@ -16,7 +16,7 @@ OLD_LIMITS = {"memory.limit_in_bytes": 1}
 
 
 class MemoryBudget:
-    """A cgroup of its own for processes; without one, `path` is None and nothing is limited.
+    """A separate cgroup for processes; without one, `path` is None and nothing is limited.
 
     `add` puts a process in, its children follow; `close` removes the group once it is empty.
     """
@@ -39,7 +39,7 @@ class MemoryBudget:
                 path.rmdir()
 
     def add(self, process: int) -> None:
-        """Put a process into the group; where that is refused, there is no budget."""
+        """Put a process into the group; if that is refused, there is no budget."""
         if self.path is not None:
             try:
                 (self.path / "cgroup.procs").write_text(str(process))
@@ -63,7 +63,7 @@ def _find_places() -> list[tuple[Path, dict[str, int]]]:
         return []
     for line in filter(None, lines):
         _, controllers, path = line.split(":", 2)
-        if not controllers:  # a group that holds processes cannot share memory out: its parent
+        if not controllers:  # a group that holds processes can't share memory out: its parent
             own = ROOT / path.lstrip("/")
             found += [(own.parent, LIMITS), (own, LIMITS)]
         elif "memory" in controllers.split(","):

@@ -38,7 +38,7 @@ def parse(text: str) -> ast.Module:
 
 
 def _is_python(text: str) -> bool:
-    """Return whether `text` is plain Python, which IPython would leave as it is."""
+    """Return whether `text` is plain Python, which IPython would leave unchanged."""
     try:
         parse(text)
     except BAD:
@@ -48,7 +48,7 @@ def _is_python(text: str) -> bool:
 
 @lru_cache(maxsize=512)
 def find_defined(text: str, but_got: bool = False) -> tuple[str, ...]:
-    """Return the names that `text` defines; of text that is not whole, those seen line by line."""
+    """Return the names that `text` defines; of text that isn't whole, those seen line by line."""
     try:
         names = find_names(transform(text)) if len(text) <= MAX_PARSED else ()
     except BAD:
@@ -107,7 +107,7 @@ def drop_comments(text: str) -> str:
 
 
 def drop_hidden(text: str) -> str:
-    """Return `text` without hidden tests, should a whole solution be handed in."""
+    """Return `text` without hidden tests, in case a full solution was submitted."""
     lines, kept = text.split("\n"), []
     ends = [k for k, line in enumerate(lines) if line == "### END HIDDEN TESTS"]
     last, end = ends[-1] if ends else -1, -1

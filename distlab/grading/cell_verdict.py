@@ -1,6 +1,6 @@
 """Judges what one graded cell gave: draws the inputs, decodes the answers, runs the hidden tests.
 
-The learner's code is not here, and neither is anything that it could have changed.
+The learner's code isn't here, and neither is anything that it could have changed.
 """
 
 import json
@@ -20,7 +20,7 @@ from distlab.grading.text import clean
 
 MAX_MESSAGE = 2000
 MISSING = "ModuleNotFoundError"
-OURS = ("'distlab", "'utils")  # what the course leaves out is no reason to wait
+OURS = ("'distlab", "'utils")  # a missing module of the course is no reason to wait
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class CellVerdict:
 def judge_cell(
     graded: GradedCell, cell: CellObservation, seed: int, traffic: Traffic | None = None
 ) -> CellVerdict:
-    """Return the verdict of one graded cell from what was seen of it.
+    """Return the verdict of one graded cell from its observation.
 
     `traffic` works out the least and the most bytes that it has to send, where it has to.
     """
@@ -63,7 +63,7 @@ def judge_cell(
 
 
 def read_got(text: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the decoded answers among `names`; ValueError for what `encode` did not write."""
+    """Return the decoded answers among `names`; ValueError for what `encode` didn't write."""
     try:
         data = json.loads(text)
     except RecursionError:
@@ -93,7 +93,7 @@ def compile_hidden(name: str, inputs: str, hidden: str) -> tuple[CodeType, CodeT
 
 
 def judge_unanswered(cell: CellObservation) -> CellVerdict:
-    """Judge a cell that did not get to its answers: what is said of it."""
+    """Judge a cell that didn't get to its answers."""
     if cell.status == "raised" and cell.error.startswith("NotImplementedError"):
         return CellVerdict("wrong", "", "this exercise is not written yet")
     if cell.status == "raised" and (missing := find_missing(cell)):
@@ -101,7 +101,7 @@ def judge_unanswered(cell: CellObservation) -> CellVerdict:
         return CellVerdict("for a human", "", said[:MAX_MESSAGE])
     if cell.status == "raised":
         where = f" ({cell.trace.split(chr(10))[-1]})" if cell.trace else ""
-        ours = cell.error.startswith("AssertionError")  # which says by itself what it means
+        ours = cell.error.startswith("AssertionError")  # which explains itself
         why = "" if ours else explain_words(cell.error)
         said = f"the answer raised {cell.error}{where}" + (f": {why}" if why else "")
         return CellVerdict("wrong", "", said[:MAX_MESSAGE])

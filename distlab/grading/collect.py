@@ -1,8 +1,8 @@
-"""One hand-in for each student, out of whatever came in; nothing of it is lost.
+"""Choose one submission for each student, from any mix of files; nothing is lost.
 
-Every file that is passed over leaves a note, and a student whose file cannot be read
-is still listed, with the reason. Where it is not certain whose a hand-in is, it is
-listed with a question, and waits for a human.
+Every skipped file leaves a note, and a student whose file can't be read is still listed, with the
+reason. If the owner of a submission isn't certain, it is listed with a question, and waits for a
+human.
 """
 
 import re
@@ -32,24 +32,24 @@ from distlab.grading.naming import (
 from distlab.grading.roster import Match, Roster
 from distlab.submission import is_generic, list_attached
 
-_COPIES = {"originals", "kept"}  # folders of the course's own, handed in with the whole course
+_COPIES = {"originals", "kept"}  # the course's own folders, submitted with the full course
 _STRANGER = "is not in the list of students"
 _UNSURE = f"several {TIMESTAMP} say when this was handed in: which one is nbgrader's?"
 # what browsers, Jupyter, Canvas and file managers add to a name that is there already
 _COPY = re.compile(
     r"[ _-]*(copy|kopie|copie)?[ _-]*(\d{1,2}|\(\d{1,2}\)|\(?(copy|kopie|copie)\)?)?"
 )
-_QUIET = (".csv", ".md", ".txt", ".html", ".htm", ".pdf")  # lists and read-mes beside hand-ins
+_QUIET = (".csv", ".md", ".txt", ".html", ".htm", ".pdf")  # lists and read-mes next to submissions
 
 
 @dataclass(frozen=True)
 class HandIn:
-    """What one student handed in: the notebook that counts, when, and what was noticed.
+    """One student's submission: the notebook that counts, its time, and notes.
 
-    `path` is None, and `problem` says why, where there is no notebook that can be read.
-    `timestamp` (UTC) is None where nothing trustworthy tells it, `clock` says what does.
-    `question` is "", or why a human must say whose it is. `owner` is what the platform
-    calls the student. `files` are what the lab wants beside the notebook: names and places.
+    `path` is None, and `problem` says why, if there is no readable notebook. `timestamp` (UTC) is
+    None without a trustworthy source, which `clock` names. `question` is "", or why a human must
+    decide whose it is. `owner` is the platform's name for the student. `files` are the names and
+    places of files that the lab wants with the notebook.
     """
 
     student: str
@@ -73,9 +73,9 @@ class HandIn:
 
 @dataclass(frozen=True)
 class Collection:
-    """The hand-ins, by student; who handed in nothing of this lab, with what there is instead.
+    """The submissions, by student; students without one for this lab, with their other files.
 
-    `notes` are on files that belong to nobody.
+    `notes` are about files without an owner.
     """
 
     hand_ins: tuple[HandIn, ...]
@@ -86,7 +86,7 @@ class Collection:
 def collect(
     source: Path, lab: LabNames, keep: Path, pattern: str = "", roster: Roster | None = None
 ) -> Collection:
-    """Return one hand-in for each student in `source` (a folder, a zip, or one notebook).
+    """Return one submission for each student in `source` (a folder, a zip, or one notebook).
 
     `pattern` says how file names tell the student (see `distlab.grading.naming`); what a
     zip holds is unpacked into `keep`. Raises CourseError where nothing is found.
@@ -172,7 +172,7 @@ def _describe(names: list[str], what: str) -> list[str]:
 
 
 def _is_mine(entry: Entry, lab: LabNames) -> bool:
-    """Return whether a file may be a hand-in of this lab: not named as another's."""
+    """Return whether a file may be a submission for this lab: not named as another's."""
     if is_stamp(entry.parts):
         return False
     if lab.is_named(entry.parts[-1]) or not entry.parts[1:]:
@@ -181,7 +181,7 @@ def _is_mine(entry: Entry, lab: LabNames) -> bool:
 
 
 def _settle(groups: Mapping[str, _Found], lab: LabNames, roster: Roster) -> list[HandIn]:
-    """Return each student's hand-in; where two sources may be one student, a human is asked."""
+    """Return each student's submission; if two sources may be one student, ask a human."""
     told: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key, found in groups.items():
         told[found[0][1].told, found[0][1].number].append(key)
@@ -282,7 +282,7 @@ def _choose(
 
 
 def _find_clock(rival: tuple[Entry, Owner, datetime | None, str, list[str]]) -> datetime:
-    """Return when a notebook was handed in, or else written; `datetime.min` if nothing tells."""
+    """Return when a notebook was submitted, or else written; `datetime.min` if unknown."""
     entry, _, timestamp, *_ = rival
     return timestamp or entry.modified or datetime.min
 
@@ -290,7 +290,7 @@ def _find_clock(rival: tuple[Entry, Owner, datetime | None, str, list[str]]) -> 
 def _find_attached(
     notebook: Entry, entries: list[Entry]
 ) -> tuple[tuple[tuple[str, Path], ...], list[str]]:
-    """Return what was handed in beside a notebook: next to it, or else the latest; and notes."""
+    """Return the files submitted with a notebook: next to it, or else the latest; and notes."""
     found: dict[str, Path] = {}
     entries = sorted(entries, key=lambda e: (e.modified or datetime.min, e.name))
     near = [e for e in entries if e.parts[:-1] == notebook.parts[:-1]]
@@ -315,7 +315,7 @@ def _ask_whose(owner: Owner, roster: Roster, only: bool, taken: Container[str]) 
 
 
 def _drop_originals(readable: list[tuple[Entry, Owner]]) -> list[tuple[Entry, Owner]]:
-    """Leave out a course's labs/LAB.ipynb if work/LAB.ipynb, the student's copy, is beside it."""
+    """Leave out a course's labs/LAB.ipynb if work/LAB.ipynb, the student's copy, is next to it."""
     there = {entry.parts for entry, _ in readable}
 
     def has_copy(parts: tuple[str, ...]) -> bool:
@@ -343,7 +343,7 @@ def _rank(entry: Entry, owner: Owner, lab: LabNames) -> int:
 def _find_time(
     entry: Entry, owner: Owner, stamps: list[Entry], lab: LabNames
 ) -> tuple[datetime | None, str, list[str]]:
-    """Return when a file was handed in, what says so, and notes.
+    """Return when a file was submitted, the source of that time, and notes.
 
     That is the outermost part's name, or the timestamp that nbgrader writes at
     STUDENT/LAB/timestamp.txt. Whatever else a student may have written counts for nothing, but
@@ -385,9 +385,9 @@ def _describe_choice(entry: Entry, older: list[Entry], lab: LabNames) -> list[st
 def set_times(
     hand_ins: tuple[HandIn, ...], named: Roster, times: Mapping[str, datetime]
 ) -> tuple[tuple[HandIn, ...], list[str]]:
-    """Return the hand-ins with the times of a teacher's list, which counts before all else.
+    """Return the submissions with the times of a teacher's list, which come first.
 
-    Notes name those in the list that fit no hand-in.
+    Notes name list entries that fit no submission.
     """
     found, left = [], set(times)
     for hand_in in hand_ins:

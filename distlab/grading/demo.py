@@ -1,7 +1,7 @@
 """A small class to try grading on: `python -m distlab.grading.demo [FOLDER]` (`make grade-demo`).
 
-Nine hand-ins of lab 01, made from its solution and its stub: right, wrong in known
-ways, damaged, late, hostile, and one that is no notebook. Then `distlab grade` grades them.
+Nine submissions of lab 01, made from its solution and its stub: correct, wrong in known ways,
+damaged, late, hostile, and one that isn't a notebook. Then `distlab grade` grades them.
 """
 
 import argparse
@@ -65,7 +65,7 @@ CLASS: dict[str, tuple[str, dict[str, str], str]] = {  # student: notebook, answ
 
 
 def make_class(folder: Path) -> Path:
-    """Write the hand-ins into `folder`/submitted as nbgrader collects them; return that folder."""
+    """Write the submissions to `folder`/submitted as nbgrader collects them; return it."""
     root = find_root(Path.cwd())
     (target,) = choose_targets([t for t in find_targets(root) if t.lab], [LAB])
     if target.lab is None or not target.notebook.is_file():
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = subprocess.call([sys.executable, "-m", "distlab", *grade])
     except KeyboardInterrupt:
         return 130
-    return 0 if status == 1 else status  # one hand-in waits for a human, as it should
+    return 0 if status == 1 else status  # one submission waits for a human, as it should
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Plain data between the sealed process and the judge: JSON, never pickle.
 
-Numbers keep every bit (floats as hex, arrays as typed bytes). Whatever is not plain
+Numbers keep every bit (floats as hex, arrays as typed bytes). Whatever isn't plain
 (an object, a function, something too deep or too large) arrives as `Opaque`, which
 equals nothing.
 """
@@ -33,7 +33,7 @@ _SEQUENCES = (
 
 @dataclass(frozen=True, eq=False)
 class Opaque:
-    """Something that was not plain data; `what` says what it was."""
+    """Something that wasn't plain data; `what` says what it was."""
 
     what: str
 
@@ -140,7 +140,7 @@ def _encode_items(array: np.ndarray, depth: int, budget: _Budget) -> Any:
 def decode(data: Any) -> Any:
     """Return the value of `encode`'s data: builtins, NumPy arrays and `Opaque` only.
 
-    Raises ValueError for data that `encode` cannot have written.
+    Raises ValueError for data that `encode` can't have written.
     """
     try:
         return _decode(data, 0)
@@ -197,7 +197,7 @@ def _decode_dict(pairs: list[Any], depth: int) -> Mapping[Any, Any]:
         try:
             found[key] = _decode(pair[1], depth + 1)
         except TypeError:
-            raise ValueError("not encoded data: a key that cannot be one") from None
+            raise ValueError("not encoded data: an unhashable key") from None
     return found
 
 
@@ -210,5 +210,5 @@ def _decode_array(kind: Any, shape: Any, body: Any) -> np.ndarray:
         raise ValueError(f"not an encoded array: {error}") from None
     right = dtype.kind in _KINDS and all(n >= 0 for n in sizes)
     if not right or math.prod(sizes) * dtype.itemsize != len(raw):
-        raise ValueError("not an encoded array: its size does not fit")
+        raise ValueError("not an encoded array: its bytes don't fit its shape")
     return np.frombuffer(raw, dtype).reshape(sizes).copy()

@@ -1,4 +1,4 @@
-"""Runs what was handed in, sealed, and yields what was seen.
+"""Runs submissions in the sandbox, and yields the observations.
 
 One loop: it starts submissions, reads their pipes, keeps their time limits, and is the
 only one who says that a submission has ended. It never waits for a file: a thread of
@@ -24,7 +24,7 @@ from distlab.grading.running import Running
 from distlab.grading.sandbox import Sandbox, check_can_seal
 
 READ_SECONDS, TICK_SECONDS = 8.0, 0.5
-Read = dict[str, Any] | Refused  # what the reader has told of a file
+Read = dict[str, Any] | Refused  # the reader's result for a file
 
 
 @dataclass
@@ -55,7 +55,7 @@ class LabProcesses:
     """The two processes that running a lab takes: they start at once, `observe` awaits them.
 
     A context manager that leaves nothing behind. Raises CourseError where the machine
-    cannot seal and `sealed` is asked.
+    can't seal and `sealed` is set.
     """
 
     def __init__(self, lab: LabSpec, sealed: bool = True, jobs: int = 2) -> None:
@@ -91,12 +91,12 @@ def observe(
     sealed: bool = True,
     processes: LabProcesses | None = None,
 ) -> Iterator[Observation]:
-    """Run each submission and yield its observation as soon as it is there (not in order).
+    """Run each submission and yield its observation as soon as it's ready (not in order).
 
     Closing the iterator, an exception or Ctrl-C ends every process that it started.
     Labs whose rules are `exclusive` run one at a time. `processes` were
     started earlier, `sealed` or not; the caller closes it. Raises CourseError where
-    the machine cannot seal and `sealed` is asked.
+    the machine can't seal and `sealed` is set.
     """
     with contextlib.ExitStack() as stack:
         processes = processes or stack.enter_context(LabProcesses(lab, sealed, jobs))
@@ -143,7 +143,7 @@ class Executor:
                 self.step()
 
     def may_read_ahead(self) -> bool:
-        """Return whether a file may be read now: one at a time, none beside what is timed."""
+        """Return whether a file may be read now: one at a time, none next to a timed run."""
         free = self.jobs > 1 or not self.active
         return free and not self.asked and len(self.ahead) < self.jobs
 

@@ -1,4 +1,4 @@
-"""Facts about a hand-in's text, for the teacher to know: no verdict, and nothing waits for them."""
+"""Facts about a submission's text for the teacher: not a verdict, and nothing waits for them."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from distlab.grading import cell_text
 from distlab.grading.program_cell import find_program
 
-# modules of Python's own that an exercise may want without anybody wondering
+# standard modules that an exercise may well need
 ORDINARY = frozenset(
     "__future__ abc argparse bisect collections contextlib copy dataclasses datetime decimal enum "
     "fractions functools glob heapq IPython itertools json keras logging math matplotlib numbers "
@@ -18,7 +18,7 @@ MAX_FACTS = 8
 
 
 def find_facts(cells: Iterable[tuple[str, str]], imported: frozenset[str]) -> tuple[str, ...]:
-    """Return what is noted of cells (labels and texts): imports beyond the lab's, text run as code.
+    """Return notes on cells (labels and texts): imports beyond the lab's, text run as code.
 
     `imported` are the modules that the lab itself imports, as full names.
     """

@@ -16,7 +16,7 @@ MAX_KEPT, MAX_WRITTEN = 20_000, 32 * 2**20
 
 
 class BadFrame(ValueError):
-    """A frame that the runner cannot have written."""
+    """A frame that the runner can't have written."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Frame:
 
 
 class FrameReader:
-    """Turns the bytes of one pipe into frames; raises BadFrame for what is none."""
+    """Turns the bytes of one pipe into frames; raises BadFrame for a malformed one."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()
         self.head: dict[str, Any] | None = None
-        self.began = False  # whether the runner has said anything
+        self.began = False  # whether the runner has sent anything
 
     def feed(self, data: bytes) -> list[Frame]:
         self.began = self.began or bool(data)

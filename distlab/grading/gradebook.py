@@ -1,7 +1,7 @@
 """nbgrader's own gradebook.db, written as nbgrader writes it, in one transaction.
 
 Automatic scores never touch a score or a comment that a human has set, in formgrader
-or with `distlab grade --set`: nbgrader keeps the two in columns of their own.
+or with `distlab grade --set`: nbgrader keeps the two in separate columns.
 https://nbgrader.readthedocs.io/en/stable/api/gradebook.html
 """
 
@@ -43,7 +43,7 @@ class Entry:
 class Book:
     """An open gradebook: everything done within `with` is kept together, or nothing of it.
 
-    Raises CourseError for a file that is no gradebook, and where another program holds it.
+    Raises CourseError for a file that isn't a gradebook, or if another program holds it.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Book:
         self._gradebook = _connect(self.path)
         self._db: Any = self._gradebook.db
         self._rows = Rows(self._db, self.lab, self.weights)
-        notebook = self._rows.find_notebook()  # fails here if it is no gradebook
+        notebook = self._rows.find_notebook()  # fails here if it isn't a gradebook
         self.is_new = notebook is None or not notebook.submissions
 
     @property
@@ -153,7 +153,7 @@ class Book:
     def set_points(self, student: str, by_hand: ByHand, above: bool = False) -> None:
         """Set a mark by hand, which no grading changes.
 
-        Raises CourseError for more points than there are, unless `above` says that it is meant.
+        Raises CourseError for more points than there are, unless `above` allows it.
         """
         exercise, points = _find_exercise(self.lab, by_hand.exercise), by_hand.points
         most = self._rows.weigh(exercise.points, exercise)
@@ -187,8 +187,7 @@ class Book:
     ) -> None:
         """Book the marks of `entries`: scores, comments, times, extensions, late penalties.
 
-        `waiting` have handed in, and have no mark yet. The roster's names are what
-        formgrader shows.
+        `waiting` have a submission, and no mark yet. formgrader shows the roster's names.
         """
         with _told_plainly(self.path):
             notebook = self._rows.ensure_notebook()
@@ -257,7 +256,7 @@ def _connect(path: Path) -> Any:
 
 
 def _create(path: Path) -> None:
-    """Make an empty gradebook beside `path` and move it there: all of its tables, or none."""
+    """Make an empty gradebook next to `path` and move it there: all of its tables, or none."""
     partial = path.with_name(path.name + ".part")
     partial.unlink(missing_ok=True)
     with closing(sqlite3.connect(partial)) as tables, tables:

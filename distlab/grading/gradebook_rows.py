@@ -154,7 +154,7 @@ class Rows:
         return self._ensure(_tables().Comment, cells, submitted, submitted.comments, name)
 
     def _ensure(self, table: Any, cells: Any, submitted: Any, rows: Any, name: str) -> Any:
-        """Return the row of `table` for a submitted notebook's cell, made where there is none."""
+        """Return the row of `table` for a submitted notebook's cell, made if there is none."""
         (cell,) = (c for c in cells if c.name == name)
         row = next((row for row in rows if row.cell is cell), None)
         if row is None:

@@ -1,9 +1,9 @@
-"""The files of a hand-in, listed without trusting one of them: a folder, a zip, or one notebook.
+"""List the files of a submission without trusting any: a folder, a zip, or one notebook.
 
-A name is only ever read, never used to write to: what comes out of a zip is kept under
-its SHA-256. Links are not followed, nothing but plain files is opened, and a zip is
-unpacked with limits of ours, whatever its directory says. The limits are a student's:
-they hold for all that lies in the same outermost folder or file.
+A name is only ever read, never used to write to: what comes out of a zip is kept under its SHA-256.
+Links aren't followed, nothing but plain files is opened, and a zip is unpacked with our limits,
+whatever its directory says. The limits are per student: they hold for all files in the same
+outermost folder or file.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from distlab.errors import CourseError
 from distlab.grading.naming import is_stamp
 from distlab.submission import read_packed_name
 
-Files = Sequence[tuple[str, Path]]  # what is handed in with a notebook: names, and where they lie
+Files = Sequence[tuple[str, Path]]  # submitted with a notebook: names and places
 
 MAX_NOTEBOOK_BYTES = 200 * 2**20
 MAX_BYTES_OF_ONE = 400 * 2**20  # what one student's zips may unpack to, together
@@ -52,11 +52,11 @@ class TooMuch(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """One file: its name in parts, when it was written, where it can be read, or why not.
+    """One file: its name in parts, its time, the place to read it, or why it can't be read.
 
-    `own_zip` says that it was in a zip within the hand-in: one that a student packed.
-    `text` is the content of a timestamp; `other` marks what is no notebook at all. `attached` is
-    the name of a file that the lab wants beside its notebook, "" for all others.
+    `own_zip` says that it was in a zip within the submission, packed by the student. `text` is the
+    content of a timestamp; `other` marks a file that isn't a notebook. `attached` is the name of a
+    file that the lab wants with its notebook, "" for all others.
     """
 
     parts: tuple[str, ...]
@@ -75,7 +75,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class _File:
-    """A file that has not been looked at: on the disk (`path`), or in a zip."""
+    """A file that hasn't been looked at: on the disk (`path`), or in a zip."""
 
     parts: tuple[str, ...]
     modified: datetime | None
@@ -99,10 +99,10 @@ Unwrap = Callable[[list[tuple[str, ...]]], int]  # names in parts -> how many ou
 
 @dataclass
 class Listing:
-    """Every notebook and timestamp of a hand-in, and notes on what was passed over."""
+    """Every notebook and timestamp of a submission, and notes on skipped files."""
 
     keep: Path
-    wanted: Mapping[str, int] = field(default_factory=dict)  # files beside notebooks, most bytes
+    wanted: Mapping[str, int] = field(default_factory=dict)  # files with notebooks, most bytes
     entries: list[Entry] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -133,7 +133,7 @@ class Listing:
                 write(piece)
 
     def clear(self, used: set[Path]) -> None:
-        """Remove what was unpacked, now or by an earlier run, and is not in `used`."""
+        """Remove what was unpacked, now or by an earlier run, and isn't in `used`."""
         for path in set(self.keep.glob("*.ipynb")) - used:
             path.unlink()
 
@@ -144,12 +144,11 @@ def list_files(
     unwrap: Unwrap = lambda names: 0,
     wanted: Mapping[str, int] | None = None,
 ) -> Listing:
-    """Return what lies in `source`: a folder, a zip, or one notebook.
+    """Return the contents of `source`: a folder, a zip, or one notebook.
 
-    Notebooks of a zip are unpacked into the folder `keep`, under their SHA-256. `unwrap`
-    says how many outer folders are only a wrapper; `wanted` are the files that the lab wants
-    beside a notebook, with the most bytes of each. Raises CourseError where there is nothing to
-    list.
+    Notebooks of a zip are unpacked into the folder `keep`, under their SHA-256. `unwrap` says how
+    many outer folders are only a wrapper; `wanted` are the files that the lab wants with a
+    notebook, with the most bytes of each. Raises CourseError if there is nothing to list.
     """
     listing = Listing(keep, wanted or {})
     course = _is_course(source)
@@ -274,7 +273,7 @@ def _look_at(file: _File, listing: Listing) -> None:
 
 
 def _attach(file: _File, name: str, listing: Listing) -> None:
-    """Add a file that the lab wants beside its notebook, unless it is too large."""
+    """Add a file that the lab wants with its notebook, unless it is too large."""
     problem, path, most = file.problem, None, listing.wanted[name]
     try:
         if not problem:
@@ -393,7 +392,7 @@ def hash_file(path: Path) -> str:
 
 
 def hash_together(sha256: str, files: Files) -> str:
-    """Return the digest of a notebook's `sha256` and what was handed in with it."""
+    """Return the digest of a notebook's `sha256` and the files submitted with it."""
     if not files or not sha256:
         return sha256
     told = [sha256, *(f"{name} {hash_file(path)}" for name, path in files)]

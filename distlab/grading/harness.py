@@ -1,8 +1,8 @@
 """The course's side of a submission: it makes the inputs, asks the answers, keeps what they give.
 
-It runs beside the sealed processes and out of their sight, and never runs a learner's code:
-each answer has a process of its own, which gets nothing but its own statements. It tells the
-grader through a pipe, as frames: one line of JSON, and as many bytes as its `size` says.
+It runs next to the sealed processes and out of their sight, and never runs a learner's code: each
+answer has its own process, which gets nothing but its own statements. It tells the grader through a
+pipe, as frames: one line of JSON, and as many bytes as its `size` says.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from distlab.grading.encoding import encode
 
 MAX_TEXT, ENDING_SECONDS = 4000, 10.0
 BY_CLOCK, SPARE, LEAST = 3.0, 3.0, 0.5  # of a cell: seconds by the clock for each of the processor
-NO_CHECK = 999_999  # whose output is nobody's
+NO_CHECK = 999_999  # whose output doesn't count
 
 
 class Answers:
@@ -63,7 +63,7 @@ class Answers:
         return {}
 
     def close(self) -> str:
-        """End the process and whatever it started; return how it had ended by itself, or ""."""
+        """End the process and its children; return how it had ended before, or ""."""
         if self._channel is None:
             return ""
         self._channel = None
@@ -78,8 +78,8 @@ class Answers:
 class Harness:
     """Does the steps of one order; `pipe` is where its frames go, `traffic` is /proc/net/dev.
 
-    The learner's cells run once, in the process of the answer. Where that is lost, a fresh one
-    gets those that ran before, without the one that it was lost in.
+    The learner's cells run once, in the process of the answer. If that dies, a fresh one gets the
+    cells that ran before, without the one that killed it.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ def ask(channel: Channel, **request: Any) -> None:
 
 
 def run_order(order: int, control: socket.socket, pipe: int, traffic: TextIO) -> int:
-    """Read the order and run it, as the process beside the sealed ones."""
+    """Read the order and run it, as the process next to the sealed ones."""
     with os.fdopen(order, "rb") as file:
         file.seek(0)
         told = json.loads(file.read())

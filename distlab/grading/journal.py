@@ -1,8 +1,8 @@
-"""What grading has seen, kept so that it can be stopped at any moment and gone on with.
+"""Grading's observations, kept so that it can be stopped and resumed at any moment.
 
-Each student has one file, written beside and renamed (the disk has all of it or
-nothing). The seeds come from one secret of the folder, so that a run that was killed
-draws the same numbers again: https://docs.python.org/3/library/hmac.html
+Each student has one file, written under another name and renamed (the disk has all of it or
+nothing). The seeds come from one secret of the folder, so that a killed run draws the same numbers
+again: https://docs.python.org/3/library/hmac.html
 """
 
 import contextlib
@@ -42,7 +42,7 @@ class Record:
     verdict: Verdict | None = None
 
     def to_json(self) -> str:
-        """Return it as JSON, without the verdict, which is kept in a file of its own."""
+        """Return it as JSON, without the verdict, which has its own file."""
         data = {
             "version": VERSION,
             "student": self.student,
@@ -55,7 +55,7 @@ class Record:
 
     @classmethod
     def from_json(cls, text: str) -> "Record":
-        """Return the record of `to_json`'s text; CourseError if it is none."""
+        """Return the record of `to_json`'s text; CourseError if it isn't one."""
         try:
             data: dict[str, Any] = json.loads(text)
             if data["version"] != VERSION:
@@ -72,7 +72,7 @@ class Record:
             raise CourseError(f"it isn't a record ({error})") from None
 
     def add_verdict(self, text: str) -> "Record":
-        """Return the record with the verdict of `text`; as it was if that is not of this run."""
+        """Return the record with the verdict of `text`; as it was if that isn't of this run."""
         try:
             data = json.loads(text)
             mine = [self.student, self.sha256, self.attempt]
@@ -150,7 +150,7 @@ class Journal:
         return f"anon-{digest[:8]}"
 
     def find(self, student: str, sha256: str) -> Record | None:
-        """Return what was seen of this very file under the lab as it is now, if anything was."""
+        """Return the observation of this very file under the present lab, if there is one."""
         record = self.records.get(student)
         same = record and (record.sha256, record.asked) == (sha256, self.asked)
         return record if same and record and record.observation else None
@@ -177,14 +177,14 @@ class Journal:
         return record
 
     def recall(self, student: str) -> Observation:
-        """Return the whole of what was seen, with what the answers gave: only the disk has that."""
+        """Return the complete observation, with the answers' results: only the disk has these."""
         path = self.folder / "records" / _file_name(student)
         seen = Record.from_json(path.read_text(encoding="utf-8")).observation
         assert seen is not None
         return seen
 
     def keep_verdict(self, verdict: Verdict, durable: bool = False) -> None:
-        """Keep what was said of a run; unless `durable`, a power cut means judging it again."""
+        """Keep the verdict of a run; unless `durable`, a power cut means judging it again."""
         record = replace(self.records[verdict.student], verdict=verdict)
         self.records[record.student] = record
         path = self.folder / "verdicts" / _file_name(record.student)

@@ -1,7 +1,7 @@
-"""From an observation to marks, in a process of its own.
+"""From an observation to marks, in a separate process.
 
-`with JudgeProcess(lab) as judges: judges.judge(observation)`. A kept observation gives the
-same marks whenever it is judged.
+`with JudgeProcess(lab) as judges: judges.judge(observation)`. A stored observation always gives the
+same marks.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from distlab.grading.verdict import Verdict, judge_exercise
 
 
 class JudgeProcess:
-    """A process of its own that judges observations of one lab, one after the other.
+    """A separate process that judges observations of one lab, one after the other.
 
     The lab's `judge_seconds` are for all graded cells of a submission together, and for each by
     itself if that was too long.
@@ -27,7 +27,7 @@ class JudgeProcess:
         self._process = ReaderProcess(lab, lab.rules.judge_seconds, lab.rules.data)
 
     def judge(self, observation: Observation) -> Verdict:
-        """Return the marks of one observation. Never raises for what a learner handed in."""
+        """Return the marks of one observation. Never raises because of a submission."""
         notes = [*observation.notes, *observation.facts]
         if not observation.sealed:
             notes.append("graded without the sandbox (--no-sandbox)")
@@ -43,7 +43,7 @@ class JudgeProcess:
         return Verdict(observation.student, self.lab.name, marks, tuple(notes))
 
     def _judge_cells(self, observation: Observation) -> dict[str, CellVerdict]:
-        """Judge all cells in one request; should that fail, each by itself."""
+        """Judge all cells in one request; if that fails, each separately."""
         cells = [cell for cell in observation.cells if cell.id in self.lab.graded]
         try:
             found = self._ask(cells, observation)

@@ -19,7 +19,7 @@ A whole exercise, in the five places that it takes. Its object, `distlab/labs/la
         hint="worker k of W reads k, k + W, k + 2 W, …",
     )
 
-An answer that cannot be called with a case as it stands gets a `run`, say
+An answer that can't be called with a case as it stands gets a `run`, say
 `run=each(try_share)` with `try_share(answer, *case)`, which returns plain data: numbers,
 words, arrays, lists, dictionaries. What is compared may be worked out of that by a `read`.
 
@@ -92,15 +92,15 @@ class WrongAnswer(AssertionError):
 class LabRules:
     """How a lab is run when it is graded: time limits in seconds, memory in MiB.
 
-    `cell_seconds` is for the calls of one graded cell, `own_seconds` for each cell of the
-    learner's own: seconds of the processor, and three times as many by the clock. `exclusive`
-    labs measure time: they run one submission at a time. `processes` labs start worker processes
-    of their own and need loopback. `data` names the data sets that are read once, before
-    anything is forked. Without `onednn` the first of each operation is faster, and training is up
-    to four times slower: for labs that run a few small operations. `traffic` has, for exercises
-    whose answers have to send messages, what works out of the judge's inputs (their names and
-    values) the least and the most bytes that the kernel may count. `judge_seconds` is the longest
-    that judging a submission may take, and `warm` starts once, before the first, what all need.
+    `cell_seconds` is for the calls of one graded cell, `own_seconds` for each cell of the learner's
+    own: seconds of the processor, and three times as many by the clock. `exclusive` labs measure
+    time: they run one submission at a time. `processes` labs start their own worker processes and
+    need loopback. `data` names the data sets that are read once, before anything is forked. Without
+    `onednn` the first of each operation is faster, and training is up to four times slower: for
+    labs that run a few small operations. `traffic` has, for exercises whose answers have to send
+    messages, what works out of the judge's inputs (their names and values) the least and the most
+    bytes that the kernel may count. `judge_seconds` is the longest that judging a submission may
+    take, and `warm` starts once, before the first, what all need.
     """
 
     cell_seconds: float = 30.0
@@ -130,8 +130,8 @@ class LabRules:
 class Judge:
     """Judges one exercise by its reference: `expect(*case, way)` computes what is right.
 
-    `way` is "right" or the name of one of the exercise's mistakes, and what is computed
-    is what the exercise's `read` gives. If the exercise names no mistakes, `expect` takes no `way`.
+    `way` is "right" or the name of one of the exercise's mistakes, and the result has the form of
+    the exercise's `read`. If the exercise names no mistakes, `expect` takes no `way`.
     """
 
     exercise: Exercise

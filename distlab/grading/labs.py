@@ -1,7 +1,7 @@
 """A lab as grading sees it: its exercises, the parts of its graded cells, its time limits.
 
-Read from the lab's source (`solutions/src/labNN_slug.py`), the one truth. The parts
-of a graded cell come from here and never from what was handed in.
+Read from the lab's source (`solutions/src/labNN_slug.py`), the one truth. The parts of a graded
+cell come from here and never from a submission.
 """
 
 import ast
@@ -76,7 +76,7 @@ class ExerciseSpec:
     cells: tuple[GradedCell, ...]
     functions: tuple[str, ...]  # what its stub defines
     program: bool = False
-    attached: str = ""  # the file that is judged, which was handed in beside the notebook
+    attached: str = ""  # the graded file, submitted with the notebook
 
     @property
     def points(self) -> float:
@@ -234,7 +234,7 @@ def _read_given(cell: Any) -> GivenCell:
 
 
 def find_names(text: str) -> tuple[str, ...]:
-    """Return what the statements of `text` define at the top level, () if it is no Python."""
+    """Return the names that `text` defines at the top level, () if it isn't Python."""
     names: list[str] = []
     for statement in _parse(text):
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -1,7 +1,7 @@
 """What a lab remembers from one grading to the next: its rules, and the marks set by hand.
 
-Both are files in the lab's journal, so a gradebook that was deleted, or an option that was
-left out, changes no mark without a word.
+Both are files in the lab's journal, so a deleted gradebook, or a missing option, changes no mark
+silently.
 """
 
 import json

@@ -1,9 +1,8 @@
-"""Whose hand-in is it? The student's name, read from where the file lies and what it is called.
+"""Find a submission's student from the file's folder and name.
 
-The outermost part of a path decides, always: what the platform, nbgrader or the
-teacher has named. Whatever a student has put below it names nobody. Learning platforms
-name files in their own ways; a pattern with named groups, as nbgrader's
-`FileNameCollectorPlugin` takes one, says how:
+The outermost part of a path always decides: the platform, nbgrader or the teacher has named it.
+Names below it, from the student, don't count. Learning platforms name files in their own ways; a
+pattern with named groups, as nbgrader's `FileNameCollectorPlugin` takes one, says how:
 https://nbgrader.readthedocs.io/en/stable/plugins/zipcollect-plugin.html
 """
 
@@ -25,9 +24,9 @@ CANVAS = (
     r"((?P<early>late_|LATE_)?(?P<student_id>anon_\w+?)"
     r"|(?P<named>[^/]+?)(?P<late>_late|_LATE)?_(?P<number>\d+))_\d+_[^/]+"
 )
-TIMESTAMP = "timestamp.txt"  # what nbgrader writes beside a notebook
+TIMESTAMP = "timestamp.txt"  # nbgrader writes it next to a notebook
 PATTERNS = {"moodle": MOODLE, "canvas": CANVAS}
-# what the course itself has round a lab's notebook: never a student's name
+# the course's own folders around a lab's notebook: never a student's name
 COURSE_FOLDERS = ("labs", "notebooks", "solutions", "originals", "kept", "work")
 _LAB = re.compile(r"lab\d\d(?!\d)", re.IGNORECASE)
 
@@ -36,11 +35,10 @@ _LAB = re.compile(r"lab\d\d(?!\d)", re.IGNORECASE)
 class Owner:
     """The student a file belongs to, and what says so.
 
-    `told` is the name as it stands in `source`, the outermost part of the path. `number`
-    tells two of one name apart; `platform` is "moodle", "canvas", "pattern" or "".
-    `timestamp` (UTC) is what the outermost part states, `clock` whose it is.
-    `late` says that the platform calls it late; `inside`, that nothing outside tells
-    the name.
+    `told` is the name in `source`, the outermost part of the path. `number` distinguishes two of
+    one name; `platform` is "moodle", "canvas", "pattern" or "". `timestamp` (UTC) is what the
+    outermost part states, `clock` whose it is. `late` says that the platform calls it late;
+    `inside`, that nothing outside tells the name.
     """
 
     told: str
@@ -85,7 +83,7 @@ class LabNames:
 def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Return a named pattern ("moodle", "canvas") or a regular expression, ready to match.
 
-    Raises CourseError for one that is not valid or has no group `student_id`.
+    Raises CourseError for one that isn't valid or has no group `student_id`.
     """
     try:
         compiled = re.compile(PATTERNS.get(pattern, pattern))
@@ -104,9 +102,9 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 def find_owner(
     parts: tuple[str, ...], lab: LabNames, pattern: str = "", alone: str = ""
 ) -> Owner | None:
-    """Return whose file this is; None if `pattern` does not fit, or its name is another lab's.
+    """Return whose file this is; None if `pattern` doesn't fit, or its name is another lab's.
 
-    `alone` is the name of a student whose file bears the lab's own name and lies in no folder.
+    `alone` is the name of a student whose file has the lab's own name and isn't in a folder.
     """
     if pattern:
         return _match(compile_pattern(pattern), parts, pattern if pattern in PATTERNS else "")
@@ -144,7 +142,7 @@ def _is_packed(name: str) -> bool:
 
 
 def _name_flat(parts: tuple[str, ...], lab: LabNames, alone: str) -> Owner | None:
-    """Return the owner of a file (or of what a zip holds) that lies in no folder."""
+    """Return the owner of a file (or of a zip's contents) outside any folder."""
     stem = _strip_extension(parts[0], ".zip", ".ipynb.txt", ".ipynb.json", ".ipynb")
     if lab.is_other_lab(stem):
         return None
@@ -173,8 +171,8 @@ def _strip_extension(name: str, *extensions: str) -> str:
 def clean_name(name: str) -> str:
     """Return a student's name as one line of visible characters, 128 and 200 bytes at most.
 
-    What cannot be shown (control characters, bytes that are no text, marks that turn
-    the direction of writing) is written as its code: \\x1b.
+    Invisible characters (control characters, bytes that aren't text, marks that turn the direction
+    of writing) are written as their codes: \\x1b.
     """
     name = re.sub(r"[/\\]", "_", name)
     text = unicodedata.normalize("NFC", name.encode("utf-8", "backslashreplace").decode())
@@ -194,7 +192,7 @@ def is_stamp(parts: tuple[str, ...]) -> bool:
 
 
 def parse_time(text: str) -> datetime | None:
-    """Return a time in UTC, without a zone, as nbgrader keeps them; None for what is no time.
+    """Return a time in UTC, without a zone, as nbgrader keeps them; None if it isn't a time.
 
     Understands nbgrader's timestamps (`2026-01-30 15:00:00.5 UTC`), ISO 8601, and the
     digits of file names (`2026-01-30-15-00-00`). A time without a zone is UTC.

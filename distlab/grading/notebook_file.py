@@ -1,6 +1,6 @@
-"""Reads the notebook that was handed in, whatever it turns out to be.
+"""Reads a submitted notebook, whatever it turns out to be.
 
-Runs in a process of its own with limits (`reader_server`): a hostile file can
+Runs in a separate process with limits (`reader_server`): a hostile file can
 only harm its own submission. Formats 2 to 4 of
 https://nbformat.readthedocs.io/en/latest/format_description.html
 """
@@ -18,7 +18,7 @@ HUMAN = "a human should look at it"
 
 
 class Unreadable(ValueError):
-    """Why a file is no notebook that can be run, in one line."""
+    """Raised for a file that isn't a runnable notebook; the message is one line."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Notebook:
-    """What was read: the cells, and what was unusual about the file."""
+    """The result of reading: the cells, and notes on the file."""
 
     cells: tuple[Cell, ...]
     notes: tuple[str, ...]
@@ -66,7 +66,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_notebook(data: bytes) -> Notebook:
-    """Return the cells of the notebook in `data`; Unreadable with the reason if it is none."""
+    """Return the cells of the notebook in `data`; Unreadable, with the reason, if it isn't one."""
     notes: list[str] = []
     content = _parse(data, notes)
     raw = _find_cells(content, notes)

@@ -1,4 +1,4 @@
-"""What is handed in, and what was seen when it ran: plain data that can be kept and judged again.
+"""A submission, and the observation of its run: plain data that can be kept and judged again.
 
 `executor.observe` makes observations, `judge_process` judges them. Nothing here runs or
 decodes what a learner wrote.
@@ -16,9 +16,9 @@ STATUSES = ("ok", "raised", "timed out", "killed", "missing")
 
 @dataclass(frozen=True)
 class Submission:
-    """One notebook that was handed in: `student` is any text, `path` where the file lies.
+    """One submitted notebook: `student` is any text, `path` is its file.
 
-    `files` are what was handed in with it: names, and where each lies.
+    `files` were submitted with it: names and places.
     """
 
     student: str
@@ -28,13 +28,13 @@ class Submission:
 
 @dataclass(frozen=True)
 class CellObservation:
-    """What one graded cell did.
+    """The result of one graded cell.
 
     `status`: "ok"; "raised" (see `error`; the got_ values that it had by then are
     there); "timed out"; "killed" (the process ended in it: `error` says why); "missing" (it was
     not reached). `got` is the JSON text of a dictionary of `encode`d values, as it came out of
     the sandbox: not parsed, not trusted. `error` is one line, `trace` the learner's own frames,
-    `output` and `errors` what was written to stdout and stderr, cut and without control
+    `output` and `errors` its stdout and stderr, cut and without control
     characters. `failed` says which of the learner's cells raised or were cut off before it.
     `traffic_bytes` is what the kernel carried on loopback meanwhile.
     """
@@ -58,7 +58,7 @@ class CellObservation:
 
 @dataclass(frozen=True)
 class Observation:
-    """What was seen of one submission. `problem` is "" unless it could not be run at all.
+    """What was seen of one submission. `problem` is "" unless it couldn't be run at all.
 
     `notes` say what was mended and what a human should look at, `facts` what a teacher may want
     to know of its text. `sealed` is False where it ran outside the sandbox.
@@ -77,7 +77,7 @@ class Observation:
     versions: dict[str, str] = field(default_factory=dict)
 
     def lighten(self) -> "Observation":
-        """Return it without what the answers gave, which may be large and is judged once."""
+        """Return it without the answers' results, which may be large and are judged once."""
         return replace(self, cells=tuple(replace(cell, got="{}") for cell in self.cells))
 
     def to_json(self) -> str:
@@ -86,7 +86,7 @@ class Observation:
 
     @classmethod
     def from_json(cls, text: str) -> "Observation":
-        """Return the observation of `to_json`'s text; CourseError if it is none."""
+        """Return the observation of `to_json`'s text; CourseError if it isn't one."""
         try:
             data: dict[str, Any] = json.loads(text)
             cells = tuple(CellObservation.from_data(cell) for cell in data.pop("cells"))

@@ -75,7 +75,7 @@ class Policy:
     weights: Mapping[str, float] = field(default_factory=dict)
     confirmed: frozenset[str] = frozenset()
     zone: tzinfo = UTC
-    absent: float | None = None  # what platforms are told of who handed in nothing; None: blank
+    absent: float | None = None  # platforms' mark for students without a submission; None: blank
 
     @property
     def own_zone(self) -> tzinfo:

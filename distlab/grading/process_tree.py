@@ -5,13 +5,13 @@ import os
 from collections import defaultdict
 from pathlib import Path
 
-FOLDER_PREFIX = "distlab-grade-"  # of the temporary folder of what is not sealed
+FOLDER_PREFIX = "distlab-grade-"  # of the temporary folder of what isn't sealed
 SHORTAGE = "the machine was short of memory while it ran"
 FLOOR_SHARE, FLOOR_MIB = 0.04, 768  # of all memory that must stay available, at most
 
 
 def is_memory_short() -> bool:
-    """Return whether less memory is available than the machine needs to go on."""
+    """Return whether less memory is available than the machine needs to continue."""
     try:
         lines = Path("/proc/meminfo").read_text().split("\n")
     except OSError:

@@ -1,8 +1,8 @@
 """An answer that is a whole program: a cell that begins with `%%writefile NAME.py`.
 
-In a notebook it writes the file. When a class is graded it is read as the one statement
-`NAME_py = write_program("NAME.py", "…")`: the text travels, and nothing of it runs before the
-exercise runs it in processes of its own.
+In a notebook it writes the file. When a class is graded it is read as the one statement `NAME_py =
+write_program("NAME.py", "…")`: the text travels, and none of it runs before the exercise runs it in
+its own processes.
 """
 
 import ast

@@ -1,6 +1,6 @@
 """A process of the course's own that reads hostile files and judges hostile data.
 
-It runs nothing that a learner wrote. Each request is answered by a fork of its own
+It never runs a learner's code. Each request gets its own fork
 with limits of time and memory, so that a file or an answer which makes the reader or
 a judge slow, large or crash costs only itself.
 """
@@ -28,7 +28,7 @@ MAX_ANSWER_BYTES, PIECE_BYTES = 64 * 2**20, 2**18
 
 
 class Refused(ValueError):
-    """The request could not be answered: why, in one line."""
+    """The request couldn't be answered: why, in one line."""
 
 
 class ReaderProcess:

@@ -1,8 +1,8 @@
-"""The fork server of the course's own readers and judges: each request has a fork of its own.
+"""The fork server of the course's own readers and judges: each request has its own fork.
 
 `python -m distlab.grading.reader_server SECONDS [DATA …] DESCRIPTOR`, started by
-`reader_process.ReaderProcess`, with the lab's pickle on standard input: whoever starts it
-has read the lab already.
+`reader_process.ReaderProcess`, with the lab's pickle on standard input: its parent has already read
+the lab.
 """
 
 import gc
@@ -43,7 +43,7 @@ class ReaderLoop(ForkLoop):
         return {}
 
     def run(self, request: Any, body: bytes, descriptors: Sequence[int]) -> int:
-        """Take the limits, do what is asked, write the answer."""
+        """Take the limits, do the request, write the answer."""
         limits = {
             resource.RLIMIT_DATA: MAX_DATA_BYTES,
             resource.RLIMIT_FSIZE: 0,

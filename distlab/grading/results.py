@@ -94,16 +94,16 @@ class Result:
 
 @dataclass(frozen=True)
 class ClassResult:
-    """The results of one lab, by student, with notes that belong to nobody."""
+    """The results of one lab, by student, with notes about no student."""
 
     lab: LabSpec
     results: tuple[Result, ...]
     policy: Policy
     notes: tuple[str, ...] = ()
-    waiting: tuple[str, ...] = ()  # students handed in who were not asked for and have no mark
+    waiting: tuple[str, ...] = ()  # submitted, not selected, without a mark
     seconds: float = 0.0
     course: Course = field(default_factory=dict)
-    absent: Mapping[str, str] = field(default_factory=dict)  # who handed in nothing, and why
+    absent: Mapping[str, str] = field(default_factory=dict)  # no submission, and why
     roster: Roster = Roster()
     code_for: Callable[[str], str] = str  # the code of a student, for marking without names
 
@@ -114,7 +114,7 @@ class ClassResult:
         return self.lab.slug if self.lab.slug in known else self.lab.name
 
     def describe_times(self) -> list[str]:
-        """Return, where a due date is set, what is not certain of who was late: a line for each."""
+        """Return, if a due date is set, the doubts about who was late: a line for each."""
         hand_ins = [r.hand_in for r in self.results if self.policy.due]
         unknown = [h for h in hand_ins if h.timestamp is None]
         late = [h.student for h in unknown if h.owner.late]
@@ -169,7 +169,7 @@ def finish(
 
 
 def hold_back(hand_in: HandIn, verdict: Verdict, policy: Policy) -> Verdict:
-    """Return the verdict; where it is not certain whose the hand-in is, all of it waits."""
+    """Return the verdict; if the submission's owner isn't certain, all of it waits."""
     if not hand_in.question or hand_in.key in policy.confirmed:
         return verdict
     said = "your teacher has to check first whose submission this is"

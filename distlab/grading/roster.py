@@ -121,14 +121,14 @@ class PlatformTable:
     encoding: str = "utf-8"
 
     def find(self, *names: str) -> int | None:
-        """Return the number of the column that is called one of `names` (in lower case)."""
+        """Return the number of the column with one of `names` (in lower case)."""
         head = [name.strip().lower() for name in self.head]
         return next((head.index(name) for name in names if name in head), None)
 
 
 @dataclass(frozen=True)
 class Roster:
-    """The students of a course, by id; empty where there is no list."""
+    """The students of a course, by id; empty without a list."""
 
     students: Mapping[str, Student] = field(default_factory=dict)
     sheet: PlatformTable | None = None
@@ -189,7 +189,7 @@ class Roster:
 
 
 def _is_code(told: str) -> bool:
-    """Return True if the platform names nobody: blind marking."""
+    """Return True if the platform has no names: blind marking."""
     return told == "Participant" or told.startswith("anon_")
 
 
@@ -208,7 +208,7 @@ def _fold(name: str) -> str:
 def decode(data: bytes) -> tuple[str, str]:
     """Return the text of a table and its encoding: UTF-8, with or without a mark, or Excel's.
 
-    Raises ValueError if it is none of them.
+    Raises ValueError for any other encoding.
     """
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16"), "utf-16"
@@ -233,7 +233,7 @@ def _open_table(path: Path) -> tuple[list[str], int, str, str]:
 
 
 def read_table(path: Path, *wanted: str) -> Iterator[Row]:
-    """Yield each row of a CSV with its line; CourseError for one that cannot be read.
+    """Yield each row of a CSV with its line; CourseError for one that can't be read.
 
     `wanted` are columns that must be there.
     """
@@ -289,7 +289,7 @@ def _read_student(cells: dict[str, str]) -> Student | None:
 
 
 def read_roster(path: Path | None) -> Roster:
-    """Return the students of a CSV (nobody if `path` is None); CourseError if it is bad."""
+    """Return the students of a CSV (none if `path` is None); CourseError if it is bad."""
     found: dict[str, Student] = {}
     for line, cells in read_table(path) if path else ():
         student = _read_student(cells)
@@ -312,10 +312,10 @@ def read_roster(path: Path | None) -> Roster:
 
 
 def read_times(path: Path, zone: tzinfo = UTC) -> tuple[Roster, dict[str, datetime]]:
-    """Return who is named in a CSV, and when they handed in, UTC without a zone, by id.
+    """Return the students in a CSV and their times of submission, UTC without a zone, by id.
 
     Columns: `student` and `handed_in`, or a grading worksheet of Moodle. A time without
-    a zone is in `zone`. CourseError, with the line, for what is no time.
+    a zone is in `zone`. CourseError, with the line, for a bad time.
     """
     found, times = {}, {}
     for line, cells in read_table(path):
@@ -349,7 +349,7 @@ def _parse_any(text: str, zone: tzinfo) -> datetime | None:
 def read_marks(path: Path) -> list[tuple[str, ByHand]]:
     """Return the marks by hand of a CSV: `student,exercise,points` and, if given, `reason`.
 
-    CourseError, with the line, for what is no mark.
+    CourseError, with the line, for a bad mark.
     """
     found = []
     for line, cells in read_table(path, "student", "exercise", "points"):

@@ -33,7 +33,7 @@ class Attempt:
     deadline: float
     frames: FrameReader = field(default_factory=FrameReader)
     current: str = ""
-    ended: bool = False  # whether the answer that runs was ended for what it wrote
+    ended: bool = False  # whether the running answer was ended because of its output
     done: bool = False
     why: str = ""
 
@@ -44,7 +44,7 @@ class Attempt:
 
 
 class Running:
-    """Runs the steps of `plan` behind one harness; what cannot be run is seen at once."""
+    """Runs the steps of `plan` behind one harness; what can't be run is seen at once."""
 
     def __init__(
         self, plan: Plan, seed: int, lab: LabSpec, sandbox: Sandbox, files: Files = ()
@@ -60,7 +60,7 @@ class Running:
         self.begun, self.attempt = time.monotonic(), Attempt(0, [], {}, {}, 0.0)
 
     def find_unseen(self) -> list[str]:
-        """Return the graded cells that are still to run, in the order of the hand-in."""
+        """Return the graded cells that are still to run, in the order of the submission."""
         return [s.check for s in self.plan.steps if s.check and s.check not in self.seen]
 
     def find_late(self) -> list[str]:
@@ -190,7 +190,7 @@ class Running:
             )
 
     def check_time(self, now: float) -> None:
-        """Kill what the harness has not ended in time."""
+        """Kill what the harness hasn't ended in time."""
         if now >= self.attempt.deadline:
             limit = self.rules.all_seconds
             self.kill(f"all cells together did not end within {limit:g} s")
@@ -202,7 +202,7 @@ class Running:
             self.sandbox.kill(self.attempt.number)
 
     def finish_attempt(self, status: int, why: str) -> bool:
-        """Its processes have ended: take what is left in the pipes; return whether to try again."""
+        """Its processes have ended: read the rest of the pipes; return whether to try again."""
         attempt = self.attempt
         for descriptor in list(attempt.pipes):
             while self.read(descriptor):

@@ -1,4 +1,4 @@
-"""The sandbox from outside: bubblewrap around the fork server, and what is asked of it.
+"""The sandbox from outside: bubblewrap around the fork server, and the requests to it.
 
 Inside, the file system is read-only and holds the system, the Python environment and
 the course's packages without its judges: no solutions, no home, no network, no process
@@ -26,7 +26,7 @@ from utils.processes.fork_server import ForkServer, NotStarted
 
 COURSE = "/course"
 ENVIRONMENT = Path("/environment")  # where an environment below /tmp is shown: /tmp is private
-# what of distlab.grading the sandbox needs; everything else of it is not there
+# what of distlab.grading the sandbox needs; everything else of it isn't there
 INSIDE = (
     "__init__.py",
     "absent.py",
@@ -53,7 +53,7 @@ SYSTEM = (
     "/etc/ssl/openssl.cnf",
 )
 DEVICES = ("null", "zero", "full", "random", "urandom")
-START_SECONDS, BASE_MIB = 180.0, 2048  # what the server itself holds, data sets and all
+START_SECONDS, BASE_MIB = 180.0, 2048  # the server's own memory, data sets included
 ADVICE = "`distlab doctor` says what is missing; --no-sandbox is for your own work only"
 
 
@@ -190,7 +190,7 @@ def _environment(course: str) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "CUDA_VISIBLE_DEVICES": "",  # answers are judged on the CPU, on every machine
+        "CUDA_VISIBLE_DEVICES": "",  # answers run on the CPU, on every machine
     }
 
 
@@ -211,7 +211,7 @@ class Sandbox:
     ) -> None:
         self.sealed, self.start_seconds = sealed, start_seconds
         self.versions: dict[str, str] = {}
-        # sealed, /tmp is one of its own; otherwise the fork server removes the folder as it ends
+        # sealed, it has its own /tmp; otherwise the fork server removes the folder as it ends
         self.folder = "/tmp" if sealed else tempfile.mkdtemp(prefix=FOLDER_PREFIX)
         self._errors = tempfile.TemporaryFile()
         self._server = self._start([lab, f"onednn={rules.onednn:d}", *rules.data])
@@ -246,7 +246,7 @@ class Sandbox:
         return self._server.connection.fileno()
 
     def wait_until_ready(self) -> None:
-        """Wait until it can fork; CourseError, with the reason, if it cannot seal or start."""
+        """Wait until it can fork; CourseError, with the reason, if it can't seal or start."""
         if self.versions:
             return
         try:

@@ -1,9 +1,8 @@
 """Sealing one process, from inside: namespaces, mounts, limits, no way back.
 
-The fork server runs under bubblewrap. Every submission gets namespaces of its own on
-top of that: user, pid, mount, network, ipc, host name. This file is read inside the
-sandbox. Follows namespaces(7), user_namespaces(7),
-capabilities(7), seccomp(2) and landlock(7).
+The fork server runs under bubblewrap. Every submission gets its own namespaces on top of that:
+user, pid, mount, network, ipc, host name. This file is read inside the sandbox. Follows
+namespaces(7), user_namespaces(7), capabilities(7), seccomp(2) and landlock(7).
 """
 
 import ctypes
@@ -40,8 +39,8 @@ LIMITS = {
     resource.RLIMIT_CORE: 0,
     resource.RLIMIT_MEMLOCK: 2**16,
 }
-# System calls that no lab needs. Memory that is nobody's, a segment or a memfd, would not be
-# seen by whoever measures the processes.
+# System calls that no lab needs. Memory without an owner, a segment or a memfd, would # escape the
+# measurement of the processes.
 FORBIDDEN = (
     "ptrace mount umount2 pivot_root chroot unshare setns bpf perf_event_open keyctl add_key "
     "request_key userfaultfd open_by_handle_at name_to_handle_at process_vm_readv "
@@ -61,7 +60,7 @@ def drop_root() -> None:
     """If this is the machine's root, uncover /proc and become nobody for good.
 
     bubblewrap covers parts of /proc where root could write to them, and the kernel
-    then refuses a fresh /proc in an inner namespace. Nobody cannot write to them.
+    then refuses a fresh /proc in an inner namespace. Nobody can't write to them.
     """
     if os.getuid() != 0:
         return
@@ -75,7 +74,7 @@ def drop_root() -> None:
 
 
 def enter_namespaces() -> None:
-    """Give the next child of this process namespaces of its own; this process keeps its pid."""
+    """Give the next child of this process its own namespaces; this process keeps its pid."""
     user, group = os.getuid(), os.getgid()
     call("unshare", NEW_NAMESPACES)
     map_identity(user, group, INSIDE_ID)
@@ -173,7 +172,7 @@ class _Condition(ctypes.Structure):
 def make_filter() -> tuple[ctypes.CDLL, int]:
     """Return libseccomp and its filter, for this processor, of what no lab needs: EPERM.
 
-    Called before a fork, it is made once for all. OSError where libseccomp is not there or refuses.
+    Called before a fork, it is made once for all. OSError where libseccomp isn't there or refuses.
     """
     library = ctypes.CDLL("libseccomp.so.2", use_errno=True)
     library.seccomp_init.restype = ctypes.c_void_p
@@ -196,7 +195,7 @@ def make_filter() -> tuple[ctypes.CDLL, int]:
     for name, when in rules:
         number = library.seccomp_syscall_resolve_name(name.encode())
         conditions = (_Condition * len(when))(*(_Condition(*each) for each in when))
-        if number == -1:  # a call that this version of the library does not know
+        if number == -1:  # a call that this version of the library doesn't know
             continue
         failed = library.seccomp_rule_add_array(made, SCMP_REFUSE, number, len(when), conditions)
         if failed:

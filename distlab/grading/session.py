@@ -44,8 +44,8 @@ class Settings:
     by_hand: tuple[tuple[str, ByHand], ...] = ()  # (student, mark)
     above_maximum: bool = False  # whether marks by hand may be above it
     roster: Roster = Roster()
-    times: Path | None = None  # a list of when each student handed in
-    rules: Mapping[str, str] = field(default_factory=dict)  # what the lab remembers of this run
+    times: Path | None = None  # a list of each student's time of submission
+    rules: Mapping[str, str] = field(default_factory=dict)  # the lab's memory of this run
     kept_marks: str = ""  # "restore" or "forget" the marks by hand that a new gradebook lacks
     remove: tuple[str, ...] = ()  # students of the gradebook whom nothing else knows
 
@@ -55,10 +55,10 @@ _Booked = tuple[tuple[Result, ...], Course]
 
 
 def grade(settings: Settings, on_progress: Progress = lambda done, total: None) -> ClassResult:
-    """Grade what was handed in, book the marks, and return them; the pages are written elsewhere.
+    """Grade the submissions, book the marks, and return them; pages are written elsewhere.
 
-    Raises CourseError for what the user can mend. Stopped at any moment, it keeps what
-    it has seen, and the same call goes on from there.
+    Raises CourseError for problems that the user can fix. Stopped at any moment, it keeps its
+    observations, and the same call resumes from there.
     """
     lab = settings.lab
     _check_exercises(settings)
@@ -122,7 +122,7 @@ def _name_orphans(found: ClassResult) -> list[str]:
 
 
 def _collect(settings: Settings, journal: Journal) -> Collection:
-    """Collect the hand-ins, and put in the times that the teacher has given."""
+    """Collect the submissions, and add the times that the teacher has given."""
     names = LabNames(settings.lab.name, settings.lab.slug)
     found = collect(
         settings.source, names, journal.folder / "unpacked", settings.pattern, settings.roster
@@ -147,7 +147,7 @@ def _check_readable(source: Path, found: Collection) -> None:
 
 
 def _name_unknown(settings: Settings, found: Collection) -> list[str]:
-    """Return a note on students whom the rules name and nobody is called."""
+    """Return a note on students in the rules who don't exist."""
     known = {h.student for h in found.hand_ins} | set(found.absent) | set(settings.roster.ids)
     confirmed = {key.rpartition(" ")[0] for key in settings.policy.confirmed}
     ruled = {*settings.policy.extra, *confirmed} - known
@@ -231,7 +231,7 @@ def _run(
     on_progress: Progress,
     processes: LabProcesses | None,
 ) -> None:
-    """Run what has not been run yet, and judge all of `hand_ins`, each as soon as it is seen."""
+    """Run the new ones of `hand_ins`, and judge all, each as soon as it has run."""
     done = 0
     with (
         JudgeProcess(settings.lab) as judges,
@@ -250,7 +250,7 @@ def _run(
 
 
 def _find_kept(settings: Settings, journal: Journal, hand_in: HandIn) -> Observation | None:
-    """Return what was seen of a hand-in in an earlier run, if that still counts."""
+    """Return the observation of a submission from an earlier run, if that still counts."""
     kept = None if settings.again else journal.find(hand_in.student, hand_in.sha256)
     seen = kept.observation if kept else None
     return seen if seen is not None and (seen.sealed or not settings.sealed) else None
@@ -303,7 +303,7 @@ def _observe(
 
 
 def _keep(settings: Settings, journal: Journal, seen: Observation, said: Verdict) -> None:
-    """Keep a verdict; with `exercises`, only theirs replaces what was said before."""
+    """Keep a verdict; with `exercises`, it replaces only theirs."""
     record = journal.records[seen.student]
     if settings.exercises and record.verdict is not None:
         said = _merge(said, record.verdict, settings.exercises)

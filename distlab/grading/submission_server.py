@@ -30,7 +30,7 @@ from utils.processes.lifetime import die_with_parent
 from utils.processes.preload import import_modules, import_tensorflow
 
 WATCH_SECONDS, NICER = 0.1, 5
-PATIENCE = 30  # rounds of watching until process 1 is killed where it does not end an answer
+PATIENCE = 30  # rounds of watching until process 1 is killed where it doesn't end an answer
 TOO_MUCH = {
     signal.SIGUSR1: "it used more than {memory_mib:,} MiB of memory",
     signal.SIGUSR2: "it had more than {processes} processes",
@@ -125,7 +125,7 @@ class SubmissionLoop(ForkLoop):
                 number = signal.SIGUSR1
             elif process_tree.measure_processor_seconds(members) > asked["processor_seconds"]:
                 number = signal.SIGXCPU
-            elif short:  # by what nobody's processes hold: which of them did it cannot be seen
+            elif short:  # by memory that no process holds: it isn't clear which one did it
                 number = signal.SIGTERM
             rounds = self._rounds.get(child.process, 0) + 1 if number else 0
             self._rounds[child.process] = rounds
@@ -241,7 +241,7 @@ class First:
                 os.wait()
 
     def clear(self) -> None:
-        """Leave nothing to the next answer: no file, no shared memory."""
+        """Leave nothing for the next answer: no file, no shared memory."""
         if not self.sealed:
             return
         for place in ("/tmp", "/dev/shm"):
@@ -292,7 +292,7 @@ def import_everything(lab: str, data: Sequence[str]) -> None:
 
 
 def try_to_seal() -> str:
-    """Seal a child for trial; return why it failed, "" if it did not."""
+    """Seal a child for trial; return why it failed, "" if it didn't."""
     reader, writer = os.pipe()
     outer = os.fork()
     if outer == 0:

@@ -1,4 +1,4 @@
-"""Marks: what each exercise of a submission earned, and what is said of it."""
+"""Marks: the points of each exercise of a submission, and its message."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from distlab.grading.labs import ExerciseSpec
 class ExerciseVerdict:
     """What one exercise earned. `status`: "right", "wrong" or "for a human".
 
-    `misconception` is the name of the mistake ("" if none is known), `message` what
-    is said to the learner: plain text, without control characters, not yet escaped
-    for HTML. `table` shows the moment that it went wrong, where the exercise has such a table.
+    `misconception` is the name of the mistake ("" if none is known), `message` the learner's
+    message: plain text, without control characters, not yet escaped for HTML. `table` shows the
+    moment that it went wrong, where the exercise has such a table.
     """
 
     id: str

@@ -35,7 +35,7 @@ class Head:
     steps: tuple[str, ...]
     labs: tuple[str, ...]
     lessons: tuple[str, ...]
-    turns: int = 0  # what a lesson has the learner write
+    turns: int = 0  # number of *Your turn* cells in a lesson
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class Item:
 
     @property
     def share(self) -> float:
-        """How much of it is done, 0 to 1."""
+        """The finished part, 0 to 1."""
         return len(self.done) / len(self.head.steps) if self.head.steps else 0.0
 
     @property
@@ -67,7 +67,7 @@ class Item:
 def read_head(path: Path, course: Path) -> Head | None:
     """Return what a notebook says of itself, read once for each time it is saved.
 
-    None for a file that cannot be read, or says no title.
+    None for a file that can't be read, or says no title.
     """
     try:
         return _read_head(path, course, path.stat().st_mtime_ns)
@@ -118,7 +118,7 @@ def read_course(course: Path) -> list[Item]:
     """Return the lessons in order, each with the labs that belong to it.
 
     A lab belongs to the first lesson that it names and that links to it, else to the last
-    one that links to it; one that no lesson links to comes at the end, by itself.
+    one that links to it; one that no lesson links to comes alone at the end.
     """
     lessons = _read_heads(course, "notebooks/[0-9][0-9]-*.ipynb")
     labs = _read_heads(course, "labs/lab*.ipynb")
@@ -154,7 +154,7 @@ def _find_place(lab: Head, lessons: Mapping[str, Head]) -> str:
 
 
 def find_next(items: list[Item]) -> Item | None:
-    """Return what to go on with: what was touched last, or what comes after it if it is done.
+    """Return the notebook to continue with: the last touched, or the one after it if it is done.
 
     None when everything from there on is done.
     """

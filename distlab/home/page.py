@@ -1,6 +1,6 @@
 """The home page as HTML: a fragment that the extension of JupyterLab puts into its tab.
 
-What changes as one goes on has an id and the mark `data-live`: the extension takes over
+Parts that change during the work have an id and the mark `data-live`: the extension takes over
 attributes and contents of these elements alone, so that focus and place stay.
 Links have the path of a notebook in `data-path`, which opens it in a tab.
 """
@@ -186,7 +186,7 @@ def _write_lab(lab: Item, going_on: Item | None) -> str:
 
 
 def _write_code(words: str) -> str:
-    """Escape `words`; what stands in backticks is code."""
+    """Escape `words`; text in backticks becomes code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words))
 
 

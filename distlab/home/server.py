@@ -32,7 +32,7 @@ TRUSTED_FOLDERS = ("notebooks", "solutions")
 
 
 class _Handler(JupyterHandler):
-    _track_activity = False  # the open page asks often: that is nobody at work
+    _track_activity = False  # the open page asks often: that isn't activity
 
     @property
     def course(self) -> Path:
@@ -69,7 +69,7 @@ class RanHandler(_Handler):
         path = self.course / "notebooks" / Path(str(lesson)).name
         copy = str(lesson) == f"{copies.FOLDER}/{path.name}"
         if (copy or path == self.course / str(lesson)) and path.is_file():
-            with suppress(OSError):  # a folder that cannot be written to keeps nothing
+            with suppress(OSError):  # a folder that can't be written to keeps nothing
                 progress.record_cells(self.course, path.stem, cells)
         self.set_status(204)
         self.finish()
@@ -124,7 +124,7 @@ def trust_notebooks(folder: Path) -> None:
     """Sign the course's own executed notebooks, as `jupyter trust` does.
 
     JupyterLab strips pictures (SVG) from the saved outputs of a notebook that it
-    has no signature for. Labs, which people hand round, are not signed.
+    has no signature for. Labs, which people hand round, aren't signed.
     """
     notary = NotebookNotary()
     for path in (p for part in TRUSTED_FOLDERS for p in sorted((folder / part).glob("*.ipynb"))):

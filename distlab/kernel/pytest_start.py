@@ -1,10 +1,9 @@
 """A pytest plugin that makes tests shorter: `addopts` in pyproject.toml names it.
 
-nbval, another plugin, is loaded in runs of notebooks alone (`--nbval`): it imports Jupyter,
-which takes longer than most tests. Only a plugin that is named there comes before it. Lessons
-with a long run are run in their reduced form, unless DISTLAB_REDUCED is set to nothing
-(`make test-all`). And the kernels of notebooks are forked from one warm process, as those of
-`distlab lab` are.
+nbval, another plugin, is loaded in runs of notebooks alone (`--nbval`): it imports Jupyter, which
+takes longer than most tests. Only a plugin that is named there comes before it. Lessons with a long
+run are run in their reduced form, unless DISTLAB_REDUCED is set to nothing (`make test-all`). And
+the kernels of notebooks are forked from one warm process, like `distlab lab`'s.
 """
 
 import os
@@ -20,7 +19,7 @@ _asked: list[bool] = []
 
 
 def pytest_plugin_registered(plugin: object, manager: Any) -> None:
-    """Leave nbval out where the command line does not name it; `Config` is the first plugin."""
+    """Leave nbval out where the command line doesn't name it; `Config` is the first plugin."""
     if isinstance(plugin, pytest.Config):
         words = [*plugin.invocation_params.args, os.environ.get("PYTEST_ADDOPTS", "")]
         if "--nbval" not in " ".join(map(str, words)):

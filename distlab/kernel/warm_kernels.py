@@ -21,7 +21,7 @@ START_SECONDS, READY_SECONDS, FORK_SECONDS = 120.0, 20.0, 5.0
 
 
 class NotForked(RunError):
-    """A kernel that cannot be forked now; a plain one is to be started."""
+    """A kernel that can't be forked now; a plain one is to be started."""
 
 
 class WarmKernel:
@@ -67,7 +67,7 @@ class WarmKernels:
         self._installed_at = self._packages.stat().st_mtime_ns
         self._kernels: dict[int, WarmKernel] = {}
         self._lock, self._ready = threading.Lock(), threading.Event()
-        self.trouble = ""  # why it cannot serve, once that is known
+        self.trouble = ""  # why it can't serve, once known
         own = {"OPENBLAS_NUM_THREADS": "1", "JPY_PARENT_PID": str(os.getpid())}
         self._server = ForkServer(
             "the warm process",
@@ -99,7 +99,7 @@ class WarmKernels:
         return ""
 
     def start(self, words: Sequence[str], settings: Mapping[str, Any]) -> WarmKernel:
-        """Return a kernel forked from the warm process, for which it waits if it is not ready.
+        """Return a kernel forked from the warm process, for which it waits if it isn't ready.
 
         Raises NotForked where it must, or had better, start from scratch.
         """

@@ -1,4 +1,4 @@
-"""The labs, one folder each: what a lab runs, and how it is judged.
+"""The labs, one folder each: its code, and its judge.
 
 The other home of a lab is its text with the solution, `solutions/src/labNN_slug.py`. Its folder
 `labNN` here has `exercise.py`, one `Exercise` object for each exercise and what the lab hands its

@@ -1,4 +1,4 @@
-"""Companions of single lessons: what one lesson needs and nobody would take home.
+"""Companions of single lessons: code that only one lesson needs.
 
 | lesson | companions |
 |---|---|

@@ -1,4 +1,4 @@
-"""How large the capstone's run is, and the page that is written at its end."""
+"""The size of the capstone's run, and the page written at its end."""
 
 import os
 import time
@@ -33,11 +33,11 @@ class Sizes:
 
     @property
     def steps(self) -> int:
-        """Steps of the whole run; a last batch that is not full is left out."""
+        """Steps of the whole run; a last batch that isn't full is left out."""
         return self.epochs * (self.train // GLOBAL_BATCH_SIZE)
 
     def are_reached(self, score: MaskScore) -> bool:
-        """Return whether the masks are as good as was asked for."""
+        """Return whether the masks are as good as required."""
         enough = score.foreground >= self.least_foreground
         return enough and score.garments >= self.least_garments
 

@@ -3,11 +3,11 @@
     for outcome in run_chaos(runs=100, seed=7):
         print(outcome)
 
-The idea is Basiri et al.'s, "Chaos Engineering", IEEE Software 33(3), 2016. Each run is
-a job of 2 or 3 workers under MultiWorkerMirroredStrategy with one of the three ways of
-`utils.training.recovery`. It must end by itself, after an automatic restart from its
-checkpoint, with the weights of a run that nobody disturbed, and lose at most the steps
-since its last checkpoint; none where a SIGTERM meets the PreemptionCheckpointHandler.
+The idea is Basiri et al.'s, "Chaos Engineering", IEEE Software 33(3), 2016. Each run is a job of 2
+or 3 workers under MultiWorkerMirroredStrategy with one of the three ways of
+`utils.training.recovery`. It must finish without help, after an automatic restart from its
+checkpoint, with the weights of an undisturbed run, and lose at most the steps since its last
+checkpoint; none if a SIGTERM meets the PreemptionCheckpointHandler.
 """
 
 import random
@@ -74,7 +74,7 @@ class ChaosOutcome:
 
     `lost_steps` counts what had to be trained twice, over all restarts, `lost_each` the
     same for each that came to train; `error` is the largest difference between its weights
-    and the undisturbed run's. `problem` is None, or what was not as it must be.
+    and the undisturbed run's. `problem` is None, or what wasn't as it must be.
     """
 
     fault: Fault
@@ -126,9 +126,9 @@ def run_chaos(runs: int, seed: int) -> Iterator[ChaosOutcome]:
 def run_faults(faults: Sequence[Fault], settings: RecoverySettings) -> Iterator[ChaosOutcome]:
     """Yield the outcome of one run for each of `faults`.
 
-    All runs share one warm process. One undisturbed run of two workers comes first: its
-    weights are those of any number of workers, because a global batch counts as one.
-    `settings` are the runs' own, but for folder and method.
+    All runs share one warm process. One undisturbed run of two workers comes first: its weights
+    hold for any number of workers, because a global batch counts as one. `settings` are the runs'
+    own, but for folder and method.
     """
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="distlab-chaos-"))
@@ -164,7 +164,7 @@ def inject_in_turn(
         job = cluster.start(
             train_with_recovery, settings, restarts=restarts, stall_seconds=STALL_SECONDS
         )
-    except DistributedError as error:  # the machine could not even start the tasks
+    except DistributedError as error:  # the machine couldn't even start the tasks
         seconds = time.monotonic() - begun
         return ChaosOutcome(first, 0, 0, float("nan"), seconds, str(error))
     timers = [threading.Timer(LIMIT_SECONDS, job.stop)]
@@ -205,7 +205,7 @@ def _has_come(fault: Fault, event: Event, attempt: int) -> bool:
 
 
 def hit(job: Job, fault: Fault, timers: list[threading.Timer]) -> None:
-    """Kill or freeze the victim; what heeds no SIGTERM is killed once its grace is over.
+    """Kill or freeze the victim; a process that ignores SIGTERM is killed after its grace.
 
     That is how Kubernetes, Slurm and the clouds' spot machines end a task.
     """

@@ -46,8 +46,8 @@ def run_dtensor(
 
     `mesh` maps the dimensions "batch" and "model" to numbers of devices, for
     instance {"batch": 2, "model": 2}. Examples are split over "batch", the hidden
-    units over "model"; what a mesh has not is not split. Raises CourseError for
-    other dimensions, a mesh that `devices` do not fill, and sizes that do not divide.
+    units over "model"; what a mesh hasn't isn't split. Raises CourseError for
+    other dimensions, a mesh that `devices` don't fill, and sizes that don't divide.
     """
     import tensorflow as tf
     from tensorflow.experimental import dtensor
@@ -110,7 +110,7 @@ def _gather(tensor: Any) -> np.ndarray:
 def _make_grid(
     mesh: Mapping[str, int], devices: Sequence[str], examples: int, weights: list[np.ndarray]
 ) -> Any:
-    """Return DTensor's mesh; raise CourseError for what cannot be split over it."""
+    """Return DTensor's mesh; raise CourseError for what can't be split over it."""
     from tensorflow.experimental import dtensor
 
     if not mesh or set(mesh) - {BATCH, MODEL}:
@@ -121,7 +121,7 @@ def _make_grid(
         raise CourseError("The model must have two dense layers with biases, and no other weights.")
     needed = int(np.prod(list(mesh.values())))
     if min(mesh.values()) < 1 or needed != len(devices):
-        raise CourseError(f"The mesh {dict(mesh)} needs {needed} devices, got {len(devices)}.")
+        raise CourseError(f"The mesh {dict(mesh)} must have {len(devices)} devices, got {needed}.")
     hidden = weights[0].shape[1]
     for name, total, what in ((BATCH, examples, "examples"), (MODEL, hidden, "hidden units")):
         if total % mesh.get(name, 1):

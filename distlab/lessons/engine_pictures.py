@@ -6,7 +6,7 @@ from distlab import figures
 from distlab.figures import Box, Picture, diagram
 from distlab.lessons.engine_runs import EngineRun
 
-# who is asked; who starts it on each machine; what holds the process; where TF_CONFIG is from
+# the service you call; the starter on each machine; the process's parent; TF_CONFIG's source
 COLUMNS = {
     "by hand": ("you", "you again", "a shell", "you type it"),
     "distlab run": (
@@ -27,7 +27,7 @@ WIDTH_PX = 720.0
 
 
 def draw_who_starts_whom() -> Picture:
-    """Draw, for each way, who is asked, who starts the process, and what TF_CONFIG is made of."""
+    """Draw, for each way, the service you call, the process's starter, and TF_CONFIG's source."""
     wide = (WIDTH_PX - LEFT_PX - GAP_PX * (len(COLUMNS) - 1)) / len(COLUMNS)
     boxes = {
         name: Box(name, 0, TOP_PX + number * ROW_PX, LEFT_PX - 6, BOX_PX, "text")
@@ -55,7 +55,7 @@ def draw_who_starts_whom() -> Picture:
 
 
 def draw_starts(runs: Mapping[str, EngineRun]) -> Picture:
-    """Draw each run as a lane: starting, training, nobody trains after the kill, training."""
+    """Draw each run as a lane: starting, training, no training after the kill, training."""
     rows = []
     for way, run in runs.items():
         ends = [0.0, run.first_at, run.killed_at, run.again_at, run.seconds]

@@ -1,12 +1,12 @@
-"""Lesson 19: command lines started, watched and disturbed, whoever starts the workers.
+"""Lesson 19: start command lines, watch and disturb them, with any launcher.
 
     run = watch("a run", ["distlab run --workers 2 --max-restarts 1 train.py"], kill_after=100)
     print(run.first_step_seconds, run.again_seconds)
 
-The program prints "worker 1 of 2 is process 4711, from step 0" when it begins, and worker 0
-"step 20 loss 0.5" as it goes on: from these lines everything is measured, so that each way of
-starting is measured alike. A run on an engine that is missing here is replaced by one that was
-stored with its date, which `watch_engine` says; where CI is set, it raises instead.
+The program prints "worker 1 of 2 is process 4711, from step 0" when it begins, and worker 0 "step
+20 loss 0.5" as it trains: all measurements come from these lines, so that each way of starting is
+measured alike. A run on an engine that is missing here is replaced by one that was stored with its
+date, which `watch_engine` says; where CI is set, it raises instead.
 """
 
 import json
@@ -49,9 +49,9 @@ SHOWN_EVERY = 40  # steps
 class EngineRun:
     """What was seen of one run; seconds count from the moment at which its line was typed.
 
-    `killed_at` and `again_at` are None where nobody was killed, or nothing went on;
-    `own_bytes` is the memory of all processes besides the workers, `begun` the step from
-    which each attempt went on. `stored` is "" for a run of today, else its date and machine.
+    `killed_at` and `again_at` are None if no worker was killed, or nothing resumed; `own_bytes` is
+    the memory of all processes besides the workers, `begun` the step from which each attempt
+    resumed. `stored` is "" for a run of today, else its date and machine.
     """
 
     way: str
@@ -115,7 +115,9 @@ def watch(
             ).start()
         while any(command.poll() is None for command in commands) or not told.empty():
             if time.monotonic() - begun > seconds:
-                raise CourseError(f"{way}: not at its end after {seconds:.0f} s; {_tail(seen)}")
+                raise CourseError(
+                    f"{way} must end within {seconds:.0f} s, and still runs; {_tail(seen)}"
+                )
             with suppress(queue.Empty):
                 watched.take(seen, *told.get(timeout=0.2), commands)
     finally:
@@ -170,7 +172,7 @@ def _tail(seen: EngineRun) -> str:
 
 
 class _Watched:
-    """What is known of the workers while a run goes on; kills worker 1 when its time has come."""
+    """Tracks the workers during a run; kills worker 1 when its time has come."""
 
     def __init__(self, kill_after: int | None) -> None:
         self._kill_after, self._workers = kill_after, dict[int, int]()
@@ -205,14 +207,14 @@ class _Watched:
 
 
 def count_own_bytes(commands: Sequence[int], workers: Sequence[int]) -> int:
-    """Return the memory of everything that was started to start `workers`, without these.
+    """Return the memory of all processes that start `workers`, without these.
 
     Found as children of `commands`, and by the marks of what has gone into the background.
     Memory that processes share is counted once (Linux: proportional set size).
     """
     every = _find_below(commands)
     clusters = find_clusters()
-    for _ in range(3):  # an agent that runs in the background owns a cluster of its own
+    for _ in range(3):  # an agent in the background owns its own cluster
         owned = [c for c in clusters if c.mark.owner in every]
         every |= _find_below([p.pid for c in owned for p in c.processes])
     return sum(map(_count_bytes, every - _find_below(workers)))
@@ -268,9 +270,11 @@ def _do_or_recall(engine: str, key: str, do: Callable[[], dict[str, Any]]) -> di
         find_engine(engine)
     except InputError as error:
         if os.environ.get("CI"):
-            raise CourseError(f"{error}: continuous integration runs every engine") from None
+            raise CourseError(
+                f"{error} Install it: continuous integration runs every engine."
+            ) from None
         stored = json.loads(STORED.read_text(encoding="utf-8"))
-        print(f"{error}\nSo this is not a run of your machine.")
+        print(f"{error}\nSo this isn't a run of your machine.")
         words = f"{stored[key]['date']}, {stored[key]['machine']}"
         return stored[key]["run"] | {"stored": words}
     found = do()

@@ -37,7 +37,7 @@ def draw_numbers(types: Mapping[str, np.ndarray], low: float, high: float) -> Pi
 def draw_shares(sizes: Mapping[str, np.ndarray], floor: int) -> Picture:
     """Draw for each series which per cent of its sizes is below each power of two.
 
-    A mark stands at 2 to the power of `floor`, under which float16 has no number.
+    A mark is at 2 to the power of `floor`, under which float16 has no number.
     """
     powers = np.arange(floor - 10, floor + 9)
     series = {

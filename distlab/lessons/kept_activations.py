@@ -9,9 +9,9 @@ from utils.measure import array_bytes
 def count_kept_bytes(forward: Callable[[Any], Any], inputs: Any) -> int:
     """Return the bytes of all tensors that TensorFlow's gradient of `forward(inputs)` needs.
 
-    `forward` is traced, not run. A compiled function that is differentiated is cut in two;
+    `forward` is traced, not run. A differentiated compiled function is cut in two;
     the first half hands every tensor that the second will read out as a further output
-    (https://www.tensorflow.org/guide/function). Variables are not counted.
+    (https://www.tensorflow.org/guide/function). Variables aren't counted.
     """
     import tensorflow as tf
 

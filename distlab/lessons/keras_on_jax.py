@@ -27,7 +27,7 @@ _NAMED = re.compile(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}")  # mesh[
 
 
 def check_backend() -> None:
-    """Raise CourseError, in one sentence, if JAX is not installed or Keras has another backend."""
+    """Raise CourseError, in one sentence, if JAX isn't installed or Keras has another backend."""
     require_jax("This lesson")
     keras = sys.modules.get("keras")
     if keras is not None and keras.backend.backend() != "jax":
@@ -81,7 +81,7 @@ def _count_devices(line: str) -> int:
         sizes = dict(re.findall(r"'(\w+)'=(\d+)", named[1]))
         axes = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", named[2])
         return prod(int(part or sizes[name]) for name, part in axes)
-    raise CourseError(f"no groups of devices in this line of the program: {line.strip()[:100]}")
+    raise CourseError(f"The line must name its groups of devices, got {line.strip()[:100]}")
 
 
 def count_held_bytes(variables: Iterable[Any], device: Any) -> int:

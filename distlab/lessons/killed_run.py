@@ -62,16 +62,16 @@ class KilledRun:
 
     @property
     def lost_steps(self) -> int:
-        """Steps that were trained a second time, as far as the chief's lines tell."""
+        """Steps that were trained twice, as far as the chief's lines show."""
         before = max((s.step for s in self.steps if s.attempt == 1), default=0)
         return max(0, before - self.resumed_from)
 
     @property
     def restart_seconds(self) -> float:
-        """From the kill to the first step that was reported again."""
+        """From the kill to the first step reported afterwards."""
         again = [s.seconds for s in self.steps if s.attempt == 2]
         if self.killed_at is None or not again:
-            raise CourseError("The run wasn't killed and restarted.")
+            raise CourseError("The run wasn't killed and restarted. Run it again.")
         return again[0] - self.killed_at
 
     def take_line(self, task: str, line: str) -> None:
@@ -114,7 +114,7 @@ class KilledRun:
 def run_and_kill(command: Sequence[str], kill_after: int) -> KilledRun:
     """Run `command` on two workers; kill worker 1 once the chief has printed step `kill_after`.
 
-    All start again once. Raises CourseError where the run does not succeed.
+    All start again once. Raises CourseError where the run doesn't succeed.
     """
     run = KilledRun(1, kill_after)
     settings = RunSettings(workers=2, max_restarts=1)

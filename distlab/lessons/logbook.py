@@ -1,4 +1,4 @@
-"""A project's logbook: what was decided and expected before anything was measured, and what came.
+"""A project's logbook: decisions and expectations before measuring, and the results.
 
 book = Logbook()
 book.decide("precision", "float32", "this processor has no fast bfloat16")
@@ -13,7 +13,7 @@ from distlab.errors import CourseError
 
 @dataclass
 class Decision:
-    """One question, the choice that was made, why, and what was measured afterwards."""
+    """One question, the choice, its reason, and the later measurement."""
 
     question: str
     choice: str
@@ -28,7 +28,7 @@ class Logbook:
     entries: list[Decision] = field(default_factory=list)
 
     def decide(self, question: str, choice: str, because: str) -> None:
-        """Write a decision down and print it. Deciding again replaces it and what was measured."""
+        """Write a decision down and print it. Deciding again replaces it and its measurement."""
         self.entries = [e for e in self.entries if e.question != question]
         self.entries.append(Decision(question, choice, because))
         print(f"decided: {question}: {choice}, because {because}")

@@ -15,7 +15,7 @@ LOOPBACK = ("lo", "lo0")
 def read_loopback_bytes() -> int:
     """Return the bytes sent over loopback so far, by every program of this machine.
 
-    Raises CourseError where the system does not count them.
+    Raises CourseError where the system doesn't count them.
     """
     counters = psutil.net_io_counters(pernic=True)
     for name in LOOPBACK:

@@ -9,7 +9,7 @@ from utils.data.masks import count_pixels, score_masks
 from utils.data.scenes import MASK_CLASS_NAMES
 
 # Petroff's ten colors (arXiv:2107.02270), as matplotlib's "petroff10"; black for the background
-MIN_PIXELS = 20  # of a garment that is named
+MIN_PIXELS = 20  # of a named garment
 PALETTE = np.array(
     [
         (0, 0, 0),
@@ -62,7 +62,7 @@ def draw_predictions(
     predicted: Sequence[np.ndarray],
     title: str,
 ) -> figures.Picture:
-    """Return pictures, each above its mask and what was predicted, with the score and names."""
+    """Return pictures, each above its mask and its prediction, with the score and names."""
     rows = list(zip(images, masks, predicted, strict=True))
     scores = [f"{100 * score_one(mask, found):.0f} %" for _, mask, found in rows]
     names = [f"{score}\n{list_names(mask)}" for score, (_, mask, _) in zip(scores, rows)]

@@ -1,4 +1,4 @@
-"""Pictures of published runs beside what the simulators say of them, each with its citation."""
+"""Pictures of published runs and the simulators' predictions, each with its citation."""
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def draw_bars(name: str, rows: list[Compared]):
 
 
 def draw_scatter(name: str, rows: list[Compared]):
-    """Return both as lines over the rows, in the order of what was published."""
+    """Return both as lines over the rows, in the order of the published numbers."""
     ordered = sorted(rows, key=lambda row: row.published)
     place = np.arange(1, len(ordered) + 1)
     unit = UNITS[name].strip()

@@ -31,7 +31,7 @@ class Shares:
     written: int
 
 
-# What a replica that holds `own` examples divides the sum of their losses by. The divisors
+# A replica that holds `own` examples divides the sum of their losses by these. The divisors
 # of TensorFlow's and Keras's functions are what they do under a strategy, not what they say.
 Divisor = Callable[[int, Shares], float]
 DIVISORS: Mapping[str, Divisor] = {
@@ -47,8 +47,8 @@ DIVISORS: Mapping[str, Divisor] = {
 def update_ratio(products: np.ndarray, batch: Shares, way: str) -> tuple[float, float]:
     """Return the ratio of the update of `way` to the single-device gradient, and the residual.
 
-    The ratio r is the least-squares fit of update = r * gradient; the residual
-    is the length of update - r * gradient divided by that of the gradient.
+    The ratio r is the least-squares fit of update = r * gradient; the residual is the norm of
+    update - r * gradient divided by the gradient's norm.
     """
     factors = np.array(
         [
@@ -68,12 +68,12 @@ def update_ratio(products: np.ndarray, batch: Shares, way: str) -> tuple[float, 
 def draw_updates(
     updates: Mapping[str, tuple[float, float]], *, title: str, selected: str = ""
 ) -> Picture:
-    """Draw each update, name -> (ratio, residual), as an arrow beside the gradient's.
+    """Draw each update, name -> (ratio, residual), as an arrow next to the gradient's.
 
-    The gradient is a thin arrow of length 1 to the right. An update goes `ratio` along
-    it and `residual` across it. It is blue, or vermilion where it is turned; one that
-    is too long for its row is broken; its true length is written beside it. Raises
-    CourseError for no updates and for values that are not finite.
+    The gradient is a thin arrow of length 1 to the right. An update goes `ratio` along it and
+    `residual` across it. It is blue, or vermilion if it is turned. An arrow that is too long for
+    its row is broken, with its true length next to it. Raises CourseError for no updates and for
+    values that aren't finite.
     """
     if not updates or not np.all(np.isfinite(list(updates.values()))):
         raise CourseError("draw_updates needs at least one update: name -> (ratio, residual).")
@@ -96,7 +96,7 @@ def draw_updates(
 
 
 def say_update(ratio: float, residual: float) -> str:
-    """Return "×4", or "×0.93, turned 12°" for an update that is not along the gradient."""
+    """Return "×4", or "×0.93, turned 12°" for an update that isn't along the gradient."""
     if residual <= MAX_STRAIGHT:
         return f"×{ratio:.4g}"
     degrees = np.degrees(np.arctan2(residual, ratio))

@@ -31,7 +31,7 @@ def sleep_in_graph(seconds: tf.Tensor) -> tf.Tensor:
 
 
 def check_delays(delays: Sequence[float] | None, workers: int) -> tuple[float, ...]:
-    """Return a delay in seconds for each worker; None is no delay.
+    """Return a delay in seconds for each worker; None means no delay.
 
     Raises CourseError for another number of delays than workers and for negative ones.
     """

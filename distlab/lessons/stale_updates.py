@@ -4,7 +4,7 @@ Before a closure reads the parameters it looks how many updates are finished, an
 a ticket when its gradient is ready. The difference is the number of updates that it may
 have missed. A ticket is drawn before anything is written, so an update that is too stale
 can be dropped, and one that is stale can be made smaller, exactly when it matters. An
-update that has its ticket and is not or half written counts as missed: who took it for
+update that has its ticket and isn't or half written counts as missed: who took it for
 seen would divide by too little, and diverge.
 
 Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter
@@ -62,9 +62,9 @@ class Tickets:
 class StalenessLoop(AsynchronousLoop):
     """An AsynchronousLoop whose `run` returns an Update of each closure, in ticket order.
 
-    `delays` slows each worker by so many seconds a step. `max_staleness` drops updates
-    that are staler before they are written. `staleness_scaling` divides a gradient by 1 + staleness
-    (no help to Adam, which takes no notice of a gradient's size).
+    `delays` slows each worker by its seconds per step. `max_staleness` drops staler updates before
+    they are written. `staleness_scaling` divides a gradient by 1 + staleness (no help to Adam,
+    which takes no notice of a gradient's size).
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class StalenessLoop(AsynchronousLoop):
         }
 
     def fetch(self, remotes: Sequence[Any]) -> list[Update]:
-        """Wait for scheduled closures and return what they did, in ticket order."""
+        """Wait for scheduled closures and return their records, in ticket order."""
         rows = self.coordination.coordinator.fetch(list(remotes))
         updates = [
             Update(int(w), int(v), int(t), bool(kept), float(loss), float(began), float(ended))

@@ -4,8 +4,8 @@
     frame = replicas.step()                  # one global batch, one all-reduce
     frame = replicas.step(broken=True)       # each copy keeps its own gradient
 
-Each replica is a copy of a small network on a logical device of its own, and gets images of
-its own classes only. What it knows of the others' it has from the all-reduce.
+Each replica is a copy of a small network on its own logical device, and gets images of its own
+classes only. It learns about the others' from the all-reduce.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ CLASSES = (0, 2, 6, 4, 3, 1, 8, 5, 7, 9)
 
 @dataclass(frozen=True)
 class ReplicaFrame:
-    """What one step saw and did. The first axis is the replica, except in `total` and `loss`.
+    """The record of one step. The first axis is the replica, except in `total` and `loss`.
 
     `images` [replica, IMAGES, 28, 28] uint8; `gradients` [replica, FILTERS, SIDE, SIDE] of the
     filters, `total` [FILTERS, SIDE, SIDE] their mean over the replicas; `filters` after the

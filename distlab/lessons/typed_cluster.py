@@ -1,4 +1,4 @@
-"""A program started as the tasks of a cluster, each in a process under a TF_CONFIG of its own.
+"""A program started as the tasks of a cluster, each in a process with its own TF_CONFIG.
 
     lines = run_tasks("train.py", [tf_config_of_worker_0, tf_config_of_worker_1])
 
@@ -26,7 +26,7 @@ def run_tasks(
 ) -> list[list[str]]:
     """Start `python program` under each of `tf_configs` at once; return the lines each printed.
 
-    Each runs in the program's folder. Raises CourseError when one fails, and when one has not
+    Each runs in the program's folder. Raises CourseError when one fails, and when one hasn't
     ended after `seconds`. Whatever happens, none is left: a worker that waits for its peers
     ignores SIGTERM, so it is ended with SIGKILL.
     """
@@ -64,8 +64,8 @@ def _finish(task: "subprocess.Popen[str]", number: int, end: float, errors) -> l
         printed, _ = task.communicate(timeout=max(0.0, end - time.monotonic()))
     except subprocess.TimeoutExpired:
         raise CourseError(
-            f"task {number} has not ended in time: does each task have an index of its own, "
-            "and did all of them start?"
+            f"Task {number} hasn't ended in time. Does each task have its own index, and did all "
+            "of them start?"
         ) from None
     if task.returncode:
         errors.seek(0)

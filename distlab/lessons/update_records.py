@@ -9,11 +9,11 @@ from distlab.errors import CourseError
 
 @dataclass(frozen=True)
 class Update:
-    """What one closure did: which worker ran it, from which version, as which update.
+    """The record of one closure: its worker, the version that it read, its place among the updates.
 
-    `version` is the number of updates (or tickets) that there were when it read the
-    parameters, `ticket` its own. `written` is False for an update that was dropped as too
-    stale. `began` and `ended` are seconds since the epoch on the worker's clock.
+    `version` is the number of updates (or tickets) that there were when it read the parameters,
+    `ticket` its own. `written` is False for an update dropped as too stale. `began` and `ended` are
+    seconds since the epoch on the worker's clock.
     """
 
     worker: int
@@ -26,7 +26,7 @@ class Update:
 
     @property
     def staleness(self) -> int:
-        """How many other updates came between this one's read and its ticket."""
+        """The number of other updates between this one's read and its ticket."""
         return self.ticket - self.version
 
 

@@ -13,8 +13,8 @@ def train_and_tell(make_loop: Callable[[], StalenessLoop], steps: int = MAX_STEP
     """Run in the coordinator: train until `steps` updates are made, and report each as it comes.
 
     The event "step" has `of` (the worker), `began`, `time` (when it was written), `step` and
-    `loss`. A few closures are always under way, each waited for by a thread of its own: a
-    worker that is slow or dead holds up nobody else's report. Returns the number of updates.
+    `loss`. A few closures are always under way, each has its own waiting thread: a slow or dead
+    worker doesn't hold up the others' reports. Returns the number of updates.
     """
     loop = make_loop()
 

@@ -1,4 +1,4 @@
-"""A training job that is slow enough to be watched, and goes on where it was after a restart."""
+"""A training job that is slow enough to watch, and resumes where it was after a restart."""
 
 import os
 import threading
@@ -17,9 +17,9 @@ MAX_STEPS = 10_000  # a quarter of an hour
 def train_slowly(folder: str, steps: int = MAX_STEPS, batch: int = 64) -> int:
     """Run in each of two workers: logistic regression on Fashion-MNIST, half of each batch each.
 
-    Worker 0 saves the weights in `folder` at every twentieth step, and a restart goes on from
-    there. Reports `restore`, and for each step `ready` and `step`. Returns the step that it
-    went on from.
+    Worker 0 saves the weights in `folder` at every twentieth step, and a restart resumes from
+    there. Reports `restore`, and for each step `ready` and `step`. Returns the step that it resumed
+    from.
     """
     import tensorflow as tf
 

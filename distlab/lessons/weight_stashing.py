@@ -42,12 +42,12 @@ def run_without_flush(
     learning_rate: float,
     stash: bool = True,
 ) -> StaleRun:
-    """Train with one SGD update on each stage after each micro-batch, a batch of its own.
+    """Train with one SGD update on each stage after each micro-batch, which counts as a batch.
 
     The weights of `pipeline` change. With `stash` a backward uses the weights of
     its forward; without, it computes the forward again with the present ones, as
     a system does that keeps inputs alone. Raises CourseError for a learning rate
-    that is not above 0, for a pipeline with several chunks, and for what
+    that isn't above 0, for a pipeline with several chunks, and for what
     `run_pipeline` refuses.
     """
     if not 0 < learning_rate < float("inf"):
@@ -81,7 +81,7 @@ def measure_errors(
 ) -> list[float]:
     """Return how far each micro-batch's gradient is from the true one, as a part of its length.
 
-    The true gradient is that of the unsplit model, with the weights that the
+    The true gradient is the unsplit model's, with the weights that the
     micro-batch's forward used on each stage.
     """
     import tensorflow as tf

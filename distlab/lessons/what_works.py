@@ -1,4 +1,4 @@
-"""What works, found by running it: each combination trains in processes of its own."""
+"""Find what works by running it: each combination trains in its own processes."""
 
 import time
 from collections.abc import Iterable, Sequence

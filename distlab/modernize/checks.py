@@ -1,7 +1,7 @@
 """The entries that need more than a name: each check yields the places, some with their edit.
 
-A check says nothing where it isn't sure. What a strategy's replicas run is known by the
-functions that are handed to `strategy.run`.
+A check says nothing if it isn't sure. The functions passed to `strategy.run` show what a strategy's
+replicas run.
 """
 
 import ast
@@ -222,7 +222,7 @@ def steps_per_execution(names: Names) -> Places:
 
 
 def _find_replica_functions(names: Names) -> Iterator[ast.FunctionDef]:
-    """Yield the functions that are handed to strategy.run and take gradients."""
+    """Yield the functions that are passed to strategy.run and take gradients."""
     handed = set()
     for call in names.of_type(ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr in (

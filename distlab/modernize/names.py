@@ -1,9 +1,8 @@
 """What the names in a program mean: its imports followed, and the kind of each object.
 
-A kind is known where a variable is assigned from a constructor ("metric", "optimizer",
-"model", "strategy", "dataset", "loss", …). Names by which everyone calls such an object
-(`optimizer`, `train_accuracy`) count where nothing else is assigned to them. What is
-ambiguous has no kind.
+A kind is known where a variable is assigned from a constructor ("metric", "optimizer", "model",
+"strategy", "dataset", "loss", …). Usual names of such an object (`optimizer`, `train_accuracy`)
+count if nothing else is assigned to them. What is ambiguous has no kind.
 """
 
 import ast
@@ -198,7 +197,7 @@ class Names:
 
     @property
     def knows_conventions(self) -> bool:
-        """Whether this is a program for TensorFlow or Keras, and for nothing like them."""
+        """Whether this is a program for TensorFlow or Keras, not for a similar library."""
         theirs = {path for path in self.paths.values() if path.startswith("horovod.")}
         return bool(self.roots & {"tf", "keras"} or theirs) and not any(
             root in self.roots or f"horovod.{root}" in theirs for root in ("torch", "mxnet")

@@ -26,7 +26,7 @@ in this order:
 3. `distlab run --keras patched --workers 2 train.py` lets Keras 3's `fit` train across workers.
 
 Below is everything that `distlab modernize` knows, by the error's own words. It was tried on the
-versions that the course pins: each old form does what is said here, and each new form runs.
+versions that the course pins: each old form does what this page says, and each new form runs.
 """
 PARTS = (
     (STOPS, "It stops", "Look for the words of your error."),
@@ -64,7 +64,7 @@ def write_page() -> str:
 
 
 def get_title(entry: OldForm) -> str:
-    """Return the error's own words, or what the entry is about where there is no error."""
+    """Return the error's own words, or the entry's subject if there is no error."""
     return re.sub(r"^\W+", "", entry.error) or entry.name.replace("-", " ")
 
 

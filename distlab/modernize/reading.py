@@ -54,7 +54,7 @@ class FoundForm:
 
 @dataclass(frozen=True)
 class Index:
-    """The table by what is looked up: the last name of a path, an attribute, a keyword."""
+    """The table by its keys: the last name of a path, an attribute, a keyword."""
 
     paths: dict[str, OldForm]
     imports: dict[str, OldForm]

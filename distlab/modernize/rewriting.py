@@ -37,7 +37,7 @@ FULL = {short: full for full, short in CANONICAL.items()}
 
 
 def rewrite(text: str, found: Sequence[FoundForm]) -> tuple[str, list[FoundForm]]:
-    """Return the program after its mechanical changes, and what was changed."""
+    """Return the program after its mechanical changes, and the changes."""
     editor = Editor(text, [finding for finding in found if finding.edit])
     changed = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True).visit(editor)
     return changed.code, editor.made
@@ -151,7 +151,7 @@ def rename(source: str, old: str, new: str) -> str | None:
     """Return the dotted name as the program writes it, renamed; None where that isn't enough.
 
     The program's own first name stays: with `import tensorflow as t`, `t.log` becomes
-    `t.math.log`. A name that was imported alone can't be renamed at its use.
+    `t.math.log`. A name imported alone can't be renamed at its use.
     """
     before, after = old.split("."), new.split(".")
     while before and after and before[0] == after[0]:

@@ -72,7 +72,7 @@ def list_files(name: str) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise CourseError(f"{name}: no such file or folder.")
+        raise CourseError(f"{name}: file or folder not found. Check the path.")
     found = []
     for folder, below, files in os.walk(path):
         below[:] = sorted(
@@ -84,12 +84,12 @@ def list_files(name: str) -> list[Path]:
         )
         found += [Path(folder, each) for each in sorted(files) if each.endswith(SUFFIXES)]
     if not found:
-        raise CourseError(f"{name}: no .py or .ipynb file in this folder.")
+        raise CourseError(f"{name} must have a .py or .ipynb file. Name another folder.")
     return found
 
 
 def list_modules(files: list[Path]) -> frozenset[str]:
-    """Return the modules that programs among these files may import: files and folders beside."""
+    """Return the modules that these programs may import: files and folders next to them."""
     folders = {file.parent for file in files}
     folders |= {above for folder in folders for above in list(folder.parents)[:2] if len(files) > 1}
     found = {part for folder in folders for part in folder.parts}

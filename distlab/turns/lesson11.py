@@ -32,6 +32,10 @@ PIECES = Turn(
         def count_pieces(size, min_shard_bytes, max_shards):
             return -(-size // min_shard_bytes)
         """: "The table would be cut into 49 pieces. There are never more than max_shards.",
+        """
+        def count_pieces(size, min_shard_bytes, max_shards):
+            return min(max_shards, size // min_shard_bytes + 1)
+        """: "That rounds up too far: 512 KiB are exactly twice the minimum, so two pieces.",
         "def count_pieces(size, min_shard_bytes, max_shards):\n    return max_shards": (
             "A small variable stays whole: 98 KiB isn't cut."
         ),
@@ -40,6 +44,7 @@ PIECES = Turn(
     cases=[
         (98 << 10, 256 << 10, 2),
         (392 << 10, 256 << 10, 2),
+        (512 << 10, 256 << 10, 4),
         (784 << 10, 256 << 10, 8),
         (12_544 << 10, 256 << 10, 2),
     ],

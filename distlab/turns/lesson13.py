@@ -7,7 +7,7 @@ import numpy as np
 
 from distlab.turns.turn import Turn
 
-_FILES = 16  # two orders of so many fit together by chance once in 12,870
+_FILES = 16  # two random orders of them fit together once in 12,870
 
 
 def _read_part(part_of: Callable[..., Any]) -> Any:

@@ -88,5 +88,5 @@ def choose_steps(step_ms, host_ms):
         ),
     },
     otherwise="n · step / (n · step + host) must be 0.9 or more. Solve for n, and round up.",
-    cases=[(1.0, 20.5), (3.0, 10.5), (50.0, 2.0)],  # 9 host / step is no whole number in any
+    cases=[(1.0, 20.5), (3.0, 10.5), (50.0, 2.0)],  # 9 host / step isn't a whole number in any
 )

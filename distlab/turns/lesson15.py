@@ -18,7 +18,10 @@ CROSSING = Turn(
     answer="2 * 32 * 10 * 8  # ten hidden values of each example, and as many gradients",
     right="Ten numbers of 8 bytes for each of 32 examples, there and back.",
     mistakes={
-        "32 * 10 * 8": "That's the way forward. On the way back, a gradient comes for each number.",
+        "32 * 10 * 8": (
+            "That's half of it. Each number crosses forward, and a gradient for it comes back, at 8 "
+            "bytes (float64) each time."
+        ),
         "2 * 32 * 784 * 8": (
             "Those are the images. They are on CPU:0 already; only what it computes from them "
             "crosses."

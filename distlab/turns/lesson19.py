@@ -44,11 +44,17 @@ def part_of(images, index, workers):
         "def part_of(images, index, workers):\n    return images[::workers]": (
             "All workers take the same images. Each begins at its own index."
         ),
+        "def part_of(images, index, workers):\n    return range(index, len(images), workers)": (
+            "Those are the places of the images. Return the images that are there."
+        ),
         "def part_of(images, index, workers):\n    return images[index:workers]": (
             "That's a slice from `index` to `workers`, a few images at most."
         ),
     },
     otherwise="A slice with a start and a step: begin at the own index, take every `workers`-th.",
-    cases=[(np.arange(10), 0, 3), (np.arange(10), 2, 3), (np.arange(8), 1, 4)],
+    cases=[
+        (10 * np.arange(n), index, workers)
+        for n, index, workers in ((10, 0, 3), (10, 2, 3), (8, 1, 4))
+    ],
     read=lambda part: np.asarray(part).tolist(),
 )

@@ -32,7 +32,10 @@ def _read_make(make: Callable[[Any], Any]) -> Any:
         counter = type(tf.Variable(0.0, aggregation=tf.VariableAggregation.MEAN))
     inside = isinstance(getattr(optimizer.iterations, "_value", None), counter)
     knows = model.distribute_strategy is strategy
+    with strategy.scope():
+        outputs = model(tf.zeros([1, 4])).shape[-1]
     return [
+        f"outputs: {outputs}",
         f"model: {'inside' if knows else 'outside'}",
         f"optimizer: {'inside' if inside else 'outside'}",
     ]

@@ -1,4 +1,4 @@
-"""Lesson 23: what a rank holds, what is left for data, merging softmaxes, who is dropped."""
+"""Lesson 23: a rank's share, the axis left for data, merging softmaxes, dropped tokens."""
 
 import numpy as np
 

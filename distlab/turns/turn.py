@@ -36,8 +36,8 @@ DOTS_LEFT = "your function still returns the dots for some inputs"
 class Turn:
     """One thing to write in a lesson: a value, or a function that `call` calls with each of `cases`.
 
-    `answer` is our code: an expression, or a `def`. `right` is what a correct answer is told, one
-    sentence that says why. `mistakes` maps the code of a plausible wrong answer to what it is
+    `answer` is our code: an expression, or a `def`. `right` is the message for a correct answer,
+    one sentence that says why. `mistakes` maps the code of a plausible wrong answer to what it is
     told; `otherwise` is for all others. `read` turns what was written (a dataset, say) into plain
     data, which is compared within `tolerance`. It returns None and the stub's dots as they are.
     """
@@ -93,7 +93,8 @@ class Turn:
         for missing, words in ((None, NO_RETURN), (..., DOTS_LEFT)):
             if any(one is missing for one in got):
                 return "not yet", f"Not yet: {words}."
-        if same(got, wanted, self.tolerance):
+        spelled, expected = ([isinstance(one, str) for one in all_] for all_ in (got, wanted))
+        if spelled == expected and same(got, wanted, self.tolerance):  # "12" isn't 12
             return "correct", f"Correct. {self.right}"
         for code, words in self.mistakes.items():
             if same(got, self._try(evaluate(code)), self.tolerance):

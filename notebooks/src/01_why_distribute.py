@@ -266,7 +266,7 @@ assert right == ([64, 64, 64, 64], 1024 // 64 // 4)
 # **Memory.** Each mirrored replica holds all weights, a gradient for each, and what the optimizer keeps: for Adam two numbers for each weight, its *moments*. The *activations*, the layers' outputs, are kept from the forward pass for the backward pass. Only they are split with the batch. The cell counts them for a small convolutional network, which we time below:
 
 # %%
-from distlab.explorables.sharing import memory_explorer
+from distlab.explorables.sharing import show_memory
 
 cnn = build_model("cnn")
 adam = keras.optimizers.Adam()
@@ -281,10 +281,10 @@ kept = {
 per_parameter = sum(kept.values()) / cnn.count_params()
 print(f"{cnn.count_params():,} parameters, {per_parameter:.0f} bytes for each of them")
 print(format_bytes(array_bytes(outputs)), "of activations for each image")
-memory_explorer(kept, array_bytes(outputs), replicas=4, global_batch_size=64)
+figures.show(show_memory(kept, array_bytes(outputs), replicas=4, global_batch_size=64))
 
 # %% [markdown]
-# The upper bars are mirrored, the lower ones sharded. For a given global batch, more mirrored replicas shrink the activations and nothing else. If weights, gradients and moments alone don't fit on one device, more *mirrored* replicas don't help. Sharding does (ZeRO, FSDP): move *Replicas* and watch each added one free memory on the others. (The sharded bar leaves out a peak. While a layer computes, its weights are gathered and complete on every device. One Dense layer here has 102,464 of the 121,930 weights, 0.39 MiB, however many replicas there are.) So does model parallelism.
+# The upper bars are mirrored, the lower ones sharded. For a given global batch, more mirrored replicas shrink the activations and nothing else. If weights, gradients and moments alone don't fit on one device, more *mirrored* replicas don't help. Sharding does (ZeRO, FSDP): each replica that you add frees memory on the others. (The sharded bar leaves out a peak. While a layer computes, its weights are gathered and complete on every device. One Dense layer here has 102,464 of the 121,930 weights, 0.39 MiB, however many replicas there are.) So does model parallelism.
 #
 # **Your turn.** Adam's 16 bytes for each weight are four float32 arrays. SGD with momentum keeps one number for each weight where Adam keeps two. How many bytes does a weight take then on a mirrored replica, its gradient included?
 

@@ -256,8 +256,6 @@ for examples in (8, 6):
 # ## Gradients: replace the reduction and count it
 #
 # In a replica context, a Keras optimizer first all-reduces the gradients and then updates each copy. How values are reduced is a part that you can replace: any `tf.distribute.CrossDeviceOps`. The one below is `ReductionToOneDevice` with a counter.
-#
-# **Predict.** The small network has 101,770 float32 weights. How many bytes of gradients do four replicas pass to the reduction in one step?
 
 
 # %%
@@ -269,9 +267,6 @@ class CountingReduction(tf.distribute.ReductionToOneDevice):
             self.payload_bytes += array_bytes(value.values)
         return super().batch_reduce_implementation(reduce_op, value_destination_pairs, options)
 
-
-my_guess = guess_number("Bytes in one step", 1e4, 1e8, "bytes", log=True)
-my_guess
 
 # %%
 from utils.models import build_model
@@ -290,12 +285,11 @@ def apply_ones():
 
 
 counted.run(apply_ones)
-print(f"{model.count_params():,} weights")
-show_guess(my_guess, reduction.payload_bytes, unit=" bytes")
+print(f"{model.count_params():,} weights, {reduction.payload_bytes:,} bytes of gradients")
 assert reduction.payload_bytes == 4 * array_bytes(model.trainable_variables)
 
 # %% [markdown]
-# Each replica contributes one gradient for every weight of this network, whatever the batch size. So it's 4 replicas × 101,770 weights × 4 bytes. (If you said 407,080, that's one replica's.) The step ran without `tf.function`, so the method was called at each step. Inside one it would be called only while the function is traced, and count once per trace.
+# Each replica contributes one gradient for every weight of this network, whatever the batch size. So it's 4 replicas × 101,770 weights × 4 bytes. The step ran without `tf.function`, so the method was called at each step. Inside one it would be called only while the function is traced, and count once per trace.
 #
 # ## The test bed: one step, three strategies
 #
@@ -549,7 +543,7 @@ assert sum(array_bytes(part) for part in parts) == 4 * array_bytes(variables)
 # - One variable in the scope is four, one on each device.
 # - `run` gives a result per replica; `reduce` adds them up, `gather` lines them up.
 # - SUM and MEAN keep copies equal, NONE lets them drift, ON_READ adds them up when you read.
-# - A reduction of our own counted the bytes: one set from each replica.
+# - Our own reduction counted the bytes: one set from each replica.
 # - Default, one-device and mirrored gave equal weights, to 1e-9.
 #
 # ## Further reading

@@ -270,12 +270,6 @@ assert abs(again["accuracy"] - max(history["val_accuracy"])) < 1e-6
 # ## Export, then load with and without a scope
 #
 # A `.keras` file holds what Keras needs to rebuild the model. A SavedModel holds a function, `serve`, and its variables; it needs neither Keras nor your classes. Neither file holds a strategy: the code that loads it decides, with a scope or without.
-#
-# **Predict.** The model had four copies of each variable when it was saved. How many copies does it have when you load it outside any scope?
-
-# %%
-my_guess = guess_number("Copies of a variable", 0, 8)
-my_guess
 
 # %%
 best.save(folder / "model.keras")
@@ -305,10 +299,9 @@ for name, (predict, variable) in loaded.items():
     copies = len(strategy.experimental_local_results(variable))
     np.testing.assert_allclose(predict(images).numpy(), want, rtol=1e-5, atol=1e-5)
     print(f"{name:<25} copies of a variable: {copies}, same predictions")
-show_guess(my_guess, len(strategy.experimental_local_results(loaded["keras, no scope"][1])))
 
 # %% [markdown]
-# One: a file holds each value once, and no strategy. (If you said 4, you thought of copies as part of the model.) Train on four devices, serve on one, and convert nothing. What you load inside the scope has four copies again.
+# The model had four copies of each variable when it was saved, and loaded outside any scope it has one: a file holds each value once. Train on four devices, serve on one, and convert nothing. What you load inside the scope has four copies again.
 #
 # ## The mistake: a last batch that doesn't divide
 #

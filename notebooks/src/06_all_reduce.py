@@ -45,7 +45,7 @@ all_reduce_race(ranks=16, autoplay=False)
 #
 # An operation that a group of processes carries out together is a *collective*, and its members are called *ranks*. An **all-reduce** is the collective that adds up one array from every rank and gives every rank the sum.
 #
-# Our four ranks are four replicas. Each computes a gradient on 32 Fashion-MNIST images of its own. The picture shows the gradient of the last layer's bias: ten numbers per rank, and in the bottom row the sum that every rank needs. With the model's other arrays they make one long vector per rank, and that's what we'll send.
+# Our four ranks are four replicas. Each computes a gradient on its own 32 Fashion-MNIST images. The picture shows the gradient of the last layer's bias: ten numbers per rank, and in the bottom row the sum that every rank needs. With the model's other arrays they make one long vector per rank, and that's what we'll send.
 
 # %%
 from distlab import figures

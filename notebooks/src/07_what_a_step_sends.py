@@ -49,17 +49,9 @@ mirrored = tf.distribute.MirroredStrategy(ACCELERATORS, cross_device_ops=one_dev
 figures.show(figures.central_storage_devices(3, device="CPU", first=1, store="CPU:0, the host"))
 
 # %% [markdown]
-# **Predict.** For each weight, Adam also keeps two moving averages, its *slots*. Call the size of all weights together V. How many times V do the three accelerators hold together under `mirrored`, slots included?
+# For each weight, Adam also keeps two moving averages, its *slots*. Call the size of all weights together V, and count what each device holds, slots included.
 
 # %%
-from distlab.explorables import guess_number
-
-my_guess = guess_number("Held by the three accelerators", 0, 20, "V")  # or a number
-my_guess
-
-
-# %%
-from distlab.exercises.predict import show_guess
 from utils.measure import array_bytes
 from utils.models import build_model
 
@@ -81,10 +73,10 @@ for strategy, bytes_on in zip((central, mirrored), held.values()):
             bytes_on[part.device[-5:]] += array_bytes([part])
 V = array_bytes(model.trainable_variables)
 print({name: sorted(bytes_on) for name, bytes_on in held.items()})
-show_guess(my_guess, round(sum(held["mirrored"].values()) / V, 2), unit=" V")
+print("the accelerators hold", round(sum(held["mirrored"].values()) / V, 2), "V under mirrored")
 
 # %% [markdown]
-# Three arrays on three devices: 9 V. (3 V is one device.) Under central storage the accelerators hold none of these arrays between steps; CPU:0 has 3 V.
+# Three arrays on three devices: 9 V. Under central storage the accelerators hold none of these arrays between steps; CPU:0 has 3 V.
 #
 # ## Read it off the graph
 #
@@ -148,11 +140,16 @@ def trace_step(strategy):
 # **Predict.** How many V should central storage send in a step? Write down your number, then look at what it does send. (Images and labels don't count.)
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Sent in a step", 0, 20, "V")
 my_guess
 
 
 # %%
+from distlab.exercises.predict import show_guess
+
+
 def show_sent(graph, title):
     """Draw what each device sends to each other one, in V; return the sum of it."""
     total = count_sent(graph)
@@ -188,25 +185,21 @@ print("counted:", sent["mirrored"], "V, by your formula:", sent_by_mirroring(3),
 #
 # ## Memory against bytes sent
 #
-# With R replicas, central storage sends 2(R + 1) V per step, and mirroring that is reduced on one device 2(R - 1) V. The explorer uses these formulas, and the assertions compare them with what we counted.
+# With R replicas, central storage sends 2(R + 1) V per step, and mirroring that is reduced on one device 2(R - 1) V. The assertions compare these formulas with what we counted, and the table shows what the busiest device sends.
 
 # %%
-from distlab.explorables.storage import held_bytes, sent_bytes, storage_explorer
-
-for name in sent:
-    assert sent[name] * V == sent_bytes(name, V, replicas=3)
-    computed = held_bytes(name, V, slots=2)
-    assert abs(held[name][HOST] - computed["host"]) < 16  # all but Adam's two scalars
-    assert abs(held[name]["CPU:1"] - computed["each accelerator"]) < 16
-billions = 16 * 2**30 / held_bytes("mirrored", 4e9, slots=2)["each accelerator"]
-assert round(billions, 1) == 1.4  # billion parameters with Adam fill 16 GiB
-storage_explorer()
+assert sent == {"central-storage": 2 * (3 + 1), "mirrored": 2 * (3 - 1)}
+for most in held["central-storage"][HOST], held["mirrored"]["CPU:1"]:
+    assert abs(most - 3 * V) < 16  # weights and two slots: all but Adam's two scalars
+print("replicas   the host   replica 0   each rank of a ring")
+for R in (2, 4, 8, 16):
+    print(f"{R:>8}{R + 1:>9} V{R - 1:>10} V{2 * (R - 1) / R:>20.2f} V")
+print(f"{16 * 2**30 / (3 * 4):,.0f} parameters with Adam fill 16 GiB")
 
 # %% [markdown]
-# Two things to try:
+# In a ring no replica ever sends as much as 2 V. The host sends more with every replica you add.
 #
-# 1. Add replicas. In a ring no replica ever sends as much as 2 V. The host sends more with every replica you add.
-# 2. Find a model that fits with central storage only. With Adam, variables and slots under mirroring outgrow an accelerator of 16 GiB (16,384 MiB) at about 1.4 billion parameters. Change to SGD: central storage has less to save.
+# Which models fit with central storage only? With Adam, variables and slots under mirroring outgrow an accelerator of 16 GiB at about 1.4 billion parameters. With SGD, central storage has less to save.
 #
 # So central storage doesn't win in bytes sent. It can win if variables and slots don't fit on an accelerator but do fit in the host, there are few replicas, and the link to the host is fast. Large models today are mostly *sharded* instead: each accelerator keeps a part of the weights and slots. (Search for ZeRO or FSDP; [lesson 15](15-model-parallelism.ipynb) counts what it saves.)
 #
@@ -335,13 +328,8 @@ assert "group with size" in said
 #
 # Between workers you choose when you make the strategy, with two classes of `tf.distribute.experimental`. `CommunicationOptions` has an `implementation` (`CommunicationImplementation.RING`, `.NCCL` or, by default, `.AUTO`, which lets TensorFlow decide). It also has `bytes_per_pack`. A model has many gradient arrays, most of them small. Reduced one by one, each would pay the latencies again. So they are packed end to end into *packs* (elsewhere: *buckets*), and each is reduced as one vector. A pack is full once it holds more than `bytes_per_pack`. At 0, the default, TensorFlow 2.21 packs everything into one. (We counted, below; the API page only says "determined automatically".)
 #
-# **Predict.** Our four gradients take 401,408, 512, 5,120 and 40 bytes, and TensorFlow begins with the last. How many collectives are there with packs of 4 KiB?
-
-# %%
-my_guess = guess_number("Collectives", 0, 8)
-my_guess
-
-# %% [markdown]
+# Our four gradients take 401,408, 512, 5,120 and 40 bytes, and TensorFlow begins with the last.
+#
 # **Your turn.** Write options that ask for TensorFlow's own ring and for packs of 4 KiB.
 
 # %%
@@ -376,7 +364,6 @@ def count_packs(asked, sizes):
 sizes = [array_bytes([variable]) for variable in model.trainable_variables]
 found = cluster.run(count_packs, asked, sizes, timeout=60)[0]
 cluster.close()
-show_guess(my_guess, len(found["yours"][1]), unit=" collectives")
 for name, (hint, packs, total) in found.items():
     print(f"{name:<14} asks for {hint!r:<7} packs of {packs} bytes, 1 + 1 is {total}")
 

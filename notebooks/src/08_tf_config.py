@@ -104,7 +104,7 @@ print(
 #
 # We do the same on this machine. `run_tasks` starts the program twice, each time with one of the two TF_CONFIGs, and returns what they print.
 #
-# Its last line says how many replicas there are, and that's worth an assertion in a program of your own.
+# Its last line says how many replicas there are, and that's worth an assertion in your own program.
 #
 # **Your turn.** You start a program on three machines with four GPUs each. Which number should `num_replicas_in_sync` be in each of them?
 
@@ -176,7 +176,7 @@ for name, text in [*built.items(), ("", ""), *large.items()]:
 # %% [markdown]
 # If no chief is listed, worker 0 has its duties. (Saving has a twist: in a synchronous cluster all workers call save, and only the chief's copy is kept. [Lesson 09](09-multi-worker-mirrored.ipynb) shows why.)
 #
-# Two rules in this list are easily forgotten. With parameter servers the chief directs and doesn't train. And an evaluator is not a member of the training cluster. Here it gets that cluster's addresses and a task of its own. TensorFlow's tutorial gives it a cluster with nothing but itself, `{"evaluator": ["host:port"]}`. The linter that comes next accepts both.
+# Two rules in this list are easily forgotten. With parameter servers the chief directs and doesn't train. And an evaluator is not a member of the training cluster. Here it gets that cluster's addresses and its own task. TensorFlow's tutorial gives it a cluster with nothing but itself, `{"evaluator": ["host:port"]}`. The linter that comes next accepts both.
 #
 # ## Check it before anything starts
 #

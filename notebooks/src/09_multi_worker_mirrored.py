@@ -130,16 +130,16 @@ def train_by_hand(strategy, examples=512, batch=64):
     return model.get_weights()
 
 
-def work_by_hand():
-    print("training")
-    return train_by_hand(tf.distribute.MultiWorkerMirroredStrategy())
-
-
 # %% [markdown]
 # `cluster.run` waits for the results. `cluster.start` returns at once with a *job* that you can watch: `job.events()` yields what the workers pass to `report`, and `job.logs` returns the lines that one of them printed. (`job.kill`, `job.pause` and `job.restart` are for making trouble, in lessons [10](10-fault-tolerance.ipynb) and [11](11-parameter-server.ipynb).)
 
 
 # %% tags=["nbval-ignore-output"]
+def work_by_hand():
+    print("training")
+    return train_by_hand(tf.distribute.MultiWorkerMirroredStrategy())
+
+
 job = cluster.start(work_by_hand)
 for event in job.events():  # as they arrive
     print(f"{event['task']} · step {event['step']} · loss {event['loss']:.4f}")
@@ -198,7 +198,7 @@ large = [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0)]
 print({f"{job} {i}": is_first(job, i, ["chief", "ps", "worker"]) for job, i in large})
 
 # %% [markdown]
-# Sending functions from a notebook is fine for lessons. On machines of your own the program is a file, and here is one: the strategy, the policy, the loop, and the save. (All workers save, and only the chief's copy is kept. We'll see why below.) Put in your own data and model, and it's yours. Keep the `seed`: without it, each worker would cut its part from an order of its own, and some examples would reach nobody (more below).
+# Sending functions from a notebook is fine for lessons. On your own machines the program is a file, and here is one: the strategy, the policy, the loop, and the save. (All workers save, and only the chief's copy is kept. We'll see why below.) Put in your own data and model, and it's yours. Keep the `seed`: without it, each worker would cut its part from its own order, and some examples would reach nobody (more below).
 
 # %% tags=["nbval-ignore-output"]
 # %%writefile runs/lesson09/train.py
@@ -291,9 +291,6 @@ assert "PerReplica" in refused
 
 
 # %%
-from utils.keras_multi_worker import patch_keras_fit
-
-
 def patch_by_hand():
     """Run in each worker, before fit; for Keras 3.15.1."""
     from keras.src.backend.tensorflow import trainer
@@ -318,6 +315,9 @@ def patch_by_hand():
     trainer.reduce_per_replica = reduce_per_replica
 
 
+# %%
+from utils.keras_multi_worker import patch_keras_fit
+
 for patch in (patch_by_hand, patch_keras_fit):
     fitted = cluster.run(fit, patch, timeout=60)
     for weights, _ in fitted:
@@ -334,13 +334,7 @@ print(*fitted[0][1], sep="\n")
 #
 # Both workers run the same input pipeline. What keeps them from training on the same examples is the *auto-shard policy*, an option of the dataset. To watch it work, we number 24 examples and write them into four files of unequal length. We take global batches of 8, which is 4 for each worker.
 #
-# **Predict.** Under DATA an epoch takes 24 / 8 = 3 steps. With OFF nothing is split between the workers, and each still takes 4 examples a step. How many steps does an epoch take then?
-
-# %%
-from distlab.explorables import guess_number
-
-my_guess = guess_number("Steps of an epoch", 0, 12)
-my_guess
+# Under DATA an epoch takes 24 / 8 = 3 steps. With OFF nothing is split between the workers, and each still takes 4 examples a step.
 
 # %%
 folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
@@ -369,10 +363,7 @@ def read_all(folder):
 
 
 # %%
-from distlab.exercises.predict import show_guess
-
 reads = cluster.run(read_all, folder.name, timeout=60)
-show_guess(my_guess, len(reads[0]["OFF"]), unit=" steps")
 for policy in ("DATA", "FILE", "OFF"):
     views = {f"worker {i}": seen[policy] for i, seen in enumerate(reads)}
     steps = len(views["worker 0"])
@@ -466,7 +457,7 @@ for number, (names, in_shared_folder, total) in enumerate(kept):
 assert [in_shared_folder for _, in_shared_folder, _ in kept] == [True, False]
 
 # %% [markdown]
-# `seen` is a special kind of variable. Each replica counts in a copy of its own, and the copies are *added up when the variable is read*: 32 on each of two workers in each of three steps makes 192. Keras's metrics are made of such variables.
+# `seen` is a special kind of variable. Each replica counts in its own copy, and the copies are *added up when the variable is read*: 32 on each of two workers in each of three steps makes 192. Keras's metrics are made of such variables.
 #
 # Is the checkpoint any good? The notebook, one process without a strategy, restores what two workers saved, and reads the summaries that the chief wrote:
 
@@ -488,11 +479,16 @@ assert_same([seen.numpy(), *plain.get_weights()], [192.0, *build_mlp(seed=0).get
 # **Predict.** Each worker has counted 32 examples; the chief saves alone. Worker 1 continues with three steps. In each of them the loss is 0.5 on every worker, and the losses are all-reduced. What does worker 1 get as the sum of the losses of its first step?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Sum of the losses", 0, 40, step=0.5)
 my_guess
 
 
 # %%
+from distlab.exercises.predict import show_guess
+
+
 def save_alone(shared):
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     with strategy.scope():

@@ -133,11 +133,13 @@ def find_place(done, per_epoch):  # epoch, batches to skip
 
 
 # %%
-from utils.events import report
 from distlab.turns import lesson10 as turns
 
 find_place = turns.PLACE.take(find_place)
 print({done: find_place(done, 5) for done in (3, 5, 8, 24)})
+
+# %%
+from utils.events import report
 
 
 def batches_after(trainer, done):
@@ -258,12 +260,7 @@ print("newest in the file checkpoint:", Path(tf.train.latest_checkpoint(kept_fol
 # On a local disk, TensorFlow writes in an order that makes a kill harmless. The values go into a folder `ckpt-8_temp` and from there to `ckpt-8.data…`. Then comes `ckpt-8.index`. The file `checkpoint`, which names the newest one, comes last and is replaced in one piece. Let's test that. Worker 0's first checkpoint is small and complete. The second has 64 MB, and we kill the worker as soon as the first file of that one appears.
 
 
-# %% tags=["nbval-ignore-output"]
-from utils.cluster import ClusterError
-from utils.measure import format_bytes
-from utils.training.checkpoints import latest_intact_checkpoint
-
-
+# %%
 def save_small_then_large(folder):
     """Save a small checkpoint, then a large one. Only worker 0: there is no strategy here."""
     if tf.distribute.cluster_resolver.TFConfigClusterResolver().task_id > 0:
@@ -275,6 +272,11 @@ def save_small_then_large(folder):
         manager.save(checkpoint_number=step)
         report("saved", step=step)
 
+
+# %% tags=["nbval-ignore-output"]
+from utils.cluster import ClusterError
+from utils.measure import format_bytes
+from utils.training.checkpoints import latest_intact_checkpoint
 
 cut = Path(folder.name) / "cut"
 job = cluster.start(save_small_then_large, str(cut))
@@ -297,7 +299,7 @@ assert np.all(values == newest.step), "whole: every value is of one step"
 # %% [markdown]
 # The file `checkpoint` doesn't name what the killed save left behind, so nothing reads it.
 #
-# The order of writing doesn't help against other damage: a full disk, a copy cut short, a file system that lost its last writes. So we cut the newer data file of the two healthy checkpoints in half, and ask TensorFlow for the newest checkpoint. Then we ask a function of our own. `latest_intact` starts at the newest, reads every value to its last byte (each is stored with a checksum), and returns the first checkpoint that can be read completely.
+# The order of writing doesn't help against other damage: a full disk, a copy cut short, a file system that lost its last writes. So we cut the newer data file of the two healthy checkpoints in half, and ask TensorFlow for the newest checkpoint. Then we ask our own function. `latest_intact` starts at the newest, reads every value to its last byte (each is stored with a checksum), and returns the first checkpoint that can be read completely.
 
 
 # %%
@@ -537,29 +539,23 @@ print(f"Young's formula: every {young_interval_seconds(30.0, 3600.0):.0f} s")
 # %% [markdown]
 # The sum is *s/t + t/(2M)*: one save in *t* seconds, and half an interval lost in *M* seconds. It's smallest at *t* = √(2*sM*), which is Young's formula. Daly's estimate adds what Young left out: failures during saving, and more than one failure in an interval.
 #
-# **Predict.** With 1,000 workers instead of 10, a group fails a hundred times as often. How many times shorter is Young's interval?
-
-# %%
-my_guess = guess_number("Times shorter", 1, 1000, "x", log=True)
-my_guess
+# With 1,000 workers instead of 10, a group fails a hundred times as often. Compare the intervals.
 
 # %%
 from distlab.explorables.checkpoint_interval import say_seconds
 from utils.simulate.failures import daly_interval_seconds, group_mtbf_seconds, overhead_fraction
 
 SAVE_SECONDS, YEAR = 30.0, 365 * 86_400.0  # a bigger model; each worker fails once a year
-youngs = []
 for workers in (10, 1000, 10_000):
     mtbf = group_mtbf_seconds(YEAR, workers)
-    youngs.append(young_interval_seconds(SAVE_SECONDS, mtbf))
+    young = young_interval_seconds(SAVE_SECONDS, mtbf)
     daly = daly_interval_seconds(SAVE_SECONDS, mtbf)
     extra = overhead_fraction(daly, SAVE_SECONDS, mtbf, restart_seconds=60)
-    words = f"Young {say_seconds(youngs[-1])}, Daly {say_seconds(daly)}"
+    words = f"Young {say_seconds(young)}, Daly {say_seconds(daly)}"
     print(f"{workers:>6} workers, MTBF {say_seconds(mtbf)}: {words}, overhead {extra:.1%}")
-show_guess(my_guess, round(youngs[0] / youngs[1], 6))
 
 # %% [markdown]
-# A hundred times as many failures, and only ten times as many checkpoints: the interval shrinks with the square root. (If you said 100, you would save ten times too often.) The *overhead* is the extra time that a run takes, compared with its work alone: saving, lost work, and restarts of 60 s. It comes from a formula. Can you trust it? Below we simulate 4,000 runs with random failures, without any formula, and print the average overhead next to what the formula expects.
+# A hundred times as many failures, and only ten times as many checkpoints: the interval shrinks with the square root. (A hundred times as many would be ten times too often.) The *overhead* is the extra time that a run takes, compared with its work alone: saving, lost work, and restarts of 60 s. It comes from a formula. Can you trust it? Below we simulate 4,000 runs with random failures, without any formula, and print the average overhead next to what the formula expects.
 
 # %%
 from utils.simulate.failures import expected_run_seconds, simulate_run_seconds
@@ -598,7 +594,7 @@ interval_explorer(timing.median_seconds, workers=1000)
 # | Slurm, Kubernetes | SIGTERM | nothing, if the signal reaches Python: off Google Cloud the handler listens for SIGTERM |
 # | Google Cloud, GPU machines, host maintenance | metadata server | nothing: the handler asks for `instance/maintenance-event` |
 # | Google Cloud, GPU machines, spot | metadata server | your watcher, which asks for `instance/preempted`, and `grace_period=0` |
-# | AWS, Azure | a metadata address of their own | your watcher, which asks that address |
+# | AWS, Azure | their own metadata address | your watcher, which asks that address |
 #
 # Two details decide whether this works:
 #

@@ -304,7 +304,7 @@ assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * 
 #
 # ## Where big tables live today
 #
-# Bytes alone are no reason for parameter servers. The reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. With fast links the table isn't a reason any more: today most such tables are cut over the *workers* (DLRM below, TorchRec, HugeCTR, TPU embeddings). They train synchronously and fetch each other's rows in an *all-to-all*: every worker sends every other worker something of its own. First each asks the owners for its rows, then the owners answer. Here it is for four workers, in NumPy:
+# Bytes alone aren't a reason for parameter servers. The reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. With fast links the table isn't a reason any more: today most such tables are cut over the *workers* (DLRM below, TorchRec, HugeCTR, TPU embeddings). They train synchronously and fetch each other's rows in an *all-to-all*: every worker sends every other worker something of its own. First each asks the owners for its rows, then the owners answer. Here it is for four workers, in NumPy:
 
 # %%
 rows = np.random.default_rng(0).normal(size=(200_704, 16)).astype("float32")  # the table
@@ -551,7 +551,7 @@ for as_pieces in (False, True):
 # %% [markdown]
 # The second line of output is the fix: pass the pieces to the tape and the optimizer. They are plain variables, each on its server.
 #
-# Three more errors you may meet. `model.save` fails in the same way (`no attribute '__array__'`), and `model.export` too (`'device'`), so `train_with_checkpoints` saves the TensorFlow variables instead. `optimizer.apply_gradients` outside `strategy.run` ends in `'NoneType' object has no attribute 'merge_call'`. And Keras 3's `fit` doesn't run on parameter servers at all; that of `tf_keras`, the Keras 2 package, does.
+# Three more errors you may meet. `model.save` fails in the same way (`no attribute '__array__'`), and `model.export` too (`'device'`), so `train_with_checkpoints` saves the TensorFlow variables instead. `optimizer.apply_gradients` outside `strategy.run` ends in `'NoneType' object has no attribute 'merge_call'`. And Keras 3's `fit` doesn't run on parameter servers at all. The `fit` of `tf_keras`, the Keras 2 package, does.
 #
 # ## What it costs
 

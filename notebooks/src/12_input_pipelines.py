@@ -71,9 +71,7 @@ def naive(shards, store=LOCAL, batch=128):
     return records.map(parse).map(augment).batch(batch)
 
 
-# %% tags=["nbval-ignore-output"]
-from utils.input_pipeline.ladder import as_written
-from utils.input_pipeline.measuring import make_limit, measure_rates
+# %%
 from utils.measure import Stopwatch
 from utils.models import build_mlp
 
@@ -97,6 +95,10 @@ def rate_of_training(dataset):  # images/s of an epoch of steps
     return len(split) / watch.seconds
 
 
+# %% tags=["nbval-ignore-output"]
+from utils.input_pipeline.ladder import as_written
+from utils.input_pipeline.measuring import make_limit, measure_rates
+
 plain = as_written(naive(shards))
 ready = make_limit(plain)  # its first batch, again and again
 train_step(*next(iter(ready)))
@@ -118,7 +120,7 @@ assert busy < 1
 # Read, parse, augment or batch: which stage takes most of the time of one image? We take the chain apart and time it.
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 from utils.input_pipeline import TuneSettings
 from utils.input_pipeline.chain import take_apart
 from utils.input_pipeline.rebuild import rebuild
@@ -145,6 +147,7 @@ def costs_of_stages(dataset):
     return {s.name.split()[-1]: max(0.0, c) for s, c in zip(stages[1:], added)}
 
 
+# %% tags=["nbval-ignore-output"]
 costs = dict(zip(("read", "parse", "augment", "batch"), costs_of_stages(naive(shards)).values()))
 slowest = max(costs, key=costs.get)
 title, marks = "One image through the naive pipeline, stage by stage", {"highlight": slowest}
@@ -292,7 +295,7 @@ print("largest gain in this run:", max(worth, key=worth.get))
 #
 # ### A slow store
 #
-# Data often sits behind a network. `SLOW` emulates that: each shard answers 50 ms after it is opened, then takes 20 ms for each block of 128 records. The delays are real, and while one request waits, others can go on. The pipelines are the same. First we read one shard alone, then we run five of the variants:
+# Data often sits behind a network. `SLOW` emulates that: each shard answers 50 ms after it is opened, then takes 20 ms for each block of 128 records. The delays are real, and while one request waits, others can continue. The pipelines are the same. First we read one shard alone, then we run five of the variants:
 
 # %% tags=["nbval-ignore-output"]
 from utils.input_pipeline import SLOW
@@ -321,7 +324,7 @@ print(
 #
 # ## Who waits for whom
 #
-# Next we draw a time line of the first eight batches. The times come from inside the pipeline: every map reads the clock before and after its work, and so does the reader around each request. The step is a sleep of 20 ms, as if an accelerator were computing. When several reads overlap, each gets a lane of its own: `read 2`, `read 3` and so on.
+# Next we draw a time line of the first eight batches. The times come from inside the pipeline: every map reads the clock before and after its work, and so does the reader around each request. The step is a sleep of 20 ms, as if an accelerator were computing. When several reads overlap, each gets its own lane: `read 2`, `read 3` and so on.
 
 # %% tags=["nbval-ignore-output"]
 from utils.input_pipeline.trace import timeline_rows, trace
@@ -348,7 +351,7 @@ for name, found in spans.items():
 # %% [markdown]
 # In the naive pipeline only one thing happens at a time. (Records alternate so fast that the picture joins their bars, so read, parse and augment seem to overlap.) The step doesn't overlap with them: it stands still while they work. In the second picture, the long first wait is the start: the pipeline is built, and eight shards are opened at once. After that, whole batches are made *ahead*, while a step runs, and the loop waits less. This pipeline opens its shards in the first epoch only, because it has a cache. Without one, the start would be paid in every epoch. With only eight batches it can cost more than the rest saves, so don't compare where the two pictures end; compare the printed waits after the first batch.
 #
-# Those clocks were ours. TensorFlow has a profiler of its own, which needs no change to the pipeline: start it, name the steps, stop it. It writes a file that TensorBoard's profile plugin draws. We only add up the events by name, for one epoch of training on the naive pipeline from the local disk.
+# Those clocks were ours. TensorFlow has its own profiler, which needs no change to the pipeline: start it, name the steps, stop it. It writes a file that TensorBoard's profile plugin draws. We only add up the events by name, for one epoch of training on the naive pipeline from the local disk.
 
 # %% tags=["nbval-ignore-output"]
 from distlab.lessons.profiles import add_up_profile

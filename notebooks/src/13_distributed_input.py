@@ -226,7 +226,7 @@ print("shares of each step under FILE:", sizes_of(real["FILE"]))
 figures.show(figures.shares(real["FILE"], 32, title="FILE on two real workers, global batch 8"))
 
 # %% [markdown]
-# Each worker received the same examples as in one process. There we batched by 4. Here we batched by 8, the *global* batch, and each worker *rebatched* it to 4 by itself. Under DATA it then keeps every second batch of 4, which is half of every batch of 8, as [lesson 09](09-multi-worker-mirrored.ipynb) put it. So always pass `experimental_distribute_dataset` a dataset of global batches.
+# Each worker received the same examples as in one process. There we batched by 4. Here we batched by 8, the *global* batch, and each worker *rebatched* it to 4 automatically. Under DATA it then keeps every second batch of 4, which is half of every batch of 8, as [lesson 09](09-multi-worker-mirrored.ipynb) put it. So always pass `experimental_distribute_dataset` a dataset of global batches.
 #
 # ### Uneven ends
 #
@@ -395,7 +395,7 @@ del served, data_workers, dispatcher  # a server stops when no variable holds it
 # # in every trainer: service="grpc://node-a:5050"
 # ```
 #
-# The servers have no password, so use a network that you trust. Next we want to kill some, so each must be a process of its own: `DataService` starts a dispatcher and two data workers that way on this computer. The two consumers are processes too. [`consume`](../utils/input_pipeline/service.py) reads numbers in batches of 4 and reports each batch.
+# The servers have no password, so use a network that you trust. Next we want to kill some, so each must be its own process: `DataService` starts a dispatcher and two data workers that way on this computer. The two consumers are processes too. [`consume`](../utils/input_pipeline/service.py) reads numbers in batches of 4 and reports each batch.
 
 # %% tags=["nbval-ignore-output"]
 from utils.input_pipeline.service import DataService, consume
@@ -438,7 +438,7 @@ print(cover)
 assert cover.doubled == () and 0 < len(cover.lost) < 200
 
 # %% [markdown]
-# Why not? A batch belongs to whoever fetched it, and nobody keeps a list to give it out again. Whatever was on its way to the dead consumer is gone. So in this mode an example arrives *at most once*, not exactly once. The survivor comes to the end of its data and notices nothing.
+# Why not? A batch belongs to the consumer that fetched it, and nobody keeps a list to give it out again. Whatever was on its way to the dead consumer is gone. So in this mode an example arrives *at most once*, not exactly once. The survivor comes to the end of its data and notices nothing.
 #
 # ### A data worker is killed
 #

@@ -291,21 +291,10 @@ assert not shapes[0].is_fully_defined()
 # %% [markdown]
 # By mask the shape is unknown, `(None,)`, and XLA for the CPU compiles even that: it reserves space for all six and carries a count along. Don't rely on that for every op and every device. `tf.where` with *three* arguments keeps the shape, so it needs no such trick.
 #
-# A loop that runs until the data says stop has the same problem.
-#
-# **Predict.** Does XLA compile the *gradient* of a `while` loop that runs until the values are small?
-
-# %%
-from distlab.explorables import guess_number, guess_word
-
-my_guess = guess_word("XLA compiles this gradient", "yes", "no")
-my_guess
+# A loop that runs until the data says stop has the same problem. Does XLA compile the *gradient* of a `while` loop that runs until the values are small?
 
 
 # %%
-from distlab.exercises.predict import show_guess
-
-
 def shrink(x, most=None):
     """Halve `x` until all is below 0.1, in at most `most` rounds; return the gradient."""
     with tf.GradientTape() as tape:
@@ -321,14 +310,13 @@ def shrink(x, most=None):
 
 compiled = tf.function(shrink, jit_compile=True)
 refused = refusal(lambda: compiled(some_losses))
-show_guess(my_guess, "no" if refused else "yes")
 print(refused)
 same = np.isclose(compiled(some_losses, most=20), shrink(some_losses))
 print("with maximum_iterations, same gradient:", same)
 assert refused and same
 
 # %% [markdown]
-# The forward pass alone would compile. The gradient needs the values of each round, and XLA must know how much room they take. The fix is a limit; the loop still stops as early as before.
+# It doesn't. The forward pass alone would compile, but the gradient needs the values of each round, and XLA must know how much room they take. The fix is a limit; the loop still stops as early as before.
 #
 # ## The mistake: Python inside the step
 #
@@ -337,11 +325,16 @@ assert refused and same
 # **Predict.** We run five steps. How many different noise values do we get?
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Different noise values", 0, 5)
 my_guess
 
 
 # %%
+from distlab.exercises.predict import show_guess
+
+
 def noisy(x):
     calls.append("one more")
     return x + np.random.normal()
@@ -467,7 +460,7 @@ assert v3_8["cores"] == 8 and v3_8["mesh"] == (2, 2, 1, 2)
 # %% [markdown]
 # ## What it costs: bfloat16
 #
-# A TPU multiplies in bfloat16, a 16-bit number with float32's exponent but 8 bits of precision instead of 24. Its range is practically that of float32, while float16 ends at 65,504. So as a rule bfloat16 needs no loss scaling. ([Lesson 18](18-precision-and-memory.ipynb) is about precision and memory.) The price: small updates get lost. Here we subtract 0.001 from a weight a hundred times.
+# A TPU multiplies in bfloat16, a 16-bit number with float32's exponent but 8 bits of precision instead of 24. Its range is practically the same as float32's, while float16 ends at 65,504. So as a rule bfloat16 needs no loss scaling. ([Lesson 18](18-precision-and-memory.ipynb) is about precision and memory.) The price: small updates get lost. Here we subtract 0.001 from a weight a hundred times.
 
 # %%
 for dtype in (tf.float32, tf.bfloat16, tf.float16):
@@ -546,7 +539,7 @@ assert all(np.allclose(a, b, atol=1e-4) for a, b in zip(trained[1], trained[64])
 assert returns == {1: 256, 8: 32, 64: 4}
 
 # %% [markdown]
-# The weights are the same up to rounding, with fewer returns to Python. The picture shows what that saves per step. It varies from run to run here, where host and device are the same two cores. A TPU is a machine of its own: if the host steps in after every short step, the TPU sits idle. The price: callbacks see only every `n`-th step, and Ctrl-C or a checkpoint has to wait for all `n`. A good start is an `n` for which one execution takes about a second.
+# The weights are the same up to rounding, with fewer returns to Python. The picture shows what that saves per step. It varies from run to run here, where host and device are the same two cores. A TPU is a separate machine: if the host steps in after every short step, the TPU sits idle. The price: callbacks see only every `n`-th step, and Ctrl-C or a checkpoint has to wait for all `n`. A good start is an `n` for which one execution takes about a second.
 #
 # ## On a real GPU
 #
@@ -593,4 +586,4 @@ assert returns == {1: 256, 8: 32, 64: 4}
 #
 # ## The lab
 #
-# This lesson has no lab of its own. You practice one of its rules, to do on the host what the step must not do, in [lab 11, tf.data](../labs/lab11-tf-data.ipynb).
+# This lesson doesn't have its own lab. You practice one of its rules, to do on the host what the step must not do, in [lab 11, tf.data](../labs/lab11-tf-data.ipynb).

@@ -265,7 +265,7 @@ figures.show(figures.matrix(table, ways, heads, title=title, format="{:,}"))
 #
 # Most models that don't fit today are Transformers. Megatron-LM cuts each of their blocks with this pair, columns and then rows, twice: once in its dense layers, once in its attention. An attention layer looks harder to cut, because every token looks at every other. But it has several *heads*, and heads don't need each other until the very end. A head is a group of columns of the query, key and value kernels, and its result meets a group of rows of the output kernel. Columns, then rows, again.
 #
-# The first cell has Keras's layer with four heads, and the same by hand with two heads on each of two devices. The two parts of the result are added, one all-reduce of [32, 49, 64] numbers, and no device ever sees the other's heads. In the second cell, `SplitAttention` does this for any built Keras attention layer, backward pass included. There it cuts the attention in the first block of a Transformer like that of `distlab train --model transformer`, but twice as wide, whose tokens are 49 patches of an image. (Random tokens will do for the check.)
+# The first cell has Keras's layer with four heads, and the same by hand with two heads on each of two devices. The two parts of the result are added, one all-reduce of [32, 49, 64] numbers, and no device ever sees the other's heads. In the second cell, `SplitAttention` does this for any built Keras attention layer, backward pass included. There it cuts the attention in the first block of a Transformer like the one in `distlab train --model transformer`, but twice as wide, whose tokens are 49 patches of an image. (Random tokens will do for the check.)
 
 # %%
 from utils.models import build_transformer
@@ -312,7 +312,7 @@ print("bytes of weights on each device:", by_heads.count_parameter_bytes())
 #
 # ## DTensor: describe the layout, not the messages
 #
-# So far we wrote everything by hand, collectives included. With DTensor you don't. The devices form a *mesh*, a grid with named dimensions. Every tensor gets a *layout*: which of its axes is split over which dimension of the mesh. The program stays that of one device, and TensorFlow works out the collectives. `relayout` cuts a tensor to a layout, `fetch_layout` returns the layout of a result, and `unpack` the pieces.
+# So far we wrote everything by hand, collectives included. With DTensor you don't. The devices form a *mesh*, a grid with named dimensions. Every tensor gets a *layout*: which of its axes is split over which dimension of the mesh. You still write the program for one device, and TensorFlow works out the collectives. `relayout` cuts a tensor to a layout, `fetch_layout` returns the layout of a result, and `unpack` the pieces.
 #
 # **Your turn.** The mesh below has the dimensions `"batch"` and `"model"`. x is split by examples over `"batch"`. Write the layout that splits W [784, 10] by columns over the other one: a word for each axis, `"unsharded"` if it isn't split.
 
@@ -376,13 +376,7 @@ print("pieces after the step:", [tuple(p.shape) for p in dtensor.unpack(gradient
 # %% [markdown]
 # The gradient has its variable's layout, so the update needs no message: each device changes its own columns. The messages are inside the step. The two rows of the mesh saw different examples, so their gradients are summed, which is data parallelism's all-reduce. And within a row, each device has only a part of every logit, so the logits are summed too, as between columns and rows above. You wrote neither.
 #
-# **Predict.** We arrange four devices in three ways: "batch 4" splits only the examples, "model 4" only the model, "2 × 2" both. With which does a device hold the fewest bytes of weights?
-
-# %%
-from distlab.explorables import guess_word
-
-my_guess = guess_word("Fewest bytes of weights", "batch 4", "model 4", "2 × 2")
-my_guess
+# Now we arrange four devices in three ways: "batch 4" splits only the examples, "model 4" only the model, "2 × 2" both.
 
 # %%
 from distlab.lessons.dtensor_mlp import run_dtensor
@@ -399,7 +393,6 @@ for name, shape in meshes.items():
     step = run_dtensor(wide, shape, devices, images, labels)
     assert wanted.find_difference(step) < 1e-9
     table[name] = [step.parameter_bytes[0], step.image_bytes[0]]
-show_guess(my_guess, min(table, key=lambda name: table[name][0]))
 title = "Bytes on each of four devices"
 numbers = np.array(list(table.values()))
 held = ["weights", "images"]

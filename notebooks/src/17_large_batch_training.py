@@ -183,7 +183,7 @@ def mean_error(way, size):
 
 
 # %% [markdown]
-# A `RatePlan` holds a rate for each step: a warm-up of so many steps, then a straight line down to 0. For now the warm-up has no steps. We take a rate tuned for batches of 32, and use it unchanged with larger batches.
+# A `RatePlan` holds a rate for each step: first a number of warm-up steps, then a straight line down to 0. For now the warm-up has no steps. We take a rate tuned for batches of 32, and use it unchanged with larger batches.
 #
 # **Predict.** The error is about 14 % with batches of 32. What is it with batches of 1,024 at the same rate, after the same eight epochs?
 
@@ -305,7 +305,7 @@ print(f"{count / EXAMPLES:.0f} times our images; at 8,192 still {count * epochs 
 #
 # Ours holds to about 512. ImageNet has 128 times as many images, and they train for 90 epochs. So the batch alone doesn't decide. What counts is how many steps are left, and how much the gradients of single examples differ. McCandlish and others (below) put a number on the second, the *noise scale*: the variance of one example's gradient, summed over all weights, divided by the squared norm of the mean gradient. Around a batch of that size, more examples stop paying for themselves.
 #
-# **Your turn.** We have gradients of many batches of `size` examples each, [batch, weight]. Estimate the noise scale from them. Mind that the variance over *batches* isn't that of one example.
+# **Your turn.** We have gradients of many batches of `size` examples each, [batch, weight]. Estimate the noise scale from them. Mind that the variance over *batches* isn't the variance over examples.
 
 
 # %%
@@ -329,7 +329,7 @@ for steps in (0, 100, 600, 1200):
 assert 0 < measured[0] < measured[1200]
 
 # %% [markdown]
-# It's one seed, and later steps weren't measured. But it fits what you saw. At the start the noise scale is far smaller than later, and that is when the warm-up keeps the rate low. After 600 steps it's about ten times as large, and after 1,200 a few hundred. Compare that with where scaling broke above: with the rule and a warm-up, 512 was still fine and 2,048 wasn't.
+# It's one seed, and later steps weren't measured. But it fits what you saw. At the start the noise scale is far smaller than later, and that is when the warm-up keeps the rate low. After 600 steps it's about ten times as large, and after 1,200 it's a few hundred examples. Compare that with where scaling broke above: with the rule and a warm-up, 512 was still fine and 2,048 wasn't.
 #
 # ## Which layer is most at risk
 #
@@ -561,7 +561,7 @@ assert np.isclose(used, 0.9) and np.isclose(schedule(4), list_rates(schedule.pla
 #
 # ## What it costs
 #
-# Traffic first. In a ring, each of p replicas sends 2 (p − 1) / p times the gradients' bytes per step, whatever the batch. So fewer steps send fewer bytes. Then memory. Activations grow with the number of examples that go through at once; accumulation trades them for one more copy of the gradients. The optimizers keep numbers of their own: LARS one for each weight, like SGD with momentum; LAMB two, like Adam. The layer's own rate costs nothing extra.
+# Traffic first. In a ring, each of p replicas sends 2 (p − 1) / p times the gradients' bytes per step, whatever the batch. So fewer steps send fewer bytes. Then memory. Activations grow with the number of examples that go through at once; accumulation trades them for one more copy of the gradients. The optimizers keep their own numbers: LARS one for each weight, like SGD with momentum; LAMB two, like Adam. The layer's own rate costs nothing extra.
 
 # %%
 from utils.measure import array_bytes, format_bytes
@@ -636,4 +636,4 @@ for examples in (64, 16):
 #
 # ## The lab
 #
-# Large batches have no lab of their own. Accumulation relies on dividing by the whole batch, and that is graded in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).
+# Large batches don't have their own lab. Accumulation relies on dividing by the whole batch, and that is graded in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).

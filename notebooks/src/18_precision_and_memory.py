@@ -66,7 +66,7 @@ for name, values in positive.items():
 # %% [markdown]
 # The first line counts the lines of the picture above: whatever lies between two of them is rounded to one. (bfloat16 goes further down, to 2⁻¹³³, but TensorFlow on a CPU treats these *subnormal* numbers as zero. So its range begins at 2⁻¹²⁶, as float32's does.)
 #
-# So nobody wants 16 bits everywhere. In Keras a *policy* says where. Under `"mixed_bfloat16"` or `"mixed_float16"` a layer multiplies in 16 bits and keeps its weights in 32.
+# So 16 bits everywhere is a bad idea. In Keras a *policy* says where to use them. Under `"mixed_bfloat16"` or `"mixed_float16"` a layer multiplies in 16 bits and keeps its weights in 32.
 #
 # **Your turn.** A model of two dense layers: 4 features, 8 hidden units with ReLU under the policy, 3 logits in float32, so that softmax and loss don't lose digits.
 
@@ -270,18 +270,17 @@ assert min(powers) < 32 and powers[0] == 31 and int(dynamic.iterations) < 18
 # **Predict.** The first replica's gradients are finite, and the second's are not. After step 3, how many of the 12 weights are still finite with Keras 3's `LossScaleOptimizer`?
 
 # %%
+from utils.strategies import make_strategy
+
 my_guess = guess_number("Finite weights after step 3", 0, 12, "of 12")
+strategy = make_strategy("mirrored", 2)
 rng = np.random.default_rng(0)
 batches = rng.normal(size=(5, 2, 4, 4)).astype("float32")  # [step, replica, example, feature]
 batches[2, 1, 0] *= 5e4
 my_guess
 
+
 # %%
-from utils.strategies import make_strategy
-
-strategy = make_strategy("mirrored", 2)
-
-
 def run_five_steps(framework, wrap):
     """Return the scale and the first replica's weights after every step."""
     with strategy.scope():
@@ -580,7 +579,7 @@ figures.show(draw_one_model(18))
 # - A loss scale brought float16's small gradients back, and a dynamic scale found its own value.
 # - One replica overflowed: Keras 3 lost every weight, tf_keras and the fix skipped one step.
 # - Gradients cross the network in float32 unless you cast them. Activations were the largest bar.
-# - A dense layer trained in FP8, with a scale for each tensor that Keras moved by itself.
+# - A dense layer trained in FP8, with a scale for each tensor that Keras moved automatically.
 # - Accumulation and recomputation cut activations, and sharding cuts the rest. You pay with smaller passes, a second forward pass, or traffic.
 #
 # For a whole program, see [mixed_precision.py](../examples/mixed_precision.py).

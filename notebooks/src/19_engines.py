@@ -124,7 +124,7 @@ assert runs["by hand"].begun == [0] and len(runs["by hand"].lines) >= 2 * 7
 #
 # ## distlab run
 #
-# PyTorch has `torchrun` for this. TensorFlow has nothing like it, so the course brings its own: `distlab run` picks the ports, sets each task's TF_CONFIG, merges what they print, keeps a log for each, and with `--max-restarts` starts them all again when one has failed. The program stays as it is.
+# PyTorch has `torchrun` for this. TensorFlow has nothing like it, so the course brings its own: `distlab run` picks the ports, sets each task's TF_CONFIG, merges what they print, keeps a log for each, and with `--max-restarts` starts them all again when one has failed. The program stays unchanged.
 #
 # This time we kill worker 1, with SIGKILL, as soon as worker 0 reports step 40. The program saves every 20 steps.
 #
@@ -148,7 +148,7 @@ assert runs[way].begun[0] == 0 and runs[way].begun[-1] >= 40
 assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 
 # %% [markdown]
-# If you said 0, you forgot the checkpoint; if 50, that only every twentieth step is saved. It's the checkpoint, usually of step 40 or 60: the kill needs a moment too. The last loss is that of the run by hand, so the kill changed nothing but the time. Note who did what: the launcher started both processes again, with new ports. Resuming at the right step was the *program's* doing. A program that saves nothing is restarted just as well, and begins at 0. The launcher can't know.
+# If you said 0, you forgot the checkpoint; if 50, that only every twentieth step is saved. It's the checkpoint, usually of step 40 or 60: the kill needs a moment too. The last loss is the same as in the run by hand, so the kill changed nothing but the time. Note who did what: the launcher started both processes again, with new ports. Resuming at the right step was the *program's* doing. A program that saves nothing is restarted just as well, and begins at 0. The launcher can't know.
 #
 # ## Several machines: a rendezvous
 #
@@ -167,7 +167,7 @@ assert sorted(os.listdir(home / "a")) == sorted(os.listdir(home / "b"))  # a cop
 assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 
 # %% [markdown]
-# Each "machine" was given a folder of its own for checkpoints, `a` and `b`, and both hold the newest: there is no shared disk, so the launchers copy it. On real machines leave `--advertise-address` out, and expect a warning: TensorFlow's own servers listen on every interface, without a password. Beyond loopback `distlab run` wants `--trust-network` or a yes.
+# Each "machine" was given its own folder for checkpoints, `a` and `b`, and both hold the newest: there is no shared disk, so the launchers copy it. On real machines leave `--advertise-address` out, and expect a warning: TensorFlow's own servers listen on every interface, without a password. Beyond loopback `distlab run` wants `--trust-network` or a yes.
 #
 # ## Ray, Spark, Slurm
 #
@@ -253,7 +253,7 @@ print(ray.get([w.train.remote(program, config) for w, config in zip(workers, con
 #
 # ## Tasks, stages and shuffle; batches, steps and all-reduce
 #
-# Ray and Slurm just start processes. Spark has a model of computing of its own, and it isn't the one of training. Let's count something in both: how many of the 10,000 training images show each kind of clothing? In Spark, the data is cut into *partitions*; a *task* handles one; tasks that need nothing from each other form a *stage*; and where equal keys must come together, a *shuffle* writes all intermediate results to disk and redistributes them.
+# Ray and Slurm just start processes. Spark has its own model of computing, which wasn't made for training. Let's count something in both: how many of the 10,000 training images show each kind of clothing? In Spark, the data is cut into *partitions*; a *task* handles one; tasks that need nothing from each other form a *stage*; and where equal keys must come together, a *shuffle* writes all intermediate results to disk and redistributes them.
 
 # %% tags=["nbval-ignore-output"]
 # %%writefile runs/lesson19/count_labels.py
@@ -276,11 +276,7 @@ for stage in sorted(tracker.getJobInfo(0).stageIds):
     print(f"stage {stage}: {tracker.getStageInfo(stage).numTasks} tasks, {moved} bytes to the shuffle")
 
 # %% [markdown]
-# **Predict.** Four tasks count, and the counts of equal labels are added up in two tasks. How many stages is that?
-
-# %%
-my_guess = guess_number("Stages", 0, 8)
-my_guess
+# Four tasks count, and the counts of equal labels are added up in two tasks. So there are two stages, with a shuffle in between.
 
 # %% tags=["nbval-ignore-output"]
 from distlab.lessons.engine_runs import run_with_engine
@@ -289,7 +285,6 @@ from utils.data import load
 labels = load("fashion_mnist").train.labels
 np.save(home / "labels.npy", labels)
 counted, *stages = run_with_engine("spark", home / "count_labels.py")
-show_guess(my_guess, len(stages))
 print(*stages, sep="\n")
 by_spark = [count for _, count in json.loads(counted)]
 assert len(stages) == 2 and by_spark == np.bincount(labels).tolist()
@@ -337,18 +332,24 @@ from utils.models import build_mlp
 RATES = (0.003, 0.01, 0.03, 0.1)
 
 
-def make_trial(strategy, batch=128):
-    """Return a function that trains once through 1,024 images, and returns the last loss."""
-    with strategy.scope():
-        model, sgd = build_mlp(seed=0), keras.optimizers.SGD(0.1)
-        sgd.build(model.trainable_variables)
-    split, start = load("fashion_mnist").train, model.get_weights()
+def iterate(strategy, batch):
+    """Return batches of 1,024 images without end, the same in every trial."""
+    split = load("fashion_mnist").train
     images = (split.images[:1024, ..., None] / 255.0).astype("float32")
     data = tf.data.Dataset.from_tensor_slices((images, split.labels[:1024]))
     data = data.batch(batch, drop_remainder=True).repeat()
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    batches = iter(strategy.experimental_distribute_dataset(data.with_options(options)))
+    return iter(strategy.experimental_distribute_dataset(data.with_options(options)))
+
+
+# %%
+def make_trial(strategy, batch=128):
+    """Return a function that trains once through 1,024 images, and returns the last loss."""
+    with strategy.scope():
+        model, sgd = build_mlp(seed=0), keras.optimizers.SGD(0.1)
+        sgd.build(model.trainable_variables)
+    batches, start = iterate(strategy, batch), model.get_weights()
 
     def replica_step(images, labels):
         with tf.GradientTape() as tape:
@@ -411,7 +412,7 @@ assert np.allclose(together[0][0], losses, atol=0.02)
 #
 # ## Predictions for a lot of data
 #
-# The same holds for a trained model. To label a million images, nobody needs anybody's gradients. Each worker loads the SavedModel, takes its part and writes its answers. If a worker dies, only its part is done again.
+# The same holds for a trained model. To label a million images, no worker needs another one's gradients. Each worker loads the SavedModel, takes its part and writes its answers. If a worker dies, only its part is done again.
 #
 # **Your turn.** Give worker `index` every `workers`-th image, so that each image is in one part.
 
@@ -477,7 +478,7 @@ print(pod)
 assert json.loads(pod)["task"] == {"type": "worker", "index": 1}
 
 # %% [markdown]
-# Managed clouds want the same in other words (`distlab manifest vertex`, `sagemaker`, `azureml`), and so does Kubeflow, which adds a job of its own to Kubernetes:
+# Managed clouds want the same in other words (`distlab manifest vertex`, `sagemaker`, `azureml`), and so does Kubeflow, which adds its own kind of job to Kubernetes:
 #
 # | service | the job it wants | TF_CONFIG |
 # |---|---|---|
@@ -587,7 +588,7 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 # ## Recap
 #
 # - One program, started in six ways, ended with one loss, though a worker was killed in five of them.
-# - The launcher or the engine restarts the processes; the program's checkpoint lets them resume. Each way added seconds and memory of its own, and none makes a step faster.
+# - The launcher or the engine restarts the processes; the program's checkpoint lets them resume. Each way added its own seconds and memory, and none makes a step faster.
 # - TF_CONFIG is made of addresses and an index, and every engine has these somewhere.
 # - A search and predictions need no all-reduce, and are faster without.
 # - Training needs all its workers at once. Spark's plain stages don't promise that; its barrier stages do.

@@ -317,7 +317,7 @@ figures.show(
 # %% [markdown]
 # With two bytes a number it's n/3. Small matrices leave most of the device idle, whatever you paid for it. That is one reason why MFU is far below 1. Another is everything that isn't a matrix product.
 #
-# That was a data sheet. Now some kernels of ours, on this machine. Its roof comes from two measurements: the best rate of any product for the flat part, and adding two long vectors, 12 bytes for each addition, for the slope.
+# That was a data sheet. Now some of our own kernels, on this machine. Its roof comes from two measurements: the best rate of any product for the flat part, and adding two long vectors, 12 bytes for each addition, for the slope.
 
 # %% tags=["nbval-ignore-output"]
 long, other = (tf.random.stateless_normal([2**24], [0, seed]) for seed in (1, 2))
@@ -336,7 +336,7 @@ lines = {"roof of this machine": (here, roof)}
 figures.show(figures.lines(lines, title="Our products, measured", marks=marks, **words))
 
 # %% [markdown]
-# The small products stay far below the roof, and not because of memory: launching a function takes longer than multiplying two matrices of 16. That's the floor for launches from above. The product of 1,024 is the roof here, and when we stored this, that of 256 reached about a quarter of it. (The roof is the best rate we saw. Above, where the same product took turns with training steps, it was slower, so against this roof the MFU of our step would be lower.)
+# The small products stay far below the roof, and not because of memory: launching a function takes longer than multiplying two matrices of 16. That's the floor for launches from above. The product of 1,024 is the roof here, and when we stored this, the product of 256 reached about a quarter of it. (The roof is the best rate we saw. Above, where the same product took turns with training steps, it was slower, so against this roof the MFU of our step would be lower.)
 #
 # ## Published runs
 #
@@ -397,12 +397,7 @@ for save, restart in ((60, 600), (60, 60), (10, 600), (10, 60)):
 #
 # ## What it costs: your own plan
 #
-# Move the controls (devices, network, batch, failures, price), and watch efficiency, hours, cost and bottleneck. Look for the size at which twice the devices hardly shorten the run any more, and so cost nearly twice as much. The cell after it prints four sizes, with a node that fails every 5,000 hours.
-
-# %%
-from distlab.explorables.plan_explorer import plan_explorer
-
-plan_explorer(resnet, examples=1_281_167, epochs=90, mfu=MFU)
+# Four sizes, with a node that fails every 5,000 hours. Where do eight times the devices stop making the run nearly eight times shorter? There the bill jumps. Change the network, the batch, the failures or the price, and run the cell again. In a shell, `distlab plan` does the same.
 
 # %%
 plan = predict(resnet, Scenario((8, 64, 512, 4096), machine=ndr, node_mtbf_hours=5000, **job))
@@ -413,7 +408,7 @@ for row in plan:
 assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 
 # %% [markdown]
-# The run gets shorter and the bill larger. But don't order what the last line promises. Its hours and its bill follow from the speed, and nothing in the planner asks whether the network still learns. 4,096 devices with 256 images each make a batch of 1,048,576, and ImageNet has 1,281,167 images. That's 1.2 steps an epoch, 110 in the whole run. At 16,384 devices, where the slider ends, a single step would take 3.3 epochs' worth of images. Goyal's largest batch without a loss of accuracy, 8,192, takes 32 of these devices and 14,075 steps. So weak scaling has a limit that efficiency doesn't show: steps = epochs × examples / (batch per device × devices). Work that out first, and stop when too few are left to learn in ([lesson 17](17-large-batch-training.ipynb)). Below that limit, it depends on what an hour of waiting costs you.
+# The run gets shorter and the bill larger. But don't order what the last line promises. Its hours and its bill follow from the speed, and nothing in the planner asks whether the network still learns. 4,096 devices with 256 images each make a batch of 1,048,576, and ImageNet has 1,281,167 images. That's 1.2 steps an epoch, 110 in the whole run. At 16,384 devices, a single step would take 3.3 epochs' worth of images. Goyal's largest batch without a loss of accuracy, 8,192, takes 32 of these devices and 14,075 steps. So weak scaling has a limit that efficiency doesn't show: steps = epochs × examples / (batch per device × devices). Work that out first, and stop when too few are left to learn in ([lesson 17](17-large-batch-training.ipynb)). Below that limit, it depends on what an hour of waiting costs you.
 #
 # ### The 7 B model, in two stages
 #

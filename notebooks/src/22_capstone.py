@@ -34,7 +34,7 @@ set_seeds(0)
 print(use_logical_devices(2))
 
 # %% [markdown]
-# ## What is asked
+# ## The task
 #
 # A scene has 64 by 64 pixels of faint noise. In it lie one to three garments of Fashion-MNIST, one partly over the other. For every pixel we want a class: background, or one of the ten classes of garments. So the label is a picture too, the *mask*. A scene depends only on a seed and its number, and test scenes are made of garments that never occur in training.
 
@@ -53,7 +53,7 @@ print(f"{len(scenes.train):,} scenes to train on, {len(scenes.test):,} to test w
 assert images[0].shape == masks[0].shape == (64, 64)
 
 # %% [markdown]
-# How good must it be? *Accuracy* would flatter us: most pixels are background. We use intersection over union, IoU: of all pixels that are a shirt in the mask or in the prediction, the part that is a shirt in both. Two numbers are asked for on test scenes: 0.95 for any garment against the background, and 0.50 on average over the ten kinds.
+# How good must it be? *Accuracy* would flatter us: most pixels are background. We use intersection over union, IoU: of all pixels that are a shirt in the mask or in the prediction, the part that is a shirt in both. The model has to reach two numbers on test scenes: 0.95 for any garment against the background, and 0.50 on average over the ten kinds.
 #
 # Before you train anything, ask what no training at all would get. The noise is dark, so call every pixel that is brighter a garment.
 
@@ -300,7 +300,7 @@ assert profile.gradient_bytes == 4 * mine.count_params()
 # %% [markdown]
 # The prediction is in the book. Now we can't adjust it any more.
 #
-# `predict_local` knows that all workers share this machine's cores. `distlab plan` takes the same profile to machines that don't. (With `--builtin-model unet` it calibrates by itself.) This is what it says of two devices like ours that share one batch of that size:
+# `predict_local` knows that all workers share this machine's cores. `distlab plan` takes the same profile to machines that don't. (With `--builtin-model unet` it calibrates automatically.) This is what it says of two devices like ours that share one batch of that size:
 
 # %% tags=["nbval-ignore-output"]
 (home / "profile.json").write_text(json.dumps(profile.to_dict()))
@@ -312,7 +312,7 @@ assert ended.returncode == 0
 # %% [markdown]
 # ## The run
 #
-# The whole job as one program is [examples/capstone.py](../examples/capstone.py): plain TensorFlow, fewer than 300 lines, nothing of ours. It draws the scenes, trains, saves, resumes, evaluates and exports. Adam's rate rises over the first steps and then falls along a cosine, as in [lesson 17](17-large-batch-training.ipynb). It follows the optimizer's own count of steps. That count is in the checkpoint, so a resumed run continues where the curve was. One detail cost us a long search: all epochs are concatenated into one data set, with one iterator. An iterator that ends waits for tf.data's tuning thread. That thread sleeps between its rounds, longer each time: after six seconds of reading, we waited 4.3 s for it. With an iterator for each epoch, both workers stood still for many seconds after every epoch. Read the program now. In a shell you would start it like this:
+# The whole job as one program is [examples/capstone.py](../examples/capstone.py): plain TensorFlow, fewer than 300 lines, none of our code. It draws the scenes, trains, saves, resumes, evaluates and exports. Adam's rate rises over the first steps and then falls along a cosine, as in [lesson 17](17-large-batch-training.ipynb). It follows the optimizer's own count of steps. That count is in the checkpoint, so a resumed run continues where the curve was. One detail cost us a long search: all epochs are concatenated into one data set, with one iterator. An iterator that ends waits for tf.data's tuning thread. That thread sleeps between its rounds, longer each time: after six seconds of reading, we waited 4.3 s for it. With an iterator for each epoch, both workers stood still for many seconds after every epoch. Read the program now. In a shell you would start it like this:
 #
 # ```
 # distlab run --workers 2 --max-restarts 1 examples/capstone.py --output runs/lesson22/run --epochs 8 --checkpoint-every 40 --seed 0
@@ -342,7 +342,7 @@ assert report["steps"] == sizes.steps and run.report.restarts == 1
 assert report["loss"] < np.log(11)  # better than a guess
 
 # %% [markdown]
-# The curve breaks off, the clock runs on while both workers start again, and then the loss continues where the last checkpoint left it. Nobody had to do anything. And the steps that were trained twice were at most those between two checkpoints.
+# The curve breaks off, the clock runs on while both workers start again, and then the loss continues where the last checkpoint left it. Nobody had to do anything. At most the steps between two checkpoints were trained twice.
 #
 # ## The prediction and the measurement
 
@@ -359,7 +359,7 @@ assert 0.1 < predicted / run.step_seconds < 10 and run.lost_steps <= sizes.every
 #
 # ## How good is it?
 #
-# The run left a SavedModel, which needs no code of ours. Now predict the masks of all test scenes. No scene needs another one, so the workers need no cluster: these are [lesson 21](21-choosing.ipynb)'s independent jobs. The scenes go into twelve files, and two workers of [batch_prediction.py](../examples/batch_prediction.py) claim one file after the other. A row of a million is easily lost, and nobody would notice. So the worker that finishes the first file is killed.
+# The run left a SavedModel, which doesn't need our code. Now predict the masks of all test scenes. No scene needs another one, so the workers need no cluster: these are [lesson 21](21-choosing.ipynb)'s independent jobs. The scenes go into twelve files, and two workers of [batch_prediction.py](../examples/batch_prediction.py) claim one file after the other. A row of a million is easily lost, and nobody would notice. So the worker that finishes the first file is killed.
 
 # %% tags=["nbval-ignore-output"] seconds=400
 from distlab.lessons.killed_run import kill_worker
@@ -391,7 +391,7 @@ print("\n".join(said))
 assert report.status == 0 and report.restarts == 1 and len(killed) == 1
 
 # %% [markdown]
-# The worker started again alone, and the other one went on. At most one file was under way in it, and that one was predicted again. `manifest.json` has a note for each file: `output` is its name, `rows` the number of its rows, and `first_row` the number of its first row if you count through all files.
+# The worker started again alone, and the other one kept working. At most one file was under way in it, and that one was predicted again. `manifest.json` has a note for each file: `output` is its name, `rows` the number of its rows, and `first_row` the number of its first row if you count through all files.
 #
 # **Your turn.** Find row `number` of the whole: the file's place in `notes`, and the row in that file.
 

@@ -127,9 +127,6 @@ my_guess
 
 
 # %%
-from utils.collectives import Network, count_bytes, ring_all_reduce
-
-
 def adam(weights, gradient, state, step, rate=0.01):
     """Return the new weights, and change the two averages in `state` in place."""
     state[0] += 0.1 * (gradient - state[0])
@@ -146,6 +143,9 @@ def zero_step(weights, states, step, network):
     new = [adam(w, g / RANKS, state, step) for w, g, state in zip(pieces, sums, states)]
     return all_gather(new, network)
 
+
+# %%
+from utils.collectives import Network, count_bytes, ring_all_reduce
 
 weights, states = [start] * RANKS, [np.zeros((2, 96)) for _ in range(RANKS)]
 whole, state = start, np.zeros((2, 384))

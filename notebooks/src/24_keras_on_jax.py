@@ -78,18 +78,8 @@ print(held(one), [variable.path for variable in one.variables])
 # ## Data parallel
 #
 # A mesh of four devices in a row, with one axis named `batch`. Each batch of 64 is split along that axis.
-#
-# **Predict.** With `DataParallel` on four devices, how many bytes of weights and momentum does each device hold, compared with the one device above?
 
 # %%
-from distlab.explorables import guess_number
-
-my_guess = guess_number("Bytes on each device, of one device's", 0, 200, "%")
-my_guess
-
-# %%
-from distlab.exercises.predict import show_guess
-
 row = keras.distribution.DeviceMesh((4,), ("batch",), devices)
 data_parallel = keras.distribution.DataParallel(row)
 mirrored = train(data_parallel)
@@ -102,7 +92,7 @@ def check(model):
 
 
 check(mirrored)
-show_guess(my_guess, 100 * held(mirrored)[0] / held(one)[0], unit="%")
+print(f"each device holds {held(mirrored)[0] / held(one)[0]:.0%} of one device's bytes")
 
 # %% [markdown]
 # Data parallelism copies everything, here as under `MirroredStrategy`. It splits the work and saves no memory.
@@ -281,6 +271,8 @@ my_guess = guess_word("A reduce-scatter in the program", "yes", "no")
 my_guess
 
 # %%
+from distlab.exercises.predict import show_guess
+
 found = collectives(sharded, over_batch)
 for each in found:
     print(each)

@@ -151,7 +151,7 @@ judges.MODEL.judge(model_cases, got_models)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# A callback of your own is a class with `on_epoch_end(self, epoch, logs)`; it finds the optimizer at `self.model.optimizer`.
+# Your own callback is a class with `on_epoch_end(self, epoch, logs)`; it finds the optimizer at `self.model.optimizer`.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -200,7 +200,7 @@ judges.CALLBACKS.judge(callback_cases, got_rates)
 #
 # **Contract.** `save_and_reload(model, path, strategy)` takes a compiled Keras model that lives on one device, a `pathlib.Path` that ends in `.keras`, and a strategy. It saves the whole model there, and returns the model loaded from that file, compiled, with its optimizer's state, and with a copy of every weight on each replica.
 #
-# **Example.** The model has taken 12 steps. With 3 replicas the loaded one has the same outputs and three copies of each weight, and its optimizer goes on counting at 12.
+# **Example.** The model has taken 12 steps. With 3 replicas the loaded one has the same outputs and three copies of each weight, and its optimizer continues counting at 12.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -248,7 +248,7 @@ judges.RELOAD.judge(reload_cases, got_reloaded)
 #
 # **6 points · hard · 24 minutes**
 #
-# Now everything together, as you would write it in a file of your own: data, scope, model, schedule, `fit`, the best weights.
+# Now everything together, as you would write it in your own file: data, scope, model, schedule, `fit`, the best weights.
 #
 # **Contract.** `train_digits(strategy, loss, training, validation, batch_size, rates, folder)`
 #

@@ -261,7 +261,7 @@ judges.RESUME.judge(resume_cases, got_resumed)
 #
 # **5 points · hard · 25 minutes**
 #
-# Now the program, as you would write it in a file of your own: scope, data, compiled step, loop, metric, checkpoint.
+# Now the program, as you would write it in your own file: scope, data, compiled step, loop, metric, checkpoint.
 #
 # **Contract.** `train(strategy, make_model, images, labels, batch_size, epochs, folder)`
 #
@@ -274,7 +274,7 @@ judges.RESUME.judge(resume_cases, got_resumed)
 # | `epochs` | the number of epochs to be done in all |
 # | `folder` | the path of a folder as a string, empty at first. Between two calls the folder may be moved; then the path is another one |
 #
-# It trains with SGD at learning rate 0.5 and momentum 0.875. The batches come in their order, never shuffled, the smaller last one included. Each step takes the gradient of the mean loss of the examples that its batch really holds. After every epoch it saves what it takes to resume: a run can be cut off at any time, in the middle of an epoch, by an error that you don't catch. Called again with the same folder, it continues after the last epoch that was saved. It returns two things: the kernel after the last epoch, an array `[features, classes]`, and a list with one number for each epoch that *this call* trained, the mean loss over all its examples, each measured in the step that trained on it. Compile the step with `tf.function`; op by op it takes several times as long.
+# It trains with SGD at learning rate 0.5 and momentum 0.875. The batches come in their order, never shuffled, the smaller last one included. Each step takes the gradient of the mean loss of the examples that its batch really holds. After every epoch it saves what it takes to resume: a run can be cut off at any time, in the middle of an epoch, by an error that you don't catch. Called again with the same folder, it continues after the last saved epoch. It returns two things: the kernel after the last epoch, an array `[features, classes]`, and a list with one number for each epoch that *this call* trained, the mean loss over all its examples, each measured in the step that trained on it. Compile the step with `tf.function`; op by op it takes several times as long.
 #
 # **Example.** 21 examples in batches of 8 are steps of 8, 8 and 5. A call with 1 epoch returns one loss. The next, with 4 epochs and the same folder, is cut off in epoch 3. The third restores, trains epochs 3 and 4, and returns two losses. The weights are those of a run that was never interrupted.
 #

@@ -49,7 +49,7 @@ SEED = 2026
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Three examples with two errors each: (1, 3), (2, 2) and (6, 4). Their losses are 2, 2 and 5, and the mean is 9 / 3 = 3. If one replica holds the first two examples and another the third, they contribute 4 / 3 and 5 / 3. With means of their own they would have 2 and 5, which add up to 7.
+# Three examples with two errors each: (1, 3), (2, 2) and (6, 4). Their losses are 2, 2 and 5, and the mean is 9 / 3 = 3. If one replica holds the first two examples and another the third, they contribute 4 / 3 and 5 / 3. With their own means they would have 2 and 5, which add up to 7.
 #
 # </details>
 
@@ -84,7 +84,7 @@ judges.PLAIN.judge(plain_cases, got_plain)
 #
 # Examples can have weights, for instance because one class is rare. A weighted mean is the sum of weight × loss, divided by the sum of the weights. People write `tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)`, and each replica then divides by the weights it happens to hold. Fix it.
 #
-# **Contract.** `weighted_loss(losses, weights, global_batch_size)` takes two tensors `[share]` of float64 and the number of examples in the whole batch. It returns a scalar tensor. Added up, the replicas' gradients are the gradient of the weighted mean of the whole batch: the divisor is the sum of the weights on *all* replicas, which no replica knows by itself. (Dividing by the number of examples, as `tf.nn.compute_average_loss` does, is a sound estimate too, the other one in lesson 05. Here it counts as wrong.)
+# **Contract.** `weighted_loss(losses, weights, global_batch_size)` takes two tensors `[share]` of float64 and the number of examples in the whole batch. It returns a scalar tensor. Added up, the replicas' gradients are the gradient of the weighted mean of the whole batch: the divisor is the sum of the weights on *all* replicas, which no replica knows alone. (Dividing by the number of examples, as `tf.nn.compute_average_loss` does, is a sound estimate too, the other one in lesson 05. Here it counts as wrong.)
 #
 # **Example.** One replica holds the losses 1 and 2 with the weights 3 and 0.5; the weights of all four replicas add up to 8. It returns 4 / 8 = 0.5.
 #
@@ -316,4 +316,4 @@ judges.DIAGNOSIS.judge(bug_cases, got_bugs)
 # %% [markdown]
 # ## Before you hand in
 #
-# Restart the kernel and run all cells. Every check cell of exercises 1 to 4 should report ×1, and that of exercise 5 that its worked examples are right.
+# Restart the kernel and run all cells. Every check cell of exercises 1 to 4 should report ×1, and exercise 5's that its worked examples are right.

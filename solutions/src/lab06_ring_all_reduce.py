@@ -1,4 +1,4 @@
-# %% [markdown] shows="Reduce-scatter and all-gather; judged by sums, bytes and messages"
+# %% [markdown] shows="Reduce-scatter and all-gather; graded by sums, bytes and messages"
 # # Lab 06 · Ring all-reduce
 #
 # Every library that trains on many devices has this algorithm inside. You write both halves of it, put them together, and predict what it costs.

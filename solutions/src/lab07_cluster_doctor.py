@@ -78,7 +78,7 @@ judges.WORKER.judge(worker_cases, got_configs)
 #
 # **2 points · medium · 10 minutes**
 #
-# **Contract.** `write_role(machines, job, index)` takes a dictionary from job to addresses, with the keys "chief", "worker", "ps" and "evaluator", and one task: its job and its index within that job. It returns that task's TF_CONFIG as text. The cluster holds the coordinator (job "chief"), the workers and the parameter servers, and it's the same for every task. The evaluator stands outside: no cluster lists it, not even the one in its own TF_CONFIG. Its *task* says what it is. (TensorFlow also accepts an evaluator with a cluster of its own. In this exercise it gets everyone's.)
+# **Contract.** `write_role(machines, job, index)` takes a dictionary from job to addresses, with the keys "chief", "worker", "ps" and "evaluator", and one task: its job and its index within that job. It returns that task's TF_CONFIG as text. The cluster holds the coordinator (job "chief"), the workers and the parameter servers, and it's the same for every task. The evaluator stands outside: no cluster lists it, not even the one in its own TF_CONFIG. Its *task* says what it is. (TensorFlow also accepts an evaluator with its own cluster. In this exercise it gets everyone's.)
 #
 # **Example.** With one machine per job, `"chief": ["a:1"]` and so on, the parameter server's task is `{"type": "ps", "index": 0}`, next to the same cluster as everyone's.
 #
@@ -141,7 +141,7 @@ judges.ROLE.judge(role_cases, got_roles)
 #
 # <details><summary>Hint 1</summary>
 #
-# `json.loads` reads a text. What can you take over from worker 0's as it is?
+# `json.loads` reads a string. What can you take over from worker 0's unchanged?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -190,7 +190,7 @@ judges.REPAIR.judge(repair_cases, got_repaired)
 # **5 points · hard · 24 minutes**
 #
 # Clusters of three workers failed. You have the logs of all three, and want to know two things: what
-# happened, and at which worker you have to look. Most of what you read is said by workers that are
+# happened, and at which worker you have to look. Most of what you read comes from workers that are
 # fine: they wait, or report what another one did. The logs are real, shortened and renumbered.
 #
 # | word | what happened |
@@ -202,7 +202,7 @@ judges.REPAIR.judge(repair_cases, got_repaired)
 # | `alone` | the worker set TF_CONFIG after making its strategy: it trains, alone |
 # | `late-strategy` | the worker made its strategy after TensorFlow's first operation |
 # | `dead-peer` | the worker died in the middle of training |
-# | `mismatched-sizes` | the worker's TF_CONFIG lists another number of machines than those of the two others |
+# | `mismatched-sizes` | the worker's TF_CONFIG lists a different number of machines than the two others |
 #
 # **Contract.** `diagnose(logs)` takes a list of three strings, the logs of workers 0, 1 and 2. It
 # returns one of the eight words, and the index of the worker that it happened to. Addresses, ports

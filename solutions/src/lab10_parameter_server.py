@@ -42,7 +42,7 @@ SEED = 2026
 # | `strategy`, `coordinator` | a `ParameterServerStrategy` and its `ClusterCoordinator` |
 # | `make_batches()` | makes an endless data set of pairs: features `[16, 8]`, targets `[16]`. Each worker makes its own |
 # | `folder` | where the checkpoints go, a path as a string |
-# | `steps`, `every` | how many updates to do, all runs together; one checkpoint after every so many |
+# | `steps`, `every` | how many updates to do, all runs together; how many updates between two checkpoints |
 #
 # It fits a linear model, target = features · weights. The weights `[8]` are a variable on the servers that
 # begins at 0. One closure is one update, on a batch of the worker that runs it: gradient descent on the mean
@@ -74,7 +74,7 @@ SEED = 2026
 #
 # A shop counts what its clerks sell. The count is on a shelf that may burn down, so the owner writes it into
 # a book after every 40 sales, when no clerk is in the middle of one. A new shop begins with the last line of
-# the book, and sells until the line that was planned.
+# the book, and sells until the planned line.
 #
 # </details>
 
@@ -206,7 +206,7 @@ judges.PARTITIONER.judge(table_cases, got_pieces)
 # <details><summary>Worked idea</summary>
 #
 # read 0, read 1, apply 0, apply 1: when 1 reads, the count is 0; just before it applies, it is 1.
-# Its staleness is 1, that of closure 0 is 0.
+# Its staleness is 1, and closure 0's is 0.
 #
 # </details>
 

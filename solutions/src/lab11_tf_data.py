@@ -1,4 +1,4 @@
-# %% [markdown] shows="Make a slow pipeline fast; judged by the ratio to the naive one"
+# %% [markdown] shows="Make a slow pipeline fast; graded by the ratio to the naive one"
 # # Lab 11 · A pipeline that keeps up
 #
 # A step that waits for its input wastes the device it runs on. Make a slow input pipeline several

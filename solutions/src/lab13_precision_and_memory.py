@@ -376,7 +376,7 @@ judges.PLAN.judge(plan_cases, got_plans)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `tf.recompute_grad(block)` is a function that computes what `block` does, keeps nothing of its inside, and runs `block` once more when the gradient is taken. Wrap each block by itself.
+# `tf.recompute_grad(block)` is a function that computes what `block` does, keeps nothing of its inside, and runs `block` once more when the gradient is taken. Wrap each block separately.
 #
 # </details>
 # <details><summary>Worked idea</summary>

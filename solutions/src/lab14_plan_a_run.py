@@ -8,7 +8,7 @@
 # **Time:** 60 minutes · **Points:** 12 · **Hardware:** one CPU core
 #
 # Everything here is arithmetic in plain Python or NumPy. [Lesson 20](../notebooks/20-planning.ipynb)
-# has the ideas, and lesson 17 those of exercise 1. P is the number of devices. Sizes are in bytes and times in seconds, unless a
+# has the ideas, and lesson 17 has the ideas for exercise 1. P is the number of devices. Sizes are in bytes and times in seconds, unless a
 # contract says otherwise.
 #
 # {{absent}}
@@ -261,8 +261,8 @@ judges.LIMIT.judge(limit_cases, got_limits)
 #
 # **3 points · hard · 12 minutes**
 #
-# If any node fails, the run stops, and goes on from the last checkpoint. Let M be the mean time
-# between failures of *all* nodes together, D the seconds of a save and R those of a restart. If you
+# If any node fails, the run stops, and resumes from the last checkpoint. Let M be the mean time
+# between failures of *all* nodes together, D the seconds of a save and R the seconds of a restart. If you
 # save after every T seconds of training, each second of training takes this many seconds in all
 # (Daly 2006, exact if failures come at random at a constant rate):
 #

@@ -1,4 +1,4 @@
-# %% [markdown] shows="The whole run in a program of your own: planned, on two workers, killed, finished by one, graded by its masks"
+# %% [markdown] shows="The whole run in your own program: planned, on two workers, killed, finished by one, graded by its masks"
 # # Lab 15 · Capstone
 #
 # This is the last lab, and the largest. You write one program that trains a model to find garments
@@ -51,7 +51,7 @@ capstone_py = "capstone.py"  # the program of exercise 3, next to this notebook
 # assumptions give.
 #
 # **Example.** One A100 does 62.5 images/s, one in each step. Eight were measured at 0.0309 s
-# a step and 259 images a second.
+# a step and 259 images/s.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -228,7 +228,7 @@ judges.IOU.judge(iou_cases, got_scores)
 # Autosharding would read all shards on every worker. `strategy.distribute_datasets_from_function`
 # calls your function with a context instead, which knows `input_pipeline_id` and
 # `num_input_pipelines`. Divide the loss by 32 on every replica. Every worker saves, the chief into
-# `DIR/checkpoints`, the others into a folder of their own. And nobody leaves before the chief is
+# `DIR/checkpoints`, the others into their own folder. And nobody leaves before the chief is
 # done.
 #
 # </details>

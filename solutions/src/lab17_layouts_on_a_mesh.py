@@ -102,7 +102,7 @@ judges.READ.judge(read_cases, got_parts)
 #
 # **4 points · hard · 25 minutes**
 #
-# `lab17.try_layouts(layouts, sizes, mesh)` compiles a step of the Transformer and prints what a device holds and sends. Try some ideas in a cell of your own first:
+# `lab17.try_layouts(layouts, sizes, mesh)` compiles a step of the Transformer and prints what a device holds and sends. Try some ideas in your own cell first:
 # `lab17.try_layouts({"up/kernel": (None, "model")}, lab17.SIZES, {"batch": 2, "model": 4})`
 #
 # **Contract.** `cut_model(shapes, mesh, memory)` gets the shapes of all variables (as above), the sizes of the mesh's two axes, and the bytes of weights and

@@ -2,7 +2,7 @@
 # # Lab 18 · Many small jobs
 #
 # Most days, several machines don't train one model. They predict a large data set, or try forty learning
-# rates. Nobody waits for anybody, so there's no cluster to set up and no all-reduce to understand. What
+# rates. No worker waits for another, so there's no cluster to set up and no all-reduce to understand. What
 # goes wrong is duller, and more expensive: a worker dies, its shard is missing, and nobody notices for a
 # week. You write the three parts that keep such jobs honest.
 #
@@ -63,7 +63,7 @@ SEED = 2026
 # <details><summary>Worked idea</summary>
 #
 # A kitchen with a list of orders on the wall. A cook pins a name tag on an order, cooks it, and puts the plate on
-# the counter only when it's complete. When a cook leaves, the tag goes along. Whoever has nothing to do looks at
+# the counter only when it's complete. When a cook leaves, the tag goes along. A cook who has nothing to do looks at
 # the wall again, until all plates are on the counter.
 #
 # </details>

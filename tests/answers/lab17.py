@@ -1,7 +1,6 @@
 # ruff: noqa: E501
 """Lab 17: answers that must pass, in several styles, and answers that must be refused by name."""
 
-DEAR = {"cut": 6, "gather": 6}  # each is compiled: two seconds
 NP = "import itertools, re\nimport numpy as np\n"
 
 

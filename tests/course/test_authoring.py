@@ -67,14 +67,14 @@ def write_lesson(course: Path, name: str, text: str) -> Path:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a\n### BEGIN SOLUTION\nb", "x.py:2: SOLUTION is not closed"),
-        ("### BEGIN INPUTS\n# %%\n### END INPUTS", "x.py:1: INPUTS is not closed"),
+        ("a\n### BEGIN SOLUTION\nb", "x.py:2: SOLUTION must end in its own cell"),
+        ("### BEGIN INPUTS\n# %%\n### END INPUTS", "x.py:1: INPUTS must end in its own cell"),
         ("### BEGIN INPUTS\n### BEGIN SOLUTION\n", "x.py:2: SOLUTION begins inside INPUTS"),
         ("a\n\n### END SOLUTION", "x.py:3: END SOLUTION without its BEGIN"),
         ("### BEGIN INPUTS\n### END SOLUTION", "x.py:2: END SOLUTION without its BEGIN"),
-        ("## BEGIN SOLUTION\n## END SOLUTION", "x.py:1: write ### BEGIN"),
-        ("### BEGIN SOLUTIONS\n### END SOLUTIONS", "x.py:1: write ### BEGIN"),
-        ("### BEGIN HIDDEN TESTS \n### END HIDDEN TESTS", "x.py:1: write ### BEGIN"),
+        ("## BEGIN SOLUTION\n## END SOLUTION", "x.py:1: must be ### BEGIN"),
+        ("### BEGIN SOLUTIONS\n### END SOLUTIONS", "x.py:1: must be ### BEGIN"),
+        ("### BEGIN HIDDEN TESTS \n### END HIDDEN TESTS", "x.py:1: must be ### BEGIN"),
     ],
 )
 def test_bad_marker_is_named_with_file_and_line(text: str, said: str) -> None:
@@ -265,7 +265,7 @@ def test_failures_name_the_cell_and_leave_the_old_notebook(course: Path, capsys)
         "02_noisy": ("# %%\nimport sys\nsys.stderr.write('hm')\n", "cell 0: wrote to standard"),
         "03_slow": (f"# %%\n{sleeper}while True: pass\n", "took more than 1.6 s"),
         "04_dies": ("# %%\nimport os\nos._exit(3)\n", "the kernel died"),
-        "05_marker": ("# %%\n### BEGIN SOLUTION\n", "05_marker.py:2: SOLUTION is not closed"),
+        "05_marker": ("# %%\n### BEGIN SOLUTION\n", "05_marker.py:2: SOLUTION must end"),
     }
     paths = {name: write_lesson(course, name, text) for name, (text, _) in wrong.items()}
     for path in paths.values():

@@ -235,7 +235,7 @@ def test_one_exercise_of_one_student_again_and_a_mark_by_hand(graded):
     assert "epoch: set by hand" in found["cid"]["notes"] and found["ana"] == marks["ana"]
     new, old = found["cid"]["exercises"], marks["cid"]["exercises"]
     assert new[1]["message"] != old[1]["message"]  # other numbers
-    assert new[2]["message"] == old[2]["message"]  # this one was not asked for
+    assert new[2]["message"] == old[2]["message"]  # this one wasn't asked for
     after = {r["student"]: r for _, r in read_records(root / "out").values()}
     assert after["cid"]["observation"]["seed"] != before["cid"]["observation"]["seed"]
     assert after["bela"] == before["bela"]
@@ -299,7 +299,7 @@ def start(tmp_path):
 
 
 def wait_for_records(process, out, least):
-    """Wait until `least` submissions have been seen and some have not."""
+    """Wait until `least` submissions have been seen and some haven't."""
     deadline = time.time() + 120
     while time.time() < deadline and process.poll() is None:
         found = read_records(out) if out.exists() else {}

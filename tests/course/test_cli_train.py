@@ -81,7 +81,7 @@ def test_report_for_people_with_export_and_mixed_precision(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number):
     """It ends between two steps, with a checkpoint; the next run goes on from that very step."""
-    arguments = ["--checkpoint-dir", str(tmp_path / "c"), "--epochs", "60", "--model", "mlp"]
+    arguments = ["--checkpoint-dir", str(tmp_path / "c"), "--epochs", "6000", "--model", "mlp"]
     arguments += [
         "--global-batch-size",
         "50",

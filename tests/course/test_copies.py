@@ -104,6 +104,16 @@ def test_update_over_a_used_clone_keeps_what_was_written(
     assert f"newer  {LESSON}" in said and "newer  lab05-loss-scaling.ipynb" in said
     assert git(clone, "status", "--porcelain") == ""
     assert main(["update"]) == 0, "a second time"
+    (clone / ".gitignore").write_text("mine\n")
+    (course / ".gitignore").write_text("theirs\n")
+    git(course, "commit", "-qam", "Three")
+    assert main(["update"]) == 2 and "overwritten by merge: .gitignore" in capsys.readouterr().err
+    git(clone, "commit", "-qam", "Mine")
+    assert main(["update"]) == 2 and "Run: git pull --rebase" in capsys.readouterr().err
+    git(clone, "checkout", "-q", "--detach")
+    assert main(["update"]) == 2 and "Run: git switch main" in capsys.readouterr().err
+    monkeypatch.setenv("PATH", "")
+    assert main(["update"]) == 2 and "needs git. Install it" in capsys.readouterr().err
 
 
 def test_update_says_what_to_do_without_git_and_what_git_says(course: Path, monkeypatch, capsys):

@@ -1,10 +1,8 @@
 """The prediction explorer: what it shows, and what it refuses."""
 
 import numpy as np
-import pytest
 
 from distlab.explorables.predictions import draw_prediction, prediction_explorer
-from utils.errors import DistributedError
 
 NAMES = ("cat", "dog", "owl")
 
@@ -41,17 +39,3 @@ def test_a_wrong_answer_is_marked_by_more_than_color():
 def test_a_still_picture_stands_beside_the_widget():
     bundle = make_explorer()._repr_mimebundle_()
     assert "Image 0, after" in bundle["image/svg+xml"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"labels": [0]}, "2 images and 1 labels"),
-        ({"probabilities": {}}, "at least one version by name, got none"),
-        ({"probabilities": {"after": np.zeros((2, 4))}}, "must have shape (2, 3), got (2, 4)"),
-    ],
-)
-def test_refuses_what_does_not_fit(changes, says):
-    with pytest.raises(DistributedError) as error:
-        make_explorer(**changes)
-    assert says in str(error.value)

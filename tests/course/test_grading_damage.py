@@ -142,7 +142,7 @@ def above(notebook, text, name="epoch"):
     return notebook
 
 
-HEADS = {  # lines that run, or do not, in the student's own Jupyter, and that no answer needs
+HEADS = {  # lines that run, or don't, in the student's own Jupyter, and that no answer needs
     "a magic": "%matplotlib inline",
     "a magic as nbconvert writes it": "get_ipython().run_line_magic('matplotlib', 'inline')",
     "pip by magic": "%pip install seaborn",

@@ -162,7 +162,7 @@ def test_hostile_text_is_shown_as_it_was_written(report, chromium):
     for attack in ATTACKS:
         assert attack in text
     assert "\x1b" not in text and "\u202e" not in text and "\\x202eevil" in text
-    assert "1337" not in text  # the template language is not the students'
+    assert "1337" not in text  # the template language isn't the students'
     page.close()
 
 

@@ -231,7 +231,9 @@ def test_a_misspelled_option_and_a_bare_word_do_not_reach_jupyter_lab(course, mo
     with pytest.raises(SystemExit):
         make_parser().parse_args(["lab", "--prot", "1"])
     assert "Did you mean '--port'?" in capsys.readouterr().err
-    with pytest.raises(DistributedError, match="'03' is no option; did you mean `--notebook 03`?"):
+    with pytest.raises(
+        DistributedError, match="'03' isn't an option. Did you mean `--notebook 03`?"
+    ):
         lab.run(make_parser().parse_args(["lab", "03"]))
 
 

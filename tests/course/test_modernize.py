@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import nbformat
-import numpy as np
 import pytest
 import warm_start
 
@@ -21,7 +20,6 @@ from distlab.modernize import pages
 from distlab.modernize.reading import read_program
 from distlab.modernize.rewriting import rewrite
 from distlab.modernize.sources import list_modules, read_file
-from utils.data import load
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted((ROOT / "tests/programs").glob("*.py"))
@@ -216,7 +214,7 @@ BAD = [
         1,
         "left_pad isn't installed here: pip install",
     ),
-    ("nowhere.py", None, 2, "no such file or folder"),
+    ("nowhere.py", None, 2, "file or folder not found"),
 ]
 
 
@@ -265,22 +263,6 @@ def test_the_pages_are_made_from_the_table():
 
 
 # --- run after --write ------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def data_file(tmp_path_factory):
-    """A file as FASHION_MNIST names one: 640 training and 400 test images."""
-    images = load("fashion-mnist")
-    path = tmp_path_factory.mktemp("data") / "small.npz"
-    train, test = images.train, images.test
-    np.savez(
-        path,
-        x_train=train.images[:640],
-        y_train=train.labels[:640],
-        x_test=test.images[:400],
-        y_test=test.labels[:400],
-    )
-    return path
 
 
 BY_HAND = {  # what --write leaves to a person: at most three lines in a program

@@ -197,7 +197,7 @@ def test_workers_that_were_started_differently_say_so_and_end(option, values, wo
 
 
 def find_errors(said):
-    """Return the lines without those on peers that are not there yet: on a busy machine."""
+    """Return the lines without those on peers that aren't there yet: on a busy machine."""
     return [line for line in said.splitlines() if ": waiting for worker:" not in line]
 
 

@@ -5,7 +5,6 @@ import pytest
 
 from distlab.lessons.mesh_pictures import draw_mesh
 from distlab.lessons.split_matrix import split_matrix
-from utils.errors import DistributedError
 
 
 @pytest.mark.parametrize("split", ["columns", "rows", "both"])
@@ -24,20 +23,6 @@ def test_a_split_matrix_draws_pieces_in_proportion():
     assert svg.count("<path") >= 3 + 2 + 2 + 2  # key, W, y and the two whole ones
     alt = split_matrix("rows", [392, 392]).alt
     assert "device 0 392, device 1 392" in alt
-
-
-@pytest.mark.parametrize(
-    ("split", "sizes", "says"),
-    [
-        ("diagonal", [1, 1], "split must be one of columns, rows, both"),
-        ("rows", [3], "sizes must be 2 to 6"),
-        ("rows", [2, 0], "above 0"),
-        ("both", [1] * 7, "sizes must be 2 to 6"),
-    ],
-)
-def test_a_matrix_that_cannot_be_drawn_is_refused_in_one_line(split, sizes, says):
-    with pytest.raises(DistributedError, match=says):
-        split_matrix(split, sizes)
 
 
 def test_a_mesh_says_which_device_is_where():

@@ -5,16 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from distlab.errors import CourseError
 from distlab.explorables.cut_explorer import WAYS, cut_explorer
-from distlab.explorables.plan_explorer import LARGEST, NETWORKS, plan_explorer
-from distlab.lessons.one_model import DEVICE_GB, cost_one_model, draw_one_model
+from distlab.lessons.one_model import DEVICE_GB, cost_one_model
 from distlab.lessons.published_runs import UNITS, describe_errors, draw_bars, draw_scatter
-from utils.calibrate import Profile
 from utils.simulate.comparisons import COMPARISONS, Compared
 from utils.simulate.planner import Run, tabulate_layouts
-
-RESNET = Profile(1.0, 2.0, 1e8, batch=256, flops_per_example=24.5e9, checkpoint_seconds=5)
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
@@ -31,21 +26,6 @@ def test_errors_that_are_promised_and_shown_are_told_apart():
     assert describe_errors(rows) == (
         "1 predictions, at most 5 % off. 1 shown only, at most 50 % off."
     )
-
-
-def test_the_explorer_answers_at_every_end():
-    explorer = plan_explorer(RESNET, examples=1_281_167, epochs=90, mfu=0.1)
-    assert "64 devices" in explorer.result and "The bottleneck is computation" in explorer.result
-    for size, network, batch, days, price in (
-        (0, NETWORKS[0], 8, 1, 0),
-        (LARGEST, NETWORKS[0], 8, 1, 10),
-        (LARGEST, NETWORKS[-1], 512, 1000, 5),
-        (10, "10GbE", 8, 1000, 5),
-    ):
-        explorer.move(size=size, network=network, batch=batch, mtbf_days=days, price=price)
-        assert f"{2**size:,} devices:" in explorer.result, explorer.result[-300:]
-        assert "hours" in explorer.result and "Error" not in explorer.result
-    assert "bottleneck is network" in explorer.result
 
 
 def test_the_cut_explorer_shows_every_row_of_the_table():
@@ -77,5 +57,3 @@ def test_the_one_model_does_what_its_lessons_say():
     assert held["18"] == pytest.approx(held["16"] / 2, rel=0.05)
     assert step["18"] == pytest.approx(step["16"] * 4 / 3, rel=0.05)
     assert step["23"] < step["20"] < step["16"] < step["15"]
-    with pytest.raises(CourseError, match="lesson must be one of 15, 16, 18, 20, 23, got 17"):
-        draw_one_model(17)

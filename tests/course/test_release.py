@@ -13,6 +13,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from lab_runner import LABS
 
@@ -20,6 +21,9 @@ from distlab import copies
 from distlab.authoring import course_map, sources
 from distlab.authoring.new_lab import TO_REPLACE, find_template_words, write_lab
 from distlab.cli import main
+from distlab.exercises.exercise import RIGHT
+from distlab.exercises.worked import keep
+from distlab.grading.judging import list_judges
 from distlab.grading.release import make_release, papers
 from utils.errors import DistributedError
 
@@ -91,7 +95,7 @@ def list_secrets(name: str) -> dict[str, list[str]]:
     return found
 
 
-# ---- what is not there
+# ---- what isn't there
 
 
 def test_nothing_of_the_teachers_is_there(students: Path) -> None:
@@ -112,7 +116,7 @@ def test_nothing_of_the_teachers_is_there(students: Path) -> None:
         ".gitignore",
     }
     forbidden = re.compile(
-        r"grading|judge|solution|answers|/src|__pycache__|\.git/|ipynb_checkpoints|\.pyc|/kept/|"
+        r"grading|judge|solution|answers|/src|__pycache__|\.git/|/build/|ipynb_checkpoints|\.pyc|/kept/|"
         r"cli/(grade|release|build|new|hub_config)|authoring/(build|imports|outputs|pytest_start)"
     )
     assert [name for name in names if forbidden.search(name)] == []
@@ -161,6 +165,42 @@ def test_references_of_the_judges_are_not_there(students: Path) -> None:
         secret = {line for line in mine if " = draw_" not in line}
         shown = {name: found & secret for name, found in lines.items() if len(found & secret) > 1}
         assert shown == {}, path.name
+
+
+def list_expected(target: sources.Target) -> dict[str, set[str]]:
+    """Return what the judges of a lab expect of the inputs that it draws, less what it shows."""
+    found, judges = {}, list_judges(target.slug[:5])
+    for cell in sources.read_source(target).cells:
+        if not (inputs := sources.region_text(cell.source, "INPUTS")):
+            continue
+        space = {"np": np, "SEED": 2026}
+        exec(inputs, space)  # noqa: S102 - the course's own
+        (cases,) = (value for name, value in space.items() if name.endswith("_cases"))
+        graded = cell.metadata["nbgrader"]["grade_id"].removesuffix("-test")
+        judge = next(j for name, j in judges.items() if f"{graded}-".startswith(f"{name}-"))
+        drawn, shown = (
+            {json.dumps(keep(answer)) for answer in judge.work_out(given, RIGHT)}
+            for given in (cases, judge.exercise.examples)
+        )
+        found[f"{target.slug} {graded}"] = drawn - shown
+    return found
+
+
+def test_what_judges_expect_is_nowhere(students: Path) -> None:
+    """Neither as it is, however spaced, nor most of its numbers; outputs and data included."""
+    precise, loose = re.compile(r"\d+\.\d{5,}(?:e-\d+)?"), re.compile(r"[\s'\"]")
+    texts = {p: p.read_text(errors="replace") for p in students.rglob("*") if p.is_file()}
+    squeezed = {path: loose.sub("", text) for path, text in texts.items()}
+    numbers = {p: {f"{float(x):.7g}" for x in precise.findall(t)} for p, t in texts.items()}
+    expected = {k: v for target in LABS for k, v in list_expected(target).items()}
+    assert len(expected) > 3 * len(LABS)
+    for where, answers in expected.items():
+        for secret in (loose.sub("", answer) for answer in answers if len(answer) > 100):
+            assert not [path for path, text in squeezed.items() if secret in text], where
+        mine = {f"{float(x):.7g}" for answer in answers for x in precise.findall(answer)}
+        if len(mine) > 2:
+            few = 0.75 * len(mine)
+            assert not [p for p, found in numbers.items() if len(found & mine) > few], where
 
 
 # ---- what is there works by itself

@@ -150,8 +150,40 @@ OTHER_RIGHT_ANSWERS = [
     ),
     ("lesson10", "PLACE", "divmod"),
     ("lesson24", "LOGITS", "['model', None]"),
+    ("lesson03", "WARM_UP", "def f(e):\n    return np.interp(e, [0, 3], [0.25e-3, 1e-3])"),
+    (
+        "lesson15",
+        "ZERO",
+        "def f(s, r):\n    p = [12, 2, 2]\n    return sum(p[:s]) / r + sum(p[s:])",
+    ),
+    (
+        "lesson19",
+        "PART",
+        "def f(m, i, w):\n    return [one for k, one in enumerate(m) if k % w == i]",
+    ),
+    (
+        "lesson21",
+        "MAKE",
+        "def f(s):\n    with s.scope():\n        m = keras.Sequential([keras.layers.Dense(1)])\n"
+        "        o = keras.optimizers.SGD()\n    m.compile(o, 'mse')\n    return m",
+    ),
+    (
+        "lesson23",
+        "JOIN",
+        "def f(a, x, b, y):\n    t = np.maximum(a, b)\n"
+        "    return [t, np.exp(np.logaddexp(a + np.log(x), b + np.log(y)) - t)]",
+    ),
 ]
 OTHER_WRONG_ANSWERS = [
+    ("lesson05", "DIVISOR", "'64'", "this gives '64'"),
+    ("lesson15", "CROSSING", "2 * 32 * 10 * 4", "at 8 bytes (float64) each time"),
+    (
+        "lesson21",
+        "MAKE",
+        "def f(s):\n    with s.scope():\n        m = keras.Sequential([keras.layers.Dense(2)])\n"
+        "        m.compile('sgd', 'mse')\n    return m",
+        "outputs: 2",
+    ),
     ("lesson01", "THIRD_CUT", "def f(p):\n    return p[0] + p[1]", "Which part of it"),
     ("lesson02", "TOKENS", "tf.VariableAggregation.MEAN", "a quarter of the tokens"),
     ("lesson02", "TOKENS", "'SUM, ON READ'", "every read in every step"),

@@ -1,4 +1,4 @@
-"""Users' modules: loaded in a process of their own, beside a `utils` that is not ours."""
+"""Users' modules: loaded in a process of their own, beside a `utils` that isn't ours."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def project(tmp_path, monkeypatch):
 def test_tune_works_in_a_project_with_its_own_utils(project, capfd):
     assert main(["tune-input", "mypipe:make_dataset", "--seconds", "2", "--json"]) == 0
     printed = capfd.readouterr()
-    found = json.loads(printed.out)  # what the user prints does not get in
+    found = json.loads(printed.out)  # what the user prints doesn't get in
     assert found["tuned"] > 0 and "double" in found["code"]
     assert "map double" in [cost["name"] for cost in found["costs"]]
     assert found["trials"] or found["notes"], "as far as a busy machine came"

@@ -49,7 +49,7 @@ def test_it_trains_only_while_it_is_seen_and_follows_the_hand(tf, data, monkeypa
     move(seen=False)
     wait_for(lambda: not watched._training.locked())
     watched.close()
-    watched._thread.join(10)
+    watched._thread.join(90)
     assert not watched._thread.is_alive()
 
 

@@ -144,11 +144,6 @@ def test_known_machines_have_a_source_and_a_date():
     own = find_machine("16 B300, 2500TFLOP/s, 288GB, 8TB/s memory, 900GB/s inside, 8 a node")
     assert (own.peak_tflops, own.memory_gb, own.memory_bytes_per_second) == (2500, 288, 8e12)
     assert own.node_bytes_per_second == 900e9
-    for text in ("", "H100 on", "H100 on fog", "0 H100", "H100, 400", "H100, 0GB"):
-        with pytest.raises(DistributedError):
-            find_machine(text)
-    with pytest.raises(DistributedError, match="isn't in the catalog.*Give its three numbers"):
-        find_machine("64 B300, 288GB")
 
 
 def test_rings_that_leave_a_node_share_its_network():
@@ -157,8 +152,6 @@ def test_rings_that_leave_a_node_share_its_network():
     assert machine.find_link(64).bandwidth_bytes_per_second == 400e9
     assert machine.find_link(8, 8).bandwidth_bytes_per_second == 50e9
     assert machine.find_link(16, 2).bandwidth_bytes_per_second == 200e9
-    with pytest.raises(DistributedError, match="Say what joins the nodes"):
-        find_machine("64 H100").find_link(64)
 
 
 def test_a_machine_computes_at_a_part_of_its_peak():

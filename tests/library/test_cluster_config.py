@@ -5,6 +5,7 @@ import json
 import shlex
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,9 @@ from utils.tf_config import (
     lint_together,
 )
 
+TABLE = Path(__file__).with_name("tf_configs.txt")
+ANY = "any strategy"
+STRATEGIES = (ANY, "multi-worker", "parameter-server")
 TWO = {"worker": ["a:2222", "b:2222"]}
 PS = {"chief": ["c:2222"], "worker": ["a:2222", "b:2222"], "ps": ["d:2222"]}
 
@@ -34,176 +38,33 @@ def errors_of(text, strategy=None):
     return [f for f in lint(text, strategy) if f.severity == "error"]
 
 
-# What documents give.
-
-DOCUMENTS = {
-    "two workers (TFConfigClusterResolver, multi-worker tutorials)": [
-        write({"worker": ["localhost:12345", "localhost:23456"]}, "worker", i) for i in (0, 1)
-    ],
-    "chief, ps and worker (ParameterServerStrategy)": [
-        write(
-            {
-                "chief": ["chief.example.com:2222"],
-                "ps": ["ps0.example.com:2222", "ps1.example.com:2222"],
-                "worker": [f"worker{i}.example.com:2222" for i in range(3)],
-            },
-            "ps",
-            1,
-        )
-    ],
-    "worker and ps (run_standard_tensorflow_server)": [
-        write(
-            {
-                "worker": ["host1:2222", "host2:2222", "host3:2222"],
-                "ps": ["host4:2222", "host5:2222"],
-            },
-            "worker",
-            1,
-        )
-    ],
-    "worker and ps with words for ports (distributed training guide)": [
-        write(
-            {
-                "worker": ["host1:port", "host2:port", "host3:port"],
-                "ps": ["host4:port", "host5:port"],
-            },
-            "worker",
-            1,
-        )
-    ],
-    "evaluator beside its cluster (train_and_evaluate)": [
-        write(
-            {
-                "chief": ["host0:2222"],
-                "worker": ["host1:2222", "host2:2222", "host3:2222"],
-                "ps": ["host4:2222", "host5:2222"],
-            },
-            "evaluator",
-            0,
-        )
-    ],
-    "evaluator in a cluster of its own (parameter-server tutorial)": [
-        write({"evaluator": ["host7:2222"]}, "evaluator", 0)
-    ],
-    "chief and worker, as operators write it": [
-        write(
-            {"chief": ["job-chief-0.ns.svc:2222"], "worker": ["job-worker-0.ns.svc:2222"]},
-            "chief",
-            0,
-            environment="cloud",
-            rpc_layer="grpc",
-        )
-    ],
-}
+def read_table():
+    """Return the rows of tf_configs.txt by their group, each a list of its parts."""
+    groups = TABLE.read_text().split("\n= ")[1:]
+    return {
+        name: [row.split(" | ") for row in rows if row and row[0] != "#"]
+        for name, *rows in (group.split("\n") for group in groups)
+    }
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_documents_examples_are_right(name):
-    for text in DOCUMENTS[name]:
-        wrong = [
-            f for f in lint(text) if f.severity != "note" and "word for the port" not in f.what
-        ]
-        assert wrong == [] and is_right(lint(text))
-        assert cc.parse_tf_config(text).cluster.tasks
-
-
-# What people get wrong: text, strategy, where, a word of what, a word of the cure.
-
+ROWS = read_table()
 WRONG = [
-    ("", None, "TF_CONFIG", "empty", "unset"),
-    (str({"cluster": TWO}), None, "TF_CONFIG", "Python dict", "json.dumps"),
-    ("{'cluster': {'worker': [\"a:1\"]}, ", None, "TF_CONFIG", "single quotes", "double quotes"),
-    ("{“cluster”: {}}", None, "TF_CONFIG", "typographic", "straight"),
-    (json.dumps(write(TWO)), None, "TF_CONFIG", "JSON string", "once"),
-    (f"'{write(TWO)}'", None, "TF_CONFIG", "shell's quotes", "once"),
-    ('{"cluster": {"worker": ["a:2222",]}}', None, "TF_CONFIG", "comma too many", "take"),
-    (write(TWO)[:-3], None, "TF_CONFIG", "ends too early", "close"),
-    ("cluster.json", None, "TF_CONFIG", "begins with", "JSON itself"),
-    ("[1]", None, "TF_CONFIG", "JSON list", '"cluster"'),
-    ("[" * 100_000, None, "TF_CONFIG", "nested", "write"),
-    ('{"task": {"type": "worker", "index": 0}}', None, "cluster", "alone", "add"),
-    ('{"Cluster": {}, "task": {}}', None, "cluster", "alone", "rename"),
-    (json.dumps({"cluster": TWO}), None, "task", "missing", "add"),
-    (
-        '{"cluster": {"worker": ["a:2222"], "worker": ["b:2222"]}, "task": {}}',
-        None,
-        "worker",
-        "twice",
-        "keep one",
-    ),
-    (write([]), None, "cluster", "not an object", "write"),
-    (write({}), None, "cluster", "no task", "write"),
-    (write({"worker": "a:2222"}), None, "cluster.worker", "one text", "['a:2222']"),
-    (write({"worker": []}), None, "cluster.worker", "no task", "drop"),
-    (write({"worker": [2222]}), None, "cluster.worker[0]", "no text", "quotes"),
-    (write({"worker": {"0": "a:1", "2": "b:1"}}), None, "cluster.worker", "every task", "list"),
-    (write({"workers": ["a:2222"]}, "workers"), None, "cluster.workers", "isn't a job", "'worker'"),
-    (write({"workers": ["a:2222"]}, "worker"), None, "task.type", "not in the cluster", "add its"),
-    (write({"master": ["a:2222"]}, "master"), None, "task.type", "isn't a job", "'chief'"),
-    (write({"gpu": ["a:2222"]}, "gpu"), None, "cluster.gpu", "isn't a job", "choose from"),
-    (write(TWO, "chief"), None, "task.type", "not in the cluster", '"type": "worker"'),
-    (write(TWO, "worker", 2), None, "task.index", "2 worker tasks", "0 to 1"),
-    (write({"worker": ["a:2222"]}, "worker", 1), None, "task.index", "1 worker task", "only index"),
-    (write(TWO, "worker", -1), None, "task.index", "negative", "first task is 0"),
-    (write(TWO, "worker", "0"), None, "task.index", "'0'", "without quotes"),
-    (write(TWO, "worker", "one"), None, "task.index", "whole number", "without quotes"),
-    (write(TWO, "worker", True), None, "task.index", "whole number", "without quotes"),
-    (write(TWO, "evaluator", 1), None, "task.index", "out of range", "only index is 0"),
-    (
-        json.dumps({"cluster": TWO, "task": {"type": "worker", "id": 0}}),
-        None,
-        "task.index",
-        "missing",
-        "rename 'id'",
-    ),
-    (json.dumps({"cluster": TWO, "task": "worker"}), None, "task", "not an object", "write"),
-    (write({"worker": ["a:2222", "a:2222"]}), None, "cluster.worker[1]", "worker:0 too", "own"),
-    (
-        write({"worker": ["localhost:2222"], "ps": ["127.0.0.1:2222"]}),
-        None,
-        "cluster.ps[0]",
-        "worker:0 too",
-        "own port",
-    ),
-    (write({"worker": ["a", "b:2222"]}), None, "cluster.worker[0]", "no port", "host:port"),
-    (write({"worker": ["a:", "b:2222"]}), None, "cluster.worker[0]", "no port", "host:port"),
-    (write({"worker": ["a:http", "b:2222"]}), None, "cluster.worker[0]", "not a number", "1 to"),
-    (write({"worker": ["a:0", "b:2222"]}), None, "cluster.worker[0]", "no port 0", "65535"),
-    (write({"worker": ["a:65536", "b:2222"]}), None, "cluster.worker[0]", "65536", "65535"),
-    (write({"worker": ["a:" + "9" * 5000]}), None, "cluster.worker[0]", "no port", "65535"),
-    (write({"worker": [":2222", "b:2222"]}), None, "cluster.worker[0]", "no host", "name"),
-    (write({"worker": ["0.0.0.0:2222", "b:2222"]}), None, "cluster.worker[0]", "listens", "own"),
-    (
-        write({"worker": ["a:2222", "localhost:2222"]}),
-        None,
-        "cluster.worker[1]",
-        "each machine",
-        "other machines",
-    ),
-    (write({"worker": ["http://a:2222"]}), None, "cluster.worker[0]", "scheme, http", "'a:2222'"),
-    (write({"worker": ["grpc://a:2222/"]}), None, "cluster.worker[0]", "scheme, grpc", "'a:2222'"),
-    (write({"worker": [" a:2222"]}), None, "cluster.worker[0]", "space", "'a:2222'"),
-    (write({"worker": ["a:2222,b:2222"]}), None, "cluster.worker[0]", "several", "list"),
-    (write({"worker": ["::1:2222"]}), None, "cluster.worker[0]", "colons", "brackets"),
-    (write({"worker": ["a/b:2222"]}), None, "cluster.worker[0]", "no host name", "letters"),
-    (write({"chief": ["a:2222", "b:2222"]}, "chief"), None, "cluster.chief", "one chief", "keep"),
-    (write({"chief": ["a:2222"], "ps": ["b:2222"]}, "ps"), None, "cluster", "no worker", "add"),
-    (write(PS), "multi-worker", "cluster", "ps tasks", "ParameterServerStrategy"),
-    (write(TWO), "parameter-server", "cluster", "no ps", "MultiWorkerMirroredStrategy"),
-    (write(PS | {"evaluator": ["e:2222"]}), None, "cluster.evaluator", "not part", "leave it out"),
-    (
-        write({"evaluator": ["a:2222", "b:2222"]}, "evaluator"),
-        None,
-        "cluster.evaluator",
-        "one evaluator",
-        "keep one",
-    ),
+    *((None if name == ANY else name, *row) for name in STRATEGIES for row in ROWS[name]),
+    (None, "[" * 100_000, "TF_CONFIG", "nested", "write"),
+    (None, write({"worker": ["a:" + "9" * 5000]}), "cluster.worker[0]", "no port", "65535"),
 ]
 
 
-@pytest.mark.parametrize("case", WRONG, ids=lambda case: case[0][:50])
+@pytest.mark.parametrize("text", [text for (text,) in ROWS["right"]])
+def test_the_documents_examples_are_right(text):
+    wrong = [f for f in lint(text) if f.severity != "note" and "word for the port" not in f.what]
+    assert wrong == [] and is_right(lint(text))
+    assert cc.parse_tf_config(text).cluster.tasks
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case[1][:50])
 def test_each_mistake_is_named_with_its_place_and_cure(case):
-    text, strategy, where, what, cure = case
+    strategy, text, where, what, cure = case
     found = errors_of(text, strategy)
     assert any(f.where == where and what in f.what and cure in f.cure for f in found), found
     assert all(len(str(f).splitlines()) == 1 and str(f).startswith("error: ") for f in found)
@@ -211,27 +72,16 @@ def test_each_mistake_is_named_with_its_place_and_cure(case):
         cc.parse_tf_config(text, strategy)
 
 
-def test_a_misspelled_job_is_not_offered_as_a_task():
-    found = {f.where: f for f in errors_of(write({"workers": ["a:2222"]}, "worker"))}
-    assert found["task.type"].cure == "add its address"
-
-
-WARNED = [
-    (write({"worker": ["a:80", "b:2222"]}), "cluster.worker[0]", "privileged"),
-    (write({"worker": ["a:port", "b:port"]}), "cluster.worker[0]", "word for the port"),
-    (write({"worker": ["localhost:2222", "b:2222"]}), "cluster.worker[0]", "each machine"),
-    (write(TWO | {"evaluator": ["e:2222"]}), "cluster.evaluator", "not part"),
-    (write(TWO, clusters=1), "clusters", "does not read"),
-    (write(TWO, rpc_layer="http"), "rpc_layer", "'http'"),
-    (write(TWO, "worker", 1.0), "task.index", "converts"),
-]
-
-
-@pytest.mark.parametrize("text, where, what", WARNED)
+@pytest.mark.parametrize("text, where, what", ROWS["warned"])
 def test_what_may_work_is_a_warning(text, where, what):
     found = [f for f in lint(text) if f.severity == "warning"]
     assert [f.where for f in found][0] == where and what in found[0].what and found[0].cure
     assert is_right(lint(text))
+
+
+def test_a_misspelled_job_is_not_offered_as_a_task():
+    found = {f.where: f for f in errors_of(write({"workers": ["a:2222"]}, "worker"))}
+    assert found["task.type"].cure == "add its address"
 
 
 def test_roles_are_explained_in_notes():
@@ -338,26 +188,6 @@ def test_tasks_go_round_the_hosts():
         chief=("a:5000",), worker=("b:5000", "a:5001", "b:5001"), ps=("a:5002",)
     )
     assert cluster.leader == ("chief", 0) and cluster.address_of("worker", 7) is None
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"workers": 0},
-        {"workers": -1, "chief": True},
-        {"workers": 0, "chief": True, "ps": 1},
-        {"hosts": []},
-        {"hosts": [""]},
-        {"base_port": 0},
-        {"base_port": 65535},
-        {"ports": [2222]},
-    ],
-)
-def test_clusters_that_cannot_be_are_refused(arguments):
-    with pytest.raises(DistributedError):
-        cc.build_cluster(**arguments)
-    with pytest.raises(DistributedError, match="chief:1|out of range"):
-        cc.build_tf_config(ClusterSpec(chief=("a:1234",), worker=("b:1234",)), "chief", 1)
 
 
 def test_ports_are_free_and_differ():
@@ -493,3 +323,16 @@ def test_a_cause_comes_before_its_consequences():
     cause = "UnknownError: Could not start gRPC server"
     assert diagnose_cluster({"worker:0": gone, "worker:1": cause}).task == "worker:1"
     assert diagnose_cluster({"worker:0": gone, "worker:1": ""}).name == "dead-peer"
+
+
+def test_a_task_that_trains_gets_what_keras_on_jax_reads():
+    cluster = cc.build_cluster(workers=2, chief=True, hosts=["a", "b", "c"])
+    told = TaskConfig(cluster, "worker", 1).to_variables()
+    addresses = [*cluster.chief, *cluster.worker]
+    assert told["KERAS_DISTRIBUTION_JOB_ADDRESSES"] == ",".join(addresses)
+    assert told["KERAS_DISTRIBUTION_NUM_PROCESSES"] == "3"
+    assert told["KERAS_DISTRIBUTION_PROCESS_ID"] == "2"
+    assert told["JAX_COORDINATOR_ADDRESS"] == addresses[0]
+    served = cc.build_cluster(workers=1, ps=1, hosts=["a", "b", "c"])
+    for job, index in served.tasks:
+        assert TaskConfig(served, job, index).to_variables().keys() == {"TF_CONFIG"}

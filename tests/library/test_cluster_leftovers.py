@@ -278,7 +278,7 @@ def test_sigkill_of_the_kernel_leaves_nothing(kernels):
     assert_nothing_is_left(processes | fresh, ports, kernel.temporary)
 
 
-# What a crashed owner leaves when even its warm process could not clear up.
+# What a crashed owner leaves when even its warm process couldn't clear up.
 
 OWNER = """
     import sys, time
@@ -336,7 +336,7 @@ def test_list_and_stop_find_and_end_what_a_dead_owner_left(tmp_path):
         assert record["id"] in [c.mark.identity for c in command._choose(None, True)]
 
         warm = next(p["process"] for p in record["processes"] if p["name"] == "distlab-warm")
-        os.kill(warm, signal.SIGSTOP)  # so that it cannot see that its owner dies
+        os.kill(warm, signal.SIGSTOP)  # so that it can't see that its owner dies
         owner.kill()
         owner.wait()
         record = find_record(owner, folder)
@@ -351,7 +351,7 @@ def test_list_and_stop_find_and_end_what_a_dead_owner_left(tmp_path):
         assert find_record(owner, folder) is None and lives(stranger.pid)
         status, _, error = run_command("stop", record["id"], folder=folder)
         assert status == 2
-        assert error.startswith(f"distlab processes stop: no cluster {record['id']}: ")
+        assert error.startswith(f"distlab processes stop: There is no cluster {record['id']}. ")
     finally:
         for process in [owner.pid, stranger.pid, *processes]:
             if lives(process):
@@ -470,15 +470,18 @@ def make_strategy_and_step():
 
 
 def test_a_task_that_is_never_started_is_named(launcher, monkeypatch):
-    monkeypatch.setattr("utils.cluster.warm_launcher.FORK_SECONDS", 1.0)
     cluster = LocalCluster(workers=2, launcher=launcher)
     os.kill(launcher.server.process.pid, signal.SIGSTOP)
     try:
-        with pytest.raises(DistributedError, match="worker 0 was not started: .* hasn't answered"):
-            cluster.start(time.sleep, 300)
+        with monkeypatch.context() as patch:
+            patch.setattr("utils.cluster.warm_launcher.FORK_SECONDS", 1.0)
+            with pytest.raises(
+                DistributedError, match="worker 0 was not started: .* hasn't answer"
+            ):
+                cluster.start(time.sleep, 300)
     finally:
         os.kill(launcher.server.process.pid, signal.SIGCONT)
-    assert len(set(cluster.run(os.getpid, echo=False, timeout=30))) == 2
+    assert len(set(cluster.run(os.getpid, echo=False, timeout=90))) == 2
     wait_for(lambda: not psutil.Process(launcher.server.process.pid).children())
 
 
@@ -507,8 +510,10 @@ def test_who_waits_for_whom_is_said(launcher):
             time.sleep(600)
         return make_strategy_and_step()
 
+    job = LocalCluster(workers=2, launcher=launcher).start(wait_in_vain)
+    wait_for(lambda: job.tasks[1].listens)
     with pytest.raises(ClusterError, match="opened its port, .* and worker 1 waits for it") as late:
-        LocalCluster(workers=2, launcher=launcher).run(wait_in_vain, echo=False, timeout=4)
+        job.wait(0.1)
     assert late.value.task == "worker 0"
 
 

@@ -20,7 +20,7 @@ import pytest
 from needs import need_engine
 from process_watch import wait_for
 
-from utils.engines import RunSettings, catalog, make_launcher, spark_driver
+from utils.engines import RunSettings, make_launcher, spark_driver
 from utils.engines.catalog import check_gpus
 from utils.engines.driver import Wanted
 from utils.engines.options import read_options, to_ray_options
@@ -242,7 +242,7 @@ def test_a_cluster_that_is_there_is_joined_and_left_as_it_was(clusters, name, tm
         assert "job mine 1\n" in Path(tmp_path, "logs", "attempt-1/worker-0/stdout.log").read_text()
     tasks = [int(path.read_text()) for path in tmp_path.glob("here-*")]
     assert len(tasks) >= 3 and not any(map(psutil.pid_exists, tasks))
-    wait_for(lambda: before <= list_members(folder), 5)
+    wait_for(lambda: before <= list_members(folder))
 
 
 def test_a_run_goes_on_when_a_node_of_slurm_is_lost(clusters, tmp_path):
@@ -443,13 +443,8 @@ def test_gpus_that_an_engine_cannot_be_asked_for_are_refused():
         RunSettings(gpus=0)
 
 
-def test_an_address_that_no_name_server_takes_is_no_way():
-    with pytest.raises(InputError, match="Engine ray's address .*got two..dots .*Give host:port"):
-        catalog.find_own_host(catalog.ENGINES["ray"], "two..dots:6379")
-
-
 def test_ray_in_its_own_words_does_the_same(clusters, tmp_path):
-    """The program that lesson 19 shows and does not run."""
+    """The program that lesson 19 shows and doesn't run."""
     address, _ = clusters("ray")
     lesson = Path(__file__).parents[2] / "notebooks" / "src" / "19_engines.py"
     _, _, text = lesson.read_text().partition("# %%writefile runs/lesson19/with_ray.py\n")

@@ -70,26 +70,6 @@ def test_which_gpus_cuda_visible_devices_names(named, driver, expected):
     assert select_gpus(named, driver) == expected
 
 
-@pytest.mark.parametrize(
-    "named, driver, words",
-    [
-        ("4", FOUR, "names 4, which isn't on this machine. It has 0, 1, 2, 3"),
-        ("0,9,1", FOUR, "=0,9,1 names 9,"),
-        ("GPU-9", FOUR, "names GPU-9"),
-        ("GPU-", FOUR, "names GPU-"),
-        ("MIG-", CUT, "names MIG-"),
-        ("cuda:0", FOUR, "names cuda:0"),
-        ("1,1", FOUR, "names 1 twice"),
-        ("1,GPU-11", FOUR, "names GPU-11 twice"),
-        ("0,MIG-c7", CUT, "names MIG-c7 twice"),
-    ],
-)
-def test_a_gpu_that_is_not_there_is_one_line(named, driver, words):
-    with pytest.raises(InputError, match="CUDA_VISIBLE_DEVICES") as refused:
-        select_gpus(named, driver)
-    assert words in str(refused.value) and "\n" not in str(refused.value)
-
-
 def test_the_fake_driver_is_asked(fake_gpus, monkeypatch):
     fake_gpus(H100, T4)
     assert [(gpu.name, gpu.kind) for gpu in read_driver()] == [("0", H100), ("1", T4)]
@@ -248,32 +228,6 @@ def test_what_a_strategy_takes(devices, replicas, number, strategy, expected):
     assert choose_devices(devices, replicas, number, **strategy) == expected
 
 
-@pytest.mark.parametrize(
-    "devices, replicas, number, words",
-    [
-        (
-            "auto",
-            3,
-            2,
-            "at most 2, got 3: this process has 2 GPUs. Use --replicas 2, or logical CPUs",
-        ),
-        (
-            "auto",
-            2,
-            1,
-            "this process has 1 GPU. Use --replicas 1, or logical CPUs with --device cpu",
-        ),
-        ("gpu", 9, 8, "at most 8"),
-        ("gpu", None, 0, "device 'gpu' needs a GPU: the driver sleeps. Use --device cpu"),
-        ("tpu", None, 0, "devices must be one of auto, gpu, cpu, got 'tpu'"),
-    ],
-)
-def test_what_it_cannot_have_is_one_line(devices, replicas, number, words):
-    with pytest.raises(InputError) as refused:
-        choose_devices(devices, replicas, number, **SEVERAL, why="the driver sleeps")
-    assert words in str(refused.value) and "\n" not in str(refused.value)
-
-
 ALL, WORKERS, CENTRAL = (
     ("nccl", "ring", "hierarchical", "one-device"),
     ("nccl", "ring"),
@@ -300,23 +254,6 @@ ALL, WORKERS, CENTRAL = (
 )
 def test_how_gradients_are_added_up(asked, offered, kind, no_nccl, expected):
     assert choose_all_reduce(asked, offered, "x", kind, no_nccl) == expected
-
-
-@pytest.mark.parametrize(
-    "asked, offered, kind, no_nccl, words",
-    [
-        ("nccl", ALL, "CPU", "", "it needs GPUs. Use --all-reduce one-device, or auto"),
-        ("nccl", ALL, "GPU", "sliced", "sliced. Use"),
-        ("ring", CENTRAL, "CPU", "", "auto, one-device"),
-        ("hierarchical", WORKERS, "GPU", "", "choose from auto, nccl, ring"),
-        ("ring", (), "GPU", "", "it adds nothing up, so leave --all-reduce out"),
-        ("mpi", ALL, "GPU", "", "all reduce must be one of auto, nccl"),
-    ],
-)
-def test_a_way_that_is_not_offered_is_one_line(asked, offered, kind, no_nccl, words):
-    with pytest.raises(InputError) as refused:
-        choose_all_reduce(asked, offered, "x", kind, no_nccl)
-    assert words in str(refused.value) and "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -159,25 +159,6 @@ def test_export_over_a_file_is_one_line(tf, tmp_path):
     assert (tmp_path / "saved_model").read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    "settings, words",
-    [
-        ({"checkpoint_dir": "runs [1]"}, "can't read such a checkpoint"),
-        ({"checkpoint_dir": ""}, "is empty"),
-        ({"export": "x" * 300}, "export must be a folder, got"),
-        ({"export": "\udcff"}, "not a usable name"),
-        ({"learning_rate": "0.1"}, "learning rate must be a finite number"),
-        ({"strategy": "mirrored", "replicas": 2.5}, "takes 1 to 16 replicas, got 2.5"),
-        ({"seed": True}, "seed must be a whole number"),
-        ({"data_folder": "x"}, "Add full_data=True"),
-    ],
-)
-def test_odd_settings_are_refused_in_one_line(settings, words):
-    with pytest.raises(DistributedError, match=words) as refused:
-        TrainConfig(**settings)
-    assert "\n" not in str(refused.value)
-
-
 def test_numbers_of_numpy_are_taken_and_home_is_found(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     config = TrainConfig(

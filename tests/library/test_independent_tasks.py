@@ -12,8 +12,6 @@ import pytest
 from machines import Launcher
 from process_watch import wait_for
 
-from utils.engines import RendezvousSettings, RunSettings, run_at_rendezvous
-from utils.errors import InputError
 from utils.tf_config import parse_tf_config, pick_free_ports
 
 FIRST_LINES = """
@@ -141,22 +139,6 @@ def test_a_signal_ends_all_of_them(write):
     assert "SIGTERM: passed on to every task" in said and "starts again" not in said
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"ps": 1}, "ps must be 0 for independent tasks, got 1. Leave --ps out"),
-        (
-            {"workers": 4, "min_workers": 2},
-            "one number for independent tasks, got 2:4. Try --workers 4",
-        ),
-        ({"independent": False, "tf_config": True}, "tf-config needs independent tasks"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(settings, words):
-    with pytest.raises(InputError, match=words):
-        RunSettings(**{"independent": True, **settings})
-
-
 # ---- on several machines
 
 
@@ -215,9 +197,3 @@ def test_a_lost_machine_fails_its_task_and_no_other(launchers):
     assert status == 255 and (report["failed"], report["restarts"]) == (1, 0)
     assert [task["status"] for task in report["tasks"]] == [0, 255]
     assert "is lost with its machine" in report["cause"]
-
-
-def test_a_rendezvous_copies_no_checkpoint_of_independent_tasks():
-    settings = RunSettings(independent=True, checkpoint_dir="kept")
-    with pytest.raises(InputError, match="Give each task its own folder"):
-        run_at_rendezvous(["true"], settings, RendezvousSettings("127.0.0.1:1"))

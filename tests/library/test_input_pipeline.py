@@ -212,16 +212,10 @@ def test_rates_take_turns_and_compare_within_a_round(shards):
     by_hand = Rates({"a": (9.0, 10.0, 20.0, 30.0), "b": (9.0, 20.0, 20.0, 90.0)})
     assert by_hand.median("a") == 20 and by_hand.first("b") == 9 and by_hand.ratio("b", "a") == 2
     assert Rates({}, by_hand.by_name).processor_ratio("b", "a") == 2
-    with pytest.raises(DistributedError, match="rounds must be a whole number"):
-        measure_rates({}, rounds=0)
 
 
-def test_the_limit_is_as_long_and_an_empty_dataset_is_refused(shards):
+def test_the_limit_is_as_long(shards):
     assert sum(1 for _ in make_limit(naive(shards, LOCAL, BATCH))) == 7
-    with pytest.raises(DistributedError, match="empty"):
-        make_limit(naive(shards).take(0))
-    with pytest.raises(DistributedError, match="empty"):
-        measure_rates({"none": naive(shards).take(0)})
 
 
 def test_a_trace_has_every_piece_of_work_in_the_order_it_happened(shards):
@@ -267,9 +261,6 @@ def test_shuffle_quality_is_0_in_order_and_1_on_average():
     assert shuffle_quality(range(50)) == 0
     mean = np.mean([shuffle_quality(rng.permutation(50)) for _ in range(2000)])
     assert mean == pytest.approx(1, abs=0.01)
-    for order in ([0], [0, 0], [1, 2]):
-        with pytest.raises(DistributedError, match="from 0 to n-1"):
-            shuffle_quality(order)
 
 
 def test_a_larger_buffer_mixes_better(tf):
@@ -283,8 +274,6 @@ def test_a_larger_buffer_mixes_better(tf):
 
 def test_classes_per_batch_counts_labels():
     assert classes_per_batch([0, 0, 1, 2, 9], 2) == 1.5
-    with pytest.raises(DistributedError, match="at least one batch of 3"):
-        classes_per_batch([1, 2], 3)
 
 
 COSTS = InputCosts(1e-3, 2e-4, 1e-4)
@@ -305,9 +294,9 @@ COSTS = InputCosts(1e-3, 2e-4, 1e-4)
     ],
 )
 def test_the_model_of_an_input_pipeline(choice, batch_seconds, bottleneck):
-    """In closed form: what overlaps takes the longest of its parts, what does not their sum."""
+    """In closed form: what overlaps takes the longest of its parts, what doesn't their sum."""
     found = simulate_input(COSTS, choice, cores=2, step_seconds=0.002, batch=10, batches=40)
-    steady = np.diff(found.ends)[5:20]  # the buffer is full, and the source has not ended
+    steady = np.diff(found.ends)[5:20]  # the buffer is full, and the source hasn't ended
     assert steady == pytest.approx(batch_seconds)
     assert found.bottleneck == bottleneck
     if choice.shuffle == 1:
@@ -346,25 +335,6 @@ def test_each_element_passes_each_machine_in_turn_and_no_machine_holds_too_many(
             inside = (np.asarray(enters) < at) & (at < np.asarray(leaves))
             assert inside.sum(axis=1).max() <= most
         assert all(b - a >= 0.004 - 1e-12 for a, b in pairwise(found.ends))
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: InputCosts(-1, 0, 0),
-        lambda: InputCosts(float("nan"), 0, 0),
-        lambda: InputChoice(reads=0),
-        lambda: InputChoice(prefetch=-1),
-        lambda: InputChoice(cache="all"),
-        lambda: simulate_input(COSTS, InputChoice(), cores=0, step_seconds=1, batch=1),
-        lambda: simulate_input(COSTS, InputChoice(), cores=1, step_seconds=0, batch=1),
-        lambda: simulate_input(COSTS, InputChoice(), cores=1, step_seconds=1, batch=1, batches=1),
-        lambda: simulate_input(COSTS, InputChoice(), cores=1, step_seconds=1, batch=1, picks=[0]),
-    ],
-)
-def test_the_model_refuses_what_cannot_be(call):
-    with pytest.raises(DistributedError):
-        call()
 
 
 def test_no_pipeline_is_faster_than_the_model_of_its_delays(tf):

@@ -123,7 +123,7 @@ def test_lamb_is_the_papers_step_by_step(tf, start):
 
 
 def test_keras_lamb_is_the_papers_without_decay_only(tf):
-    """Its weight_decay is taken off first, and is not part of the ratio.
+    """Its weight_decay is taken off first, and isn't part of the ratio.
 
     It rounds its betas to float32, which is why both agree to 1e-5 only.
     """
@@ -350,7 +350,7 @@ def test_keras_schedules_count_micro_batches(tf):
     assert float(optimizer.learning_rate) == pytest.approx(0.9)
 
 
-# ---- what cannot be ---------------------------------------------------------------------
+# ---- what can't be ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

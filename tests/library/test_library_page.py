@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib
+import inspect
 import json
 import re
 import subprocess
@@ -133,7 +134,8 @@ def test_every_public_docstring_has_an_example_and_those_with_a_prompt_run():
     names = {name: getattr(utils, name) for name in utils.__all__}
     runner, ran = doctest.DocTestRunner(verbose=False), 0
     for name, value in names.items():
-        text = value.__doc__
+        source = ast.parse(inspect.getsource(value)).body[0]  # Python 3.13 dedents __doc__
+        text = ast.get_docstring(source, clean=False)
         assert re.search(r"^ {8}\S|^ {4}>>> ", text, re.MULTILINE), name
         example = doctest.DocTestParser().get_doctest(text, {"np": np, **names}, name, None, 0)
         ran += runner.run(example).attempted

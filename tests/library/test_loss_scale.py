@@ -200,7 +200,7 @@ def test_train_is_safe(references, strategy, replicas, bad, loop):
     if (strategy, replicas) == (
         "mirrored",
         4,
-    ):  # the bad example differs, the skipped step does not
+    ):  # the bad example differs, the skipped step doesn't
         wanted = references[0]
     assert_as_reference(report, wanted, atol=1e-6 if replicas == 2 else 2e-3)
 

@@ -153,7 +153,7 @@ def test_the_training_operator_takes_the_tfjob(row):
 
 
 def forbid_unknown(rules):
-    """Return an OpenAPI schema that takes no field it does not name."""
+    """Return an OpenAPI schema that takes no field it doesn't name."""
     if not isinstance(rules, dict):
         return rules
     known = {name: _forbid_in(name, value) for name, value in rules.items()}

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 
@@ -14,77 +13,6 @@ from utils.errors import InputError
 from utils.keras_multi_worker import KERAS_CHOICES, STARTUP, make_keras_variables
 from utils.tf_config import diagnose
 from utils.tf_config.symptoms import PACKAGES
-
-SAID = [
-    (
-        "AttributeError: module 'tensorflow' has no attribute 'Session'",
-        "tensorflow-1",
-        "tf.Session is gone",
-    ),
-    (
-        "AttributeError: module 'tensorflow' has no attribute 'logging'",
-        "tensorflow-1",
-        "tf.logging is gone",
-    ),
-    (
-        "ModuleNotFoundError: No module named 'tensorflow.examples'",
-        "tensorflow-1",
-        "tensorflow.examples is gone",
-    ),
-    (
-        "ModuleNotFoundError: No module named 'tensorflow.contrib'",
-        "tensorflow-1",
-        "tensorflow.contrib is gone",
-    ),
-    (
-        "RuntimeError: tf.placeholder() is not compatible with eager execution.",
-        "tensorflow-1",
-        "in a session",
-    ),
-    (
-        "AttributeError: 'MirroredStrategy' object has no attribute 'experimental_run_v2'",
-        "old-tensorflow",
-        "another TensorFlow",
-    ),
-    (
-        "AttributeError: module 'tensorflow._api.v2.train' has no attribute 'Server'",
-        "old-tensorflow",
-        "another TensorFlow",
-    ),
-    (
-        "AttributeError: 'Mean' object has no attribute 'reset_states'",
-        "keras-3",
-        "written for Keras 2",
-    ),
-    (
-        "AttributeError: module 'keras.utils' has no attribute 'experimental'",
-        "keras-3",
-        "written for Keras 2",
-    ),
-    ("ValueError: Argument(s) not recognized: {'lr': 0.1}", "keras-3", "written for Keras 2"),
-    (
-        "BlockingIOError: [Errno 11] Unable to synchronously create file (unable to lock file, "
-        "errno = 11)",
-        "shared-file",
-        "the same file at once",
-    ),
-    ("KeyError: 'PMI_RANK'", "other-launcher", "PMI_RANK"),
-    ("KeyError: 'OMPI_COMM_WORLD_RANK'", "other-launcher", "OMPI_COMM_WORLD_RANK"),
-    ("KeyError: 'SLURM_PROCID'", "other-launcher", "SLURM_PROCID"),
-    (
-        "ValueError: Enabled NCCL communication but no GPUs detected/specified.",
-        "nccl-gpu",
-        "no GPU",
-    ),
-    ("ModuleNotFoundError: No module named 'cv2'", "missing-module", "imports cv2"),
-]
-
-
-@pytest.mark.parametrize("said, name, cause", SAID)
-def test_the_words_of_an_old_program_are_known(said, name, cause):
-    found = diagnose(f"Traceback (most recent call last):\n  File 'a.py'\n{said}\n")
-    assert (found.name, found.evidence) == (name, said) and cause in found.cause
-    assert not re.search(r"\{\w+\}", found.cause + found.cure)
 
 
 def test_a_missing_module_is_named_by_its_package():

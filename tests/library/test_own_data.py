@@ -287,69 +287,7 @@ def test_export_and_a_model_that_is_built_when_it_is_called(tf, tmp_path):
     np.testing.assert_allclose(served.serve(some), model(some), atol=1e-6)
 
 
-# ---- what cannot be
-
-
-def make_empty():
-    return make_data().take(0)
-
-
-def make_singles():
-    return make_data().unbatch()
-
-
-def make_wide():
-    import keras
-
-    inputs = {"left": keras.Input((3,), name="left"), "right": keras.Input((2,), name="right")}
-    return keras.Model(inputs, keras.layers.Dense(3)(inputs["left"]))
-
-
-def make_deaf():
-    import keras
-
-    return keras.Sequential([keras.Input((7,)), keras.layers.Dense(1)])
-
-
-@pytest.mark.parametrize(
-    "change, words",
-    [
-        (
-            {"global_batch_size": 32},
-            "must give batches of 32, got 16 examples in the first. Use .batch",
-        ),
-        ({"global_batch_size": 8}, "must give batches of 8, got 16"),
-        ({"train_data": make_endless}, "never ends. Set steps_per_epoch"),
-        ({"train_data": make_empty}, "train_data is empty"),
-        ({"test_data": make_empty}, "test_data is empty"),
-        ({"train_data": make_singles}, "gives single examples. Add .batch"),
-        ({"train_data": [1, 2]}, "function that returns one, got list"),
-        ({"train_data": make_arrays}, "function that returns one, got tuple"),
-        ({"train_data": lambda: make_data().map(lambda x, y: x)}, "must give .features, labels."),
-        (
-            {"model": make_wide},
-            r"loss mean_squared_error: got outputs \[batch, 3\] and labels \[batch\]",
-        ),
-        ({"model": make_deaf}, "Model, loss and data don't fit .features .*left"),
-        ({"model": lambda: 3}, "returns a keras.Model, got one that returns int"),
-        ({"model": 3}, "or the function that builds it, got int"),
-        ({"loss": None}, "must have class numbers as labels. For a regression"),
-        ({"loss": "mean_squared_terror"}, "loss 'mean_squared_terror'"),
-        ({"loss": lambda labels, outputs: labels[0] - outputs[0, 0]}, "got one for the batch"),
-        ({"optimizer": lambda: 3}, "optimizer must be a name .*got int"),
-        ({"optimizer": make_optimizer, "learning_rate": 0.1}, "has its own"),
-        ({"max_examples": 10}, "max_examples=10 is for the bundled data"),
-        (
-            {"strategy": "mirrored", "replicas": 3, "train_data": make_share},
-            "divisible by 3 replicas",
-        ),
-        ({"train_data": None}, "test_data needs train_data"),
-    ],
-)
-def test_what_cannot_be_is_one_clear_sentence(tf, change, words):
-    with pytest.raises(DistributedError, match=words) as refused:
-        train(**{**OWN, **change})
-    assert "\n" not in str(refused.value)
+# ---- what can't be
 
 
 def test_a_larger_batch_later_on_is_one_clear_sentence(tf):

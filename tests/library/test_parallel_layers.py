@@ -1,15 +1,13 @@
 """Layers on different devices: equal results, and what lives and moves where."""
 
-import keras
 import numpy as np
 import pytest
 from parallel_models import DEVICES, assert_equal_step, build_tower, find_reference, make_batch
 
-from utils.errors import DistributedError
 from utils.measure import array_bytes
 from utils.models import build_cnn, build_mlp
 from utils.parallel.layers import run_placed
-from utils.parallel.parts import measure_layers, read_chain, run_unsplit
+from utils.parallel.parts import measure_layers, run_unsplit
 from utils.parallel.traffic import Traffic
 
 
@@ -111,24 +109,3 @@ def test_inputs_are_rounded_as_keras_rounds_them():
     loss, _ = find_reference(model, images, labels)
     rounded, _ = find_reference(model, images.astype("float32").astype("float64"), labels)
     assert loss == rounded == run_unsplit(model, images, labels).loss
-
-
-def test_what_cannot_be_cut_is_refused_in_one_line():
-    layers = keras.layers
-    inputs = keras.Input((4,))
-    functional = keras.Model(inputs, layers.Dense(2)(inputs))
-    noisy = keras.Sequential([keras.Input((4,)), layers.Dense(2), layers.Dropout(0.5)])
-    normal = keras.Sequential([keras.Input((4,)), layers.BatchNormalization()])
-    unbuilt = keras.Sequential([layers.Dense(2)])
-    for model, says in (
-        (functional, "must be a keras.Sequential"),
-        (noisy, "Dropout"),
-        (normal, "BatchNormalization"),
-        (unbuilt, "must be built"),
-    ):
-        with pytest.raises(DistributedError, match=says) as refused:
-            read_chain(model)
-        assert "\n" not in str(refused.value)
-    images, labels = make_batch(4)
-    with pytest.raises(DistributedError, match="got 2 for 3 layers"):
-        run_placed(build_mlp(), ["CPU:0", "CPU:1"], images, labels)

@@ -16,7 +16,7 @@ from utils.errors import DistributedError
 from utils.measure import array_bytes
 from utils.models import build_cnn
 from utils.parallel.parts import StepResult, measure_layers
-from utils.parallel.pipeline import cut_model, plan_cut, run_pipeline
+from utils.parallel.pipeline import cut_model, run_pipeline
 from utils.parallel.stage import Mailbox, Rules
 from utils.schedules import make_schedule, read_schedule
 from utils.schedules.replay import encode, find_needs
@@ -234,8 +234,8 @@ def test_an_interrupt_ends_the_stages(tower):
     timer.start()
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        run_one(tower, "1f1b", 1, 6, Rules(slowed_to=StageTimes(0.8, 0.8, 0.8)))
-    assert time.monotonic() < begun + 15
+        run_one(tower, "1f1b", 1, 12, Rules(slowed_to=StageTimes(0.8, 0.8, 0.8)))
+    assert time.monotonic() < begun + 30  # it would take 36
     held.assert_nothing_stays()
 
 
@@ -253,47 +253,3 @@ def test_a_message_on_its_way_is_not_there_yet():
     assert time.monotonic() - begun >= 0.05
     with pytest.raises(DistributedError, match="a test has waited 0 s for never"):
         box.take("never", "a test", 0.01)
-
-
-def test_what_cannot_be_is_refused_in_one_line(tower):
-    images, labels = make_batch(4)
-    pipeline = cut_model(tower, EVEN, 4, DEVICES)
-    two = cut_model(tower, EVEN, 2, DEVICES, chunks=2)
-    stuck = read_schedule([[("F", 0), ("BW", 0)], [("BW", 0), ("F", 0)]], 1)
-    schedule, rate = make_schedule("1f1b", 2, 2, None), 0.1
-    cases = [
-        ("got 9 stages for 8 layers", lambda: cut_model(tower, EVEN, 9, ["CPU:0"] * 9)),
-        ("got 4 for 5 stages", lambda: cut_model(tower, EVEN, 5, DEVICES)),
-        ("got 3 for 8 layers", lambda: cut_model(tower, [1, 2, 3], 2, DEVICES)),
-        ("stages must be", lambda: plan_cut(tower, EVEN, 0)),
-        ("chunks must be", lambda: plan_cut(tower, EVEN, 2, 0)),
-        ("has 3 stages, and 4", lambda: run(pipeline, make_schedule("gpipe", 3, 2))),
-        ("has 1 chunks, and 2", lambda: run(two, schedule)),
-        ("comes before", lambda: run(cut_model(tower, EVEN, 2, DEVICES), stuck)),
-        ("at most the 4 examples, got 5", lambda: run(pipeline, make_schedule("gpipe", 4, 5))),
-        (
-            "equally long, got 4 and 3",
-            lambda: run_pipeline(pipeline, make_schedule("gpipe", 4, 2), images, labels[:3]),
-        ),
-        ("two pipelines", lambda: run_replicas([pipeline], schedule, images, labels)),
-        ("same layers", lambda: run_replicas([pipeline, two], schedule, images, labels)),
-        (
-            "take no learning_rate",
-            lambda: run_replicas(
-                [pipeline] * 2, schedule, images, labels, Rules(learning_rate=rate)
-            ),
-        ),
-        (
-            "learning_rate must be above 0, got 0",
-            lambda: run_without_flush(pipeline, schedule, images, labels, 0),
-        ),
-        ("one chunk", lambda: run_without_flush(two, schedule, images, labels, rate)),
-    ]
-
-    def run(pipeline, schedule):
-        return run_pipeline(pipeline, schedule, images, labels)
-
-    for says, call in cases:
-        with pytest.raises(DistributedError, match=says) as refused:
-            call()
-        assert "\n" not in str(refused.value)

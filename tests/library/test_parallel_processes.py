@@ -25,7 +25,7 @@ def cluster():
 
 
 def build_model():
-    """A model that a worker process can build: it does not see the tests' modules."""
+    """A model that a worker process can build: it doesn't see the tests' modules."""
     return build_mlp(dtype="float64", hidden_units=10)
 
 

@@ -232,7 +232,7 @@ def test_a_member_that_was_frozen_comes_back_by_itself_and_the_run_grows(meeting
 
 
 def test_a_lost_host_ends_everything_and_is_called_again(meeting):
-    """What to type if it does not come back names the same machine everywhere."""
+    """What to type if it doesn't come back names the same machine everywhere."""
     name = meeting.write("""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         open(f"pid-{index}", "w").write(str(os.getpid()))
@@ -615,7 +615,7 @@ def channels():
     helper = threading.Thread(target=be_host)
     helper.start()
     made["member"] = introduce(ends[1], "h", lambda given: key)
-    helper.join(10)
+    helper.join()
     yield made["host"], made["member"], ends
     made["host"].close()
     made["member"].close()

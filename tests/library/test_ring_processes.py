@@ -231,24 +231,6 @@ def test_strangers_are_turned_away():
         np.testing.assert_array_equal(total, 2 * np.ones(5))
 
 
-@pytest.mark.parametrize(
-    ("addresses", "rank", "says"),
-    [
-        (["127.0.0.1:1"], 1, "got 1 for rank 1"),
-        ([], 0, "got 0 for rank 0"),
-        (
-            ["localhost", "localhost:99"],
-            0,
-            "must be host:port, such as 10.0.0.1:2222, got 'localhost'",
-        ),
-        (["localhost:99", "localhost:99999"], 0, "must be host:port"),
-    ],
-)
-def test_what_cannot_be_is_one_line(addresses, rank, says):
-    with pytest.raises(DistributedError, match=says):
-        ProcessRing(addresses, rank)
-
-
 def test_a_taken_port_and_objects_are_refused():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

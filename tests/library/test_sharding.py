@@ -50,8 +50,6 @@ def test_views_name_what_is_lost_and_what_is_doubled():
     assert str(cover) == "3 once, lost: 4, 5, more than once: 2"
     assert str(check_cover({"a": [[0, 1]]}, range(2))) == "2 once, none lost, none doubled"
     assert all_ids(views["b"]) == {2, 3}
-    with pytest.raises(DistributedError, match="unexpected ids 3"):
-        check_cover(views, range(3))
 
 
 @pytest.mark.parametrize(
@@ -96,8 +94,6 @@ def test_to_shuffle_and_then_shard_loses_as_many_as_it_doubles():
     assert views["worker 1"][0] == [30, 28, 26, 24]
     cover = check_cover(views, range(32))
     assert cover.doubled == tuple(range(0, 32, 2)) and cover.lost == tuple(range(1, 32, 2))
-    with pytest.raises(DistributedError, match="1 files for 2 workers"):
-        shard_examples([range(32)], 2, "FILE", 4)
 
 
 def test_file_needs_files_and_auto_falls_back_to_data(tf, tmp_path):
@@ -214,9 +210,6 @@ def test_the_picture_of_shares_says_what_it_shows():
     assert picture.svg.count(">nobody<") == 1 and len(picture.png()) > 1000
     whole = shares({"a": [[0], [1]]}, 2, title="All")
     assert "Every example was received exactly once" in whole.alt and "nobody" not in whole.svg
-    for views, examples in (({}, 3), ({"a": [[3]]}, 3), ({"a": [[0]]}, 81)):
-        with pytest.raises(DistributedError, match="shares must have"):
-            shares(views, examples, title="No")
 
 
 def test_last_part_takes_the_ids_of_a_tuple():

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from utils.errors import DistributedError
 from utils.simulate.failures import (
     best_interval_seconds,
     daly_interval_seconds,
@@ -67,15 +66,8 @@ def test_daly_is_better_than_young_when_saving_is_dear_and_equal_when_it_is_chea
     assert young > 1.03 * daly
 
 
-def test_a_run_that_cannot_end_is_infinite_and_wrong_numbers_are_refused():
+def test_a_run_that_cannot_end_is_infinite():
     assert expected_run_seconds(1e6, 1e6, 1, 100) == math.inf
-    for settings in ((0, 1, 1, 1), (1, -1, 1, 1), (1, 1, -1, 1), (1, 1, 1, 0), (1, 1, 1, math.nan)):
-        with pytest.raises(DistributedError, match="must be"):
-            expected_run_seconds(*settings)
-    with pytest.raises(DistributedError, match="save seconds must be above 0, got 0"):
-        young_interval_seconds(0, 100)
-    with pytest.raises(DistributedError, match="restart seconds must be at least 0, got -1"):
-        overhead_fraction(1, 1, 1, -1)
 
 
 def test_the_explorer_shows_young_and_daly_and_says_when_a_run_makes_no_progress():

@@ -10,7 +10,6 @@ from distlab import figures
 from distlab.cli import main
 from distlab.cli import simulate as command
 from distlab.cli.parser import OneLineParser
-from utils.errors import DistributedError
 from utils.schedules import SCHEDULES, check_schedule, make_schedule, read_schedule
 from utils.simulate.pipeline import (
     KIND_NAMES,
@@ -219,36 +218,6 @@ def test_chunks_may_have_times_of_their_own():
     uneven = simulate_pipeline(schedule, StageTimes([[0, 2], [2, 2]], 1.0, 1.0))
     assert uneven.busy_per_stage.tolist() == whole.busy_per_stage.tolist()
     assert uneven.ends.tolist() != whole.ends.tolist()
-
-
-def test_a_schedule_that_cannot_run_says_why():
-    missing = read_schedule([[("F", 0)]], 1)
-    with pytest.raises(DistributedError, match="'own' can't run: stage 0: B0 is missing"):
-        simulate_pipeline(missing, EVEN)
-    stuck = [[("F", 0), ("BW", 0), ("F", 1), ("BW", 1)], [("F", 0), ("F", 1), ("BW", 0), ("BW", 1)]]
-    with pytest.raises(DistributedError, match="can't run: deadlock: stage 0 is at BW0"):
-        simulate_pipeline(read_schedule(stuck, 2), EVEN)
-
-
-@pytest.mark.parametrize(
-    ("times", "says"),
-    [
-        ((-1, 1, 1), "forward times must be finite and at least 0, got -1"),
-        ((1, float("nan"), 1), "backward for inputs times must be finite and at least 0, got nan"),
-        ((1, 1, float("inf")), "backward for weights times must be finite and at least 0, got inf"),
-        ((1, 1, 1, -0.5), "communication must be finite and at least 0, got -0.5"),
-        ((1, 1, 1, [1, 2]), "communication must be one number, got shape [2]"),
-        ((0, 0, 0), "must take more than 0, got 0 for all"),
-        (([1, 2], 1, 1), "must be one number or [3] or [1, 3], got shape [2]"),
-        (("slow", 1, 1), "must be numbers of at least 0, got 'slow'"),
-        ((1e308, 1e308, 1e308), "too large"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:overflow")
-def test_times_that_cannot_be_get_one_line(times, says):
-    with pytest.raises(DistributedError) as error:
-        simulate("gpipe", 3, 4, StageTimes(*times))
-    assert says in str(error.value) and "\n" not in str(error.value)
 
 
 # --- published figures ---

@@ -64,8 +64,6 @@ def test_a_shape_that_is_left_out_is_taken_from_the_parameters():
     for parameters, experts in itertools.product((1e9, 47e9, 300e9), (2, 8, 64)):
         mixture = make_transformer(parameters, experts=experts)  # the experts leave a rest
         assert 0.5 * parameters < mixture.expert_parameters < parameters
-    with pytest.raises(DistributedError, match="Leave one of them out"):
-        make_transformer(7e9, layers=32, hidden=512)
 
 
 def test_memory_by_hand():
@@ -261,29 +259,6 @@ def test_bad_tables_get_one_line(tmp_path, text, says):
     (tmp_path / "table").write_text(text)
     with pytest.raises(DistributedError, match=says) as refused:
         read_measured(tmp_path / "table")
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "call, says",
-    [
-        (lambda: Run(parameters=1e12).plan(MACHINE), "fit nowhere"),
-        (lambda: SEVEN.plan("64 H100"), "Say what joins the nodes"),
-        (lambda: SEVEN.plan("64 H100, 400Gb/s", layout=Layout(data=8)), "Make the product 64"),
-        (lambda: SEVEN.plan("64 H100, 400Gb/s", layout=Layout(data=64)), "makes it fit"),
-        (lambda: SEVEN.plan("64 B300, 400Gb/s"), "Give its three numbers"),
-        (lambda: replace(SEVEN, price=-1).plan(MACHINE), "price must be at least 0, got -1"),
-        (lambda: SEVEN.plan("64 H100, 1Tb/s", layout=Layout(1, 1, 64)), "more than the 32 layers"),
-        (lambda: cost(Layout(data=64, micro_batch=3)), "divisible by data x micro_batch"),
-        (lambda: Layout(pipeline=2, zero_stage=3), "doesn't go with pipeline"),
-        (lambda: Layout(data=4, expert=3), "must divide data"),
-        (lambda: parse_layout("data=8,speed=2"), "'speed=2' is unknown"),
-        (lambda: read_network("fast"), "network must be a file or a rate"),
-    ],
-)
-def test_bad_input_is_one_line(call, says):
-    with pytest.raises(DistributedError, match=says) as refused:
-        call()
     assert "\n" not in str(refused.value)
 
 

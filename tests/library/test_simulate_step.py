@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from utils.errors import DistributedError
 from utils.simulate.collective import Link, Nodes, simulate_all_reduce
 from utils.simulate.step import Network, StepWork, simulate_step, split_buckets
 from utils.simulate.stragglers import expect_slowest
@@ -121,42 +120,11 @@ def test_rates_carry_their_unit():
     }
     for text, rate in rates.items():
         assert parse_rate(text) == pytest.approx(rate, rel=1e-12), text
-    for text in ("50", "1e3", "inf", "nan"):
-        with pytest.raises(DistributedError, match=f"{text}Gb/s .*bits.*, or {text}GB/s .*bytes"):
-            parse_rate(text)
-    for text in ("", "Gb/s", "4xb/s", "4G", "1..2GB/s", "0GB/s", "-1Gb/s", "1e999Gb/s"):
-        with pytest.raises(DistributedError, match="100Gb/s"):
-            parse_rate(text)
 
 
 def test_times_carry_their_unit_and_large_numbers_may_be_short():
     for text, us in {"5us": 5, "0.005 ms": 5, "5µs": 5, "1s": 1e6, "200ns": 0.2}.items():
         assert parse_time(text) == pytest.approx(us / 1e6), text
-    for text in ("", "5", "us", "5 Gb", "1.2.3us", "-1us"):
-        with pytest.raises(DistributedError, match="must have a unit|must be 0 or more"):
-            parse_time(text)
     assert [parse_whole(text) for text in ("7", "7e9", "-2", "1.5e1")] == [7, 7 * 10**9, -2, 15]
-    for text in ("", "7.5", "inf", "nan", "x"):
-        with pytest.raises(DistributedError, match="must be a whole number"):
-            parse_whole(text)
     shown = {0: "0 s", 2.5: "2.5 s", 0.00125: "1.25 ms", 5e-6: "5 us", 1e-9: "0.001 us"}
     assert {seconds: format_seconds(seconds) for seconds in shown} == shown
-
-
-@pytest.mark.parametrize(
-    "settings, says",
-    [
-        ({"devices": 0}, "devices must be a whole number of at least 1, got 0"),
-        ({"bucket_bytes": 0}, "bucket bytes must be above 0, got 0"),
-        ({"bucket_bytes": 1}, "buckets, and there may be"),
-        ({"straggler_sigma": -1}, "straggler sigma must be at least 0, got -1"),
-        ({"straggler_sigma": 9}, "straggler_sigma must be at most 3"),
-    ],
-)
-def test_what_cannot_be_is_refused(settings, says):
-    with pytest.raises(DistributedError, match=says) as refused:
-        simulate_step(WORK, **{"devices": 8, "network": NETWORK, **settings})
-    assert "\n" not in str(refused.value)
-    for work in ((-1, 1, 1), (0, 0, 1), (1, 1, math.nan), (1, 1, 1, -1)):
-        with pytest.raises(DistributedError):
-            StepWork(*work)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from utils.cluster import LocalCluster
-from utils.errors import DistributedError
 from utils.strategies import (
     NAMES,
     SINGLE_MACHINE,
@@ -116,33 +115,11 @@ def test_usual_numbers_of_replicas(tf):
     assert counts == expected, "a new strategy of one machine: add its usual number to `expected`"
 
 
-@pytest.mark.parametrize(
-    "name, replicas, words",
-    [
-        ("horovod", None, "strategy must be one of default"),
-        ("tpu", None, "needs a TPU"),
-        ("parameter-server", 2, "each of its workers"),
-        ("multi-worker", None, "TF_CONFIG"),
-        ("one-device", 2, "one device"),
-        ("mirrored", 17, "1 to 16"),
-        ("mirrored", 9, "restart the kernel"),
-    ],
-)
-def test_what_cannot_be_made_is_said_in_one_line(tf, name, replicas, words):
-    with pytest.raises(DistributedError, match=words) as refused:
-        make_strategy(name, replicas)
-    assert "\n" not in str(refused.value)
-
-
-def test_devices_can_be_asked_for_twice_and_not_too_late(tf):
+def test_devices_can_be_asked_for_twice(tf):
     from utils.devices import find_devices, name_devices, use_logical_devices
 
     assert use_logical_devices(4) == ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
     assert use_logical_devices(2) == name_devices(*find_devices("auto", 2)) == ["CPU:0", "CPU:1"]
-    with pytest.raises(DistributedError, match="this process has 4"):
-        use_logical_devices(5)
-    with pytest.raises(DistributedError, match="1 to 64"):
-        use_logical_devices(0)
 
 
 def test_the_buffer_of_a_device_has_no_tuning_thread(tf):

@@ -223,28 +223,3 @@ def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf, strategy):
     for ours, theirs in zip(warmed.weights, expected.weights, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
     assert not np.allclose(warmed.weights[0], plain.weights[0], atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"epoch": 3}, "no setting 'epoch'. Did you mean 'epochs'"),
-        ({"batch": 3}, "no setting 'batch'"),
-        ({"metrics": "mae"}, "metrics must be a list, got str"),
-        ({"metrics": ["AUC"]}, "metrics must be means over examples, got AUC"),
-        ({"metrics": ["nonsense"]}, "metrics 'nonsense' can't be used: Could not"),
-        ({"metrics": [is_wrong, is_wrong]}, "two named 'is_wrong'"),
-        ({"callbacks": [3]}, "must be Keras callbacks, got int"),
-        ({"callbacks": 3}, "callbacks must be a list, got int"),
-        ({"clipnorm": 0}, "clipnorm must be above 0"),
-        ({"warm_up_steps": -1}, "warm_up_steps must be a whole number"),
-        ({"warm_up_steps": 5, "optimizer": "lion"}, "must come with a learning_rate"),
-        ({"jit_compile": True, "loop": "fit"}, "needs loop 'custom'"),
-        ({"jit_compile": True, "strategy": "central-storage"}, "XLA can't read"),
-        ({"model": 3}, "its class, or the function that builds it, got int"),
-    ],
-)
-def test_what_cannot_be_is_one_clear_sentence(tf, change, words):
-    with pytest.raises(DistributedError, match=words) as refused:
-        train(**{**SMALL, **change})
-    assert "\n" not in str(refused.value)

@@ -8,7 +8,6 @@ import pytest
 
 from utils.data import load
 from utils.data.batches import BatchPlan, batch_table, epoch_order
-from utils.errors import DistributedError
 from utils.events import EventWriter, read_events
 from utils.training import TrainConfig, train
 from utils.training.report import weights_checksum
@@ -151,7 +150,7 @@ def test_regularization_counts_once(tf, monkeypatch):
     one = train(strategy="one-device", **settings)
     four = train(strategy="mirrored", replicas=4, **settings)
     assert_same_weights(four, one.weights)
-    single = {**settings, "dtype": "float32"}  # Keras cannot add float64 penalties in `fit`
+    single = {**settings, "dtype": "float32"}  # Keras can't add float64 penalties in `fit`
     fitted = train(strategy="mirrored", replicas=4, loop="fit", **single)
     assert_same_weights(fitted, train(**single).weights, tolerance=1e-5)
     monkeypatch.undo()
@@ -202,36 +201,6 @@ def test_events_tell_the_whole_run(tf, tmp_path):
     epochs = list(read_events(tmp_path / "events.jsonl", "epoch"))
     assert [e["loss"] for e in epochs] == report.loss
     assert events[-1]["test_accuracy"] == report.test_accuracy
-
-
-@pytest.mark.parametrize(
-    "change, words",
-    [
-        ({"strategy": "miror"}, ["miror", "mirrored"]),
-        ({"strategy": "multi-worker"}, ["multi-worker", "cluster"]),
-        ({"strategy": "tpu"}, ["tpu", "needs a TPU"]),
-        ({"replicas": 2}, ["got 2", "one device"]),
-        ({"strategy": "mirrored", "replicas": 0}, ["got 0", "1 to 16 replicas"]),
-        ({"epochs": 0}, ["epochs must", "from 1"]),
-        ({"epochs": 1.5}, ["got 1.5"]),
-        ({"global_batch_size": -3}, ["-3"]),
-        ({"learning_rate": float("nan")}, ["nan"]),
-        ({"dataset": "cifar"}, ["cifar", "mnist"]),
-        ({"dtype": "float16"}, ["float16", "mixed_bfloat16"]),
-        ({"loop": "while"}, ["while", "fit"]),
-        ({"optimizer": "sdg"}, ["sdg", "sgd"]),
-        ({"seed": -1}, ["-1"]),
-        ({"checkpoint_every": 5}, ["checkpoint_dir"]),
-        ({"checkpoint_dir": __file__}, ["is a file"]),
-        ({"epoch": 3}, ["epoch", "epochs"]),
-        ({"max_examples": 10**6}, ["1000000", "10,000"]),
-    ],
-)
-def test_bad_settings_name_the_value_and_what_is_allowed(change, words):
-    with pytest.raises(DistributedError) as refused:
-        train(**change)
-    message = str(refused.value)
-    assert "\n" not in message and all(word in message for word in words), message
 
 
 def test_settings_change_a_config():

@@ -6,7 +6,6 @@ from parallel_models import DEVICES, assert_equal_step, make_batch
 from test_training import assert_same_weights, train_by_hand
 
 from utils.cluster import LocalCluster
-from utils.errors import InputError
 from utils.models import build_encoder_decoder, build_transformer
 from utils.parallel.attention import SplitAttention
 from utils.parallel.group import DeviceGroup
@@ -78,7 +77,7 @@ def test_it_trains_in_a_cluster(by_hand, launcher, strategy, servers):
     if strategy == "multi-worker":
         for report in result[0] + result[1]:
             assert_same_weights(report, by_hand[0])
-    else:  # workers do not wait for each other: the order of the updates is not fixed
+    else:  # workers don't wait for each other: the order of the updates isn't fixed
         assert result[0].loss[1] < result[0].loss[0] and np.isfinite(result[0].loss).all()
 
 
@@ -89,13 +88,6 @@ def test_seeds_make_it_and_kernels_differ(tf):
     assert len(kernels) == 6
     assert all(np.abs(a - b).max() > 0.01 for i, a in enumerate(kernels) for b in kernels[:i])
     assert any(np.abs(a - b).max() > 0.01 for a, b in zip(one, other, strict=True))
-
-
-@pytest.mark.parametrize("change", [{"blocks": 0}, {"heads": 0}, {"width": 30}])
-@pytest.mark.parametrize("build", [build_transformer, build_encoder_decoder])
-def test_a_shape_that_cannot_be_is_refused(build, change):
-    with pytest.raises(InputError, match="heads must divide width"):
-        build(**change)
 
 
 def test_the_encoder_and_the_decoder_make_one_model(tf, launcher):
@@ -159,12 +151,6 @@ def test_attention_split_by_heads_is_the_layer(tf, parts):
         ("backward", "all-reduce"),
     ]
     assert sum(split.count_parameter_bytes()) == 8 * (4 * 64 * 64 + 3 * 64 + parts * 64)
-
-
-def test_more_devices_than_heads_are_refused(tf):
-    layer = build_transformer(heads=2).get_layer("block_1").get_layer("attention")
-    with pytest.raises(InputError, match="parts must be at most 2"):
-        SplitAttention(layer, DeviceGroup(DEVICES[:3]))
 
 
 @pytest.mark.parametrize("name, recompute", [("gpipe", True), ("1f1b", False)])

@@ -12,7 +12,7 @@ the longer of the two:
 Processes that wait for one another on shared cores spend processor time on waiting and
 on switching: crowded is 1.25 where there are more workers than cores, else 1.
 `pair - step` is what a step of two workers takes more than both computing for themselves;
-what the all-reduce does not explain of it is the strategy's own work, the same for any W.
+what the all-reduce doesn't explain of it is the strategy's own work, the same for any W.
 Of the all-reduce, a ring over two takes `launch` for one number, `message` more for a
 vector that is cut into pieces (the rest of 16 KiB), and `carried` more for the bytes of
 the gradients. A ring over W passes 2 (W - 1) messages instead of 2, which carry
@@ -43,7 +43,7 @@ Builder = Callable[[], Any]
 
 @dataclass(frozen=True)
 class LocalCheck:
-    """A step of so many local workers: predicted seconds with their range, and measured ones."""
+    """A step of several local workers: predicted seconds with their range, and measured seconds."""
 
     workers: int
     predicted: float
@@ -81,7 +81,7 @@ def predict_local(local: LocalCosts, workers: int) -> float:
 
 
 def _find_path(added: float, launch: float, short: float, whole: float, workers: int) -> float:
-    """Return what training together adds over `workers`, from what it `added` over two."""
+    """Return the seconds that `workers` add by training together, from the seconds of two."""
     added = max(0.0, added)
     launch, short = min(launch, short, whole), min(short, whole)
     message, carried = short - launch, whole - short
@@ -96,11 +96,10 @@ def calibrate(
 ) -> Profile:
     """Measure a model with two processes of this machine and return its profile.
 
-    They compute on its cores, also on a machine with GPUs: what is found is how processes share
-    cores.
+    They compute on its cores, also on a machine with GPUs: the result is how processes share cores.
 
     `model` is a name of `utils.models` or a function that returns a built `keras.Model`; it
-    must be importable in another process. Raises InputError for what cannot be built.
+    must be importable in another process. Raises InputError for what can't be built.
     """
     check_count("batch", batch)
     from ..cluster import LocalCluster
@@ -157,7 +156,7 @@ def make_profile(name: str, batch: int, first: dict[str, Any], second: dict[str,
 
 
 def _find_link(costs: dict[str, list[float]], gradient_bytes: float) -> tuple[float, float]:
-    """Return seconds a message and bytes a second of a ring over two, from its three sizes."""
+    """Return seconds per message and bytes/s of a ring over two ranks, from its three sizes."""
     launch, short, whole = (costs[key][0] for key in ("launch", "short", "reduce"))
     more = max(whole - short, 0.02 * whole)
     return min(launch, short) / 2, max(1.0, gradient_bytes - SHORT_BYTES) / more

@@ -167,7 +167,7 @@ class _Local:
 def make_model(build: Builder) -> tuple[keras.Model, keras.optimizers.Optimizer]:
     """Return the model that `build` gives and an Adam for it, with all variables made.
 
-    Raises InputError where it is no built `keras.Model`.
+    Raises InputError if it isn't a built `keras.Model`.
     """
     model = build()
     if not isinstance(model, keras.Model) or not model.built or not model.inputs:
@@ -291,7 +291,7 @@ def time_run(run: Callable[[int], None], steps: int) -> Seconds:
 
 
 def time_calls(call: Callable[[], Any]) -> float:
-    """Return the lower quartile of the seconds of a call; the first is not counted."""
+    """Return the lower quartile of the seconds of a call; the first isn't counted."""
     call()
     return keep([time_run(lambda _: call(), 1) for _ in range(ROUNDS)])[0]
 
@@ -316,8 +316,8 @@ def count_operations(graph: tf.Graph) -> dict[str, int]:
     """Return how many operations on tensors a traced step runs, and how many XLA can't fuse away.
 
     Constants, reads, shapes and operations whose results are all scalars aren't counted: they
-    launch nothing on a device. XLA fuses what is elementwise; products, convolutions, poolings,
-    reductions and their gradients stay launches of their own.
+    launch nothing on a device. XLA fuses elementwise operations; products, convolutions, poolings,
+    reductions and their gradients stay separate launches.
     """
     counts = {"operations": 0, "compiled_operations": 0}
     for operation in graph.get_operations():

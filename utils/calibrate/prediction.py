@@ -86,7 +86,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A run on so many devices; `parts` are the seconds of a step by what they go to.
+    """A run on several devices; `parts` has the seconds of a step by what takes them.
 
     `low` and `high` are the range of `step_seconds`. `efficiency` is throughput over
     (devices x one device's when it never waits, not even for its input): if the input is the

@@ -17,7 +17,7 @@ class LocalCosts:
 
     A step while both compute (`step`), one in which both train the same model (`pair`),
     and an all-reduce between them: of one number (`launch`), of 16 KiB (`short`), and of
-    all gradients (`reduce`). The `_processor` seconds are those of one process.
+    all gradients (`reduce`). The `_processor` seconds are for one process.
     """
 
     cores: int
@@ -103,7 +103,7 @@ class Profile:
 
     @property
     def parameter_count(self) -> float:
-        """The parameters; where they are not known, one for four bytes of gradient."""
+        """The number of parameters. If it isn't known, one for every four bytes of gradient."""
         known = self.gradient_bytes / 4 if self.parameters is None else self.parameters
         return max(1.0, known)
 
@@ -115,7 +115,7 @@ def read_profile(source: str | Path | dict[str, Any]) -> Profile:
     """Return the profile in a JSON file, or in what `distlab plan --json` prints.
 
     Raises InputError, in one line, for a file that can't be read, for names that a
-    profile does not have, and for numbers that cannot be.
+    profile doesn't have, and for numbers that can't be.
     """
     record = source if isinstance(source, dict) else _read_json(Path(source))
     record = record.get("profile", record)

@@ -11,7 +11,7 @@ The way of a task:
    `cold_task`) or a fork of a warm process (`warm_launcher`, `task_server`).
 4. `task` runs in the new process: `enter_task` takes the descriptors, `perform` unpacks the
    function and calls it, and the result goes back over a framed connection.
-5. The group keeps what is told of each task; lines, events and actions go to the `record`,
+5. The group keeps the reports of each task; lines, events and actions go to the `record`,
    which `job` reads. `failures` explains a failure, `waiting` a delay.
 6. `signals` remembers Ctrl-C for a run, `interrupts` stops a job. `grace` ends programs that are
    asked to end and don't, by the `work` that they do. `slowing` freezes a task after each step,

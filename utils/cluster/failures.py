@@ -21,8 +21,8 @@ COLLATERAL = (
 )
 
 
-# what is nobody's fault and goes away: a port that another program took meanwhile, and, about
-# once in a hundred jobs with parameter servers, a request between tasks that arrives garbled
+# failures that are nobody's fault and go away: a port that another program took meanwhile, and,
+# about once in a hundred jobs with parameter servers, a request between tasks that arrives garbled
 ACCIDENTS, ACCIDENT_RETRIES = ("Could not start gRPC server", "Unable to parse request"), 3
 OUT_OF_MEMORY = ". If nobody killed it, memory may have run out"
 RESTART = "start the job with restarts=1 to resume from its checkpoint"
@@ -56,7 +56,7 @@ def explain_failure(tasks: Sequence[Task], first: Task | None = None) -> tuple[C
     """Return the error of a failed attempt, and whether it was an accident.
 
     `first` is the task that failed first. Of tasks that call a function, which say more, the
-    error is that of the first with a reason of its own.
+    error is the first one with its own reason.
     """
     chief = next((task.status for task in tasks if task.job == "chief"), None)
     if first is None or not first.is_program:
@@ -74,7 +74,7 @@ def explain_failure(tasks: Sequence[Task], first: Task | None = None) -> tuple[C
 def _find_culprit(
     first: Task, tasks: Sequence[Task], found: Diagnosis | None
 ) -> tuple[Task, Diagnosis | None]:
-    """Return the task that the cause lies with, and what is known of it.
+    """Return the task that caused the failure, and what is known about it.
 
     That is the task that failed first, unless it only says that it has lost another one. `found`
     is the first cause in all logs.
@@ -108,7 +108,7 @@ def _explain_program(task: Task, found: Diagnosis | None) -> ClusterError:
 
 
 def _explain_functions(tasks: Sequence[Task]) -> ClusterError:
-    """Return the error of the task that failed first for a reason of its own.
+    """Return the error of the first task that failed for its own reason.
 
     A task that was killed comes before one with an error, and an error that only
     says that a peer has gone comes last.
@@ -130,7 +130,7 @@ def _explain_functions(tasks: Sequence[Task]) -> ClusterError:
 
 def _rank(task: Task) -> int:
     if not task.calls and task.state == "killed" and task.job == "worker":
-        return 3  # a parameter-server cluster goes on without a worker
+        return 3  # a parameter-server cluster continues without a worker
     if task.result is None:
         return 0
     return 2 if any(words in task.result[2] for words in COLLATERAL) else 1
@@ -155,7 +155,7 @@ def last_lines(task: Task, count: int) -> str:
 
 
 def is_accident(said: Iterable[str], coordinator_status: int | None = None) -> bool:
-    """Return whether a failure is nobody's fault and goes away, by what tasks said.
+    """Return whether a failure is nobody's fault and goes away, judging by the tasks' output.
 
     Also where TensorFlow crashed in the coordinator, as a garbled request makes it.
     """

@@ -14,7 +14,7 @@ from threading import Event
 from .work import Family, find_families, measure_work
 
 DEAF_SECONDS = 1.0  # for a task that doesn't handle the signal
-IDLE_SECONDS = 2.0  # without work, after which a task is taken to be stuck
+IDLE_SECONDS = 2.0  # a task that does no work for so long counts as stuck
 LOOK_SECONDS = 0.25
 
 
@@ -27,7 +27,7 @@ class Notice:
 
 
 class GraceWatch:
-    """Watches processes that are asked to end; kills each when its time is over.
+    """Watches processes that were asked to end, and kills each when its time is over.
 
     All that are left are killed sooner, once none of them does anything: one that waits while
     another saves may be needed by that.
@@ -57,7 +57,7 @@ class GraceWatch:
                 del left[process]
 
     def _look(self, processes: Collection[int]) -> None:
-        """Count looks at which a process has not worked: seconds would count our own sleep."""
+        """Count looks at which a process hasn't worked: seconds would count our own sleep."""
         for process, family in find_families(processes).items():
             work = measure_work(family)
             self._idle_looks[process] += 1

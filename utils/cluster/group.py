@@ -1,4 +1,4 @@
-"""The tasks of one attempt: what each is, does and has said."""
+"""The tasks of one attempt: each one's role, state and output."""
 
 import pickle
 import signal
@@ -41,7 +41,7 @@ class Task:
     starting, running, paused, frozen (for too long), done, failed, killed.
 
     The attempt has succeeded once all tasks that are `awaited` are done. One that starts again
-    `alone` does so after a failure, and the others go on. An independent task has its own
+    `alone` does so after a failure, and the others continue. An independent task has its own
     `restarts_left`, and the others continue even when none is left. `lines` are its last
     ones, long ones cut: make a list of them, as more may come at any moment. `log` is where all of
     them are kept, if they are kept.
@@ -57,7 +57,7 @@ class Task:
     state: str = "starting"
     process: int | None = None  # None where it runs on another machine
     status: int | None = None
-    why: str = ""  # of its end, where the status does not say it
+    why: str = ""  # of its end, where the status doesn't say it
     attempt: int = 1
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     result: tuple[Any, ...] | None = None
@@ -122,7 +122,7 @@ class TaskGroup:
             task.attempt = attempt
 
     def start(self, launcher: Launcher, function: bytes) -> None:
-        """Start every task; none is left if one cannot be started."""
+        """Start every task; none is left if one can't be started."""
         orders = [task.order for task in self.tasks]
         self._launcher, self._launched = launcher, launcher.start(orders, function, self)
         for task in self.tasks:
@@ -148,7 +148,7 @@ class TaskGroup:
     def act(self, task: Task, action: str, name: str | None) -> None:
         """Do to a task what `LaunchedTasks.act` names, and note it in the record under `name`.
 
-        Raises InputError for what the launcher cannot do.
+        Raises InputError for what the launcher can't do.
         """
         if action not in self._launcher.actions:
             how = self._launcher.description
@@ -207,7 +207,7 @@ class TaskGroup:
 
     @property
     def done(self) -> bool:
-        """Whether every task that is awaited has succeeded."""
+        """Whether every awaited task has succeeded."""
         return all(task.state == "done" for task in self.tasks if task.awaited)
 
     # ---- what the launcher tells

@@ -1,7 +1,7 @@
-"""What happens to a job when whoever waits for it is interrupted: it is stopped, in one line.
+"""Stop a job, with one line of output, when the code that waits for it is interrupted.
 
 An interrupt is Ctrl-C in a shell, or a notebook's *Interrupt Kernel*. Without this, the
-tasks would train on, as they are processes of their own.
+tasks would train on, as they are separate processes.
 """
 
 import threading

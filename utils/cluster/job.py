@@ -50,7 +50,7 @@ class Job:
         supervisor = self._supervisor
         try:
             supervisor.run()
-        except Exception as error:  # a fault of ours must end the job, not hang its reader
+        except Exception as error:  # our own fault must end the job, not hang its reader
             words = f"its supervisor failed with {error!r}"
             supervisor.error = ClusterError("job", words, "this is a bug: please report it")
         if self._stop_signal and supervisor.error is None and not supervisor.group.done:
@@ -94,7 +94,7 @@ class Job:
     def events(self) -> Iterator[Event]:
         """Yield every event from the start on, as they arrive, until the job has ended.
 
-        Each has `task` (like "worker 0") and `attempt` beside its own fields. An interrupt
+        Each has `task` (like "worker 0") and `attempt` as well as its own fields. An interrupt
         stops the job.
         """
         with stopping_at_interrupt(self):
@@ -134,7 +134,7 @@ class Job:
         task.state = "paused" if task.status is None else task.state
 
     def resume(self, job: str, index: int = 0) -> None:
-        """Let a frozen task go on (SIGCONT)."""
+        """Resume a frozen task (SIGCONT)."""
         task = self._find(job, index)
         self._supervisor.group.act(task, "resume", "resume")
         task.state = "running" if task.state == "paused" else task.state
@@ -143,7 +143,7 @@ class Job:
         """Freeze a task for `seconds` after each step that it reports; 0 lets it run freely.
 
         It stays slow when its group starts again. Raises InputError for seconds outside
-        0 to 1 and for a launcher that cannot pause.
+        0 to 1 and for a launcher that can't pause.
         """
         self._slowing.set(self._find(job, index).name, seconds)
 
@@ -178,7 +178,7 @@ class Job:
         """Return the results in rank order, or the coordinator's result.
 
         With `echo`, lines of the tasks are printed as they come. Raises
-        ClusterError when a task failed for good, or when the job is not done after
+        ClusterError when a task failed for good, or when the job isn't done after
         `timeout` seconds; the job is stopped then, and when the wait is interrupted.
         """
         with stopping_at_interrupt(self):

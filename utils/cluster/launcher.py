@@ -17,13 +17,13 @@ processes on this machine. Others ask Ray, Spark, Slurm or several machines. To 
    A program (role "program") is simpler: it has its command and its environment, its lines
    are sent on, and it has an end and no result.
 3. The listener is told of each task, from any thread, in this order: its lines and
-   events as they come; the result, once, after what was written before it; the
+   events as they come; the result, once, after everything written before it; the
    end, once, after everything else. A task that dies has an end and no result.
 4. Nothing may be left when `LaunchedTasks.end` or `close` returns, nor when the process
    that holds the launcher is killed.
 
-No descriptor, process number or signal is asked for: `act` takes words, and only "kill"
-is a must. Every launcher passes tests/library/test_launchers.py.
+Launchers need no descriptors, process numbers or signals: `act` takes words, and must support only
+"kill". Every launcher passes tests/library/test_launchers.py.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,12 +38,12 @@ RESTART_VARIABLE = "DISTLAB_RESTART"  # how often a task has started again
 
 
 class Stopped(Exception):
-    """A launcher was asked to stop while it waited for places."""
+    """Raised when a launcher must stop while it waits for places."""
 
 
 @dataclass(frozen=True)
 class TaskOrder:
-    """One task to start: who it is, what it does, and its environment, TF_CONFIG included.
+    """One task to start: its name, its work, and its environment, TF_CONFIG included.
 
     `role` "call" calls the function, "serve" waits as a server of a parameter-server
     cluster, and "program" runs `command`. `replicas` is the number of logical devices that
@@ -71,7 +71,7 @@ class TaskOrder:
 
 
 class TaskListener(Protocol):
-    """Who is told what tasks say; `task` is the name of an order. Called from any thread."""
+    """Receives what tasks report; `task` is the name of an order. Called from any thread."""
 
     def take_line(self, task: str, line: str) -> None:
         """A line that the task wrote to stdout or stderr, without its end."""
@@ -96,7 +96,7 @@ class LaunchedTasks(Protocol):
         """Do to a task what the launcher's `actions` name; nothing if it has ended.
 
         "kill" ends it at once with whatever it started, "terminate" and "interrupt" ask it
-        to end, "pause" freezes it and "resume" lets it go on.
+        to end, "pause" freezes it and "resume" continues it.
         """
 
     def ask_to_end(self, tasks: Sequence[str], notice: Notice) -> None:
@@ -106,7 +106,7 @@ class LaunchedTasks(Protocol):
         """
 
     def start_again(self, task: str) -> None:
-        """Start a task again at its address, once it has ended; RunError where that cannot be."""
+        """Start a task again at its address, once it has ended; RunError where that can't be."""
 
     def find_process(self, task: str) -> int | None:
         """Return a task's process number where it runs on this machine, else None.
@@ -155,7 +155,7 @@ class Launcher(Protocol):
     ) -> LaunchedTasks:
         """Start one task for each order.
 
-        Raises RunError, naming the task, if one cannot be started; none is left then.
+        Raises RunError, naming the task, if one can't be started; none is left then.
         """
 
     def close(self) -> None: ...

@@ -29,7 +29,7 @@ RUN_SECONDS = 600.0
 
 
 class LocalCluster:
-    """A cluster of processes on this machine, in which a function of yours runs.
+    """A cluster of processes on this machine that run your function.
 
     With `ps=0` it is a synchronous group of `workers`: the function runs on every worker, and
     worker 0 is the chief. With one or more `ps` it is a parameter-server cluster: the function
@@ -113,12 +113,11 @@ class LocalCluster:
     ) -> Job:
         """Start `function(*arguments, **settings)` on fresh processes and return the job at once.
 
-        The function may be defined in a notebook. It finds TF_CONFIG in its
-        environment; `utils.events.report` sends events to `job.events()`. With
-        `restarts`, the whole group starts again, on new ports, as often when a
-        task dies or is frozen for more than `stall_seconds`: a function that
-        resumes from its checkpoint goes on from there. Raises InputError if the
-        function cannot be sent to another process.
+        The function may be defined in a notebook. It finds TF_CONFIG in its environment;
+        `utils.events.report` sends events to `job.events()`. With `restarts`, the whole group
+        starts again, on new ports, up to that many times when a task dies or is frozen for more
+        than `stall_seconds`: a function that resumes from its checkpoint loses little. Raises
+        InputError if the function can't be sent to another process.
         """
         try:
             body = pack_call(function, arguments, settings)

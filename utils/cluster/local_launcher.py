@@ -1,6 +1,6 @@
 """Tasks as processes of this machine, started from scratch: programs, and functions.
 
-A function that is started so imports TensorFlow for itself. `warm_launcher` forks functions.
+Such a function imports TensorFlow itself. `warm_launcher` forks functions.
 """
 
 import contextlib
@@ -96,7 +96,7 @@ class ColdLauncher(LocalLauncher):
         return os.path.isdir(self.folder)
 
     def make_environment(self) -> dict[str, str]:
-        """Return what a program finds in its environment beside its order's."""
+        """Return the variables that a program gets in addition to its order's environment."""
         kept = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
         return {**kept, MARK_VARIABLE: self.mark.value, "PYTHONUNBUFFERED": "1"}
 

@@ -1,4 +1,4 @@
-"""The tasks of one start on this machine: their pipes, their ends, and who is told of them."""
+"""The tasks of one start on this machine: their pipes, their ends, and their listener."""
 
 import json
 import os
@@ -81,9 +81,9 @@ class _Result:
 
 
 class _Running:
-    """One task while it runs: its process, its pipes, and who is told what comes through them.
+    """One task while it runs: its process, its pipes, and the listener for what comes through them.
 
-    Everything is told in the streams' thread, so in order.
+    The listener is called in the streams' thread, so in order.
     """
 
     def __init__(self, order: TaskOrder, launcher: Starter, listener: TaskListener) -> None:
@@ -120,7 +120,7 @@ class _Running:
     def _take_event(self, line: str) -> None:
         try:
             event = json.loads(line)
-        except ValueError:  # cut off by a kill, or written by somebody else
+        except ValueError:  # cut off by a kill, or written by other code
             return self._listener.take_line(self.order.name, line)
         self._listener.take_event(self.order.name, event)
 
@@ -232,7 +232,7 @@ class LocalTasks:
 
     @property
     def left(self) -> list[str]:
-        """The tasks that have not ended."""
+        """The tasks that haven't ended."""
         return [task for task, running in self._running.items() if not running.ended.is_set()]
 
     def _are_leaving(self) -> bool:

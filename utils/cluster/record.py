@@ -1,4 +1,4 @@
-"""What readers can see of tasks while they run: lines, events, and what was done to them."""
+"""The record of running tasks that readers see: lines, events, and actions on them."""
 
 import threading
 import time
@@ -32,7 +32,7 @@ class JobRecord:
             self.changed.notify_all()
 
     def add_action(self, action: str, task: str, attempt: int) -> None:
-        """Note that somebody does `action` to a task."""
+        """Note an `action` on a task."""
         with self.changed:
             self._actions.append(make_event(action, task=task, attempt=attempt))
 

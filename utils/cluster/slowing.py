@@ -30,7 +30,7 @@ class Slowing:
             raise InputError(f"seconds must be from 0 to {MAX_SECONDS:g} per step, got {seconds}.")
         group = self._supervisor.group
         if group.find(task).state != "paused":
-            group.act(group.find(task), "resume", None)  # raises where the launcher cannot
+            group.act(group.find(task), "resume", None)  # raises where the launcher can't
         self._seconds[task] = seconds
         if self._thread is None:
             self._thread = threading.Thread(target=self._follow, name="slowing", daemon=True)
@@ -49,7 +49,7 @@ class Slowing:
         group.act(task, "pause", None)
 
         def let_go() -> None:
-            if task.state != "paused":  # by somebody else, meanwhile
+            if task.state != "paused":  # by other code, meanwhile
                 group.act(task, "resume", None)
 
         timer = threading.Timer(self._seconds[name], let_go)

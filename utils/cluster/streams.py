@@ -56,13 +56,13 @@ class Streams:
         self.call(lambda: self._register(source))
 
     def call(self, function: Callable[[], None] | None) -> None:
-        """Call `function` in the reading thread, after what was asked before."""
+        """Call `function` in the reading thread, after earlier requests."""
         self._calls.append(function)
         with contextlib.suppress(OSError):  # closed
             self._wake.send(b"+")
 
     def drain(self, source: Source) -> None:
-        """In the reading thread: take all that had arrived before this call."""
+        """In the reading thread: read everything that arrived before this call."""
         for _ in range(DRAIN_PIECES):
             if source not in self._keys or not self._take(source):
                 return
@@ -74,7 +74,7 @@ class Streams:
             source.close()
 
     def close(self) -> None:
-        """Finish what was asked, then stop reading; safe to call twice."""
+        """Finish all requests, then stop reading; safe to call twice."""
         if self._thread.is_alive():
             self.call(None)
             self._thread.join(5)

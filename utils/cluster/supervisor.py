@@ -1,4 +1,4 @@
-"""What keeps tasks going: watches them, and starts all again where that is allowed.
+"""Keep tasks running: watch them, and restart all of them if that is allowed.
 
 One for functions and programs, on every launcher: `Job` has it in a thread, and a run of a
 program (`engines.programs`) in the main one.
@@ -19,7 +19,7 @@ from .waiting import FreezeWatch, IdleTasks, PortWatch
 PEER_SECONDS = 1.0  # for the peers of a failed function to say what they saw
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
 SERVERS_SECONDS = 0.2  # for the servers of a coordinator that has succeeded
-SETTLE_SECONDS = 0.05  # what is told first need not have happened first
+SETTLE_SECONDS = 0.05  # the first report need not be of the first event
 LOOK_SECONDS = 0.2
 NOT_STARTED = 127
 
@@ -62,7 +62,7 @@ class Supervisor:
     def start(self) -> None:
         """Start the tasks of the next attempt.
 
-        Raises RunError if one cannot be started, Stopped if that was asked for meanwhile.
+        Raises RunError if one can't be started, Stopped if the run was stopped meanwhile.
         """
         self._freezes, self._ports = FreezeWatch(), PortWatch(self._record.say)
         self._idle = IdleTasks(self._record.say, self._idle_seconds)
@@ -95,7 +95,7 @@ class Supervisor:
         return self.stopped_by() == signal.SIGKILL
 
     def _watch(self) -> bool:
-        """Watch the group; return whether all are to start again."""
+        """Watch the group; return whether to restart all tasks."""
         group = self.group
         while True:
             with self._changed:
@@ -119,7 +119,7 @@ class Supervisor:
             return False
 
     def _restart_as_planned(self, why: str) -> bool:
-        """End all with their grace; return whether they are to start again, which is free."""
+        """End all with their grace; return whether to restart them, which counts as no restart."""
         self._record.say(f"{why}: all tasks start again, as planned")
         self.group.let_end(self._grace_seconds, signal.SIGTERM, self._hurries)
         self.group.end()
@@ -134,7 +134,7 @@ class Supervisor:
             self.group.let_end(self._grace_seconds, choose_signal(number), self._hurries)
 
     def _end_servers(self) -> None:
-        """Once a coordinator has succeeded: end who waits for it, which is no failure."""
+        """End the tasks that wait for a coordinator that has succeeded; that isn't a failure."""
         left = [task for task in self.group.tasks if task.is_program and task.status is None]
         self.group.let_end(SERVERS_SECONDS if left else 0.0, signal.SIGTERM, self._hurries)
         self.group.end()
@@ -182,7 +182,7 @@ class Supervisor:
         return task is not None
 
     def _is_stuck(self) -> bool:
-        """Return whether all fail because none does anything; end independent ones that do not."""
+        """Return whether all fail because none does anything; end independent ones that don't."""
         for task in (stuck := self._idle.find(self.group.tasks)):
             if task.is_independent:
                 task.launched.act(task.name, "kill")

@@ -1,6 +1,6 @@
 """The fork server of this machine's tasks: `python -m …cluster.task_server MODULES DESCRIPTOR`.
 
-Started by `warm_launcher.WarmLauncher`; MODULES are what it imports beside TensorFlow.
+Started by `warm_launcher.WarmLauncher`; MODULES are imported in addition to TensorFlow.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""How many bytes a task has really sent and received over TCP, as the kernel counts them.
+"""Count the bytes that a task really sent and received over TCP, by the kernel's counters.
 
 Linux tells every connection's counters over netlink (sock_diag(7), `tcp_info` in
 linux/tcp.h); /proc/PID/fd tells whose connection it is. Elsewhere, or where that is
@@ -40,7 +40,7 @@ class TrafficMeter:
 def list_sockets(process: int) -> list[int]:
     """Return the inode numbers of the sockets that a process of this user has open."""
     found = []
-    with suppress(OSError):  # it has ended, or this is no Linux
+    with suppress(OSError):  # it has ended, or this isn't Linux
         for name in os.listdir(f"/proc/{process}/fd"):
             with suppress(OSError):
                 target = os.readlink(f"/proc/{process}/fd/{name}")
@@ -50,7 +50,7 @@ def list_sockets(process: int) -> list[int]:
 
 
 def read_sockets() -> dict[int, Counts]:
-    """Return socket inode -> counts of every TCP connection here; {} where it cannot be had."""
+    """Return socket inode -> counts of every TCP connection here; {} where it can't be had."""
     counts: dict[int, Counts] = {}
     with suppress(OSError, AttributeError, struct.error):
         for family in (socket.AF_INET, socket.AF_INET6):

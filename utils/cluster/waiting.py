@@ -1,4 +1,4 @@
-"""What tasks wait for: frozen or idle ones, ones that never open their port, who waits for them."""
+"""Find what tasks wait for: frozen or idle tasks, and tasks that never open their port."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from .group import Task
 
 IDLE_WORD_SECONDS, IDLE_LOOK_SECONDS = 30.0, 1.0
 QUIET_SECONDS = 5.0  # without a line, from which on it is looked what a task does
-WORD_SECONDS = 10.0  # between two words on who has not opened its port yet
+WORD_SECONDS = 10.0  # between two words on who hasn't opened its port yet
 LAST_LINES = 20
 
 
@@ -40,9 +40,9 @@ class FreezeWatch:
 
 
 def explain_delay(tasks: Sequence[Task], seconds: float) -> ClusterError:
-    """Return the error of a job that is not done after `seconds`: the task at fault, and why.
+    """Return the error of a job that isn't done after `seconds`: the task at fault, and why.
 
-    A frozen task comes first, then one that has not opened its port while another
+    A frozen task comes first, then one that hasn't opened its port while another
     has, as TensorFlow's peers then wait for it in silence; else the first that is
     not done.
     """
@@ -75,14 +75,14 @@ def _explain_absent(task: Task, present: Sequence[Task], over: str) -> ClusterEr
 
 
 def _split_by_port(tasks: Sequence[Task]) -> tuple[list[Task], list[Task]]:
-    """Return the tasks that do not listen at their own address, and those that do."""
-    here = [task for task in tasks if task.process is not None]  # elsewhere, it cannot be seen
+    """Return the tasks that don't listen at their own address, and those that do."""
+    here = [task for task in tasks if task.process is not None]  # elsewhere, it can't be seen
     listens = {task.name: task.listens for task in here}
     return ([t for t in here if not listens[t.name]], [t for t in here if listens[t.name]])
 
 
 class IdleTasks:
-    """Finds programs that do nothing: no line, no file, next to no processor time.
+    """Finds idle programs: no line, no file, next to no processor time.
 
     Those that stay while others have ended are named once. With `timeout_seconds`, all that run
     count as stuck once none has done anything for so long, of independent ones each alone.
@@ -134,7 +134,7 @@ class PortWatch:
         self._next_word = time.monotonic() + WORD_SECONDS
 
     def look(self, tasks: Sequence[Task]) -> None:
-        """Look whether it is time, and what is to be said then."""
+        """Check whether a message is due, and return it."""
         programs = [task for task in tasks if task.is_program]
         if time.monotonic() < self._next_word or len(self._open) == len(programs):
             return

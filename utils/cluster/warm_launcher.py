@@ -84,7 +84,7 @@ class WarmLauncher(LocalLauncher):
         try:
             answered = fork.told.wait(FORK_SECONDS)
         finally:
-            if not answered:  # too late, or interrupted: it is killed, and nobody knows of it
+            if not answered:  # too late, or interrupted: it is killed unnoticed
                 fork.on_end = lambda status: None
                 self._send_signal(number, signal.SIGKILL)
         if not answered:
@@ -123,7 +123,7 @@ class WarmLauncher(LocalLauncher):
         self.server.close()  # and every task with it
         if self._listener.is_alive():
             self._listener.join(5)
-        if self.server.process.returncode:  # it could not clear up behind itself
+        if self.server.process.returncode:  # it couldn't clear up behind itself
             end_cluster(self.mark.identity)
         super().close()
         remove_folder(self.folder)
@@ -131,7 +131,7 @@ class WarmLauncher(LocalLauncher):
 
 @dataclass
 class _Fork:
-    """A fork that was asked for; `process` is None where it never came."""
+    """A requested fork; `process` is None if it never came."""
 
     on_end: OnEnd
     told: threading.Event = field(default_factory=threading.Event)

@@ -17,7 +17,7 @@ Family = list[psutil.Process]
 
 @dataclass(frozen=True)
 class Work:
-    """What a task has done so far: processor time, bytes written, and whether it works right now.
+    """A task's work so far: processor time, bytes written, and whether it works right now.
 
     A process that waits for a processor or a disk works, too.
     """
@@ -27,7 +27,7 @@ class Work:
     is_working: bool
 
     def is_more_than(self, before: "Work", windows: float = 1.0) -> bool:
-        """Return whether the task has worked since `before`, which is so many windows ago."""
+        """Return whether the task has worked since `before`, `windows` windows ago."""
         used = abs(self.cpu_seconds - before.cpu_seconds)  # it falls when a child ends
         written = abs(self.written_bytes - before.written_bytes)
         cpu, size = IDLE_CPU_SECONDS * windows, IDLE_BYTES * windows

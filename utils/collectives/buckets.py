@@ -83,7 +83,7 @@ def reduce_in_buckets(
     """Sum every array over the ranks, bucket by bucket: flatten, reduce, restore.
 
     `gradients[rank][i]` is array i of that rank; array i has one shape and dtype
-    on all ranks. Equal to reducing each array by itself, to rounding (other
+    on all ranks. Equal to reducing each array separately, up to rounding (other
     places of cutting, so another order of adding). Raises InputError for no
     rank, and for ranks whose lists differ.
     """

@@ -14,7 +14,7 @@ from ..errors import InputError
 
 @dataclass(frozen=True)
 class AlphaBeta:
-    """A fitted network: latency of a message in seconds, bandwidth in bytes a second.
+    """A fitted network: latency of a message in seconds, bandwidth in bytes/s.
 
     `residual_seconds[i]` is measured minus fitted time of point i.
     """
@@ -33,13 +33,12 @@ def fit_alpha_beta(
 ) -> AlphaBeta:
     """Fit latency and bandwidth to timings by least squares.
 
-    Three lists of one length: messages that followed one another, the bytes
-    they carried in all, the seconds they took. `relative` weighs each point's
-    error by its time, so that short messages count as much as long ones; use it
-    when sizes span decades. Where the best latency would be negative, it is 0
-    and the bandwidth alone is fitted. Raises InputError for fewer than two
-    points, points that cannot tell latency from bandwidth, values that cannot
-    be, and times that do not grow with bytes.
+    Three lists of one length: messages that followed one another, the bytes they carried in all,
+    the seconds they took. `relative` weighs each point's error by its time, so that short messages
+    count as much as long ones; use it when sizes span decades. If the best latency would be
+    negative, it is 0 and the bandwidth alone is fitted. Raises InputError for fewer than two
+    points, points that can't tell latency from bandwidth, values that can't be, and times that
+    don't grow with bytes.
     """
     columns = _check_points(messages, payload_bytes, seconds)
     weights = 1 / columns[2] if relative else np.ones_like(columns[2])

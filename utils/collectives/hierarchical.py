@@ -19,7 +19,7 @@ def hierarchical_all_reduce(
     by one, joins the ring of leaders, and sends the sum to each of its node.
     With R ranks in each of K nodes that is 2(R-1) + 2(K-1) steps. `vectors[rank]`
     are arrays of one shape and dtype, of any length. Raises InputError for no
-    rank, arrays that differ, and nodes that cannot be.
+    rank, arrays that differ, and nodes that can't be.
     """
     flat = flatten_inputs(vectors)
     network = open_network(len(flat), network)

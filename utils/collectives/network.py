@@ -61,8 +61,8 @@ class Network:
         """Do one step: deliver `sends`, all at once; return what arrives, as copies.
 
         A chunk without elements is a message too (of 0 bytes): its receiver
-        waits for it. Without any send the step does not count. Raises
-        InputError if a rank does not exist, sends to itself, or sends or
+        waits for it. Without any send the step doesn't count. Raises
+        InputError if a rank doesn't exist, sends to itself, or sends or
         receives more than once in the step.
         """
         sends = list(sends)

@@ -3,7 +3,7 @@
     with ProcessRing(addresses, rank) as ring:     # in each process
         total = ring.all_reduce(my_gradient)       # the sum over all ranks, on all ranks
 
-The algorithm is that of `utils.collectives.ring`, written from one rank's side. A message
+The algorithm is the one in `utils.collectives.ring`, written from one rank's side. A message
 says which all-reduce, which chunk and which dtype; its body is the chunk's bytes.
 """
 
@@ -36,11 +36,11 @@ class ProcessRing:
     """One rank's place on a ring of processes; use it in a `with` block.
 
     `addresses[r]` is the "host:port" at which rank r listens, the same list on all
-    ranks; each needs a port of its own (TF_CONFIG's belong to TensorFlow). Making
+    ranks; each needs its own port (TF_CONFIG's belong to TensorFlow). Making
     it waits until both neighbors are there. `limit_seconds` bounds every wait.
     `messages_sent` and `bytes_sent` count chunks and their bytes, without headers.
-    Raises InputError for a rank that is not on the list, an address that cannot be
-    used, and a neighbor that does not come in time.
+    Raises InputError for a rank that isn't on the list, an address that can't be
+    used, and a neighbor that doesn't come in time.
     """
 
     def __init__(self, addresses: Sequence[str], rank: int, limit_seconds: float = 30.0) -> None:
@@ -49,7 +49,7 @@ class ProcessRing:
                 f"addresses must have one entry per rank, got {len(addresses)} for rank {rank}."
             )
         for address in addresses:
-            split_address(address)  # refuses what is none, before this rank listens
+            split_address(address)  # refuses a bad address before this rank listens
         self.rank, self.ranks = rank, len(addresses)
         self.messages_sent = self.bytes_sent = 0
         self._addresses, self._limit, self._calls = addresses, limit_seconds, 0
@@ -85,10 +85,10 @@ class ProcessRing:
     def all_reduce(self, array: np.ndarray) -> np.ndarray:
         """Return the sum of `array` over all ranks: a new array of its shape and dtype.
 
-        All ranks call it as often, in the same order, with one shape and dtype; all
+        All ranks call it equally often, in the same order, with one shape and dtype; all
         get the same sum, bit for bit. Raises RunError, which names the rank, when
         one has died, sends nothing for `limit_seconds`, or reduces something else;
-        the ring is closed then, and every rank is told whom to blame.
+        the ring is closed then, and every rank learns which rank failed.
         """
         array = np.asarray(array)
         if array.dtype.hasobject:
@@ -187,7 +187,7 @@ class ProcessRing:
             raise type(error)(f"rank {self.rank}: {error}") from None
 
     def _accept_previous(self, listener: socket.socket, end: float) -> Connection:
-        """Accept until the previous rank of this ring says hello; hang up on anybody else."""
+        """Accept until the previous rank of this ring says hello; hang up on all others."""
         name, hello = (
             f"rank {self.previous_rank}",
             {"rank": self.previous_rank, "ranks": self.ranks},

@@ -48,5 +48,5 @@ def _double(flat: list[np.ndarray], core: int, network: Network) -> None:
 
 
 def largest_power_of_two(ranks: int) -> int:
-    """Return the largest power of two that is not above `ranks` (1 or more)."""
+    """Return the largest power of two that isn't above `ranks` (1 or more)."""
     return 1 << (ranks.bit_length() - 1)

@@ -1,6 +1,6 @@
 """What becomes of one value per replica: `reduce`, `gather` and `all_reduce` in NumPy.
 
-| way | what TensorFlow is asked for | who holds the answer |
+| way | TensorFlow's call | who holds the answer |
 |---|---|---|
 | sum, mean | `strategy.reduce("SUM", values, axis=None)`, `"MEAN"` | your program |
 | sum-all, mean-all | the same with `axis=0` | your program |
@@ -8,7 +8,7 @@
 | all-reduce | `all_reduce("SUM", values)`, in the replica context | every replica |
 | mean-of-means | `reduce("MEAN", run(tf.reduce_mean), axis=None)` | your program |
 
-The last is the mean of all values only where every replica has equally many.
+The last is the mean of all values only if every replica has equally many.
 
 API pages: tf.distribute.Strategy, tf.distribute.ReplicaContext.
 """

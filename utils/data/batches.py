@@ -63,7 +63,7 @@ def epoch_order(examples: int, seed: int, epoch: int) -> np.ndarray:
 
 
 def batch_table(plan: BatchPlan, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which example stands where, and what it weighs.
+    """Return which example is where, and its weight.
 
     Indices int64 [steps_per_epoch, padded_batch_size] and weights float64 of the
     same shape; padding has index order[0] and weight 0, and the weights of every

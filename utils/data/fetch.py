@@ -69,7 +69,7 @@ def fetch(
 
 
 def _run_limited(command: list[str], seconds: float, title: str) -> None:
-    """Run `command` to its end within `seconds`; InputError if it fails or is not done."""
+    """Run `command` to its end within `seconds`; InputError if it fails or isn't done."""
     with tempfile.TemporaryFile() as output, _process_group(command, output) as child:
         try:
             status = child.wait(timeout=seconds)
@@ -126,7 +126,7 @@ def download_here(name: str, folder: str, seconds: float) -> None:
 
 
 def _describe_failure(error: Exception) -> str:
-    request = getattr(error, "request", None)  # `requests` errors carry what was asked for
+    request = getattr(error, "request", None)  # `requests` errors carry their request
     if request is not None and getattr(error, "response", None) is None:
         return f"{urlsplit(request.url).hostname} cannot be reached"
     text = str(error).strip().splitlines()

@@ -1,8 +1,8 @@
 """TFDS builders that prepare arrays in memory. Imports tensorflow_datasets: import it late.
 
-The form on disk (features, names, version) is that of TFDS's own `mnist` and
-`fashion_mnist`, except that examples stay in the order of the original. TFDS
-wants its builders in an importable module, and one class per data set.
+The form on disk (features, names, version) is the same as in TFDS's own `mnist` and
+`fashion_mnist`, except that examples stay in the order of the original. TFDS wants its builders in
+an importable module, and one class per data set.
 """
 
 from collections.abc import Iterator

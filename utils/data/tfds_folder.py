@@ -63,7 +63,7 @@ def make_tfds_folder(name: str) -> Path:
     """Return a prepared TFDS folder of the bundled sample, for `tfds.builder_from_directory`.
 
     Made from the arrays on first use, without a network, in `cache_folder()`, which takes
-    some seconds; found there afterwards. Raises InputError if the cache cannot be written.
+    some seconds; found there afterwards. Raises InputError if the cache can't be written.
     """
     facts = find_facts(name)
     root = cache_folder() / f"sample-{facts.sample_sha256[:16]}"
@@ -120,7 +120,7 @@ def _write(data: ImageData, folder: Path) -> Path:
 def replace_nothing(target: Path) -> Iterator[Path]:
     """Give a temporary folder on `target`'s disk, removed at the end whatever happens.
 
-    Raises InputError if `target` exists, or if its parent cannot be written.
+    Raises InputError if `target` exists, or if its parent can't be written.
     """
     if target.exists():
         raise InputError(f"{target} exists already and isn't overwritten. Remove it first.")
@@ -148,7 +148,7 @@ def move_into_place(written: Path, target: Path) -> None:
 def read_full_prepared(folder: Path, facts: DataSetFacts) -> ImageData:
     """Read the full data set from a prepared folder, in the order in which it is stored.
 
-    TFDS compares what it downloads with checksums of its own, and TFRecord files carry one for
+    TFDS compares downloads with its own checksums, and TFRecord files carry one for
     each record. Raises InputError that names what is missing, damaged or not the full set.
     """
     return make_full(facts, read_prepared(folder, facts), f"TFDS folder {folder}")

@@ -17,9 +17,9 @@ from .tfds_folder import find_prepared, read_full_prepared, standard_folder
 class Place:
     """A data set in one place.
 
-    `state` is "found" (not checked), "verified" (read whole, its checksums correct: the
-    sample's own, or those of a TFDS folder's records) or "damaged" (`problem` says what is wrong).
-    The numbers of examples are None unless verified.
+    `state` is "found" (not checked), "verified" (read whole, its checksums correct: the sample's
+    own, or the ones of a TFDS folder's records) or "damaged" (`problem` says what is wrong). The
+    numbers of examples are None unless verified.
     """
 
     name: str

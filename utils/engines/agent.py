@@ -1,6 +1,6 @@
 """What an engine starts once for each task: it calls its launcher, and does what that orders.
 
-It starts the task as a child of its own, sends on what that says, and ends it when the launcher
+It starts the task as its own child, forwards its output, and ends it when the launcher
 asks, hangs up or dies. With status 1 it asks its engine to start it again; 0 and 75 mean
 that nobody is waiting for it any more.
 """
@@ -150,7 +150,7 @@ def _enter(folder: str) -> None:
 
 
 def describe_own_folder(order: TaskOrder) -> str:
-    """Return a warning if the checkpoint folder here isn't that of the launcher, else ""."""
+    """Return a warning if the checkpoint folder here isn't the launcher's, else ""."""
     folder = order.environment.get(CHECKPOINT_VARIABLE)
     if folder is None or Path(folder, name_mark(order.environment[RUN_VARIABLE])).exists():
         return ""
@@ -161,7 +161,7 @@ def describe_own_folder(order: TaskOrder) -> str:
 
 
 def _end_with_starter() -> None:
-    """End this process at once when whoever started it has died, and so closed the pipe."""
+    """End this process at once when its parent has died, and so closed the pipe."""
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGKILL)  # its tasks see that, and end too

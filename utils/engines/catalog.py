@@ -1,4 +1,4 @@
-"""The engines that are known: which module asks each, what it needs, where a cluster of it is."""
+"""The known engines: the module for each, what it needs, where its cluster is."""
 
 import importlib.util
 import os
@@ -120,7 +120,7 @@ def find_engine(name: str, address: str | None = None) -> Engine:
 
 
 def check_gpus(engine: str, address: str | None, gpus: int) -> None:
-    """Raise InputError where an engine cannot be asked for GPUs."""
+    """Raise InputError where an engine can't be asked for GPUs."""
     if not gpus:
         return
     if engine in ENGINES and ENGINES[engine].no_gpus:
@@ -136,7 +136,7 @@ def check_gpus(engine: str, address: str | None, gpus: int) -> None:
 def find_own_host(engine: Engine, address: str | None) -> str:
     """Return the address of this machine at which the cluster's machines reach it.
 
-    Loopback for a local cluster. Raises InputError where there is no way to the cluster.
+    Loopback for a local cluster. Raises InputError if there is no route to the cluster.
     """
     if address is None:
         return "127.0.0.1"

@@ -1,4 +1,4 @@
-"""The process that asks an engine for agents, and keeps them there until it is told to stop.
+"""The process that asks an engine for agents, and keeps them running until it must stop.
 
 It runs apart from the launcher, so that Ray's, Spark's and Slurm's clients, with their threads
 and JVM, stay out of it. Its standard input is a pipe: where that ends, it takes down what it has
@@ -52,12 +52,12 @@ def take_call() -> Call:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a driver is asked for: `count` agents on the cluster at `address`, or on a local one.
+    """A request to a driver: `count` agents on the cluster at `address`, or on a local one.
 
     `folder` is for temporary files; `command` starts an agent, with `environment` set and the
-    agent's number, from 0, in DISTLAB_RANK (or in Slurm's own variable); `gpus` are those of each.
-    With `apart`, one that is started again leaves the others alone. `options` are `read_options`'s.
-    An agent that ends with a status other than 0 or 75 is to be started again.
+    agent's number, from 0, in DISTLAB_RANK (or in Slurm's own variable); `gpus` is the number for
+    each. With `apart`, restarting one leaves the others alone. `options` are
+    `read_options`'s. Restart an agent that ends with a status other than 0 or 75.
     """
 
     count: int
@@ -143,7 +143,7 @@ class GivesUp(Exception):
 
 
 def check_reachable(address: str | None) -> None:
-    """Raise GivesUp where nobody listens at "host:port", or at any of several.
+    """Raise GivesUp if nothing listens at "host:port", or at any of several.
 
     An engine's own client would try for a minute or more. Anything else is left to it.
     """

@@ -26,7 +26,7 @@ from .options import read_options
 from .programs import Print, ProgramRun, Say, refuse_range, say_word, show_line
 from .settings import RunReport, RunSettings, name_mark
 
-START_SECONDS = 600.0  # a queue may be long; who waits is told every few seconds
+START_SECONDS = 600.0  # a queue may be long; a line says so every few seconds
 ADDRESS_SECONDS, LEAVE_SECONDS, END_SECONDS = 30.0, 0.5, 15.0
 PROBE_SECONDS = 0.3
 
@@ -43,11 +43,11 @@ def run_on_engine(
 ) -> RunReport:
     """Run `command` as `run_program` does, its tasks started by `engine` (see `make_launcher`).
 
-    The engine's processes get what is named in the settings and TF_CONFIG beside their own
-    environment, and this folder, which must be there on every machine. After a failure the
-    engine starts them again, as often as `settings.max_restarts` allows. `options` are further
-    words for the engine (`options.EXAMPLES`). Raises RunError if it hasn't started all tasks
-    after `start_seconds`.
+    The engine's processes get TF_CONFIG and the settings' variables in addition to their own
+    environment, and this folder, which must be there on every machine. After a failure the engine
+    starts them again, up to `settings.max_restarts` times. `options` are further words for
+    the engine (`options.EXAMPLES`). Raises RunError if it hasn't started all tasks after
+    `start_seconds`.
     """
     refuse_range(settings)
     gpus = settings.gpus if isinstance(settings.gpus, int) else 0
@@ -91,11 +91,11 @@ def make_launcher(
 ) -> "EngineLauncher":
     """Return a launcher that has `engine` ("ray", "spark" or "slurm") start its tasks.
 
-    It joins the cluster at `address` (Ray's host:port, Spark's master, Slurm's partition);
-    without one it starts a cluster of two nodes on this machine, and takes it down when it
-    is closed or this process ends, in whatever way. `gpus` is how many the engine is asked to
-    give each task. With `apart`, the engine restarts a lost agent without the others. `options`
-    are further words for it. Raises InputError, in one line, if something is missing here.
+    It joins the cluster at `address` (Ray's host:port, Spark's master, Slurm's partition); without
+    one it starts a cluster of two nodes on this machine, and takes it down when it is closed or
+    this process ends, in whatever way. `gpus` is the number that the engine should give each task.
+    With `apart`, the engine restarts a lost agent without the others. `options` are further words
+    for it. Raises InputError, in one line, if something is missing here.
     """
     check_gpus(engine, address, gpus)
     check_number("join-timeout", start_seconds, above=0)
@@ -106,7 +106,7 @@ def make_launcher(
 
 
 class EngineLauncher:
-    """See `make_launcher`. The engine is asked when the first addresses are wanted."""
+    """See `make_launcher`. The engine is first called when addresses are needed."""
 
     actions = ACTIONS
 
@@ -138,16 +138,16 @@ class EngineLauncher:
         return not self._closed and (self._driver is None or self._driver.alive)
 
     def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
-        """Return "host:port" of so many tasks; waits until the engine has started them all."""
+        """Return "host:port" of `count` tasks; waits until the engine has started them all."""
         while True:
             self.lines = self.gather(count, stop)
             found = [line.find_address(ADDRESS_SECONDS, self.ports) for line in self.lines]
             if all(found):
                 return found
-            self.hub.dismiss()  # one died a moment ago, or does not answer
+            self.hub.dismiss()  # one died a moment ago, or doesn't answer
 
     def gather(self, count: int, stop: Stop = lambda: 0) -> list[AgentLine]:
-        """Return the agents of so many tasks, in the order of their ranks."""
+        """Return the agents of `count` tasks, in the order of their ranks."""
         if self._closed:
             raise RunError(f"The launcher of tasks {self.description} is closed. Make a new one.")
         if self._driver is not None and self._driver.count < count:
@@ -266,5 +266,5 @@ class EngineTasks:
 
     @property
     def left(self) -> list[str]:
-        """The tasks that have not ended."""
+        """The tasks that haven't ended."""
         return [name for name, line in self._lines.items() if not line.ended.is_set()]

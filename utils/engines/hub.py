@@ -1,4 +1,4 @@
-"""Where the agents of an engine call: who is there, in the order of their ranks."""
+"""The place that an engine's agents call: keeps those present, in the order of their ranks."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from ..tf_config import join_address
 from .driver import Call
 
 SEND_SECONDS = 20.0
-WAITING_SECONDS = 10.0  # between two words on who has not called yet
+WAITING_SECONDS = 10.0  # between two words on who hasn't called yet
 KILLED, MAX_AGENTS = -9, 1024
 
 
@@ -205,7 +205,7 @@ class Hub:
             self.streams.call(lambda line=line: self.streams.remove(line))
 
     def close(self) -> None:
-        """Send everybody home, and listen no more; safe to call twice."""
+        """Dismiss all agents and stop listening; safe to call twice."""
         if self._closed:
             return
         self._closed = True

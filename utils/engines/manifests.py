@@ -96,7 +96,7 @@ class ManifestSettings:
 
 @dataclass(frozen=True)
 class Platform:
-    """Where a manifest goes: its file, how it is submitted, and what its tests check it by.
+    """A manifest's target: its file, how it is submitted, and what its tests check.
 
     `checked` is "" where no published schema ships in a package. `storage` has each form that
     checkpoints' storage may have, with the folder where the program finds it. `ignores` says of
@@ -278,7 +278,7 @@ def describe_check(target: str) -> str:
 
 
 def write_files(files: dict[str, str], folder: str) -> list[Path]:
-    """Write them into `folder`; raises InputError where one is there already, or cannot be."""
+    """Write them into `folder`; raises InputError where one is there already, or can't be."""
     paths = [Path(folder, name) for name in files]
     there = [str(path) for path in paths if path.exists()]
     if there:

@@ -1,4 +1,4 @@
-"""What an engine is asked for besides tasks: accounts, time, memory, resources."""
+"""Options of an engine besides tasks: accounts, time, memory, resources."""
 
 import shlex
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """`run_program`: any program as the tasks of a cluster, supervised, with logs and a report.
 
 A `ProgramRun` is the same on every launcher: this machine's (`ProgramLauncher`), an engine's
-(`engine_launcher`), or that of several machines (`rendezvous`).
+(`engine_launcher`), or the one for several machines (`rendezvous`).
 """
 
 import contextlib
@@ -59,8 +59,8 @@ def run_program(
     a thread; `say(text)` what the launcher has to say. SIGINT and SIGTERM go to
     every task, which then has `grace_seconds`; SIGHUP and SIGQUIT become SIGTERM. A second
     signal ends them at once. Call it in
-    the main thread, or signals are not passed on. Raises InputError for settings that
-    cannot be, RunError if a task cannot be started. No process is left when it returns.
+    the main thread, or signals aren't passed on. Raises InputError for settings that
+    can't be, RunError if a task can't be started. No process is left when it returns.
     """
     refuse_range(settings)
     with contextlib.closing(ProgramLauncher(settings)) as launcher:
@@ -89,7 +89,7 @@ class ProgramLauncher(ColdLauncher):
         return [f"127.0.0.1:{port}" for port in ports]
 
     def make_environment(self) -> dict[str, str]:
-        """The code of a rendezvous is not passed on."""
+        """The code of a rendezvous isn't passed on."""
         kept = {**self.variables, **super().make_environment()}
         kept.pop(CODE_VARIABLE, None)
         return kept
@@ -99,7 +99,7 @@ class ProgramLauncher(ColdLauncher):
     ) -> LocalTasks:
         """Start one task for each order; raises InputError where there are too few GPUs.
 
-        So it does, at the first start, where somebody else has filled one.
+        It also does at the first start, if another user has filled one.
         """
         workers = [order.name for order in orders if order.name.startswith("worker")]
         parts = dict(zip(workers, self._settings.divide_gpus(len(workers) or 1)))
@@ -156,7 +156,7 @@ class ProgramRun:
         self._begun = time.monotonic()
 
     def run(self) -> RunReport:
-        """Run it to its end. Raises RunError if a task cannot be started."""
+        """Run it to its end. Raises RunError if a task can't be started."""
         with self.signals, contextlib.closing(self.record):
             self.supervisor.run()
             report = self._report()

@@ -85,7 +85,7 @@ def main() -> None:
     with drive() as (wanted, stop):
         if (
             wanted.address is None
-        ):  # Ray's workers listen on all interfaces: who has no token is refused
+        ):  # Ray's workers listen on all interfaces: callers without a token are refused
             os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
             hide_slow_import(wanted.folder)
             wanted.environment["PYTHONPATH"] = path

@@ -16,7 +16,7 @@ as `event` and its `time` in seconds since the epoch (this machine's clock):
 
 A program that reports (`utils.events.report`, or one such line of JSON written to the descriptor
 in DISTLAB_EVENTS_DESCRIPTOR) adds its events, with `task` and `attempt`. `utils.measure_goodput`
-reads the file. A machine that joined a run has the events of its own tasks.
+reads the file. A machine that joined a run has its own tasks' events.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def find_log(logs: Path, task: str, attempt: int) -> Path:
 
 
 class Log:
-    """A file that lines are added to. One that cannot be written raises OSError, once."""
+    """A file that lines are added to. One that can't be written raises OSError, once."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._descriptor, self._bytes, self._closed = path, -1, 0, False
@@ -82,7 +82,7 @@ class Log:
 class RunRecord(JobRecord):
     """What tasks of a program write: in logs, and shown as it comes; and what happens to them.
 
-    A disk or a terminal that takes no more ends nothing. A file that cannot be written is
+    A disk or a terminal that takes no more ends nothing. A file that can't be written is
     mentioned once.
     """
 
@@ -112,7 +112,7 @@ class RunRecord(JobRecord):
         self._tell(task, line)
 
     def _tell(self, task: str, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # who was shown it has gone
+        with contextlib.suppress(OSError, ValueError):  # its reader has gone
             self._show(task, line)
 
     def add_event(self, event: Event) -> None:

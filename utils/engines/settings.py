@@ -40,9 +40,9 @@ def make_run_id() -> str:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a program is run: `workers` tasks, or a parameter-server cluster where `ps` is not 0.
+    """How a program is run: `workers` tasks, or a parameter-server cluster where `ps` isn't 0.
 
-    With `min_workers`, a rendezvous goes on with fewer, down to that many.
+    With `min_workers`, a rendezvous continues with fewer, down to that many.
     With `ps` the program runs on a coordinator (task "chief 0") as well. `max_restarts` is how
     often all tasks start again after one has failed. `checkpoint_dir` is made before the program
     starts, and passed on to it in the variable DISTLAB_CHECKPOINT_DIR. TensorFlow listens
@@ -59,7 +59,7 @@ class RunSettings:
     `independent` tasks form no cluster: each gets its index and their number in the variables
     DISTLAB_TASK_INDEX and DISTLAB_TASK_COUNT, and TF_CONFIG only if `tf_config` asks for it. A
     task that fails starts again alone, each of them up to `max_restarts` times.
-    Raises InputError for numbers that cannot be.
+    Raises InputError for numbers that can't be.
     """
 
     workers: int = 2
@@ -158,7 +158,7 @@ class RunSettings:
 class TaskReport:
     """How a task of the last attempt ended: `status` as a shell has it, 128 + a signal's number.
 
-    A server that was ended because its coordinator had succeeded has 0.
+    A server has 0 if it was ended because its coordinator had succeeded.
     """
 
     task: str
@@ -169,7 +169,7 @@ class TaskReport:
 
 @dataclass(frozen=True)
 class RunReport:
-    """What became of a run. `status` is that of the task that failed first, 0 if none did.
+    """The result of a run. `status` is the exit status of the task that failed first, else 0.
 
     `cause` names that task, its error and what to do, None if none failed; `traceback`
     is what Python printed there, "" if nothing. `seconds` is wall time, starts included.
@@ -198,9 +198,9 @@ class RunReport:
 
 
 def make_logs_folder(folder: str | None, name: str) -> Path:
-    """Return `folder`, or runs/`name` where none is given; made if it is not there.
+    """Return `folder`, or runs/`name` where none is given; made if it isn't there.
 
-    Raises InputError if it cannot be written.
+    Raises InputError if it can't be written.
     """
     path = Path(folder) if folder else Path("runs", name)
     try:

@@ -1,7 +1,7 @@
 """A Slurm cluster of two nodes on this machine: munged, slurmctld, and two slurmd.
 
-All listen on loopback only. The nodes share this machine's processors, as they would say of
-themselves that they have as many as are asked for.
+All listen on loopback only. The nodes share this machine's processors, each claiming as many as the
+run needs.
 """
 
 import contextlib
@@ -115,7 +115,7 @@ class LocalSlurm:
         )
 
     def _run_daemon(self, name: str, *arguments: str) -> None:
-        """Start a daemon, which goes to the background by itself."""
+        """Start a daemon, which puts itself in the background."""
         done = subprocess.run([find_daemon(name), *arguments], capture_output=True, text=True)
         if done.returncode:
             said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]

@@ -20,8 +20,8 @@ NEVER = "1000000"
 def make_home(folder: str) -> Iterator[None]:
     """Let SPARK_HOME be a folder that may be written, with links to what pyspark ships.
 
-    But for its archive of Python modules: those that are installed take a fifth of the time to
-    import, and each worker imports them anew.
+    Not its archive of Python modules: installed ones take a fifth of the time to import, and each
+    worker imports them anew.
     """
     import pyspark
 
@@ -35,7 +35,7 @@ def make_home(folder: str) -> Iterator[None]:
 
 
 def configure(wanted: Wanted) -> dict[str, str]:
-    """Return Spark's settings: those without which a barrier stage is not tried again, too."""
+    """Return Spark's settings: those without which a barrier stage isn't tried again, too."""
     cores = -(-wanted.count // NODES)
     local = f"local-cluster[{NODES},{cores},{NODE_MEGABYTES}]"
     settings = {

@@ -3,8 +3,7 @@
 TensorFlow is imported when something is done, not here.
 
 - `chain`: a dataset taken apart into its stages, and put together again with other settings
-- `costs`: what each stage of a chain costs by itself, measured on longer and longer beginnings of
-  it
+- `costs`: the cost of each stage of a chain alone, measured on longer and longer beginnings of it
 - `examples`: from a record to a training image, one example at a time
 - `ladder`: one pipeline, rebuilt a stage at a time, from naive to tuned: each step is one function
 - `measuring`: how fast a dataset delivers, whether two deliver the same, and how well an order is
@@ -19,7 +18,7 @@ TensorFlow is imported when something is done, not here.
 - `sharding`: who gets which example: the ids that each replica or worker receives, as sets
 - `store`: TFRecord shards of PNG examples, and where they are read from: local disk, or a slow
   store
-- `trace`: what each stage did when: clock readings taken inside a pipeline while it runs
+- `trace`: when each stage worked: clock readings taken inside a pipeline while it runs
 - `tuning`: `tune`: stage settings found by measuring, the bottleneck, and the code
 """
 

@@ -6,9 +6,8 @@ was given. So a chain such as
     files.flat_map(TFRecordDataset).map(parse).map(augment).batch(128)
 
 can be walked back to its source, and each stage done again: in parallel, in another
-order, with a cache in between. This reads attributes of TensorFlow 2.21 that are not
-public; what is not recognized, and all before it, is taken as the source and left as
-it is.
+order, with a cache in between. This reads attributes of TensorFlow 2.21 that aren't
+public; a stage that isn't recognized, and all before it, counts as the source and stays unchanged.
 """
 
 from collections.abc import Callable
@@ -40,7 +39,7 @@ CONTROL |= {"LookupTableFindV2", "ReduceDataset"}
 
 @dataclass(frozen=True)
 class ChainStage:
-    """One stage of a chain: what it is, what it is called, and everything up to it."""
+    """One stage of a chain: its kind, its name, and everything up to it."""
 
     kind: str
     name: str

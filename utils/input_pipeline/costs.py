@@ -1,4 +1,4 @@
-"""What each stage of a chain costs by itself, measured on longer and longer beginnings of it."""
+"""The cost of each stage of a chain alone, measured on longer and longer beginnings of it."""
 
 import contextlib
 import time
@@ -32,11 +32,11 @@ def measure_costs(stages: list[ChainStage], seconds: float = 4.0) -> list[StageC
     to the stage before. The beginnings of the chain take turns, so that a moment in
     which the machine is busy hits all of them, and the shortest of three rounds counts.
     `seconds` is for all of them. Caches, prefetches, repeats and options are left out:
-    they do no work of their own.
+    they do no work.
     """
     working = [s for s in stages if s.kind not in ("cache", "prefetch", "repeat", "options")]
     reads = [number for number, stage in enumerate(working) if stage.kind == "read"]
-    first = max(reads, default=0)  # what comes before it has files for elements, not images
+    first = max(reads, default=0)  # elements before it are files, not images
     ends = range(first + 1, len(working) + 1)
     timers = [
         make_timer(
@@ -110,7 +110,7 @@ def _time(walk: Callable[[Any], Any], most: int) -> tuple[float, int]:
     """Return the seconds to the element in place `most`, and whether it is there (1 or 0).
 
     What the threads of this process computed or slept counts. What they waited for a core
-    that other programs used does not, where Linux tells it (`/proc/self/task/*/schedstat`).
+    that other programs used doesn't, where Linux tells it (`/proc/self/task/*/schedstat`).
     """
     import tensorflow as tf
 

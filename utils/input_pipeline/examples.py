@@ -48,7 +48,7 @@ def augment(image: Any, label: Any, number: Any) -> Example:
 
 
 def fingerprint(image: np.ndarray) -> bytes:
-    """Return what `augment` leaves as it is: each row's pixels, in order of brightness.
+    """Return what `augment` leaves unchanged: each row's pixels, in order of brightness.
 
     `image` is uint8 in 0 to 255 or float in [0, 1], [28, 28, 1]. Equal for an image
     and each of its augmented versions.

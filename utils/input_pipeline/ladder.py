@@ -1,9 +1,9 @@
 """One pipeline, rebuilt a stage at a time, from naive to tuned: each step is one function.
 
-Every function takes `Shards` and a `Store` and returns a dataset of batches
-(images float32 [batch, 28, 28, 1], labels, ids): the same examples, each once an epoch.
-Read them from top to bottom, as a diff. `as_written` switches off what TensorFlow
-would change by itself, so that each step shows what its own line does.
+Every function takes `Shards` and a `Store` and returns a dataset of batches (images float32 [batch,
+28, 28, 1], labels, ids): the same examples, each once an epoch. Read them from top to bottom, as a
+diff. `as_written` switches off TensorFlow's own changes, so that each step shows what its own line
+does.
 
 Advice followed and put to the test: tensorflow.org/guide/data_performance.
 """
@@ -117,7 +117,7 @@ LADDER: dict[str, Variant] = {
 def build_variant(name: str, shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
     """Return the pipeline called `name` in `LADDER`, run as written.
 
-    Raises InputError for a name that it does not hold.
+    Raises InputError for a name that it doesn't hold.
     """
     check_choice("variant", name, LADDER)
     return as_written(LADDER[name](shards, store, batch))

@@ -17,8 +17,8 @@ def batch_form(of_batch: Callable[..., Any]) -> Callable[[Callable[..., Any]], C
     @batch_form(parse_batch)
     def parse(record): ...
 
-    It sets `parse.batch_form`. A project that does not import this package, say since it
-    has a `utils` of its own, writes `parse.batch_form = parse_batch` instead.
+    It sets `parse.batch_form`. A project that doesn't import this package, say since it has its own
+    `utils`, writes `parse.batch_form = parse_batch` instead.
     """
 
     def tie(of_one: Callable[..., Any]) -> Callable[..., Any]:

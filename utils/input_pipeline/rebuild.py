@@ -12,7 +12,7 @@ AUTOTUNE = -1  # tf.data.AUTOTUNE
 
 @dataclass(frozen=True)
 class TuneSettings:
-    """Changes to a chain of stages; the default leaves it as it is written.
+    """Changes to a chain of stages; the default leaves it as written.
 
     `read_calls`: shards read at the same time. `map_calls`: calls of each map at
     the same time (-1: AUTOTUNE). `batch_first`: maps with a batch form run on whole
@@ -50,7 +50,7 @@ class ChainStep:
 def rebuild(stages: list[ChainStage], settings: TuneSettings, repeated: bool = True) -> Any:
     """Return the dataset of `stages` with `settings`; without its `repeat` if not `repeated`.
 
-    Raises InputError for a cache after a stage that is not there.
+    Raises InputError for a cache after a stage that isn't there.
     """
     dataset = stages[0].dataset
     for step in plan(stages, settings, repeated):

@@ -12,7 +12,7 @@ MEASURABLE_SECONDS = 5e-8  # of an image; what is measured as less than this may
 
 @dataclass(frozen=True)
 class Trial:
-    """One change that was tried, how many times as fast it was, and whether it stayed."""
+    """One tried change, how many times as fast it was, and whether it stayed."""
 
     change: str
     ratio: float

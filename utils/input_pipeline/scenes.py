@@ -15,7 +15,7 @@ from ..data.scenes import SCENE_SIZE, SceneSplit
 from .parsing import batch_form
 from .store import Shards, encode_png, write_examples
 
-BLOCK = 1_024  # records that are shuffled at a time
+BLOCK = 1_024  # records shuffled at a time
 CALLS = 2  # batches parsed at once
 
 
@@ -23,7 +23,7 @@ def write_scenes(split: SceneSplit, folder: str | Path, shards: int = 8) -> Shar
     """Draw the scenes of `split` into `shards` files in `folder`; fewer where there are fewer.
 
     Raises InputError for fewer than one shard and a folder that holds such files already,
-    RunError for one that cannot be written.
+    RunError for one that can't be written.
     """
     check_count("shards", shards)
 

@@ -1,8 +1,7 @@
 """The tf.data service: a dispatcher and workers as real processes, started from a cell.
 
-The functions `serve_dispatcher` and `serve_worker` run in a process of their own and
-end by themselves after a time. `DataService` starts them on a cluster of one worker,
-each as a job:
+The functions `serve_dispatcher` and `serve_worker` run in their own process and end after a time.
+`DataService` starts them on a cluster of one worker, each as a job:
 
     with LocalCluster(workers=1) as cluster, DataService(cluster, workers=2) as service:
         dataset = through_service(dataset, service.address, "distributed_epoch")
@@ -23,7 +22,7 @@ START_SECONDS = 60.0
 
 
 class Starts(Protocol):
-    """What starts a function in a process of its own: `utils.cluster.LocalCluster(workers=1)`."""
+    """Starts a function in its own process: `utils.cluster.LocalCluster(workers=1)`."""
 
     def start(self, function: Callable[..., Any], *arguments: Any, **settings: Any) -> Any: ...
 
@@ -60,7 +59,7 @@ class DataService:
     """A dispatcher and `workers` workers, each a process; `address` is the dispatcher's.
 
     They end with the `with` block, after `seconds`, or with the cluster, whatever
-    comes first. Raises RunError if one does not start in a minute.
+    comes first. Raises RunError if one doesn't start in a minute.
     """
 
     def __init__(self, cluster: Starts, workers: int = 2, seconds: float = 300.0) -> None:
@@ -153,10 +152,10 @@ def consume(
 ) -> list[list[int]]:
     """Read the numbers below `examples`, in batches of 4, through the service at `address`.
 
-    `policy` names a `tf.data.experimental.service.ShardingPolicy`. Every batch is
-    reported as the event "batch" with its `ids`, then a step of `step_seconds` is
-    slept. Returns the batches. Fetches at most two requests ahead. Made to run in a
-    process of its own: consumers with one `job_name` share one run.
+    `policy` names a `tf.data.experimental.service.ShardingPolicy`. Every batch is reported as the
+    event "batch" with its `ids`, then a step of `step_seconds` is slept. Returns the batches.
+    Fetches at most two requests ahead. Made to run in its own process: consumers with one
+    `job_name` share one run.
     """
     import tensorflow as tf
 

@@ -1,6 +1,6 @@
 """Who gets which example: the ids that each replica or worker receives, as sets.
 
-Datasets here end in the example's id, as those of `ladder` do, or are ids alone.
+Datasets here end in the example's id, like `ladder`'s, or are ids alone.
 """
 
 import re
@@ -16,7 +16,7 @@ from ..checks import check_choice
 from ..errors import InputError, first_line
 
 Views = dict[str, list[list[int]]]  # who -> the ids of each step
-MAX_RUNS = 6  # of numbers that are printed
+MAX_RUNS = 6  # of printed numbers
 POLICIES = ("FILE", "DATA", "OFF", "AUTO", "HINT")
 
 
@@ -60,8 +60,7 @@ def check_cover(views: Mapping[str, Iterable[Iterable[int]]], expected: Iterable
 def ids_per_replica(strategy: Any, distributed: Any, steps: int | None = None) -> Views:
     """Return what each local replica receives in each step of a distributed dataset.
 
-    A replica without data in a step has an empty list. With `steps`, no more than
-    so many are asked for.
+    A replica without data in a step has an empty list. With `steps`, it takes at most that many.
     """
     views: Views = {}
     for number, batch in enumerate(distributed):

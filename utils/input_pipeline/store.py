@@ -4,10 +4,10 @@ Each record is a serialized `tf.train.Example` with `image` (a PNG, 28 by 28, gr
 `label` and `id`, the example's number in the data set, which says who got what. Several
 files, the shards, so that several can be read at once and shared out over workers.
 
-The slow store, emulated on the local disk, answers each request after a delay: one when a
-shard is opened, one for each block of records. The delay is tf.data's own sleeping dataset
-(C++, no Python, nothing computed meanwhile), so other requests, and other stages, go on
-while one waits, as they do while a network answers.
+The slow store, emulated on the local disk, answers each request after a delay: one when a shard is
+opened, one for each block of records. The delay is tf.data's own sleeping dataset (C++, no Python,
+nothing computed meanwhile), so other requests, and other stages, continue while one waits, as they
+do while a network answers.
 """
 
 import io
@@ -166,7 +166,7 @@ def read_blocks(file: Any, store: Store) -> Any:
     import tensorflow as tf
 
     def answer(value: Any, seconds: float) -> Any:
-        return delay(tf.data.Dataset.from_tensors(value), seconds).take(1)  # its end is no request
+        return delay(tf.data.Dataset.from_tensors(value), seconds).take(1)  # its end makes no call
 
     return answer(file, store.open_seconds).flat_map(
         lambda name: (

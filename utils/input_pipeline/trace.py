@@ -1,4 +1,4 @@
-"""What each stage did when: clock readings taken inside a pipeline while it runs.
+"""When each stage worked: clock readings taken inside a pipeline while it runs.
 
 `trace` rebuilds a chain of stages with stamps. Every function of a map reads the clock
 (`tf.timestamp`) before and after its work, on whichever thread it runs; around the
@@ -135,7 +135,7 @@ def timeline_rows(
 ) -> list[Row]:
     """Return spans as rows of `figures.timeline`, in milliseconds, stages in the order given.
 
-    Spans of a stage that overlap come into lanes of their own, at most `lanes` for a
+    Overlapping spans of a stage get separate lanes, at most `lanes` for a
     stage: "read", "read 2"... Spans of one lane less than `gap_seconds` apart are one bar.
     """
     rows: list[Row] = []

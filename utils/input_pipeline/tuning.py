@@ -1,10 +1,10 @@
 """`tune`: stage settings found by measuring, the bottleneck, and the code.
 
-The dataset is taken apart (`chain`), each stage is timed by itself (`costs`), and
+The dataset is taken apart (`chain`), each stage is timed alone (`costs`), and
 then one change after another is tried against the best so far, in turns, with a
 step after each batch. A change stays if it makes the loop at least 5 % faster.
 The result delivers the same elements. Their order changes where shards are read at
-once; a cache is put only where what is cached is the same each time.
+once; a cache goes only where its elements are the same each time.
 """
 
 import os
@@ -51,9 +51,9 @@ class Pace:
 def run_for(dataset: Any, seconds: float, step_seconds: float = 0.0) -> Pace:
     """Iterate `dataset` for about `seconds`, or to its end, sleeping a step after each batch.
 
-    The first batch is waited for before the clock starts: what starts a pipeline is
-    not its pace. A dataset of one batch is timed with it. Raises InputError for an
-    empty dataset and for one that fails, with TensorFlow's first line.
+    The first batch is waited for before the clock starts: starting a pipeline isn't its pace. A
+    dataset of one batch is timed with it. Raises InputError for an empty dataset and for one that
+    fails, with TensorFlow's first line.
     """
     batches = images = 0
     begun = time.perf_counter()
@@ -117,7 +117,7 @@ def compare(best: Any, other: Any, seconds: float, step_seconds: float) -> Compa
 
 
 BETTER = 1.05
-KEEPS_UP = 0.05  # of a batch's time with ready tensors: waiting less than this is not waiting
+KEEPS_UP = 0.05  # of a batch's time with ready tensors: waiting less than this isn't waiting
 
 
 def tune(
@@ -237,7 +237,7 @@ class _Search:
                     return self.try_cache()
                 settings = replace(self.settings, **change)
                 if not self.decide(settings, self.build(settings)):
-                    break  # more of what did not help is not tried
+                    break  # more of what didn't help isn't tried
         if not self.keeps_up():
             self.try_cache()
 
@@ -258,7 +258,7 @@ class _Search:
         return [*changes, [{"prefetch": 2}]]
 
     def decide(self, settings: TuneSettings, other: Any) -> bool:
-        """Compare `other` with the best, keep it if it is better, and return whether it was."""
+        """Compare `other` with the best, keep it if it's better, and return whether it was."""
         seen = compare(self.best, other, self.each, self.step_seconds)
         new = [c for c in settings.changes() if c not in self.settings.changes()]
         kept = seen.ratio >= BETTER
@@ -272,8 +272,8 @@ class _Search:
     def confirm(self, written: Any, rate: float) -> tuple[float, float]:
         """Return images per second as `written` (`rate`, measured before) and of the best.
 
-        They are compared once more, in turns. Where all changes together are no faster,
-        the pipeline stays as it was written.
+        They are compared once more, in turns. If all changes together are no faster, the pipeline
+        stays unchanged.
         """
         if self.settings == TuneSettings():
             return rate, rate
@@ -309,7 +309,7 @@ class _Search:
             self.notes.append("the cache holds whole batches: the same examples stay together")
 
     def estimate_bytes(self, place: str) -> float | None:
-        """Return the bytes of one epoch after `place`, None where it does not end in time."""
+        """Return the bytes of one epoch after `place`, None where it doesn't end in time."""
         import tensorflow as tf
 
         upto = [stage for stage, _ in order_stages(self.stages[1:], self.settings.batch_first)]
@@ -340,8 +340,8 @@ def find_cache_place(stages: list[ChainStage], batch_first: bool) -> tuple[str, 
     """Return (the stage after which to cache, "") or ("", why there is none).
 
     The last stage, in the order to run, before the first that draws at random,
-    shuffles or repeats. Batches are not cached unless they come first anyhow, and
-    no more than the records as they were read are not worth a cache.
+    shuffles or repeats. Batches aren't cached unless they come first anyhow, and
+    no more than the records as they were read aren't worth a cache.
     """
     place = ""
     for stage, _ in order_stages(stages[1:], batch_first):

@@ -10,13 +10,13 @@ to a Tensor" when the strategy has several workers, for two reasons, both in
 
 1. `_maybe_symbolic_build` reduces the first batch with `strategy.reduce("MEAN", batch,
    axis=None)` only to learn its shapes. Workers hold different numbers of examples,
-   and labels are no floats: the first local replica's part has the shapes.
+   and labels aren't floats: the first local replica's part has the shapes.
 2. `reduce_per_replica` reduces metrics with `axis=0` ("mean") or none at all ("sum").
    A metric is a scalar and has no axis 0.
 
-The patches act only under a strategy with several workers, and only in the versions
-of Keras that were seen to fail; everything else calls Keras's own code. Reported as
-keras-team/keras#20585 and tensorflow/tensorflow#72388.
+The patches act only under a strategy with several workers, and only in the versions of Keras that
+we saw fail; everything else calls Keras's own code. Reported as keras-team/keras#20585 and
+tensorflow/tensorflow#72388.
 
 `make_keras_variables` says by which environment variables a program that knows nothing of
 this gets the Keras that it needs.

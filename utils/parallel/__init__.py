@@ -1,6 +1,6 @@
 """Model parallelism that runs: one model on several devices, split by layers, tensors, stages.
 
-- `layers`: each layer on a device of its own
+- `layers`: each layer on its own device
 - `tensor`: one dense layer split by columns or by rows, over a `group` of devices
 - `attention`: one attention layer split by heads
 - `pipeline`: stages and micro-batches, in the order of a schedule of `schedules`

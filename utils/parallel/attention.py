@@ -1,9 +1,9 @@
 """Multi-head attention over several devices: each computes some of the heads.
 
-Shoeybi et al. 2019, "Megatron-LM", arXiv:1909.08053, section 3: heads do not need each
-other until the output projection, which sums over them. So the kernels of query, key and
-value are split by columns (a head is a group of columns), that of the output by rows, and
-one all-reduce each way is all. Vaswani et al. 2017, arXiv:1706.03762, for attention itself.
+Shoeybi et al. 2019, "Megatron-LM", arXiv:1909.08053, section 3: heads don't need each other until
+the output projection, which sums over them. So the kernels of query, key and value are split by
+columns (a head is a group of columns), the output's kernel by rows, and one all-reduce each way is
+enough. Vaswani et al. 2017, arXiv:1706.03762, for attention itself.
 """
 
 from typing import TYPE_CHECKING, Any

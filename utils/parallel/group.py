@@ -20,7 +20,7 @@ Tensors = list[Any]  # one for each device
 
 @dataclass(frozen=True)
 class Collective:
-    """One collective: its `kind`, the pass it belongs to, and what it moved.
+    """One collective: its `kind`, its pass, and the bytes that it moved.
 
     `payload_bytes` is the whole tensor that every device ends with; `bytes_per_device`
     what each one sent, round a ring.
@@ -46,8 +46,8 @@ def split_sizes(total: int, parts: int) -> list[int]:
 class DeviceGroup:
     """Some devices that each do their part of one computation. `calls` lists the collectives.
 
-    Tensors of the group are lists, one tensor for each device. Raises InputError for no
-    device and for one that is named twice.
+    Tensors of the group are lists, one tensor for each device. Raises InputError if there is no
+    device or one is named twice.
     """
 
     def __init__(self, devices: Sequence[str]) -> None:
@@ -65,7 +65,7 @@ class DeviceGroup:
     def apply(self, function: Callable[..., Any], *arguments: Tensors) -> Tensors:
         """Return what `function` gives on each device for that device's part of each argument.
 
-        Raises ValueError for an argument that has not one part for each device.
+        Raises ValueError for an argument that hasn't one part for each device.
         """
         import tensorflow as tf
 

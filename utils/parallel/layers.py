@@ -1,6 +1,6 @@
 """Layers on different devices, one after the other: the simplest way to hold a large model.
 
-Only one device works at a time; `parallel.pipeline` is the cure. Dean et al. 2012, "Large
+Only one device works at a time; `parallel.pipeline` fixes that. Dean et al. 2012, "Large
 Scale Distributed Deep Networks", section 3, trained so; placing by hand is TensorFlow's
 `tf.device` (https://www.tensorflow.org/guide/gpu#manual_device_placement).
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlacedLayer:
-    """Where a layer ran and what it holds there.
+    """The device that a layer ran on, and the bytes that it holds there.
 
     `device` is read from its output and `gradient_device` from its gradients, not
     from the plan.

@@ -1,8 +1,8 @@
 """Parts of a Keras model: runs of neighboring layers, each with its weights on one device.
 
 Layers are called through Keras's stateless API, with weights that are passed in
-(https://keras.io/api/layers/base_layer/, `stateless_call`), so that a part can compute with
-weights of its own while the model stays as it is.
+(https://keras.io/api/layers/base_layer/, `stateless_call`), so that a part can compute with its own
+weights while the model stays unchanged.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +25,7 @@ class Forward:
     """What a part keeps of one forward pass until its backward pass.
 
     `tape` recorded how `outputs` [batch, ...] came from `inputs` [batch, ...] and
-    `values`, the weights that were used. `activation_bytes` are those of the inputs and
-    of every layer's output.
+    `values`, the weights. `activation_bytes` counts the inputs and every layer's output.
     """
 
     inputs: Any
@@ -70,7 +69,7 @@ class Part:
     def compute(self, values: Tensors, inputs: Any) -> tuple[Any, int]:
         """Return outputs [batch, ...] for `inputs` with the weights `values`, and activation bytes.
 
-        The bytes are those of the inputs and of every layer's output.
+        The bytes are of the inputs and of every layer's output.
         """
         import tensorflow as tf
 
@@ -95,7 +94,7 @@ class Part:
     def find_input_gradient(self, forward: Forward, upstream: Any) -> Any:
         """Return the gradient for the inputs, given that for the outputs (`upstream`).
 
-        Both have the shape of what they are for; so do those of the two methods below.
+        Both have the shapes of their tensors, like the gradients of the two methods below.
         """
         return self._differentiate(forward, forward.inputs, upstream)
 
@@ -120,7 +119,7 @@ class Part:
 def read_chain(model: "keras.Model") -> list["keras.Layer"]:
     """Return the layers of a model that is a chain, each one's output the next one's input.
 
-    Raises InputError for a model that is not a `keras.Sequential`, for one that is
+    Raises InputError for a model that isn't a `keras.Sequential`, for one that is
     not built, and for layers that keep state between calls: batch statistics and
     dropout's random numbers would differ from one micro-batch to the next.
     """
@@ -229,7 +228,7 @@ def measure_layers(
 ) -> list[LayerCost]:
     """Time each layer's forward and backward pass on `images` [micro_batch, ...].
 
-    The times, in seconds, are the best of `repeats`, after one call that is not counted.
+    The times, in seconds, are the best of `repeats`, after one call that isn't counted.
     Raises InputError for what `read_chain` refuses.
     """
     import tensorflow as tf

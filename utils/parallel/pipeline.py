@@ -2,8 +2,8 @@
 
     pipeline = cut_model(model, costs, stages=4, devices=devices)
     step = run_pipeline(pipeline, make_schedule("1f1b", 4, 8), images, labels)
-    step.loss, step.gradients            # those of the unsplit model
-    step.rows()                          # what each stage did, and when
+    step.loss, step.gradients            # the unsplit model's
+    step.rows()                          # when each stage did what
 
 Each stage is a thread that works on its own device; `schedules` says in which order, and
 results go to the neighbors as soon as they are there.
@@ -87,7 +87,7 @@ def plan_cut(
 ) -> tuple[range, ...]:
     """Return the layer numbers of each part, `stages` * `chunks` of them, in the model's order.
 
-    Raises InputError for costs, stages or chunks that do not fit the layers.
+    Raises InputError for costs, stages or chunks that don't fit the layers.
     """
     layers = read_chain(model)
     if len(costs) != len(layers):
@@ -174,7 +174,7 @@ def run_pipeline(
     rules = rules or Rules()
     check_fit(schedule, pipeline.stages, pipeline.chunks, images, labels)
     counts = [len(labels)] * schedule.micro_batches
-    if rules.learning_rate is not None:  # every micro-batch is a batch of its own
+    if rules.learning_rate is not None:  # every micro-batch is its own batch
         counts = [len(part) for part in np.array_split(labels, schedule.micro_batches)]
     traffic, mailbox = Traffic(), Mailbox()
     stages = make_stages(pipeline, schedule, mailbox, traffic, labels, counts, rules)
@@ -186,7 +186,7 @@ def run_pipeline(
 def check_fit(
     schedule: Schedule, stages: int, chunks: int, images: np.ndarray, labels: np.ndarray
 ) -> None:
-    """Raise InputError unless the schedule can run on so many stages with these examples."""
+    """Raise InputError unless the schedule can run on these stages with these examples."""
     fault = check_schedule(schedule, stages=stages, chunks=chunks)
     if fault:
         raise InputError(f"Schedule {schedule.name!r} doesn't fit: {fault}")
@@ -252,7 +252,7 @@ def feed_images(
 
 
 def run_threads(stages: Sequence[Stage], *mailboxes: Mailbox) -> list[StageReport]:
-    """Run each stage in a thread of its own; return their reports, or raise the first error."""
+    """Run each stage in its own thread; return their reports, or raise the first error."""
     errors: list[BaseException] = []
 
     def run(stage: Stage) -> None:

@@ -36,7 +36,7 @@ class Wire:
 
     What arrives is laid into `mailbox` as a tensor, under its key. Use it in a
     `with` block: all sockets are closed at its end. Raises InputError where the
-    own address cannot be used, RunError where another worker cannot be reached in time.
+    own address can't be used, RunError where another worker can't be reached in time.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ DEVICE = "CPU:0"  # of each process
 
 @dataclass(frozen=True, eq=False)
 class ProcessReport:
-    """What one worker process did as a stage: its report, what it held, what it sent.
+    """One worker process's work as a stage: its report, the bytes it held, the bytes it sent.
 
     `wire_bytes` counts whole messages, their headers included.
     """
@@ -124,9 +124,9 @@ def run_stage(
     """Run in each worker of a cluster: be the stage that TF_CONFIG's index says.
 
     `costs` has one number for each layer, `images` is [batch, ...], `labels` [batch]: the
-    same on every worker. Each builds the model and keeps the weights of its own parts alone.
+    same on every worker. Each builds the model and keeps only the weights of its own parts.
     Raises InputError unless there is one worker for each stage, for what `run_pipeline`
-    refuses, for a learning rate, and where a neighbor does not answer in time.
+    refuses, for a learning rate, and where a neighbor doesn't answer in time.
     """
     rules = rules or Rules()
     addresses, index = read_place(schedule.stages)
@@ -176,7 +176,7 @@ def join_reports(schedule: Schedule, reports: Sequence[ProcessReport]) -> Pipeli
 def read_place(stages: int) -> tuple[list[str], int]:
     """Return all workers' addresses and this one's index, from TF_CONFIG.
 
-    Raises InputError where there is none, or not one worker for each stage.
+    Raises InputError if there isn't one worker for each stage.
     """
     config = json.loads(os.environ.get("TF_CONFIG", "{}"))
     addresses = config.get("cluster", {}).get("worker", [])

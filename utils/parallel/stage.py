@@ -21,7 +21,7 @@ from .parts import Forward, Part, find_loss
 class Mailbox:
     """Holds tensors until the stage that needs them takes them; safe between threads.
 
-    A message may be given a delay, in which it is on its way and cannot be taken.
+    A message may be given a delay, in which it is on its way and can't be taken.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class MicroBatchState:
 
 @dataclass(eq=False)
 class StageReport:
-    """What a stage did: its spans in seconds of `time.monotonic`, and the most it kept.
+    """A stage's work: its spans in seconds of `time.monotonic`, and the most bytes it kept.
 
     `peak_live` counts micro-batches (of one chunk each), `peak_bytes` their inputs
     and, unless they are computed again, all layers' outputs; `peak_versions` the
@@ -162,9 +162,9 @@ class Stage:
             self.report.history = {chunk: [_copy(p.weights)] for chunk, p in enumerate(parts)}
 
     def run(self) -> StageReport:
-        """Do every operation of this stage in order, and return what it did.
+        """Do every operation of this stage in order, and return its report.
 
-        Raises InputError where a tensor does not come within `rules.limit_seconds`.
+        Raises InputError where a tensor doesn't come within `rules.limit_seconds`.
         """
         steps = {"F": self._forward, "B": self._backward, "W": self._weights, "BW": self._both}
         for operation in self.schedule.orders[self.number]:
@@ -269,7 +269,7 @@ class Stage:
         self.report.history[chunk].append(_copy(part.weights))
 
     def _count(self) -> None:
-        """Note the most that is held at once."""
+        """Note the most bytes held at once."""
         held = list(self._held.values())
         report = self.report
         report.peak_live = max(report.peak_live, len(held))

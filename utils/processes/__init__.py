@@ -1,11 +1,11 @@
-"""Processes of our own: how they start fast, talk to each other and leave nothing behind.
+"""Our own processes: how they start fast, talk to each other and leave nothing behind.
 
 `fork_server` forks children from a process that has imported what they need (`preload`), and
 `forked_program` makes such a fork a program. `module_command` starts a module in a fresh Python.
 `connection` carries messages, bytes and open descriptors between processes, and `handshake` lets
-two show each other that they hold the same key; a `door` lets in who does. `missing_peers` is a
-small process that says whom a task waits for. In a `private_network`, nobody else reaches the ports
-of TensorFlow's servers. No TensorFlow is imported here.
+two processes show each other that they hold the same key; a `door` admits callers that do.
+`missing_peers` is a small process that says which peers a task waits for. In a `private_network`,
+no other user reaches the ports of TensorFlow's servers. No TensorFlow is imported here.
 
 A launcher that can still act ends what it has started: by `close`, at the end of a `with` block.
 Who does it if the process that started something was killed:

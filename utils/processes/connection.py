@@ -4,18 +4,18 @@
     connection.send({"chunk": 3}, array.data.cast("B"))
     message = connection.receive()             # message.content, message.body
 
-A message is four bytes with the length of its head, the head as JSON (what is said, and
-how many bytes follow), and these bytes. Nothing that arrives is run as code. Every wait
-ends after `limit_seconds` without progress, and its error names the one waited for.
+A message is four bytes with the length of its head, the head as JSON (the message, and how many
+bytes follow), and these bytes. Nothing that arrives is run as code. Every wait ends after
+`limit_seconds` without progress, and its error names the one waited for.
 
-Processes that don't trust the way between them begin with `handshake`, and seal what follows: a
-message that was changed, repeated, left out or turned round ends the connection.
+Processes that don't trust the way between them begin with `handshake`, and seal all later messages:
+a message that was changed, repeated, left out or turned round ends the connection.
 
 Why not `multiprocessing.connection`? It has no limit while a message is on its way, so a slow
-caller holds a thread for ever. Its handshake (HMAC-MD5 before Python 3.12, which is no weakness
-by itself, as nobody can forge it) proves who has the key and gives no key for what follows. A
-machine between the two can pass the proof on, and say what it likes afterwards. It also carries
-no reason for a refusal, and no descriptors with a message.
+caller holds a thread for ever. Its handshake (HMAC-MD5 before Python 3.12, which isn't a weakness
+here, as nobody can forge it) proves who has the key and gives no key for what follows. A machine
+between the two can pass the proof on, and say what it likes afterwards. It also carries no reason
+for a refusal, and no descriptors with a message.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from ..errors import InputError, RunError, shorten
 
 MAX_HEAD_BYTES, MAX_DESCRIPTORS = 2**20, 12
 LIMIT_SECONDS = 60.0
-PAUSE_SECONDS = 0.02  # between two attempts to reach one who is not listening yet
+PAUSE_SECONDS = 0.02  # between two attempts to reach one who isn't listening yet
 SEAL_BYTES = 32
 NO_MESSAGE = "something that isn't a message"
 _LENGTH, _COUNT = struct.Struct("!I"), struct.Struct("!Q")
@@ -44,7 +44,7 @@ class PeerSilent(RunError):
 
 
 class PeerGone(RunError):
-    """The other side of a connection has hung up, or has sent what is no message.
+    """The other side of a connection has hung up, or has sent something that isn't a message.
 
     `between_messages` says whether nothing is lost by it.
     """
@@ -55,13 +55,13 @@ class PeerGone(RunError):
 
 
 class Seal:
-    """The seals of one direction: HMAC-SHA256 (RFC 2104) of a count and what is said."""
+    """The seals of one direction: HMAC-SHA256 (RFC 2104) of a count and the message."""
 
     def __init__(self, key: bytes) -> None:
         self._key, self._count = key, 0
 
     def make(self, data: Any) -> bytes:
-        """Return the seal of what comes next."""
+        """Return the seal of the next message."""
         self._count += 1
         return hmac.digest(self._key, _COUNT.pack(self._count) + bytes(data), "sha256")
 
@@ -81,7 +81,7 @@ class Connection:
 
     A message with a head or a body of more than `max_bytes` is refused; without it, a body may
     have any size. `first` are the first bytes that came of a message. `send` and `receive` wait.
-    Who sends and receives at the same time uses `post`, `push` and `pull`, which do not, with
+    Who sends and receives at the same time uses `post`, `push` and `pull`, which don't, with
     `wait_for`. Descriptors go over local sockets only.
     """
 
@@ -217,7 +217,7 @@ class Connection:
 
     def _send_with(self, descriptors: Sequence[int], packet: bytes) -> int:
         """Send descriptors with the beginning of `packet`; return how much of it went out."""
-        self._push_all()  # what was said before
+        self._push_all()  # earlier messages
         while True:
             try:
                 return socket.send_fds(self._socket, [packet], list(descriptors))
@@ -309,7 +309,7 @@ def split_address(address: str) -> tuple[str, int]:
     """Return host and port of "host:port"; raises InputError for anything else."""
     host, _, port = address.rpartition(":")
     try:
-        host.encode("idna")  # as whoever looks it up does
+        host.encode("idna")  # as a lookup does
     except UnicodeError:
         host = ""
     if not (host and port.isdigit() and int(port) < 65536):
@@ -321,7 +321,7 @@ def split_address(address: str) -> tuple[str, int]:
 def listen(address: str) -> socket.socket:
     """Return a socket that listens at `address`, and nowhere else.
 
-    Raises InputError where that cannot be had.
+    Raises InputError where that can't be had.
     """
     host, port = split_address(address)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -339,9 +339,9 @@ def connect(address: str, peer: str, limit_seconds: float = LIMIT_SECONDS) -> Co
 
 
 def reach(address: str, peer: str, limit_seconds: float = LIMIT_SECONDS) -> socket.socket:
-    """Return a socket that is connected to `peer`, who listens at `address` within the limit.
+    """Return a socket connected to `peer`, which listens at `address` within the limit.
 
-    Raises InputError for what is no address, PeerSilent where nobody answers in time.
+    Raises InputError for a bad address, PeerSilent if nothing answers in time.
     """
     place, end = split_address(address), time.monotonic() + limit_seconds
     while True:
@@ -358,7 +358,7 @@ def reach(address: str, peer: str, limit_seconds: float = LIMIT_SECONDS) -> sock
 
 
 def answers(address: str, seconds: float) -> bool:
-    """Return whether somebody listens at "host:port"; asks for `seconds` at most."""
+    """Return whether anything listens at "host:port"; tries for at most `seconds`."""
     try:
         socket.create_connection(split_address(address), seconds).close()
     except (OSError, InputError):
@@ -367,7 +367,7 @@ def answers(address: str, seconds: float) -> bool:
 
 
 def accept(listener: socket.socket, peer: str, limit_seconds: float = LIMIT_SECONDS) -> Connection:
-    """Return a connection to whoever calls next; raises PeerSilent if nobody comes in time."""
+    """Return a connection to the next caller; raises PeerSilent if none comes in time."""
     listener.settimeout(limit_seconds)
     try:
         caller, _ = listener.accept()

@@ -12,15 +12,15 @@ from .connection import Connection
 from .handshake import SALT_BYTES, ChannelLost, Garbled, admit, make_connection, refuse
 
 MAX_FAILURES, FAILURE_SECONDS = 5, 60.0  # wrong or garbled answers of one address
-MAX_CALLERS, MAX_CALLERS_OF_ONE = 96, 48  # connections that have not proved anything yet
+MAX_CALLERS, MAX_CALLERS_OF_ONE = 96, 48  # connections that haven't proved anything yet
 
 
 class Door:
-    """Lets callers in, each in a thread of its own, until `close`.
+    """Lets callers in, each in its own thread, until `close`.
 
-    `welcome(connection)` is called for each who has proved to have `key`, in that thread. Who has
-    failed five times within a minute is refused, address by address; who says nothing is sent
-    away after ten seconds; and only so many may stand in the door, `most_of_one` of one address.
+    `welcome(connection)` is called in that thread for each caller that has proved to have `key`. An
+    address that has failed five times within a minute is refused; a silent caller is sent away
+    after ten seconds; and only `most` may wait at once, `most_of_one` from one address.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Door:
             connection.close()
 
     def close(self) -> None:
-        """Let nobody in any more; safe to call twice."""
+        """Stop admitting callers; safe to call twice."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

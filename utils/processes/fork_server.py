@@ -33,7 +33,7 @@ CLOSE_SECONDS = 5.0
 
 
 class NotStarted(RunError):
-    """A fork server that cannot serve; `why` says what it said, or that it said nothing."""
+    """A fork server that can't serve; `why` says what it said, or that it said nothing."""
 
     def __init__(self, name: str, why: str) -> None:
         self.why = why
@@ -76,7 +76,7 @@ class ForkServer:
         return self.process.poll() is None
 
     def wait_until_ready(self, seconds: float) -> dict[str, Any]:
-        """Return what the server's `prepare` tells; raises NotStarted if it does not in time."""
+        """Return what the server's `prepare` tells; raises NotStarted if it doesn't in time."""
         try:
             told = self.connection.receive(seconds).content
         except PeerSilent:
@@ -89,7 +89,7 @@ class ForkServer:
         return told
 
     def fork(self, request: Any, body: bytes = b"", descriptors: Sequence[int] = ()) -> int:
-        """Ask for one child and return its number here; `receive` tells how it went on.
+        """Ask for one child and return its number here; `receive` returns what became of it.
 
         `request` and `body` go to the loop's `run` with copies of the descriptors. Raises
         PeerGone if the server has ended.
@@ -155,7 +155,7 @@ class ForkLoop:
     # ---- hooks
 
     def check(self) -> str:
-        """Before anything is imported: return why this server cannot serve, "" if it can."""
+        """Before anything is imported: return why this server can't serve, "" if it can."""
         return ""
 
     def prepare(self) -> Mapping[str, Any]:
@@ -171,7 +171,7 @@ class ForkLoop:
         signal_group(child.process, number)
 
     def watch(self) -> None:
-        """Look at the children, and end those that must not go on."""
+        """Check the children, and end the ones that must stop."""
 
     def clear_up(self) -> None:
         """Remove what the server leaves behind; it is about to end, in whatever way."""

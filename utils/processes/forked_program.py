@@ -44,7 +44,7 @@ def pick_starting(environment: Mapping[str, str]) -> dict[str, str]:
 def enter(folder: str, environment: Mapping[str, str]) -> None:
     """Take the folder, the environment and the standard streams that a program is to have.
 
-    Descriptors 0, 1 and 2 are its streams. Raises OSError if the folder is not there.
+    Descriptors 0, 1 and 2 are its streams. Raises OSError if the folder isn't there.
     """
     os.chdir(folder)
     os.environ.clear()
@@ -121,7 +121,7 @@ def find_exit_status(program: Callable[[], object]) -> int:
 
 
 def run_to_the_end(words: Sequence[str]) -> int:
-    """Run a program and what it has registered for its exit; return its exit status."""
+    """Run a program and its exit handlers; return its exit status."""
     status = find_exit_status(lambda: run_program(words))
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does
     atexit._run_exitfuncs()

@@ -6,10 +6,10 @@ Nobody's word counts before it (lengths in bytes):
     member -> host    member's nonce (32), HMAC(key, "member", salt, both nonces)
     host -> member    HMAC(key, "host", salt, both nonces)      or why not
 
-The host is a launcher or the machine that hosts a rendezvous, the member an agent or a machine
-that joins. A recorded proof is worth nothing with another nonce or in the other role. From then
-on each direction is sealed with a key of its own, made of what both have said: who has only
-passed the proofs on between two others can say nothing.
+The host is a launcher or the machine that hosts a rendezvous, the member an agent or a machine that
+joins. A recorded proof is worth nothing with another nonce or in the other role. From then on each
+direction is sealed with its own key, made from both sides' messages: a program that has only
+relayed the proofs between two others can't send anything.
 """
 
 import contextlib
@@ -33,11 +33,11 @@ REFUSALS = {
 
 
 class ChannelLost(RunError):
-    """The other side has hung up, is silent, or has sent what cannot be trusted."""
+    """The other side has hung up, is silent, or has sent what can't be trusted."""
 
 
 class WrongCode(ChannelLost):
-    """The other side does not know the code, or we do not."""
+    """The other side doesn't know the code, or we don't."""
 
 
 class Garbled(ChannelLost):
@@ -45,7 +45,7 @@ class Garbled(ChannelLost):
 
 
 def make_connection(end: socket.socket, peer: str = "") -> Connection:
-    """Return a connection on which little is taken before the handshake is over."""
+    """Return a connection that accepts only small messages before the handshake is over."""
     return Connection(end, peer, HANDSHAKE_SECONDS, MAX_HELLO_BYTES)
 
 
@@ -106,7 +106,7 @@ def hear_host(connection: Connection) -> dict[str, Any]:
 
 
 def refuse(connection: Connection, why: str) -> None:
-    """Be a host that admits nobody: say why, one of REFUSALS, and hang up."""
+    """Refuse the caller as host: say why, with one of REFUSALS, and hang up."""
     with contextlib.suppress(ChannelLost):
         _tell(connection, refused=why)
     connection.close()
@@ -134,7 +134,7 @@ def _tell(connection: Connection, **data: str) -> None:
 
 
 def _hear(connection: Connection, silence: type[ChannelLost] = ChannelLost) -> dict[str, Any]:
-    """Return what is said before the two know each other: a small object, in time."""
+    """Return a message from before the two know each other: a small object, in time."""
     try:
         told = connection.receive(all_seconds=HANDSHAKE_SECONDS).content
     except PeerSilent:

@@ -32,14 +32,14 @@ def signal_group(process: int, number: int) -> None:
         os.killpg(process, number)
     except ProcessLookupError:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process, number)  # forked a moment ago, not yet a group of its own
+            os.kill(process, number)  # forked a moment ago, not yet its own group
 
 
 @contextlib.contextmanager
 def ending_with_parent(end: socket.socket, clear_up: Callable[[], None]) -> Iterator[None]:
     """While the block runs, clear up and end this process as soon as the parent hangs up.
 
-    For what takes long before anybody reads from `end`, the socket to the parent. The
+    For work that takes long before anything reads from `end`, the socket to the parent. The
     thread that watches it has gone when the block is left: forking wants one thread.
     """
     stop, stopped = socket.socketpair()

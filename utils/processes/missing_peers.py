@@ -1,7 +1,8 @@
-"""Saying every few seconds which peers of a task do not answer, while TensorFlow waits for them.
+"""Saying every few seconds which peers of a task don't answer, while TensorFlow waits for them.
 
-A process of its own: while TensorFlow makes a strategy of several workers, it lets no thread of
-that process run Python. It says itself who is missing once at most, and only on worker 0.
+This is a separate process: while TensorFlow makes a strategy of several workers, it lets no thread
+of that process run Python. TensorFlow itself names a missing peer at most once, and only on worker
+0.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ WORD_SECONDS, PROBE_SECONDS = 5.0, 1.0
 
 @contextlib.contextmanager
 def name_missing_peers(who: str, peers: Mapping[str, str]) -> Iterator[None]:
-    """While the block runs, name on standard error those of `peers` that do not answer.
+    """While the block runs, name on standard error the `peers` that don't answer.
 
     `peers` are names and addresses ("host:port"). Begins after five seconds, and then says so
     every five seconds: "WHO: waiting for worker:1 at 10.0.0.2:2222, which does not answer". The

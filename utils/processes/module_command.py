@@ -1,4 +1,4 @@
-"""Starting a module of this library in a fresh Python, wherever that is started.
+"""Start a module of this library in a fresh Python, from any working directory.
 
 `python -m` puts the working directory first, where a project may have packages of the same
 names; so the folder that holds this library is named instead.
@@ -20,7 +20,7 @@ def is_module_command(words: Sequence[str]) -> bool:
 
 
 def make_module_command(module: str, *arguments: str) -> list[str]:
-    """Return the command that calls `main()` of `module`, named in full, in a process of its own.
+    """Return the command that calls `main()` of `module`, named in full, in its own process.
 
     Its `sys.argv[1:]` are `arguments`.
     """

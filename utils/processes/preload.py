@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..environment import quiet_tensorflow
 
-# what tasks and submissions import of this library: the default of what is preloaded
+# this library's modules that tasks and submissions import: preloaded by default
 TRAINING_MODULES = (".devices", ".data.batches", ".training.loops", ".training.own_data")
 PACKAGE = __package__.rpartition(".")[0]  # this library, under whatever name it was copied
 
@@ -27,7 +27,7 @@ def import_tensorflow() -> None:
 def import_modules(names: Sequence[str] = TRAINING_MODULES) -> None:
     """Import modules by name; one that begins with a dot is of this library.
 
-    What is not there is left to the child that wants it.
+    What isn't there is left to the child that wants it.
     """
     for name in names:
         with contextlib.suppress(ModuleNotFoundError):

@@ -1,8 +1,8 @@
 """A network that only one process and its children see, so that TensorFlow's ports are out of
 reach of everyone else. Linux only.
 
-TensorFlow's servers listen on all interfaces and ask nobody who they are: whoever reaches such a
-port reads and writes files as its owner. With `DISTLAB_NETWORK=private` kernels, warm processes
+TensorFlow's servers listen on all interfaces without asking for a password: anyone who reaches such
+a port can read and write files as its owner. With `DISTLAB_NETWORK=private` kernels, warm processes
 and the commands that start clusters here enter a network namespace that has nothing but a loopback
 device. Ports still work between the tasks of a cluster. Nothing goes out either: no downloads.
 

@@ -47,7 +47,7 @@ class ClusterMark:
 
     @property
     def owner_lives(self) -> bool:
-        """Whether the process that made the cluster is there, or cannot be seen from here."""
+        """Whether the process that made the cluster is there, or can't be seen from here."""
         if self.namespace != _name_namespace():
             return True
         try:
@@ -59,7 +59,7 @@ class ClusterMark:
 
 
 def parse_mark(value: str) -> ClusterMark | None:
-    """Return the mark that `value` spells, None where it is none."""
+    """Return the mark that `value` spells, None if it isn't one."""
     try:
         identity, owner, started, namespace, folder = value.split(":", 4)
         mark = ClusterMark(identity, int(owner), float(started), namespace, folder)
@@ -79,7 +79,7 @@ def make_mark() -> ClusterMark:
 
 
 def _name_namespace() -> str:
-    """Return the name of this process's namespace of process numbers, "" where there is none."""
+    """Return the name of this process's namespace of process numbers, "" if there is none."""
     try:
         return os.readlink("/proc/self/ns/pid").strip("pid:[]")
     except OSError:
@@ -171,7 +171,7 @@ def _find_marked_folders() -> Iterator[ClusterMark]:
 
 
 def _read_folder(folder: str) -> ClusterMark | None:
-    """Return the mark in `folder` if it is a folder of ours and the mark names it."""
+    """Return the mark in `folder` if it is our folder and the mark names it."""
     try:
         about = os.lstat(folder)
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
@@ -219,7 +219,7 @@ def end_cluster(identity: str, seconds: float = 5.0) -> int:
 
 
 def remove_folder(folder: str) -> None:
-    """Remove a cluster's folder, and nothing that is not one."""
+    """Remove a cluster's folder, and nothing that isn't one."""
     if _read_folder(folder) is not None:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""Pipeline schedules as plain data: what each stage does, in which order. NumPy at most.
+"""Pipeline schedules as plain data: each stage's operations, in order. NumPy at most.
 
     from utils.schedules import check_schedule, make_schedule
 
@@ -10,8 +10,8 @@
 - `check`: say what is wrong with a pipeline schedule, in one line
 - `generate`: the known pipeline schedules: GPipe, 1F1B, interleaved 1F1B, zero-bubble ZB-H1 and
   ZB-H2
-- `operations`: what a pipeline schedule is made of: operations, and one ordered list of them for
-  each stage
+- `operations`: the parts of a pipeline schedule: operations, and one ordered list of them for each
+  stage
 - `partition`: cut a list of layers into pipeline stages by cost
 - `replay`: play a schedule: when does each operation start and end, and which stages wait for
   ever?

@@ -33,7 +33,7 @@ def check_schedule(
     `schedule` is a Schedule, or for each stage a list of Operation or (kind, micro-batch[,
     chunk]) with `micro_batches` and `chunks` (1 when None) as further arguments. If you give
     `stages`, `micro_batches` or `chunks`, they must be the schedule's. Looks, in this order,
-    for other sizes, items that aren't operations, one that is doubled or missing, a backward
+    for other sizes, items that aren't operations, a doubled or missing operation, a backward
     before its forward, W before its B, and a deadlock between stages. Raises InputError for
     lists without `micro_batches`.
 

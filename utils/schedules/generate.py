@@ -39,7 +39,7 @@ def make_interleaved_1f1b(stages: int, micro_batches: int, chunks: int = 2) -> S
     Narayanan et al. 2021, "Efficient large-scale language model training on GPU
     clusters", section 2.2: micro-batches go in groups of as many as there are
     stages, each group through one chunk after the other. One chunk is 1F1B.
-    Raises InputError where micro-batches do not come out in whole groups.
+    Raises InputError where micro-batches don't come out in whole groups.
     """
     _check_sizes(stages, micro_batches, chunks)
     if chunks > 1 and micro_batches % stages:
@@ -168,7 +168,7 @@ def _alternate(forward: Order, backward: Order, ahead: int) -> Order:
 def _defer_weights(
     forward: Order, backward: Order, weight: Order, ahead: int, most_live: int
 ) -> Order:
-    """1F1B with `ahead` forwards first, each W put off until its memory is wanted.
+    """1F1B with `ahead` forwards first, each W put off until its memory is needed.
 
     A W comes just before a forward that would make more than `most_live`
     micro-batches live; after the last forward, one W follows each B, and the

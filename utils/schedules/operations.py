@@ -1,4 +1,4 @@
-"""What a pipeline schedule is made of: operations, and one ordered list of them for each stage."""
+"""The parts of a pipeline schedule: operations, and one ordered list of them for each stage."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ def read_schedule(
 ) -> Schedule:
     """Make a Schedule of plain lists: for each stage operations, or (kind, micro-batch[, chunk]).
 
-    Raises InputError for what is not an operation; whether the schedule can
+    Raises InputError for what isn't an operation; whether the schedule can
     run is for `check_schedule` to say.
     """
     check_count("micro-batches", micro_batches)

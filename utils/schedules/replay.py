@@ -2,7 +2,7 @@
 
 Both the checker (with no durations) and the simulator (with real ones) use
 this one loop. It is driven by events: a stage runs its list until an operation
-needs a result that is not there, and the end of that operation wakes it.
+needs a result that isn't there, and the end of that operation wakes it.
 """
 
 from collections import deque
@@ -39,7 +39,7 @@ class Encoded:
 
 
 def encode(schedule: Schedule) -> Encoded:
-    """Turn a schedule into arrays. Raises InputError for what is not an operation of it."""
+    """Turn a schedule into arrays. Raises InputError for what isn't an operation of it."""
     if not schedule.orders:
         raise InputError("The schedule must have a list of operations for at least one stage.")
     lengths = [len(order) for order in schedule.orders]
@@ -83,7 +83,7 @@ def _name_bad_operation(schedule: Schedule) -> str:
 
 
 def find_places(encoded: Encoded, *kinds: int) -> np.ndarray:
-    """Return where each operation of `kinds` is in the arrays, -1 where it is not.
+    """Return where each operation of `kinds` is in the arrays, -1 where it isn't.
 
     [stage, chunk, micro-batch]
     """
@@ -117,7 +117,7 @@ def _in_model_order(places: np.ndarray) -> np.ndarray:
 class Replay:
     """`starts` and `ends` of each operation [operation], and where each stuck stage waits.
 
-    `stuck` maps a stage that cannot go on to the place of its next operation.
+    `stuck` maps a stage that can't continue to the place of its next operation.
     """
 
     starts: np.ndarray
@@ -129,7 +129,7 @@ def replay(encoded: Encoded, durations: np.ndarray, delay: float = 0.0) -> Repla
     """Play `encoded`, each stage in its own order, every operation as early as it can be.
 
     `durations` are of each operation [operation], `delay` what a result takes
-    from one stage to another, in the same unit; sending does not occupy a
+    from one stage to another, in the same unit; sending doesn't occupy a
     stage. Since each stage's order is fixed, the order in which stages are
     looked at here changes no time. The schedule must be whole: see
     `find_local_fault`.

@@ -2,24 +2,24 @@
 
 - `collective`: what an all-reduce costs on links that you describe: a model with inputs, not a
   table
-- `comparisons`: published runs beside what the simulators say of them: inputs, model, prediction
+- `comparisons`: published runs next to the simulators' predictions for them
 - `failures`: how often to save: what checkpoints cost, and what a failure loses
 - `input`: what an input pipeline delivers, and when: every element followed from the file to the
   step
 - `layouts`: one training step of a Transformer on many devices, cut in any of six ways: memory and
   seconds
-- `llm_foundry`: the runs of llm-foundry's benchmark page as what the planner takes, and what is
-  fitted on them
-- `machines`: known machines as data: what public specifications say, with source and date
-- `measured`: all-reduces as somebody measured them: read from nccl-tests' output or a CSV,
+- `llm_foundry`: the runs of llm-foundry's benchmark page as the planner's input, and the numbers
+  fitted to them
+- `machines`: known machines as data: their public specifications, with source and date
+- `measured`: measured all-reduces: read from nccl-tests' output or a CSV,
   interpolated
 - `memory`: bytes on each device: weights, gradients, optimizer state and activations
-- `parameter_server`: workers and parameter servers on a clock: steps a second, and how stale the
+- `parameter_server`: workers and parameter servers on a clock: steps/s, and how stale the
   updates are
 - `pipeline`: how long a pipeline schedule takes, where its stages stand idle, and what it keeps in
   memory
 - `planner`: a run of a Transformer, planned: the best layouts of all, hours, cost, MFU, and why
-- `questions`: the simulators as questions: what each one needs to know, and what it answers
+- `questions`: the simulators as questions: the inputs of each one, and its answer
 - `step`: one data-parallel training step: compute, all-reduce that overlaps it, and the slowest
   worker
 - `stragglers`: how much longer a synchronous step is because it waits for its slowest worker

@@ -2,8 +2,8 @@
 
 A message of n bytes takes latency + n / bandwidth; a rank sends one and receives
 one at a time; a step ends with its slowest message; adding up costs nothing, and
-ranks of a node that talk to other nodes at once do not slow each other down.
-The algorithms are those of `utils.collectives`, whose recorded messages give
+ranks of a node that talk to other nodes at once don't slow each other down.
+The algorithms are the ones of `utils.collectives`. Their recorded messages give
 the same counts and the same seconds (a test compares them). With P ranks, N
 bytes, and Q the largest power of two in P:
 
@@ -20,7 +20,7 @@ How near it comes: with latency and bandwidth taken from two points (8 B and
 within 8 % at 8 KiB and less, within 8 % at 256 MiB and more, and up to
 52 % too low in between: one latency and one bandwidth say no more. Bus bandwidth
 over 5 to 8 H200s, from the bandwidth of 4 (`published/h200_ring_busbw.csv`),
-is within 0.8 % for vectors so long that latency does not count (tried with 16 GiB
+is within 0.8 % for vectors so long that latency doesn't count (tried with 16 GiB
 and 5 us a message: the published figures give neither).
 """
 
@@ -88,7 +88,7 @@ class AllReduceCost:
     """Seconds of one all-reduce, and what the busiest rank sends.
 
     `messages_per_rank` and `bytes_per_rank` are the largest over the ranks; the
-    bytes are a fraction where the vector does not divide by the ranks.
+    bytes are a fraction where the vector doesn't divide by the ranks.
     `bus_bandwidth_bytes_per_second` is nccl-tests' bus bandwidth: algorithm bandwidth
     (bytes / seconds) times 2(P-1)/P, which shows a perfect ring its links' bandwidth
     whatever P is. It is 0 if nothing is sent.

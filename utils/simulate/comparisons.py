@@ -1,9 +1,9 @@
-"""Published runs beside what the simulators say of them: inputs, model, prediction.
+"""Published runs next to the simulators' predictions: inputs, model, prediction.
 
-Each function reads one table of `published`, feeds its inputs to a simulator, and returns
-the published number beside the predicted one. `COMPARISONS` lists them all with how near
-they have to come (None: shown, not promised). The models know nothing of the tables: what
-a fit takes from them is said in each docstring. NumPy at most.
+Each function reads one table of `published`, feeds its inputs to a simulator, and returns the
+published number and the predicted one. `COMPARISONS` lists them all with how near they have to come
+(None: shown, not promised). The models know nothing of the tables: each docstring says what a fit
+takes from them. NumPy at most.
 """
 
 import math
@@ -36,7 +36,7 @@ SCHEDULES = {"1F1B": "1f1b", "ZBH1": "zb-h1", "ZBH2": "zb-h2", "1F1BI": "interle
 
 @dataclass(frozen=True)
 class Compared:
-    """One published number beside the predicted one; `tolerance` relative, None if only shown."""
+    """One published number and its prediction; `tolerance` relative, None if only shown."""
 
     label: str
     published: float
@@ -45,7 +45,7 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """How far off the prediction is, relative to what was published."""
+        """The error of the prediction, relative to the published number."""
         return self.predicted / self.published - 1
 
 
@@ -61,7 +61,7 @@ def compare_bubbles() -> list[Compared]:
 
 
 def compare_schedules() -> list[Compared]:
-    """Return measured samples/s of two schedules over those of 1F1B, and ours.
+    """Return measured samples/s of two schedules relative to 1F1B's, and ours.
 
     The simulated longest span gives each rate, so what every schedule loses to the machine
     falls out of the ratio. ZB-1p, which was run, has the bubble of ZB-H1.
@@ -257,7 +257,7 @@ def find_bucket_error() -> float:
 
 
 def compare_bus_bandwidth() -> list[Compared]:
-    """Return bus bandwidth by H200s of a node; inputs: that of four, and 5 us a message."""
+    """Return bus bandwidth by H200s of a node; inputs: four GPUs' bandwidth, 5 us a message."""
     rows = read_table("h200_ring_busbw")
     link = Link(5e-6, rows[0]["h200_ring"] * 1e9)
     return [
@@ -346,7 +346,7 @@ def llama_mtbf_hours() -> float:
 def compare_llama(save_seconds: float = 60.0, restart_seconds: float = 600.0) -> list[Compared]:
     """Return the published least share of time that trained, and Daly's at the best interval.
 
-    What a save and a restart took was not published: they are stated here.
+    What a save and a restart took wasn't published: they are stated here.
     """
     (row,) = read_table("llama3_2024")
     mtbf = group_mtbf_seconds(llama_mtbf_hours() * row["gpus"] * 3600, int(row["gpus"]))

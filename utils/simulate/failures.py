@@ -22,7 +22,7 @@ from ..checks import check_number
 def group_mtbf_seconds(task_mtbf_seconds: float, tasks: int) -> float:
     """Return the mean time between failures of `tasks` tasks that stop together.
 
-    A synchronous group fails when any of its tasks does: n times as often.
+    A synchronous group of n fails when any of its tasks does, n times as often.
     """
     _check_positive(task_mtbf_seconds=task_mtbf_seconds, tasks=tasks)
     return task_mtbf_seconds / tasks
@@ -44,7 +44,7 @@ def young_interval_seconds(save_seconds: float, mtbf_seconds: float) -> float:
 def daly_interval_seconds(save_seconds: float, mtbf_seconds: float) -> float:
     """Return Daly's interval of work between two checkpoints, his equation 37.
 
-    It stays near the optimum where Young's does not, when saving takes a good part of
+    It stays near the optimum where Young's doesn't, when saving takes a good part of
     the time between failures; from `save_seconds` of twice the MTBF on it is the MTBF.
     """
     young = young_interval_seconds(save_seconds, mtbf_seconds)
@@ -72,7 +72,7 @@ def expected_run_seconds(
     _check_not_negative(save_seconds=save_seconds, restart_seconds=restart_seconds)
     segment = (interval_seconds + save_seconds) / mtbf_seconds
     if segment + restart_seconds / mtbf_seconds > 700:
-        return math.inf  # e^700 times the MTBF: such a run does not end
+        return math.inf  # e^700 times the MTBF: such a run doesn't end
     tries = mtbf_seconds * math.exp(restart_seconds / mtbf_seconds) * math.expm1(segment)
     return tries * work_seconds / interval_seconds
 
@@ -153,7 +153,7 @@ def simulate_run_seconds(
     rng = np.random.default_rng(seed)
     seconds = np.zeros(runs)
     for _ in range(math.ceil(work_seconds / interval_seconds - 1e-9)):
-        waiting = np.ones(runs, dtype=bool)  # [runs]: this interval is not done yet
+        waiting = np.ones(runs, dtype=bool)  # [runs]: this interval isn't done yet
         needed = np.full(runs, interval_seconds + save_seconds)
         while waiting.any():
             failure = rng.exponential(mtbf_seconds, runs)

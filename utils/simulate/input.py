@@ -2,10 +2,10 @@
 
 The machines stand in the order of tf.data: read (waiting for a store, no processor), map
 (decode and augment, on the processor), shuffle, batch, prefetch, and the step that consumes.
-Who asks for an element waits for it, and what is asked does nothing before, except:
+A stage that requests an element waits for it, and the stage before does nothing until then, except:
 
-- several reads at once, and several calls of map, work ahead of whoever asks, as many
-  elements as there are reads or calls; at most `cores` calls compute at a time;
+- several reads at once, and several calls of map, work ahead of the requests, as many elements as
+  there are reads or calls; at most `cores` calls compute at a time;
 - a prefetch asks for batches ahead of the step, as many as it holds;
 - a shuffle asks until its buffer is full, and hands on one at random.
 
@@ -42,7 +42,7 @@ class InputCosts:
             check_number(each.name.replace("_", " "), getattr(self, each.name), least=0)
 
     def left_by(self, cache: str) -> tuple[float, float]:
-        """Return the seconds of (reading, mapping) that a full cache does not save."""
+        """Return the seconds of (reading, mapping) that a full cache doesn't save."""
         if cache == "augmented":
             return 0.0, 0.0
         if cache == "decoded":
@@ -153,7 +153,7 @@ def simulate_input(
 
 
 class _Line:
-    """The machines in a row. Each method takes when it is asked, and returns when it answers."""
+    """The stages in a row. Each method takes a request's time, and returns its answer's."""
 
     def __init__(self, costs, choice: InputChoice, cores: int, batch: int, factors, picks) -> None:
         self.choice, self.batch, self.factors, self.picks = choice, batch, factors, picks

@@ -137,10 +137,10 @@ def parse_layout(text: str) -> Layout:
 
 @dataclass(frozen=True)
 class Assumed:
-    """What a step is taken to do unless you say otherwise.
+    """Assumptions about a step, unless you say otherwise.
 
     `scores` keeps attention's s^2 scores, as without FlashAttention. `prefetch` hides ZeRO 3's
-    traffic of the backward pass too (FSDP's BACKWARD_PRE). `reduced_bytes` are those of one
+    traffic of the backward pass too (FSDP's BACKWARD_PRE). `reduced_bytes` is the size of one
     gradient on the wire.
     """
 

@@ -1,7 +1,7 @@
-"""The runs of llm-foundry's benchmark page as what the planner takes, and what is fitted on them.
+"""The runs of llm-foundry's benchmark page as the planner's input, and the fitted numbers.
 
 `published/llm_foundry_2024.csv` has 49 of them. One row for each GPU type gives that type's
-efficiency, which stands in `machines.csv`; all others are predicted. NumPy at most.
+efficiency, which is in `machines.csv`; all others are predicted. NumPy at most.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ def read_foundry_row(row: dict) -> tuple[Transformer, Layout, Machine, int, Assu
 
     Vocabulary: GPT-NeoX's 50,368. Composer's FSDP asks for a layer's weights after the backward
     pass of the layer before (its default, BACKWARD_POST): no prefetch. The page doesn't say what
-    joins its H100s: a DGX H100's eight links of 400 Gb/s are taken.
+    joins its H100s: we take a DGX H100's eight links of 400 Gb/s.
     """
     network = "1600Gb/s" if row["system"].startswith("A100") else "8x400Gb/s"
     machine = find_machine(f"{row['system'].removesuffix('-80G')}, {network}")

@@ -6,7 +6,7 @@
     find_machine("16 B300, 2500TFLOP/s, 288GB, 8TB/s memory, 8 a node, 900GB/s inside, 400Gb/s")
 
 The tables are `machines.csv` and `networks.csv`. A device that isn't in them takes three numbers:
-peak, memory, and the memory's rate. A model that was measured elsewhere runs here at a part of the
+peak, memory, and the memory's rate. A model measured elsewhere runs here at a part of the
 peak (model FLOPs utilization, MFU); 0.4 is usual for large models, and is printed with each
 prediction as an assumption. NumPy at most.
 """
@@ -35,7 +35,7 @@ OWN_NUMBERS = '"64 B300, 2500TFLOP/s, 288GB, 8TB/s memory"'
 class Machine:
     """A device, how many share a node, and what joins the nodes (None: not stated).
 
-    `count` is how many were asked for. `efficiency` and `attention` are the fractions of the
+    `count` is the number of devices. `efficiency` and `attention` are the fractions of the
     peaks that a Transformer's operations and its attention reach. The rate of `network` is for a
     whole node, one way.
     """

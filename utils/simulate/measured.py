@@ -1,10 +1,10 @@
-"""All-reduces as somebody measured them: read from nccl-tests' output or a CSV, interpolated.
+"""Measured all-reduces: read from nccl-tests' output or a CSV, interpolated.
 
     table = read_measured("all_reduce_perf.txt")      # as nccl-tests prints it
     table.find_seconds(25 * 2**20, ranks=64)
 
 Between two sizes the time follows a monotone cubic, which is the line of a latency and a rate if
-the points lie on one; beyond the table the line through its last two points goes on. NumPy at
+the points lie on one; beyond the table it follows the line through its last two points. NumPy at
 most.
 """
 
@@ -66,8 +66,8 @@ def interpolate(at: float, x: np.ndarray, y: np.ndarray) -> float:
     """Return the monotone cubic through the points (x, y), x [point] increasing, at `at`.
 
     Fritsch and Butland 1984, "A method for constructing local monotone piecewise cubic
-    interpolants": the slope in a point is the weighted harmonic mean of the slopes beside it, and
-    0 where they differ in sign.
+    interpolants": the slope in a point is the weighted harmonic mean of the slopes next to it, and
+    0 if they differ in sign.
     """
     gap = np.diff(x)
     slope = np.diff(y) / gap

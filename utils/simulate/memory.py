@@ -95,8 +95,8 @@ def find_device_memory(
     """Return what a device holds of a model cut into `tensor_parallel` x `pipeline_parallel`.
 
     `ranks` are the data-parallel copies of that cut model, over which ZeRO shares.
-    `activation_bytes` are those of one device; with `recomputed_layers`, so many layers of
-    it recompute them. Raises InputError, in one line, for numbers that cannot be.
+    `activation_bytes` is for one device; with `recomputed_layers`, that many of its layers
+    recompute them. Raises InputError, in one line, for numbers that can't be.
     """
     check_count("tensor parallel", tensor_parallel)
     check_count("pipeline parallel", pipeline_parallel)

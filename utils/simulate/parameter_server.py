@@ -1,9 +1,9 @@
-"""Workers and parameter servers on a clock: steps a second, and how stale the updates are.
+"""Workers and parameter servers on a clock: steps/s, and how stale the updates are.
 
-Worker w computes a gradient in `step_seconds[w]`, times a random factor of mean 1
-where there is `jitter`; the servers write it in `server_seconds`, one gradient after
-the other. An update is stale by the updates of others that were written between its
-read of the parameters and its own write. Four ways to train:
+Worker w computes a gradient in `step_seconds[w]`, times a random factor of mean 1 if there is
+`jitter`; the servers write it in `server_seconds`, one gradient after the other. An update is stale
+by the number of other workers' updates between its read of the parameters and its own write. Four
+ways to train:
 
 | mode | when a worker may begin its next step | an update is |
 |---|---|---|
@@ -52,7 +52,7 @@ class Cluster:
 
     `jitter` is the coefficient of variation of a step's time (0: none) under the
     `distribution`: "gamma", which is exponential at 1, or "lognormal". Raises InputError
-    for times that cannot be.
+    for times that can't be.
     """
 
     step_seconds: Sequence[float]
@@ -97,7 +97,7 @@ def make_cluster(
     """Return `workers` with one mean step time, worker 0 slower by `slow_factor`.
 
     `distribution` is "constant", "exponential" or "lognormal", whose logarithm has the
-    standard deviation `sigma`. Raises InputError for numbers that cannot be.
+    standard deviation `sigma`. Raises InputError for numbers that can't be.
     """
     check_count("workers", workers, 1, MAX_WORKERS)
     check_number("step seconds", step_seconds, above=0)
@@ -192,7 +192,7 @@ class Simulation:
 
     @property
     def gradients_per_second(self) -> float:
-        """Gradients that went into updates: with equal batches, images a second over the batch."""
+        """Gradients that went into updates: with equal batches, images/s divided by the batch."""
         return sum(self.gradients) / self.seconds
 
     @property
@@ -252,7 +252,7 @@ class _Steps:
 
 
 def _run_free(cluster: Cluster, updates: int, draw: _Steps) -> Simulation:
-    """Each worker goes on by itself."""
+    """Each worker continues without waiting."""
     told, server = Simulation("asynchronous", cluster.workers), cluster.server_seconds
     running = [(draw(worker), worker, 0.0, 0) for worker in range(cluster.workers)]
     heapq.heapify(running)  # ends, worker, began, version read
@@ -302,7 +302,7 @@ class _Gate:
         self._workers_at[self.done[worker] - 1] -= 1
         self._workers_at[self.done[worker]] += 1
         self._waiting.add(worker)
-        if self._workers_at[self._slowest]:  # nobody else's limit has moved
+        if self._workers_at[self._slowest]:  # no other worker's limit has moved
             if self.done[worker] - self._slowest > self._bound:
                 return ()
             self._waiting.discard(worker)

@@ -64,7 +64,7 @@ class StageTimes:
         return replace(self, backward_input=again)
 
     def tabulate(self, stages: int, chunks: int) -> np.ndarray:
-        """Return [F, B, W or BW; stage; chunk] times of one chunk; InputError if one cannot be."""
+        """Return [F, B, W or BW; stage; chunk] times of one chunk; InputError if one can't be."""
         named = (
             ("forward", self.forward),
             ("backward for inputs", self.backward_input),
@@ -76,7 +76,7 @@ class StageTimes:
         return np.stack([f, b, w, b + w])
 
     def read_delay(self) -> float:
-        """Return the communication delay; InputError if it cannot be."""
+        """Return the communication delay; InputError if it can't be."""
         return float(_read_times("communication", self.communication, ((),)))
 
 

@@ -33,9 +33,9 @@ SHOWN = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Plan the training of a Transformer that is described by its shape.
+    """Plan the training of a Transformer from its shape.
 
-    A shape that is left out is taken from the parameters. `global_batch` counts sequences.
+    A missing shape is derived from the parameters. `global_batch` counts sequences.
     """
 
     parameters: float = ask("large", "a Transformer by its shape, such as 7e9")

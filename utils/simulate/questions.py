@@ -1,4 +1,4 @@
-"""The simulators as questions: what each one needs to know, and what it answers.
+"""The simulators as questions: the inputs of each one, and its answer.
 
     from utils.simulate.questions import Failures
 

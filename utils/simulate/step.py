@@ -30,7 +30,7 @@ Row = tuple[str, float, float, str, str]  # lane, start, end, label, kind
 
 @dataclass(frozen=True)
 class StepWork:
-    """What every device does in a step: seconds of both passes and the update, gradient bytes.
+    """A device's work in a step: seconds of both passes and the update, gradient bytes.
 
     `forward_seconds`, `backward_seconds` and `update_seconds` are for one device; `gradient_bytes`
     are all-reduced. Raises InputError for numbers out of range.

@@ -1,6 +1,6 @@
 """A Transformer in numbers: its shape, FLOPs, memory traffic, and the activations that it keeps.
 
-A shape that isn't given is that of a model 128 times as wide as it has layers, with heads of
+A missing shape is the shape of a model 128 times as wide as it has layers, with heads of
 128, as in GPT-3 (Brown et al. 2020: 96 layers of width 12,288). Activations follow Korthikanti
 et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", equations 1, 2 and
 4. FLOPs follow Kaplan et al. 2020, "Scaling Laws for Neural Language Models" (6 per parameter
@@ -23,7 +23,7 @@ WIDTH_PER_LAYER = HEAD_WIDTH = 128
 FORWARD_BYTES, BACKWARD_BYTES = 108, 168
 LOGIT_BYTES, LOGIT_TRAFFIC = 4, 10  # logits and gradient in 16 bits: kept; read and written
 LAYER_OPERATIONS = 14  # kernels of a layer's forward pass: those counted above, casts included
-MIN_FIT, MAX_FIT = 0.5, 2.0  # stated parameters over those of the shape
+MIN_FIT, MAX_FIT = 0.5, 2.0  # stated parameters over the shape's
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class TransformerShape:
 
 
 def find_shape(parameters: float, sequence: int = 2048) -> TransformerShape:
-    """Return the shape of a Transformer of so many parameters, embeddings left out.
+    """Return the shape of a Transformer with `parameters` parameters, without embeddings.
 
-    Raises InputError for a number that is not above 0.
+    Raises InputError for a number that isn't above 0.
     """
     check_number("parameters", parameters, above=0)
     layers = (parameters / (12 * WIDTH_PER_LAYER**2)) ** (1 / 3)
@@ -120,9 +120,9 @@ def make_transformer(
     vocabulary: int | None = None,
     **experts: int,
 ) -> Transformer:
-    """Return the model of so many parameters; a shape that is left out is taken from them.
+    """Return the model with `parameters` parameters, which also give a missing shape.
 
-    What was taken is in `guessed`. Raises InputError as Transformer does.
+    `guessed` has the derived values. Raises InputError as Transformer does.
     """
     check_number("parameters", parameters, above=0)
     stated = {"layers": layers, "hidden": hidden, "sequence": sequence, "vocabulary": vocabulary}

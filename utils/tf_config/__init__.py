@@ -13,8 +13,8 @@ TF_CONFIG is what `tf.distribute.cluster_resolver.TFConfigClusterResolver` reads
 - `diagnose`: from an error or a log of a cluster's task to what went wrong and what to do
 - `lint`: the linter: what is wrong with a TF_CONFIG, where, and what to write instead
 - `rules`: the rules that one TF_CONFIG must keep, and what breaking one gives: a `LintFinding`
-- `spec`: what a cluster and one of its tasks are: plain, frozen data
-- `symptoms`: the sayings by which a start that goes wrong is known, read from `symptoms.toml`
+- `spec`: a cluster and one of its tasks as plain, frozen data
+- `symptoms`: the messages that identify a failed start, read from `symptoms.toml`
 - `tracebacks`: the last traceback in a task's output: its error in one line, and the user's line
   that led there
 """

@@ -72,8 +72,8 @@ def _check_counts(counts: dict[str, int], hosts: Sequence[str]) -> None:
 def build_tf_config(cluster: ClusterSpec, job: str, index: int = 0, **extras: Any) -> str:
     """Return the TF_CONFIG of one task as JSON text on one line.
 
-    An evaluator gets the training cluster, which does not list it. Raises
-    InputError, naming the cure, if the linter finds an error in what it made.
+    An evaluator gets the training cluster, which doesn't list it. Raises InputError, with the fix,
+    if the linter finds an error in the result.
     """
     text = TaskConfig(cluster, job, index, extras).to_json()
     parse_tf_config(text)
@@ -99,8 +99,8 @@ def format_export(text: str) -> str:
 def hold_free_ports(count: int, host: str = "127.0.0.1") -> Iterator[list[int]]:
     """Keep `count` free ports of `host` bound while the block runs; free them at its end.
 
-    All are held at once, so they differ. From the end of the block on, anybody may
-    take them: start the tasks at once, and start all again if one was lost.
+    All are held at once, so they differ. From the end of the block on, any program may take them:
+    start the tasks at once, and start all again if one was lost.
     """
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(_bind_quiet(host)) for _ in range(count)]
@@ -188,7 +188,7 @@ def view_as_simple(config: TaskConfig) -> dict[str, Any]:
 def view_as_slurm(config: TaskConfig) -> dict[str, str]:
     """Return the variables that `SlurmClusterResolver` reads, for tasks in the cluster's order.
 
-    One task a node. Node names stand as a plain list, sorted by nobody: Slurm itself
+    One task a node. Node names are a plain list, not sorted: Slurm itself
     writes ranges, and the resolver then sorts names as text (n1, n10, n2).
     """
     places = [place for place in config.cluster.tasks if place[0] != "evaluator"]

@@ -43,10 +43,10 @@ WAITING_NAMES, RAISED = ("missing-peer", "silent", "server"), "exception"
 class Diagnosis:
     """Why a task failed or waits. Each field is one line.
 
-    `cause`, `cure`: in plain words. `task`: "worker:1", the task that the cause
-    lies with, None where the text does not say. `evidence`: the line that shows it.
-    `name`: the mistake in short, such as "taken-port". `place`: the last line of the user's code
-    in its traceback, such as "train.py, line 8", if there is one.
+    `cause`, `cure`: in plain words. `task`: "worker:1", the task at fault, None if the text doesn't
+    say. `evidence`: the line that shows it. `name`: the mistake in short, such as "taken-port".
+    `place`: the last line of the user's code in its traceback, such as "train.py, line 8", if there
+    is one.
     """
 
     cause: str
@@ -58,7 +58,7 @@ class Diagnosis:
 
     @property
     def is_known(self) -> bool:
-        """Whether this is a known mistake: not an error that nobody knows, nor a consequence."""
+        """Whether this is a known mistake: not an unknown error, nor a consequence."""
         return self.name not in (*COLLATERAL_NAMES, *WAITING_NAMES, RAISED)
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ def diagnose_cluster(
 
     A known cause comes first, then an error that a program raised, best of a task that others
     have lost. A task that only says that another has gone, or that it waits, counts only if
-    no task has a cause of its own. `task` is filled in with the name of the log.
+    no task has its own cause. `task` gets the name of the log.
     """
     configs = tf_configs or {}
     found = {name: diagnose(text, configs.get(name)) for name, text in logs.items()}
@@ -132,7 +132,7 @@ def _rank(found: Diagnosis) -> int:
 
 
 def _find_raised(logs: Mapping[str, str], lost: Sequence[str]) -> Diagnosis | None:
-    """Return the error that a program raised for a reason of its own; first if others lost it."""
+    """Return the error that a program raised for its own reason; first if others lost it."""
     names = sorted(logs, key=lambda name: not any(_names_task(name, task) for task in lost))
     for name in names:
         error = read_error(logs[name][-TAIL_CHARACTERS:].split("\n"))
@@ -148,13 +148,13 @@ def _find_raised(logs: Mapping[str, str], lost: Sequence[str]) -> Diagnosis | No
 
 
 def _names_task(log: str, task: str) -> bool:
-    """Return whether the log called `log`, like "logs/worker-1.log", is that of "worker:1"."""
+    """Return whether the log called `log`, like "logs/worker-1.log", belongs to "worker:1"."""
     job, _, index = task.partition(":")
     return re.search(rf"\b{job}[^0-9a-z]?{index}(?!\d)", log) is not None
 
 
 def _is_coordinated(logs: Mapping[str, str]) -> bool:
-    """Return whether a coordinator runs: its servers then wait to be used, which is no fault."""
+    """Return whether a coordinator runs: its servers then wait for work, which isn't a fault."""
     return any(COORDINATOR in text for text in logs.values())
 
 

@@ -1,6 +1,6 @@
 """The linter: what is wrong with a TF_CONFIG, where, and what to write instead.
 
-`lint` looks at one, `lint_together` at those of all members of a cluster.
+`lint` looks at one TF_CONFIG, `lint_together` at all of a cluster's.
 """
 
 import ast
@@ -235,7 +235,7 @@ def split_texts(text: str) -> list[str]:
 
     Reads what `distlab tf-config build` prints: an object, several lines each with
     one, or shell lines `export TF_CONFIG='…'` (comments and blank lines between).
-    Text that is none of these comes back whole, for the linter to judge.
+    Other text is returned unchanged, for the linter to judge.
     """
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
@@ -246,7 +246,7 @@ def split_texts(text: str) -> list[str]:
 
 
 def _unwrap(line: str) -> str | None:
-    """Return the configuration that a line holds by itself, or None."""
+    """Return the configuration that a line holds alone, or None."""
     if line.startswith("{") and line.endswith("}"):
         return line
     if not line.startswith(("export TF_CONFIG=", "TF_CONFIG=")):

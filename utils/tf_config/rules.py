@@ -1,7 +1,7 @@
 """The rules that one TF_CONFIG must keep, and what breaking one gives: a `LintFinding`.
 
-They are those of `TFConfigClusterResolver`, `MultiWorkerMirroredStrategy` and
-`ParameterServerStrategy` in TensorFlow 2.21, and of what a machine can dial. Each
+They come from `TFConfigClusterResolver`, `MultiWorkerMirroredStrategy` and
+`ParameterServerStrategy` in TensorFlow 2.21, and from what a machine can dial. Each
 takes plain data and returns findings; `lint` puts them together.
 """
 
@@ -38,10 +38,10 @@ TAKES_SERVERS = {"multi-worker": False, "parameter-server": True}
 class LintFinding:
     """One thing about a configuration.
 
-    `severity`: "error" (the cluster will not start, or not do what it says),
-    "warning" (it may work, and often does not), "note" (right, and worth knowing).
-    `where`: a path such as "cluster.worker[1]"; `what` is wrong there; `cure`: what
-    to write instead, "" for a note that asks for nothing.
+    `severity`: "error" (the cluster will not start, or not do what it says), "warning" (it may
+    work, and often doesn't), "note" (right, and worth knowing). `where`: a path such as
+    "cluster.worker[1]"; `what` is wrong there; `cure`: what to write instead, "" for a note without
+    one.
     """
 
     severity: str
@@ -176,7 +176,7 @@ def check_task(task: Any) -> tuple[tuple[str, int] | None, list[LintFinding]]:
 
 
 def _read_index(index: Any) -> int | None:
-    """Return the index as TensorFlow reads it, None where it is no whole number."""
+    """Return the index as TensorFlow reads it, None if it isn't a whole number."""
     if isinstance(index, bool) or not isinstance(index, (int, float, str)):
         return None
     try:

@@ -61,7 +61,7 @@ class ClusterSpec:
         return bool(self.ps)
 
     def address_of(self, job: str, index: int) -> str | None:
-        """Return "host:port" of a task, None where the cluster does not list it."""
+        """Return "host:port" of a task, None where the cluster doesn't list it."""
         addresses = self.jobs.get(job, [])
         return addresses[index] if 0 <= index < len(addresses) else None
 
@@ -91,8 +91,8 @@ class TaskConfig:
     def is_chief(self) -> bool:
         """Whether it has the chief's duties: checkpoints, exports, summaries.
 
-        As `tf.distribute` decides: the chief, worker 0 where no chief is listed, and
-        the evaluator, which is alone in what it does.
+        As `tf.distribute` decides: the chief, worker 0 if no chief is listed, and the evaluator,
+        which works alone.
         """
         return (self.job, self.index) in {self.cluster.leader, ("evaluator", 0)}
 
@@ -118,7 +118,7 @@ class TaskConfig:
 
 
 def split_address(address: str) -> tuple[str, str | None]:
-    """Return host and port of "host:port" or "[v6]:port" as text; port None where there is none."""
+    """Return host and port of "host:port" or "[v6]:port" as text; port None if there is none."""
     if address.startswith("["):
         host, bracket, rest = address[1:].partition("]")
         return (host, rest[1:]) if bracket and rest.startswith(":") else (host, None)

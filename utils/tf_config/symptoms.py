@@ -1,7 +1,8 @@
-"""The sayings by which a start that goes wrong is known: the entries of `symptoms.toml`."""
+"""The messages that identify a failed start: the entries of `symptoms.toml`."""
 
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ class Symptom:
     cause: str
     cure: str
     needs: str = ""
+    said: Sequence[str] = ()
 
 
 def _make_symptom(fields: dict[str, str | list[str]]) -> Symptom:

@@ -26,7 +26,7 @@ MAX_LINES = 100  # of a message
 
 @dataclass(frozen=True)
 class RaisedError:
-    """What Python printed: the error in one line, where it came from, and the whole traceback.
+    """Python's output: the error in one line, its place, and the whole traceback.
 
     `place` is the last line of the user's own code, such as "train.py, line 8", or "".
     """
@@ -56,7 +56,7 @@ def read_error(lines: Iterable[str]) -> RaisedError | None:
 def find_traceback(lines: Iterable[str]) -> str:
     """Return the last traceback that Python printed, from its first line to its message's last.
 
-    Of a file that is no Python, it prints that error with the place alone. A prefix that each
+    For a file that isn't Python, it prints that error with the place alone. A prefix that each
     line has, as in `distlab run`'s output, is left out.
     """
     lines = list(lines)

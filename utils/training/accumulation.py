@@ -2,8 +2,8 @@
 
 Goyal and others 2017 (arXiv:1706.02677), section 3, on why the loss must be divided by the
 whole batch. Keras's `gradient_accumulation_steps` does the same sum; under a strategy with
-replicas it works only outside a `tf.function` (Keras 3.15: its reduction stands in a branch,
-where `merge_call` is not allowed). The loop here holds no branch, and works in both.
+replicas it works only outside a `tf.function` (Keras 3.15: its reduction is in a branch,
+where `merge_call` isn't allowed). The loop here holds no branch, and works in both.
 """
 
 from collections.abc import Callable

@@ -80,7 +80,7 @@ def _serve(job: str, devices: str) -> None:
 
 
 class _Insistence:
-    """Lets a signal end a task that waits for others inside TensorFlow, where Python does not run.
+    """Lets a signal end a task that waits for others inside TensorFlow, where Python doesn't run.
 
     While the strategy is made, TensorFlow lets no thread of Python run either, and
     nothing is lost yet: there the signal has its default effect. From the first steps

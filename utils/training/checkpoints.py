@@ -3,7 +3,7 @@
 TensorFlow writes a checkpoint in this order: the values into a folder `train-8_temp`, from
 there to `train-8.data-00000-of-00001`, then `train-8.index`, and last the file `checkpoint`,
 which lists the newest. A process that dies on the way leaves an earlier checkpoint and no
-half of a new one. What that order cannot help against is damage from outside: a disk that
+half of a new one. What that order can't help against is damage from outside: a disk that
 was full, a copy cut short. Every block carries a CRC-32C, so reading every value finds it.
 
 Several workers all save, because reading a variable that has one copy for each replica takes
@@ -37,7 +37,7 @@ Check = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Restored:
-    """Where a run goes on: `step` 0 and no `path` where it begins from the start.
+    """The place where a run resumes: `step` 0 and no `path` if it begins from the start.
 
     `skipped_checkpoints` names each damaged checkpoint that is newer than the restored one, and
     says why.
@@ -55,7 +55,7 @@ class CheckpointFolder:
     kill and leaves entries out after the clock was set back; a damaged one is written anew.
     With a `group` of several workers `save` and `restore_newest` are collective, and all
     workers but the chief save into a temporary folder. Use it in a `with` block, or call
-    `close`. Raises InputError if the folder cannot be written, is held by another run, or
+    `close`. Raises InputError if the folder can't be written, is held by another run, or
     holds what another program wrote.
     """
 
@@ -102,7 +102,7 @@ class CheckpointFolder:
     def save(self, step: int) -> str:
         """Save a checkpoint after `step` steps; return its path, whole or not there at all.
 
-        Raises InputError if it cannot be written; earlier checkpoints stay as they were.
+        Raises InputError if it can't be written; earlier checkpoints stay as they were.
         """
         try:
             return self.manager.save(checkpoint_number=step)
@@ -113,11 +113,11 @@ class CheckpointFolder:
             ) from None
 
     def restore_newest(self, check: Check | None = None) -> Restored:
-        """Restore the newest whole checkpoint, the same on every worker; say what was restored.
+        """Restore the newest intact checkpoint, the same on every worker; return which.
 
-        `check` is called with its path before anything is restored, and raises if the run
-        cannot go on from it. Raises InputError where there are checkpoints and none is whole,
-        and where the newest whole one holds something else than this run.
+        `check` is called with its path before anything is restored, and raises if the run can't
+        resume from it. Raises InputError if there are checkpoints and none is intact, and if the
+        newest intact one belongs to a different run.
         """
         found = self._find(check)
         if found.path is not None:
@@ -177,7 +177,7 @@ class CheckpointFolder:
                 )
 
     def _remove_partial(self) -> None:
-        """Remove what a save that was killed or failed left half written."""
+        """Remove the half-written files of a killed or failed save."""
         for folder in self.folder.glob(f"{self.name}-*_temp"):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -210,7 +210,7 @@ def latest_intact_checkpoint(folder: str | Path, name: str = NAME) -> Restored:
 
 
 def find_damage(path: str) -> str | None:
-    """Return why the checkpoint at prefix `path` cannot be trusted, None if it is whole.
+    """Return why the checkpoint at prefix `path` can't be trusted, None if it is whole.
 
     Reads every value of it: as many bytes as the checkpoint has.
     """
@@ -232,9 +232,8 @@ def list_steps(folder: str | Path, name: str = NAME) -> list[int]:
 def write_list(folder: str | Path, name: str = NAME, newest: int | None = None) -> None:
     """Write TensorFlow's list anew from the files, up to and with step `newest` (None: all).
 
-    TensorFlow's managers go by it: their `latest_checkpoint` must not be one that was
-    passed over, and what it does not list they never tidy up. Done by the chief, while
-    nobody saves.
+    TensorFlow's managers go by it: their `latest_checkpoint` must not be a skipped one, and they
+    never tidy up files that it doesn't list. Done by the chief, while no worker saves.
     """
     steps = [s for s in reversed(list_steps(folder, name)) if newest is None or s <= newest]
     if not steps:
@@ -251,7 +250,7 @@ def write_list(folder: str | Path, name: str = NAME, newest: int | None = None) 
 
 
 def read_list(folder: str | Path) -> list[tuple[str, float]]:
-    """Return (name, time) of what TensorFlow's list holds; nothing if it cannot be read."""
+    """Return (name, time) of what TensorFlow's list holds; nothing if it can't be read."""
     try:
         state = tf.train.get_checkpoint_state(str(folder))
     except (ValueError, tf.errors.OpError):  # cut short

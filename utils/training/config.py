@@ -89,17 +89,17 @@ class TrainConfig:
       [global_batch_size]; the last batch may be smaller. Or a function of a
       `tf.distribute.InputContext`, which makes what this worker reads, in batches of one
       replica. Under strategies of a cluster, give functions.
-    - `steps_per_epoch`: None for once through `train_data`, counted by one pass where
-      tf.data does not know its length; else so many batches: the data is read on from one
-      epoch to the next, and begins again at its end. A run that resumes is exact where
-      every pass has the same order, and without `steps_per_epoch` also where the data are
-      shuffled anew in each.
+    - `steps_per_epoch`: None for once through `train_data`, counted by one pass if tf.data doesn't
+      know its length; else that many batches: reading continues from one epoch to the next, and
+      begins again at its end. A run that resumes is exact where every pass has the same order, and
+      without `steps_per_epoch` also where the data are shuffled anew in each.
     - `loss`: None for sparse categorical cross-entropy on logits; else a name that Keras
       knows, a `keras.losses.Loss`, a function of (labels, outputs) that gives one number
       per example, or a function without arguments that makes one of these.
     - `optimizer`: a name, an optimizer (it is copied), or a function that makes one.
       `learning_rate` None takes a name's usual one; objects and functions have their own.
-    - `warm_up_steps`: the rate rises from a tenth of `learning_rate` to all of it in so many steps.
+    - `warm_up_steps`: the rate rises from a tenth of `learning_rate` to all of it in that many
+      steps.
     - `clipnorm`: clips the gradient of each variable to this norm, as Keras does on one device,
       after the gradients of all replicas are added up.
     - `metrics`: names, functions of (labels, outputs) that give one number per example, or Keras
@@ -116,11 +116,11 @@ class TrainConfig:
     "gpu" needs one, "cpu" leaves them alone. `replicas` is how many of them, per worker.
     `all_reduce` is how replicas add up their gradients (`strategies.make_strategy`).
     `auto_shard` is how the workers of "multi-worker" share the bundled data: by "data" they
-    train as one process does, by "file" and "off" they do not (`training.counting_feed`).
+    train as one process does, by "file" and "off" they don't (`training.counting_feed`).
     `max_examples` None takes all training examples (of scenes also as many test examples at
     most), `checkpoint_every` None a checkpoint at the end of each epoch only. `epochs` counts
     from the very start, also for a run that resumes.
-    Raises InputError, which names the value and what is allowed.
+    Raises InputError, which names the value and the allowed ones.
 
         config = TrainConfig("mirrored", devices="cpu", model="mlp", epochs=1)
     """
@@ -166,6 +166,9 @@ class TrainConfig:
             ("all_reduce", ALL_REDUCES),
         ):
             check_choice(name.replace("_", " "), getattr(self, name), allowed)
+        for name in ("jit_compile", "full_data"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} must be True or False, got {getattr(self, name)!r}.")
         self._check_cluster()
         self._check_model()
         for name, most in (
@@ -202,7 +205,7 @@ class TrainConfig:
         elif not callable(self.model):
             raise InputError(
                 "model must be a name, a keras.Model, its class, or the function that builds it, "
-                f"got {type(self.model).__name__}"
+                f"got {type(self.model).__name__}."
             )
 
     def _check_model_fits_data(self) -> None:
@@ -238,7 +241,8 @@ class TrainConfig:
             if name == "callbacks" and callable(given):
                 continue
             if isinstance(given, str) or not isinstance(given, Sequence):
-                raise InputError(f"{name} must be a list, got {type(given).__name__}")
+                kind = type(given).__name__
+                raise InputError(f"{name} must be a list, got {kind}. Put it in brackets: [...].")
             _set(self, name, tuple(given))
 
     def _check_data(self) -> None:
@@ -261,7 +265,7 @@ class TrainConfig:
                 )
 
     def _check_cluster(self) -> None:
-        """Raise InputError for a loop or a way to shard that the strategy cannot have."""
+        """Raise InputError for a loop or a way to shard that the strategy can't have."""
         record = find_strategy(self.strategy)
         if self.loop == "fit" and not record.can_fit:
             raise InputError(
@@ -290,7 +294,7 @@ class TrainConfig:
             )
 
     def fingerprint(self, examples: int | str) -> dict[str, Any]:
-        """Return what a checkpoint must have in common with a run that goes on from it.
+        """Return what a checkpoint must have in common with a run that resumes from it.
 
         `examples` says how much data there is. Strategy, replicas and loop may change between
         one run and the next; these may not.
@@ -317,8 +321,13 @@ class TrainConfig:
 def make_config(config: TrainConfig | None, settings: dict[str, Any]) -> TrainConfig:
     """Return `config` (the default one for None) with `settings` changed.
 
-    Raises InputError for a setting that does not exist.
+    Raises InputError for a setting that doesn't exist, and for a `config` that is something else.
     """
+    if config is not None and not isinstance(config, TrainConfig):
+        raise InputError(
+            f"config must be a TrainConfig, got {type(config).__name__}. Give settings by name: "
+            'train(strategy="mirrored", epochs=3).'
+        )
     if config is not None and not settings:
         return config
     known = [field.name for field in fields(TrainConfig)]
@@ -335,7 +344,7 @@ def make_config(config: TrainConfig | None, settings: dict[str, Any]) -> TrainCo
 
 
 def describe(value: Any, with_code: bool = False) -> Any:
-    """Return a setting as JSON can hold it: what is no plain value by its name.
+    """Return a setting as JSON can hold it: plain values, and names of other objects.
 
     `with_code` adds a checksum of a function's code or of a Keras object's settings, by
     which two workers see that they were given different ones.
@@ -373,7 +382,7 @@ def _check_folder(name: str, path: str | Path | None) -> Path | None:
         folder = Path(path).expanduser()
         str(folder).encode()
         is_other = folder.exists() and not folder.is_dir()
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, TypeError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or "not a usable name"
         raise InputError(f"{name} must be a folder, got {str(path)!r} ({reason}).") from None
     if is_other or not str(path):

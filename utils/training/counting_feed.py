@@ -6,8 +6,8 @@ pipeline share what comes out of it:
 
 - DATA: each takes its part of every global batch, and leaves the others'. All parts
   together are the batches of the one-process run.
-- FILE: each reads files of its own. Their order decides what stands in a batch, and
-  workers whose files are longer go on alone at the end of the epoch.
+- FILE: each reads its own files. Their order decides what is in a batch, and workers with longer
+  files continue alone at the end of the epoch.
 - OFF: each reads everything, so that every example is read once by every worker.
 
 Under FILE and OFF nobody knows beforehand how many examples all workers together read
@@ -32,7 +32,7 @@ MIN_FILES = 8
 
 
 class CountingFeed(ImageFeed):
-    """Workers that read files of their own (FILE), or everything each (OFF).
+    """Workers that read their own files (FILE), or everything each (OFF).
 
     Every example weighs one over the examples that all replicas read in that step.
     With FILE, the examples lie in `files` files, in the order of the first epoch, and
@@ -72,8 +72,8 @@ class CountingFeed(ImageFeed):
 
     def batches(self, epoch: int, first_step: int = 0) -> tf.data.Dataset:
         examples, policy = self.read(epoch), self.config.auto_shard
-        # `fit` takes the length of the pipeline as it is written for the number of steps, and
-        # workers that do not share it (OFF) need more: after a filter the length is unknown
+        # `fit` takes the length of the pipeline as written for the number of steps, and
+        # workers that don't share it (OFF) need more: after a filter the length is unknown
         batches = examples.map(unconverted(self._finish)).filter(unconverted(lambda *batch: True))
         return set_auto_shard(without_autotune(batches.prefetch(2)), policy)
 
@@ -108,7 +108,7 @@ def count_examples(strategy: tf.distribute.Strategy, batches: tf.data.Dataset) -
 
 
 def write_record_files(split: Split, order: np.ndarray, folder: Path, files: int) -> list[str]:
-    """Write the examples in `order` into so many TFRecord files and return their paths.
+    """Write the examples in `order` into TFRecord files and return their paths.
 
     A record is the label's byte and the 784 pixels, as in the binary CIFAR-10 files.
     """

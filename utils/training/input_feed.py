@@ -49,7 +49,7 @@ def set_auto_shard(dataset: tf.data.Dataset, policy: str) -> tf.data.Dataset:
 
 
 class ReadLog:
-    """Which examples this worker's replicas were handed in every step of training.
+    """The examples that this worker's replicas got in every step of training.
 
     Give one to `train(..., read_log=log)`; afterwards `log.steps[k]` are the places in
     the training split of the examples of step k, padding left out. What is recorded
@@ -63,7 +63,7 @@ class ReadLog:
 
     @property
     def steps(self) -> list[list[int]]:
-        """The places read in each step, those of this worker's replicas one after the other."""
+        """The places read in each step, for this worker's replicas one after the other."""
         replicas = [self._reads[number] for number in sorted(self._reads)]
         return [sum(parts, []) for parts in zip(*replicas)]
 

@@ -18,7 +18,7 @@ def scale_rate(base_rate: float, base_batch_size: int, global_batch_size: int) -
     """Return the rate for `global_batch_size`: k times the batch, k times the rate.
 
     `base_rate` is one that trains well at `base_batch_size`. Raises InputError for a
-    rate that is not above 0 and for batch sizes that are not whole numbers from 1 up.
+    rate that isn't above 0 and for batch sizes that aren't whole numbers from 1 up.
     """
     check_number("base rate", base_rate, above=0)
     check_count("base batch size", base_batch_size)
@@ -34,7 +34,7 @@ class RatePlan:
     number `warm_up_steps` has `peak_rate`. After it the rate falls as
     `(steps left / steps after the warm-up) ** power`: `power` 1 is a straight line, 2 the
     decay of the LARS paper, 0 leaves the rate at its peak. `warm_up_steps` 0 is no warm-up.
-    Raises InputError for what cannot be, in one line.
+    Raises InputError, in one line, for a value out of range.
     """
 
     base_rate: float

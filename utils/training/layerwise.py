@@ -32,7 +32,7 @@ class LayerwiseDecay:
         self.decay, self.adapt_vectors = decay, adapt_vectors
 
     def adapts(self, variable: Any) -> bool:
-        """Return whether `variable` takes a rate of its own: a kernel does, a bias if asked."""
+        """Return whether `variable` gets its own rate: a kernel does, a bias on request."""
         return self.adapt_vectors or len(variable.shape) > 1
 
     def get_config(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class Lars(LayerwiseDecay, keras.optimizers.Optimizer):
 
     You, Gitman, Ginsburg, "Large Batch Training of Convolutional Networks", 2017,
     arXiv:1708.03888, algorithm 1. Where |w| or |g| is 0, `local` is 1. Raises InputError
-    for a trust, decay or momentum that cannot be, and for Keras's `weight_decay`.
+    for a trust, decay or momentum that can't be, and for Keras's `weight_decay`.
     """
 
     def __init__(

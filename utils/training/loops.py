@@ -56,7 +56,7 @@ def make_custom_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> Ep
 def make_coordinated_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> EpochLoop:
     """Return the loop of parameter servers: each batch goes as a step to any free worker.
 
-    Workers do not wait for each other: a step reads the parameters, computes a gradient and
+    Workers don't wait for each other: a step reads the parameters, computes a gradient and
     applies it at once, so that a gradient may be older than the parameters that it changes
     (`tf.distribute.ParameterServerStrategy`). An epoch is every global batch once, whichever
     worker took it; the coordinator reads the data.
@@ -77,7 +77,7 @@ def make_coordinated_loop(state: TrainState, run: RunProgress, feed: InputFeed) 
 def make_fit_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> EpochLoop:
     """Return Keras's own loop on the same weighted batches, exact for uneven ends.
 
-    Plain `fit` fails or drifts where a batch does not divide by the replicas. The model is
+    Plain `fit` fails or drifts where a batch doesn't divide by the replicas. The model is
     compiled without XLA, which makes small CNNs slower on CPUs.
     """
     for what in patch_keras_fit() if run.group.in_lockstep else ():
@@ -131,7 +131,7 @@ def evaluate(state: TrainState, run: RunProgress, feed: InputFeed) -> dict[str, 
 
 
 def distribute(strategy: tf.distribute.Strategy, batches: Any) -> Any:
-    """Return global batches cut over the replicas; what is cut already, as it is."""
+    """Return global batches cut over the replicas; data that is already cut stays unchanged."""
     if isinstance(batches, tf.data.Dataset):
         return strategy.experimental_distribute_dataset(batches)
     return batches

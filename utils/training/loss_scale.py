@@ -1,9 +1,9 @@
 """float16 on several replicas: a loss scale that all of them share, and steps that all skip.
 
-float16 ends at 65,504 and has nothing between 0 and 6e-8. So the loss is multiplied by a
-scale before gradients are taken, and they are divided by it afterwards; a step whose
-gradients are not finite is skipped and the scale halved, and after enough finite steps in a
-row it is doubled (Micikevicius and others 2017, arXiv:1710.03740).
+float16 ends at 65,504 and has nothing between 0 and 6e-8. So the loss is multiplied by a scale
+before the backward pass, and the gradients are divided by it afterwards; a step whose gradients
+aren't finite is skipped and the scale halved, and after enough finite steps in a row it is doubled
+(Micikevicius and others 2017, arXiv:1710.03740).
 
 Keras 3.15's `LossScaleOptimizer` looks at the gradients of the first replica alone, before
 they are summed: if another replica overflows, every weight is nan from then on. Its sum is
@@ -37,7 +37,7 @@ class SharedLossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
 
     def __init__(self, inner_optimizer: keras.optimizers.Optimizer, **options: Any) -> None:
         super().__init__(inner_optimizer, **options)
-        inner_optimizer._all_reduce_sum_gradients = list  # what reaches it is summed already
+        inner_optimizer._all_reduce_sum_gradients = list  # its input is summed already
 
     def _tf_apply(self, grads: Gradients, trainable_variables: Gradients | None = None) -> None:
         """Sum, then step or skip; called in the context of each replica."""
@@ -94,6 +94,6 @@ def share_loss_scale(
 
 
 def read_loss_scale(optimizer: keras.optimizers.Optimizer) -> float | None:
-    """Return the scale that the next step will use, None where there is none."""
+    """Return the scale that the next step will use, None if there is none."""
     scale = getattr(optimizer, "dynamic_scale", None)
     return None if scale is None else float(keras.ops.convert_to_numpy(scale))

@@ -26,7 +26,7 @@ def count_tasks(config: TrainConfig, workers: int | None, ps: int | None) -> tup
     """Return how many workers and parameter servers to start; (0, 0) for none.
 
     None are started for a strategy of one machine, and where TF_CONFIG makes this
-    process a task of a cluster that stands. Raises InputError for numbers that do not fit.
+    process a task of a cluster that stands. Raises InputError for numbers that don't fit.
     """
     if config.strategy not in CLUSTER:
         for name, value in (("workers", workers), ("ps", ps)):
@@ -126,7 +126,7 @@ def _follow(job: "Job", on_event: Listener, stop: threading.Event) -> None:
             for event in job.events():
                 on_event({k: v for k, v in event.items() if k not in ("task", "attempt")})
                 started.set()
-        except Exception as error:  # the events file cannot be written
+        except Exception as error:  # the events file can't be written
             failures.append(error)
 
     reader, asked = threading.Thread(target=hand_on, daemon=True), False

@@ -27,7 +27,7 @@ INFINITE = tf.data.INFINITE_CARDINALITY
 def make_own_feed(name: str, config: TrainConfig, group: WorkerGroup) -> "DatasetFeed | None":
     """Return the feed of the setting `name`, "train_data" or "test_data"; None if it is None.
 
-    Collective: every worker must call it. Raises InputError for data that cannot be used, and
+    Collective: every worker must call it. Raises InputError for data that can't be used, and
     RunError if the workers' data differ.
     """
     given = getattr(config, name)
@@ -106,9 +106,9 @@ class DatasetFeed(InputFeed):
     def _cut(self, epoch: int, first_step: int, share: int = 1) -> tf.data.Dataset:
         """Return the dataset from a step of an epoch on, to its end: `share` batches a step.
 
-        A dataset that is shuffled with a seed has another order in every pass over it. A run
-        that goes on in a later epoch makes up for the passes of those before: an iterator
-        that is made counts as one, and reads nothing.
+        A dataset that is shuffled with a seed has another order in every pass over it. A run that
+        resumes in a later epoch makes up for the earlier epochs' passes: making an iterator counts
+        as one, and reads nothing.
         """
         while self._passes < epoch * self._passes_per_epoch:
             iter(self.dataset)
@@ -131,7 +131,7 @@ class DatasetFeed(InputFeed):
         return tf.data.Dataset.from_tensors((features, labels, tf.zeros_like(weights))).repeat()
 
     def _peek(self) -> Any:
-        """Return the first batch; raises InputError where there is none."""
+        """Return the first batch; raises InputError if there is none."""
         for batch in self.dataset.take(1):
             return batch
         raise InputError(f"{self.name} is empty. Give at least one batch.")
@@ -157,7 +157,7 @@ class DatasetFeed(InputFeed):
             )
 
     def _check_labels(self, labels: Any) -> None:
-        """Raise InputError for labels that are no class numbers, where the loss wants those."""
+        """Raise InputError for labels that aren't class numbers, if the loss needs these."""
         _, kind = find_loss(self.config.loss, self.dtype)
         if kind != SPARSE or not isinstance(labels, tf.Tensor):
             return

@@ -1,7 +1,7 @@
 """The training program: one for every strategy.
 
 A training run, top to bottom: config -> data -> strategy -> feed -> state -> loop ->
-checkpoint -> report. How a step works stands in `step`, the three loops in `loops`.
+checkpoint -> report. `step` shows how a step works, and `loops` has the three loops.
 """
 
 import contextlib
@@ -55,9 +55,9 @@ def train(
 
     `settings` are the fields of `TrainConfig`, which describes them. `on_event` is called
     with every event of `utils.events` as it happens. `should_stop` is asked between steps;
-    when it says True, a checkpoint is saved (where there is a folder for it) and
-    TrainingStopped is raised. Raises InputError for settings that cannot be, and RunError
-    where the workers of a cluster were not started alike.
+    when it says True, a checkpoint is saved (if there is a folder for it) and
+    TrainingStopped is raised. Raises InputError for settings that can't be, and RunError
+    where the workers of a cluster weren't started alike.
 
     With strategy "multi-worker" every worker calls it, with its own TF_CONFIG, and
     gets the same report; the chief alone calls `on_event`, keeps checkpoints and
@@ -67,6 +67,9 @@ def train(
     """
     begun = time.perf_counter()
     config = make_config(config, settings)
+    for name, given in (("on_event", on_event), ("should_stop", should_stop)):
+        if given is not None and not callable(given):
+            raise InputError(f"{name} must be a function, got {type(given).__name__}.")
     images = None
     if not config.has_own_data:
         images = open_data(config.dataset, full=config.full_data, folder=config.data_folder)
@@ -220,7 +223,7 @@ def describe_devices(devices: Devices) -> dict[str, Any]:
 
 
 def describe_data(run: "RunProgress", images: BundledData | None) -> dict[str, Any]:
-    """Return what the report says of the data: its name, where it is from, its examples."""
+    """Return the report's fields about the data: its name, its source, its examples."""
     if images is None:
         examples = run.position.epoch_examples
         return {"dataset": OWN, "source": "caller", "examples": examples}
@@ -234,7 +237,7 @@ def describe_data(run: "RunProgress", images: BundledData | None) -> dict[str, A
 def make_report(
     state: "TrainState", run: "RunProgress", found: dict[str, Any], begun: float
 ) -> TrainReport:
-    """Return the report of a run that began at `begun`; `found` are fields that are known."""
+    """Return the report of a run that began at `begun`; `found` has the known fields."""
     config, position, history = run.config, run.position, dict(run.position.history)
     weights = tuple(np.asarray(v) for v in state.model.trainable_variables)
     return TrainReport(
@@ -311,7 +314,7 @@ def export_model(state: "TrainState", config: TrainConfig, spec: Any = None) -> 
     """Write `model.keras` and `saved_model/` into the export folder; return both paths.
 
     What is written is a plain copy, built outside any strategy, so that it loads
-    anywhere. Raises InputError if the folder cannot be written.
+    anywhere. Raises InputError if the folder can't be written.
     """
     import tensorflow as tf
 

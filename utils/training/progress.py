@@ -1,4 +1,4 @@
-"""Where a run stands: counted step by step, reported as events, saved in checkpoints."""
+"""A run's progress: counted step by step, reported as events, saved in checkpoints."""
 
 import json
 import time
@@ -24,7 +24,7 @@ ReadMeans = Callable[[], Means]
 class Position(tf.train.experimental.PythonState):
     """Finished epochs, steps in the current one, its sums so far, the history: saved as JSON.
 
-    `examples` are those of the current epoch so far, `epoch_examples` of the last whole one.
+    `examples` counts the current epoch's so far, `epoch_examples` the last complete epoch's.
     `sums` and `history` have an entry for "loss" and for each of the other means.
     `devices` says on what this run trains; a checkpoint keeps it as a note.
     """
@@ -99,7 +99,7 @@ class RunProgress:
 
     @property
     def steps_taken(self) -> int:
-        """Steps since the very start of the job, those of earlier runs included."""
+        """Steps since the very start of the job, earlier runs included."""
         return self.position.epoch * self.steps_per_epoch + self.position.step
 
     def begin_epoch(self) -> None:
@@ -168,10 +168,10 @@ class RunProgress:
         self.report("checkpoint", step=self.steps_taken, epoch=self.position.epoch, path=path)
 
     def resume(self, state: TrainState) -> None:
-        """Attach the checkpoint folder, if there is one, and go on from its newest checkpoint.
+        """Attach the checkpoint folder, if there is one, and resume from its newest checkpoint.
 
         The folder is this run's alone until `close`. A damaged checkpoint is passed
-        over for the one before it, and reported. Raises InputError if the folder cannot
+        over for the one before it, and reported. Raises InputError if the folder can't
         be used, no checkpoint in it can be read, or the newest one belongs to another job.
         """
         if self.config.checkpoint_dir is None:

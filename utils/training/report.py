@@ -15,7 +15,7 @@ from ..placement import Devices
 OWN = "own data"
 
 
-# what is left out of the JSON where there is none
+# left out of the JSON if there is none
 ABSENT = (
     "accuracy",
     "test_loss",
@@ -27,7 +27,7 @@ ABSENT = (
     "metrics",
     "test_metrics",
 )
-TESTED = ("loss", "accuracy", "foreground_iou", "garments_iou")  # fields of their own
+TESTED = ("loss", "accuracy", "foreground_iou", "garments_iou")  # separate fields
 DEVICE_FIELDS = ("devices", "device_kinds", "all_reduce", "unused_gpus", "device_note")
 
 
@@ -35,23 +35,20 @@ DEVICE_FIELDS = ("devices", "device_kinds", "all_reduce", "unused_gpus", "device
 class TrainReport:
     """The outcome of one job; `loss` and `accuracy` have one number an epoch, from the very start.
 
-    `loss` and `accuracy` are means over the epoch's training examples, taken
-    before each step; `accuracy` is None where the loss is no classification, and the
-    test's numbers are None without test data. Where the answer is a mask, `accuracy` counts
-    pixels, and `test_foreground_iou` and `test_garments_iou` are the intersections over union
-    of garments against background and of the kinds of garments, on average (`data.masks`).
-    `metrics` and `test_metrics` hold the metrics that were asked for by name, the first with one
-    number an epoch.
-    `images_per_second` are examples a second of training alone (no evaluation, no checkpoints),
-    this run's first epoch left out because it holds the compilation; None where no other epoch
-    ran. `seconds` is the whole job's.
-    `loss_scale` is float16's at the end, and `skipped_steps` those whose gradients overflowed;
-    None without float16, and `skipped_steps` where workers do not wait for each other.
-    `replicas` are those of each worker. `devices` names the device of each replica, of all workers,
-    and `device_kinds` what it is; `all_reduce` is how they added up gradients, None for one
-    replica. `unused_gpus` are GPUs of these processes that no replica used.
-    `resumed_from` is the checkpoint that the run went on from, None for a run from the start;
-    `skipped_checkpoints` are the damaged ones before it.
+    `loss` and `accuracy` are means over the epoch's training examples, taken before each step;
+    `accuracy` is None if the loss isn't a classification's, and the test's numbers are None without
+    test data. Where the answer is a mask, `accuracy` counts pixels, and `test_foreground_iou` and
+    `test_garments_iou` are the intersections over union of garments against background and of the
+    garment classes, on average (`data.masks`). `metrics` and `test_metrics` hold the requested
+    metrics by name, the first with one number per epoch. `images_per_second` is the examples/s of
+    training alone (no evaluation, no checkpoints), this run's first epoch left out because it holds
+    the compilation; None where no other epoch ran. `seconds` is the whole job's. `loss_scale` is
+    float16's at the end, and `skipped_steps` those whose gradients overflowed; None without
+    float16, and `skipped_steps` if workers don't wait for each other. `replicas` is the number on
+    each worker. `devices` names the device of each replica, of all workers, and `device_kinds` what
+    it is; `all_reduce` is how they added up gradients, None for one replica. `unused_gpus` are GPUs
+    of these processes that no replica used. `resumed_from` is the checkpoint that the run resumed
+    from, None for a run from the start; `skipped_checkpoints` are the damaged ones before it.
     """
 
     strategy: str
@@ -88,7 +85,7 @@ class TrainReport:
     def to_json(self) -> str:
         """Return everything but the weights as one JSON object on one line.
 
-        A loss that is not finite, because the run diverged, is null there.
+        A loss that isn't finite, because the run diverged, is null there.
         """
         record = {key: value for key, value in vars(self).items() if key != "weights"}
         return to_json_line(
@@ -134,7 +131,7 @@ def read_devices(record: Mapping[str, Any]) -> Devices:
 
 
 def describe_resumption(path: str | None, skipped_checkpoints: Iterable[str]) -> list[str]:
-    """Return the lines that say where a run went on, and what it passed over; none for neither."""
+    """Return the lines that say where a run resumed, and what it skipped; none for neither."""
     lines = [] if path is None else [f"resumed from {path}, step {path.rsplit('-', 1)[1]}"]
     return lines + [f"skipped the damaged checkpoint {one}" for one in skipped_checkpoints]
 
@@ -145,7 +142,7 @@ def _describe_means(loss: float, accuracy: float | None, others: Mapping[str, fl
 
 
 class TrainingStopped(RunError):
-    """A run that was asked to stop, and did so between two steps; `step` counts from the start."""
+    """Raised when a run stopped on request between two steps; `step` counts from the start."""
 
     def __init__(self, epoch: int, step: int, folder: str | None) -> None:
         self.epoch, self.step, self.folder = epoch, step, folder

@@ -1,4 +1,4 @@
-"""What replicas are fed of scenes: TFRecord shards, read in an order of seed and epoch alone.
+"""Scenes for the replicas: TFRecord shards, read in an order of seed and epoch alone.
 
 The shards are drawn into a folder of this process's own, which goes with the run. Every
 worker reads all of them and trains on its part of each global batch (AutoShardPolicy.DATA), so
@@ -129,7 +129,7 @@ class MaskCounts(keras.metrics.Metric):
 
 
 class CountingSceneFeed(CountingFeed):
-    """Workers that read shards of their own (FILE), or everything each (OFF)."""
+    """Workers that read their own shards (FILE), or everything each (OFF)."""
 
     def open(self, files: int) -> None:
         self.files = SceneFiles(self.split, files)

@@ -46,7 +46,7 @@ class TrainState:
 
 
 class ExampleMean(keras.metrics.Metric):
-    """A mean over real examples on all replicas: an example of weight 0 (padding) does not count.
+    """A mean over real examples on all replicas: an example of weight 0 (padding) doesn't count.
 
     `values(labels, outputs)` is what is averaged, one number per example.
 
@@ -87,7 +87,7 @@ def make_state(
     `spec` is the (features, labels, weights) `tf.TensorSpec`s of a batch, for a model that
     knows its inputs only when it is called. The optimizer's variables are built here too:
     left to the first step, they would be made inside a traced function, which fails with
-    several replicas. Raises InputError where model, loss and data do not fit together.
+    several replicas. Raises InputError where model, loss and data don't fit together.
     """
     labels_spec = tf.TensorSpec([None], tf.int64) if spec is None else spec[1]
     dtype = batch_dtype(config.dtype)
@@ -169,8 +169,8 @@ def make_optimizer(
 ) -> keras.optimizers.Optimizer:
     """Return a new optimizer: SGD, SGD with momentum 0.9, Adam, or what was given.
 
-    An optimizer that is given is copied: its variables must be made in the scope, and
-    start anew with every run. Raises InputError for what is no optimizer.
+    A given optimizer is copied: its variables must be made in the scope, and start fresh with every
+    run. Raises InputError if it isn't an optimizer.
     """
     if choice in ("sgd", "momentum"):
         made = keras.optimizers.SGD(learning_rate, momentum=0.9 if choice == "momentum" else 0.0)
@@ -195,9 +195,8 @@ def make_optimizer(
 def clip_the_sum(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
     """Return `optimizer`; if it clips, it does so after the replicas' gradients are added up.
 
-    Keras 3.15 clips each replica's own gradient, so that what is applied depends on the number
-    of replicas. A `LossScaleOptimizer` stays as it is: the one of `training.loss_scale` adds up
-    first.
+    Keras 3.15 clips each replica's own gradient, so that the update depends on the number
+    of replicas. A `LossScaleOptimizer` stays unchanged: `training.loss_scale`'s adds up first.
     """
     if not (optimizer.clipnorm or optimizer.global_clipnorm or optimizer.clipvalue):
         return optimizer
@@ -207,7 +206,7 @@ def clip_the_sum(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Opti
         return clip([gradient for gradient, _ in add_up(zip(gradients, gradients))])
 
     optimizer._clip_gradients = clip_summed
-    optimizer._all_reduce_sum_gradients = list  # what reaches it is summed already
+    optimizer._all_reduce_sum_gradients = list  # its input is summed already
     return optimizer
 
 
@@ -224,9 +223,9 @@ def make_loss(dtype: str, reduction: str) -> keras.losses.Loss:
 
 
 def find_loss(choice: Any, dtype: str) -> tuple[ExampleValues, str]:
-    """Return a function of (labels, outputs) that does not reduce, and Keras's name for it.
+    """Return a function of (labels, outputs) that doesn't reduce, and Keras's name for it.
 
-    The name is "" for a function that is not Keras's. Raises InputError for what is no loss.
+    The name is "" for a function that isn't Keras's. Raises InputError if it isn't a loss.
     """
     if choice is None:
         return make_loss(dtype, reduction="none"), SPARSE
@@ -237,7 +236,7 @@ def find_loss(choice: Any, dtype: str) -> tuple[ExampleValues, str]:
     except (ValueError, TypeError) as error:
         raise InputError(f"loss {choice!r} isn't known: {str(error).splitlines()[0]}") from None
     if isinstance(loss, keras.losses.Loss):
-        return loss.call, _snake(type(loss).__name__)  # what it gives before it reduces
+        return loss.call, _snake(type(loss).__name__)  # its values before reduction
     if not callable(loss):
         raise InputError(f"loss must be a name, a keras.losses.Loss or a function, got {choice!r}.")
     is_keras = getattr(loss, "__module__", "").startswith("keras.")
@@ -279,7 +278,7 @@ def _find_metric(choice: Any) -> tuple[str, ExampleValues]:
 
 
 def _count_needed(function: Callable[..., Any]) -> int:
-    """Return how many arguments `function` cannot do without."""
+    """Return how many arguments `function` can't do without."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
     return sum(p.kind in kinds and p.default is p.empty for p in parameters)
@@ -313,14 +312,14 @@ def make_example_values(function: ExampleValues, labels_spec: Any, dtype: str) -
 
 
 def _cast_floats(values: Any, dtype: str) -> Any:
-    """Return `values`, those of a floating type in `dtype`: a loss takes them together."""
+    """Return `values`, with floats cast to `dtype`: a loss takes them together."""
     return tf.nest.map_structure(
         lambda value: tf.cast(value, dtype) if value.dtype.is_floating else value, values
     )
 
 
 def _list_sizes(spec: tf.TensorSpec, labels: tf.Tensor) -> list[Any]:
-    """Return the size of one example's labels, asked of the batch where the data do not say."""
+    """Return the size of one example's labels, asked of the batch where the data don't say."""
     inner = spec.shape[1:].as_list()
     return [tf.shape(labels)[i + 1] if size is None else size for i, size in enumerate(inner)]
 

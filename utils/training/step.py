@@ -44,7 +44,7 @@ def make_train_replica(
         scale_loss = state.optimizer.scale_loss
         return find_gradients(state.model, state.example_loss, batch, variables, scale_loss)
 
-    if state.jit_compile:  # no collective in it, which XLA could not wait for
+    if state.jit_compile:  # no collective in it, which XLA couldn't wait for
         find = tf.function(find, jit_compile=True, autograph=False)
 
     def train_replica(features: Any, labels: Any, weights: tf.Tensor) -> tf.Tensor:
@@ -97,9 +97,9 @@ def make_test_replica(model: keras.Model, metrics: Iterable[keras.metrics.Metric
 
 
 def compile_steps(strategy: tf.distribute.Strategy, replica_step: ReplicaStep) -> Steps:
-    """Return a compiled function of an iterator and a number of steps that runs so many.
+    """Return a compiled function of an iterator and a number of steps, which runs them.
 
-    The loop stands inside the `tf.function`, which leaves Python out of the steps. AutoGraph
+    The loop is inside the `tf.function`, which leaves Python out of the steps. AutoGraph
     converts the loop alone: no step has Python control flow on tensors (`state.check_fit` traces
     without AutoGraph too), and converting it takes half the tracing time.
     """
@@ -126,7 +126,7 @@ def compile_closure(strategy: tf.distribute.Strategy, replica_step: ReplicaStep)
 def make_keras_loss(state: TrainState, dtype: str) -> keras.losses.Loss:
     """Return the loss that makes Keras's own step the step above: a plain weighted sum.
 
-    Keras does not scale a sum by itself, and adds up the replicas.
+    Keras doesn't scale a sum, and adds up the replicas.
     """
 
     class WeightedSum(keras.losses.Loss):

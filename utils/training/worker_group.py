@@ -16,7 +16,8 @@ from ..errors import RunError, shorten
 
 
 class WorkerGroup:
-    """How many workers there are, whether this one is the chief, and what they tell each other.
+    """The group of workers: their number, whether this one is the chief, and their barriers and
+    messages.
 
     A run in one process is a group of one, and so is the coordinator of a parameter-server
     cluster: alone it saves and reports. `any`, `broadcast`, `gather` and `barrier` are
@@ -41,7 +42,7 @@ class WorkerGroup:
 
     @property
     def name(self) -> str:
-        """What this worker is called in messages, "worker 1" for example."""
+        """This worker's name in messages, "worker 1" for example."""
         return self.names[self.index]
 
     @property

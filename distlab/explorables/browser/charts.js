@@ -1,11 +1,10 @@
 // The charts of explorers: bars, lines, spans of time, a batch that is cut, small images. Each is
 // {svg, update(glider, chart, width)}; the chart is what distlab/figures gives its pictures as plain data.
-import { clamp, color, draw, inkOn, join, linear, logarithmic, replica, sayNumber, ticks } from "./core.js";
+import { HALO, clamp, color, draw, inkOn, join, linear, logarithmic, replica, sayNumber, ticks } from "./core.js";
 
 // A name's color follows the idea that the chart gives it (`chart.ideas`), else its place.
 const ORDER = ["forward", "backward", "all-reduce", "variables", "data", "optimizer", "wait"];
 const ideaOf = (chart, name, place) => chart.ideas?.[name] ?? ORDER[place % ORDER.length];
-const HALO = `stroke: ${color("panel")}; stroke-width: 4px; paint-order: stroke`;  // words over a line
 const wide = (text) => 7 * String(text).length;
 const most = (items, measure) => Math.max(0, ...items.map(measure));
 

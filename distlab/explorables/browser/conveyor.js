@@ -1,7 +1,7 @@
 // The conveyor: machines on a belt from the files to the accelerator. Boxes pile up in front of the
 // slow machine, the accelerator is dark while it starves. Below: who needs how long for a batch, and
 // what the accelerator did, on the same clock as the belt.
-import { choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, panel, player, sayNumber, sayPercent, saySeconds, slider, ticks, tries } from "./core.js";
+import { HALO, choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, panel, player, sayNumber, sayPercent, saySeconds, slider, ticks, tries } from "./core.js";
 import { simulateInput } from "./conveyor_model.js";
 
 // Places on the belt: name, words, words where it is narrow, whether a machine.
@@ -158,7 +158,7 @@ function drawBars(stage, layers, run) {
     const inside = x(d.seconds) - left > 90;
     return [{ id: `name ${d.id}`, x: 0, y: d.y + 15, text: d.id === "step" ? "accelerator" : d.id, style: "font-weight: 600" },
       { id: `time ${d.id}`, x: x(d.seconds) + (inside ? -10 : 8), y: d.y + 15, text: saySeconds(d.seconds), anchor: inside ? "end" : "start",
-        style: `font-weight: 700${inside ? `; fill: ${inkOn(d.slow ? "over" : d.id === "step" ? "forward" : "data")}` : ""}` }];
+        style: `font-weight: 700; ${inside ? `fill: ${inkOn(d.slow ? "over" : d.id === "step" ? "forward" : "data")}` : HALO}` }];
   });
   words.push({ id: "whole", x: x(run.batchSeconds) + (x(run.batchSeconds) > inner / 2 ? 4 : 0), y: top + 3 * ROW + 12,
     text: `a batch every ${saySeconds(run.batchSeconds)}`, anchor: x(run.batchSeconds) > inner / 2 ? "end" : "start", style: "font-weight: 700" });

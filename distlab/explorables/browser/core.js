@@ -294,6 +294,7 @@ export function numbers(items) {
 // ---- colors: CSS variables that the palette sets for both themes
 
 export const color = (idea) => `var(--ex-${idea})`;
+export const HALO = `stroke: ${color("panel")}; stroke-width: 4px; paint-order: stroke`;  // words over a line
 export const inkOn = (idea) => `var(--ex-on-${idea})`;
 export const replica = (number) => `var(--ex-replica-${number % REPLICA_COUNT})`;
 

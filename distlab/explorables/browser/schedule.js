@@ -187,5 +187,5 @@ function drawAxis(glider, layer, x, top, floor, end, inner) {
     end: (d) => ({ x1: x(d), x2: x(d), y1: 0, y2: floor, stroke: color("line") }) });
   join(glider, layer.words, marks, { key: (d) => sayNumber(d), tag: "text", text: sayNumber,
     end: (d) => ({ x: x(d), y: floor + 17, "text-anchor": "middle" }) });
-  glider.to(layer.title, { x: LEFT, y: top + 16, text: inner > 640 ? "Activations that each stage keeps, in micro-batches; the time is in forwards" : "Activations kept, in micro-batches; time in forwards", style: "font-weight: 600" }, 0);
+  glider.to(layer.title, { x: LEFT, y: top + 16, text: inner > 640 ? "Activations that each stage keeps, in micro-batches; the time is in forwards" : inner > 420 ? "Activations kept, in micro-batches; time in forwards" : "Micro-batches kept; time in forwards", style: "font-weight: 600" }, 0);
 }

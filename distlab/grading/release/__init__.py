@@ -3,7 +3,7 @@
     DIR/students    notebooks, labs, the library without `distlab.grading`: works by itself
     DIR/nbgrader    nbgrader_config.py, gradebook.db, source/LAB/LAB.ipynb with hidden tests
 
-Both are made of the sources, beside DIR, and renamed into place when they are whole.
+Both are made from the sources, next to DIR, and renamed into place when they are complete.
 
 - `nbgrader_course`: an nbgrader course of the chosen labs, as `nbgrader` and formgrader open it
 - `papers`: README.md, Makefile and pyproject.toml cut to what students get
@@ -40,7 +40,7 @@ def make_release(root: Path, folder: Path, names: Sequence[str] = ()) -> Release
     """Make the release of the course at `root` in `folder`, with the labs `names` (() for all).
 
     Raises CourseError if `folder` holds anything, lies inside a part of the course, or
-    a lab is not known, and then leaves nothing behind.
+    a lab isn't known, and then leaves nothing behind.
     """
     _check_folder(root, folder)
     labs = _choose_labs(root, names)

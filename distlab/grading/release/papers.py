@@ -1,7 +1,7 @@
 """README.md, docs, Makefile and pyproject.toml cut to what students get.
 
 Each function takes the teacher's text and returns the students': lines that speak of
-what is not handed out are left out, the others stay as they are.
+what isn't handed out are left out, the others stay as they are.
 """
 
 import re
@@ -14,9 +14,9 @@ _RULE = re.compile(r"^([\w$()/.-]+):(?!=)")
 
 
 def unlink(text: str, exists: Callable[[str], bool]) -> str:
-    """Return Markdown with the words alone where a link's file is not there.
+    """Return Markdown with the words alone where a link's file isn't there.
 
-    `exists` gets the path of a link, as it is written, without its #place.
+    `exists` gets the path of a link as written, without its #place.
     """
 
     def keep(found: re.Match[str]) -> str:
@@ -24,7 +24,7 @@ def unlink(text: str, exists: Callable[[str], bool]) -> str:
         whole = not path or "://" in path or exists(path)
         return found[0] if whole or not re.search(r"\.\w+$|/", path) else found[1]
 
-    parts = re.split(r"(`[^`\n]*`)", text)  # code is no link
+    parts = re.split(r"(`[^`\n]*`)", text)  # code isn't a link
     parts[::2] = [_LINK.sub(keep, part) for part in parts[::2]]
     return "".join(parts)
 
@@ -84,7 +84,7 @@ def fit_page(
 
 
 def _holds(line: str, commands: Set[str], targets: Set[str], exists: Callable[[str], bool]) -> bool:
-    """Say whether `line` is for students: what it names is there, in a row the first link too."""
+    """Return whether `line` is for students: its files exist, in a row the first link too."""
     if any(name not in commands for name in re.findall(r"(?:^|`)distlab ([a-z][\w-]*)", line)):
         return False
     if any(name not in targets for name in re.findall(r"(?:^|`)make ([a-z][\w-]*)", line)):

@@ -1,7 +1,7 @@
 """The students' copy: what is on the list below, and nothing else of the course.
 
 The labs are made anew of their sources, so that a lab that the teacher has tried out,
-or one that is not built yet, is handed out as its source says.
+or one that isn't built yet, is handed out as its source says.
 """
 
 import json
@@ -20,12 +20,14 @@ TEACHERS_COMMANDS = ("grade", "release", "hub_config", "build", "book", "command
 # What learners' commands use.
 AUTHORING = ("__init__.py", "course_map.py", "execute.py", "sources.py")
 TEACHERS_PAGES = ("grading.md", "hub.md", "architecture.md")
-JUNK = re.compile(r"__pycache__|\..*|.*\.egg-info|.*\.py[co]|.*~")
+# `pip install ./utils` leaves `build`; an example that was tried, checkpoints and runs
+JUNK = re.compile(r"__pycache__|build|checkpoints|runs|\..*|.*\.egg-info|.*\.py[co]|.*~")
 IGNORED = ".venv/\n__pycache__/\n*.egg-info/\n.ipynb_checkpoints/\n.distlab/\n/work/\n"
 
 
 def write_students(root: Path, folder: Path, labs: Sequence[Target]) -> int:
-    """Write the students' copy of the course at `root` to `folder`; return how many lessons it has.
+    """Write the students' copy of the course at `root` to `folder`; return the number of its
+    lessons.
 
     Raises OSError where a file of the course is missing.
     """
@@ -97,7 +99,7 @@ def _exists_from(folder: Path) -> Callable[[str], bool]:
 
 
 def _fix_links(folder: Path) -> None:
-    """In notebooks, leave the words and drop the link where its file is not handed out."""
+    """In notebooks, leave the words and drop the link where its file isn't handed out."""
     for path in sorted(folder.glob("*/*.ipynb")):
         notebook = json.loads(path.read_text(encoding="utf-8"))
         before = json.dumps(notebook)

@@ -5,8 +5,8 @@
 - `answers`: what a student wrote for each exercise, read from the notebook without running it
 - `autograded`: nbgrader's autograded notebooks, so that formgrader and `generate_feedback` show
   each answer
-- `changes`: what a grading changed in marks that were given before: a trail that only grows
-- `classroom`: what a teacher wants to know of a whole class, as plain values for the class page
+- `changes`: changes of earlier marks by a later grading: a trail that only grows
+- `classroom`: a class's results for its teacher, as plain values for the class page
 - `course`: the whole course: every student's mark in every lab, how each week went, and who falls
   behind
 - `lesson_sections`: which section of which lesson an exercise builds on: the one whose words are
@@ -14,7 +14,7 @@
 - `pages`: the pages of one lab: one for each student, one for the class, and the marks as a table
 - `platforms`: marks and feedback in the forms that learning platforms take in; what waits stays
   blank
-- `similar`: answers that are nearly the same: names, comments and spacing do not count
+- `similar`: answers that are nearly the same: names, comments and spacing don't count
 - `slides`: a lab's misconceptions as slides for the room: wrong lines without names, a question,
   why
 - `tasks`: what each exercise asked, from the lab's own source: contract, example, hints

@@ -8,14 +8,13 @@ from distlab.grading.results import ClassResult, Result
 from distlab.grading.roster import Roster
 from distlab.grading.verdict import Verdict
 
-UNSURE = "it is not certain whose hand-in this is"
+UNSURE = "it isn't certain whose submission this is"
 
 
 def anonymise(found: ClassResult, code_for: Callable[[str], str]) -> ClassResult:
     """Return `found` with codes for names, in the codes' order.
 
-    Notes of collecting, which quote file names, are left out. What students wrote
-    in their answers stays as it is.
+    Notes of collecting, which quote file names, are left out. The students' answers stay unchanged.
     """
     results = sorted(
         (_hide(r, code_for(r.student)) for r in found.results), key=lambda r: r.student
@@ -52,7 +51,7 @@ def _hide(result: Result, code: str) -> Result:
 
 
 def _hide_messages(result: Result, code: str) -> Verdict:
-    """Return the verdict under the code; a hand-in that was never run has messages of its file."""
+    """Return the verdict under the code; one that never ran has messages about its file."""
     said = result.verdict.exercises
     if result.hand_in.problem:
         said = tuple(replace(e, message="no notebook that can be read") for e in said)

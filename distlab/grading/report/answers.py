@@ -14,7 +14,7 @@ def read_answers(path: Path | None, lab: LabSpec) -> dict[str, str]:
     """Return the code of each exercise that can be found in the notebook at `path`.
 
     The cell with the exercise's grade_id, or else the last one that defines its
-    function; {} for a file that is no notebook.
+    function; {} for a file that isn't a notebook.
     """
     cells = _read_cells(path)
     found = {}

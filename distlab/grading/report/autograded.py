@@ -1,8 +1,8 @@
 """nbgrader's autograded notebooks, so that formgrader and `generate_feedback` show each answer.
 
-They are put together from the course's own notebook: of the student's file only the
-code of the exercises is taken, and nothing of it has run or been rendered here. There
-are no hidden tests in them, which nbgrader's feedback pages would show.
+They are put together from the course's own notebook: they take only the exercises' code from the
+student's file, and none of it has run or been rendered here. There are no hidden tests in them,
+which nbgrader's feedback pages would show.
 """
 
 import secrets
@@ -27,7 +27,7 @@ def write_autograded(
 ) -> list[Path]:
     """Write `autograded/STUDENT/LAB/NOTEBOOK.ipynb` for each result into `course`.
 
-    Next to it is what `nbgrader release_feedback` wants of everyone, however they handed in.
+    Next to it are the files that `nbgrader release_feedback` needs for every student.
     """
     target = sources.Target(found.lab.source, found.lab.source.with_suffix(".ipynb"), None)
     plain = sources.make_lab(sources.read_source(target))
@@ -54,7 +54,7 @@ def _find_secret(result: Result, kept: Path) -> str:
 
 
 def fill_in(plain: Any, result: Result, answers: dict[str, str]) -> Any:
-    """Return the lab's notebook with a student's answers, and what was said of each, put in."""
+    """Return the lab's notebook with a student's answers and their messages."""
     import copy
 
     notebook = copy.deepcopy(plain)

@@ -1,7 +1,7 @@
-"""What a grading changed in marks that were given before: a trail that only grows.
+"""Changes of earlier marks by a later grading: a trail that only grows.
 
-It is kept in one file, replaced in one step, so that a grading that is killed notes each
-change once: at its end, or at the next one's.
+It is kept in one file, replaced in one step, so that a killed grading notes each change once: at
+its end, or at the next one's.
 """
 
 import csv

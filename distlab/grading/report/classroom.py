@@ -127,7 +127,7 @@ def count_misconceptions(
 
 
 def read_mistakes(lab: str) -> dict[tuple[str, str], str]:
-    """Return what is said of each known mistake: (exercise, name) -> words."""
+    """Return the message for each known mistake: (exercise, name) -> words."""
     try:
         module = importlib.import_module(f"distlab.labs.{lab}.exercise")
     except ImportError:

@@ -49,7 +49,7 @@ def render(template: str, values: Mapping[str, Any]) -> str:
 
 
 def allow_script(name: str) -> dict[str, Any]:
-    """Return the values for a page that runs one script of ours: its policy names the digest."""
+    """Return the values for a page that runs our one script: its policy names the digest."""
     from markupsafe import Markup
 
     script = Path(__file__).with_name(name).read_text(encoding="utf-8")
@@ -64,7 +64,7 @@ def write_report(
 
     class.html for the teacher, room.html with slides for the room, marks.csv, a page for
     each student, and what Moodle and Canvas take in. `course` is an nbgrader course that
-    gets autograded notebooks too. What is as it was is not written again.
+    gets autograded notebooks too. Unchanged files aren't written again.
     """
     from distlab.grading.report.autograded import write_autograded
     from distlab.grading.report.classroom import describe_class
@@ -172,7 +172,7 @@ def _clean_table(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_csv(found: ClassResult) -> str:
-    """Return one line for each student, with a column for each exercise; what waits is blank."""
+    """Return a line for each student, a column for each exercise; waiting marks are blank."""
     stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\n")
     exercises = [exercise.id for exercise in found.lab.exercises]

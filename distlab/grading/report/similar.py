@@ -1,4 +1,4 @@
-"""Answers that are nearly the same: names, comments and spacing do not count.
+"""Answers that are nearly the same: names, comments and spacing don't count.
 
 An answer becomes the tokens of its syntax tree with its own names replaced by their
 order of appearance; two answers are as alike as their sets of token 5-grams (Jaccard).
@@ -22,7 +22,7 @@ from distlab.grading.report.answers import parse
 GRAM = 5
 FEWEST_TOKENS = 40
 ALIKE = 0.9
-MAX_PARTNERS = 5  # an answer that more than so many students share is a common one
+MAX_PARTNERS = 5  # an answer that more students share is a common one
 Grams = frozenset[tuple[str, ...]]
 
 
@@ -39,8 +39,8 @@ def find_groups(
 ) -> list[Group]:
     """Return the groups of students with near-identical answers, those in most exercises first.
 
-    `answers` is student -> exercise -> code; `known` the stub and the reference of each
-    exercise, which anybody may resemble.
+    `answers` is student -> exercise -> code; `known` the stub and the reference of each exercise,
+    which any answer may resemble.
     """
     groups: dict[tuple[str, ...], list[tuple[str, float]]] = defaultdict(list)
     for exercise, texts in known.items():
@@ -103,7 +103,7 @@ def make_grams(text: str) -> Grams:
 
 
 def list_tokens(text: str) -> list[str]:
-    """Return the tokens of an answer without names of its own, comments, docstrings, spacing."""
+    """Return the tokens of an answer without its own names, comments, docstrings, spacing."""
     tree = parse(text)
     try:
         plain = ast.unparse(_Renamer().visit(_drop_docstrings(tree))) if tree else text

@@ -1,7 +1,7 @@
 """A lab's misconceptions as slides for the room: wrong lines without names, a question, why.
 
-A student's function is printed from its syntax tree, without comments and docstrings. How many
-students share a misconception is said from three on.
+A student's function is printed from its syntax tree, without comments and docstrings. The number of
+students with a misconception shows only from three on.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Tables and pages of what others wrote: no formula in a table, no file written for nothing."""
+"""Tables and pages with others' text: no formula in a table, no file written for nothing."""
 
 import unicodedata
 from pathlib import Path

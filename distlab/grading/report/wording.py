@@ -35,7 +35,7 @@ def count(number: int, thing: str) -> str:
 
 
 def find_kind(verdict: ExerciseVerdict, by_hand: bool) -> str:
-    """Return "right", "wrong" or "human": what counts is the points, where a human set them."""
+    """Return "right", "wrong" or "human": if a human set the points, these count."""
     if by_hand:
         return "right" if verdict.points >= verdict.max else "wrong"
     return {"for a human": "human", "right": "right"}.get(verdict.status, "wrong")

@@ -1,1 +1,1 @@
-"""Lab 01, Batches and words: what it runs, and how it is judged."""
+"""Lab 01, Batches and words: its code, and its judge."""

@@ -12,8 +12,8 @@ EPOCH = Exercise(
     function="plan_epoch",
     examples=((66, 32), (64, 32), (5, 32), (33, 8)),
     mistakes={
-        "rest-dropped": "the examples left over make one more, smaller step: they are not dropped",
-        "rounded-down": "steps are rounded up, not down: what is left over needs a step of its own",
+        "rest-dropped": "the examples left over make one more, smaller step: they aren't dropped",
+        "rounded-down": "steps are rounded up, not down: the rest needs its own step",
         "zero-left-over": "a batch that divides the examples leaves nothing over: its last step is "
         "a full one",
         "one-too-many": "adding 1 to the whole batches is one step too many where the batch "
@@ -85,8 +85,9 @@ PARALLELISM = Exercise(
         "decimal-gigabytes": "1 GiB is 2**30 bytes, not 10**9",
         "memory-ignored": "memory comes first: each data-parallel replica holds a whole copy of "
         "the model",
-        "time-ignored": "memory is not all: a run that fits and takes too long needs more replicas",
-        "split-needlessly": "a model that fits is not split: when only time is short, copies of it "
+        "time-ignored": "memory isn't everything: a run that fits and takes too long needs more "
+        "replicas",
+        "split-needlessly": "a model that fits isn't split: when only time is short, copies of it "
         "share the data",
         "no-room-to-spare": "memory that is just enough is enough: compare with <=",
         "no-time-to-spare": "a time that is just allowed is allowed: compare with <=",

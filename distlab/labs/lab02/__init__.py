@@ -1,1 +1,1 @@
-"""Lab 02, What a strategy does: what it runs, and how it is judged."""
+"""Lab 02, What a strategy does: its code, and its judge."""

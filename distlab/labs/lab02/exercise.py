@@ -24,7 +24,7 @@ Parts = Sequence[Sequence[float]]
 
 @cache
 def make_mirrored(replicas: int) -> Any:
-    """Return a MirroredStrategy with so many replicas on logical CPU devices, made once."""
+    """Return a MirroredStrategy with `replicas` replicas on logical CPU devices, made once."""
     from utils.devices import use_logical_devices
     from utils.strategies import make_strategy
 

@@ -13,7 +13,7 @@ RUNS = (582, 2116, 4305, 4332, 5438, 5883)  # seeds of draw_run
 
 
 def draw_digits(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return so many training examples of MNIST: uint8 [examples, 28, 28], int64 [examples]."""
+    """Return `examples` training examples of MNIST: uint8 [examples, 28, 28], int64 [examples]."""
     from utils.data import load
 
     picks = np.random.default_rng(seed).choice(10_000, size=examples, replace=False)
@@ -82,7 +82,7 @@ def weigh_loss(labels: Any, logits: Any) -> Any:
 
 
 def read_run(found: Any, seed: int) -> Any:
-    """Add what a kernel [784, 10] shows of how it came about, beside whether it is right.
+    """Add the signs in a kernel [784, 10] of how it was trained, and whether it is correct.
 
     The weights of a pixel that is black everywhere stay what they were at the start. All
     others are sums over the images of image times slope (one row of 10 for each image).

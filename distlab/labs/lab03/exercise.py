@@ -88,7 +88,7 @@ INPUT = Exercise(
         "rest-dropped": "the examples of the last, smaller batch are dropped",
         "no-channel": "an image has a channel axis: [28, 28, 1]",
         "one-batch": "only the first batch is there: an epoch goes over all examples",
-        "endless": "one pass over it does not end after all examples: repeat() starts again, and "
+        "endless": "one pass over it doesn't end after all examples: repeat() starts again, and "
         "fit does its own repeating, epoch by epoch",
         "not-one-label": "labels are numbers from 0 to 9, one for each image: one-hot rows, or any "
         "other shape, need another loss",
@@ -175,10 +175,10 @@ MODEL = Exercise(
     examples=((3, 3),),
     mistakes={
         "outside-scope": "one copy of each weight: make and compile the model in strategy.scope()",
-        "compiled-outside": "the weights have their copies, the optimizer does not: made outside "
+        "compiled-outside": "the weights have their copies, the optimizer doesn't: made outside "
         "the scope, it counts every replica's step, and schedules run too fast",
         "with-momentum": "this SGD has momentum: use it without",
-        "no-accuracy": "accuracy is not among the metrics",
+        "no-accuracy": "accuracy isn't among the metrics",
         "not-from-logits": "the loss takes logits for probabilities: say from_logits=True",
         "other-rate": "SGD's own learning rate was left: set 0.1",
         "softmax-layer": "the outputs are probabilities: return logits, without an activation",
@@ -209,7 +209,7 @@ def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: An
     loss = lambda y, output: keras.ops.mean(output)  # noqa: E731 - its slope is 1
     model.compile(keras.optimizers.SGD(0.5), loss=loss, run_eagerly=True)
     noted: list[float] = []
-    weights, counts = [0.0], []  # counts: of what was noted by the end of each epoch
+    weights, counts = [0.0], []  # counts: of the rates noted by the end of each epoch
 
     def look(epoch: int, logs: Any) -> None:
         weights.append(float(model.get_weights()[0][0, 0]))
@@ -240,11 +240,11 @@ CALLBACKS = Exercise(
         "begins there",
         "early-by-one": "each rate comes one epoch early: Keras counts epochs from 0",
         "never-changed": "the learning rate never changed: is the schedule among the callbacks?",
-        "noted-before": "the rate was noted before the schedule had set it: note it at the "
+        "noted-before": "you noted the rate before the schedule had set it: note it at the "
         "epoch's end",
         "variable-noted": "the optimizer's variable itself was appended, again and again, and "
         "shows its last value: append float(…) of it",
-        "not-noted": "nothing was noted: append the rate to the list that was passed",
+        "not-noted": "the list is empty: append the rate to it",
         "noted-each-batch": "noted after every batch: on_epoch_end comes once an epoch",
         "rates-sorted": "the rates were used in another order than they came in",
     },
@@ -288,13 +288,13 @@ def try_reload(save_and_reload: Callable[..., Any], replicas: int, seed: int) ->
 
 
 def _holds_model(path: Path, kernel: np.ndarray) -> bool:
-    """Return whether a file holds the whole model: this kernel, and the steps counted so far."""
+    """Return whether a file holds the full model: this kernel, and the steps counted so far."""
     import keras
 
     try:
         model = keras.models.load_model(path)
         steps = int(model.optimizer.iterations)
-    except Exception:  # Keras raises errors of many kinds for what is no model
+    except Exception:  # Keras raises many types of errors for a file without a model
         return False
     return steps == STEPS_DONE and bool(np.array_equal(model.get_weights()[0], kernel))
 
@@ -317,12 +317,12 @@ RELOAD = Exercise(
     examples=((2, 7), (3, 8)),
     mistakes={
         "outside-scope": "loaded outside strategy.scope(): there is one copy of each weight",
-        "not-saved": "no whole model was written to the file, so none was loaded from it",
+        "not-saved": "the file doesn't hold the full model, so it couldn't be loaded from there",
         "not-compiled": "the model came without its optimizer: load it compiled, ready to train on",
-        "cloned": "the optimizer begins again at step 0: a clone with copied weights is not the "
+        "cloned": "the optimizer begins again at step 0: a clone with copied weights isn't the "
         "model from the file, which keeps the optimizer's state",
-        "fresh-weights": "the weights are those of a new model: the trained ones are lost",
-        "another-strategy": "loaded under another strategy: use the one that was passed",
+        "fresh-weights": "these are a new model's weights: the trained ones are lost",
+        "another-strategy": "loaded under another strategy: use the one that you were given",
     },
     hint="save the model to the path, then load it in the scope of the strategy",
     shows_case=False,
@@ -361,10 +361,10 @@ PROGRAM = Exercise(
     read=read_run,
     mistakes={
         "last-epoch": "these are the last epoch's weights, and its validation loss is the highest: "
-        "load those of the epoch where it's lowest (a checkpoint's mode is 'min')",
+        "load the weights of the epoch with the lowest (a checkpoint's mode is 'min')",
         "first-rate-kept": "every epoch was trained with the first rate: a LearningRateScheduler "
         "sets it before each epoch",
-        "not-scaled": "the pixels were not scaled: divide by 255",
+        "not-scaled": "the pixels weren't scaled: divide by 255",
         "not-distributed": "these are the weights of one device, or of losses other than `loss`: "
         "make and compile the model in strategy.scope(), with the loss that was passed",
         "one-epoch": "these are the first epoch's weights: train one epoch for each rate",
@@ -379,7 +379,7 @@ PROGRAM = Exercise(
         "another-batch": "the batches are too small or too large: batch_size is the global batch, "
         "and the strategy splits it over the replicas",
         "validation-trained": "the model was trained on the validation images too",
-        "start-not-zero": "the weights did not begin at zero: a Dense layer draws its kernel at "
+        "start-not-zero": "the weights didn't begin at zero: a Dense layer draws its kernel at "
         "random, unless it gets kernel_initializer='zeros'",
         "shuffled": "each image was used once an epoch, but not in the order they came in: leave "
         "shuffle() out, and give fit a data set, or arrays with shuffle=False",

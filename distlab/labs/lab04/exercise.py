@@ -115,14 +115,14 @@ STEP = Exercise(
         "own-mean": "each replica averaged over its own examples: divide by the global batch",
         "one-variable": "only the kernel was trained: the biases are among "
         "model.trainable_variables, too",
-        "not-applied": "the weights did not change: the gradients were never applied",
-        "uphill": "the weights went up the gradient: apply_gradients subtracts by itself",
+        "not-applied": "the weights didn't change: the gradients were never applied",
+        "uphill": "the weights went up the gradient: apply_gradients already subtracts",
         "applied-twice": "the gradients were applied twice",
-        "summed-twice": "four times too far: apply_gradients adds up the replicas' gradients by "
-        "itself, so an all-reduce before it adds them up once more",
+        "summed-twice": "four times too far: apply_gradients already adds up the replicas' "
+        "gradients, so an all-reduce before it adds them up once more",
         "only-summed": "the losses are added up and never divided: divide by the global batch",
-        "softmax-first": "the model's outputs are logits: the loss takes their softmax by itself",
-        "unscaled-loss": "the weights are right, but the losses that came back are not divided: "
+        "softmax-first": "the model's outputs are logits: the loss takes their softmax already",
+        "unscaled-loss": "the weights are right, but the returned losses aren't divided: "
         "return the loss whose gradient was taken",
     },
     hint="the weights after the step are those of one device, and the replicas' losses add up to "
@@ -199,7 +199,7 @@ EPOCH = Exercise(
 
 
 def try_accuracy(evaluate: Callable[..., Any], seed: int, examples: int, batch: int) -> float:
-    """Return the accuracy that `evaluate` finds for a known model on so many test images."""
+    """Return the accuracy that `evaluate` finds for a known model on `images` test images."""
     import tensorflow as tf
 
     images, labels, kernel = draw_test(seed, examples)
@@ -285,7 +285,7 @@ def _apply(strategy: Any, optimizer: Any, model: Any, gradient: np.ndarray) -> N
 
     shares = strategy.experimental_distribute_values_from_function(
         lambda context: tf.constant(gradient / context.num_replicas_in_sync)
-    )  # a tensor of its own for each replica: one that all share would not be added up
+    )  # a separate tensor for each replica: a shared one wouldn't be added up
     (variable,) = model.trainable_variables
     strategy.run(lambda share: optimizer.apply_gradients([(share, variable)]), args=(shares,))
 
@@ -296,7 +296,7 @@ RESUME = Exercise(
     function="save_state and load_state",
     examples=((5, 3, 5), (6, 2, 6)),
     mistakes={
-        "no-optimizer": "the optimizer's state was not restored: its momentum begins at 0 again",
+        "no-optimizer": "the optimizer's state wasn't restored: its momentum begins at 0 again",
         "steps": "load_state returns the epochs done: this is the number of the optimizer's steps",
         "epoch-forgotten": "the number of epochs done was lost, so all of them were trained again",
         "oldest": "the oldest state was loaded, not the latest",
@@ -376,7 +376,7 @@ PROGRAM = Exercise(
         "before the loop, and begin at its epoch",
         "epochs-more": "epochs says how many there are in all, not how many more: with 4 of them "
         "and 2 saved, 2 are left",
-        "no-optimizer": "the optimizer's state was not restored: its momentum begins at 0 again",
+        "no-optimizer": "the optimizer's state wasn't restored: its momentum begins at 0 again",
         "own-mean": "each replica averaged over its own examples: divide by the size of this batch",
         "full-batch": "the last batch holds 5 examples, not 8: divide by what it holds",
         "rest-dropped": "the last, smaller batch was left out: train on all examples",

@@ -1,4 +1,4 @@
-"""Lab 05, loss scaling: what four replicas make of a loss, and what is said of the update.
+"""Lab 05, loss scaling: the update that four replicas make of a loss, and the messages for it.
 
 Exercises 1, 2 and 4 are losses: `step.measure` takes a step with each, and returns weights before
 - after, the update that was applied. Exercise 3 returns what each replica applies.
@@ -24,7 +24,7 @@ from distlab.labs.lab05.step import (
 
 ABSENT = (*ANSWERS, "distlab.labs.lab05.reports")
 
-# ---- what is said of an update
+# ---- messages for an update
 
 
 def contrast_updates(got: Any, right: Any) -> str:
@@ -93,9 +93,9 @@ WEIGHTED = make_exercise(
         "by-examples": "divided by the number of examples: a sound estimate too, and what "
         "compute_average_loss gives, but a weighted mean is divided by the sum of all weights",
         "times-replicas": "four times too large: the weights are to be added up over the replicas "
-        "(a mean of their four sums is a quarter), and the losses are not, since TensorFlow adds "
-        "up the gradients by itself",
-        "mean-weight": "a mean loss times a mean weight is not the mean of weighted losses",
+        "(a mean of their four sums is a quarter), and the losses aren't, since TensorFlow already "
+        "adds up the gradients",
+        "mean-weight": "a mean loss times a mean weight isn't the mean of weighted losses",
     },
     "a replica's part is its sum of weight x loss; the divisor is one number, the same everywhere",
 )
@@ -153,9 +153,9 @@ CLIPPED = make_exercise(
         "in different directions, so their sum is shorter than that, and turned",
         "summed-again": "four times too large: that is the clipped gradient of the whole batch, on "
         "every replica, and TensorFlow adds the four up once more",
-        "each-variable": "each variable's gradient was clipped by itself, which turns the update: "
+        "each-variable": "each variable's gradient was clipped separately, which turns the update: "
         "the norm is taken over all of them together",
-        "always-scaled": "a gradient that is shorter than max_norm stays as it is: clipping never "
+        "always-scaled": "a gradient that is shorter than max_norm stays unchanged: clipping never "
         "makes it longer",
         "norms-added": "the norm of a sum isn't the sum of the norms, nor the root of the sum of "
         "their squares: add up the gradients first, then take the norm",
@@ -225,7 +225,7 @@ BUGS = ("own-mean", "not-divided", "divided-twice", "full-batch", "own-weights",
 
 def try_diagnosis(name_bug: Callable[..., Any], *case: Any) -> Any:
     """Return the word that `name_bug` gives for the report that `make_report(*case)` makes."""
-    from distlab.labs.lab05.reports import make_report  # knows the bug: not there for answers
+    from distlab.labs.lab05.reports import make_report  # knows the bug, so it is absent for answers
 
     return name_bug(*make_report(*case))
 

@@ -39,7 +39,7 @@ def scaled(factor: Factor, by: float) -> Factor:
 class Scaling:
     """What the gradient of each example on one replica is multiplied with.
 
-    `weigh` gives what stands in for the sample weights, [examples], the step's own if None.
+    `weigh` returns a replacement for the sample weights, [examples]; None uses the step's own.
     """
 
     factor: Factor

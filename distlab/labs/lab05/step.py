@@ -57,7 +57,7 @@ def measure(kind: str) -> Callable[[Answer, Cases], list[Any]]:
 def measure_updates(loss: Callable[..., Any], steps: Sequence[Step], kind: str) -> list[np.ndarray]:
     """Take each step on four replicas; return the updates, [inputs, outputs] each.
 
-    Each step has a model of its own; all are taken in one call of the replicas.
+    Each step has its own model; all run in one call of the replicas.
     Raises AssertionError if the loss returns anything but one number.
     """
     import tensorflow as tf
@@ -92,7 +92,7 @@ def get_strategy() -> Any:
 
 
 def _cut_share(step: Step, batch: Batch, replica: int, kind: str) -> tuple[Any, ...]:
-    """Return a replica's images, labels and, where the loss gets them, sample weights."""
+    """Return a replica's images, labels and, if the loss takes them, sample weights."""
     import tensorflow as tf
 
     columns = (*batch, np.asarray(step["weights"])) if kind == "weighted" else batch

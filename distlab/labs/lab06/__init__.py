@@ -1,1 +1,1 @@
-"""Lab 06, Ring all-reduce: what it runs, and how it is judged."""
+"""Lab 06, Ring all-reduce: its code, and its judge."""

@@ -64,7 +64,7 @@ class LabNetwork(Network):
         self._mark = mark
 
     def exchange(self, sends: Iterable[Send], phase: str = "") -> list[Send]:
-        """Do one step, as `Network` does; each value arrives as what was sent plus the mark."""
+        """Do one step, as `Network` does; each value arrives with the mark added."""
         sends = list(sends)
         others = [type(send).__name__ for send in sends if not isinstance(send, Send)]
         if others:
@@ -94,7 +94,7 @@ def describe_traffic(network: Network) -> dict[str, Any]:
 
 
 def say_moment(got: Any, right: Any) -> str:
-    """Return what the first wrong message, or result, is and what was due."""
+    """Return the first wrong message, or result, and the expected one."""
     moment = find_moment(got, right)
     return f"went wrong: {moment.words}" if moment else contrast(got, right)
 
@@ -236,7 +236,7 @@ ALL_REDUCE = Exercise(
         "whole-vectors": "right sums, but whole vectors went round: a message holds one chunk",
         "rest-to-last": "the chunks differ from np.array_split's: the first ones are an element "
         "longer",
-        "rest-lost": "the elements left over when the length does not divide are gone",
+        "rest-lost": "the elements left over when the length doesn't divide are gone",
         "not-gathered": "each rank has one finished chunk only: the second half is missing",
         "averaged": "these are means: an all-reduce sums",
         "empty-skipped": "empty chunks were left out: they are sent as well, since their receiver "

@@ -31,7 +31,7 @@ def _call_with_copies(answer: Callable[..., Any], *case: Any) -> Any:
 
 
 def describe_config(given: Any, *case: Any) -> dict[str, Any]:
-    """Return what a learner's TF_CONFIG says: cluster and task, or why it cannot be read."""
+    """Return what a learner's TF_CONFIG says: cluster and task, or why it can't be read."""
     if not isinstance(given, str):
         return {"kind": f"not a string but {type(given).__name__}"}
     try:
@@ -50,7 +50,7 @@ def describe_config(given: Any, *case: Any) -> dict[str, Any]:
 def _mark_inexact(part: Any) -> Any:
     """Return a part of a TF_CONFIG in which words and indexes that TensorFlow can't read show.
 
-    Answers are compared with some tolerance, TF_CONFIGs are not: "WORKER " names no job, and 1.0005
+    Answers are compared with some tolerance, TF_CONFIGs aren't: "WORKER " names no job, and 1.0005
     no task.
     """
     if isinstance(part, dict):
@@ -75,8 +75,8 @@ WORKER = Exercise(
         "counted-from-one": "indexes count from 0",
         "only-itself": "every task lists all machines of the cluster, not only its own",
         "index-as-text": "the index is a number, without quotes",
-        "chief-and-workers": "all of these tasks are workers: without parameter servers worker 0 "
-        "is the chief by itself, and a job of that name is not needed",
+        "chief-and-workers": "all of these tasks are workers: without parameter servers worker "
+        "0 is the chief anyway, and a job of that name isn't needed",
     },
     hint='{"cluster": {"worker": [all hosts]}, "task": {"type": "worker", "index": its place}}',
     by_hand=BY_HAND,
@@ -91,14 +91,14 @@ ROLE = Exercise(
     function="write_role",
     examples=((MACHINES, "chief", 0), (MACHINES, "ps", 0), (MACHINES, "evaluator", 0)),
     mistakes={
-        "evaluator-listed": "the evaluator is not part of the training cluster: leave its machine "
+        "evaluator-listed": "the evaluator isn't part of the training cluster: leave its machine "
         "out of the list",
         "servers-forgotten": "the parameter servers are missing from the cluster",
         "chief-as-worker": "the chief is among the workers: it has a job of its own, with one task",
         "called-master": "the coordinator's job is called chief; master was its name in "
         "TensorFlow 1",
         "numbered-through": "each job counts its own tasks from 0",
-        "evaluator-alone": "the evaluator gets everyone's cluster here, not one of its own",
+        "evaluator-alone": "the evaluator gets everyone's cluster here, not its own",
         "evaluator-lists-itself": "the evaluator is in no cluster, not even in the one that its "
         "own TF_CONFIG holds",
         "evaluator-as-worker": "a task's type is the name of its job, the evaluator's too",
@@ -203,7 +203,7 @@ CAUSE = Exercise(
         "list as they come: the last list counts",
         "who-complains": "the worker that reports a lost connection is alive. Its error names the "
         "one it lost",
-        "named-last": "an error can quote another worker's error: the machine that was named first "
+        "named-last": "an error can quote another worker's error: the machine that it names first "
         "was lost, the other one only passed that on",
         "who-joins": "the machine that joins isn't always the wrong one: compare the size that it "
         "joins with, and the group's size, with the number of logs",

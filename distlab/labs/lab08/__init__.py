@@ -1,1 +1,1 @@
-"""Lab 08, Training on several workers: what it runs, and how it is judged."""
+"""Lab 08, Training on several workers: its code, and its judge."""

@@ -25,7 +25,7 @@ NEXT_SUM = 3.0  # of the all-reduces after saving
 
 @cache
 def get_cluster(workers: int) -> Any:
-    """Return the LocalCluster of so many workers that all exercises share; it ends with Python."""
+    """Return the LocalCluster of `workers` that all exercises share; it ends with Python."""
     from utils.cluster import LocalCluster
 
     return LocalCluster(workers=workers, devices="cpu", launcher=_get_launcher())
@@ -102,7 +102,7 @@ SHARDS = Exercise(
         "rest-dropped": "the last, smaller batch is missing: it is kept here, so no drop_remainder",
         "cut-to-fit": "the last ids are missing: there need not be a multiple of the workers",
         "not-batched": "the data set holds single ids: batch them",
-        "endless": "the data set never ends: repeat() starts again, and one pass is asked for",
+        "endless": "the data set never ends: repeat() starts again, and you need one pass",
     },
     hint="which ids should worker 1 of 2 read, and how many at a time?",
     shows_case=False,
@@ -150,7 +150,7 @@ TRAINING = Exercise(
         "large: divide by the global batch",
         "whole-batch": "nan: the whole batch was used, and only every W-th image of it lies on "
         "this worker",
-        "not-reduced": "the workers end with different weights: the gradients were not summed",
+        "not-reduced": "the workers end with different weights: the gradients weren't summed",
         "one-batch-only": "every step used the batch of step 0",
         "averaged-again": "too short: the losses are divided by the global batch already, so the "
         "workers' gradients are summed, not averaged",
@@ -170,8 +170,8 @@ def try_saving(
 ) -> dict[str, Any]:
     """Let each worker count and save; return what was left, and the sums of later all-reduces.
 
-    Worker k adds `counts[k]`. Each has a parent folder to itself, as if every machine had the
-    shared disk in another place, so that what it leaves is told from what others leave.
+    Worker k adds `counts[k]`. Each has its own parent folder, as if every machine had the shared
+    disk in another place. So its files are distinguished from the others'.
     """
     root = Path(tempfile.mkdtemp())
     try:
@@ -198,7 +198,7 @@ def _save(functions: Any, root: str, counts: Sequence[Sequence[float]]) -> list[
 
 
 def _reduce_on(strategy: Any, index: int) -> list[float]:
-    """All-reduce a few numbers, as training goes on; return the sums.
+    """All-reduce a few numbers, as continued training does; return the sums.
 
     An all-reduce that one worker has done alone meets another's first one here: that gets a
     wrong sum, and does one more so that no worker is left waiting at the end.

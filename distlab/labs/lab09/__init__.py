@@ -1,1 +1,1 @@
-"""Lab 09, Fault tolerance: what it runs, and how it is judged."""
+"""Lab 09, Fault tolerance: its code, and its judge."""

@@ -23,7 +23,7 @@ BATCH = 16
 WORKERS = 2
 
 
-# ---- exercise 1: a run that is killed
+# ---- exercise 1: a killed run
 
 
 class ResumableRun:
@@ -155,13 +155,13 @@ KILLED = Exercise(
     mistakes={
         "began-anew": "after the kill the run began at step 0 again: restore before the loop, and "
         "save within it",
-        "counted-anew": "after the kill it took all steps once more on top of the restored ones: "
-        "go on until state.step reaches the total",
+        "counted-anew": "after the kill it took all steps once more on top of the restored "
+        "ones: continue until state.step reaches the total",
         "chief-only": "worker 1 saved nothing into its own write_folder: every worker saves, each "
         "into its own",
-        "position-lost": "the weights were restored and the step was not, so that it began at "
+        "position-lost": "the weights were restored and the step wasn't, so that it began at "
         "step 0 with trained weights: state holds both, save state itself",
-        "saved-every-step": "it saved after every step: only every so many were asked for",
+        "saved-every-step": "it saved after every step: save after every `every` steps",
     },
     hint="what does the second attempt find, where does it begin, and where should it end?",
     tolerance=1e-5,
@@ -247,7 +247,7 @@ INTERVAL = Exercise(
         ((1, 4, 8, 40), (_STORM,), *_TIMES),
     ),
     mistakes={
-        "save-free": "saving takes time too, after every so many steps",
+        "save-free": "saving takes time too, after every interval",
         "restart-free": "after a failure the restart takes time, before anything is done again",
         "unfinished-save": "a failure during a save spoils that checkpoint: the one before counts",
         "nothing-lost": "after a failure the run is back at its last checkpoint: what was done "

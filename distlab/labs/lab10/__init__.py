@@ -1,1 +1,1 @@
-"""Lab 10, Parameter servers: what it runs, and how it is judged."""
+"""Lab 10, Parameter servers: its code, and its judge."""

@@ -15,7 +15,7 @@ from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import read_array, refuse, refuse_task
 from distlab.exercises.saves import Saves
 
-# of the library: what holds an answer to one of these exercises; answers do not have it
+# of the library: what holds an answer to one of these exercises; answers don't have it
 ABSENT = (
     "utils.simulate",
     "utils.calibrate",
@@ -99,7 +99,7 @@ def try_train(train: Callable[..., Any], seed: int, every: int) -> dict[str, Any
 def _kill_when(
     job: Any, ready: Callable[[], bool], kind: str, index: int, last: bool = False
 ) -> np.ndarray | None:
-    """Kill a task as soon as `ready` says so; return what the job gives, if it is the `last`."""
+    """Kill a task as soon as `ready` says so; return the job's result, if it is the `last`."""
     from utils.cluster.failures import ClusterError
 
     deadline, killed = time.monotonic() + RUN_SECONDS, False
@@ -185,11 +185,11 @@ TRAIN = Exercise(
 )
 
 
-# ---- exercise 2: where a table lies
+# ---- exercise 2: the servers of a table's pieces
 
 
 def try_partitioner(make_partitioner: Callable[..., Any], rows: int) -> dict[str, Any]:
-    """Make a table of so many rows under the partitioner; return [rows, server] of each piece.
+    """Make a table of `rows` rows under the partitioner; return [rows, server] of each piece.
 
     And into how many pieces the partitioners for 2 and for 5 servers would cut it.
     """
@@ -239,7 +239,7 @@ PARTITIONER = Exercise(
     function="make_partitioner",
     examples=((10,),),
     mistakes={
-        "not-cut": "the table was not cut: all of it lies on server 0",
+        "not-cut": "the table wasn't cut: all of it is on server 0",
         "twice-as-many": "there are twice as many pieces as servers",
         "one-too-few": "one server holds nothing: as many pieces as servers",
         "fixed-number": "three pieces for any number of servers: use the argument",
@@ -265,7 +265,7 @@ STALENESS = Exercise(
     seconds=20,
     examples=((1, 2, 4), (2, 2, 3)),
     mistakes={
-        "itself-counted": "an update is not stale by itself: only the others' count",
+        "itself-counted": "an update doesn't make itself stale: only the others' count",
         "reads-counted": "reading changes nothing: count what was applied",
         "since-the-start": "only what was applied after this closure had read counts",
         "everything-counted": "a read of another closure makes nothing stale: of what lies between "

@@ -1,1 +1,1 @@
-"""Lab 11, A pipeline that keeps up: what it runs, and how it is judged."""
+"""Lab 11, A pipeline that keeps up: its code, and its judge."""

@@ -1,4 +1,4 @@
-"""Lab 11, tf.data: a pipeline measured beside the naive one in the same process, and two sums."""
+"""Lab 11, tf.data: a pipeline measured next to the naive one in the same process, and two sums."""
 
 import re
 import tempfile
@@ -32,14 +32,14 @@ MIN_RATIO = 3.0  # asked for
 TRIES = 5  # a busy machine is measured again before an answer is called slow,
 HOPELESS = 1.2  # but only once again where this is the best of two
 MARGIN = 2 / 3  # what a busy machine may take off: a ratio of 2 passes
-MAX_EXAMPLES = 4 * EXAMPLES  # of one epoch that are looked at
-SHOWN = 16  # examples of each epoch that are looked at pixel by pixel, drawn anew for each answer
+MAX_EXAMPLES = 4 * EXAMPLES  # checked in one epoch
+SHOWN = 16  # examples of each epoch checked pixel by pixel, drawn anew for each answer
 FEW = 1 / 8  # of the images shown; at random, one in two is flipped and four in five shifted
 ENOUGH, MIN_WAYS = 6, 7  # epochs to tell which of the ten forms occur; so many are missed by none
 MIN_SHIFTED, MANY = 0.6, 8  # of images, at random 0.8; epochs in which none stays as it was
-PAID, MAX_EPOCHS = 1.5, 40  # what is gained with all work ahead counted, after so many epochs
+PAID, MAX_EPOCHS = 1.5, 40  # the gain with all work ahead counted, after this many epochs
 _MISTAKES = {
-    "frozen-augmentation": "two epochs show exactly the same images: either a cache stands after "
+    "frozen-augmentation": "two epochs show exactly the same images: either a cache comes after "
     "the augmentation and not before it, or the random numbers have a fixed seed",
     "examples-lost": "examples are missing: every one comes once an epoch, the last batch too",
     "examples-doubled": "examples come more than once in an epoch: one pass over the data set is "
@@ -48,15 +48,15 @@ _MISTAKES = {
     "never-flipped": "no image is flipped: each one is mirrored with a chance of a half",
     "never-shifted": "no image is shifted: each one goes 0, 1 or 2 columns round to either side",
     "few-forms": "only a few of the ten forms of an image occur: flipped or not, 0, 1 or 2 columns "
-    "to either side, each image with random numbers of its own",
-    "only-some": "some images stay as they are, epoch after epoch: each one is flipped or shifted "
-    "with random numbers of its own, every time",
-    "one-for-all": "all images of a batch are flipped or shifted alike: each image has random "
-    "numbers of its own",
+    "to either side, each image with its own random numbers",
+    "only-some": "some images stay unchanged, epoch after epoch: each one is flipped or shifted "
+    "with its own random numbers, every time",
+    "one-for-all": "all images of a batch are flipped or shifted alike: each image has its "
+    "own random numbers",
     "labels-torn": "images and labels no longer belong together",
-    "not-batches": "return batches of (images, labels, ids) with the size that was asked for",
-    "other-images": "the images are not augmented forms of the originals, float in [0, 1]",
-    "ahead": "epochs were computed ahead, before they were asked for: with that work counted, "
+    "not-batches": "return batches of (images, labels, ids) with the size that you were given",
+    "other-images": "the images aren't augmented forms of the originals, float in [0, 1]",
+    "ahead": "epochs were computed ahead, before anyone asked for them: with that work counted, "
     "nothing is gained. Each epoch itself has to be quick",
     "not-faster": "too little was gained: what is done again in every epoch, or one by one, that "
     "could be done once, or for a whole batch?",
@@ -79,7 +79,7 @@ def _write_shards(seed: int) -> Any:
 
 
 def _call(make_fast: Callable[..., Any], files: list[str], batch_size: int) -> Any:
-    """Return the data set that an answer makes, with functions of its own for whole batches."""
+    """Return the data set that an answer makes, with its own functions for batches."""
     with watch_calls(("utils.input_pipeline",)) as called, own_frames():
         dataset = make_fast(files, batch_size)
     ready = sorted(name for name in called if READY.search(name))
@@ -100,14 +100,15 @@ def make_naive(files: Sequence[str], batch_size: int) -> Any:
 
 
 def try_pipeline(make_fast: Callable[..., Any], seed: int, batch_size: int) -> dict[str, Any]:
-    """Return what every epoch of `make_fast` held, and its speed beside the naive pipeline's.
+    """Return the contents of every epoch of `make_fast`, and its speed relative to the naive
+    pipeline's.
 
-    `ratio`: the two take turns, so that whatever else the machine does hits both; it is the
-    median over the rounds after the first, which fills caches. The better of clock and
-    processor time counts: by the clock, a busy machine leaves little of what an answer
-    gains by computing on two cores. `paid`: the same over all epochs together, with what was
-    done when the data set was made and between epochs; more epochs are asked for until it is
-    `PAID`. Work done ahead of `MAX_EPOCHS` different epochs is as much as the naive one's.
+    `ratio`: the two take turns, so that whatever else the machine does hits both; it is the median
+    over the rounds after the first, which fills caches. The better of clock and processor time
+    counts: by the clock, a busy machine leaves little of what an answer gains by computing on two
+    cores. `paid`: the same over all epochs together, with the work of making the data set and
+    between epochs; it takes more epochs until it is `PAID`. Work done ahead of `MAX_EPOCHS`
+    different epochs is as much as the naive one's.
     """
     import tensorflow as tf
 
@@ -135,7 +136,7 @@ def try_pipeline(make_fast: Callable[..., Any], seed: int, batch_size: int) -> d
 
 
 class _Account:
-    """What an answer has cost since before it was called: all of it, but for the naive epochs."""
+    """An answer's cost since before it was called: all of it, but for the naive epochs."""
 
     def __init__(self, naive: Any) -> None:
         _time_epoch(naive)
@@ -167,7 +168,7 @@ def _wait_until_paid(
 
 
 def _measure_ratio(naive: Any, fast: Any, epochs: list[Any], shown: np.ndarray) -> float:
-    """Return how many times as fast `fast` is; what it gave is added to `epochs`."""
+    """Return how many times as fast `fast` is; add its examples to `epochs`."""
     ratios = []
     for number in range(ROUNDS + 1):
         slow, (kept, *quick) = _time_epoch(naive)[1:], _time_epoch(fast)
@@ -257,7 +258,7 @@ def describe_pipeline(found: Any, seed: int, batch_size: int) -> dict[str, Any]:
 
 
 def _examine(epochs: Any, batch_size: int) -> str:
-    """Return the name of what is wrong with the examples of the epochs, "" if nothing is."""
+    """Return the name of the fault in the epochs' examples, "" if there is none."""
     try:
         mistakes = [_find_wrong_examples(epoch, batch_size) for epoch in epochs]
         shown = {np.asarray(epoch["images"]).tobytes() for epoch in epochs}
@@ -319,7 +320,7 @@ def _find_tame(epochs: Sequence[Sequence[set[tuple[int, int]]]]) -> str:
 
 
 def _find_alike(epochs: Any, fits: Sequence[Sequence[set[tuple[int, int]]]]) -> str:
-    """Return whether few forms occur, a batch's images change alike, or some do not; else ""."""
+    """Return whether few forms occur, a batch's images change alike, or some don't; else ""."""
     if len(epochs) < ENOUGH:
         return ""
     known = [
@@ -376,12 +377,12 @@ RATE = Exercise(
     examples=((_STAGES, 64, True), (_STAGES, 64, False)),
     mistakes={
         "overlap-swapped": "with prefetch the slowest stage decides; without, the stages add up",
-        "always-added": "stages that overlap do not add up: the slowest one decides",
+        "always-added": "stages that overlap don't add up: the slowest one decides",
         "fastest-stage": "the fastest stage waits for the others: the slowest one decides",
         "mean-stage": "neither the sum nor the slowest: a mean of the stages says nothing",
-        "batches-counted": "these are batches a second: images are asked for",
+        "batches-counted": "these are batches/s: return images/s",
     },
-    hint="seconds for one batch first, then images a second",
+    hint="seconds for one batch first, then images/s",
 )
 CALLS = Exercise(
     lab="lab11",

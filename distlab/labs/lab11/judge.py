@@ -30,7 +30,7 @@ def expect_rate(
 
 
 def expect_calls(examples: int, epochs: int, cache_after: str, way: str = "right") -> list[int]:
-    """Return [decodings, augmentations] in so many epochs, or what a mistake gives."""
+    """Return [decodings, augmentations] in `epochs` epochs, or the result of a mistake."""
     every = examples * epochs
     decodings = every if cache_after == "nothing" else examples
     augmentations = examples if cache_after == "augment" else every

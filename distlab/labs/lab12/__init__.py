@@ -1,1 +1,1 @@
-"""Lab 12, Pipelines and shards: what it runs, and how it is judged."""
+"""Lab 12, Pipelines and shards: its code, and its judge."""

@@ -92,7 +92,7 @@ COLUMNS = Exercise(
         "kernel-averaged": "each kernel's gradient is a sum over the batch, not a mean",
         "equal-parts": "the gradient was cut into equal parts, but the kernels may have different "
         "numbers of columns",
-        "not-in-parts": "one whole gradient for all kernels: a list is wanted, with each kernel's "
+        "not-in-parts": "one whole gradient for all kernels: return a list with each kernel's "
         "own, in its shape",
     },
     hint="look at one of the four results at a time: which columns does a device know, and who "
@@ -127,14 +127,13 @@ ROWS = Exercise(
         "first-part-only": "the output is the first part's alone: the parts are summed (an "
         "all-reduce)",
         "averaged": "the parts' outputs are a sum, not a mean",
-        "upstream-shared": "the gradient for the output goes whole to every part: it is not "
-        "divided",
-        "bias-gradients-summed": "the bias is added once, so its gradient is not summed over the "
+        "upstream-shared": "the gradient for the output goes to every part undivided",
+        "bias-gradients-summed": "the bias is added once, so its gradient isn't summed over the "
         "parts",
         "bias-forgotten": "the bias is missing: it is added once, to the sum of the parts",
-        "x-whole": "x's gradient came in one piece: a list is wanted, with one for each part of "
-        "x, in its shape",
-        "not-in-parts": "one whole gradient: lists are wanted, with a gradient for each kernel and "
+        "x-whole": "x's gradient came in one piece: return a list with one gradient for each part "
+        "of x, in its shape",
+        "not-in-parts": "one whole gradient: return lists with a gradient for each kernel and "
         "for each part of x, in their shapes",
     },
     hint="look at one of the four results at a time: what does a device know of the output, and "

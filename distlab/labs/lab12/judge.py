@@ -37,7 +37,7 @@ def expect_columns(seed: int, inputs: int, sizes: Any, way: str = "right") -> di
         return found | {"bias gradient": Anything()}
     edges = np.cumsum(sizes)[:-1] if way != "equal-parts" else len(sizes)
     biases = np.array_split(found["bias gradient"], edges)
-    both = AnyOf((biases, [bias / batch for bias in biases]))  # who averages one often does both
+    both = AnyOf((biases, [bias / batch for bias in biases]))  # one mean suggests two
     return found | {
         "kernel gradients": np.array_split(found["kernel gradients"], edges, axis=1),
         "bias gradient": both if way == "kernel-averaged" else biases,

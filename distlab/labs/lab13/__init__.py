@@ -1,4 +1,4 @@
-"""Lab 13, Precision and memory: what it runs, and how it is judged.
+"""Lab 13, Precision and memory: its code, and its judge.
 
 - `failing_networks`: networks in float16 that fail at a known place, drawn for lab 13, each with a
   trap

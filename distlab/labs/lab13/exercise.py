@@ -23,7 +23,7 @@ FLOAT16_MAX = 65504.0
 
 
 def try_overflow(find_overflow: Callable[..., Any], *case: Any) -> Any:
-    """Return where `find_overflow` finds the first number that is not finite."""
+    """Return where `find_overflow` finds the first number that isn't finite."""
     from distlab.labs.lab13.failing_networks import draw_network  # not there for answers
 
     return find_overflow(*draw_network(*case))
@@ -115,10 +115,10 @@ SCALE = Exercise(
     ),
     mistakes={
         "zeros-counted": "many entries are exactly zero, as their pixels are: they lose nothing. "
-        "Count only those that are not zero in float32",
-        "smallest-normal": "finfo's tiny is the smallest *normal* number: float16 goes on below "
+        "Count only the ones that aren't zero in float32",
+        "smallest-normal": "finfo's tiny is the smallest *normal* number: float16 continues below "
         "it, down to 2^-24",
-        "below-the-floor": "what lies between 2^-25 and 2^-24 is rounded up to 2^-24, not to zero: "
+        "below-the-floor": "anything between 2^-25 and 2^-24 is rounded up to 2^-24, not to zero: "
         "cast, and look",
         "no-headroom": "there is no room left: the largest gradient times the headroom should "
         "still be at most 65,504",

@@ -10,7 +10,7 @@ import numpy as np
 
 from distlab.exercises import softmax
 
-LARGE, SMALL = 2.0**14, 2.0**-8  # numbers between them are no trouble for float16
+LARGE, SMALL = 2.0**14, 2.0**-8  # float16 has no trouble with numbers between them
 OVERFLOWS = 2.0**18  # four times the largest float16
 LAYERS, WIDTH, EXAMPLES = 4, 8, 6
 MAX_SCALE = 2.0**21
@@ -21,9 +21,9 @@ def draw_network(seed: int, where: str, layer: int, trap: str = "") -> Network:
     """Return kernels, features, labels and loss scale of a network that fails at a known place.
 
     Four layers of eight in float16, 6 examples. `where` is "forward" (layer's output overflows),
-    "backward" (the gradient of layer's kernel does) or "none". What overflows does so by a factor
-    of four, and all before it stays four times below the limit. `trap` names a mistake that finds
-    another place in this network: a judge has chosen the seeds in `failing_networks.json` so.
+    "backward" (the gradient of layer's kernel does) or "none". The overflow is by a factor of four,
+    and all before it stays four times below the limit. `trap` names a mistake that finds another
+    place in this network: a judge has chosen the seeds in `failing_networks.json` so.
     """
     chosen = _read_seeds()[f"{where} {layer} {trap}".strip()]
     return draw_candidate(chosen[seed % len(chosen)], where, layer, trap)
@@ -43,7 +43,7 @@ def draw_candidate(seed: int, where: str, layer: int, trap: str) -> Network:
 
 
 def _draw(rng: np.random.Generator, where: str, layer: int, trap: str) -> Network | None:
-    """Return a network that may fail where it should, None if it surely does not."""
+    """Return a network that may fail where it should, None if it surely doesn't."""
     kernels = [
         rng.normal(size=(WIDTH, WIDTH)) * gain for gain in 2.0 ** rng.uniform(-4, 4, size=LAYERS)
     ]

@@ -18,7 +18,7 @@ RULES = LabRules(own_seconds=60, cell_seconds=60, submission_seconds=120, onednn
 
 
 def expect_overflow(seed: int, where: str, layer: int, trap: str, way: str = "right") -> Any:
-    """Return where the first number is that is not finite: networks are drawn to fail there."""
+    """Return where the first number is that isn't finite: networks are drawn to fail there."""
     found: tuple[str, int | None] = (where, None if where == "none" else layer)
     if way == "loss-only" and where == "backward":
         found = ("none", None)

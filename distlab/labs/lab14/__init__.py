@@ -1,1 +1,1 @@
-"""Lab 14, Plan a run: what it runs, and how it is judged."""
+"""Lab 14, Plan a run: its code, and its judge."""

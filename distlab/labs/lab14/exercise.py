@@ -29,7 +29,7 @@ def draw_gradients(seed: int, replicas: int, batch: int) -> np.ndarray:
 def try_batch(
     plan_batch: Callable[..., Any], seed: int, replicas: int, batch: int, steps: int, examples: int
 ) -> Any:
-    """Return what `plan_batch` makes of gradients that were drawn for it."""
+    """Return `plan_batch`'s result for gradients drawn for it."""
     return plan_batch(draw_gradients(seed, replicas, batch), batch, steps, examples)
 
 
@@ -47,7 +47,7 @@ BATCH = Exercise(
         "replicas-as-batch": "a mean over all replicas is a mean over replicas x batch examples",
         "mean-of-ratios": "average the squared norms over the steps first, and divide once: a mean "
         "of the steps' own ratios is far off",
-        "steps-averaged": "each step has a gradient of its own: take the squared norms within each "
+        "steps-averaged": "each step has its own gradient: take the squared norms within each "
         "step, and then their mean",
         "upside-down": "the noise scale is S / |G|², not the other way round",
         "noise-scale-as-batch": "the noise scale is where a larger batch begins to pay less; how "
@@ -73,7 +73,7 @@ STEP = Exercise(
         "pass",
         "all-hidden": "the last bucket is ready when the backward pass ends: it is never hidden",
         "no-queue": "the link carries one bucket at a time: a bucket waits for the one before",
-        "latency-once": "each bucket is an all-reduce of its own, with 2 (P - 1) messages: each "
+        "latency-once": "each bucket is a separate all-reduce, with 2 (P - 1) messages: each "
         "message pays the latency",
         "one-half": "these are the messages of one half of the ring: an all-reduce is a "
         "reduce-scatter and an all-gather, P - 1 messages each",
@@ -138,7 +138,7 @@ MEASURED = Exercise(
         (4000.0, 64, 4_000_000, 64),
     ),
     mistakes={
-        "rate": "these are images a second of all GPUs: divide them by the rate of one",
+        "rate": "these are the images/s of all GPUs: divide them by the rate of one",
         "perfect": "this is nearly the number of GPUs, and too much: after the backward pass all "
         "of them wait for an all-reduce, of which nothing is hidden",
         "one-image": "a step is a whole batch of images, not one of them",

@@ -55,7 +55,7 @@ def expect_step(
     buckets: int,
     way: str = "right",
 ) -> float:
-    """Return the seconds of a step whose gradients go in so many equal buckets."""
+    """Return the seconds of a step with its gradients in `buckets` equal buckets."""
     compute, size = forward + backward, gradient_bytes / buckets
     messages = (1 if way == "one-half" else 2) * (devices - 1)
     ring = messages * (latency + size / devices / bandwidth)

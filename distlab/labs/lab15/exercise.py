@@ -1,4 +1,4 @@
-"""Lab 15, capstone: a plan, a measure, a whole program on real workers, and what it has learned."""
+"""Lab 15, capstone: a plan, a measure, a program on real workers, and the trained model."""
 
 import hashlib
 import shutil
@@ -22,12 +22,12 @@ ABSENT = (*ANSWERS, "utils.data.masks")
 
 __all__ = ["make_scenes", "pack_model", "predict_masks", "write_shards"]
 STEPS, SAVE_EVERY, GLOBAL_BATCH, CLASSES = 20, 10, 32, 11
-OUTLINES, GARMENTS = 0.93, 0.40  # what a trained model has to reach on fresh scenes
+OUTLINES, GARMENTS = 0.93, 0.40  # required of a trained model on fresh scenes
 TRIED_SCENES, TRIED_SEED = 448, 77  # of the runs that are tried: 14 steps an epoch
 MAX_DISTANCE = 1e-4  # relative, of the weights of two runs: other data make it 1e-3 and more
 LEARNED_LOSS = 2.0  # after twenty steps; guessing all classes alike gives log(11) = 2.4
 KILLS = 3  # attempts at killing a worker before a quick program has ended
-PROBES = 32  # scenes that the model of a short run is asked for
+PROBES = 32  # scenes to predict with the model of a short run
 NOT_WRITTEN = b'raise NotImplementedError("this exercise is not written yet")'
 EMPTY_SHARE = 0.3  # of the gradients' bytes: less than that is talk, not gradients
 
@@ -44,7 +44,7 @@ def make_scenes(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 # ---- exercise 1: the plan
 
-UNET_PARAMETERS, BANDWIDTH = 31_030_658, 15e9  # of the published runs; bytes a second
+UNET_PARAMETERS, BANDWIDTH = 31_030_658, 15e9  # of the published runs; bytes/s
 PLAN = Exercise(
     lab="lab15",
     name="plan",
@@ -56,10 +56,10 @@ PLAN = Exercise(
         "whole-vectors": "in a ring each message is one eighth of the gradients, not all of them, "
         "and a float32 is four bytes, which are 32 bits",
         "one-image": "a step of one GPU handles a whole batch, not one image",
-        "batch-divided": "each GPU keeps its own batch here: eight times as many images a step",
+        "batch-divided": "each GPU keeps its own batch here: eight times as many images per step",
         "one-way": "half of the time on the network is missing: a ring goes round twice "
         "(reduce-scatter, then all-gather), and a float32 takes four bytes",
-        "one-batch": "images a second of all GPUs together: each of them does a batch in a step",
+        "one-batch": "images/s of all GPUs together: each of them does a batch in a step",
     },
     hint="the step of one GPU, then a ring all-reduce of float32 gradients",
     tolerance=0.2,
@@ -84,7 +84,7 @@ IOU = Exercise(
     mistakes={
         "accuracy": "that is the share of pixels that are right: the many background pixels make "
         "any model look good",
-        "background-counted": "the mean is over the garments: background, class 0, is not one",
+        "background-counted": "the mean is over the garments: background, class 0, isn't one",
         "dice": "that is the Dice score, twice the common pixels over the sum of both: the IoU "
         "divides them by the pixels where either says it",
         "recall": "that is divided by the mask's pixels alone: pixels that only the prediction has "
@@ -248,7 +248,7 @@ def _are_equal(some: list[np.ndarray], others: list[np.ndarray]) -> bool:
 def measure_distance(some: list[np.ndarray], others: list[np.ndarray]) -> float:
     """Return how far the weights of two models are apart, as a share of their length.
 
-    A SavedModel does not say which array belongs where: each goes with the nearest of its shape.
+    A SavedModel doesn't say which array belongs where: each goes with the nearest of its shape.
     """
     if sorted(a.shape for a in some) != sorted(a.shape for a in others):
         return float("inf")
@@ -292,9 +292,9 @@ PROGRAM = Exercise(
         "are in the SavedModel, biases too",
         "each-alone": "no gradients crossed between the two workers: each trained alone. The "
         "strategy is made from TF_CONFIG, before anything else",
-        "other-examples": "two workers end with other weights than one. Every step takes 8 "
-        "scenes of each of the four shards, whoever holds them, and adds up the gradients of all "
-        "32; seed and step decide everything else",
+        "other-examples": "two workers end with other weights than one. Every step takes 8 scenes "
+        "of each of the four shards, no matter which worker holds them, and adds up the gradients "
+        "of all 32; seed and step decide everything else",
         "own-mean": "the loss isn't the same as with one worker: divide by the global batch, 32, "
         "on every replica, and add the parts up",
         "other-steps": "a checkpoint is written after every 10 steps, and at no other time, with "
@@ -305,7 +305,7 @@ PROGRAM = Exercise(
         "seed-ignored": "another --seed gave the same weights: it decides the order of the "
         "scenes, and the first weights",
         "began-anew": "after the kill it took the first ten steps again: restore the newest "
-        "checkpoint before the loop, whoever wrote it and on however many workers",
+        "checkpoint before the loop, no matter which worker wrote it and how many there were",
         "position-lost": "it resumed from a checkpoint and ended with other weights: the optimizer "
         "and the place in the data belong to the state too",
         "counted-anew": "it took twenty more steps on top of the restored ones: --steps counts "
@@ -319,13 +319,13 @@ PROGRAM = Exercise(
     success="capstone.py: right so far",
 )
 
-# ---- exercise 4: the model that was handed in
+# ---- exercise 4: the submitted model
 
 
 def try_model(trained_model: Any, kind: str, seed: int, count: int) -> np.ndarray:
     """Return the masks uint8 [count, 64, 64] that the SavedModel gives for fresh scenes.
 
-    When a class is graded, `trained_model` is the name of the file that was handed in.
+    When a class is graded, `trained_model` is the name of the submitted file.
     """
     name = trained_model() if callable(trained_model) else trained_model
     path = Path(str(require_value(name, "trained_model", "the file's name"))).absolute()
@@ -343,7 +343,7 @@ def _ask_for_masks(digest: str, path: str, seed: int, count: int) -> np.ndarray:
 def predict_masks(
     model_file: str, seed: int, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return fresh scenes, their masks, and those of a SavedModel, each uint8 [n, 64, 64]."""
+    """Return fresh scenes, their masks, and a SavedModel's masks, each uint8 [n, 64, 64]."""
     images, masks = make_scenes(seed, count)
     return (
         np.round(255 * images[..., 0]).astype(np.uint8),

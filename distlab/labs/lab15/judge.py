@@ -11,7 +11,7 @@ from distlab.labs.lab15 import exercise as lab15
 RULES = LabRules(own_seconds=60, cell_seconds=240, submission_seconds=400, processes=True)
 
 
-PUBLISHED = {  # (images a second of one GPU, its batch, GPUs): images a second of all of them
+PUBLISHED = {  # (images/s of one GPU, its batch, GPUs): images/s of all
     (62.50, 1, 8): 259.22,
     (46.26, 8, 8): 293.64,  # DGX A100: mixed precision, TF32
     (40.36, 1, 8): 210.18,
@@ -21,8 +21,8 @@ PUBLISHED = {  # (images a second of one GPU, its batch, GPUs): images a second 
 
 
 def expect_plan(rate: float, batch: int, gpus: int, way: str = "right") -> list[float]:
-    """Return [seconds of a step, images a second of all GPUs]: as published, as the lab's
-    assumptions give it for what nobody measured, or mistaken.
+    """Return [seconds of a step, images/s of all GPUs]: as published, from the lab's assumptions
+    for runs that weren't measured, or mistaken.
     """
     if way == "right" and (rate, batch, gpus) in PUBLISHED:
         return [gpus * batch / PUBLISHED[rate, batch, gpus], PUBLISHED[rate, batch, gpus]]
@@ -157,7 +157,7 @@ def _make_any(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def expect_model(kind: str, seed: int, count: int, way: str = "right") -> dict[str, Any]:
-    """Return what is read of the masks of a trained model, or of one that is not."""
+    """Return what is read of the masks of a trained model, or of one that isn't."""
     reached = "enough" if way == "right" else "too little"
     if way == "one-class" and kind == "outlines":
         reached = AnyOf(("enough", "too little"))

@@ -1,8 +1,8 @@
 """Runs a learner's whole program on real workers, and notes what can be seen of it from outside.
 
-The program runs in processes of its own, which have no connection to this one: what is known
-of it are its exit status, the files that it wrote and when, the bytes that the kernel carried
-between its workers, and the kill, which is ours.
+The program runs in its own processes, which have no connection to this one: all we know of it are
+its exit status, the files that it wrote and when, the bytes that the kernel carried between its
+workers, and the kill, which is ours.
 """
 
 import json
@@ -28,7 +28,7 @@ MAX_REPORT_BYTES, SHOWN_LINES = 10_000, 25
 # what a program's last lines say -> what a learner can do about it
 EXPLANATIONS = {
     r"MergeV2Checkpoints|_temp/part-": "all workers save into one folder, and spoil each other's "
-    "files: worker 0 saves into DIR/checkpoints, the others into folders of their own",
+    "files: worker 0 saves into DIR/checkpoints, the others into their own folders",
     r"PerReplica": "a value with one part for each worker was used as one number: strategy.reduce "
     "adds the parts up. (Keras's fit can't log them on several workers: write the loop yourself.)",
     r"No such file.*shard-": "a worker looked for another worker's shard: worker w of W finds "
@@ -40,7 +40,7 @@ EXPLANATIONS = {
 class LearnerRun:
     """What was seen of one run: `traffic` has the bytes between the workers.
 
-    `saved` has the steps in the names of all checkpoint files that were written during the run;
+    `saved` has the steps in the names of all checkpoint files written during the run;
     `killed` says whether worker 1 was killed before the last step.
     """
 
@@ -187,7 +187,7 @@ def _explain(name: str, workers: int, said: str, lines: list[str]) -> AssertionE
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """Return what report.json holds, {} if it is not there or no JSON object of plain numbers."""
+    """Return what report.json holds, {} if it isn't there or no JSON object of plain numbers."""
     try:
         with (folder / "report.json").open("rb") as file:
             told = json.loads(file.read(MAX_REPORT_BYTES))

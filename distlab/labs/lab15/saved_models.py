@@ -1,8 +1,8 @@
-"""A SavedModel as it is handed in: packed into one file, read as plain data, asked for masks.
+"""A submitted SavedModel: packed into one file, read as plain data, asked for masks.
 
-Nothing of a SavedModel is believed. Its graph may name any file, so a graph with operations
-that read or write files, call Python or keep state is not run at all; what is run is run in a
-process of its own with a time limit, and only its answers come back.
+A SavedModel isn't trusted. Its graph may name any file, so a graph with operations that read or
+write files, call Python or keep state isn't run at all; the rest runs in its own process with a
+time limit, and only its answers come back.
 """
 
 import os
@@ -26,7 +26,7 @@ _FILES = re.compile(
     r"saved_model\.pb|fingerprint\.pb|keras_metadata\.pb|"
     r"variables/variables\.(index|data-\d{5}-of-\d{5})"
 )
-# of the operations that keep state or touch files, those of any exported Keras model
+# the stateful or file operations of any exported Keras model
 ORDINARY = frozenset(
     "VarHandleOp ReadVariableOp AssignVariableOp ResourceGather VarIsInitializedOp Placeholder "
     "PartitionedCall StatefulPartitionedCall SaveV2 RestoreV2 MergeV2Checkpoints ShardedFilename "
@@ -42,7 +42,7 @@ NEVER = frozenset(
 
 
 def pack_model(folder: str | os.PathLike[str], to: str = MODEL_FILE) -> str:
-    """Pack FOLDER/saved_model into the file `to`, which is handed in, and return its name.
+    """Pack FOLDER/saved_model into the file `to`, to submit, and return its name.
 
     Without such a folder, what was packed before is kept. Raises AssertionError if there is
     neither, or if the file would be larger than 4 MiB.
@@ -117,7 +117,7 @@ def read_weights(folder: Path) -> list[np.ndarray]:
     try:
         reader = tf.train.load_checkpoint(prefix)
         found = {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
-    except Exception:  # TensorFlow raises errors of many kinds for what is no checkpoint
+    except Exception:  # TensorFlow raises many types of errors for a bad checkpoint
         return []
     kept = {
         (array.shape, array.tobytes()): array
@@ -131,7 +131,7 @@ def ask_model(folder: Path, images: np.ndarray, masks: bool = False) -> np.ndarr
     """Return the logits [n, 64, 64, 11] of a SavedModel for images [n, 64, 64, 1] in 0 to 1.
 
     With `masks` the largest one's class of each pixel, uint8 [n, 64, 64]. Raises AssertionError
-    with the reason if it cannot be asked.
+    with the reason if it can't be asked.
     """
     from utils.cluster.failures import ClusterError
 
@@ -149,7 +149,7 @@ def ask_model(folder: Path, images: np.ndarray, masks: bool = False) -> np.ndarr
 
 
 def _ask(folder: str, images: np.ndarray, masks: bool) -> Any:
-    """In a worker: return the logits, or the masks, or why there are none."""
+    """In a worker: return the logits, or the masks, or the reason why there are none."""
     import tensorflow as tf
 
     if odd := find_odd_operations(folder):
@@ -170,7 +170,7 @@ def _ask(folder: str, images: np.ndarray, masks: bool) -> Any:
                     f"for {len(part)} scenes the SavedModel answers {list(logits.shape)}, "
                     f"expected [{len(part)}, 64, 64, {CLASSES}]: logits of each pixel"
                 )
-            if first < 0:  # one scene, to see what it answers before it is asked for all
+            if first < 0:  # one scene, to see its answer before predicting all
                 continue
             numbers = tf.cast(logits, tf.float32).numpy()
             pieces.append(numbers.argmax(axis=-1).astype(np.uint8) if masks else numbers)

@@ -1,1 +1,1 @@
-"""Lab 16, Which way to cut: what it runs, and how it is judged."""
+"""Lab 16, Which way to cut: its code, and its judge."""

@@ -152,7 +152,7 @@ def draw_tokens(
     tokens = [rng.normal(size=(count, 3)) for count in counts]
     gates = [rng.integers(1, 6, size=(count, ranks)) / 10 for count in counts]  # with ties
     for gate in gates:
-        gate[:, 0] += 0.1  # expert 0 is wanted most
+        gate[:, 0] += 0.1  # expert 0 is the most popular
     return tokens, gates, [rng.normal(size=(3, 3)) for _ in range(ranks)], capacity
 
 

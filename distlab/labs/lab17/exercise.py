@@ -64,7 +64,7 @@ def _compile(sizes: Sizes, mesh: Mapping[str, int], layouts: Layouts) -> "Compil
 
 
 def _read_layouts(found: Any, function: str, shapes: Shapes) -> dict[str, tuple[Any, ...]]:
-    """Return the layouts that `function` returned; AssertionError if they are not plain data."""
+    """Return the layouts that `function` returned; AssertionError if they aren't plain data."""
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise refuse(f"{function} must return a dictionary {{key: axes}}, got {show(found)}")
     for key, axes in found.items():
@@ -122,7 +122,7 @@ READ = Exercise(
     mistakes={
         "search": "a key has to match the path in full (re.fullmatch): re.search finds it anywhere",
         "prefix": "a key has to match the path up to its end: re.match stops where the key does",
-        "names-only": "keys are patterns: a key that is no path may match several",
+        "names-only": "keys are patterns: a key that isn't a path may match several",
         "pattern-wins": "a key that is the path itself goes before any pattern that matches it",
         "match-is-use": "a pattern is of use only if a variable takes its layout: where the path "
         "itself is a key, the pattern gets nothing",
@@ -147,7 +147,7 @@ def draw_cut(
 ) -> tuple[Sizes, int, int]:
     """Return the sizes of a model, and how many bytes a device may hold and send.
 
-    `tight`: the block's cut is not enough, so the vocabulary's two matrices are cut as well.
+    `tight`: the block's cut isn't enough, so the vocabulary's two matrices are cut as well.
     """
     rng = np.random.default_rng(seed)
     sizes = {
@@ -180,7 +180,7 @@ def try_cut(cut_model: Callable[..., Any], *case: Any) -> dict[str, Any]:
 
 
 def read_cut(layouts: Any, seed: int, batch: int, model: int, *case: Any) -> dict[str, Any]:
-    """Return what is wrong with layouts, once they are compiled, and what was found."""
+    """Return the fault in layouts, once compiled, and the findings."""
     sizes, memory, traffic = draw_cut(seed, batch, model, *case)
     step = _compile(sizes, {"batch": batch, "model": model}, layouts)
     flaw = _find_flaw(step, layouts, memory) or (
@@ -211,7 +211,7 @@ def _find_flaw(step: "CompiledStep", layouts: Layouts, memory: int) -> str:
 
 
 def _list_cut(step: "CompiledStep", word: str) -> list[str]:
-    """Return the variables with `word` in their path that are not whole on each device."""
+    """Return the variables with `word` in their path that aren't whole on each device."""
     return [path for path in step.cut if word in path]
 
 
@@ -326,7 +326,7 @@ def try_gather(place_gathers: Callable[..., Any], *case: Any) -> dict[str, Any]:
 
 
 def read_gather(found: Any, seed: int, devices: int, share: float) -> dict[str, Any]:
-    """Return what is wrong, what the compiled program gathers, and what was found."""
+    """Return the fault, the compiled program's gathers, and the findings."""
     sizes, memory = draw_gather(seed, devices, share)
     step = _compile(sizes, {"batch": devices}, found["layouts"])
     gathered = [sent for name, sent, _ in step.collectives if name == "all-gather"]

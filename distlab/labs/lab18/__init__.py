@@ -1,4 +1,4 @@
-"""Lab 18, Many small jobs: what it runs, and how it is judged.
+"""Lab 18, Many small jobs: its code, and its judge.
 
 - `shard_runs`: workers that claim shards, of which some die, and what their files say afterwards
 """

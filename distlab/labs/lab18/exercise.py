@@ -37,7 +37,8 @@ WORK = Exercise(
         "looked-once": "a worker returned while another one still held a shard, and that one was "
         "killed. Go on until every output is there",
     },
-    hint="is every shard's output there, with all its rows in order, whoever was killed?",
+    hint="is every shard's output there, with all its rows in order, no matter which worker was "
+    "killed?",
     run=each(try_work),
 )
 
@@ -69,12 +70,12 @@ HALVE = Exercise(
     seconds=20,
     examples=((1, 8, 1, 4), (2, 7, 2, 3), (4, 11, 1, 3)),
     mistakes={
-        "keeps-the-worst": "a low loss is good: the half with the lower losses goes on",
+        "keeps-the-worst": "a low loss is good: the half with the lower losses continues",
         "nan-is-best": "a loss that is nan has diverged: it's the worst of all, though "
         "np.argmin takes it for the smallest",
         "one-epoch-late": "epochs count from 1 and lists from 0: after `first` epochs the loss is "
         "losses[trial][first - 1]",
-        "rounded-up": "of 7 trials 3 go on, not 4: round down, but keep at least one",
+        "rounded-up": "of 7 trials 3 continue, not 4: round down, but keep at least one",
         "epochs-added": "these are the rungs' epochs added up: a trial that continues until epoch "
         "4 has run 4 epochs in all",
         "end-of-the-table": "you compared losses of the table's last epoch: when a rung ends, only "
@@ -159,8 +160,8 @@ MERGE = Exercise(
         "zeros": "a row that is lost is nan: zero looks like a value",
         "gone-ones-not-named": "a file that is missing is damaged, too: name it",
     },
-    hint="for each part of the manifest: is the file there, and are its bytes those that were "
-    "written? -1000 stands for nan here",
+    hint="for each part of the manifest: is the file there, and are its bytes the written "
+    "ones? -1000 stands for nan here",
     shows_case=False,
     run=each(try_merge),
 )

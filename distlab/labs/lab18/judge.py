@@ -14,7 +14,7 @@ LOST = -1000.0
 
 
 def expect_work(how: str, seed: int, way: str = "right") -> dict[str, Any]:
-    """Return what the workers of one trial leave, or what those of a mistake leave."""
+    """Return the files that the workers of one trial leave, correct or with a mistake."""
     again = way == "no-claim" and how != "cut"
     missing = {
         "claim-outlives-its-worker": ("killed", "cut"),
@@ -64,7 +64,7 @@ def expect_halve(
 
 
 def expect_merge(seed: int, count: int, way: str = "right") -> dict[str, Any]:
-    """Return the values in order, LOST where they are lost, and the files that are damaged."""
+    """Return the values in order, LOST for lost ones, and the damaged files."""
     parts, (wrong, cut, gone) = draw_parts(seed, count)
     lost = {cut, gone} if way == "rows-only" else {wrong, cut, gone}
     lost = set(range(count)) if way == "values-digested" else lost

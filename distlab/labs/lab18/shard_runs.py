@@ -1,5 +1,5 @@
 """Workers that claim shards: real processes, some of which die in a call or in the middle of a
-write. What counts is in files: outputs, and a note of each call of `predict`.
+write. The evidence is in files: outputs, and a note of each call of `predict`.
 """
 
 import contextlib
@@ -95,7 +95,7 @@ class ShardTrial:
         return predict
 
     def wait_for_call(self) -> None:
-        """Return once somebody has predicted something."""
+        """Return once a worker has predicted something."""
         deadline = time.monotonic() + END_SECONDS
         while not os.listdir(self._root / "calls") and time.monotonic() < deadline:
             time.sleep(0.001)

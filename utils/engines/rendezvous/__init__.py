@@ -1,4 +1,4 @@
-"""Several machines meet for one run: whoever owns the address hosts, the others join.
+"""Run on several machines: the one that owns the address hosts, the others join.
 
     report = run_at_rendezvous(["python", "train.py"], RunSettings(workers=4),
                                RendezvousSettings("192.168.1.10:2950", trust_network=True))
@@ -6,9 +6,9 @@
 The same call, or the same line of `distlab run`, on each machine. Configuration is all that
 travels (and copies of the checkpoint): every machine runs the program that it has.
 
-TensorFlow's own ports are open while the run lasts. A worker in a network namespace of its own,
+TensorFlow's own ports are open while the run lasts. A worker in its own network namespace,
 behind relays that prove a key to each other, was tried on one machine: it trains, small
-all-reduces cost nothing that could be seen, one of 25.6 MB took 285 ms in place of 136. It is not
+all-reduces cost nothing that could be seen, one of 25.6 MB took 285 ms in place of 136. It isn't
 done, as a program in there loses every other network: its data, name lookup, NCCL's own sockets.
 
 | module | what it holds |
@@ -58,8 +58,8 @@ def run_at_rendezvous(
 
     The machine that owns the address hosts: it shows a code, which the others are asked
     for (or read from the variable DISTLAB_CODE), and runs worker 0. All return the
-    same report. Otherwise as `run_program`. Raises InputError for what cannot be, RunError
-    where machines differ or do not reach each other, or the host is lost.
+    same report. Otherwise as `run_program`. Raises InputError for what can't be, RunError
+    where machines differ or don't reach each other, or the host is lost.
     """
     command = check_command(command)
     check_meeting(settings, rendezvous)

@@ -1,4 +1,4 @@
-"""Calling the host of a rendezvous, who may come later; another program there is told apart."""
+"""Call the host of a rendezvous, which may start later, and recognize another program there."""
 
 import contextlib
 import functools
@@ -28,7 +28,7 @@ class NoHost(InputError):
 
 
 def check_host(address: str) -> None:
-    """Raise NoHost where another program answers; where nobody does, a host may come yet."""
+    """Raise NoHost if another program answers; if nothing does, a host may still come."""
     with contextlib.suppress(OSError, ChannelLost):
         end = socket.create_connection(split_address(address), CHECK_SECONDS)
         with contextlib.closing(open_connection(end, address)) as connection:
@@ -43,8 +43,8 @@ def connect_to_host(
 ) -> MeetingChannel | None:
     """Return the channel to the host, who may appear later; None once `stop` has a signal.
 
-    Raises InputError where the host refuses the code, NoHost where another program answers,
-    RunError where nobody hosts in time.
+    Raises InputError if the host refuses the code, NoHost if another program answers, RunError if
+    no host starts in time.
     """
     deadline = time.monotonic() + rendezvous.join_seconds
     stretch = functools.cache(lambda salt: stretch_code(code, salt))

@@ -1,8 +1,8 @@
 """A connection between the host of a rendezvous and one member; both know the code.
 
 It is a sealed connection of `processes`, in which both sides also hear that the other lives. A
-frame is a kind, plain data, and bytes; nothing that arrives is run. What is said can be read on
-the way, as what TensorFlow sends can.
+frame is a kind, plain data, and bytes; nothing that arrives is run. Messages can be read on the
+way, as TensorFlow's can.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class MeetingFrame:
     body: bytes = b""
 
     def get(self, name: str, wanted: type, default: Any = None) -> Any:
-        """Return a field; raises ChannelLost where it is not of the type that is wanted."""
+        """Return a field; raises ChannelLost if its type isn't the expected one."""
         value = self.data.get(name, default)
         if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
             raise ChannelLost(f"has sent {self.kind!r} with a wrong {name}: {str(value)[:40]!r}")
@@ -71,7 +71,7 @@ class MeetingChannel:
                 raise ChannelLost(describe(error, self._connection)) from None
 
     def receive(self) -> MeetingFrame:
-        """Return the next frame that is no beat; raises ChannelLost."""
+        """Return the next frame that isn't a heartbeat; raises ChannelLost."""
         while True:
             try:
                 message = self._connection.receive()

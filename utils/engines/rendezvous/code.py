@@ -1,7 +1,7 @@
-"""The code of a rendezvous: who knows it may take part in the run, and nobody sends it.
+"""The code of a rendezvous: machines that know it may join the run, and it is never sent.
 
 The host makes it and shows it; it dies with the run. Sixty random bits, stretched with scrypt:
-whoever has recorded a handshake would need millions of years of computing to find them.
+an attacker who has recorded a handshake would need millions of years of computing to find them.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ def make_code() -> str:
 
 
 def read_code() -> str | None:
-    """Return the code of the variable DISTLAB_CODE, None where it is not set.
+    """Return the code of the variable DISTLAB_CODE, None where it isn't set.
 
-    Raises InputError for one that is too short to keep anybody out.
+    Raises InputError for one that is too short to be safe.
     """
     code = os.environ.get(CODE_VARIABLE)
     if code is not None and len(tidy_code(code)) < MIN_LETTERS:
@@ -42,10 +42,10 @@ def read_code() -> str | None:
 
 
 def ask_for_code(check: Callable[[], None]) -> str:
-    """Return the code, from DISTLAB_CODE or typed at the terminal, where it is not shown.
+    """Return the code, from DISTLAB_CODE or typed at the terminal, where it isn't shown.
 
-    `check` is called before somebody is asked for it, and may raise. Raises InputError where
-    there is neither.
+    `check` is called before the user is asked for it, and may raise. Raises InputError if there is
+    neither.
     """
     code = read_code()
     if code is None:

@@ -71,7 +71,7 @@ def describe_line(command: Sequence[str], settings: RunSettings) -> dict[str, st
 
 
 def find_version(name: str) -> str:
-    """Return the version that is installed, "none" where none is; nothing is imported."""
+    """Return the installed version, "none" if there isn't one; nothing is imported."""
     for distribution in DISTRIBUTIONS[name]:
         try:
             return importlib.metadata.version(distribution)
@@ -107,7 +107,7 @@ def find_module(name: str) -> str | None:
 def hash_file(path: Path) -> str:
     """Return the file's SHA-256, as much of it as tells two versions apart.
 
-    Raises InputError where it cannot be read.
+    Raises InputError where it can't be read.
     """
     try:
         with path.open("rb") as stream:
@@ -117,7 +117,7 @@ def hash_file(path: Path) -> str:
 
 
 def find_difference(host: Mapping[str, Any], member: Mapping[str, Any]) -> str | None:
-    """Return the first thing that differs, with both values and a cure; None if nothing does."""
+    """Return the first difference, with both values and a fix; None if there isn't one."""
     for name, wanted in host.items():
         got = member.get(name)
         if got != wanted:

@@ -1,7 +1,7 @@
 """Copies of a checkpoint folder on several machines: which is newest, and how it travels.
 
-Any program's folder: nothing is known of it but that files which have not changed for a while,
-and did not change while they were read, are whole (of TensorFlow's checkpoints, only those of
+Any program's folder: nothing is known of it but that files which haven't changed for a while,
+and didn't change while they were read, are whole (of TensorFlow's checkpoints, only those of
 which every piece is there). Each state of the folder has a number that grows from run to run;
 number and files stand in `.distlab-copy.json`. A copy is fetched piece by piece, checked
 by its hashes, and put in place file by file by renaming, TensorFlow's list of checkpoints
@@ -86,7 +86,7 @@ def read_copy(data: Any) -> Copy:
 
 
 def check_path(path: str) -> str:
-    """Return `path`; raises RunError unless it stays below the folder and is not hidden."""
+    """Return `path`; raises RunError unless it stays below the folder and isn't hidden."""
     parts = PurePosixPath(path).parts
     odd = not parts or len(path) > MAX_PATH or "\\" in path or "\0" in path
     if odd or path.startswith("/") or any(part.startswith(".") for part in parts):
@@ -125,7 +125,7 @@ class CheckpointCopy:
         return copy
 
     def find_state(self) -> Copy:
-        """Return what is there: the copy that was noted, or a newer state made by a program."""
+        """Return the current state: the noted copy, or a newer one made by a program."""
         noted = self.read_note()
         if not noted.whole:
             return Copy()
@@ -169,7 +169,7 @@ class CheckpointCopy:
         """Make this machine's copy that one; `ask(path, offset)` gets a piece, None if it is gone.
 
         Returns False if the other side has moved on meanwhile: nothing has changed here then.
-        Raises RunError where it cannot be written.
+        Raises RunError where it can't be written.
         """
         noted, staging = self.read_note(), self.folder / STAGING
         if noted.whole and noted.number >= copy.number:
@@ -255,7 +255,7 @@ def _look_at(folder: Path, path: Path) -> tuple[str, int, int] | None:
 
 
 def _belongs_to_whole(path: str, names: set[str]) -> bool:
-    """Whether a file is no piece of a TensorFlow checkpoint that lacks its index."""
+    """Whether a file isn't part of a TensorFlow checkpoint that lacks its index."""
     piece = SHARD.fullmatch(path)
     return piece is None or f"{piece['prefix']}.index" in names
 

@@ -27,7 +27,7 @@ MAX_TEXT = 4096
 
 @dataclass(frozen=True)
 class Opened:
-    """What a member has opened for the next attempt, and the checkpoint that is there."""
+    """A member's open ports for the next attempt, and the checkpoint that it has."""
 
     ports: list[int]
     token: str
@@ -92,7 +92,7 @@ class Guest:
         self.send(kind, question=self._question, **data)
 
     def wait_prepared(self, seats: int) -> Opened:
-        """Return its answer to "prepare". Raises RunError if it cannot, ChannelLost if lost."""
+        """Return its answer to "prepare". Raises RunError if it can't, ChannelLost if lost."""
         frame = self._wait_for("ready")
         if "error" in frame.data:
             raise RunError(f"{self.host}: {str(frame.data['error'])[:MAX_TEXT]}")
@@ -104,7 +104,7 @@ class Guest:
         return Opened(ports, token, Copy() if copy is None else read_copy(copy))
 
     def wait_reached(self, count: int) -> list[str | None]:
-        """Return why each of `count` addresses cannot be reached from there, None if it can."""
+        """Return why each of `count` addresses can't be reached from there, None if it can."""
         frame = self._wait_for("reached")
         answers = frame.data.get("answers")
         if not isinstance(answers, list) or len(answers) != count:
@@ -219,7 +219,7 @@ class RemoteTask:
             self.finish(LOST_STATUS, self.guest.lost)
 
     def start_again(self) -> None:
-        """Start it again on its machine, once it has ended; RunError where that cannot be."""
+        """Start it again on its machine, once it has ended; RunError where that can't be."""
         if not self.ended.wait(AGAIN_SECONDS):
             raise RunError(f"{self.name} can't restart: it hasn't ended after {AGAIN_SECONDS:g} s.")
         self._is_over, self.listens, self.idle_seconds = False, False, 0.0
@@ -239,6 +239,6 @@ class RemoteTask:
                 self.guest.send("ask", task=self.name, **asdict(notice))
 
     def join(self, seconds: float) -> None:
-        """Wait until it has ended; a machine that does not end it is lost."""
+        """Wait until it has ended; a machine that doesn't end it is lost."""
         if not self.ended.wait(seconds):
             self.guest.lose("did not end its task")

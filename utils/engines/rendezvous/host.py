@@ -33,14 +33,14 @@ from .spread import CheckpointSpread
 from .trial import check_pairs, describe_rates, measure_pairs, try_pairs
 
 FINISH_SECONDS = 3.0  # for members to hear how the run has ended
-END_SECONDS = 10.0  # for a task elsewhere that was killed
+END_SECONDS = 10.0  # for a killed task on another machine
 WORKER = re.compile(r"\bworker \d+")
 AGAIN_SECONDS = 2.0  # for more people who meet, once they start again
 
 
 @dataclass(frozen=True)
 class Presence:
-    """One machine of a run as its host sees it: what it is called, and its task, None if it waits.
+    """One machine of a run as its host sees it: its name, and its task, None if it waits.
 
     `status` is the task's, None while it runs; `lost` says why the machine is, `silent_seconds`
     for how long nothing has been heard of it.
@@ -58,7 +58,7 @@ class MeetingLauncher:
     """Starts programs on the machines that have met: who is here, where each task runs.
 
     A machine runs the program that it has, and its own settings make the environment: an order's
-    command and environment count for tasks of this machine. Functions are not sent to others.
+    command and environment count for tasks of this machine. Functions aren't sent to others.
     """
 
     description, actions = "on machines that meet", ACTIONS
@@ -147,7 +147,7 @@ class MeetingLauncher:
         return self.lobby.gather(*wanted, seconds, gathering.begin.is_set)
 
     def plan_restart(self) -> str:
-        """Return why all should start again now, with more workers; "" if they should not.
+        """Return why all should start again now, with more workers; "" if they shouldn't.
 
         That is when a machine waits, and a checkpoint was completed after it came.
         """
@@ -166,7 +166,7 @@ class MeetingLauncher:
         return f"a checkpoint is complete, so {workers} workers can resume from it, not {before}"
 
     def _hold_round(self, crew: list[tuple[Guest, int]]) -> list[str]:
-        """Raises ChannelLost where a member is lost meanwhile, RunError where it cannot be done."""
+        """Raises ChannelLost where a member is lost meanwhile, RunError where it can't be done."""
         ps = self._settings.ps
         self._release_ports()
         self._settings.divide_gpus(self._own_seats)
@@ -189,7 +189,7 @@ class MeetingLauncher:
         return found
 
     def _check_pairs(self, guests: list[Guest], ready: list[Opened]) -> None:
-        """Raises RunError for a way that is closed, ChannelLost if its machine turns out lost.
+        """Raises RunError for a blocked route, ChannelLost if its machine turns out lost.
 
         That may not be known yet: it has closed its ports, and is about to call again.
         """
@@ -233,7 +233,7 @@ class MeetingLauncher:
         return MeetingTasks(here, {task.name: task for tasks in away for task in tasks})
 
     def close(self) -> None:
-        """Let nobody in any more, and end what is left here; safe to call twice."""
+        """Stop admitting machines, and end all that is left here; safe to call twice."""
         self._door.close()
         self._release_ports()
         for guest in self.lobby.guests:

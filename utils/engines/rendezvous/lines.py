@@ -15,7 +15,7 @@ def count_bytes(line: str) -> int:
 class LineBuffer:
     """Lines of one task that wait to be sent.
 
-    Where they come too fast, the oldest are left out, which is said: the last words arrive.
+    If they come too fast, the oldest are left out, with a note: the last lines always arrive.
     """
 
     def __init__(self, host: str) -> None:

@@ -24,7 +24,7 @@ class Lobby:
     """The members of a run, in the order in which they joined.
 
     `same` is what must be the same on every machine. `gather` is called by the host. With
-    `only_tests` nothing is run, and who wants that is sent away.
+    `only_tests` nothing is run, and machines that want to run are sent away.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class Lobby:
         self._changed = threading.Condition()
         self.is_running = False
         self.when_running = "the run has begun, and you take part after a restart if it has room"
-        self.hint = ""  # why nobody may come
-        self.own_name: str | None = None  # the host's, where everybody is to have another name
+        self.hint = ""  # why machines may not join
+        self.own_name: str | None = None  # the host's, if the others' must differ
         self.read_piece: Callable[[str, int], bytes | None] = lambda path, offset: None
         self.try_out: Callable[[Guest], list[str]] | None = None  # who only tests its connection
 
@@ -104,7 +104,7 @@ class Lobby:
         self._on_join(guest)
 
     def tell_joined(self, on_join: Callable[[Guest], None]) -> None:
-        """Call `on_join` for everybody who has joined, and who will."""
+        """Call `on_join` for each machine that has joined or will."""
         self._on_join = on_join
         for guest in self.guests:
             on_join(guest)
@@ -126,7 +126,7 @@ class Lobby:
         """Return who takes part, each with its number of workers; `own_seats` are the host's.
 
         Waits for `most` workers; with `least` of them, for `settle_seconds` more, or until
-        `begin()`. Returns early when `stop()` is not 0. Raises RunError if too few come
+        `begin()`. Returns early when `stop()` isn't 0. Raises RunError if too few come
         within `seconds`.
         """
         begun = now = time.monotonic()
@@ -161,7 +161,7 @@ class Lobby:
         return sorted(seated, key=lambda pair: pair[0].order)
 
     def wait_until(self, is_done: Callable[[], bool], seconds: float) -> bool:
-        """Wait until `is_done()`, looked at whenever a guest changes; return whether it is."""
+        """Wait until `is_done()`, which is checked whenever a guest changes; return its value."""
         with self._changed:
             return self._changed.wait_for(is_done, seconds)
 

@@ -39,7 +39,7 @@ class HostLost(RunError):
 
 
 class RefusedByHost(RunError):
-    """The host does not let this machine take part."""
+    """The host doesn't let this machine take part."""
 
 
 class MemberRecord(RunRecord):
@@ -105,11 +105,11 @@ class MemberTasks:
 
     @property
     def is_running(self) -> bool:
-        """Whether a task has not ended yet."""
+        """Whether a task hasn't ended yet."""
         return self.group is not None and any(task.status is None for task in self.group.tasks)
 
     def find(self, frame: MeetingFrame) -> Task | None:
-        """Return the task that a frame names, None where it is not here."""
+        """Return the task that a frame names, None where it isn't here."""
         name = frame.get("task", str)
         found = self.group.tasks if self.group is not None else []
         return next((task for task in found if task.name == name), None)

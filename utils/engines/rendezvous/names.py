@@ -20,6 +20,6 @@ def clean_name(name: str, otherwise: str = "somebody") -> str:
 
 
 def find_free_name(name: str, taken: Collection[str]) -> str:
-    """Return `name`, or "name 2", "name 3" where somebody has it already."""
+    """Return `name`, or "name 2", "name 3" if it is taken."""
     names = chain([name], (f"{name} {number}" for number in count(2)))
     return next(each for each in names if each not in taken)

@@ -34,13 +34,13 @@ WSL = (
 
 
 class OpenPorts:
-    """Ports of this machine that are held and answered until `release`, so that peers can try.
+    """Hold ports of this machine and answer on them until `release`, so that peers can try them.
 
     Whoever connects gets `token`, which shows that it has reached this machine.
     """
 
     def __init__(self, host: str, count: int, among: Sequence[int] | None = None) -> None:
-        """`among` names the ports of which so many are opened, None for any."""
+        """Open `count` of the ports in `among`, None for any."""
         self.token = secrets.token_hex(TOKEN_BYTES)
         self._listeners = bind_ports(count, host, among)
         self.ports = [one.getsockname()[1] for one in self._listeners]
@@ -71,7 +71,7 @@ class OpenPorts:
 
 
 def try_address(host: str, port: int, token: str, seconds: float = TRY_SECONDS) -> str | None:
-    """Return why the machine with `token` cannot be reached there (of CAUSES), None if it can."""
+    """Return why the machine with `token` can't be reached there (of CAUSES), None if it can."""
     try:
         with socket.create_connection((host, port), seconds) as end:
             got = end.recv(2 * TOKEN_BYTES, socket.MSG_WAITALL)
@@ -87,7 +87,7 @@ def measure_rate(
 ) -> float:
     """Return how fast the machine with `token` takes bytes there, in bytes/s.
 
-    `size` bytes are sent over one connection, or as many as go in `seconds`. 0 if it is not
+    `size` bytes are sent over one connection, or as many as go in `seconds`. 0 if it isn't
     reached, which `try_address` explains.
     """
     piece, sent = memoryview(bytes(2**20)), 0
@@ -152,7 +152,7 @@ def find_interface(address: str) -> tuple[str, ipaddress.IPv4Network | ipaddress
 
 
 def explain_unreachable(why: str, caller: Mapping[str, Any], called: Mapping[str, Any]) -> str:
-    """Return one line: which machine does not reach which, the likely cause, what to do."""
+    """Return one line: which machine doesn't reach which, the likely cause, what to do."""
     cause = WSL if caller.get("wsl") or called.get("wsl") else CAUSES.get(why, "its network.")
     names = [f"{machine['host']} ({machine['address']})" for machine in (caller, called)]
     said = {"silent": "gets no answer from", "refused": "is refused by"}.get(why, "can't reach")

@@ -26,11 +26,11 @@ WARNING = (
 class Gathering:
     """People who meet for a run, each with a machine, where one of them decides what is run.
 
-    Everyone's program must be the same, and so must `same`, in which `kind` names the occasion.
-    All else is the host's: members take its handout (`RunSettings`) and its number of workers.
-    `name` is what this machine is called on the others. The first start waits for all workers
-    until `begin` is set or the time to join is over, and goes on with those who are there.
-    With `only_tests` machines try to reach each other, and nothing is run.
+    Everyone's program must be the same, and so must `same`, in which `kind` names the occasion. All
+    else is the host's: members take its handout (`RunSettings`) and its number of workers. `name`
+    is this machine's name on the others. The first start waits for all workers until `begin` is set
+    or the time to join is over, and continues with the machines that are there. With `only_tests`
+    machines try to reach each other, and nothing is run.
     """
 
     kind: str
@@ -51,9 +51,9 @@ class RendezvousSettings:
 
     A machine that says nothing for `heartbeat_seconds` is lost. `grow` says when one that came
     later takes part: when all start again after a failure, or as soon as there is a new complete
-    checkpoint. Members have the ranks of their `node_rank`, those without one by address; the
-    host is 0. `preflight` measures how fast each pair of machines is, first. `line` is the line
-    that was typed here, for what is said when the host is lost.
+    checkpoint. Members have the ranks of their `node_rank`, those without one by address; the host
+    is 0. `preflight` measures how fast each pair of machines is, first. `line` is the command typed
+    here, for the message when the host is lost.
     """
 
     address: str
@@ -121,10 +121,10 @@ def is_own_host(host: str) -> bool:
 
 
 def open_address(address: str) -> socket.socket | None:
-    """Return a socket that listens at `address` and nowhere else, None if that is not ours to do.
+    """Return a socket that listens at `address` and nowhere else, None if that isn't ours to do.
 
     It is another machine's, or another launcher of this machine hosts there already. Raises
-    InputError for what is no address of one machine.
+    InputError if it isn't one machine's address.
     """
     host, port = split_address(address)
     if not port:
@@ -162,7 +162,7 @@ def explain_own_address(address: str, place: str) -> str:
 
 
 def confirm_trust(address: str, agreed: bool, say: Callable[[str], None]) -> None:
-    """Beyond loopback: say what TensorFlow opens, and go on only with a yes.
+    """Beyond loopback, say what TensorFlow opens, and continue only with a yes.
 
     Raises InputError without one.
     """

@@ -36,7 +36,7 @@ class CheckpointSpread:
                 self._offer(copy, self._lobby.guests)
 
     def _tell_failures(self) -> None:
-        """Say once of each machine that it keeps no copy, and why: the run goes on."""
+        """Say once for each machine that it keeps no copy, and why: the run continues."""
         for guest in self._lobby.guests:
             if guest.copy_error and guest.host not in self._told:
                 self._told.add(guest.host)
@@ -45,7 +45,7 @@ class CheckpointSpread:
     def bring(self, guests: Sequence[Guest], states: Sequence[Copy]) -> None:
         """Give every guest, which has the copy in `states`, the newest one, wherever that is.
 
-        Raises ChannelLost where a guest is lost meanwhile, RunError where one cannot take it.
+        Raises ChannelLost where a guest is lost meanwhile, RunError where one can't take it.
         """
         own = self._copy.find_state()
         for guest, state in sorted(zip(guests, states), key=lambda pair: -pair[1].number):

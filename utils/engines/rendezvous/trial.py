@@ -21,7 +21,7 @@ def check_pairs(
 ) -> None:
     """Have every machine try the ports of every other one; `own` is what this one says of itself.
 
-    Raises RunError that names a way that is closed; `say` gets a line on each other one.
+    Raises RunError that names a blocked route; `say` gets a line for each other route.
     """
     words = describe_ways(
         [own, *(guest.about for guest in guests)], find_closed(own, ports, guests, ready)
@@ -95,14 +95,14 @@ def find_closed(
     guests: Sequence[Guest],
     ready: Sequence[Opened],
 ) -> Ways:
-    """Return the ways between machines that are closed, and why."""
+    """Return the blocked routes between machines, and why."""
     machines = [own, *(guest.about for guest in guests)]
     opened = [(ports.ports, ports.token), *((each.ports, each.token) for each in ready)]
     targets = [
         [(machine["address"], port, token, number) for port in ports]
         for number, (machine, (ports, token)) in enumerate(zip(machines, opened))
     ]
-    tried = [  # by caller: host, port, token and number of the machine that is called
+    tried = [  # by caller: host, port, token and number of the called machine
         [target for row in targets[:caller] + targets[caller + 1 :] for target in row]
         for caller in range(len(machines))
     ]

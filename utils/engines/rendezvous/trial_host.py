@@ -34,7 +34,7 @@ class HostedTrial:
         self._door = open_door(listener, code, self._lobby.welcome)
 
     def run(self) -> RunReport:
-        """Return the report: its cause names the ways that are closed, None if there are none."""
+        """Return the report: its cause names the blocked routes, None if there are none."""
         closed: list[str] = ["stopped"]
         try:
             with Signals() as signals:

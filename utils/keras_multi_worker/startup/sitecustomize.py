@@ -1,9 +1,9 @@
 """Patch Keras in any Python program, right after the program has imported it.
 
-Python imports a module of this name when it starts, if its folder is in PYTHONPATH. That's
-how `distlab run --keras patched` reaches programs that know nothing of the patch. Nothing is
-imported for a program that doesn't use Keras, and what was patched is printed. A
-`sitecustomize` that this one hides still runs.
+Python imports a module of this name when it starts, if its folder is in PYTHONPATH. That's how
+`distlab run --keras patched` reaches programs that don't know of the patch. It imports nothing for
+a program that doesn't use Keras, and prints what it patched. A `sitecustomize` that this one hides
+still runs.
 """
 
 import sys
@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
-PATCHES = HERE.parent / "__init__.py"  # by its place: the program may have a `utils` of its own
+PATCHES = HERE.parent / "__init__.py"  # by its place: the program may have its own `utils`
 
 
 class PatchKeras:

@@ -12,5 +12,5 @@ Everything here runs in the coordinator's process, inside a function given to
 | `checkpoints` | periodic checkpoints in the coordinator, and resuming from the last |
 | `evaluation` | inline on the workers, and next to the training from its checkpoints |
 
-Importing this package does not import TensorFlow.
+Importing this package doesn't import TensorFlow.
 """

@@ -1,7 +1,7 @@
 """Checkpoints that the coordinator saves between closures, and resuming from the last one.
 
 What dies with a parameter server is its part of the variables: only a checkpoint
-brings them back. Workers hold nothing that is not elsewhere.
+brings them back. Workers hold nothing that isn't elsewhere.
 """
 
 from collections.abc import Mapping

@@ -40,7 +40,7 @@ def use_atomic_step_counter(optimizer: keras.optimizers.Optimizer) -> None:
     """Make `optimizer.iterations` add at its server instead of read, add and write back.
 
     Call it before the first step is traced. Adam's bias correction, which reads
-    `iterations`, is then that of the steps really taken.
+    `iterations`, then matches the steps really taken.
     """
     iterations = optimizer.iterations
 

@@ -1,8 +1,8 @@
-"""Evaluation of a run on parameter servers: inline on its workers, or beside it.
+"""Evaluation of a run on parameter servers: inline on its workers, or alongside it.
 
 Inline: the coordinator schedules test batches as closures. The answer belongs to one
 step; training waits. Sidecar: another process, outside the cluster, restores each
-checkpoint as it appears. Training does not wait; the answers come later and
+checkpoint as it appears. Training doesn't wait; the answers come later and
 checkpoints may be skipped.
 """
 
@@ -76,7 +76,7 @@ def follow_checkpoints(
     """Evaluate the checkpoints of another process's run as they appear, until `last_step`.
 
     `build` makes the same model in this process. Reports events "evaluation" with
-    `step`, `loss` and `accuracy`. Raises InputError if `last_step` has not been saved
+    `step`, `loss` and `accuracy`. Raises InputError if `last_step` hasn't been saved
     after `timeout_seconds`.
     """
     import tensorflow as tf

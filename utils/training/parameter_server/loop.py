@@ -1,11 +1,11 @@
 """The asynchronous loop: closures scheduled on whatever worker is free, and joined.
 
-Each closure reads the parameters, computes a gradient and applies it, while others do
-the same: nobody waits, and a gradient may be older than the parameters that it changes.
+Each closure reads the parameters, computes a gradient and applies it, while others do the same: no
+worker waits, and a gradient may be older than the parameters that it changes.
 
 Follows TensorFlow's tutorial on parameter server training
 (https://www.tensorflow.org/tutorials/distribute/parameter_server_training); the
-differences are the pieces of sharded variables, which Keras 3 cannot differentiate
+differences are the pieces of sharded variables, which Keras 3 can't differentiate
 itself, and a step counter that loses nothing.
 """
 
@@ -79,7 +79,7 @@ class AsynchronousLoop:
     def run(self, steps: int, max_in_flight: int | None = None) -> list[Any]:
         """Schedule `steps` closures, join them, and return what `fetch` makes of their results.
 
-        With `max_in_flight`, at most so many are under way at once (1: one after
+        With `max_in_flight`, at most that many are under way at once (1: one after
         the other, no gradient is ever late). A closure whose worker dies is run again
         by another: none is lost, and its update may have been written twice.
         Raises TensorFlow's UnavailableError when a parameter server dies.

@@ -1,9 +1,8 @@
 """Where the variables live: the pieces, their servers, their bytes.
 
-A variable that was cut is a `ShardedVariable`: a list of variables, a piece on each
-server. Keras 3 can hold one and read it whole, but neither differentiate it (it has
-no `handle`) nor save it. What works is to give the tape, the optimizer and the
-checkpoint the pieces, which are plain variables.
+A variable that was cut is a `ShardedVariable`: a list of variables, a piece on each server. Keras 3
+can hold one and read it whole, but neither differentiate it (it has no `handle`) nor save it.
+Instead, give the tape, the optimizer and the checkpoint the pieces, which are plain variables.
 """
 
 from __future__ import annotations

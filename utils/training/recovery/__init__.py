@@ -1,17 +1,17 @@
-"""Training that survives: a multi-worker run that a kill, a freeze or a notice does not spoil.
+"""Training that survives: a multi-worker run that a kill, a freeze or a notice doesn't spoil.
 
     from utils.training.recovery import RecoverySettings, train_with_recovery
     job = cluster.start(train_with_recovery, RecoverySettings(folder), restarts=3)
 
 Three of TensorFlow's ways, each to the uninterrupted run's weights. Importing this
-package does not import TensorFlow; `train_with_recovery` does.
+package doesn't import TensorFlow; `train_with_recovery` does.
 
 - `custom`: the custom loop that survives: checkpoints at intervals, and the handler that saves on
   notice
 - `fit`: Keras's `fit` that survives: BackupAndRestore, corrected: a kill at any moment does no
   harm
-- `settings`: what a run that survives is told and what it hands back
-- `trainer`: what all three ways share: what is trained, its step, and the batches from a step on
+- `settings`: the settings and the result of a run that survives
+- `trainer`: what all three ways share: the model, its step, and the batches from a step on
 """
 
 from .settings import METHODS as METHODS

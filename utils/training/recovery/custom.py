@@ -1,9 +1,9 @@
 """The custom loop that survives: checkpoints at intervals, and the handler that saves on notice.
 
-Follows TensorFlow's guides "Multi-worker training with a custom loop" and "Fault
-tolerance" (https://www.tensorflow.org/guide/migrate/fault_tolerance); the differences are
-those of `training.checkpoints`: a checkpoint is read whole before it is trusted, and the
-chief chooses where all workers resume.
+Follows TensorFlow's guides "Multi-worker training with a custom loop" and "Fault tolerance"
+(https://www.tensorflow.org/guide/migrate/fault_tolerance); the differences are in
+`training.checkpoints`: a checkpoint is read whole before it is trusted, and the chief chooses where
+all workers resume.
 """
 
 import os
@@ -38,7 +38,7 @@ def train_with_handler(trainer: Trainer) -> RecoveryReport:
         for epoch, batch in trainer.batches_from(trainer.restored_step):
             step = trainer.take(epoch, batch)
             save_if_due(trainer, store, step)
-            handler.save_checkpoint_if_preempted(checkpoint_number=step)  # does not return then
+            handler.save_checkpoint_if_preempted(checkpoint_number=step)  # doesn't return then
     return trainer.finish()
 
 
@@ -49,7 +49,7 @@ def open_checkpoints(trainer: Trainer) -> CheckpointFolder:
 
 
 def restore(trainer: Trainer, store: CheckpointFolder) -> None:
-    """Restore the newest whole checkpoint, the same on every worker, and report which."""
+    """Restore the newest intact checkpoint, the same on every worker, and report which."""
     found = store.restore_newest()
     trainer.restored_step = found.step
     report("restore", step=found.step, skipped_checkpoints=list(found.skipped_checkpoints))
@@ -90,7 +90,7 @@ def listen(
 
 
 def hold_notice() -> None:
-    """Hold back SIGTERM until somebody listens: call it before the strategy is made.
+    """Hold back SIGTERM until it can be handled: call this before the strategy is made.
 
     The threads that TensorFlow starts inherit it, so that the notice reaches the
     main thread and waits there through imports, tracing and restoring.

@@ -1,4 +1,4 @@
-"""What a run that survives is told and what it hands back. Imports no TensorFlow."""
+"""The settings and the result of a run that survives. Imports no TensorFlow."""
 
 from dataclasses import dataclass
 

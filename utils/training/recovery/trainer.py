@@ -67,7 +67,7 @@ class Trainer:
         return self.note(epoch, int(self.step.numpy()), loss)
 
     def note(self, epoch: int, step: int, loss: float) -> int:
-        """Report one step that was taken, and return its number."""
+        """Report one finished step, and return its number."""
         self.losses.append(loss)
         report("step", step=step, epoch=epoch + 1, loss=loss)
         return step

@@ -41,11 +41,11 @@ SIZE_FOR_UNKNOWN = 32
 
 
 def make_batch(model: Any, batch_size: int) -> tuple[tuple[Any, ...], list[TpuFinding]]:
-    """Return (inputs, targets) as tensors, and a finding for each size that is not known.
+    """Return (inputs, targets) as tensors, and a finding for each size that isn't known.
 
-    Inputs are `[batch, ...]`, uniform in [0, 1) or zeros for whole numbers; a size
-    that the model leaves open, other than the batch's, is taken as 32. Raises
-    InputError for a model whose inputs are not known yet.
+    Inputs are `[batch, ...]`, uniform in [0, 1) or zeros for whole numbers; for a size that the
+    model leaves open, other than the batch's, it uses 32. Raises InputError for a model whose
+    inputs aren't known yet.
     """
     import keras
 
@@ -269,7 +269,7 @@ def _is_said(finding: TpuFinding, found: list[TpuFinding]) -> bool:
 
 
 def _describe_error(error: Exception) -> TpuFinding:
-    """Return a finding for a step that cannot be traced, with the user's last line."""
+    """Return a finding for a step that can't be traced, with the user's last line."""
     if "automatically build" in str(error) and error.__context__ is not None:
         error = error.__context__  # Keras wraps what the model raised
     frames = traceback.extract_tb(error.__traceback__)

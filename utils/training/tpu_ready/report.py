@@ -60,8 +60,8 @@ class TpuFinding:
 class ReadyReport:
     """The findings for one model; `compiled` says whether XLA took the step.
 
-    `step_seconds` is that of the compiled step on this CPU, None where it was not
-    compiled. `loss_note` says how a model came by a loss that had none.
+    `step_seconds` is the time of the compiled step on this CPU, None if it wasn't compiled.
+    `loss_note` says how a model came by a loss that had none.
     """
 
     model: str

@@ -22,7 +22,7 @@ SIMPLE = (int, float, str, bool, tuple)
 
 @dataclass
 class Trace:
-    """A traced step: its function, which layer made which ops, and what was printed where."""
+    """A traced step: its function, the ops of each layer, and the prints with their places."""
 
     function: Any = None
     made_by: dict[tuple[int, int], str] = field(default_factory=dict)  # (graph, op) -> layer
@@ -84,8 +84,8 @@ class _PrintCatcher(io.TextIOBase):
 def find_source(places: Any) -> str:
     """Return "file.py:line" of the innermost of `places` (file, line) in the user's own code.
 
-    The file of a notebook's cell is "cell". Lines outside this package's call are not
-    counted, nor those of TensorFlow and Keras.
+    The file of a notebook's cell is "cell". It counts no lines outside this package's call, nor
+    TensorFlow's and Keras's.
     """
     places, here = list(places), str(Path(__file__).parent)
     last = max((i for i, place in enumerate(places) if place[0].startswith(here)), default=-1)
@@ -112,7 +112,7 @@ def source_of(op: Any) -> str:
 def remember_state(model: Any) -> dict[tuple[str, str], str]:
     """Return what the model's own classes and their modules hold, as (owner, name) -> value.
 
-    Only classes that are not Keras's own, and plain values: numbers, words, the
+    Only classes that aren't Keras's own, and plain values: numbers, words, the
     lengths of lists, sets and dictionaries.
     """
     import keras
@@ -227,7 +227,7 @@ def _say_entrance(op: Any) -> str:
 
 
 def _makes_unknown_shape(op: Any) -> bool:
-    """Say whether all shapes that go into `op` are known, and one that comes out is not."""
+    """Say whether all shapes that go into `op` are known, and one that comes out isn't."""
     if op.type in ENTRANCES:
         return False
     into = [t for t in op.inputs if not _is_handle(t)]
