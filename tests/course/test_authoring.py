@@ -262,7 +262,10 @@ def test_failures_name_the_cell_and_leave_the_old_notebook(course: Path, capsys)
     sleeper += f"'import time; time.sleep(99)', {str(course)!r}], start_new_session=True)\n"
     wrong = {
         "01_raises": ("# %%\nx = 1\n\n# %%\n1 / 0\n", "cell 1 (1 / 0): ZeroDivisionError"),
-        "02_noisy": ("# %%\nimport sys\nsys.stderr.write('hm')\n", "cell 0: wrote to standard"),
+        "02_noisy": (
+            "# %%\nimport sys\nsys.stderr.write('hm')\n",
+            "cell 0 must not write to standard",
+        ),
         "03_slow": (f"# %%\n{sleeper}while True: pass\n", "took more than 1.6 s"),
         "04_dies": ("# %%\nimport os\nos._exit(3)\n", "the kernel died"),
         "05_marker": ("# %%\n### BEGIN SOLUTION\n", "05_marker.py:2: SOLUTION must end"),

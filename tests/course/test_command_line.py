@@ -2,6 +2,7 @@
 
 import random
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from command_lines import run_all
 from process_watch import wait_for
 
 from distlab.cli import describe_versions, main, make_parser
+from distlab.cli.examples import EXAMPLES
 from distlab.cli.long_command import Progress, say_waiting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -192,6 +194,40 @@ def test_every_help_is_the_same_asked_either_way_and_starts_no_tensorflow(tmp_pa
     program = "import sys, distlab.cli as c; c.make_parser(); print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
     assert done.stdout == b"False\n", done.stderr
+
+
+ELSEWHERE = (  # examples that start servers, train, build or grade: their own tests run them
+    *("lab", "check", "submit", "reset", "update", "train", "run", "tune-input", "tpu-ready"),
+    *("doctor", "data fetch", "processes stop", "diagnose", "completion", "release", "grade"),
+    *("build", "new", "book"),
+)
+
+
+def test_the_quick_examples_of_every_help_run(tmp_path, monkeypatch, capsys):
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "old.py").write_text("import tensorflow as tf\nx = tf.log(1.0)\n")
+    (tmp_path / "train.py").write_text("import tensorflow as tf\n")
+    monkeypatch.chdir(tmp_path)
+    main(["tf-config", "build", "--workers", "2"])
+    texts = re.findall(r"\{.*\}", capsys.readouterr().out)
+    for number, text in enumerate(texts):
+        (tmp_path / f"worker-{number}.json").write_text(text)
+    ran = 0
+    for command, lines in EXAMPLES.items():
+        if command.startswith(("classroom", *ELSEWHERE)):
+            continue
+        for line in lines:
+            if "--builtin-model" in line or "processes stop" in line:  # trains; ends others
+                continue
+            line = line.replace("\\\n", "").replace('"$TF_CONFIG"', shlex.quote(texts[0]))
+            words = shlex.split(line.partition(" > ")[0])[1:]
+            Path("jupyterhub_config.py").unlink(missing_ok=True)
+            status = main(words)
+            # modernize ends with 1 if a program has something to change
+            assert status == 0 or (command, status) == ("modernize", 1), line
+            assert capsys.readouterr().out or "--output" in line, line
+            ran += 1
+    assert ran > 35
 
 
 def complete(shell, words, folder):

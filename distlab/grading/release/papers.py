@@ -80,7 +80,8 @@ def fit_page(
     )
     lines = _drop_column(text.split("\n"), "Solution")
     kept = [line for line in lines if _holds(line, commands, targets, exists)]
-    return unlink("\n".join(kept), exists)
+    full = re.sub(r"^## .*\n+(?=## )", "", "\n".join(kept), flags=re.MULTILINE)  # of those cut
+    return unlink(full, exists)
 
 
 def _holds(line: str, commands: Set[str], targets: Set[str], exists: Callable[[str], bool]) -> bool:
