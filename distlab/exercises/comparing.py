@@ -211,7 +211,24 @@ def explain_slip(given: Any, right: Any = 0) -> str:
         if kind in ("generator", "map", "zip", "filter"):
             return f"this is a {kind} object, which can be read only once: put list(...) round it"
     wanted = right.shape if isinstance(right, Digest) else np.shape(as_numbers(right))
-    return "" if as_numbers(right) is None and wanted == () else _explain_shape(given, wanted)
+    unknown = as_numbers(right) is None and wanted == ()
+    return _explain_numbers(given, right) or ("" if unknown else _explain_shape(given, wanted))
+
+
+def _explain_numbers(given: Any, right: Any) -> str:
+    """Return "" unless these are the right numbers in another order, or percentages."""
+    for key in find_difference(given, right)[0]:
+        if not isinstance(given, dict):
+            break
+        given, right = given[key], right[key]
+    left, due = as_numbers(given), as_numbers(right)
+    if left is None or due is None or left.shape != due.shape or not due.size:
+        return ""
+    if due.ndim == 1 and same(np.sort(left), np.sort(due)):
+        return "these are the right numbers in another order"
+    if np.abs(due).max() <= 1 and same(left, 100 * due):
+        return "this is a percentage, and a fraction is expected: don't multiply by 100"
+    return ""
 
 
 def _explain_shape(given: Any, wanted: tuple[int, ...]) -> str:

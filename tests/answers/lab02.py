@@ -280,6 +280,12 @@ WRONG = {
         ),
     },
     "moments": {
+        "around-zero": moments(
+            "add = lambda x: strategy.reduce('SUM', strategy.run(tf.reduce_sum, args=(x,)), axis=None)",
+            "n = sum(int(tf.size(part)) for part in local(values))",
+            "squares = strategy.run(tf.square, args=(values,))",
+            "return add(values) / n, tf.sqrt(add(squares) / n)",
+        ),
         "mean-of-means": moments(
             "means = strategy.run(tf.reduce_mean, args=(values,))",
             "far = strategy.run(tf.math.reduce_std, args=(values,))",

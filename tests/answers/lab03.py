@@ -394,6 +394,9 @@ def make_model(strategy):
 }
 WRONG = {
     "input": {
+        "float-labels": make_input(
+            "data.map(lambda x, y: (x, tf.cast(y, tf.float32))).batch(batch_size)"
+        ),
         "not-scaled": make_input(
             "data.batch(batch_size)", "images[..., np.newaxis].astype('float32')"
         ),

@@ -312,6 +312,7 @@ WRONG = {
         "mean-of-four": plain("tf.reduce_mean(losses) / 4"),
     },
     "weighted": {
+        "losses-unweighted": weighted(f"tf.reduce_sum(losses) / {REDUCE_SUM}"),
         "own-mean": weighted("tf.reduce_mean(losses * weights)"),
         "weights-ignored": weighted("tf.reduce_sum(losses) / global_batch_size"),
         "own-weights": weighted("tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)"),

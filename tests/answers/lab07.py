@@ -322,6 +322,10 @@ WRONG = {
         ),
     },
     "role": {
+        "chief-as-worker": role(
+            FULL,
+            cluster="{'worker': machines['chief'] + machines['worker'], 'ps': machines['ps']}",
+        ),
         "evaluator-listed": role(FULL, cluster="machines"),
         "servers-forgotten": role(FULL, cluster="{j: machines[j] for j in ('chief', 'worker')}"),
         "called-master": role(

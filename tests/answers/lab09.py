@@ -397,6 +397,10 @@ WRONG = {
         "sorted-as-text": newest(order="sorted(steps, key=str, reverse=True)"),
     },
     "interval": {
+        "summed": interval().replace(" / len(histories)", ""),
+        "worst-case": interval()
+        .replace("sum(replay(e, h) for h in histories)", "max(replay(e, h) for h in histories)")
+        .replace(" / len(histories)", ""),
         "save-free": interval(end="clock + (0 if saving else step)"),
         "restart-free": interval(failed="clock, done = waiting.pop(0), saved"),
         "unfinished-save": interval(

@@ -378,6 +378,9 @@ WRONG = {
         "fixed-number": partitioner("partitioners.FixedShardsPartitioner(3)"),
     },
     "staleness": {
+        "(back to front)": COUNTING.replace(
+            "[out[k] for k in range(len(out))]", "[out[k] for k in range(len(out))][::-1]"
+        ),
         "itself-counted": staleness(
             "sum(kind == 'apply' for kind, _ in list(events)[read:done + 1])"
         ),
@@ -389,6 +392,9 @@ WRONG = {
         "as-applied": COUNTING.replace("[out[k] for k in range(len(out))]", "list(out.values())"),
     },
     "bound": {
+        "(the middle one, not the slowest)": bound(
+            waits="max(table[w][step], sorted(row[reach] for row in table)[len(table) // 2])"
+        ),
         "never-waited": bound(waits="table[w][step]"),
         "one-less": bound(reach="step - bound + 1"),
         "one-more": bound(reach="step - bound - 1"),

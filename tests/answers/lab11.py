@@ -289,6 +289,7 @@ WRONG = {
         "not-faster (a class of its own, with other epochs later)": NAIVE + OTHER_CLASS,
     },
     "rate": {
+        "fastest-stage": rate("size / (min(stages) if overlapped else sum(stages))"),
         "overlap-swapped": rate("size / (sum(stages) if overlapped else max(stages))"),
         "always-added": rate("size / sum(stages)"),
         "mean-stage": rate("size / np.mean(stages)"),

@@ -1026,6 +1026,13 @@ WRONG = {
         ),
     },
     "plan": {
+        "kept-listed": plan().replace("enumerate(again) if r]", "enumerate(again) if not r]"),
+        "size-not-number": plan().replace(
+            '"micro_batches": best[1]', '"micro_batches": batch // best[1]'
+        ),
+        "two-passes-more": plan(
+            worth="n * launch + batch * sum(b[2] * (3 + 3 * r) for b, r in zip(blocks, again))"
+        ),
         "block-comes-back": plan(held="kept + inputs"),
         "input-forgotten": plan(held="kept + back"),
         "sum-forgotten": plan(fixed="16 * parameters"),

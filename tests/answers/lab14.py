@@ -312,6 +312,11 @@ WRONG = {
         ),
     },
     "step": {
+        "one-half": step(
+            RING.replace("2 * (p - 1)", "(p - 1)"),
+            "return max(f + b * k / n + (n - k + 1) * ring for k in range(1, n + 1))",
+        ),
+        "ready-early": step(RING, "return max(f + b * k / n + (n - k) * ring for k in range(n))"),
         "never-hidden": step(RING, "return f + b + n * ring"),
         "all-hidden": step(RING, "return max(f + b, n * ring)"),
         "no-queue": step(RING, "return f + b + ring"),
@@ -324,6 +329,10 @@ WRONG = {
         ),
     },
     "limit": {
+        "stragglers-whole": limit(*WORK, PARTS.replace("(slowest - 1)", "slowest"), MAX),
+        "(a percentage)": limit(
+            *WORK, PARTS, MAX.replace("compute / step", "100 * compute / step")
+        ),
         "input-added": limit(
             "work = compute * slowest + exposed", "step = work + input_seconds", PARTS, MAX
         ),

@@ -643,6 +643,21 @@ WRONG = {
         "one-batch": plan(f"b / r + {RING}", "b / step"),
     },
     "iou": {
+        "dice": iou(
+            "d = lambda a, b: 2 * (a & b).sum() / max(a.sum() + b.sum(), 1)\n"
+            "return d(m > 0, p > 0), np.mean([d(m == k, p == k) for k in np.union1d(m, p) if k])"
+        ),
+        "recall": iou(
+            "d = lambda a, b: (a & b).sum() / max(a.sum(), 1)\n"
+            "return d(m > 0, p > 0), np.mean([d(m == k, p == k) for k in np.union1d(m, p) if k])"
+        ),
+        "by-pixels": iou(
+            "d = lambda a, b: (a & b).sum() / (a | b).sum()\n"
+            "kinds = [k for k in np.union1d(m, p) if k]\n"
+            "sizes = [(m == k).sum() for k in kinds]\n"
+            "return d(m > 0, p > 0), np.average([d(m == k, p == k) for k in kinds], weights=sizes)"
+        ),
+        "(in the other order)": iou(LOOPED + "[::-1]"),
         "accuracy": iou(
             LOOPED.replace(
                 "return [np.sum((m > 0) & (p > 0)) / np.sum((m > 0) | (p > 0))",

@@ -239,6 +239,10 @@ def dispatch(tokens, gates, experts, capacity):
 
 WRONG = {
     "zero": {
+        "squares-clipped": zero(told="[factor**2 * x for x in squares]"),
+        "rate-in-velocity": zero(velocity="momentum * v + rate * factor * s").replace(
+            "weights - rate * np.conc", "weights - np.conc"
+        ),
         "slice-norm": zero(velocity="momentum * v + clip(s, limit)"),
         "clipped-first": zero(
             before="gradients = [clip(x, limit) for x in gradients]", factor="1.0"
@@ -260,6 +264,7 @@ WRONG = {
         "(velocities in one piece)": zero(after="new = [np.concatenate(new)]"),
     },
     "merge": {
+        "other-base": merge(lse="base + np.log2(total)"),
         "mean": merge(
             output="np.nansum(outputs, 0) / np.maximum((lses > -np.inf).sum(0), 1)[:, None]"
         ),
@@ -279,6 +284,7 @@ WRONG = {
         "not-divided": merge(output="summed"),
     },
     "dispatch": {
+        "all-gates": dispatch(share="gates[r][k][e] / sum(gates[r][k])"),
         "one-expert": dispatch(
             wishes="[(r, k, 0) for r in range(len(tokens)) for k in range(len(tokens[r]))]",
             share="1",
@@ -312,6 +318,9 @@ WRONG = {
         ),
     },
     "layout": {
+        "idle-devices": layout()
+        .replace(" or D % (t * p)", "")
+        .replace("if B % d:", "if d == 0 or B % d:"),
         "memory-forgotten": layout(fits="True"),
         "activations-forgotten": layout(kept="0"),
         "in-flight": layout(kept="32 * s * h * L / (p * t)"),

@@ -87,7 +87,7 @@ def test_tpu_ready_works_in_a_project_with_its_own_utils(project, capfd):
     [
         ("mypipe:leave", "leave() (mypipe.py, line 27) called sys.exit(7): return instead"),
         ("leaving:stop", "stop() (leaving.py, line 2) called sys.exit('enough'): return instead"),
-        ("mypipe:vanish", "mypipe:vanish: its process ended with status 3 and gave no report"),
+        ("mypipe:vanish", "The process of mypipe:vanish ended with status 3 and gave no report"),
     ],
 )
 def test_a_module_that_ends_the_process_is_named(project, capfd, target, said):

@@ -126,6 +126,8 @@ MOMENTS = Exercise(
         "around-own-mean": "the mean is right, but each replica took its distances from its own "
         "mean. They count from the mean of all",
         "variance": "the mean is right, and that is the variance: the deviation is its square root",
+        "around-zero": "the mean is right, and that is the root of the mean square: the distances "
+        "count from the mean, not from 0",
         "one-less": "that is the deviation of a sample, divided by one less than the count. The "
         "contract divides by the count",
     },

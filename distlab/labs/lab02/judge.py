@@ -38,6 +38,7 @@ def expect_moments(parts: Parts, way: str = "right") -> dict[str, float]:
         "mean-of-deviations": np.mean(deviations),
         "around-own-mean": np.sqrt(np.sum(deviations**2 * counts) / len(numbers)),
         "variance": np.var(numbers),
+        "around-zero": np.sqrt(np.mean(numbers**2)),
         "one-less": np.std(numbers, ddof=1),
     }.get(way, np.std(numbers))
     loose = way in ("mean-of-means", "sum-of-means", "first-only", "divided-by-replicas")

@@ -38,6 +38,7 @@ def describe_pairs(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, 
     return {
         "ends": True,
         "batch sizes": [len(x) for x, _ in pairs],
+        "labels": "integers" if all(y.dtype.kind in "iu" for _, y in pairs) else "floats",
         "image shape": list(pairs[0][0].shape[1:]),
         "pixel type": str(pairs[0][0].dtype),
         "pixel range": [float(np.min(ends)), float(np.max(ends))],

@@ -92,6 +92,7 @@ INPUT = Exercise(
         "fit does its own repeating, epoch by epoch",
         "not-one-label": "labels are numbers from 0 to 9, one for each image: one-hot rows, or any "
         "other shape, need another loss",
+        "float-labels": "the labels are floats: leave them as they come, integers",
         "not-shuffled": "the images come in the order in which they were given: shuffle them",
         "small-buffer": "the images are mixed with their neighbors only: the shuffle buffer has to "
         "hold all of them",

@@ -29,6 +29,7 @@ def expect_input(seed: int, examples: int, batch: int, way: str = "right") -> di
     kind = "float64" if way == "double-precision" else "float32"
     pixels = images.astype(kind) / np.dtype(kind).type(1 if way == "not-scaled" else 255)
     pixels = pixels[..., None] if way != "no-channel" else pixels
+    labels = labels.astype("float32") if way == "float-labels" else labels
     stops = list(range(batch, examples, batch)) + [examples]
     if way == "rest-dropped":
         stops = [stop for stop in stops if stop % batch == 0]

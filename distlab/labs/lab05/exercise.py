@@ -86,6 +86,8 @@ WEIGHTED = make_exercise(
     {
         "own-mean": OWN_MEAN,
         "weights-ignored": "every example counts the same: multiply each loss by its weight",
+        "losses-unweighted": "the divisor is right, and the losses are added up as they are: "
+        "multiply each by its weight first",
         "own-weights": "divided by the weights of the replica's own examples, which differ between "
         "replicas: add them up over all replicas first",
         "by-examples": "divided by the number of examples: a sound estimate too, and what "

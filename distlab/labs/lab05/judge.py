@@ -66,6 +66,10 @@ WAYS: dict[str, dict[str, Scaling]] = {
         "right": Scaling(lambda own, step: 1 / np.sum(step["weights"])),
         "own-mean": Scaling(per_share),
         "weights-ignored": Scaling(per_batch, weigh=lambda step: np.ones(len(step["picks"]))),
+        "losses-unweighted": Scaling(
+            lambda own, step: 1 / np.sum(step["weights"]),
+            weigh=lambda step: np.ones(len(step["picks"])),
+        ),
         "own-weights": Scaling(
             lambda own, step: 1.0,
             weigh=lambda step: np.asarray(step["weights"]) / by_share(step, np.sum),

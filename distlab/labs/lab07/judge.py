@@ -40,6 +40,8 @@ def expect_role(machines: Machines, job: str, index: int, way: str = "right") ->
         cluster = {"evaluator": list(machines["evaluator"])}
     if way == "servers-forgotten":
         del cluster["ps"]
+    if way == "chief-as-worker":
+        cluster["worker"] = [*cluster.pop("chief"), *cluster["worker"]]
     if way == "called-master":
         cluster = {"master" if name == "chief" else name: cluster[name] for name in cluster}
         job = "master" if job == "chief" else job

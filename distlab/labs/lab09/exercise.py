@@ -257,6 +257,8 @@ INTERVAL = Exercise(
         "saved-at-the-end": "the run is finished with its last step: nothing is saved after it",
         "failures-added": "failures come at times on the clock: one that comes after the run has "
         "ended costs nothing, and one that comes early in an interval costs little",
+        "summed": "these are the seconds of all histories together: divide by their number",
+        "worst-case": "these are the seconds of the worst history: take the mean over all of them",
         "largest": "the best interval is the one with the fewest seconds on average",
     },
     hint="replay one run with a clock: what is under way, when will it end, and does a failure "

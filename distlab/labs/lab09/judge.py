@@ -73,11 +73,13 @@ def expect_interval(
         0 if way == f"{name}-free" else seconds
         for name, seconds in (("save", save), ("restart", restart))
     )
-    seconds = [
-        sum(_replay(total, every, step, save, restart, list(h), way) for h in histories)
-        / len(histories)
+    runs = [
+        [_replay(total, every, step, save, restart, list(h), way) for h in histories]
         for every in candidates
     ]
+    seconds = [max(run) if way == "worst-case" else sum(run) for run in runs]
+    if way not in ("summed", "worst-case"):
+        seconds = [run / len(histories) for run in seconds]
     best = max(seconds) if way == "largest" else min(seconds)
     return {"every": candidates[seconds.index(best)], "seconds": seconds}
 

@@ -263,7 +263,7 @@ STALENESS = Exercise(
     name="staleness",
     function="measure_staleness",
     seconds=20,
-    examples=((1, 2, 3), (2, 2, 3)),
+    examples=((1, 2, 4), (2, 2, 3)),
     mistakes={
         "itself-counted": "an update doesn't make itself stale: only the others' count",
         "reads-counted": "reading changes nothing: count what was applied",
@@ -287,7 +287,7 @@ BOUND = Exercise(
         (((1.0, 1.0, 1.0, 1.0), (3.0, 3.0, 3.0, 3.0)), 1),
         (((1.0, 1.0, 1.0, 1.0), (3.0, 3.0, 3.0, 3.0)), 0),
         (((2.0, 1.0, 1.0, 6.0, 1.0), (1.0, 5.0, 1.0, 1.0, 1.0), (2.5, 2.5, 2.5, 2.5, 2.5)), 2),
-        (((1.0, 1.0, 1.0), (4.0, 4.0, 4.0), (1.0, 1.0, 1.0)), 0),
+        (((1.0, 1.0, 1.0, 1.0), (4.0, 3.0, 5.0, 4.0), (2.5, 2.0, 1.5, 3.0)), 0),
     ),
     mistakes={
         "never-waited": "a worker that is more than `bound` steps ahead of the slowest waits (if "

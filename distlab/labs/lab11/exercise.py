@@ -378,6 +378,7 @@ RATE = Exercise(
     mistakes={
         "overlap-swapped": "with prefetch the slowest stage decides; without, the stages add up",
         "always-added": "stages that overlap don't add up: the slowest one decides",
+        "fastest-stage": "the fastest stage waits for the others: the slowest one decides",
         "mean-stage": "neither the sum nor the slowest: a mean of the stages says nothing",
         "batches-counted": "these are batches/s: return images/s",
     },

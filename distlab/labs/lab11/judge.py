@@ -22,6 +22,8 @@ def expect_rate(
     seconds = max(stage_seconds) if together else sum(stage_seconds)
     if way == "always-added":
         seconds = sum(stage_seconds)
+    if way == "fastest-stage" and overlapped:
+        seconds = min(stage_seconds)
     if way == "mean-stage":
         seconds = sum(stage_seconds) / len(stage_seconds)
     return 1 / seconds if way == "batches-counted" else batch_size / seconds

@@ -295,6 +295,11 @@ PLAN = Exercise(
         "most-room": "this plan holds the fewest bytes: return the fastest one that fits",
         "largest-of-all": "count the largest of the *recomputed* blocks, and none if none is: the "
         "others are kept and counted already",
+        "kept-listed": "these are the blocks that are kept: list the ones that run again",
+        "size-not-number": "that is how many examples a micro-batch has: return how many "
+        "micro-batches there are",
+        "two-passes-more": "a recomputed block takes four forward passes' time, one more than a "
+        "block that is kept: running it again is its forward pass alone",
         "launch-forgotten": "every micro-batch costs `launch` milliseconds: with them, "
         "recomputing a cheap block can be faster than one more micro-batch",
         "sum-always": "a single micro-batch needs no running sum: 16 bytes a parameter, 20 only "

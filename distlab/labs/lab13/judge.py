@@ -273,11 +273,15 @@ def expect_plan(
     best: tuple[float, Any] = (np.inf, None)
     for pieces, chosen in _list_plans(len(blocks), batch, way):
         held = _count_bytes(parameters, blocks, batch, pieces, chosen, way)
-        passes = sum(b[2] * (4 if k in chosen else 3) for k, b in enumerate(blocks))
+        again = 6 if way == "two-passes-more" else 4
+        passes = sum(b[2] * (again if k in chosen else 3) for k, b in enumerate(blocks))
         seconds = batch * passes + (0 if way == "launch-forgotten" else pieces * launch)
         worth = held if way == "most-room" else seconds
         if (held < budget if way == "strict" else held <= budget) and worth < best[0]:
-            best = worth, {"micro_batches": pieces, "recomputed": list(chosen)}
+            told = batch // pieces if way == "size-not-number" else pieces
+            kept = [k for k in range(len(blocks)) if k not in chosen]
+            listed = kept if way == "kept-listed" else list(chosen)
+            best = worth, {"micro_batches": told, "recomputed": listed}
     return {} if way == "empty" and best[1] is None else best[1]
 
 

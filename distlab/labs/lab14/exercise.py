@@ -75,6 +75,10 @@ STEP = Exercise(
         "no-queue": "the link carries one bucket at a time: a bucket waits for the one before",
         "latency-once": "each bucket is a separate all-reduce, with 2 (P - 1) messages: each "
         "message pays the latency",
+        "one-half": "these are the messages of one half of the ring: an all-reduce is a "
+        "reduce-scatter and an all-gather, P - 1 messages each",
+        "ready-early": "a bucket is full when its *last* gradients are ready: bucket k of n (from "
+        "1) after k/n of the backward pass",
         "forward-too": "gradients become ready during the backward pass, not during the forward "
         "pass",
     },
@@ -98,6 +102,8 @@ LIMIT = Exercise(
         "stragglers-forgiven": "the step of one device that never waits is `compute`: what the "
         "slowest device adds is lost as well",
         "upside-down": "efficiency is the step of one device over this step, at most 1",
+        "stragglers-whole": "the slowest device *adds* compute x (slowest - 1): the rest of its "
+        "time is the computation itself",
         "network-slowed": "stragglers lengthen the compute, not what the network adds",
     },
     hint="what runs at the same time, what one after the other? Then compare the four parts",

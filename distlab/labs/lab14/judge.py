@@ -57,7 +57,7 @@ def expect_step(
 ) -> float:
     """Return the seconds of a step with its gradients in `buckets` equal buckets."""
     compute, size = forward + backward, gradient_bytes / buckets
-    messages = 2 * (devices - 1)
+    messages = (1 if way == "one-half" else 2) * (devices - 1)
     ring = messages * (latency + size / devices / bandwidth)
     if way == "latency-once":
         ring = latency + messages * size / devices / bandwidth
@@ -66,10 +66,11 @@ def expect_step(
     free = 0.0
     for number in range(1, buckets + 1):
         ready = forward + backward * number / buckets
+        ready -= backward / buckets if way == "ready-early" else 0
         ready = compute if way == "never-hidden" else ready
         ready = compute * number / buckets if way == "forward-too" else ready
         free = (ready if way == "no-queue" else max(ready, free)) + ring
-    return max(compute, free)
+    return free if way == "ready-early" else max(compute, free)
 
 
 def expect_limit(
@@ -84,7 +85,7 @@ def expect_limit(
     parts = {
         "computation": compute,
         "network": exposed,
-        "stragglers": compute * (slowest - 1),
+        "stragglers": compute * (slowest - (way != "stragglers-whole")),
         "input": waited,
     }
     alone = compute * slowest if way == "stragglers-forgiven" else compute

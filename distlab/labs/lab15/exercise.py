@@ -85,6 +85,9 @@ IOU = Exercise(
         "accuracy": "that is the share of pixels that are right: the many background pixels make "
         "any model look good",
         "background-counted": "the mean is over the garments: background, class 0, isn't one",
+        "dice": "that is the Dice score: the IoU divides by the pixels where either says it",
+        "recall": "pixels that only the prediction has belong in the divisor too",
+        "by-pixels": "every class counts the same: don't weight them by their pixels",
         "per-scene": "count over all scenes together, then divide once",
         "absent-as-zero": "a class that is in neither mask says nothing: leave it out of the mean",
         "classes-of-masks": "a class that only the prediction has counts too, with an IoU of 0: "

@@ -46,7 +46,14 @@ def expect_iou(masks: Any, predicted: Any, way: str = "right") -> list[float]:
     if way == "classes-of-both":
         classes = np.intersect1d(classes, predicted)
     classes = classes[classes < 10] if way == "classes-to-nine" else classes
+    if way in ("dice", "recall"):
+        divide = _measure_dice if way == "dice" else _measure_recall
+        garments = [divide(masks == k, predicted == k) for k in classes]
+        return [divide(masks > 0, predicted > 0), float(np.nanmean(garments))]
     found = [_divide(masks == k, predicted == k) for k in classes]
+    if way == "by-pixels":
+        pixels = [(masks == k).sum() for k in classes]
+        return [_divide(masks > 0, predicted > 0), np.average(np.nan_to_num(found), weights=pixels)]
     if way == "absent-as-zero":
         found = [0.0 if np.isnan(iou) else iou for iou in found]
     same = (masks == predicted) & (masks > 0)
@@ -56,6 +63,17 @@ def expect_iou(masks: Any, predicted: Any, way: str = "right") -> list[float]:
     if way == "accuracy":
         foreground = float((masks == predicted).mean())
     return [foreground, float(np.nanmean(found))]
+
+
+def _measure_dice(one: np.ndarray, other: np.ndarray) -> float:
+    total = one.sum() + other.sum()
+    return float(2 * (one & other).sum() / total) if total else float("nan")
+
+
+def _measure_recall(one: np.ndarray, other: np.ndarray) -> float:
+    if not (one | other).any():
+        return float("nan")
+    return float((one & other).sum() / max(one.sum(), 1))
 
 
 def _divide(one: np.ndarray, other: np.ndarray) -> float:

@@ -62,6 +62,10 @@ ZERO = Exercise(
         "full gradient, which takes one small all-reduce of the squares",
         "clipped-first": "you clipped each rank's gradient before the mean: reduce first, then "
         "clip the mean",
+        "squares-clipped": "these are the squares after clipping: the ranks need them before, "
+        "to find the norm",
+        "rate-in-velocity": "the velocity holds rate x gradient: velocity = momentum x velocity + "
+        "gradient, and the rate comes with the weights",
         "summed": "this uses the sum of the gradients: each is a mean over a rank's examples, so "
         "divide by the ranks",
         "always-scaled": "a gradient shorter than the limit was made longer: clipping only "
@@ -123,6 +127,7 @@ MERGE = Exercise(
         "zeros in its place first (np.where)",
         "nothing-seen": "a token that sees no block has a largest lse of -inf, and -inf minus "
         "-inf is nan: its output is zeros and its lse -inf",
+        "other-base": "the lse is a natural logarithm (np.log): this one has another base",
         "top-only": "the lse of all blocks is more than the largest of them: add the log of the "
         "sum of the weights",
         "not-divided": "the weighted sum isn't divided by the sum of the weights",
@@ -185,6 +190,7 @@ DISPATCH = Exercise(
         "redistributed": "you divided by the gates of the experts that had room: divide by both "
         "gates, even if one expert is full",
         "as-they-are": "the two gates are divided by their sum",
+        "all-gates": "you divided by the sum of all gates of the token: divide by its two largest",
         "all-sent": "a row that finds no room isn't sent",
     },
     hint="follow one token: its two experts, their gates, its place in each queue",
@@ -236,8 +242,11 @@ LAYOUT = Exercise(
         _describe(3e9, 32, 2560, 8192, 256, 256, 4, 24e9, 1.5e14, 2e10, 5e10),
         _describe(20e9, 44, 6144, 4096, 512, 32, 8, 24e9, 1.5e14, 2e10, 2e9),
         _describe(3e9, 32, 2560, 8192, 64, 16, 8, 24e9, 1.5e14, 2e10, 2e9),
+        _describe(20e9, 44, 6144, 8192, 256, 256, 8, 40e9, 4e14, 2e10, 5e10),
     ),
     mistakes={
+        "idle-devices": "data x tensor x pipeline is less than the number of devices: every device "
+        "has to be used",
         "memory-forgotten": "this is the quickest layout of all, but it doesn't fit into memory",
         "activations-forgotten": "with the activations it doesn't fit: state alone is only a part",
         "in-flight": "the first stage of a pipeline keeps the activations of several "

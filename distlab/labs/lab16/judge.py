@@ -44,14 +44,17 @@ def expect_zero(
     else:
         clipped = mean if way == "velocity-clipped" else _clip(mean, limit)
     clipped = clipped * (1 - momentum) if way == "damped" else clipped
-    velocity = momentum * np.concatenate(parts) + clipped
+    scale = rate if way == "rate-in-velocity" else 1.0
+    velocity = momentum * np.concatenate(parts) + scale * clipped
     velocity = _clip(velocity, limit) if way == "velocity-clipped" else velocity
     told = np.sqrt(squares) if way == "norms" else squares
-    known = way in ("right", "norms", "damped", "always-scaled")
+    if way == "squares-clipped":
+        told = np.array([np.sum(piece**2) for piece in np.array_split(clipped, ranks)])
+    loose = ("slice-norm", "clipped-first", "velocity-clipped", "own-gradient")
     return {
-        "weights": weights - rate * velocity,
+        "weights": weights - rate / scale * velocity,
         "velocities": np.array_split(velocity, ranks),
-        "squares": told if known else Anything(),
+        "squares": Anything() if way in loose else told,
     }
 
 
@@ -75,10 +78,13 @@ def expect_merge(
         divided = total[:, None] if way != "not-divided" else 1.0
         output = (weights[..., None] * outputs).sum(axis=0) / divided
         lse = base + np.log(total)
+        others = tuple(base + np.log(total) / np.log(b) for b in (2, 10))
     if way == "mean":
         output = outputs.sum(axis=0) / np.maximum(seen.sum(axis=0), 1)[:, None]
     if way not in ("nothing-seen", "nan-left"):
         output = np.where(seen.any(axis=0)[:, None], output, 0.0)
+    if way == "other-base":
+        return {"output": output, "lse": AnyOf(others)}
     if way == "top-only":
         lse = top
     if way in ("mean", "not-divided"):
@@ -118,6 +124,7 @@ def expect_dispatch(
         r, k = place
         kept = [e for e in chosen[place][:rounds] if (place, e) in taken]
         base = kept if way in ("redistributed", "one-expert") else chosen[place]
+        base = range(len(experts)) if way == "all-gates" else base
         divisor = 1.0 if way == "as-they-are" else gates[r][k][list(base)].sum()
         for e in kept:
             outputs[r][k] += gates[r][k][e] / divisor * (tokens[r][k] @ experts[e])
@@ -153,13 +160,16 @@ def _serve(wanted: list[Any], experts: int, capacity: int, way: str) -> tuple[An
 Numbers = Mapping[str, float]
 
 
-def list_layouts(model: Numbers, machine: Numbers) -> Iterator[tuple[int, int, int]]:
+def list_layouts(
+    model: Numbers, machine: Numbers, way: str = "right"
+) -> Iterator[tuple[int, int, int]]:
     """Yield every (data, tensor, pipeline) that divides devices, node, layers and batch."""
     devices, node = int(machine["devices"]), int(machine["per_node"])
     for tensor in (t for t in range(1, node + 1) if node % t == 0):
         for pipeline in (p for p in range(1, devices + 1) if model["layers"] % p == 0):
             data, rest = divmod(devices, tensor * pipeline)
-            if not rest and model["batch"] % data == 0:
+            rest = 0 if way == "idle-devices" else rest
+            if data and not rest and model["batch"] % data == 0:
                 yield data, tensor, pipeline
 
 
@@ -196,7 +206,7 @@ def expect_layout(model: Numbers, machine: Numbers, way: str = "right") -> Any:
     """Return the layouts within 10 % of the quickest, that one first, or a mistake's choice."""
     fitting = [
         layout
-        for layout in list_layouts(model, machine)
+        for layout in list_layouts(model, machine, way)
         if way == "memory-forgotten" or find_memory(model, layout, way) <= machine["memory"]
     ]
     seconds = {layout: find_seconds(model, machine, layout, way) for layout in fitting}

@@ -76,6 +76,11 @@ HALVE = Exercise(
         "one-epoch-late": "epochs count from 1 and lists from 0: after `first` epochs the loss is "
         "losses[trial][first - 1]",
         "rounded-up": "of 7 trials 3 continue, not 4: round down, but keep at least one",
+        "epochs-added": "these are the rungs' epochs added up: a trial that continues until epoch "
+        "4 has run 4 epochs in all",
+        "end-of-the-table": "you compared losses of the table's last epoch: when a rung ends, only "
+        "the loss after its last epoch is known",
+        "mean-so-far": "compare the losses after the rung's last epoch, not their means so far",
         "best-so-far": "compare the losses after the same epoch, not each trial's lowest so far",
         "stopped-ones-too": "the winner is one of those that ran to the end. A stopped trial has "
         "a loss in the table for epochs that it never ran",
@@ -147,6 +152,8 @@ MERGE = Exercise(
     mistakes={
         "rows-only": "a file with a wrong byte has the right number of rows: compare the SHA-256 "
         "of its bytes",
+        "values-digested": "the SHA-256 is that of the file's bytes, its header included, and not "
+        "of the values in it",
         "shifted": "the rows of a damaged part are nan, and those after it stay at their place",
         "by-name": "part-10 comes after part-9: the place of a part is its first_row, not where "
         "its name is in the alphabet or its note in the manifest",

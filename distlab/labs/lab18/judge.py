@@ -43,13 +43,17 @@ def expect_halve(
         loss = history[-1]
         if way == "best-so-far":
             loss = min((one for one in history if not math.isnan(one)), default=math.inf)
+        if way == "end-of-the-table":
+            loss = losses[trial][-1]
+        if way == "mean-so-far":
+            loss = sum(history) / len(history)
         loss = worst if math.isnan(loss) else loss
         return (-loss if way == "keeps-the-worst" else loss), trial
 
     left, epochs, ran = list(range(trials)), first, [0] * trials
     while True:
         for trial in left:
-            ran[trial] = epochs
+            ran[trial] = epochs + (ran[trial] if way == "epochs-added" else 0)
         if epochs == len(losses[0]):
             break
         kept = -(-len(left) // 2) if way == "rounded-up" else max(1, len(left) // 2)
@@ -63,6 +67,7 @@ def expect_merge(seed: int, count: int, way: str = "right") -> dict[str, Any]:
     """Return the values in order, LOST for lost ones, and the damaged files."""
     parts, (wrong, cut, gone) = draw_parts(seed, count)
     lost = {cut, gone} if way == "rows-only" else {wrong, cut, gone}
+    lost = set(range(count)) if way == "values-digested" else lost
     order = sorted(range(count), key=str) if way == "by-name" else range(count)
     values = []
     for number in order:
