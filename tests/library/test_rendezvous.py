@@ -25,6 +25,7 @@ from utils.engines.rendezvous.channel import MeetingChannel, MeetingFrame, intro
 from utils.engines.rendezvous.code import ask_for_code, stretch_code
 from utils.engines.rendezvous.compare import describe_machine, hash_file
 from utils.engines.rendezvous.copies import CheckpointCopy, read_copy
+from utils.engines.rendezvous.member import HostLost, Member
 from utils.engines.rendezvous.trial import describe_rates
 from utils.errors import InputError, RunError
 from utils.processes import door
@@ -441,6 +442,27 @@ def test_a_right_code_gets_in_after_five_wrong_ones_once_their_time_is_over(monk
             stranger.guess("another-wrong-one")
         connect_to_host(where, CODE, hear, Signals()).close()
     assert door.FAILURE_SECONDS == 0
+
+
+def test_a_host_that_was_there_may_be_silent_or_hang_up_at_once(tmp_path, monkeypatch):
+    """A member calls again then: the host may have much to do, or may just have come back."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    where = RendezvousSettings(f"127.0.0.1:{listener.getsockname()[1]}", join_seconds=60)
+    with contextlib.ExitStack() as stack:
+        monkeypatch.setattr("utils.processes.handshake.HANDSHAKE_SECONDS", 0.3)
+
+        def hear(line):
+            assert "has said nothing" in line
+            monkeypatch.undo()
+            door_of_host = open_door(listener, CODE, lambda channel: None)
+            stack.enter_context(contextlib.closing(door_of_host))
+
+        channel = connect_to_host(where, CODE, hear, Signals(), was_there=True)
+    show = say = lambda *_: None
+    member = Member(channel, ["true"], RunSettings(), where, tmp_path, show, say)
+    channel.close()
+    with pytest.raises(HostLost):
+        member.run(Signals())
 
 
 def test_no_code_is_asked_for_without_a_terminal_and_the_host_makes_one(meeting):

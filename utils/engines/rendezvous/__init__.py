@@ -119,7 +119,7 @@ def join_rendezvous(
     with Signals() as signals:
         while True:
             try:
-                channel = connect_to_host(rendezvous, code, say, signals)
+                channel = connect_to_host(rendezvous, code, say, signals, lost is not None)
             except RunError as error:
                 raise lost or error from None
             if channel is None:

@@ -39,12 +39,17 @@ def check_host(address: str) -> None:
 
 
 def connect_to_host(
-    rendezvous: RendezvousSettings, code: str, say: Callable[[str], None], stop: Signals
+    rendezvous: RendezvousSettings,
+    code: str,
+    say: Callable[[str], None],
+    stop: Signals,
+    was_there: bool = False,
 ) -> MeetingChannel | None:
     """Return the channel to the host, who may appear later; None once `stop` has a signal.
 
     Raises InputError if the host refuses the code, NoHost if another program answers, RunError if
-    no host starts in time.
+    no host starts in time. If the host `was_there` before, an odd answer is a reason to call
+    again: a host with much to do may be silent.
     """
     deadline = time.monotonic() + rendezvous.join_seconds
     stretch = functools.cache(lambda salt: stretch_code(code, salt))
@@ -53,11 +58,11 @@ def connect_to_host(
         try:
             left = min(CONNECT_SECONDS, max(deadline - time.monotonic(), RETRY_SECONDS))
             return _try_host(rendezvous, stretch, left)
-        except Garbled as error:
-            raise NoHost(rendezvous.address, str(error)) from None
         except WrongCode as error:
             raise InputError(f"The host at {rendezvous.address} {error}.") from None
         except (OSError, ChannelLost) as error:
+            if isinstance(error, Garbled) and not was_there:
+                raise NoHost(rendezvous.address, str(error)) from None
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             where = f"{rendezvous.join_seconds:.0f} s for a host at {rendezvous.address} ({why})"
             if not has_said:

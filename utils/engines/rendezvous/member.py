@@ -212,9 +212,9 @@ class Member:
         about |= {"address": self.address, "logs": str(self._logs.absolute()), "id": self._identity}
         if self._rendezvous.node_rank is not None:
             about["rank"] = self._rendezvous.node_rank
-        self._send("join", **about, seats=self._rendezvous.local_workers)
-        threading.Thread(target=self._read, daemon=True).start()
         try:
+            self._send("join", **about, seats=self._rendezvous.local_workers)
+            threading.Thread(target=self._read, daemon=True).start()
             while True:
                 if signals.number:
                     return self._leave(signals)
