@@ -223,11 +223,17 @@ def tell_absent(lab: str) -> str:
     """
     named, package = [], ""
     for name in importlib.import_module(f"distlab.labs.{lab}.exercise").ABSENT:
+        if name.startswith("distlab.labs."):
+            continue
         before, package = package, name.rpartition(".")[0]
         if package.count(".") and package == before:
             named.append(f"`{name.removeprefix(package)}`")
-        elif not name.startswith("distlab.labs."):
+        else:
             named.append(f"`{name}`")
+    if not named:
+        return (
+            "When this lab is graded, all modules of the course that your code may use are there."
+        )
     return (
         "When this lab is graded, some modules of the course aren't there, because they hold "
         f"answers: {', '.join(named)}. Don't import them in your code."

@@ -184,7 +184,7 @@ def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
 
 
 def write_line(words: list[str], own: int) -> str:
-    """Return the command line without options that differ between machines.
+    """Return the command line without --node-rank and --advertise-address, which name one machine.
 
     The last `own` words are the program's options, which stay as they are.
     """

@@ -1,6 +1,7 @@
 """`distlab update`: get the newest version of the course and keep what a learner wrote."""
 
 import argparse
+import os
 import subprocess
 from pathlib import Path
 
@@ -32,10 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
     if course is None:
         raise CourseError("There is no course here. Change to the folder with README.md and labs/.")
     if (course / ".git").exists():
-        for name in _list_edited(course):
-            print(f"{name} was changed in place; your version is {_move(course, name)} now")
         if not _run_git(course, "branch", "--show-current"):
             raise CourseError("This clone must be on a branch to update. Run: git switch main")
+        for name in _list_edited(course):
+            print(f"{name} was changed in place; your version is {_move(course, name)} now")
         print(_run_git(course, "pull", "--ff-only").strip())
         print("`make lab` installs what the new version needs.")
     else:
@@ -83,6 +84,7 @@ def _run_git(course: Path, *words: str) -> str:
             text=True,
             timeout=GIT_SECONDS,
             check=False,
+            env={**os.environ, "LC_ALL": "C"},  # its words are read below
         )
     except FileNotFoundError:
         raise CourseError("Updating this clone needs git. Install it, then try again.") from None
@@ -94,5 +96,7 @@ def _run_git(course: Path, *words: str) -> str:
         said = " ".join(line.strip() for line in lines[at : at + 1 + lines[at].endswith(":")])
         if "fast-forward" in said:
             said += " You have commits of your own here. Run: git pull --rebase"
+        elif "overwritten" in said:
+            said += " Run: git stash -u, then distlab update, then git stash pop"
         raise CourseError(f"git {words[0]} failed: {said}")
     return done.stdout

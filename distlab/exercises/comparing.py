@@ -138,6 +138,8 @@ def as_numbers(value: Any) -> np.ndarray | None:
     if isinstance(value, str | dict) or value is None:
         return None
     try:
+        if np.asarray(value).dtype.kind in "US":  # "12" isn't 12
+            return None
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError, RuntimeError):
         return None
@@ -224,7 +226,7 @@ def _explain_numbers(given: Any, right: Any) -> str:
     left, due = as_numbers(given), as_numbers(right)
     if left is None or due is None or left.shape != due.shape or not due.size:
         return ""
-    if due.ndim == 1 and same(np.sort(left), np.sort(due)):
+    if due.ndim == 1 and not same(left, due) and same(np.sort(left), np.sort(due)):
         return "these are the right numbers in another order"
     if np.abs(due).max() <= 1 and same(left, 100 * due):
         return "this is a percentage, and a fraction is expected: don't multiply by 100"

@@ -51,7 +51,7 @@ def _write_elsewhere(folder: Path) -> str:
         "<p>Jupyter must be started in the course’s folder, got "
         f"<code>{escape(str(folder))}</code>. Stop it, go to the folder that holds "
         "<code>README.md</code> and <code>notebooks</code>, "
-        "and run <code>make lab</code> there.</p></div>"
+        "and run <code>make lab</code> there. On a JupyterHub, tell your teacher.</p></div>"
     )
 
 

@@ -93,8 +93,7 @@ class Turn:
         for missing, words in ((None, NO_RETURN), (..., DOTS_LEFT)):
             if any(one is missing for one in got):
                 return "not yet", f"Not yet: {words}."
-        spelled, expected = ([isinstance(one, str) for one in all_] for all_ in (got, wanted))
-        if spelled == expected and same(got, wanted, self.tolerance):  # "12" isn't 12
+        if same(got, wanted, self.tolerance):
             return "correct", f"Correct. {self.right}"
         for code, words in self.mistakes.items():
             if same(got, self._try(evaluate(code)), self.tolerance):

@@ -107,7 +107,8 @@ def test_update_over_a_used_clone_keeps_what_was_written(
     (clone / ".gitignore").write_text("mine\n")
     (course / ".gitignore").write_text("theirs\n")
     git(course, "commit", "-qam", "Three")
-    assert main(["update"]) == 2 and "overwritten by merge: .gitignore" in capsys.readouterr().err
+    assert main(["update"]) == 2
+    assert "overwritten by merge: .gitignore Run: git stash -u" in capsys.readouterr().err
     git(clone, "commit", "-qam", "Mine")
     assert main(["update"]) == 2 and "Run: git pull --rebase" in capsys.readouterr().err
     git(clone, "checkout", "-q", "--detach")

@@ -216,6 +216,9 @@ def test_a_slip_of_form_is_named() -> None:
     assert "print() shows" in explain_slip(None, 3) and explain_slip(None, None) == ""
     assert explain_slip("0.5", 0.5).startswith("this is a string")
     assert explain_slip([0.5], 0.5).endswith("return the number itself")
+    assert explain_slip([2, 1], [1, 2]).endswith("another order")
+    assert explain_slip([0.3001, 0.1], [0.3, 0.1]) == ""  # in order, and a little off
+    assert explain_slip(50.0, 0.5).startswith("this is a percentage")
     wide, tall = np.zeros((2, 30)), make_digest(np.zeros((30, 2)))
     assert (
         explain_slip(wide, tall) == "its shape is [2, 30], and should be [30, 2] (it's transposed)"

@@ -168,6 +168,7 @@ def test_no_right_answer_of_any_lab_has_a_fact_but_those_that_evaluate_text():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_modules_that_hold_an_answer_exist_and_cover_what_is_written_by_hand(name):
+    assert hasattr(importlib.import_module(f"distlab.labs.{name}.exercise"), "ABSENT")
     absent = find_absent(name)  # none if nothing of the course holds an answer
     assert all(importlib.util.find_spec(module) for module in absent)
     assert all(find_places([module], ROOT) for module in absent)

@@ -8,7 +8,13 @@ const HASH = "#ex:", SLIDE = "ex-slide";
 const isSlide = () => new URLSearchParams(location.search).has("slide");
 
 export async function mountOnPage(piece, host, told, options) {
-  const data = typeof told === "string" ? await unpack(told) : told;
+  let data = told;
+  try {
+    if (typeof told === "string") data = await unpack(told);
+  } catch {  // DecompressionStream is in browsers since 2023
+    host.append(make("p", { text: "This picture needs a newer browser." }));
+    return;
+  }
   const { stage } = mount(piece, host, data, options), name = namePiece(host);
   if (!Object.keys(stage.fits).length || "question" in data) return;  // a guess is one's own
   const first = { ...options };
@@ -33,7 +39,7 @@ export async function mountOnPage(piece, host, told, options) {
   const alone = button("Full screen", () => showAlone(host.classList.contains(SLIDE) ? null : host, write()));
   stage.root.append(make("div", { class: "ex-share" }, said, button("Copy link", copy), alone));
   host.shareState = write;
-  if (isSlide() && !document.querySelector(`.${SLIDE}`) && (readState(name) !== null || !location.hash.startsWith(HASH))) showAlone(host, location.hash);
+  if (isSlide() && (readState(name) !== null || (!location.hash.startsWith(HASH) && isFirst(host)))) showAlone(host, location.hash);
   if (take()) document.readyState === "complete" ? host.scrollIntoView() : window.addEventListener("load", () => host.scrollIntoView());
   window.addEventListener("hashchange", () => { if (take()) host.scrollIntoView(); });
   document.addEventListener("keydown", (event) => turn(event, host));
@@ -43,6 +49,12 @@ export async function mountOnPage(piece, host, told, options) {
 async function unpack(text) {
   const packed = new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))]);
   return new Response(packed.stream().pipeThrough(new DecompressionStream("deflate"))).json();
+}
+
+// Whether a piece is the first of the page: one with much data may be there later than the next.
+function isFirst(host) {
+  const pieces = [...document.querySelectorAll('[id^="ex-"]')].filter((each) => /-[0-9a-f]{10}$/.test(each.id) && !each.id.startsWith("ex-guess-"));
+  return pieces[0] === host;
 }
 
 // "ring" for the page's first piece of that kind, "ring-2" for the next: an id also has a mark of its data.

@@ -10,7 +10,7 @@ from ..settings import RunReport
 from .channel import open_door
 from .compare import describe_machine
 from .lobby import Lobby, tell_test
-from .settings import RendezvousSettings
+from .settings import RendezvousSettings, explain_own_address
 from .trial import try_pairs
 
 FINISH_SECONDS = 3.0
@@ -31,6 +31,7 @@ class HostedTrial:
         about = describe_machine([], None, rendezvous)
         self._about = about | {"address": rendezvous.advertise_address or listener.getsockname()[0]}
         self._lobby = Lobby(about["same"], say, only_tests=True)
+        self._lobby.hint = explain_own_address(rendezvous.address, listener.getsockname()[0])
         self._door = open_door(listener, code, self._lobby.welcome)
 
     def run(self) -> RunReport:
