@@ -35,13 +35,13 @@ class Engine:
 
 def _find_missing_ray(is_local: bool) -> str | None:
     if importlib.util.find_spec("ray") is None:
-        return "the package ray. Run: pip install '.[ray]'"
+        return "the package ray. Run: pip install -e '.[ray]'"
     return None
 
 
 def _find_missing_spark(is_local: bool) -> str | None:
     if importlib.util.find_spec("pyspark") is None:
-        return "the package pyspark. Run: pip install '.[spark]'"
+        return "the package pyspark. Run: pip install -e '.[spark]'"
     java = os.path.join(os.environ.get("JAVA_HOME", ""), "bin", "java")
     if shutil.which("java") is None and not os.access(java, os.X_OK):
         return "Java 17 or later. Run: apt install default-jre-headless"
