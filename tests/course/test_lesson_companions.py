@@ -158,7 +158,10 @@ def test_tasks_run_at_once_each_under_its_own_tf_config(tmp_path):
 
 @pytest.mark.parametrize(
     ("second", "says"),
-    [("raise ValueError('no data')", "task 0 has not ended"), ("time.sleep(600)", "has not ended")],
+    [
+        ("raise ValueError('no data')", "Task 0 hasn't ended"),
+        ("time.sleep(600)", "hasn't ended"),
+    ],
 )
 def test_a_task_that_waits_in_vain_is_ended(tmp_path, second, says):
     """Task 0 ignores SIGTERM, as a TensorFlow worker does that waits for its peers."""
