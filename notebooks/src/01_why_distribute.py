@@ -337,7 +337,7 @@ show_guess(my_speed_up, curves["published: resnet_50"][1][-1], unit="×", how="p
 assert curves["published: resnet_50"][1][-1] > 7 > curves["published: alexnet"][1][-1]
 
 # %% [markdown]
-# On eight GPUs ResNet-50 came close to 8 (7.9). AlexNet didn't (6.0): its gradients are larger and its step shorter, so the exchange weighs more. Two things limit the gain. You can measure both.
+# On eight GPUs ResNet-50 came close to 8 (7.9). AlexNet didn't (6.0): its gradients are larger and its step shorter, so the exchange weighs more. Two things limit the gain. You can measure both: the first here, the second in [lesson 06](06-all-reduce.ipynb).
 #
 # **What doesn't spread over the devices**, the *serial* part, is the first. More devices speed up the step. They don't speed up the preparation of the batch, if the program does that image by image in Python.
 #
@@ -409,7 +409,7 @@ assert needed_bytes < 2**30 and minutes < 120
 #
 # - A last batch of 2 left two of four replicas with nothing.
 # - One product, cut by examples and by weights; workers that wait, and workers that don't.
-# - Own gradients differed, reduced ones were equal, no weight travelled.
+# - Own gradients differed, reduced ones were equal, no weight traveled.
 # - Adam in float32: 16 bytes a parameter on every mirrored replica; only activations shrink.
 # - Your input time and your step time limit what more devices gain.
 #

@@ -163,7 +163,7 @@ sent = {"central-storage": show_sent(trace_step(central), "Central storage: sent
 show_guess(my_guess, sent["central-storage"], unit=" V")
 
 # %% [markdown]
-# On paper it's 6 V: V out and V back, for three replicas. TensorFlow sends 8. Where do the other two come from? Look at the row and the column of CPU:1, which show 2 instead of 1. Keras's optimizer asks for the sum of the gradients *in the replicas*, as it must under mirroring. So the host sends the sum to CPU:1, and CPU:1 sends it back for the update. That's 2 V for nothing, whatever the number of replicas. (Neither the loss nor the weights show it. The graph does.)
+# On paper it's 6 V: V out and V back, for three replicas. TensorFlow sends 8. Where do the other two come from? Look at the row and the column of CPU:1, which show 2 instead of 1. Keras's optimizer asks for the sum of the gradients *in the replicas*, as it must under mirroring. So the host sends the sum to CPU:1, and CPU:1 sends it back for the update. That's 2 V for nothing. By the same reasoning it's 2 V for any number of replicas; we counted it for three. (Neither the loss nor the weights show the detour. The graph does.)
 #
 # **Your turn.** Under mirroring here, one of the R replicas adds up the gradients and sends the sum back. How many V travel in a step?
 
@@ -185,7 +185,7 @@ print("counted:", sent["mirrored"], "V, by your formula:", sent_by_mirroring(3),
 #
 # ## Memory against bytes sent
 #
-# With R replicas, central storage sends 2(R + 1) V per step, and mirroring that is reduced on one device 2(R - 1) V. The assertions compare these formulas with what we counted, and the table shows what the busiest device sends.
+# With R replicas, central storage sends 2(R + 1) V per step, and mirroring that is reduced on one device 2(R - 1) V. The assertions compare both with what we counted for three replicas, and the table shows what the busiest device sends.
 
 # %%
 assert sent == {"central-storage": 2 * (3 + 1), "mirrored": 2 * (3 - 1)}
@@ -194,16 +194,17 @@ for most in held["central-storage"][HOST], held["mirrored"]["CPU:1"]:
 print("replicas   the host   replica 0   each rank of a ring")
 for R in (2, 4, 8, 16):
     print(f"{R:>8}{R + 1:>9} V{R - 1:>10} V{2 * (R - 1) / R:>20.2f} V")
-print(f"{16 * 2**30 / (3 * 4):,.0f} parameters with Adam fill 16 GiB")
+print(f"16 GiB, mirrored: {2**34 / 16:,.0f} parameters with Adam")
+print(f"16 GiB, in a step of central storage: {2**34 / 8:,.0f}")
 
 # %% [markdown]
 # In a ring no replica ever sends as much as 2 V. The host sends more with every replica you add.
 #
-# Which models fit with central storage only? With Adam, variables and slots under mirroring outgrow an accelerator of 16 GiB at about 1.4 billion parameters. With SGD, central storage has less to save.
+# Which models fit with central storage only? With Adam, weights, gradient and slots under mirroring fill 16 GiB at 1.07 billion parameters ([lesson 01](01-why-distribute.ipynb)): 16 bytes for each. Central storage still sends each accelerator all weights and makes a gradient there, 8 bytes for each, so it stops at about 2.1 billion. (Activations come on top.) Only models in between need it. With SGD, central storage has less to save.
 #
-# So central storage doesn't win in bytes sent. It can win if variables and slots don't fit on an accelerator but do fit in the host, there are few replicas, and the link to the host is fast. Large models today are mostly *sharded* instead: each accelerator keeps a part of the weights and slots. (Search for ZeRO or FSDP; [lesson 15](15-model-parallelism.ipynb) counts what it saves.)
+# So central storage doesn't win in bytes sent. It can win if weights, gradient and slots don't fit on an accelerator but weights and gradient do, if there are few replicas, and if the link to the host is fast. Large models today are mostly *sharded* instead: each accelerator keeps a part of the weights and slots. (Search for ZeRO or FSDP; [lesson 15](15-model-parallelism.ipynb) counts what it saves.)
 #
-# If you do train with it, don't trust Keras's metrics, and that includes the loss that `fit` reports. Three replicas feed 1 to a mean, then 2, and so on to 5:
+# If you do train with it, don't trust Keras's metrics. That should include the loss that `fit` reports, which is such a mean (we didn't run `fit` here). Three replicas feed 1 to a mean, then 2, and so on to 5:
 
 # %%
 with central.scope():

@@ -333,7 +333,7 @@ assert found == latest_intact_checkpoint(kept_folder, "ckpt").path and found.end
 #
 # Often a machine isn't taken away without a warning. TensorFlow's `PreemptionCheckpointHandler` turns the notice into one more checkpoint. The worker that gets the notice informs the others, all save after the same step, and then all call `exit_fn`. Ours exits with code 42, and when our cluster sees that code, it starts the group again.
 #
-# On Slurm and Kubernetes the notice is SIGTERM, the signal that asks a program to end. (Unlike SIGKILL, it can be caught.) The handler listens for it without being told, if the signal reaches Python: in a container, a shell script that starts Python as a child keeps the signal to itself, so start Python with `exec`. The cheap *spot* machines of a cloud announce their end in another way, and there the handler needs your help: *And then*, at the end of the lesson, has it.
+# On Slurm and Kubernetes the notice is SIGTERM, the signal that asks a program to end. (Unlike SIGKILL, it can be caught.) The handler listens for it without being told, if the signal reaches Python and the machine isn't Google Cloud's. (GKE counts as Google Cloud: see *And then*, at the end of the lesson.) In a container, a shell script that starts Python as a child keeps the signal to itself, so start Python with `exec`. The cheap *spot* machines of a cloud announce their end in another way, and there the handler needs your help, which *And then* has as well.
 #
 # **Predict.** The program below has no regular checkpoints: only the handler saves. Worker 1 gets SIGTERM after step 11. How many steps does the run lose?
 
@@ -443,7 +443,7 @@ assert lost["PreemptionCheckpointHandler"][words[-1]] == 0
 # %% [markdown]
 # Every run was started again three times, and ended with the weights of the undisturbed run, to 1e-9. What differs is how much was trained twice: never more than the interval of 4 steps, and nothing when the handler got the notice. Without a handler the workers ignored the notice, trained on until they were killed, and lost what they hadn't saved by then. (That may surprise you: a plain Python program dies of SIGTERM at once. But in a process with a `MultiWorkerMirroredStrategy`, TensorFlow catches the signal for such handlers, and the training carries on to its end.) So in their groups the bar of the notice can be anything from 0 to 4 steps.
 #
-# There is a quieter failure: a process that is alive and does nothing. TensorFlow's workers send each other *heartbeats*, small signs of life. If a process is frozen, its heartbeats stop, and after ten to fifteen seconds the step of the others fails. If it's merely stuck, say in its input pipeline, the heartbeats continue and the others wait, as in lesson 09's mistake. While you look for the reason, `tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` in the strategy's constructor turns such a wait into a `DeadlineExceededError`. (For debugging only: it costs a thread for each collective.) In production, something outside the job has to watch it. Our cluster watches for frozen tasks: with `stall_seconds`, it starts the group again when a task has been frozen (by the signal SIGSTOP) for that long.
+# There is a quieter failure: a process that is alive and does nothing. TensorFlow's workers send *heartbeats*, small signs of life, to a service in worker 0. If another worker is frozen, its heartbeats stop, and after ten to fifteen seconds the step of the others fails. If it's merely stuck, say in its input pipeline, the heartbeats continue and the others wait, as in lesson 09's mistake. While you look for the reason, `tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` in the strategy's constructor turns such a wait into a `DeadlineExceededError`. (For debugging only: it costs a thread for each collective.) In production, something outside the job has to watch it. Our cluster watches for frozen tasks: with `stall_seconds`, it starts the group again when a task has been frozen (by the signal SIGSTOP) for that long.
 
 # %%
 from utils.training.recovery import train_with_recovery
@@ -591,7 +591,8 @@ interval_explorer(timing.median_seconds, workers=1000)
 #
 # | where | how the notice comes | what the handler needs |
 # |---|---|---|
-# | Slurm, Kubernetes | SIGTERM | nothing, if the signal reaches Python: off Google Cloud the handler listens for SIGTERM |
+# | Slurm, Kubernetes, not on Google Cloud | SIGTERM | nothing, if the signal reaches Python |
+# | the same on Google Cloud's GPU machines (GKE, say) | SIGTERM, which the handler ignores, or as in the next two rows | your watcher |
 # | Google Cloud, GPU machines, host maintenance | metadata server | nothing: the handler asks for `instance/maintenance-event` |
 # | Google Cloud, GPU machines, spot | metadata server | your watcher, which asks for `instance/preempted`, and `grace_period=0` |
 # | AWS, Azure | their own metadata address | your watcher, which asks that address |

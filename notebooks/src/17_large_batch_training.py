@@ -97,7 +97,7 @@ def walk(batch_size, rate):
 
 
 # %% [markdown]
-# **Predict.** How far apart do the two walks end, as a percentage of the distance walked, with rate 0.001 (0.004 for the long step)? And with ten times that? Write down the second.
+# **Predict.** How far apart do the two walks end, as a percentage of how far the four short steps got from the start, with rate 0.001 (0.004 for the long step)? And with ten times that? Write down the second.
 
 # %%
 from distlab.explorables import guess_number
@@ -119,7 +119,7 @@ show_guess(my_guess, float(apart[0.01]), unit="%")
 assert 5 * apart[0.001] < apart[0.01]
 
 # %% [markdown]
-# Why? Over four steps the gradient turns by an amount in proportion to the rate, so ten times the rate makes the error about ten times as large, in percent of the way.
+# Why? Over four steps the gradient turns by an amount in proportion to the rate, so ten times the rate makes the error about ten times as large, in percent of that distance.
 #
 # With the smallest rate the two walks end close together. That is why the *linear scaling rule* works: k times the batch, k times the rate. It holds as long as the gradient hardly changes over the k steps that one long step replaces. With a large rate it does change, and the long step keeps going in a direction that the short ones have already left.
 #
@@ -394,7 +394,7 @@ print("the same weights as with utils' Lars:", np.allclose(variable.numpy(), w, 
 #
 # We take batch 2,048, with warm-up, and compare five optimizers: SGD, LARS, LAMB, Adam and Muon. Each gets five rates, each twice the one before. SGD's largest, 0.32, is the one that the linear rule asks for.
 #
-# The fifth optimizer is `keras.optimizers.Muon`, with its default arguments. It takes the momentum of each weight matrix and makes it nearly orthogonal before it steps, so that every direction moves about equally far. (Keras advises against Muon for the output layer. Here it steps that one too.)
+# The fifth optimizer is `keras.optimizers.Muon`, with its default arguments. It takes the momentum of each weight matrix and makes it nearly orthogonal before it steps, so that every direction moves about equally far. (Keras advises against Muon for the output layer. Here it steps that one too.) Biases take Adam's step. Muon's defaults include a weight decay of 0.004; SGD and Adam have none here.
 
 # %% tags=["nbval-ignore-output"]
 from utils.training.layerwise import Lamb
@@ -562,6 +562,8 @@ assert np.isclose(used, 0.9) and np.isclose(schedule(4), list_rates(schedule.pla
 # ## What it costs
 #
 # Traffic first. In a ring, each of p replicas sends 2 (p − 1) / p times the gradients' bytes per step, whatever the batch. So fewer steps send fewer bytes. Then memory. Activations grow with the number of examples that go through at once; accumulation trades them for one more copy of the gradients. The optimizers keep their own numbers: LARS one for each weight, like SGD with momentum; LAMB two, like Adam. The layer's own rate costs nothing extra.
+#
+# The cell counts for the MLP that accumulated its gradients, in float64. In float32, weights, gradients and activations are half as large.
 
 # %%
 from utils.measure import array_bytes, format_bytes
@@ -589,7 +591,7 @@ for examples in (64, 16):
     print(f"{examples} at once: activations {format_bytes(size)}")
 
 # %% [markdown]
-# In this small network the activations take less memory than one copy of the gradients, so accumulation costs more than it saves. In a large one they often take far more, and then memory decides (lesson 18 measures it). It costs time as well, since many small passes usually take longer than one large one.
+# In that small MLP the activations take less memory than one copy of the gradients, so accumulation costs more than it saves. In a large one they often take far more, and then memory decides (lesson 18 measures it). It costs time as well, since many small passes usually take longer than one large one.
 #
 # ## On a real GPU
 #
@@ -597,7 +599,7 @@ for examples in (64, 16):
 #
 #     for b in 64 256 1024 4096; do distlab train --device gpu --epochs 2 --global-batch-size $b; done
 #
-# Compare the images/s of the second epochs. Past the batch at which they stop growing, a larger one only costs steps.
+# Compare the images/s of the second epochs. Past the batch at which they stop growing, a larger one makes fewer updates in the same time.
 #
 # ## Recap
 #

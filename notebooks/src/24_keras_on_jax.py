@@ -99,7 +99,7 @@ print(f"each device holds {held(mirrored)[0] / held(one)[0]:.0%} of one device's
 #
 # ## What does the step send?
 #
-# You wrote no all-reduce, and Keras didn't either. JAX handed the step of *one* device to the compiler XLA, together with the layouts of its inputs. The compiler split the program over the devices and added the collectives that the result needs. (The method is called GSPMD.) So the honest way to learn what is sent is to read the compiled program.
+# You wrote no all-reduce, and Keras didn't either. JAX handed the step of *one* device to the compiler XLA, together with the layouts of its inputs. The compiler split the program over the devices and added the collectives that the result needs. (The method goes back to GSPMD. In JAX 0.10 its successor, Shardy, decides the layouts.) So the honest way to learn what is sent is to read the compiled program.
 #
 # `model.train_step` takes the state of the model and a batch, and returns the new state. That's the function that `fit` compiles.
 
@@ -279,7 +279,7 @@ for each in found:
 show_guess(my_guess, "yes" if any(e.name == "reduce-scatter" for e in found) else "no")
 
 # %% [markdown]
-# The large all-gather brings the hidden kernel together, as in lesson 23. (Once is enough: the backward pass doesn't need the first kernel, since nobody asks for the gradient of the images. The 10,240 bytes are the second kernel. The small rest moves activations.) But then comes an all-reduce of *all* gradients, and each device throws three quarters of the sum away. That's correct, and on a ring it sends twice what a reduce-scatter would. XLA's compiler for GPUs has a pass that turns this pair into a reduce-scatter, and its compiler for CPUs doesn't use it here. Without reading the program, you'd have believed what the word FSDP promises.
+# The large all-gather brings the hidden kernel together, as in lesson 23. (Once is enough: the backward pass doesn't need the first kernel, since nobody asks for the gradient of the images. The 10,240 bytes are the second kernel, and the 1,024 the hidden bias. The other two move gradients of activations: the 2,560 the logits', and the all-to-all the hidden values'.) But then comes an all-reduce of *all* gradients, and each device throws three quarters of the sum away. That's correct, and on a ring it sends twice what a reduce-scatter would. XLA's compiler for GPUs has a pass that turns this pair into a reduce-scatter, and its compiler for CPUs doesn't use it here. Without reading the program, you'd have believed what the word FSDP promises.
 #
 # The compiler also chooses what to move. Cut the hidden kernel by columns over the same four devices:
 
@@ -296,7 +296,7 @@ assert held(by_columns) == held(sharded)
 #
 # ## The mistake: a key that matches nothing
 #
-# A key has to match a variable's path *in full*. Here is one that looks fine.
+# A key has to match a variable's path *in full*. (That's Keras 3.15; earlier releases may match part of a path.) Here is one that looks fine.
 
 # %%
 keys = {"hidden/kernel": (None, "model"), ".*logits/kernel": ("model", None)}
@@ -340,7 +340,7 @@ assert min(costs, key=costs.get) == "sharded by columns"
 figures.show(figures.bars(costs, unit="bytes", title="What each device sends in a step, on a ring"))
 
 # %% [markdown]
-# (Counted from the programs, with the ring's formulas. Nothing was timed.) For this tiny model and this small batch, cutting the weights over all four devices by columns holds the least and sends the least. Larger batches turn the order round: what travels there grows with the batch, and gradients don't.
+# (Counted from the programs, with the ring's formulas. Nothing was timed.) For this tiny model and this small batch, cutting the weights over all four devices by columns sends the least, and holds as little as by rows. A large enough batch reverses the order of what is sent: what travels by columns grows with the batch, and gradients don't.
 #
 # This is the end of the core. Take a break if you like.
 #
@@ -438,11 +438,11 @@ subprocess.run(alone, capture_output=True, check=True)
 with np.load(home / "one.npz") as ours, np.load(home / "two.npz") as theirs:
     assert ours["step"] == theirs["step"] == 80
     differences = [np.abs(ours[name] - theirs[name]).max() for name in ours]
-assert max(differences) < 0.02  # float32 adds up in another order, 80 times
+assert max(differences) < 0.02  # float32 adds up in another order, and that grows in 80 steps
 print("three layouts, one kill, and each weight within 0.02 of one device's")
 
 # %% [markdown]
-# Four devices in one process, then two processes of two that were interrupted, and the result is one device's, but for rounding. Nothing here survives the loss of a process while it runs: the others notice after about 100 seconds, and all have to start again.
+# Four devices in one process, then two processes of two that were interrupted, and the weights end within 0.02 of one device's. (Float32 adds up in another order, and the small differences grow over 80 steps.) Nothing here survives the loss of a process while it runs: by default the others notice after up to 100 seconds (JAX's heartbeat timeout; here `distlab run` was quicker), and all have to start again.
 #
 # ## Recap
 #
@@ -450,7 +450,7 @@ print("three layouts, one kill, and each weight within 0.02 of one device's")
 # - The compiler added the collectives. Reading the program showed how many there were, and how large.
 # - Columns, then rows sent less than the opposite order, and both were correct.
 # - Sharded state held a quarter, and the CPU's compiler sent it with an all-reduce.
-# - A key that matched nothing sharded nothing, and only the shards told.
+# - A key that matched nothing sharded nothing, and only the arrays' shards showed it.
 #
 # What you know, in four dialects ([three lines of each](../docs/counterparts.md)):
 #
@@ -498,4 +498,4 @@ print("three layouts, one kill, and each weight within 0.02 of one device's")
 #
 # ## The lab
 #
-# In [lab 17, layouts on a mesh](../labs/lab17-layouts-on-a-mesh.ipynb), you lay out a Transformer so that it fits and sends little. The compiled program is the judge.
+# In [lab 17, layouts on a mesh](../labs/lab17-layouts-on-a-mesh.ipynb), you lay out a Transformer so that it fits and sends little. Your layout is graded by its compiled program.
