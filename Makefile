@@ -2,8 +2,8 @@
 #   make lab · make test · make bench · make clean
 VENV := .venv
 BIN := $(VENV)/bin
-# One more than the two cores of a small machine, since a test often waits; each takes 1 to 2 GB.
-JOBS ?= 3
+# Two cores of a small machine; each takes 1 to 2 GB.
+JOBS ?= 2
 # WHEELS=FOLDER installs from the files in FOLDER alone, without a network.
 OFFLINE := $(if $(WHEELS),--no-index --find-links '$(WHEELS)')
 # GPU=1 also installs CUDA's libraries, for a machine with an NVIDIA GPU.
