@@ -30,7 +30,7 @@ SEED = 2026
 #
 # **1 point · medium · 10 minutes**
 #
-# **Contract.** `make_input(images, labels, batch_size, seed)` takes NumPy arrays, uint8 `[n, 28, 28]` and int64 `[n]`, the size of the global batch and a number. It returns a `tf.data.Dataset` of pairs (images, labels) in batches: images are float32 `[batch, 28, 28, 1]`, scaled to [0, 1], labels are integers `[batch]`. One pass over it holds every example once, and ends; a smaller last batch is kept. The examples are shuffled, all with all, and every pass has another order. Two data sets that are made with the same `seed` have the same orders, so a run can be repeated.
+# **Contract.** `make_input(images, labels, batch_size, seed)` takes NumPy arrays, uint8 `[n, 28, 28]` and int64 `[n]`, the size of the global batch and a number. It returns a `tf.data.Dataset` of pairs (images, labels) in batches: images are float32 `[batch, 28, 28, 1]`, scaled to [0, 1], labels are integers `[batch]`. One pass over it holds every example once, and ends; a smaller last batch is kept. The examples are shuffled, all with all, and every pass has another order. Two data sets that are made with the same `seed` have the same orders, so a run can be repeated; another seed gives other orders.
 #
 # **Example.** 70 images in batches of 32 become batches of 32, 32 and 6.
 #
@@ -83,7 +83,7 @@ judges.INPUT.judge(input_cases, got_inputs)
 #
 # **1 point · easy · 8 minutes**
 #
-# **Contract.** `make_model(strategy)` returns a compiled Keras model for images `[28, 28, 1]`: flattened, then one Dense layer of 10 logits, without an activation. It is compiled with plain SGD (no momentum) at learning rate 0.1, sparse categorical cross-entropy and accuracy. Every weight has a copy on each replica, and so has the optimizer's step counter, `model.optimizer.iterations`.
+# **Contract.** `make_model(strategy)` returns a compiled Keras model for images `[28, 28, 1]`: flattened, then one Dense layer of 10 logits, with biases and without an activation. It is compiled with plain SGD (no momentum) at learning rate 0.1, sparse categorical cross-entropy and accuracy. Every weight has a copy on each replica, and so has the optimizer's step counter, `model.optimizer.iterations`.
 #
 # **Example.** With 4 replicas the kernel `[784, 10]` exists four times.
 #
@@ -209,7 +209,7 @@ judges.CALLBACKS.judge(callback_cases, got_rates)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Saving keeps architecture, weights, optimizer and its state in one file. Copying weights into a clone keeps one of these four.
+# Saving keeps architecture, weights, optimizer and its state in one file. A clone with copied weights keeps only two of these four.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -267,7 +267,7 @@ judges.RELOAD.judge(reload_cases, got_reloaded)
 #
 # <details><summary>Hint 1</summary>
 #
-# Write down the six parts first, each as one comment: batches, scope, model, callbacks, fit, restore. Which of them come from the exercises above?
+# Write down the six parts first, each as one comment: batches, scope, model, callbacks, fit, restore. Which exercise can you call as it is, and what would the data set of exercise 1 and the model of exercise 2 do wrong here?
 #
 # </details>
 # <details><summary>Hint 2</summary>

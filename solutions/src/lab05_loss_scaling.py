@@ -215,7 +215,8 @@ judges.CLIPPED.judge(clipped_cases, got_clipped)
 def uneven_loss(losses, batch_examples, global_batch_size):
     ### BEGIN SOLUTION
     # A sum of nothing is 0, so an empty share needs no case of its own.
-    # A mean of nothing is nan, and one nan is enough to ruin all weights.
+    # A mean of nothing is nan. Its gradient is empty and does no harm here, but the loss that you
+    # report is nan.
     return tf.reduce_sum(losses) / batch_examples
     ### END SOLUTION
 

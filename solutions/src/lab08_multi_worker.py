@@ -9,10 +9,11 @@
 #
 # Your functions run in real worker processes, each with its own TF_CONFIG, started by
 # `utils.cluster.LocalCluster`, so a check takes some seconds. An error in a worker is reported here
-# with the worker's name. Lesson 09 has the ideas.
+# with the worker's name. The grading also counts the bytes that the workers send: results alone
+# aren't enough. Lesson 09 has the ideas.
 #
-# A function that runs in another process takes with it what it uses. Import what it needs inside
-# it, or use the `np` and `tf` of this notebook.
+# A function that runs in another process takes with it what it uses. It can use everything that the
+# first cell imports. Import anything else inside it.
 #
 # {{absent}}
 
@@ -184,15 +185,15 @@ judges.TRAINING.judge(training_cases, got_trained)
 # write into the shared folder.
 #
 # **Contract.** `make_counter(strategy)` returns a `tf.Variable`, a scalar of float32 that begins at
-# 0. Inside `strategy.run` each worker adds its own counts to it. Read outside, it is the sum of all
-# workers' counts. `save_run(strategy, checkpoint, shared)` is called on every worker. It gets a
-# `tf.train.Checkpoint` of the counter, and the path of the shared folder, a string. Afterwards
-# worker 0 has written the checkpoint into the shared folder, under the name `ckpt`, and no other
-# worker has written anything there. What others wrote elsewhere (in a folder next to the shared one,
-# in the same parent) is gone.
+# 0. Inside `strategy.run` each worker adds its own counts to it, without a message. One worker may
+# add more often than another. Read outside, it is the sum of all workers' counts.
+# `save_run(strategy, checkpoint, shared)` is called on every worker. It gets a `tf.train.Checkpoint`
+# of the counter, and the path of the shared folder, a string. Afterwards worker 0 has written the
+# checkpoint into the shared folder, under the name `ckpt`, and no other worker has written anything
+# there. What others wrote elsewhere (in a folder next to the shared one, in the same parent) is gone.
 #
-# **Example.** Worker 0 has counted 10 and 20, worker 1 has counted 5 and 7. The shared folder holds
-# one checkpoint, with 42 in it, and the all-reduces that come next give the right sums.
+# **Example.** Worker 0 has counted 10 and 20, worker 1 has counted 5, 3 and 4. The shared folder
+# holds one checkpoint, with 42 in it, and the all-reduces that come next give the right sums.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -233,7 +234,7 @@ def make_counter(strategy):
 def save_run(strategy, checkpoint, shared):
     ### BEGIN SOLUTION
     # All workers write, since writing reads the counter together; only the place differs.
-    # An `if index == 0` around the write looks like a saving, and gives two wrong sums.
+    # An `if index == 0` around the write looks cheaper, but gives two wrong sums.
     index = strategy.cluster_resolver.task_id
     folder = shared if index == 0 else str(Path(shared).parent / f"worker-{index}")
     checkpoint.write(f"{folder}/ckpt")

@@ -8,8 +8,9 @@
 # **Time:** 55 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
 # In exercise 1 a real worker process gets a real SIGKILL. Then the whole group is started again, and
-# your function is called again. That check takes some seconds. Lesson 10 has the ideas. Answers may
-# not call `utils.simulate`: the check notices it.
+# your function is called again. That check takes some seconds. The grading also counts the bytes
+# that the workers send: results alone aren't enough. Lesson 10 has the ideas. Answers may not call
+# `utils.simulate`: the check notices it.
 #
 # {{absent}}
 
@@ -128,8 +129,8 @@ judges.KILLED.judge(killed_cases, got_runs)
 # <details><summary>Hint 2</summary>
 #
 # `tf.train.load_checkpoint(path)` opens one; `get_variable_to_shape_map()` lists its names and
-# `get_tensor(name)` reads a value, and compares its checksum. What they raise for damaged files varies,
-# so catch `Exception`.
+# `get_tensor(name)` reads a value, and compares its checksum. What they raise for damaged files varies:
+# what do you catch?
 #
 # </details>
 # <details><summary>Worked idea</summary>

@@ -10,8 +10,8 @@
 # In exercises 1 and 2 you compute in NumPy what all devices compute, one part after the other:
 # forward and backward by hand. The layer is y = x W + b, with x `[batch, inputs]`, W `[inputs,
 # outputs]` and b `[outputs]`. If g is the gradient for y, the gradient for W is xᵀ g, the one for b
-# is the sum of g over the batch, and the one for x is g Wᵀ. In exercise 3 the judge's own simulator
-# runs your schedule. Lessons 15 and 16 have the ideas.
+# is the sum of g over the batch, and the one for x is g Wᵀ. In exercise 3 the check runs your
+# schedule in a simulator. Lessons 15 and 16 have the ideas.
 #
 # {{absent}}
 
@@ -266,8 +266,8 @@ judges.SCHEDULE.judge(schedule_cases, got_schedules)
 def sharded_step(pieces, inputs, targets, rate):
     ### BEGIN SOLUTION
     # A reduce-scatter is enough for the gradients, because no device updates another one's piece; an
-    # all-reduce would send half as much again. The sum is divided by all examples: a mean of the
-    # devices' means is wrong as soon as one of them has fewer examples.
+    # all-reduce would send twice as much, and the whole step half as much again. The sum is divided by
+    # all examples: a mean of the devices' means is wrong as soon as one of them has fewer examples.
     weights = np.concatenate(pieces)  # all-gather
     examples = sum(len(target) for target in targets)
     parts = [2 * x.T @ (x @ weights - y) / examples for x, y in zip(inputs, targets)]

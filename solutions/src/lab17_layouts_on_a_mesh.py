@@ -109,7 +109,7 @@ judges.READ.judge(read_cases, got_parts)
 # momentum that fit on a device. It returns layouts, `{key: axes}`. We compile a step of `fit` with them (SGD with momentum, float32). Then:
 #
 # - A device holds at most `memory` bytes.
-# - What a device sends is within 2% of the tensor-parallel cut of the block: the two kernels of the MLP and the four kernels of attention are cut over `model`. If the heads don't divide by
+# - A device sends at most 2% more than with the tensor-parallel cut: the two kernels of the MLP (with the first one's bias) and the four kernels of attention over `model`. If the heads don't divide by
 #   the axis `model`, attention stays whole.
 # - Only if that doesn't fit, the embedding and the kernel of the logits are cut as well, in the way that sends least. They divide then.
 # - No layer norm is cut, and each key is used.
@@ -196,7 +196,7 @@ judges.CUT.judge(cut_cases, got_cuts)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# There are at most eight matrices, so at most 256 choices: `itertools.combinations`. On a ring a device passes on all parts but one.
+# How many matrices are there, and so how many choices? On a ring a device passes on all parts but one.
 #
 # </details>
 # <details><summary>Worked idea</summary>

@@ -289,7 +289,7 @@ def make_input(images, labels, batch_size, seed):
         FUNCTIONAL,
         make_model(options=", use_bias=True, kernel_initializer='zeros'"),
         make_model(options=", activation='linear'"),
-        make_model(options=", use_bias=False"),
+        make_model(options=", bias_initializer='ones'"),
         make_model(optimizer="keras.optimizers.SGD(0.1, momentum=0.0)").replace(
             'metrics=["accuracy"]', 'metrics=["sparse_categorical_accuracy"]'
         ),
@@ -414,6 +414,9 @@ WRONG = {
             "data.batch(batch_size)",
             shuffle="data.shuffle(999, seed=seed, reshuffle_each_iteration=False)",
         ),
+        "seed-fixed": make_input(
+            "data.batch(batch_size)", shuffle="data.shuffle(len(labels), seed=1)"
+        ),
         "seed-ignored": make_input("data.batch(batch_size)", shuffle="data.shuffle(len(labels))"),
         "not-one-label": make_input(
             "data.batch(batch_size).map(lambda i, l: (i, tf.one_hot(l, 10)))"
@@ -530,6 +533,7 @@ WRONG = {
 }
 REFUSED = {
     "model": {
+        "layer of 10 make, got [[784, 10]]": make_model(options=", use_bias=False"),
         "Flatten and one Dense layer": make_model().replace(
             "model.add(keras.layers.Dense(10",
             "model.add(keras.layers.Dense(32)); model.add(keras.layers.Dense(10",

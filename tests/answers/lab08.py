@@ -204,7 +204,7 @@ RIGHT = {
             "shared + (f'-of-worker-{index}' if index else '')",
             "folder == shared or shutil.rmtree(folder)",
         ),
-        saving(options="aggregation=tf.VariableAggregation.SUM"),
+        saving(write="tf.train.Checkpoint(seen=checkpoint.seen).write(f'{folder}/ckpt')"),
         saving(options="trainable=False, dtype='float32', shape=[], " + ON_READ),
         saving(
             "shared if index == 0 else tempfile.mkdtemp()",
@@ -242,6 +242,7 @@ WRONG = {
             reduce="gradient",
             apply="weights.assign_sub(0.5 * strategy.run(step, args=(images, labels)))",
         ),
+        "not-reduced (divided by the batch)": train(reduce="gradient"),
         "one-batch-only": train(number="0"),
         "whole-batch": train(own=""),
         "whole-batch (alone)": ALONE,
@@ -260,6 +261,7 @@ WRONG = {
             write="if index == 0: checkpoint.write(f'{folder}/ckpt')", clean="pass"
         ),
         "own-count": saving(options=ON_READ.replace("SUM", "ONLY_FIRST_REPLICA")),
+        "at-each-addition": saving(options="aggregation=tf.VariableAggregation.SUM"),
         "averaged": saving(options=ON_READ.replace("SUM", "MEAN")),
         "counted-twice": saving(
             write="checkpoint.seen.assign(strategy.reduce('SUM', checkpoint.seen, axis=None) * 2); checkpoint.write(f'{folder}/ckpt')"

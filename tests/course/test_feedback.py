@@ -274,7 +274,7 @@ def make_1f1b(stages, micro_batches):
     "text, words, why, marked",
     [
         ("all-forwards-first", "backward 0 is due", "keeps 8 micro-batches on stage 0", [3, 1]),
-        ("one-too-few", "forward 1 is due", "27.3 % was due", [2, 1]),
+        ("one-too-few", "forward 1 is due", "should be 27.3 %", [2, 1]),
         (DEADLOCK, "stage 0 is at BW0 and waits for BW0 of stage 1", "can't run", [0, 1]),
     ],
 )

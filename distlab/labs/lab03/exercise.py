@@ -100,6 +100,7 @@ INPUT = Exercise(
         "cache() and not without reshuffling",
         "seed-ignored": "two data sets made with one seed have different orders, so no run can be "
         "repeated: pass the seed on",
+        "seed-fixed": "every seed gives the same order: pass `seed` on to shuffle()",
         "double-precision": "pixels are float64: NumPy divides integers into that. Convert to "
         "float32, half the bytes",
     },
@@ -156,7 +157,7 @@ def try_model(make_model: Callable[..., Any], replicas: int, seed: int) -> dict[
 
 def _put_weights(model: Any, kernel: np.ndarray) -> None:
     shapes = [list(weights.shape) for weights in model.weights]
-    if shapes not in ([[784, 10], [10]], [[784, 10]]):
+    if shapes != [[784, 10], [10]]:
         raise refuse(
             "The model's weights must have the shapes [784, 10] and [10], as Flatten and one Dense "
             f"layer of 10 make, got {shapes}."
@@ -183,8 +184,8 @@ MODEL = Exercise(
         "other-rate": "SGD's own learning rate was left: set 0.1",
         "softmax-layer": "the outputs are probabilities: return logits, without an activation",
         "adam": "the optimizer is Adam: use SGD",
-        "step-of-another": "what is called SGD takes another step than learning rate times the "
-        "mean gradient",
+        "step-of-another": "this optimizer's step isn't learning rate × mean gradient: use plain "
+        "keras.optimizers.SGD, without clipping or weight decay",
     },
     hint="one Dense layer of 10 logits, SGD at 0.1, cross-entropy from logits, accuracy",
     shows_case=False,

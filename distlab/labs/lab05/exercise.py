@@ -159,7 +159,7 @@ CLIPPED = make_exercise(
         "makes it longer",
         "norms-added": "the norm of a sum isn't the sum of the norms, nor the root of the sum of "
         "their squares: add up the gradients first, then take the norm",
-        "norm-not-summed": "that is the norm of a mean of the replicas' gradients: their sum is "
+        "norm-not-summed": "you used the norm of the mean of the replicas' gradients: their sum is "
         "four times as long",
     },
     "the replicas' gradients add up to the one that has to be clipped: what do you need to know of "
@@ -255,8 +255,8 @@ DIAGNOSIS = Exercise(
         "above-one": "a ratio above 1 has several causes: the replicas' own means give their "
         "number, a sum that was never divided gives the number of examples",
         "residual-ignored": "these updates are turned: look at the residual as well as the ratio",
-        "not-measured": "the report says right, ratio 1 and residual 0: weights or a penalty alone "
-        "are no bug",
+        "not-measured": "you answered by the setting alone: weights or a penalty aren't a bug. "
+        "Compare ratio and residual first",
         "weights-not-seen": "a turned update of a step with sample weights: it is the weights "
         "that each replica divides by on its own",
         "turned-is-penalty": "an update can turn without a penalty: uneven shares or weights do "

@@ -158,8 +158,8 @@ SCATTER = Exercise(
         "one-step-too-many": "one step too many: after P - 1 the sums are whole, and then counted "
         "twice",
         "always-the-same": "every step sent the same chunk: send on what has just been added to",
-        "next-chunk": "the chunks go the wrong way round: a rank sends on what has just arrived, "
-        "chunk rank - step, not rank + step",
+        "next-chunk": "the chunks go the wrong way round: in the next step a rank sends on the "
+        "chunk that has just arrived",
         "one-by-one": ONE_BY_ONE,
     },
     hint="follow one chunk on paper: who has it first, who adds what, and where is it complete?",

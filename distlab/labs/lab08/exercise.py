@@ -100,7 +100,8 @@ SHARDS = Exercise(
         "this is",
         "in-blocks": "each worker got a block of neighbors: shard deals out one by one",
         "rest-dropped": "the last, smaller batch is missing: it is kept here, so no drop_remainder",
-        "cut-to-fit": "the last ids are missing: there need not be a multiple of the workers",
+        "cut-to-fit": "the last ids are missing: the number of ids needn't be a multiple of the "
+        "number of workers",
         "not-batched": "the data set holds single ids: batch them",
         "endless": "the data set never ends: repeat() starts again, and you need one pass",
     },
@@ -235,12 +236,15 @@ SAVING = Exercise(
     lab="lab08",
     name="saving",
     function="make_counter and save_run",
-    examples=(((10.0, 20.0), (5.0, 7.0)),),
+    examples=(((10.0, 20.0), (5.0, 3.0, 4.0)),),
     mistakes={
         "chief-alone": "only worker 0 saved. Reading the counter is an all-reduce, and it met the "
         "next all-reduce of the others: both got a wrong sum. All workers have to save",
-        "own-count": "the checkpoint holds worker 0's own count: what the variable adds up on "
-        "reading is its aggregation",
+        "own-count": "the checkpoint holds worker 0's own count: make the variable in "
+        "strategy.scope(), set synchronization so that its copies come together when it's read, "
+        "and aggregation so that they are summed",
+        "at-each-addition": "the copies came together at each addition, and the workers add "
+        "different numbers of times: set synchronization so that they do when it's read",
         "averaged": "the checkpoint holds the mean of the workers' counts, not their sum",
         "counted-twice": "the counts were added up on the way and once more on reading",
         "all-in-one-place": "all workers wrote into the shared folder, where one overwrites the "

@@ -166,10 +166,10 @@ def say_schedule(got: Any, right: Any) -> str:
         return f"can't run: {got['fault']}"
     if not same(got["bubble"], right["bubble"], 1e-6):
         idle, due = (f"{100 * one['bubble']:.3g} %" for one in (got, right))
-        return f"leaves the stages idle for {idle} of the time; {due} was due"
+        return f"leaves the stages idle for {idle} of the time, should be {due}"
     kept, due = (one["most micro-batches kept by each stage"] for one in (got, right))
     k = next(k for k in range(len(due)) if kept[k] != due[k])
-    return f"keeps {kept[k]:g} micro-batches on stage {k}; {due[k]:g} was due"
+    return f"keeps {kept[k]:g} micro-batches on stage {k}, should be {due[k]:g}"
 
 
 SCHEDULE = Exercise(
@@ -249,8 +249,8 @@ SHARDED = Exercise(
         "uphill": "the pieces went up the gradient: subtract rate x gradient",
         "all-reduced": "these are the bytes of an all-gather and an all-reduce: nobody needs the "
         "other pieces' gradients, so a reduce-scatter is enough",
-        "gather-only": "only the all-gather of the weights is counted: the reduce-scatter of the "
-        "gradients sends as much again",
+        "gather-only": "only the all-gather of the weights is counted: add the reduce-scatter of "
+        "the gradients, in which a device leaves out another piece",
         "equal-pieces": "the pieces differ in size: in a ring a device sends every piece but one, "
         "and which one differs between the two collectives",
         "own-piece-kept": "in the all-gather a device doesn't send the *next* device's piece (that "

@@ -382,15 +382,14 @@ GATHER = Exercise(
         "enough and gathers less",
         "smallest-first": "you took the smallest matrices until it fitted: another choice saves "
         "enough and gathers less",
-        "others": "costs has other variables than those that are cut",
-        "payload": "a device doesn't send its own result: on a ring, it sends devices - 1 parts, "
-        "each 1/devices of the variable",
+        "others": "costs must have exactly the variables that your layouts cut",
+        "payload": "you counted the whole variable: on a ring, a device sends devices - 1 parts, "
+        "each 1/devices of it",
         "own-part": "a device passes on the parts of the others too: it sends devices - 1 parts, "
         "not one",
         "all-reduce": "an all-gather goes round the ring once: an all-reduce goes round twice",
     },
-    hint="try all choices of the matrices that divide (there are at most 256), and keep the one "
-    "that fits and gathers least",
+    hint="compare what your choice holds and gathers with another choice that also fits",
     shows_case=False,
     run=each(try_gather),
     read=read_gather,
