@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ from machines import CODE, Launcher
 from process_watch import Held, lives, wait_for
 
 from utils.cluster.launcher import TaskOrder
-from utils.cluster.local_launcher import ColdLauncher
+from utils.cluster.local_launcher import ColdLauncher, _signal
 from utils.cluster.task import pack_call
 from utils.cluster.warm_launcher import WarmLauncher, can_fork
 from utils.engines import RendezvousSettings, RunSettings
@@ -313,3 +314,11 @@ def test_tasks_do_not_inherit_the_log_level_that_jax_sets(monkeypatch):
         for level, kept in (("1", None), ("0", "0"), ("3", "3")):
             monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
             assert launcher.environment.get("TF_CPP_MIN_LOG_LEVEL") == kept
+
+
+def test_a_signal_to_a_task_that_another_thread_has_just_collected_is_nothing(monkeypatch):
+    """While one thread waits for a process, `poll` in another says that it runs."""
+    process = subprocess.Popen(["true"], start_new_session=True)
+    process.wait()
+    monkeypatch.setattr(process, "poll", lambda: None)
+    _signal(process, signal.SIGTERM)

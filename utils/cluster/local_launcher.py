@@ -163,7 +163,7 @@ def explain_start(program: str, error: OSError) -> str:
 
 def _signal(process: "subprocess.Popen[bytes]", number: int) -> None:
     if process.poll() is None:
-        with contextlib.suppress(PermissionError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
 
 
