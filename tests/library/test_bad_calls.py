@@ -4,17 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import read_groups
 
 from utils.errors import DistributedError
 
-TABLE = Path(__file__).with_name("bad_calls.txt")
-ROOMS = {
-    name: lines
-    for name, *lines in (
-        [line for line in room.split("\n") if line and line[0] != "#"]
-        for room in TABLE.read_text().split("\n= ")[1:]
-    )
-}
+ROOMS = read_groups(Path(__file__).with_name("bad_calls.txt"))
 
 
 def find_answer(call: str, names: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tables import read_groups
 
 from distlab.cli import main
 from utils import tf_config as cc
@@ -23,7 +24,7 @@ from utils.tf_config import (
     lint_together,
 )
 
-TABLE = Path(__file__).with_name("tf_configs.txt")
+TABLE = read_groups(Path(__file__).with_name("tf_configs.txt"))
 ANY = "any strategy"
 STRATEGIES = (ANY, "multi-worker", "parameter-server")
 TWO = {"worker": ["a:2222", "b:2222"]}
@@ -38,16 +39,7 @@ def errors_of(text, strategy=None):
     return [f for f in lint(text, strategy) if f.severity == "error"]
 
 
-def read_table():
-    """Return the rows of tf_configs.txt by their group, each a list of its parts."""
-    groups = TABLE.read_text().split("\n= ")[1:]
-    return {
-        name: [row.split(" | ") for row in rows if row and row[0] != "#"]
-        for name, *rows in (group.split("\n") for group in groups)
-    }
-
-
-ROWS = read_table()
+ROWS = {name: [row.split(" | ") for row in rows] for name, rows in TABLE.items()}
 WRONG = [
     *((None if name == ANY else name, *row) for name in STRATEGIES for row in ROWS[name]),
     (None, "[" * 100_000, "TF_CONFIG", "nested", "write"),
