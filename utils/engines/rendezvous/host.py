@@ -77,8 +77,8 @@ class MeetingLauncher:
         self.address = rendezvous.advertise_address or listener.getsockname()[0]
         about = describe_machine(command, settings, rendezvous)
         self.about = about | {"address": self.address}
-        self.lobby = Lobby(about["same"], say)
-        self.lobby.hint = explain_own_address(rendezvous.address, listener.getsockname()[0])
+        hint = explain_own_address(rendezvous.address, listener.getsockname()[0])
+        self.lobby = Lobby(about["same"], say, hint=hint)
         if rendezvous.grow == "at-checkpoint":
             self.lobby.when_running = (
                 "the run has begun, and you take part from the next checkpoint"

@@ -28,15 +28,19 @@ class Lobby:
     """
 
     def __init__(
-        self, same: Mapping[str, Any], say: Callable[[str], None], only_tests: bool = False
+        self,
+        same: Mapping[str, Any],
+        say: Callable[[str], None],
+        only_tests: bool = False,
+        hint: str = "",
     ) -> None:
-        self._same, self._say, self._only_tests = same, say, only_tests
+        """`hint` is a sentence on why machines may not join, "" if nothing stands against it."""
+        self._same, self._say, self._only_tests, self._hint = same, say, only_tests, hint
         self._guests: list[Guest] = []
         self._on_join: Callable[[Guest], None] = lambda guest: None
         self._changed = threading.Condition()
         self.is_running = False
         self.when_running = "the run has begun, and you take part after a restart if it has room"
-        self.hint = ""  # why machines may not join
         self.own_name: str | None = None  # the host's, if the others' must differ
         self.read_piece: Callable[[str, int], bytes | None] = lambda path, offset: None
         self.try_out: Callable[[Guest], list[str]] | None = None  # who only tests its connection
@@ -140,12 +144,12 @@ class Lobby:
             if now - begun > seconds and not enough_since:
                 raise RunError(
                     f"The run needs {least} workers, got {present} within {seconds:.0f} s. Type "
-                    f"the same command on more machines, or ask for fewer workers.{self.hint}"
+                    f"the same command on more machines, or ask for fewer workers.{self._hint}"
                 )
             if now > next_word:
                 next_word = now + WORD_SECONDS
                 words = f"{present} of {most} workers are here; waiting for more machines"
-                self._say(f"{words}.{self.hint}" if self.hint else words)
+                self._say(f"{words}.{self._hint}" if self._hint else words)
             with self._changed:
                 self._changed.wait(0.2)
             now = time.monotonic()

@@ -30,8 +30,8 @@ class HostedTrial:
         self._machines, self._rendezvous, self._say = machines, rendezvous, say
         about = describe_machine([], None, rendezvous)
         self._about = about | {"address": rendezvous.advertise_address or listener.getsockname()[0]}
-        self._lobby = Lobby(about["same"], say, only_tests=True)
-        self._lobby.hint = explain_own_address(rendezvous.address, listener.getsockname()[0])
+        hint = explain_own_address(rendezvous.address, listener.getsockname()[0])
+        self._lobby = Lobby(about["same"], say, only_tests=True, hint=hint)
         self._door = open_door(listener, code, self._lobby.welcome)
 
     def run(self) -> RunReport:
