@@ -111,7 +111,7 @@ class ColdLauncher(LocalLauncher):
 
         def wait() -> None:
             status = process.wait()
-            _kill_group(process.pid)
+            _signal_group(process.pid, signal.SIGKILL)
             on_end(status)
 
         self._waiting = [thread for thread in self._waiting if thread.is_alive()]
@@ -163,10 +163,9 @@ def explain_start(program: str, error: OSError) -> str:
 
 def _signal(process: "subprocess.Popen[bytes]", number: int) -> None:
     if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
+        _signal_group(process.pid, number)
 
 
-def _kill_group(process: int) -> None:
+def _signal_group(process: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process, signal.SIGKILL)
+        os.killpg(process, number)
