@@ -51,17 +51,16 @@ async function unpack(text) {
   return new Response(packed.stream().pipeThrough(new DecompressionStream("deflate"))).json();
 }
 
-// Whether a piece is the first of the page: one with much data may be there later than the next.
-function isFirst(host) {
-  const pieces = [...document.querySelectorAll('[id^="ex-"]')].filter((each) => /-[0-9a-f]{10}$/.test(each.id) && !each.id.startsWith("ex-guess-"));
-  return pieces[0] === host;
-}
+// The page's pieces in their order, mounted or not: an id is "ex-", the kind, and a mark of the data.
+function listPieces() { return [...document.querySelectorAll('[id^="ex-"]')].filter((each) => /-[0-9a-f]{10}$/.test(each.id)); }
+function kindOf(piece) { return piece.id.replace(/^ex-|-[0-9a-f]{10}$/g, ""); }
 
-// "ring" for the page's first piece of that kind, "ring-2" for the next: an id also has a mark of its data.
+// Whether a piece is the first of the page: one with much data may be there later than the next.
+function isFirst(host) { return listPieces().find((each) => kindOf(each) !== "guess") === host; }
+
+// "ring" for the page's first piece of that kind, "ring-2" for the next.
 function namePiece(host) {
-  const kind = host.id.replace(/^ex-|-[0-9a-f]{10}$/g, "");
-  const same = [...document.querySelectorAll(`[id^="ex-${kind}-"]`)].filter((each) => /^[0-9a-f]{10}$/.test(each.id.slice(kind.length + 4)));
-  const place = same.indexOf(host);
+  const kind = kindOf(host), place = listPieces().filter((each) => kindOf(each) === kind).indexOf(host);
   return place > 0 ? `${kind}-${place + 1}` : kind;
 }
 
