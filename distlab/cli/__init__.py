@@ -26,15 +26,13 @@ runs, so that `distlab --help` answers at once.
   workers
 - `modernize`: `distlab modernize`: what has to change in a program written for an older TensorFlow
 - `plan`: `distlab plan`: measure, read or describe a model, and predict what training it takes
-- `plan_report`: what `distlab plan` prints and draws
+- `plan_report`: what `distlab plan` prints
 - `processes`: `distlab processes`: find the clusters on this machine, and end what a crashed
   kernel left
 - `release`: `distlab release`: what students get, and an nbgrader course for the teacher
 - `run`: `distlab run`: start any program that reads TF_CONFIG as the tasks of a cluster
 - `simulate`: `distlab simulate`: one command, made from the simulators' questions
   (`utils.simulate`)
-- `simulate_pictures`: what `--plot` draws for each question of `distlab simulate`, and how it is
-  written
 - `starting`: who starts the tasks of a cluster that a command trains on: this machine, an engine,
   or several machines that meet at a rendezvous
 - `tf_config`: `distlab tf-config`: write the TF_CONFIG of every task of a cluster, and check what
