@@ -65,29 +65,9 @@ from utils.errors import DistributedError
 from utils.processes.private_network import enter_if_wanted
 
 MODULES = (
-    "lab",
-    "doctor",
-    "data",
-    "train",
-    "run",
-    "classroom",
-    "manifest",
-    "diagnose",
-    "modernize",
-    "tf_config",
-    "processes",
-    "simulate",
-    "plan",
-    "user_function",
-    "lab_work",
-    "update",
-    "grade",
-    "release",
-    "hub_config",
-    "build",
-    "book",
-    "help",
-)
+    "lab doctor data train run classroom manifest diagnose modernize tf_config processes simulate "
+    "plan user_function lab_work update grade release hub_config build book help"
+).split()
 STARTS_CLUSTERS = ("check", "plan", "run", "train", "tune-input")
 
 

@@ -125,47 +125,6 @@ def test_bad_command_lines_end_in_one_line_without_a_traceback(tmp_path):
     assert refused > 250
 
 
-@pytest.mark.parametrize(
-    "line, words",
-    [
-        (["trian"], ["invalid choice: 'trian'", "Did you mean 'train'?"]),
-        (
-            ["train", "--epoch", "3"],
-            ["unrecognized arguments: --epoch", "Did you mean '--epochs'?"],
-        ),
-        (["train", "--learning", "3"], ["--learning", "Did you mean '--learning-rate'?"]),
-        (["train", "--strategy", "mirored"], ["choose from default", "Did you mean 'mirrored'?"]),
-        (["tf-config", "lnt"], ["invalid choice: 'lnt'", "Did you mean 'lint'?"]),
-        (
-            [*ALL_REDUCE, "--algorithm", "rings"],
-            ["choose from naive, ring", "Did you mean 'ring'?"],
-        ),
-        (["help", "simulate", "pipelines"], ["no command 'pipelines'", "Did you mean 'pipeline'?"]),
-        (["check", "lap05"], ["'lap05'", "Did you mean 'lab05'?"]),
-        (["--verson"], ["distlab: unrecognized", "Did you mean '--version'?"]),
-        (["grade", "lab01", "--polcy", "x"], ["--polcy", "Did you mean '--policy'?"]),
-        (["user_function"], ["choose from lab, doctor"]),  # a module, no command
-        (
-            ["data", "verify", "mnits"],
-            ["distlab data verify: ", "'mnits'", "must be fashion_mnist or mnist"],
-        ),
-        (
-            [*ALL_REDUCE, "--ranks", "99999999999"],
-            ["got 99999999999", "10,000,000,000"],
-        ),
-        ([*ALL_REDUCE, "--bytes", HUGE], ["payload_bytes must be from 0 to 1e+21"]),
-        (["train", "--epochs", HUGE], ["must be a whole number from"]),
-        (["train", "--global-batch-size", "99999999999"], ["must be a whole number from"]),
-    ],
-)
-def test_a_mistake_gets_what_was_probably_meant_and_a_range(tmp_path, line, words):
-    folder = ROOT if line[0] == "check" else tmp_path
-    ((status, output, errors),) = run_all([line], folder)
-    assert status == 2 and output == "" and errors.count("\n") == 1
-    for word in words:
-        assert word in errors
-
-
 def test_no_option_may_be_abbreviated():
     for path, parser in list_leaves(make_parser()):
         assert not parser.allow_abbrev, path

@@ -10,17 +10,7 @@ from utils.errors import DistributedError
 from utils.simulate.published import FOLDER
 
 NETWORK = "--network 100Gb/s"
-PREDICTED = {
-    "devices",
-    "step_seconds",
-    "low",
-    "high",
-    "efficiency",
-    "bottleneck",
-    "hours",
-    "cost",
-    "advice",
-}
+PREDICTED = set("devices step_seconds low high efficiency bottleneck hours cost advice".split())
 
 
 @pytest.fixture

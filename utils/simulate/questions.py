@@ -100,13 +100,9 @@ class StepQuestion(Wires):
             straggler_sigma=self.straggler_sigma,
         )
         names = (
-            "step_seconds",
-            "compute_seconds",
-            "straggler_seconds",
-            "communication_seconds",
-            "exposed_communication_seconds",
-            "efficiency",
-        )
+            "step_seconds compute_seconds straggler_seconds communication_seconds "
+            "exposed_communication_seconds efficiency"
+        ).split()
         return {name: getattr(run, name) for name in names} | {"buckets": len(run.ends)}
 
 
