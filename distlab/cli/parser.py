@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NoReturn
 
-from distlab.cli.examples import EXAMPLES, TASKS
+from distlab.cli.examples import TASKS, list_examples
 from distlab.errors import CourseError
 from utils.checks import MAX_LISTED, list_few, suggest
 
@@ -55,7 +55,7 @@ class OneLineParser(argparse.ArgumentParser):
             ]
             self.usage = " ".join([self.prog, "[options]", *names])
         shown = self._format_tasks() if self.prog == "distlab" else super().format_help()
-        examples = EXAMPLES.get(self.prog.removeprefix("distlab "), ())
+        examples = [] if self.prog == "distlab" else list_examples(self.prog, self.list_commands())
         lines = "".join(f"\n  {text}" for text in examples).replace("\n    ", "\n      ")
         return f"{shown}\nexamples:{lines}\n" if examples else shown
 
