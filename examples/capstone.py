@@ -8,7 +8,7 @@ On two machines, with a folder that both see (NFS, or a bucket):
     node-b$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
               "task": {"type": "worker", "index": 1}}' python capstone.py --output run1
 
-Whatever kills it, start it again with the same words: it goes on from run1/checkpoints, to the
+Whatever kills it, start it again with the same words: it continues from run1/checkpoints, to the
 same weights as a run that was never killed. Workers listen on ALL interfaces of their machines,
 without a password: use a network that you trust.
 

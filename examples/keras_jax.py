@@ -94,7 +94,7 @@ def restore(path: Path, state: list) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cpu-devices", type=int, help="use so many devices made of the CPU")
+    parser.add_argument("--cpu-devices", type=int, help="split the CPU into N devices")
     parser.add_argument("--sharded", action="store_true", help="cut weights over the devices")
     parser.add_argument("--checkpoint", default="checkpoint.npz", help="a file seen by all")
     parser.add_argument("--checkpoint-every", type=int, default=50, help="steps")

@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--policy", default="mixed_bfloat16", help="or mixed_float16, float32")
     parser.add_argument("--overflow", action="store_true", help="one image is far too bright")
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first N images")
     parser.add_argument("--save", help="write the trained model to this .keras file")
     options = parser.parse_args()
     if options.policy == "mixed_float16":

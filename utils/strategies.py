@@ -154,7 +154,7 @@ def make_strategy(
     check_choice("devices", devices, DEVICES if record.place != "TPU" else ("auto",))
     for option in options:
         if option not in record.options:
-            raise InputError(f"Strategy {name!r} has no option {option!r}.")
+            raise InputError(f"Strategy {name!r} has no option {option!r}. Leave it out.")
     choose_all_reduce(all_reduce, record.all_reduces, name, "GPU")  # can it ever?
     if record.place == "cluster" and not os.environ.get("TF_CONFIG"):
         raise InputError(

@@ -44,7 +44,7 @@ class Region:
 def find_regions(text: str, where: str = "text") -> list[Region]:
     """Return the regions of `text` in order; `where` names the file in an error.
 
-    `text` may be one cell or a whole py:percent source, in which no region may reach over a `# %%`
+    `text` may be one cell or a full py:percent source. No region may reach over a `# %%`
     line. Raises CourseError with file and line for an unclosed or nested region, an end without a
     beginning, and a misspelled marker.
     """

@@ -1,4 +1,4 @@
-"""`distlab hub-config`: a commented configuration with which JupyterHub serves the course."""
+"""`distlab hub-config`: a commented configuration for JupyterHub, which then serves the course."""
 
 import argparse
 import sys

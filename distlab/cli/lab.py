@@ -89,8 +89,8 @@ def find_course_folder(start: Path | None = None) -> Path:
         if progress.is_course(folder, "notebooks"):
             return folder
     raise CourseError(
-        f"no course here: {start} and the folders above it have no {README} next to a notebooks "
-        "folder. Change to the folder of the course, then run `distlab lab` again"
+        f"There is no course here: {start} and the folders above it have no {README} next to a "
+        "notebooks folder. Change to the folder of the course, then run `distlab lab` again."
     )
 
 

@@ -1,4 +1,4 @@
-"""`distlab manifest`: files with which Kubernetes or a cloud runs a program on several workers."""
+"""`distlab manifest`: files that run a program on several workers in Kubernetes or a cloud."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""`examine`: every probe, in the order in which the report shows them."""
+"""`examine`: every probe, in the report's order."""
 
 from distlab.doctor import machine, processes, software, tools
 from distlab.doctor.findings import Finding, Probe, run_probes

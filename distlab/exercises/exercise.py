@@ -76,7 +76,7 @@ class AnswerTable:
 
 
 def tell_difference(got: Any, right: Any) -> AnswerTable | None:
-    """Return the array in which an answer first differs, the number marked; None without one."""
+    """Return the first array that differs in an answer, the number marked; None without one."""
     path, given, wanted = find_difference(got, right)
     if not path or not isinstance(path[-1], tuple) or len(path[-1]) > 2:
         return None

@@ -1,4 +1,4 @@
-"""Choose what to run of a submission, and in which order: the learner's cells, and the lab's
+"""Choose what to run of a submission, in order: the learner's cells, and the lab's
 questions.
 
 Cells that the course gave, graded cells and visible checks are recognized by id or by text and

@@ -163,7 +163,7 @@ def _group(
     held = {key: f for key, f in groups.items() if any(not is_stamp(e.parts) for e, _ in f)}
     why = "do not fit the pattern: whose are they?" if pattern else "belong to other labs"
     notes = _describe(nobody, f"files {why}:")
-    return held, notes + _describe(unknown, "files are no notebooks: whose are they?")
+    return held, notes + _describe(unknown, "files aren't notebooks: whose are they?")
 
 
 def _describe(names: list[str], what: str) -> list[str]:

@@ -50,8 +50,8 @@ class EngineRun:
     """What was seen of one run; seconds count from the moment at which its line was typed.
 
     `killed_at` and `again_at` are None if no worker was killed, or nothing resumed; `own_bytes` is
-    the memory of all processes besides the workers, `begun` the step from which each attempt
-    resumed. `stored` is "" for a run of today, else its date and machine.
+    the memory of all processes besides the workers, `begun` the step that each attempt resumed
+    from. `stored` is "" for a run of today, else its date and machine.
     """
 
     way: str

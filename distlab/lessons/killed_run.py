@@ -71,7 +71,7 @@ class KilledRun:
         """From the kill to the first step reported afterwards."""
         again = [s.seconds for s in self.steps if s.attempt == 2]
         if self.killed_at is None or not again:
-            raise CourseError("The run wasn't killed and restarted. Run it again.")
+            raise CourseError("The run must be killed and restarted, and it wasn't. Run it again.")
         return again[0] - self.killed_at
 
     def take_line(self, task: str, line: str) -> None:

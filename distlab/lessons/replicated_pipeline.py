@@ -69,12 +69,12 @@ def run_replicas(
 
 def _check(pipelines: Sequence[Pipeline], rules: Rules) -> None:
     if isinstance(pipelines, Pipeline) or len(pipelines) < 2:
-        raise CourseError("replicas must be a list of at least two pipelines.")
+        raise CourseError("replicas must be a list of at least two pipelines. Add one.")
     if len({(each.layers, each.stages) for each in pipelines}) > 1:
         raise CourseError("All pipelines must be cut at the same layers.")
     if rules.learning_rate is not None:
         raise CourseError(
-            "Replicas of a pipeline take no learning_rate. Leave it out: they update once, "
+            "learning_rate must be left out for replicas of a pipeline: they update once, "
             "after the step."
         )
 

@@ -76,7 +76,7 @@ def draw_updates(
     values that aren't finite.
     """
     if not updates or not np.all(np.isfinite(list(updates.values()))):
-        raise CourseError("draw_updates needs at least one update: name -> (ratio, residual).")
+        raise CourseError("updates must have at least one name with its finite (ratio, residual).")
     says = {name: say_update(*update) for name, update in updates.items()}
 
     def paint(sheet: Sheet) -> None:

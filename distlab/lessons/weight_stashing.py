@@ -53,7 +53,7 @@ def run_without_flush(
     if not 0 < learning_rate < float("inf"):
         raise CourseError(f"learning_rate must be above 0, got {learning_rate}.")
     if pipeline.chunks > 1:
-        raise CourseError("Without a flush, the model must be cut into stages of one chunk.")
+        raise CourseError(f"chunks must be 1 without a flush, got {pipeline.chunks}.")
     rules = Rules(learning_rate=learning_rate, stash=stash)
     return _collect(run_pipeline(pipeline, schedule, images, labels, rules))
 

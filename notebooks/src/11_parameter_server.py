@@ -35,7 +35,7 @@ import numpy as np
 #
 # *Parameter servers* (the job `ps`) hold the variables, each server a part of them. *Workers* read the variables, compute a gradient and send it back, each at its own pace. The *coordinator* (the job `chief`) is where your program runs: it hands out the work.
 #
-# It takes two short functions to set this up by hand. Every worker and every server runs a `tf.distribute.Server`, which listens, does what it is asked, and never returns. The coordinator gets the same list of addresses. We start four processes, each on a free port of this computer: the coordinator, two workers and one server. The coordinator asks a worker to add 22 to a variable that holds 20.
+# It takes two short functions to set this up by hand. Every worker and every server runs a `tf.distribute.Server`, which listens, does what it is told, and never returns. The coordinator gets the same list of addresses. We start four processes, each on a free port of this computer: the coordinator, two workers and one server. The coordinator asks a worker to add 22 to a variable that holds 20.
 
 # %%
 from distlab import figures
@@ -126,7 +126,7 @@ print("read, added, written:", read_add_write)
 assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in device
 
 # %% [markdown]
-# `a` has all 150: a server loses nothing that it was asked to add. `b` loses an addition whenever one worker writes between the other's read and its write: the later one starts from the old number, and the other's addition is gone. How many get lost depends on the machine, and changes from run to run. Keep `b` in mind: it comes back in Keras.
+# `a` has all 150: a server loses none of the additions. `b` loses an addition whenever one worker writes between the other's read and its write: the later one starts from the old number, and the other's addition is gone. How many get lost depends on the machine, and changes from run to run. Keep `b` in mind: it comes back in Keras.
 #
 # ## Where the variables live
 #
@@ -304,7 +304,7 @@ assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * 
 #
 # ## Where big tables live today
 #
-# Bytes alone aren't a reason for parameter servers. The reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. With fast links the table isn't a reason any more: today most such tables are cut over the *workers* (DLRM below, TorchRec, HugeCTR, TPU embeddings). They train synchronously and fetch each other's rows in an *all-to-all*: every worker sends every other worker something of its own. First each asks the owners for its rows, then the owners answer. Here it is for four workers, in NumPy:
+# Bytes alone aren't a reason for parameter servers. The reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. With fast links the table isn't a reason any more: today most such tables are cut over the *workers* (DLRM below, TorchRec, HugeCTR, TPU embeddings). They train synchronously and fetch each other's rows in an *all-to-all*: every worker sends every other worker its own part. First each asks the owners for its rows, then the owners answer. Here it is for four workers, in NumPy:
 
 # %%
 rows = np.random.default_rng(0).normal(size=(200_704, 16)).astype("float32")  # the table

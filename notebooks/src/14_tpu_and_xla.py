@@ -539,7 +539,7 @@ assert all(np.allclose(a, b, atol=1e-4) for a, b in zip(trained[1], trained[64])
 assert returns == {1: 256, 8: 32, 64: 4}
 
 # %% [markdown]
-# The weights are the same up to rounding, with fewer returns to Python. The picture shows what that saves per step. It varies from run to run here, where host and device are the same two cores. A TPU is a separate machine: if the host steps in after every short step, the TPU sits idle. The price: callbacks see only every `n`-th step, and Ctrl-C or a checkpoint has to wait for all `n`. A good start is an `n` for which one execution takes about a second.
+# The weights are the same up to rounding, with fewer returns to Python. The picture shows what that saves per step. It varies from run to run here, where host and device are the same two cores. A TPU is a separate machine: if the host steps in after every short step, the TPU sits idle. The price: callbacks see only every `n`-th step, and Ctrl-C or a checkpoint has to wait for all `n`. A good start is an `n` that makes one execution take about a second.
 #
 # ## On a real GPU
 #

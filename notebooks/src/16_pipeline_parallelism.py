@@ -225,7 +225,7 @@ assert step.peak_activations_per_stage == simulated.peak_activations_per_stage
 assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
 
 # %% [markdown]
-# Each lane is a stage, each number a micro-batch. The upper four lanes are the run, the lower four the simulation. Both have the same shape, but the run takes longer: there are messages and threads in it, and two cores that other programs use as well. (It is the shortest of three.) Its gradients are those of the unsplit model.
+# Each lane is a stage, each number a micro-batch. The upper four lanes are the run, the lower four the simulation. Both have the same shape, but the run takes longer: there are messages and threads in it, and two cores that other programs use as well. (It is the shortest of three.) Its gradients are the unsplit model's.
 #
 # With P stages of equal cost and M micro-batches the bubble is (P - 1) / (M + P - 1), here 3/11. More micro-batches make it smaller. But under GPipe every stage keeps the activations of every micro-batch until the backwards begin, so GPipe always keeps the whole batch's activations; if the micro-batches keep their size, memory grows with M. The last line counted them: eight on each stage.
 #
@@ -414,7 +414,7 @@ title = "Updates made between a forward and its backward"
 figures.show(figures.matrix(behind, names, [f"stage {s}" for s in range(4)], title=title))
 
 # %% [markdown]
-# What happens if a stage keeps only inputs, as with rematerialization? Its backward does the forward again with the weights that it finds *now*. There is no error message. So we compare each gradient with the true one: that of the whole model with the weights that the forward used. Then comes the fix: *stash* the weights that a micro-batch used until it has come back.
+# What happens if a stage keeps only inputs, as with rematerialization? Its backward does the forward again with the weights that it finds *now*. There is no error message. So we compare each gradient with the true one: the whole model's, with the weights that the forward used. Then comes the fix: *stash* the weights that a micro-batch used until it has come back.
 
 # %% tags=["nbval-ignore-output"]
 from distlab.lessons.weight_stashing import measure_errors
@@ -441,7 +441,7 @@ assert tuple(stashed.peak_versions_per_stage) == (4, 3, 2, 1)
 #
 # A second mistake is a schedule that can't run. Here stage 0 waits for micro-batch 0 to come back before it sends micro-batch 1, and stage 1 waits for micro-batch 1 before it sends anything back.
 #
-# **Your turn.** Leave stage 0 as it is, and write an order for stage 1 that runs.
+# **Your turn.** Leave stage 0 unchanged, and write an order for stage 1 that runs.
 
 # %%
 wrong = [
@@ -516,7 +516,7 @@ print("bytes sent:", joined.traffic.count_links())
 assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, their gradients back
 
 # %% [markdown]
-# The gradients equal those of the whole model, and this time nothing is artificial: these are the real times of two processes on two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.)
+# The gradients equal the whole model's, and this time nothing is artificial: these are the real times of two processes on two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.)
 #
 # Now look at the two bars above. The decoder has one query where the encoder has 49 tokens, so by counting multiplications it should cost far less. But with eight small images most of the time goes into starting operations, and the decoder starts more of them: its graph has 175, the encoder's 139. So measure before you cut. On a GPU with large batches the multiplications decide; then move some of the encoder's blocks to the second worker.
 #
@@ -538,7 +538,7 @@ figures.show(draw_one_model(16))
 #
 #     nvidia-smi dmon -s u
 #
-# Look at the column `sm`, the share of the time in which each GPU computed. If the last stage's is far below the first's, move the cut; if all are low, make more micro-batches.
+# Look at the column `sm`, the share of the time that each GPU computed. If the last stage's is far below the first's, move the cut; if all are low, make more micro-batches.
 #
 # ## Recap
 #

@@ -8,7 +8,7 @@
 # ## Objectives
 #
 # - Show what float16 and bfloat16 lose, and find the underflow in real gradients.
-# - Choose a loss scale, and let it move by itself.
+# - Choose a loss scale, and let it move automatically.
 # - Show what one overflowing replica does to the others, and make all of them skip the step.
 # - Count the bytes of weights, gradients, optimizer state and activations, and of what crosses the network.
 # - Save memory with accumulation, recomputation and sharding, and name what each costs.
@@ -224,7 +224,7 @@ assert 3 < ratio < 20
 #
 # A static scale is one argument in Keras, `keras.optimizers.SGD(0.05, loss_scale_factor=2.0**15)`. The optimizer divides by it. Multiplying the loss is up to your loop, with `optimizer.scale_loss`.
 #
-# ## A scale that moves by itself
+# ## A scale that moves automatically
 #
 # Who knows the right scale for next week's model? A *dynamic* scale finds it. It starts high. If a gradient is infinite or nan, the step is skipped and the scale is halved. After enough good steps in a row, it is doubled. Keras waits for 2,000; we take 3, to see it move. We start at 2³²:
 
@@ -440,7 +440,7 @@ print(f"the same update; activations divided by {ratio:.1f}")
 # %% [markdown]
 # ### Recomputation
 #
-# `tf.recompute_grad` keeps only the input of a function, and runs the function again when the backward pass needs what's inside. Here each of the two Transformer blocks is such a function. (`keras.RematScope` is meant to do the same for whole layers. On TensorFlow, Keras 3.15 raises an error in a compiled step if a wrapped layer is called with a keyword argument.)
+# `tf.recompute_grad` keeps only the input of a function, and runs the function again when the backward pass needs what's inside. Here each of the two Transformer blocks is such a function. (`keras.RematScope` should do the same for whole layers. On TensorFlow, Keras 3.15 raises an error in a compiled step if a wrapped layer is called with a keyword argument.)
 
 
 # %%

@@ -49,7 +49,7 @@ SEED = 2026
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Three ranks, step 0: rank 0 sends chunk 0, rank 1 chunk 1, rank 2 chunk 2. In step 1 rank 1 sends chunk 0, to which it has just added rank 0's. So chunk 0 arrives at rank 2 with the values of two ranks in it, and is complete once rank 2 adds its own.
+# Three ranks, step 0: rank 0 sends chunk 0, rank 1 chunk 1, rank 2 chunk 2. In step 1 rank 1 sends chunk 0. It has just added rank 0's to it. So chunk 0 arrives at rank 2 with the values of two ranks in it, and is complete once rank 2 adds its own.
 #
 # </details>
 

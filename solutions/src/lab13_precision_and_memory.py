@@ -363,7 +363,7 @@ judges.PLAN.judge(plan_cases, got_plans)
 #
 # **3 points · hard · 15 minutes**
 #
-# Now carry out such a plan. The check passes you real blocks, x + tanh(x A + c) B, with a meter in each; a block's c is a constant that only the block knows. The meter counts every tensor that a block makes, until nothing refers to that tensor any more. You pass if the gradients are those of the whole batch, the bytes held at any moment stay within the plan's budget, and each block runs exactly as often as the plan says, on one micro-batch at a time.
+# Now carry out such a plan. The check passes you real blocks, x + tanh(x A + c) B, with a meter in each; a block's c is a constant that only the block knows. The meter counts every tensor that a block makes, until nothing refers to that tensor any more. You pass if the gradients are the whole batch's, the bytes held at any moment stay within the plan's budget, and each block runs exactly as often as the plan says, on one micro-batch at a time.
 #
 # **Contract.** `find_gradients(blocks, inputs, targets, micro_batches, recomputed)` takes a list of blocks, inputs and targets `[batch, 4]` in float64, the number of micro-batches (it divides the batch), and the list of blocks that run again. `blocks[k](x)` gives a block's output for x `[examples, 4]`, and `blocks[k].variables` are its two variables. One block's output is the next one's input. An example's loss is the sum of (output - target)² over its four numbers, the batch's loss the mean over all its examples. It returns a list with the gradient for each variable, block by block. No block may be called inside a `tf.function`, where the meter sees nothing.
 #

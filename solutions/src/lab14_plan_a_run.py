@@ -426,4 +426,4 @@ judges.MEASURED.judge(measured_cases, got_speed_ups)
 #
 # This part isn't marked. `distlab plan --builtin-model cnn --devices 1,2,4` calibrates on your laptop with
 # two processes, predicts a step of 2 and 4 local workers, runs them, and prints predictions and
-# measurements. Where they differ, what does the plan leave out?
+# measurements. If they differ, what does the plan leave out?

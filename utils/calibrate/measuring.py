@@ -63,8 +63,8 @@ Seconds = tuple[float, float]  # of the clock, of this process's processors
 def measure_costs(build: Builder, batch: int) -> dict[str, Any]:
     """Return what one of two workers measures of the model: plain numbers, by name.
 
-    First worker 0 computes alone, while the other waits; then both compute, each a model of
-    its own; then they all-reduce; then they train one model together.
+    First worker 0 computes alone, while the other waits; then both compute, each its own
+    model; then they all-reduce; then they train one model together.
     """
     strategy, rank = make_strategy("multi-worker", 1), find_rank()
     barrier = make_barrier(strategy)
@@ -86,7 +86,7 @@ def measure_costs(build: Builder, batch: int) -> dict[str, Any]:
 
 
 def measure_training(build: Builder, batch: int) -> Seconds:
-    """Return the seconds of a step in which the workers train one model, `batch` for each."""
+    """Return the seconds of a step of workers that train one model, `batch` each."""
     strategy = make_strategy("multi-worker", 1)
     return time_training(strategy, make_barrier(strategy), build, batch)
 

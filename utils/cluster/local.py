@@ -89,7 +89,7 @@ class LocalCluster:
 
     @property
     def launcher(self) -> Launcher:
-        """What starts the tasks; made when it is first needed, and again if it has gone."""
+        """The launcher of the tasks, made when it is first needed, and again if it has gone."""
         if self._own_launcher and self._launcher is not None and not self._launcher.alive:
             self._launcher.close()  # ended from outside, as `distlab processes stop` does
             self._launcher = None

@@ -52,7 +52,7 @@ class BatchPlan:
 
 
 def epoch_order(examples: int, seed: int, epoch: int) -> np.ndarray:
-    """Return the order in which an epoch visits the `examples`: int64 [examples].
+    """Return an epoch's order of the `examples`: int64 [examples].
 
     It depends on `seed` and `epoch` alone, so a resumed run continues exactly where it stopped.
 

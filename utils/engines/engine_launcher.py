@@ -68,7 +68,7 @@ def run_on_engine(
 
 @contextlib.contextmanager
 def marking(settings: RunSettings) -> Iterator[None]:
-    """Keep a file in the checkpoint folder, by which agents know that it's this one."""
+    """Keep a file in the checkpoint folder that tells agents that it's this one."""
     if settings.checkpoint_dir is None:
         yield
         return

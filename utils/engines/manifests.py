@@ -202,7 +202,7 @@ def _fill(name: str, values: Mapping[str, Any]) -> str:
 
 
 def _find_storage(target: str, settings: ManifestSettings) -> dict[str, str]:
-    """Return where checkpoints are kept, and the folder in which the program finds them."""
+    """Return the place of the checkpoints, and the folder where the program finds them."""
     url, forms = settings.checkpoint_dir, TARGETS[target].storage
     if url is None:
         return {"claim": "", "path": "", "storage": "", "folder": ""}

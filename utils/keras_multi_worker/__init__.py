@@ -18,8 +18,8 @@ The patches act only under a strategy with several workers, and only in the vers
 we saw fail; everything else calls Keras's own code. Reported as keras-team/keras#20585 and
 tensorflow/tensorflow#72388.
 
-`make_keras_variables` says by which environment variables a program that knows nothing of
-this gets the Keras that it needs.
+`make_keras_variables` gives the environment variables that get a program that knows nothing
+of this the Keras that it needs.
 
 - `startup`: a folder for PYTHONPATH, so that any program gets the patches
 """
@@ -69,7 +69,7 @@ def patch_keras_fit() -> tuple[str, ...]:
 
     if keras.__version__ not in BROKEN_VERSIONS:
         known = ", ".join(BROKEN_VERSIONS)
-        return (f"Keras {keras.__version__}: left as it is (known to need a patch: {known})",)
+        return (f"Keras {keras.__version__}: left unchanged (known to need a patch: {known})",)
     if getattr(trainer, _MARK, False):
         return ()
     setattr(trainer, _MARK, True)

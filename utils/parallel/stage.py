@@ -21,7 +21,7 @@ from .parts import Forward, Part, find_loss
 class Mailbox:
     """Holds tensors until the stage that needs them takes them; safe between threads.
 
-    A message may be given a delay, in which it is on its way and can't be taken.
+    A message may have a delay: until then it is on its way and can't be taken.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,9 @@ class Mailbox:
                 if self._error is not None:
                     raise InputError(f"{who} stopped, as another stage failed: {self._error}")
                 if time.monotonic() > end:
-                    raise InputError(f"{who} has waited {limit_seconds:.0f} s for {key}.")
+                    raise InputError(
+                        f"{who} has waited {limit_seconds:.0f} s for {key}, which no stage sent."
+                    )
                 due = self._arrived[key][0] if key in self._arrived else end
                 self._changed.wait(max(min(due, end) - time.monotonic(), 0.0) + 1e-4)
             return self._arrived.pop(key)[1]

@@ -171,7 +171,7 @@ class ForkLoop:
         signal_group(child.process, number)
 
     def watch(self) -> None:
-        """Check the children, and end the ones that must stop."""
+        """Check the children, and end those that must stop."""
 
     def clear_up(self) -> None:
         """Remove what the server leaves behind; it is about to end, in whatever way."""

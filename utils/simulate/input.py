@@ -97,7 +97,7 @@ class InputRun:
 
     @property
     def machine_seconds(self) -> dict[str, float]:
-        """What each machine needs for a batch when nothing keeps it waiting."""
+        """Each machine's time for a batch when nothing keeps it waiting."""
         work = {
             "read": self.batch * float(np.mean(np.subtract(self.read_ends, self.read_begins))),
             "map": self.batch * float(np.mean(np.subtract(self.map_ends, self.map_begins))),
@@ -112,7 +112,7 @@ class InputRun:
 
     @property
     def starved(self) -> float:
-        """The share of the second half's time in which the step waits for its input."""
+        """The share of the second half's time that the step waits for its input."""
         return max(0.0, 1 - self.machine_seconds["step"] / self.batch_seconds)
 
 

@@ -217,7 +217,9 @@ def check_layout(model: Transformer, layout: Layout, batch: int) -> None:
         if whole % getattr(layout, axis):
             raise InputError(f"{axis}={getattr(layout, axis)} must divide the {whole:,} {name}.")
     if layout.pipeline > model.layers:
-        raise InputError(f"pipeline={layout.pipeline} is more than the {model.layers:,} layers.")
+        raise InputError(
+            f"pipeline must be at most the {model.layers:,} layers, got {layout.pipeline}."
+        )
     together = layout.data * layout.micro_batch
     if batch % together:
         raise InputError(

@@ -1,4 +1,4 @@
-"""How long a pipeline schedule takes, where its stages stand idle, and what it keeps in memory.
+"""Simulate a pipeline schedule: its time, its idle stages, and the memory that it needs.
 
     from utils.schedules import make_schedule
     from utils.simulate.pipeline import StageTimes, simulate_pipeline

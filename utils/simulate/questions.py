@@ -65,7 +65,7 @@ class Wires:
         if len(missing) == len(inside):
             return Network(link)
         if missing:
-            raise InputError(f"Nodes also need {' and '.join(missing)}. Add them.")
+            raise InputError(f"{' and '.join(missing)} must be given for nodes, too.")
         nodes = Nodes(self.ranks_per_node, Link(self.node_latency, self.node_bandwidth))
         return Network(link, nodes)
 
@@ -209,7 +209,7 @@ class ParameterServer:
         if self.servers is None:
             return cluster
         if self.bandwidth is None:
-            raise InputError("Servers also need bandwidth and parameter-bytes. Add them.")
+            raise InputError("bandwidth and parameter-bytes must be given for servers, too.")
         return share_servers(cluster, self.parameter_bytes, self.servers, self.bandwidth)
 
     def simulate(self) -> Simulation:

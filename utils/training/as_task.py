@@ -56,7 +56,7 @@ def train_as_task(
 
 
 def list_peers(task: TaskConfig) -> dict[str, str]:
-    """Return the name and the address of every other task with which this one trains."""
+    """Return the name and the address of every other task of this training."""
     cluster = task.cluster
     return {
         f"{job}:{index}": cluster.address_of(job, index)

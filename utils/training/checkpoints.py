@@ -85,7 +85,7 @@ class CheckpointFolder:
 
     @property
     def is_kept(self) -> bool:
-        """Whether what this worker saves stays: the chief's does."""
+        """True on the chief, whose files are kept."""
         return self._group is None or self._group.is_chief
 
     @property

@@ -185,7 +185,7 @@ class TrainConfig:
             _set(self, "clipnorm", check_number("clipnorm", self.clipnorm, above=0))
         self._check_lists()
         if self.checkpoint_every is not None and self.checkpoint_dir is None:
-            raise InputError("checkpoint_every needs checkpoint_dir, the folder to save in.")
+            raise InputError("checkpoint_every needs a folder to save in. Add checkpoint_dir.")
         self._check_data()
         for name in ("checkpoint_dir", "export"):
             _set(self, name, _check_folder(name, getattr(self, name)))
@@ -255,7 +255,7 @@ class TrainConfig:
         if not self.has_own_data:
             for name in ("test_data", "steps_per_epoch"):
                 if getattr(self, name) is not None:
-                    raise InputError(f"{name} needs train_data, the data to train on.")
+                    raise InputError(f"{name} is for own data. Add train_data, or leave it out.")
             return
         for name, usual in (("max_examples", None), ("full_data", False), ("auto_shard", "data")):
             if getattr(self, name) != usual:

@@ -127,7 +127,7 @@ def write_parts(folder: Path, seed: int, count: int) -> None:
 
 
 def try_merge(merge: Callable[..., Any], seed: int, count: int) -> dict[str, Any]:
-    """Return what `merge` makes of a folder with parts, three of which are damaged."""
+    """Return what `merge` makes of a folder with parts, three of them damaged."""
     with tempfile.TemporaryDirectory() as root:
         write_parts(Path(root), seed, count)
         found = merge(Folder(root))

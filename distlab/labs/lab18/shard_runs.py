@@ -1,4 +1,4 @@
-"""Workers that claim shards: real processes, some of which die in a call or in the middle of a
+"""Workers that claim shards: real processes, and some die in a call or in the middle of a
 write. The evidence is in files: outputs, and a note of each call of `predict`.
 """
 

@@ -308,7 +308,7 @@ class MeetingTasks:
 
 
 class HostedRun(ProgramRun):
-    """A run at a rendezvous, of which this machine is the host."""
+    """A run at a rendezvous, hosted by this machine."""
 
     def __init__(
         self,
@@ -359,7 +359,7 @@ class HostedRun(ProgramRun):
 
     @property
     def starts(self) -> int:
-        """How often all tasks have been started."""
+        """The number of starts of all tasks."""
         return self.supervisor.attempt
 
     def look(self) -> list[Presence]:

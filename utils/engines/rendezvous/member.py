@@ -105,7 +105,7 @@ class MemberTasks:
 
     @property
     def is_running(self) -> bool:
-        """Whether a task hasn't ended yet."""
+        """True while a task runs."""
         return self.group is not None and any(task.status is None for task in self.group.tasks)
 
     def find(self, frame: MeetingFrame) -> Task | None:
@@ -203,7 +203,7 @@ class Member:
 
     @property
     def was_needed(self) -> bool:
-        """Whether this machine has had a task."""
+        """True if this machine has had a task."""
         return self._tasks.group is not None
 
     def run(self, signals: Signals) -> RunReport:
