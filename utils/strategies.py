@@ -242,7 +242,7 @@ def _make_tpu(kind: str, count: int, all_reduce: None) -> tf.distribute.Strategy
 def _make_parameter_server(
     kind: str, count: int, all_reduce: None, partitioner: Any = None
 ) -> tf.distribute.Strategy:
-    """Return the coordinator's strategy; its workers hold the GPUs, and it takes none itself."""
+    """Return the coordinator's strategy. Its workers hold the GPUs, and it takes none itself."""
     import tensorflow as tf
 
     limit_gpus(0)

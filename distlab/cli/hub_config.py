@@ -113,7 +113,7 @@ def add_parser(subparsers: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the configuration, or print it; a file that exists is left alone."""
+    """Write the configuration, or print it. A file that exists is left alone."""
     course = Path(arguments.course).absolute()
     text = TEMPLATE.format(course=str(course))
     if arguments.output is None:

@@ -52,7 +52,7 @@ def can_run(findings: Iterable[Finding]) -> bool:
 
 
 def run_probes(probes: Iterable[Probe]) -> list[Finding]:
-    """Run all probes at once, each in a thread; return their findings in the probes' order.
+    """Run all probes at once, each in a thread. Return their findings in the probes' order.
 
     A probe that raises, or gives no answer within its limit, becomes a warning
     that says so. Programs that the probes started are ended on the way out.

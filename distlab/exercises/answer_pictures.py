@@ -75,7 +75,7 @@ def _cut_batches(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
 def _play_schedule(
     cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]
 ) -> Explorable:
-    """Play the first schedule that differs from 1F1B in what it keeps or idles, or the first."""
+    """Play the first schedule whose memory or idle time differs from 1F1B's, or the first."""
     read = [
         [[(str(kind), int(micro)) for kind, micro in order] for order in orders]
         for orders in observed

@@ -197,7 +197,7 @@ class Exercise:
 
         The error names the value, the expected one, and the misconception behind it (`feedback` has
         the form in JupyterLab). If an exercise is graded in parts, `only` is the number of one
-        example; the last one completes the exercise.
+        example. The last one completes the exercise.
         """
         part = slice(None) if only is None else slice(only, only + 1)
         worked = {

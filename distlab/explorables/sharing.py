@@ -1,6 +1,6 @@
 """What replicas share, as pictures and explorers: a cluster, its pace, its memory.
 
-Used by the lesson on why one distributes; everything is computed from what the caller gives.
+Used by the lesson on why one distributes. Everything is computed from what the caller gives.
 """
 
 from collections.abc import Mapping, Sequence

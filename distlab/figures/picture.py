@@ -44,7 +44,7 @@ def shorten_number(value: float) -> float:
 class Picture:
     """One drawn picture: `svg` (one `<svg>` element) and its description in words.
 
-    `alt` stands for the picture where it can't be seen; it is also the
+    `alt` stands for the picture where it can't be seen. It is also the
     element's accessible name. `caption` is plain text to read below it. `chart` has its
     content as plain data, which an explorer draws in the browser, or None.
     """

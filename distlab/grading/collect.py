@@ -181,7 +181,7 @@ def _is_mine(entry: Entry, lab: LabNames) -> bool:
 
 
 def _settle(groups: Mapping[str, _Found], lab: LabNames, roster: Roster) -> list[HandIn]:
-    """Return each student's submission; if two sources may be one student, ask a human."""
+    """Return each student's submission. If two sources may be one student, ask a human."""
     told: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key, found in groups.items():
         told[found[0][1].told, found[0][1].number].append(key)

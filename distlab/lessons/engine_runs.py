@@ -172,7 +172,7 @@ def _tail(seen: EngineRun) -> str:
 
 
 class _Watched:
-    """Tracks the workers during a run; kills worker 1 when its time has come."""
+    """Tracks the workers during a run. Kills worker 1 when its time has come."""
 
     def __init__(self, kill_after: int | None) -> None:
         self._kill_after, self._workers = kill_after, dict[int, int]()

@@ -4,7 +4,7 @@
     run.report.restarts, run.losses, run.step_seconds
 
 The program's chief prints lines such as "step 100 of 1122: loss 0.1234" and "resumed from step
-80"; the worker is found by the TF_CONFIG in its environment and gets SIGKILL, as if its machine
+80". The worker is found by the TF_CONFIG in its environment and gets SIGKILL, as if its machine
 were switched off.
 """
 

@@ -42,7 +42,7 @@ def run_replicas(
 ) -> ReplicatedStep:
     """Run one batch over several pipelines of the same weights, all at the same time.
 
-    Each replica runs the schedule on its share of the examples; then the replicas
+    Each replica runs the schedule on its share of the examples. Then the replicas
     of each stage sum their gradients round a ring. Raises CourseError for fewer
     than two pipelines, for pipelines cut in different ways, for rules that update
     weights on the way, and for what `run_pipeline` refuses.

@@ -47,7 +47,7 @@ DIVISORS: Mapping[str, Divisor] = {
 def update_ratio(products: np.ndarray, batch: Shares, way: str) -> tuple[float, float]:
     """Return the ratio of the update of `way` to the single-device gradient, and the residual.
 
-    The ratio r is the least-squares fit of update = r * gradient; the residual is the norm of
+    The ratio r is the least-squares fit of update = r * gradient. The residual is the norm of
     update - r * gradient divided by the gradient's norm.
     """
     factors = np.array(

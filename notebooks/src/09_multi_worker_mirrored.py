@@ -48,7 +48,7 @@ Path("runs/lesson09").mkdir(parents=True, exist_ok=True)  # for a program that c
 # %% [markdown]
 # ## A cluster from a cell
 #
-# `LocalCluster` starts real processes on this machine, each with its own port and TF_CONFIG, and ends them with the notebook. `cluster.run` calls the function below in both workers. What they print arrives here line by line, with the task's name in front. (`replicas_per_worker=2` gives each worker two logical devices. We need the second only at the end of the lesson; until then each worker is one replica.)
+# `LocalCluster` starts real processes on this machine, each with its own port and TF_CONFIG, and ends them with the notebook. `cluster.run` calls the function below in both workers. What they print arrives here line by line, with the task's name in front. (`replicas_per_worker=2` gives each worker two logical devices. We need the second only at the end of the lesson. Until then each worker is one replica.)
 #
 # Each worker contributes the number of its examples, 100 for worker 0 and 200 for worker 1, and the numbers are all-reduced with SUM.
 
@@ -400,7 +400,7 @@ print(
 #
 # ## The chief's duties
 #
-# Some things must happen only once: the checkpoint that is kept, the summaries for TensorBoard, the exported model. But *saving a checkpoint may be a collective operation*, which all workers must call (the mistake below shows why). So all workers save, and only the chief's folder counts; the others write into temporary ones. A resumed run reads the chief's folder, so every worker must be able to see it.
+# Some things must happen only once: the checkpoint that is kept, the summaries for TensorBoard, the exported model. But *saving a checkpoint may be a collective operation*, which all workers must call (the mistake below shows why). So all workers save, and only the chief's folder counts. The others write into temporary ones. A resumed run reads the chief's folder, so every worker must be able to see it.
 
 
 # %%

@@ -336,7 +336,7 @@ print(f"{far / 1024:.0f} KiB of rows for each worker, {rows.nbytes / 1024:,.0f} 
 #
 # While a worker computes, others write. By the time its gradient is ready, the parameters have moved on. The number of updates that came in between is the gradient's *staleness*.
 #
-# To measure it, we borrow the ticket machine from a bakery. Before a closure reads the parameters, it looks at the number on the machine. When its gradient is ready, it draws that machine's next ticket; no number is drawn twice. Staleness is the number on the ticket minus the number seen at the start: that many others drew in between. `open_windows` schedules closures that do this and nothing else; a sleep stands for the computation ([its code](../distlab/lessons/stale_updates.py) is 25 lines).
+# To measure it, we borrow the ticket machine from a bakery. Before a closure reads the parameters, it looks at the number on the machine. When its gradient is ready, it draws that machine's next ticket; no number is drawn twice. Staleness is the number on the ticket minus the number seen at the start: that many others drew in between. `open_windows` schedules closures that do this and nothing else. A sleep stands for the computation ([its code](../distlab/lessons/stale_updates.py) is 25 lines).
 #
 # **Predict.** Two workers; worker 1 takes five times as long as worker 0. Roughly what is the mean staleness over the updates of both?
 
@@ -362,7 +362,7 @@ for name, updates in {"two even workers": even, "worker 1 is slow": slow}.items(
 show_guess(my_guess, mean_staleness(slow))
 
 # %% [markdown]
-# The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. (If you said more than 1, you thought of the slow worker's updates, which are stale but rare.) A slow worker doesn't push the mean past that limit; it piles the staleness onto its own, rare updates.
+# The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. (If you said more than 1, you thought of the slow worker's updates, which are stale but rare.) A slow worker doesn't push the mean past that limit. It piles the staleness onto its own, rare updates.
 #
 # And how much speed do you keep, in gradients used per second? Let one of three equal workers become five times slower. A synchronous group waits for its slowest member, so it falls to a fifth of its former speed. Without waiting, the two others work on as before and the slow one still gives a fifth, so (1 + 1 + 1/5) / 3 = 73 % is left. [Lesson 21](21-choosing.ipynb) asks what that speed is worth, and what happens if a synchronous round leaves out its slowest workers.
 #

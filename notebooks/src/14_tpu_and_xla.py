@@ -444,7 +444,7 @@ report = train(strategy=name, model="mlp", max_examples=512, epochs=1)
 assert np.isfinite(report.loss).all()
 
 # %% [markdown]
-# A topology is plain data, so you can read and draw one without the hardware. This one has the shape of a TPU v3-8, a machine of 2018: one host, and a mesh of 2 by 2 chips with two cores each. Each core is a replica, so a global batch of 1,024 is 128 on each. Chips pass gradients straight to their neighbors; the host (dashed lines) brings the images. 128 is a good number for this machine: it works on tiles of 8 by 128 numbers and pads whatever doesn't fill them. Newer chips differ (a v5e chip has one core), so don't hard-code eight; ask `strategy.num_replicas_in_sync`.
+# A topology is plain data, so you can read and draw one without the hardware. This one has the shape of a TPU v3-8, a machine of 2018: one host, and a mesh of 2 by 2 chips with two cores each. Each core is a replica, so a global batch of 1,024 is 128 on each. Chips pass gradients straight to their neighbors. The host (dashed lines) brings the images. 128 is a good number for this machine: it works on tiles of 8 by 128 numbers and pads whatever doesn't fill them. Newer chips differ (a v5e chip has one core), so don't hard-code eight; ask `strategy.num_replicas_in_sync`.
 
 # %%
 from distlab.lessons.tpu_mesh import draw_mesh

@@ -281,7 +281,7 @@ assert series["scaled, warm-up"][1][2] < series["scaled"][1][2] < series["same r
 #
 # ## Next to the paper's result
 #
-# Goyal and others trained ResNet-50 on ImageNet with the same rule and a gradual warm-up. Their 24 % and our 14 % are errors on different problems. So the picture shows what a larger batch *adds* to the error of the smallest one, in percentage points. The bars span our three seeds (our table of the paper has no spread). Our batch of 2,048 is far off the top; its number is printed below the picture.
+# Goyal and others trained ResNet-50 on ImageNet with the same rule and a gradual warm-up. Their 24 % and our 14 % are errors on different problems. So the picture shows what a larger batch *adds* to the error of the smallest one, in percentage points. The bars span our three seeds (our table of the paper has no spread). Our batch of 2,048 is far off the top. Its number is printed below the picture.
 
 # %% tags=["nbval-ignore-output"]
 from utils.simulate.published import read_table

@@ -152,7 +152,7 @@ assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 #
 # ## Several machines: a rendezvous
 #
-# On several machines, all must know one address. You type the same line on each, with `--rendezvous` and the address of one machine. The launcher that owns the address hosts; the others join, get an index in the order of their arrival, and try each other's ports before anything starts. The host shows a code that the others need to know. (Here it's in a variable, for both.) Two loopback addresses stand for two machines:
+# On several machines, all must know one address. You type the same line on each, with `--rendezvous` and the address of one machine. The launcher that owns the address hosts. The others join, get an index in the order of their arrival, and try each other's ports before anything starts. The host shows a code that the others need to know. (Here it's in a variable, for both.) Two loopback addresses stand for two machines:
 
 # %% tags=["nbval-ignore-output"]
 place = f"127.0.0.1:{pick_free_ports(1)[0]}"

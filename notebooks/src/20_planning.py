@@ -340,7 +340,7 @@ figures.show(figures.lines(lines, title="Our products, measured", marks=marks, *
 #
 # ## Published runs
 #
-# Would these simulators have predicted runs that others have published? For each picture below we feed a paper's inputs to a simulator, and draw its answer next to the published one; the caption says how far apart they are. First four easy cases: pipeline bubbles, memory and numbers of parameters, which the papers computed too, and a ring all-reduce inside one node.
+# Would these simulators have predicted runs that others have published? For each picture below we feed a paper's inputs to a simulator, and draw its answer next to the published one. The caption says how far apart they are. First four easy cases: pipeline bubbles, memory and numbers of parameters, which the papers computed too, and a ring all-reduce inside one node.
 
 # %%
 from distlab.lessons.published_runs import show_published

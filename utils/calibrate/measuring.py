@@ -1,7 +1,7 @@
 """What the workers of a calibration do: time a model's step, and all-reduces between them.
 
 Functions here run in the tasks of a `LocalCluster`. A time is taken between barriers, over
-several steps inside one compiled loop, and repeated in rounds; the lower quartile of the
+several steps inside one compiled loop, and repeated in rounds. The lower quartile of the
 rounds is kept, which other programs on the machine disturb least. Iterators and tracing
 come before the first round.
 """
@@ -278,7 +278,7 @@ def share_number(strategy: tf.distribute.Strategy, number: int) -> int:
 
 
 def find_steps(run: Callable[[int], None]) -> int:
-    """Return how many steps fill a round; for a collective, all workers call it together."""
+    """Return how many steps fill a round. For a collective, all workers call it together."""
     seconds = time_run(run, 4)[0]
     return int(min(MAX_STEPS, max(1, ROUND_SECONDS / max(seconds, 1e-6))))
 

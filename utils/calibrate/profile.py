@@ -40,7 +40,7 @@ class LocalCosts:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a model costs on one device; what isn't known stays at its default.
+    """What a model costs on one device. What isn't known stays at its default.
 
     One step has `batch` examples and takes `forward_seconds` and `backward_seconds`;
     `fixed_seconds` of them don't grow with the batch. `input_seconds` is the time of the input

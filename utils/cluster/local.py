@@ -35,7 +35,7 @@ class LocalCluster:
     worker 0 is the chief. With one or more `ps` it is a parameter-server cluster: the function
     runs on the coordinator (task "chief 0"), and workers and servers wait for its calls.
 
-    On a machine with GPUs, the workers divide those that this process may use; servers and the
+    On a machine with GPUs, the workers divide those that this process may use. Servers and the
     coordinator get none, and TensorFlow takes memory as it needs it. `devices="cpu"` keeps all
     tasks on the CPU. `replicas_per_worker` is how many GPUs a worker gets (all of its share, and
     one in a parameter-server cluster), or how many logical devices its CPU is split into (one). An

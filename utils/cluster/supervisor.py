@@ -182,7 +182,7 @@ class Supervisor:
         return task is not None
 
     def _is_stuck(self) -> bool:
-        """Return whether all fail because none does anything; end independent ones that don't."""
+        """Return whether all fail because none does anything. End independent ones that don't."""
         for task in (stuck := self._idle.find(self.group.tasks)):
             if task.is_independent:
                 task.launched.act(task.name, "kill")

@@ -139,7 +139,7 @@ class Driver:
 
 
 class GivesUp(Exception):
-    """Raised when a driver can't continue; says why, in words for the user."""
+    """Raised when a driver can't continue. Says why, in words for the user."""
 
 
 def check_reachable(address: str | None) -> None:

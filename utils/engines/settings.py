@@ -52,7 +52,7 @@ class RunSettings:
     gives each worker.
     Once no program has done anything for `idle_timeout_seconds` (no line, no file, next to no
     processor time), the tasks count as failed. `grace_seconds` is the longest that a task may take
-    to end after a signal, or after another task has failed; the program finds it in
+    to end after a signal, or after another task has failed. The program finds it in
     DISTLAB_GRACE_SECONDS. `handout` is text that every task finds in the variable
     DISTLAB_HANDOUT. `variables` are added to every task's environment.
 

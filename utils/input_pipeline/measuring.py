@@ -147,7 +147,7 @@ def shuffle_quality(order: Sequence[int]) -> float:
 
 
 def classes_per_batch(labels: Sequence[int], batch: int) -> float:
-    """Return the mean number of different labels in a batch; a shorter last batch is left out."""
+    """Return the mean number of different labels in a batch. A shorter last batch is left out."""
     labels = np.asarray(labels)
     whole = len(labels) // batch
     if batch < 1 or not whole:

@@ -1,7 +1,7 @@
 """When each stage worked: clock readings taken inside a pipeline while it runs.
 
 `trace` rebuilds a chain of stages with stamps. Every function of a map reads the clock
-(`tf.timestamp`) before and after its work, on whichever thread it runs; around the
+(`tf.timestamp`) before and after its work, on whichever thread it runs. Around the
 reading of a shard, a clock stands before the request and after the answer. The
 readings travel with the elements through shuffles, batches and caches, and come out
 with the batches. Nothing is drawn by hand, and nothing is estimated.

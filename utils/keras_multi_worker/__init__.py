@@ -15,7 +15,7 @@ to a Tensor" when the strategy has several workers, for two reasons, both in
    A metric is a scalar and has no axis 0.
 
 The patches act only under a strategy with several workers, and only in the versions of Keras that
-we saw fail; everything else calls Keras's own code. Reported as keras-team/keras#20585 and
+we saw fail. Everything else calls Keras's own code. Reported as keras-team/keras#20585 and
 tensorflow/tensorflow#72388.
 
 `make_keras_variables` gives the environment variables that get a program that knows nothing
@@ -56,7 +56,7 @@ def make_keras_variables(choice: str, python_path: str = "") -> dict[str, str]:
 
 
 def patch_keras_fit() -> tuple[str, ...]:
-    """Patch Keras 3's trainer for several workers; return what was patched, a line each.
+    """Patch Keras 3's trainer for several workers. Return what was patched, a line each.
 
     Call it once before `fit`; a second call does nothing and returns nothing. In a version of Keras
     outside `BROKEN_VERSIONS` it changes nothing and says so.

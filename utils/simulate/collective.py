@@ -1,7 +1,7 @@
 """What an all-reduce costs on links that you describe: a model with inputs, not a table.
 
-A message of n bytes takes latency + n / bandwidth; a rank sends one and receives
-one at a time; a step ends with its slowest message; adding up costs nothing, and
+A message of n bytes takes latency + n / bandwidth. A rank sends one and receives
+one at a time. A step ends with its slowest message. Adding up costs nothing, and
 ranks of a node that talk to other nodes at once don't slow each other down.
 The algorithms come from `utils.collectives`. Their recorded messages give
 the same counts and the same seconds (a test compares them). With P ranks, N
@@ -87,7 +87,7 @@ class Nodes:
 class AllReduceCost:
     """Seconds of one all-reduce, and what the busiest rank sends.
 
-    `messages_per_rank` and `bytes_per_rank` are the largest over the ranks; the
+    `messages_per_rank` and `bytes_per_rank` are the largest over the ranks. The
     bytes are a fraction where the vector doesn't divide by the ranks.
     `bus_bandwidth_bytes_per_second` is nccl-tests' bus bandwidth: algorithm bandwidth
     (bytes / seconds) times 2(P-1)/P, which shows a perfect ring its links' bandwidth

@@ -28,7 +28,7 @@ MACHINES = ("read", "map", "step")
 
 @dataclass(frozen=True)
 class InputCosts:
-    """Seconds for each element, alone on one thread; reading waits and computes nothing.
+    """Seconds for each element, alone on one thread. Reading waits and computes nothing.
 
     Raises InputError for a cost below 0 or not finite.
     """

@@ -4,7 +4,7 @@
     table.find_seconds(25 * 2**20, ranks=64)
 
 Between two sizes the time follows a monotone cubic, which is the line of a latency and a rate if
-the points lie on one; beyond the table it follows the line through its last two points. NumPy at
+the points lie on one. Beyond the table it follows the line through its last two points. NumPy at
 most.
 """
 

@@ -220,7 +220,7 @@ def list_layouts(
     """Yield every layout of `devices` devices that divides the model and the batch, but for layers.
 
     Tensor parallelism stays inside a node (Narayanan et al. 2021, takeaway 1); ZeRO 2 and 3 don't
-    go with a pipeline; micro-batches are powers of two.
+    go with a pipeline. Micro-batches are powers of two.
     """
     for tensor in list_divisors(math.gcd(devices, model.heads), machine.ranks_per_node):
         for pipeline in list_divisors(devices // tensor, model.layers):

@@ -143,7 +143,7 @@ class AllReduce(Wires):
 class PipelineQuestion:
     """Predict a pipeline schedule: bubble, makespan and peak activations.
 
-    Times are in any one unit, for one stage and one micro-batch; with V chunks each chunk takes
+    Times are in any one unit, for one stage and one micro-batch. With V chunks each chunk takes
     1/V of them. The bubble is 1 - M(F+B+W) / the longest span of a stage, from its first start to
     its last end. Peak activations are the most micro-batches that a stage keeps at once.
     """

@@ -1,7 +1,7 @@
 """One data-parallel training step: compute, all-reduce that overlaps it, and the slowest worker.
 
 The forward pass takes F seconds and the backward pass B. Gradients become ready evenly
-over B and go, in that order, into buckets of K bytes, the last one smaller; each bucket
+over B and go, in that order, into buckets of K bytes, the last one smaller. Each bucket
 is all-reduced by a ring as soon as it is full, on a link that carries one at a time. The
 update of the variables follows the later of compute and the last bucket, and ends the step.
 Without overlap the first bucket leaves after the whole backward pass. With stragglers all

@@ -97,7 +97,7 @@ class TrainConfig:
       knows, a `keras.losses.Loss`, a function of (labels, outputs) that gives one number
       per example, or a function without arguments that makes one of these.
     - `optimizer`: a name, an optimizer (it is copied), or a function that makes one.
-      `learning_rate` None takes a name's usual one; objects and functions have their own.
+      `learning_rate` None takes a name's usual one. Objects and functions have their own.
     - `warm_up_steps`: the rate rises from a tenth of `learning_rate` to all of it in that many
       steps.
     - `clipnorm`: clips the gradient of each variable to this norm, as Keras does on one device,

@@ -29,7 +29,7 @@ def list_labs(course: Course, policies: Mapping[str, Policy] | None = None) -> l
 def find_percent(course: Course, student: str, weights: Mapping[str, float]) -> float | None:
     """Return a student's weighted percentage; None where nothing counts yet.
 
-    A missing submission counts as 0; one that waits for a human doesn't count.
+    A missing submission counts as 0. One that waits for a human doesn't count.
     """
     most = {lab: m for marks in course.values() for lab, (_, m) in marks.items()}
     mine = course.get(student, {})
@@ -84,7 +84,7 @@ def _make_csv(
     labs: Sequence[str],
     students: Sequence[str],
 ) -> str:
-    """Return a line for each student; marks that wait for a human are blank."""
+    """Return a line for each student. Marks that wait for a human are blank."""
     stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\n")
     table.writerow(["student", "name", *labs, "percent", "waiting"])

@@ -99,8 +99,8 @@ LIMIT = Exercise(
     mistakes={
         "input-added": "the next batch is read during the step: the longer of the two counts",
         "input-whole": "only the part of the input that the step waits for counts against it",
-        "stragglers-forgiven": "the step of one device that never waits is `compute`: what the "
-        "slowest device adds is lost as well",
+        "stragglers-forgiven": "the step of one device that never waits is `compute`: the "
+        "slowest device's delay is lost as well",
         "upside-down": "efficiency is the step of one device over this step, at most 1",
         "stragglers-whole": "the slowest device *adds* compute x (slowest - 1): the rest of its "
         "time is the computation itself",

@@ -5,7 +5,7 @@ and didn't change while they were read, are whole (of TensorFlow's checkpoints, 
 ones). Each state of the folder has a number that grows from run to run;
 number and files stand in `.distlab-copy.json`. A copy is fetched piece by piece, checked
 by its hashes, and put in place file by file by renaming, TensorFlow's list of checkpoints
-last; from before the first renaming until after the last one the copy is marked as not whole.
+last. From before the first renaming until after the last one the copy is marked as not whole.
 """
 
 import hashlib
@@ -67,7 +67,7 @@ class Copy:
 
 
 def read_copy(data: Any) -> Copy:
-    """Return the copy that another machine describes; raises RunError for a doubtful one."""
+    """Return the copy that another machine describes. Raises RunError for a doubtful one."""
     try:
         files = tuple(FileState(str(p), int(s), int(c), str(d)) for p, s, c, d in data["files"])
         copy = Copy(int(data["number"]), files)

@@ -120,7 +120,7 @@ class MeetingLauncher:
         return self.places[task].host if task in self.places else self.about["host"]
 
     def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
-        """Hold rounds until one is complete; return the addresses of every task."""
+        """Hold rounds until one is complete. Return the addresses of every task."""
         self.lobby.is_running = False
         while True:
             crew = self._gather(stop)

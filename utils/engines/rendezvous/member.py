@@ -275,7 +275,7 @@ class Member:
         return None
 
     def _on_prepare(self, frame: MeetingFrame) -> None:
-        """Open the ports of the next attempt; tell them, and which checkpoint is here."""
+        """Open the ports of the next attempt. Tell them, and which checkpoint is here."""
         self._release_ports()
         try:
             self._settings.divide_gpus(frame.get("seats", int))
@@ -362,7 +362,7 @@ class Member:
 
 
 def _read_report(frame: MeetingFrame) -> RunReport:
-    """Return the report that the host sends at the end; raises RunError where it has none."""
+    """Return the report that the host sends at the end. Raises RunError where it has none."""
     if "error" in frame.data:
         raise RunError(f"The host ended the run: {frame.get('error', str)}")
     told = frame.get("report", dict)

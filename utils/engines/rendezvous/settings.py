@@ -53,7 +53,7 @@ class RendezvousSettings:
     later takes part: when all start again after a failure, or as soon as there is a new complete
     checkpoint. Members have the ranks of their `node_rank`, those without one by address; the
     host is 0. `preflight` measures how fast each pair of machines is, first. `line` is what
-    to type on any machine of the run; messages show it when the host is lost.
+    to type on any machine of the run. Messages show it when the host is lost.
     """
 
     address: str
