@@ -170,7 +170,9 @@ def _show_status(arguments: argparse.Namespace, remembered: "list[str]") -> int:
 
     marks = _find_journal(arguments).parent / "marks.csv"
     if not marks.is_file():
-        raise CourseError(f"{marks.parent}: this lab wasn't graded yet. Grade it first.")
+        raise CourseError(
+            f"{marks.parent} must hold marks, and it has none yet. Grade the lab first."
+        )
     waiting = describe_waiting([row for _, row in read_table(marks)])
     print(
         "\n".join(

@@ -136,4 +136,4 @@ def kill_worker(index: int) -> None:
         if is_alone or config.get("task") == {"type": "worker", "index": index}:
             signal_group(process.pid, signal.SIGKILL)
             return
-    raise CourseError(f"Worker {index} isn't running here.")
+    raise CourseError(f"Worker {index} must run on this machine to be killed, and it doesn't.")
