@@ -28,7 +28,7 @@ import psutil
 from distlab import progress
 from distlab.cli.parser import Commands, add_command
 from distlab.errors import CourseError
-from utils.checks import check_count
+from utils.checks import check_count, list_few
 from utils.processes.lifetime import die_with_parent
 
 CONFIG_FOLDER = Path(__file__).resolve().parent.parent / "lab_config"
@@ -115,7 +115,7 @@ def find_page(folder: Path, name: str | None) -> str:
     fitting = [page for page in fitting if page.startswith("labs/")] or fitting
     if len(fitting) == 1:
         return fitting[0]
-    listed = ", ".join(Path(page).stem for page in fitting or pages) or "none"
+    listed = list_few(Path(page).stem for page in fitting or pages)
     trouble = "fits several notebooks" if fitting else "fits no notebook"
     raise CourseError(f"--notebook must be one of {listed}, got {name}: it {trouble}.")
 

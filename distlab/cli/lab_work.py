@@ -31,7 +31,7 @@ def add_parser(commands: Commands) -> None:
     submit.add_argument(
         "--output", type=Path, default=Path("handed-in"), help="write the zip to this folder"
     )
-    text = "start a lab from scratch; yours is kept in work/kept"
+    text = "start a lab from scratch, and keep your version in work/kept"
     reset = add_command(commands, "reset", run_reset, text)
     reset.add_argument("lab", metavar="LAB", help="lab05, 05, or a copy's path: work/NAME.ipynb")
 
