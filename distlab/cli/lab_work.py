@@ -32,7 +32,7 @@ def add_parser(commands: Commands) -> None:
     text = "check a lab and pack it for submission"
     submit = add_command(commands, "submit", run_submit, text)
     declare(submit, LAB + SUBMIT, output={"type": Path, "default": Path("handed-in")})
-    text = "start a lab from scratch; yours is kept in work/kept"
+    text = "start a lab from scratch, and keep your version in work/kept"
     reset = add_command(commands, "reset", run_reset, text)
     declare(reset, "LAB  lab05, 05, or a copy's path: work/NAME.ipynb")
 
@@ -82,7 +82,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def check_notebook(path: Path) -> list[dict[str, Any]]:
-    """Run a lab's notebook in a fresh kernel; return each check's id, whether it passed, and its
+    """Run a lab's notebook in a fresh kernel. Return each check's id, whether it passed, and its
     message.
 
     Raises CourseError for a file that isn't a lab, or a kernel that dies.
@@ -160,7 +160,7 @@ def _login_name() -> str:
 
 
 def _find_attached(path: Path) -> list[Path]:
-    """Return the files that the lab wants next to its notebook; say which are missing or too large.
+    """Return the files that the lab wants next to its notebook. Say which are missing or too large.
 
     What the check cells have packed just now is there.
     """
