@@ -20,7 +20,7 @@ READABLE = 0o644  # by all who share a course folder
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What became of one target: `error` is "" when it was built; `ran` if its cells ran."""
+    """The build of one target: `error` is "" if it worked, `ran` is True if its cells ran."""
 
     slug: str
     seconds: float

@@ -1,4 +1,4 @@
-"""What every laptop of a class runs: the course's own training, with the teacher's settings.
+"""The program of every laptop of a class: the course's own training, with the teacher's settings.
 
 Started as a task of a rendezvous: TF_CONFIG, the settings (`DISTLAB_HANDOUT`) and the folder of
 this machine's checkpoints come in the environment. It writes its progress as events, one JSON

@@ -100,8 +100,8 @@ def add_parser(subparsers: Commands) -> None:
         "hub-config",
         run,
         "write a configuration for JupyterHub",
-        "Write jupyterhub_config.py: each user of this machine gets a copy of the course, and the "
-        "home page, the pictures and the warm kernels work. docs/hub.md has the steps.",
+        "Write a JupyterHub configuration. Each user of this machine gets a copy of the course. "
+        "The home page, the pictures and the warm kernels work. docs/hub.md has the steps.",
     )
     parser.add_argument(
         "--course",

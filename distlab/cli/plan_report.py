@@ -1,4 +1,4 @@
-"""What `distlab plan` prints and draws."""
+"""The output of `distlab plan`: text, JSON and picture."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What `--plot` draws for each question of `distlab simulate`, and how it is written."""
+"""Draw and write the picture of `--plot` for each question of `distlab simulate`."""
 
 import argparse
 import json
@@ -148,7 +148,7 @@ def draw_memory(asked: Memory) -> Picture:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a picture shows, in words, and the function that draws it."""
+    """A picture's description, and the function that draws it."""
 
     shows: str
     draw: Callable[..., Picture]

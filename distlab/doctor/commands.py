@@ -16,7 +16,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a program ended.
+    """The end of a program.
 
     `status` is its exit status, the negative signal number if a signal ended it,
     None if it was killed at its time limit.

@@ -25,7 +25,7 @@ OURS = ("'distlab", "'utils")  # a missing module of the course is no reason to 
 
 @dataclass(frozen=True)
 class CellVerdict:
-    """What one graded cell earned. `status`: "right", "wrong" or "for a human".
+    """The verdict on one graded cell. `status`: "right", "wrong" or "for a human".
 
     `table` has the fields of an `AnswerTable` if the judge has one.
     """

@@ -67,7 +67,7 @@ class HandIn:
 
     @property
     def key(self) -> str:
-        """What a teacher writes down to settle a question: the student and this very file."""
+        """The line that settles a question: the student and this very file."""
         return f"{self.student} {self.sha256[:8]}"
 
 

@@ -32,7 +32,7 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """What is booked for one student; `penalty` is in points, times are UTC without a zone."""
+    """The booking for one student. `penalty` is in points, times are UTC without a zone."""
 
     verdict: Verdict
     timestamp: datetime | None = None

@@ -1,4 +1,4 @@
-"""How fast a dataset delivers, whether two deliver the same, and how well an order is mixed."""
+"""Measure a dataset's speed, compare two datasets, and score a shuffle."""
 
 import statistics
 import time

@@ -1,4 +1,4 @@
-"""What an examination found, as plain records and as text."""
+"""The findings of an examination, as plain records and as text."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
