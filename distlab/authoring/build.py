@@ -41,7 +41,7 @@ def find_stale(target: Target) -> list[str]:
         if lab is None:
             reasons.append(f"labs/{target.lab.name} is missing")
         elif lab != to_text(make_lab(expected)):
-            reasons.append(f"labs/{target.lab.name} is not what its source generates")
+            reasons.append(f"labs/{target.lab.name} isn't what its source generates")
     return reasons
 
 

@@ -54,7 +54,7 @@ def main() -> int:
     except Exception as error:
         if type(error).__name__ not in PEER_ERRORS:
             raise
-        print(f"the others do not answer any more ({type(error).__name__})", file=sys.stderr)
+        print(f"the others don't answer any more ({type(error).__name__})", file=sys.stderr)
         time.sleep(PATIENCE_SECONDS)
         return 3
     return 0

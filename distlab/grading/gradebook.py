@@ -309,6 +309,6 @@ def _told_plainly(path: Path) -> Iterator[None]:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         what = next(
             (said for word, said in _REASONS.items() if word in reason),
-            f"cannot be used as a gradebook ({reason})",
+            f"can't be used as a gradebook ({reason})",
         )
         raise CourseError(f"{path}: {what}") from None

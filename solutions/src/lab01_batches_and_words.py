@@ -187,7 +187,7 @@ judges.BATCHES.judge(batch_cases, got_batches)
 # has two words, return either.
 #
 # **Example.** `choose_parallelism(2_000_000_000, 4, 24, 6, 8)` is `"model"` or `"sharded data"`:
-# 29.8 GiB of state and 4 GiB of activations do not fit into 24 GiB.
+# 29.8 GiB of state and 4 GiB of activations don't fit into 24 GiB.
 #
 # <details><summary>Hint 1</summary>
 #

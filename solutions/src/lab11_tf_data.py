@@ -59,7 +59,7 @@ SEED = 2026
 # on a whole batch at once are yours to write: the check refuses calls of `utils.input_pipeline`, except
 # for `parse` and `augment`.
 #
-# **Example.** The same three lines with `.prefetch(1)` at the end are not enough.
+# **Example.** The same three lines with `.prefetch(1)` at the end aren't enough.
 #
 # <details><summary>Hint 1</summary>
 #
