@@ -47,7 +47,7 @@ print(check_cover(views, range(32)))
 # %% [markdown]
 # `experimental_distribute_dataset` takes a dataset of *global* batches and splits each: the first replica gets the first two of eight. `views` holds the same thing as numbers: for each replica its *ids*, the numbers of its examples, step by step. `check_cover` counts over all replicas how many examples came exactly once, more than once, or never. We check every claim below like this.
 #
-# ## Batches that do not divide
+# ## Batches that don't divide
 #
 # **Predict.** 66 examples, a global batch of 32, four replicas. In the third step only 2 are left. How many does each replica get? Guess the largest share.
 
