@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 from parallel_models import DEVICES, assert_equal_step, build_tower, make_batch
-from process_watch import Held, wait_for
+from process_watch import Held
 
 from distlab import figures
 from distlab.lessons.replicated_pipeline import run_replicas
@@ -17,7 +17,7 @@ from utils.measure import array_bytes
 from utils.models import build_cnn
 from utils.parallel.parts import StepResult, measure_layers
 from utils.parallel.pipeline import cut_model, run_pipeline
-from utils.parallel.stage import Mailbox, Rules
+from utils.parallel.stage import Mailbox, Rules, Stage
 from utils.schedules import make_schedule, read_schedule
 from utils.schedules.replay import encode, find_needs
 from utils.simulate.pipeline import StageTimes, simulate_pipeline
@@ -226,16 +226,17 @@ def test_an_error_in_one_stage_ends_all_of_them(tower, tf):
     held.assert_nothing_stays()
 
 
-def test_an_interrupt_ends_the_stages(tower):
-    """As when the reader presses the kernel's stop button during a slow step."""
-    held = Held()
-    main = threading.main_thread().ident
+@pytest.mark.parametrize("begun", [0, 3])
+def test_an_interrupt_ends_the_stages(tower, monkeypatch, begun):
+    """As when the reader presses the kernel's stop button, before all stages run or later."""
+    held, run = Held(), Stage.run
 
-    def interrupt():
-        wait_for(lambda: len(held.list_new_threads()) > 1)  # the stages have begun
-        signal.pthread_kill(main, signal.SIGINT)
+    def interrupt_and_run(stage):
+        if stage.number == begun:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        return run(stage)
 
-    threading.Thread(target=interrupt).start()
+    monkeypatch.setattr(Stage, "run", interrupt_and_run)
     with pytest.raises(KeyboardInterrupt):  # to its end it would take longer than a test may
         run_one(tower, "1f1b", 1, 999, Rules(slowed_to=StageTimes(0.8, 0.8, 0.8)), examples=999)
     held.assert_nothing_stays()

@@ -6,6 +6,7 @@ which order is held by gates in the graph (`wait_in_graph`).
 """
 
 import statistics
+import threading
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from distlab.lessons.update_records import (
     mean_staleness,
     mean_staleness_by_worker,
 )
-from utils.cluster import ClusterError, LocalCluster
+from utils.cluster import ClusterError, LocalCluster, local_tasks
 from utils.data import load
 from utils.errors import DistributedError
 from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_server
@@ -615,14 +616,22 @@ def test_no_closure_is_lost_with_a_killed_worker(cluster, sample, tmp_path):
 
 
 def test_a_killed_parameter_server_ends_the_run_and_the_checkpoint_resumes_it(
-    cluster, sample, tmp_path
+    cluster, sample, tmp_path, monkeypatch
 ):
+    """Its coordinator says that it has lost a server, long before the server's end is heard of."""
+    take_end = local_tasks._Running._take_end
+
+    def take_late(*told):
+        threading.Timer(2.0, take_end, told).start()
+
+    monkeypatch.setattr(local_tasks._Running, "_take_end", take_late)
     job = cluster.start(on_long_run, sample, str(tmp_path), 100_000)
     steps = [event["step"] for _, event in zip(range(2), job.events())]
     assert steps == [20, 40]
     job.kill("ps", 1)
     with pytest.raises(ClusterError, match="ps 1: was ended by SIGKILL") as failed:
         job.wait(SECONDS)
+    monkeypatch.undo()
     assert failed.value.task == "ps 1" and "checkpoint" in failed.value.cure
     saved = max(int(p.stem.partition("-")[2]) for p in tmp_path.glob("train-*.index"))
     done = cluster.run(on_long_run, sample, str(tmp_path), saved + 20, timeout=SECONDS)

@@ -198,6 +198,11 @@ class TaskGroup:
         return [task for task in self.vital if task.state in ("failed", "killed")]
 
     @property
+    def has_dead(self) -> bool:
+        """Whether a task, a server included, ended before it gave a result."""
+        return any(task.state in ("failed", "killed") and not task.result for task in self.tasks)
+
+    @property
     def has_failed(self) -> bool:
         """Whether a task failed that others need, or one failed and all have ended."""
         failed = self.failed
