@@ -32,7 +32,7 @@ def build_model():
 def run_on(cluster, schedule, images, labels):
     costs = [0.1, 3.0, 1.0]
     arguments = (build_model, costs, schedule, images, labels)
-    return cluster.run(run_stage, *arguments, echo=False, timeout=90)
+    return cluster.run(run_stage, *arguments, echo=False, timeout=300)
 
 
 @pytest.mark.parametrize("name", ["1f1b", "gpipe"])

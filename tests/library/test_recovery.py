@@ -43,7 +43,7 @@ def whole(pair, tmp_path_factory):
 
 def run_to_end(cluster, folder, method, **changes):
     settings = replace(SETTINGS, folder=str(folder), method=method, **changes)
-    return cluster.run(train_with_recovery, settings, timeout=120, echo=False)
+    return cluster.run(train_with_recovery, settings, timeout=300, echo=False)
 
 
 def assert_same_weights(report, wanted):
@@ -79,7 +79,7 @@ def strike(cluster, folder, method, step, act, **changes):
         if event["event"] == "step" and event["step"] == step and event["task"] == "worker 0":
             act(job)
             break
-    return job.wait(120), list(job.events()), job
+    return job.wait(300), list(job.events()), job
 
 
 def kill(job, index):
@@ -160,7 +160,7 @@ def test_notice_during_start_up_is_held_and_heeded(pair, whole, tmp_path):
     job = pair.start(hold_and_train, settings, restarts=1)
     assert next(event for event in job.events() if event["event"] == "held")
     job.kill("worker", 1, signal.SIGTERM)
-    assert_same_weights(job.wait(120)[0], whole)
+    assert_same_weights(job.wait(300)[0], whole)
     first, second = read_attempts(list(job.events()))
     assert job.attempt == 2 and first.done == second.restored <= 3 and second.lost == 0
 
@@ -205,13 +205,13 @@ def stop_half_way(cluster, folder, method):
             job.kill("worker", 0)
             break
     with pytest.raises(ClusterError, match="worker 0: was ended by SIGKILL"):
-        job.wait(60)
+        job.wait(300)
 
 
 def resume(cluster, folder, method):
     settings = replace(SETTINGS, folder=str(folder), method=method)
     job = cluster.start(train_with_recovery, settings)
-    results = job.wait(120)
+    results = job.wait(300)
     found = [e for e in job.events() if e["event"] == "restore" and e["task"] == "worker 0"]
     return results, found[0]
 
@@ -349,7 +349,7 @@ def test_killed_in_mid_write_many_times_and_never_half_loaded(clusters, tf, tmp_
                 job.kill("worker", 0)
                 break
         with pytest.raises(ClusterError, match="SIGKILL"):
-            job.wait(60)
+            job.wait(300)
         events = list(job.events())
         begun = max(event["step"] for event in events)
         whole = max((e["step"] for e in events if e["event"] == "checkpoint"), default=0)

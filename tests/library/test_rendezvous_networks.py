@@ -153,10 +153,10 @@ def test_a_pulled_cable_and_a_pair_that_is_kept_apart(machines):
     subprocess.run(
         ["ip", "-n", networks.name(2), "route", "del", "blackhole", networks.address(1)], check=True
     )
-    launchers = machines.start_all("--max-restarts", 1, "--heartbeat-timeout", 3, *words)
+    launchers = machines.start_all("--max-restarts", 1, "--heartbeat-timeout", 8, *words)
     processes = machines.find_processes(0)
     networks.unplug(3)
-    launchers[0].wait_for("worker 3 is lost with its machine, which has said nothing for 3 s")
+    launchers[0].wait_for("worker 3 is lost with its machine, which has said nothing for 8 s")
     launchers[3].wait_for("calling the host again")
     networks.unplug(3, "up")
     ends = [launchers[number].end() for number in range(4)]

@@ -39,7 +39,7 @@ def run(tmp_path):
         )
         if not wait:
             return running
-        output, said = running.communicate(timeout=120)
+        output, said = running.communicate(timeout=300)
         return running.returncode, output, said
 
     return start
@@ -128,7 +128,7 @@ def test_messages_that_find_a_full_disk_end_nothing(run, tmp_path):
     text = "import os, sys\nsys.exit(os.environ['DISTLAB_RESTART'] == '0')"
     with open("/dev/full", "w") as full:
         running = run(text, "--max-restarts", "1", wait=False, stderr=full)
-        assert running.communicate(timeout=120)[0] == "" and running.returncode == 0
+        assert running.communicate(timeout=300)[0] == "" and running.returncode == 0
 
 
 def test_one_endless_line_comes_in_pieces(run, tmp_path):
