@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from process_watch import Held, wait_for
+from process_watch import Held, lives, wait_for
 
 from utils.errors import DistributedError, RunError
 from utils.processes.connection import (
@@ -253,11 +253,11 @@ def test_server_and_children_end_with_an_owner_that_was_killed(tmp_path, words):
     code = OWNER.format(folders=folders, folder=str(tmp_path), words=words)
     owner = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE)
     processes = [int(word) for word in owner.stdout.readline().split()]
-    assert all(psutil.pid_exists(process) for process in processes) and processes
+    assert all(map(lives, processes)) and processes
     if words:
         wait_for((tmp_path / "preparing").exists)
     owner.kill()
     owner.wait()
     owner.stdout.close()
-    wait_for(lambda: not any(map(psutil.pid_exists, processes)))
+    wait_for(lambda: not any(map(lives, processes)))
     assert (tmp_path / "cleared").exists()
