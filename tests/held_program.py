@@ -29,4 +29,6 @@ if __name__ == "__main__":
     go, calls, owner, name = sys.argv[1:5]
     sys.argv[:] = sys.argv[5:]
     hold(Path(go), int(calls), pkgutil.resolve_name(owner), name)
-    runpy.run_path(str(Path(sys.argv[0]).resolve()), run_name="__main__")
+    program = Path(sys.argv[0]).resolve()
+    sys.path[0] = str(program.parent)
+    runpy.run_path(str(program), run_name="__main__")

@@ -575,8 +575,8 @@ def make_held_loop(folder, *parts):
     from utils.training.parameter_server.coordination import find_worker
 
     def wait_for_file(name):
-        def is_missing(_):
-            return tf.size(tf.io.matching_files(f"{folder}/{name}")) == 0
+        def is_missing(zero):  # a pattern that is a constant would be looked for only once
+            return tf.size(tf.io.matching_files(tf.gather([f"{folder}/{name}"], zero))) == 0
 
         def look_later(_):
             return [sleep_in_graph(tf.constant(0.005))]
