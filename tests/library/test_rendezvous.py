@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from machines import CODE, Launcher
+from machines import CODE, WAITS_FOR_ALL, Launcher
 from process_watch import lives, wait_for
 
 from utils.cluster.signals import Signals
@@ -221,7 +221,8 @@ def test_a_member_that_was_frozen_comes_back_by_itself_and_the_run_grows(meeting
     """)
     words = ["--workers", "1:2", "--max-restarts", 1, "--heartbeat-timeout", 8]
     words += ["--grow", "at-checkpoint", "--checkpoint-dir"]
-    host, member = (meeting.start(n, *words, f"kept-{n}", name) for n in (1, 2))
+    host = meeting.start(1, *words, "kept-1", name, program=["-c", WAITS_FOR_ALL])
+    member = meeting.start(2, *words, "kept-2", name)
     wait_for(lambda: os.path.exists("here-0-0") and os.path.exists("here-1-0"))
     member.freeze()
     host.wait_for("is lost with its machine, which has said nothing for 8 s")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from machines import Launcher, Namespaces
+from machines import WAITS_FOR_ALL, Launcher, Namespaces
 from needs import need_namespaces
 from process_watch import lives, wait_for
 
@@ -56,6 +56,8 @@ def machines(tmp_path):
             (home / "program.py").write_text(PROGRAM)
             meet = ["--rendezvous", f"{networks.address(host)}:{PORT}", "--trust-network"]
             inside = networks.inside(number)
+            if number == host:
+                settings["program"] = ["-c", WAITS_FOR_ALL]
             launcher = Launcher(
                 *meet, "--logs", "logs", *words, inside=inside, cwd=home, **settings
             )
