@@ -93,7 +93,9 @@ def read_configs(given: str, logs: Iterable[str]) -> dict[str, str]:
         config = json.loads(text)
         jobs = dict(config["cluster"])
     except OSError as error:
-        raise CourseError(f"--tf-config {given} can't be read ({error.strerror}).") from None
+        raise CourseError(
+            f"--tf-config {given} can't be read ({error.strerror}). Name another file."
+        ) from None
     except (ValueError, TypeError, KeyError):
         raise CourseError(
             f"--tf-config {shorten(given)} must be JSON with a cluster. `distlab tf-config "

@@ -44,6 +44,7 @@ class OneLineParser(argparse.ArgumentParser):
             *arguments, **{**settings, "allow_abbrev": False, "formatter_class": DefaultsInBrackets}
         )
         self.register("type", int, read_whole)
+        self.register("type", float, read_number)
 
     def format_help(self) -> str:
         """Return the help: commands by task, options, and examples at the end."""
@@ -159,12 +160,20 @@ def offer(word: Any, choices: Collection[Any]) -> str:
     )
 
 
+def read_number(text: str) -> float:
+    """Return the number that `text` is; raise ArgumentTypeError for any other text."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+
+
 def read_whole(text: str) -> int:
     """Return the whole number that `text` is; raise ArgumentTypeError for any other text."""
     try:
         number = int(text[:MAX_WORD])
     except ValueError:
-        raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
     if len(text) > MAX_WORD or abs(number) > MAX_WHOLE:
         limits = f"must be a whole number from {-MAX_WHOLE:,} to {MAX_WHOLE:,}"
         raise argparse.ArgumentTypeError(f"{limits}, got {text}")

@@ -53,7 +53,9 @@ def write_picture(path: Path, make: Callable[[], Picture]) -> None:
     try:
         path.write_text(picture.svg + "\n", encoding="utf-8")
     except OSError as error:
-        raise CourseError(f"--plot {path} can't be written ({error.strerror}).") from None
+        raise CourseError(
+            f"--plot {path} can't be written ({error.strerror}). Name another file."
+        ) from None
     print(f"picture: {path}", file=sys.stderr)
 
 
