@@ -649,7 +649,7 @@ def test_a_wrong_place_or_number_is_said(monkeypatch):
     with pytest.raises(DistributedError, match="TF_CONFIG must have parameter servers"):
         connect()
     task = '{"cluster": {"worker": ["h:1"], "ps": ["h:2"]}, "task": {"type": "ps", "index": 0}}'
-    for text, words in ((task, "this is a ps task"), ("{", "one JSON object")):
+    for text, words in ((task, "got a ps task"), ("{", "one JSON object")):
         monkeypatch.setenv("TF_CONFIG", text)
         with pytest.raises(DistributedError, match=words):
             connect()
