@@ -31,7 +31,7 @@ distlab: cli doctor figures explorables exercises labs.lab01.exercise lessons.ch
     grading.report.pages
 """
 ROWS = """
-utils: errors files checks
+utils: errors files checks lazy
 utils: environment
 utils: measure processes
 utils: events

@@ -12,28 +12,29 @@ from typing import Any
 
 from distlab import copies, progress
 from distlab.cli.long_command import say_waiting
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
 from distlab.submission import is_generic, is_plain_name, list_attached, make_zip_name
 from utils.checks import list_few, suggest
 
 CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
+LAB = "LAB  lab05, 05, or a notebook's path"
+SUBMIT = """
+--name NAME  the name that your teacher knows [your login name]
+--output OUTPUT  write the zip to this folder
+"""
 
 
 def add_parser(commands: Commands) -> None:
     check = add_command(commands, "check", run_check, "check your answers of a lab")
-    check.add_argument("lab", metavar="LAB", help="lab05, 05, or a notebook's path")
+    declare(check, LAB)
     check.add_json()
     text = "check a lab and pack it for submission"
     submit = add_command(commands, "submit", run_submit, text)
-    submit.add_argument("lab", metavar="LAB", help="lab05, 05, or a notebook's path")
-    submit.add_argument("--name", help="the name that your teacher knows [your login name]")
-    submit.add_argument(
-        "--output", type=Path, default=Path("handed-in"), help="write the zip to this folder"
-    )
+    declare(submit, LAB + SUBMIT, output={"type": Path, "default": Path("handed-in")})
     text = "start a lab from scratch, and keep your version in work/kept"
     reset = add_command(commands, "reset", run_reset, text)
-    reset.add_argument("lab", metavar="LAB", help="lab05, 05, or a copy's path: work/NAME.ipynb")
+    declare(reset, "LAB  lab05, 05, or a copy's path: work/NAME.ipynb")
 
 
 def find_lab(name: str) -> Path:

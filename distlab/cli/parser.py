@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NoReturn
 
-from distlab.cli.examples import EXAMPLES, TASKS
+from distlab.cli.examples import TASKS, list_examples
 from distlab.errors import CourseError
 from utils.checks import MAX_LISTED, list_few, suggest
 
 MAX_WHOLE = 10**10  # no count here is larger
 MAX_WORD = 160  # of an error: a number of 400 digits needs no repeating
+KINDS = {"N": int, "X": float, "S": float, "M": float, "SECONDS": float}  # else text
 LONG_USAGE = 7  # arguments of a command whose usage line doesn't list them
 
 Commands = argparse._SubParsersAction  # what `add_parser` of a command's module gets
@@ -55,7 +56,7 @@ class OneLineParser(argparse.ArgumentParser):
             ]
             self.usage = " ".join([self.prog, "[options]", *names])
         shown = self._format_tasks() if self.prog == "distlab" else super().format_help()
-        examples = EXAMPLES.get(self.prog.removeprefix("distlab "), ())
+        examples = [] if self.prog == "distlab" else list_examples(self.prog, self.list_commands())
         lines = "".join(f"\n  {text}" for text in examples).replace("\n    ", "\n      ")
         return f"{shown}\nexamples:{lines}\n" if examples else shown
 
@@ -150,6 +151,49 @@ def add_command(
     parser = commands.add_parser(name, help=help, description=text, epilog=epilog)
     parser.set_defaults(run=run)
     return parser
+
+
+def declare(
+    parser: argparse._ActionsContainer, text: str, **more: dict[str, Any]
+) -> argparse._ActionsContainer:
+    """Declare the arguments and options of `text`, one on each line, the help after two spaces.
+
+        LAB                  the lab to grade, such as lab05
+        files:
+        --output DIR=grades  write pages and tables to this folder
+        --jobs N=4           grade N submissions at a time
+        --json               print one JSON object
+
+    A line that ends with a colon begins a group of the help. An indented line continues the one
+    above it. N is a whole number, X, M, S and SECONDS are numbers, and other words stand for text.
+    `more` has what else `add_argument` gets for an argument, by its name. Returns the last group.
+    """
+    group = parser
+    for line in re.sub(r"\n +", " ", text.strip()).split("\n"):
+        if line.endswith(":") and "  " not in line:
+            group = parser.add_argument_group(line[:-1])
+            continue
+        head, help = re.split("  +", line, maxsplit=1)
+        words = head.replace(",", "").split()
+        names = [word for word in words if word[0] == "-"] or [words[0].lower()]
+        settings: dict[str, Any] = {"action": "store_true"}
+        if words[-1][0] != "-":
+            metavar, given, default = words[-1].partition("=")
+            kind = KINDS.get(metavar, str)
+            settings = {
+                "metavar": metavar,
+                "type": kind,
+                "default": kind(default) if given else None,
+            }
+        name = next((name[2:] for name in names if name[:2] == "--"), names[0]).replace("-", "_")
+        group.add_argument(*names, help=help, **settings | more.get(name, {}))
+    return group
+
+
+def add_program_options(parser: OneLineParser) -> None:
+    """Declare the words after PROGRAM, which that gets as they are."""
+    own = {"nargs": argparse.REMAINDER, "metavar": "its options"}
+    parser.add_argument("arguments", help="passed to PROGRAM unchanged", **own).required = False
 
 
 def offer(word: Any, choices: Collection[Any]) -> str:

@@ -29,33 +29,13 @@ ROUNDS, ROUND_SECONDS = 15, 0.12
 MAX_STEPS = 200
 STORED_BATCHES = 4
 SHORT_NUMBERS = 4096  # of float32: 16 KiB
-IDLE_OPERATIONS = {
-    "Const",
-    "Identity",
-    "IdentityN",
-    "NoOp",
-    "Placeholder",
-    "ReadVariableOp",
-    "Reshape",
-    "Shape",
-    "StridedSlice",
-    "Pack",
-    "ExpandDims",
-    "Squeeze",
-    "StopGradient",
-}
-HEAVY_OPERATIONS = (
-    "MatMul",
-    "Conv",
-    "Pool",
-    "Sum",
-    "Mean",
-    "Max",
-    "Softmax",
-    "Gather",
-    "Scatter",
-    "Einsum",
+IDLE_OPERATIONS = set(
+    (
+        "Const Identity IdentityN NoOp Placeholder ReadVariableOp Reshape Shape StridedSlice Pack "
+        "ExpandDims Squeeze StopGradient"
+    ).split()
 )
+HEAVY_OPERATIONS = tuple("MatMul Conv Pool Sum Mean Max Softmax Gather Scatter Einsum".split())
 Builder = Callable[[], Any]
 Seconds = tuple[float, float]  # of the clock, of this process's processors
 
