@@ -162,6 +162,7 @@ def disturb(cluster, act, go, limit_seconds=90.0):
                 break
     finally:
         job.stop()
+    assert len(said) == 2, (said, job.error)
     return said
 
 
