@@ -56,8 +56,6 @@ def machines(tmp_path):
             (home / "program.py").write_text(PROGRAM)
             meet = ["--rendezvous", f"{networks.address(host)}:{PORT}", "--trust-network"]
             inside = networks.inside(number)
-            if number == host:
-                settings["program"] = ["-c", WAITS_FOR_ALL]
             launcher = Launcher(
                 *meet, "--logs", "logs", *words, inside=inside, cwd=home, **settings
             )
@@ -67,7 +65,8 @@ def machines(tmp_path):
             return launcher
 
         def start_all(self, *words, order=(0, 1, 2, 3)):
-            launchers = {number: self.start(number, *words, host=order[0]) for number in order[:1]}
+            patient = {"program": ["-c", WAITS_FOR_ALL]} if len(order) == 4 else {}
+            launchers = {order[0]: self.start(order[0], *words, host=order[0], **patient)}
             for number in order[1:]:
                 launchers[number] = self.start(number, *words, host=order[0])
                 launchers[order[0]].wait_for(f"({networks.address(number)}) has joined")
