@@ -98,34 +98,32 @@ def test_tiles_say_which_devices_hold_a_piece():
     assert ">32 × 784<" in picture.svg and picture.png().startswith(b"\x89PNG")
 
 
-def test_the_cards_of_lessons_14_to_17_run_as_they_stand():
+def test_the_cards_of_lessons_14_to_17_run_as_they_stand(write_warm):
     """One process for all: the logical devices of lesson 15's come before anything runs."""
     cards = [read_card(lesson) for lesson in ("15", "16", "17", "14")]
     program = "\n".join(f"exec({card!r}, {{}})" for card in cards)
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+    words = write_warm(program)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert "[TensorShape([784, 6]), TensorShape([784, 6])" in done.stdout
     assert "zb-h2 None 0.0 (7, 7, 7, 7)" in done.stdout
     assert "TPUs not found in the cluster" in done.stderr  # 14 needs one
 
 
-def test_the_cards_of_lessons_6_7_and_9_run_as_they_stand(tmp_path):
+def test_the_cards_of_lessons_6_7_and_9_run_as_they_stand(tmp_path, write_warm):
     program = "\n".join(f"exec({read_card(lesson)!r}, {{}})" for lesson in ("09", "06", "07"))
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
+    words = write_warm(program)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "model.keras").exists()  # the only process is the chief
 
 
-def test_the_card_of_lesson_8_is_started_twice(tmp_path):
+def test_the_card_of_lesson_8_is_started_twice(write_warm):
     card = read_card("08")
     assert "int(sys.argv[1])" in card
     for place, port in zip(("12345", "12346"), pick_free_ports(2)):
         card = card.replace(f"localhost:{place}", f"localhost:{port}")
     card = card.replace("int(sys.argv[1])", "json.loads(os.environ['TF_CONFIG'])['task']['index']")
-    program = write_program(tmp_path, card + "\nprint(is_chief)\n")
+    program = Path(write_warm(f"import json, os\n{card}\nprint(is_chief)\n")[1])
     assert [lines[-1] for lines in run_tasks(program, TASKS)] == ["True", "False"]
 
 

@@ -654,9 +654,9 @@ print(json.dumps(found))
 """
 
 
-def test_a_batch_is_split_as_tensorflow_splits_it() -> None:
+def test_a_batch_is_split_as_tensorflow_splits_it(write_warm) -> None:
     """Every batch of 1 to 64 examples on 2 to 8 replicas."""
-    done = subprocess.run([sys.executable, "-c", SPLITS], capture_output=True, text=True)
+    done = subprocess.run(write_warm(SPLITS), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     sizes = [*range(1, 65), 10, 10, 6]
     wanted = [split_batch(size, replicas) for replicas in range(2, 9) for size in sizes]
