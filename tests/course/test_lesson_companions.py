@@ -117,13 +117,13 @@ def test_the_cards_of_lessons_6_7_and_9_run_as_they_stand(tmp_path, write_warm):
     assert (tmp_path / "model.keras").exists()  # the only process is the chief
 
 
-def test_the_card_of_lesson_8_is_started_twice(write_warm):
+def test_the_card_of_lesson_8_is_started_twice(tmp_path):
     card = read_card("08")
     assert "int(sys.argv[1])" in card
     for place, port in zip(("12345", "12346"), pick_free_ports(2)):
         card = card.replace(f"localhost:{place}", f"localhost:{port}")
     card = card.replace("int(sys.argv[1])", "json.loads(os.environ['TF_CONFIG'])['task']['index']")
-    program = Path(write_warm(f"import json, os\n{card}\nprint(is_chief)\n")[1])
+    program = write_program(tmp_path, card + "\nprint(is_chief)\n")
     assert [lines[-1] for lines in run_tasks(program, TASKS)] == ["True", "False"]
 
 
