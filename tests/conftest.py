@@ -257,8 +257,8 @@ def write_warm(tmp_path_factory, monkeypatch):
     folder = tmp_path_factory.mktemp("programs").resolve()
     monkeypatch.setattr(warm_start, "FOLDERS", (*warm_start.FOLDERS, folder))
 
-    def write(text: str) -> list[str]:
-        path = folder / "program.py"
+    def write(text: str, name: str = "program.py") -> list[str]:
+        path = folder / name
         path.write_text(text)
         return [sys.executable, str(path)]
 
