@@ -399,7 +399,7 @@ def test_the_command_prints_a_report(folder, capsys):
         ("my_input_for_tune", "written MODULE:FUNCTION"),
         ("my_input_for_tune:", "written MODULE:FUNCTION"),
         ("no_such_input:make", "no module 'no_such_input' in this folder"),
-        ("my_input_for_tune.py:make", "no module 'my_input_for_tune.py'|leave out .py"),
+        ("quick_input.py:make", "no module 'quick_input.py'|leave out .py"),
         ("quick_input:nothing", "has no function 'nothing'"),
         ("quick_input:number", "it is no function"),
         ("broken_input:make", "broken_input failed: ZeroDivisionError: division by zero"),
