@@ -2,12 +2,11 @@
 
 import argparse
 import json
-import os
 import sys
 
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 
-WAIT_NOTE = "Trying TensorFlow in a process of its own takes some seconds (--quick leaves it out)."
+WAIT_NOTE = "Trying TensorFlow in its own process takes some seconds (--quick leaves it out)."
 
 
 def add_parser(subparsers: Commands) -> None:
@@ -19,11 +18,8 @@ def add_parser(subparsers: Commands) -> None:
         "Check what this machine has, what works, what doesn't and why. "
         "The exit status is 1 if something that the course needs is broken.",
     )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="skip the checks that start TensorFlow, and don't verify full data sets",
-    )
+    text = "skip the checks that start TensorFlow, and don't verify full data sets"
+    declare(parser, f"--quick  {text}")
     parser.add_json()
 
 
@@ -37,16 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(doctor.make_record(findings), indent=2))
     else:
-        if hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="backslashreplace")
-        print(doctor.format_report(findings, color=_wants_color(), plain=not _prints_symbols()))
+        print(doctor.format_report(findings, plain=not _prints_symbols()))
     return 0 if doctor.can_run(findings) else 1
-
-
-def _wants_color() -> bool:
-    """Color only on a terminal, and not where NO_COLOR is set (no-color.org)."""
-    plain_terminal = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return sys.stdout.isatty() and not plain_terminal
 
 
 def _prints_symbols() -> bool:

@@ -118,7 +118,7 @@ def replay_ring(
 
     `firsts[rank][k]` is the first number of chunk k, None for an empty one, before the first step;
     with `finished`, rank r begins with the whole sum of chunk r + 1. `wrong` has the step of the
-    first wrong message, its rank and words about it; a step without messages is the end.
+    first wrong message, its rank and words about it. A step without messages is the end.
     Raises InputError for fewer than 2 ranks or more than 16.
     """
     ranks = len(firsts)

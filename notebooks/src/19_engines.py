@@ -45,7 +45,7 @@ death_explorer()
 # %% [markdown]
 # ## Who starts whom
 #
-# Read the picture from the bottom. It has five of the six ways that we try (the sixth, a rendezvous, is `distlab run` on several machines), and Kubernetes, for which we only write the files. The last line is the same in all columns: a Python process that reads TF_CONFIG. Everything above it is about getting that process onto a machine, and getting it there again when it dies.
+# Read the picture from the bottom. It has five of the six ways that we try (the sixth, a rendezvous, is `distlab run` on several machines), and Kubernetes (we only write its files). The last line is the same in all columns: a Python process that reads TF_CONFIG. Everything above it is about getting that process onto a machine, and getting it there again when it dies.
 
 # %%
 from distlab import figures
@@ -152,7 +152,7 @@ assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 #
 # ## Several machines: a rendezvous
 #
-# On several machines, all must know one address. You type the same line on each, with `--rendezvous` and the address of one machine. The launcher that owns the address hosts; the others join, get an index in the order in which they came, and try each other's ports before anything starts. The host shows a code that the others need to know. (Here it's in a variable, for both.) Two loopback addresses stand for two machines:
+# On several machines, all must know one address. You type the same line on each, with `--rendezvous` and the address of one machine. The launcher that owns the address hosts. The others join, get an index in the order of their arrival, and try each other's ports before anything starts. The host shows a code that the others need to know. (Here it's in a variable, for both.) Two loopback addresses stand for two machines:
 
 # %% tags=["nbval-ignore-output"]
 place = f"127.0.0.1:{pick_free_ports(1)[0]}"
@@ -206,7 +206,7 @@ runs["Slurm"] = kill_on("slurm")
 assert not runs["Slurm"].status
 
 # %% [markdown]
-# Six ways, one loss. Under the launcher, each engine noticed the death in its own way: Ray starts the actor again (it was told `max_restarts=-1`), Spark repeats the whole stage (a shuffle follows it), and on Slurm our script requeues the job. How little a launcher asks of an engine shows best in the engine's own code. Here is Ray's, a program that you can keep:
+# Six ways, one loss. Under the launcher, each engine noticed the death in its own way: Ray starts the actor again (`max_restarts=-1` says so), Spark repeats the whole stage (a shuffle follows it), and on Slurm our script requeues the job. How little a launcher asks of an engine shows best in the engine's own code. Here is Ray's, a program that you can keep:
 
 # %% tags=["nbval-ignore-output"]
 # %%writefile runs/lesson19/with_ray.py
@@ -562,7 +562,7 @@ killed = [run for run in runs.values() if run.killed_at]
 assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for run in killed)
 
 # %% [markdown]
-# Green is training. Much of "starting" is the same in every lane: two processes import TensorFlow. What an engine adds on this machine is mostly the cluster that was started just for this. On a cluster that already runs you'd pay only for the processes.
+# Green is training. Much of "starting" is the same in every lane: two processes import TensorFlow. What an engine adds on this machine is mostly the cluster, started just for this. On a cluster that already runs you'd pay only for the processes.
 #
 # And this is what the seconds buy:
 #

@@ -1,7 +1,7 @@
 """Lab 05, loss scaling: the update that four replicas make of a loss, and the messages for it.
 
 Exercises 1, 2 and 4 are losses: `step.measure` takes a step with each, and returns weights before
-- after, the update that was applied. Exercise 3 returns what each replica applies.
+- after, the applied update. Exercise 3 returns what each replica applies.
 """
 
 from collections.abc import Callable, Mapping
@@ -102,7 +102,7 @@ WEIGHTED = make_exercise(
 
 
 def draw_gradients(seed: int) -> list[list[np.ndarray]]:
-    """Return each replica's gradients: one [20, 6] and one [6], of which some is common to all."""
+    """Return each replica's gradients: one [20, 6] and one [6], with a part common to all."""
     rng = np.random.default_rng(seed)
     common = [rng.normal(size=shape) for shape in ((20, 6), (6,))]
     return [[g + rng.normal(size=g.shape) for g in common] for _ in range(REPLICAS)]
