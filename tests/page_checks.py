@@ -93,7 +93,8 @@ def move(stage, name: str) -> None:
     if slider.count():
         slider.focus()
     at_end = slider.count() and slider.evaluate("(it) => it.value === it.max")
-    for key in ("Home", "End") if at_end else ("End", "Home"):  # here there may be no more to see
+    # here there may be no more to see, and a kernel may have much to do
+    for key in 10 * (("Home", "End") if at_end else ("End", "Home")):
         if slider.count():
             slider.press(key)
         elif field.count():

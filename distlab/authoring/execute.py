@@ -94,6 +94,8 @@ class _Client(NotebookClient):
     async def async_start_new_kernel(self, **kwargs: Any) -> None:
         await super().async_start_new_kernel(**kwargs)
         self.group.leader = self.km.provisioner.pid
+        if self.group.out_of_time:  # before there was anything to kill
+            self.group.kill()
 
     async def _async_cleanup_kernel(self) -> None:
         # a cell that ran out of time: find its processes while its kernel lives
