@@ -335,12 +335,14 @@ def test_stopped_killed_and_gone_on_with(start, capsys, tmp_path):
 
     process = start(arguments)
     wait_for_records(process, out, 1)
+    process.send_signal(signal.SIGSTOP)  # it stays half-way, however long the other one takes
     assert main(["grade", "lab01", *map(str, arguments)]) == 2
     said = capsys.readouterr()
     assert said.out == "" and "another `distlab grade` is at work" in said.err
     assert said.err.count("\n") == 1
     family = find_family(process)
     process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
     output, errors = process.communicate(timeout=240)
     assert process.returncode == 130 and output == "", errors
     assert errors.count("\n") == 1 and "run the same command to continue" in errors

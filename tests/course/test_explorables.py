@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from lab_server import END_SECONDS, Lab
 from nbformat.v4 import new_code_cell, new_notebook
+from page_checks import wait_for_colors
 from process_watch import wait_for
 from test_explorer_predictions import make_explorer
 
@@ -808,7 +809,7 @@ def test_explorers_are_accessible_and_answer_where_no_kernel_runs(chromium, tmp_
             stages.nth(k).locator("input[type=range]").first.press("End")
             changed = "([node, before]) => node.innerText !== before"
             page.wait_for_function(changed, arg=[stages.nth(k).element_handle(), before])
-        page.wait_for_timeout(400)
+        wait_for_colors(page)
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
         assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -23,7 +23,7 @@ from distlab.exercises.refusing import refuse
 SHARDS, FEATURES, MAX_BATCH = 8, 4, 16
 CALL_SECONDS, LOOK_SECONDS = 0.005, 0.005
 IDLE_SECONDS, END_SECONDS = 0.1, 8.0  # of looks at a worker that sleeps, without a call
-MOST_SECONDS = 60.0  # for one that neither sleeps nor ends
+SPIN_SECONDS = 1.0  # of processor time without a call: at least, for one that never sleeps
 KILLED_CALL = 7  # in the second shard of a worker that predicts 16 rows at a time
 DISK_BYTES = 256  # how much of its first output a worker writes before it dies
 
@@ -113,20 +113,22 @@ class ShardTrial:
             (self._root / "released" / str(process)).touch()
 
     def settle(self, *processes: int, seconds: float = IDLE_SECONDS) -> None:
-        """Return once each worker has ended, or slept for `seconds` of looks without a call.
+        """Return once each worker has ended, or slept or spun for `seconds` without a call.
 
-        One that waits for a processor doesn't sleep: a busy machine makes this longer.
+        One that waits for a processor does neither: a busy machine makes this longer.
         """
-        deadline = time.monotonic() + MOST_SECONDS
-        for process in processes:
-            looks, calls = 0, -1
-            while looks < seconds / LOOK_SECONDS and time.monotonic() < deadline:
+        for process in map(psutil.Process, processes):
+            looks, calls, begun = 0, -1, 0.0
+            while looks < seconds / LOOK_SECONDS:
                 time.sleep(LOOK_SECONDS)
-                status, seen = psutil.Process(process).status(), self._count_calls(process)
-                if status == psutil.STATUS_ZOMBIE:
+                status, seen = process.status(), self._count_calls(process.pid)
+                spent = sum(process.cpu_times()[:2])
+                if seen != calls:
+                    looks, calls, begun = 0, seen, spent
+                looks += status == psutil.STATUS_SLEEPING
+                spins = spent - begun > max(seconds, SPIN_SECONDS)
+                if spins or status == psutil.STATUS_ZOMBIE:
                     break
-                looks = looks + (status == psutil.STATUS_SLEEPING) if seen == calls else 0
-                calls = seen
 
     def _count_calls(self, process: int) -> int:
         return sum(name.startswith(f"{process}_") for name in os.listdir(self._root / "calls"))
