@@ -4,6 +4,7 @@ Library: https://nbclient.readthedocs.io (NotebookClient).
 """
 
 import asyncio
+import atexit
 import contextlib
 import os
 import signal
@@ -149,6 +150,7 @@ def _run(client: _Client, seconds: float) -> None:
             limit = client.timeout_func(client.nb.cells[client.cell_index])
             raise _failure(client, f"took more than {limit:g} s") from error
         except (DeadKernelError, RuntimeError) as error:
+            atexit.unregister(client._cleanup_kernel)  # nbclient forgets it of one that dies early
             log.seek(0)
             said = log.read().decode(errors="replace").strip().split("\n")[-1]
             late = f"the notebook took more than {seconds:g} s"
