@@ -270,10 +270,11 @@ def test_chaos_kills_no_task_again_before_the_job_has_noticed(monkeypatch):
     assert chaos._is_calm()
 
 
-def test_of_two_looks_at_once_the_later_is_shown(cluster, tmp_path, monkeypatch):
-    job = cluster.start(count_down, str(tmp_path), 1)
-    job.wait(240)
-    view = cockpit(job)
+def test_of_two_looks_at_once_the_later_is_shown(monkeypatch):
+    names = {"attempt": 1, "finished": True, "is_stopping": False, "error": None}
+    nothing = {name: lambda start=0: [] for name in ("history", "output", "actions")}
+    task = SimpleNamespace(name="worker 0", state="done", attempt=1, process=None, calls=True)
+    view = cockpit(SimpleNamespace(tasks=[task], **names, **nothing))
     wait_for(lambda: not view._thread.is_alive())
     looked, other, seen = threading.Event(), threading.Event(), iter(range(1, 3))
 
