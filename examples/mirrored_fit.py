@@ -62,14 +62,14 @@ def make_strategy() -> tf.distribute.MirroredStrategy:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first N images")
     parser.add_argument("--save", help="write the trained model to this .keras file")
     options = parser.parse_args()
 
     strategy = make_strategy()
     if GLOBAL_BATCH_SIZE % strategy.num_replicas_in_sync:
         # `fit` adds up the replicas' tensors and fails where their shapes differ ("AddN ...").
-        raise SystemExit(f"{GLOBAL_BATCH_SIZE} images do not divide over the replicas")
+        raise SystemExit(f"{GLOBAL_BATCH_SIZE} images don't divide over the replicas")
     keras.utils.set_random_seed(0)
     train_batches = make_train_batches(options.max_examples)
     test_batches = tf.data.Dataset.from_tensor_slices(load_images("test")).batch(400)

@@ -52,7 +52,7 @@ class Lab:
     def _wait_for_address(self) -> tuple[str, str]:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
-            found = re.search(r"(http://127\.0\.0\.1:\d+/\S+)\?token=(\w+)", self.log.read_text())
+            found = re.search(r"(http://127\.0\.0\.1:\d+/\S+)\?token=(\w+)\s", self.log.read_text())
             if found:
                 return found.group(1), found.group(2)
             time.sleep(0.05)

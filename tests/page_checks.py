@@ -99,15 +99,17 @@ def move(stage, name: str) -> None:
     if slider.count():
         slider.focus()
     at_end = slider.count() and slider.evaluate("(it) => it.value === it.max")
-    # here there may be no more to see, and a kernel may have much to do
-    for key in 10 * (("Home", "End") if at_end else ("End", "Home")):
+    keys = (
+        ("Home", "End") if at_end else ("End", "Home")
+    )  # at the first there may be no more to see
+    for key, looks in zip(keys, (400, 1800)):
         if slider.count():
             slider.press(key)
         elif field.count():
             field.fill(f"{{{key}")
         else:
             stage.locator("input[type=radio]:not(:checked)").first.check()
-        for _ in range(60):
+        for _ in range(looks):
             if stage.evaluate(PICTURE) != before:
                 return
             stage.page.wait_for_timeout(50)

@@ -159,7 +159,7 @@ class TaskStory:
 
 
 class StepGroup:
-    """What decides when a group's all-reduce can run: the last task that is ready, and pauses."""
+    """Finds when a group's all-reduce can run: after the last task is ready, and after pauses."""
 
     def __init__(self, stories: Iterable[TaskStory], since: float) -> None:
         self._last_ready: dict[tuple[int, int], float] = {}
@@ -172,7 +172,7 @@ class StepGroup:
                     self._last_ready[key] = max(self._last_ready.get(key, 0.0), step.ready)
 
     def split(self, step: StepTimes) -> tuple[float, float, float]:
-        """Return the seconds for which a task's step computed, waited and sent."""
+        """Return the seconds that a task's step computed, waited and sent."""
         if step.ready is None:
             return step.ended - step.began, 0.0, 0.0
         last = max(self._last_ready.get((step.attempt, step.number), 0.0), step.ready)

@@ -19,10 +19,10 @@ COLUMNS = (("keras 3", "fit"), ("keras 3", "custom"), ("tf_keras", "fit"), ("tf_
 ANSWERS = {True: "works", False: "fails", None: "TPU only"}
 WITHOUT = {  # finding -> what the course does without it
     "GPU": "speed: all strategies run, on logical CPU devices that share the cores",
-    "bubblewrap": "grading: it refuses to run submissions that it cannot seal",
+    "bubblewrap": "grading: it refuses to run submissions that it can't seal",
     "JAX": "Keras on JAX, with keras.distribution",
     "Java": "the Spark part of lesson 19",
-    "browser": "opening JupyterLab by itself: `distlab lab --no-browser` prints the address",
+    "browser": "opening JupyterLab automatically: `distlab lab --no-browser` prints the address",
     "fork": "fast starts of workers: each imports TensorFlow itself",
     "full Fashion-MNIST": "`--full-data` with Fashion-MNIST: the bundled sample serves",
     "full MNIST": "`--full-data` with MNIST: the bundled sample serves",

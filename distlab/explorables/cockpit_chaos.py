@@ -41,7 +41,7 @@ class Chaos:
                 self._strike(off)
 
     def _is_calm(self) -> bool:
-        """Whether every worker trains: none is down, frozen or starting, or about to be."""
+        """True if every worker trains: none is down, frozen or starting, or about to be."""
         if self._killed_in == self._job.attempt and self._book.is_synchronous:
             return False  # the job may not have noticed yet
         for task in self._workers():

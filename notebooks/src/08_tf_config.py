@@ -3,7 +3,7 @@
 #
 # You start the same program on two machines, and it hangs. Or it stops with an error from deep inside TensorFlow. Or, worst of all, it runs happily on both, and neither notices the other. Often the cause is one environment variable, TF_CONFIG. Here you'll write it, watch a worker die and come back, and make nine mistakes on purpose, so that you know them when you meet them by accident.
 #
-# **Time:** 80 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+# **Time:** 85 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -249,7 +249,7 @@ for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
 #
 # From here on `LocalCluster` does the typing. It starts real processes on this machine, each with its TF_CONFIG, and calls a function in each of them. (The first line of the cell makes these tasks print all of TensorFlow's log, because we'll want to read it later.)
 #
-# The function is a training that takes a while: logistic regression on Fashion-MNIST, half of each batch on each worker. Worker 0 saves the weights at every twentieth step, and a restart continues from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) show how to write such a function. This one takes about ten steps a second, so that you can follow it.
+# The function is a training that takes a while: logistic regression on Fashion-MNIST, half of each batch on each worker. Worker 0 saves the weights at every twentieth step, and a restart continues from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) show how to write such a function. This one takes about ten steps per second, so that you can follow it.
 #
 # `cockpit(job)` draws a row for each task, on one axis of time. Blue is a worker that computes its gradient, green the all-reduce in which the gradients are added up, gray a worker that waits for the other. Flags are checkpoints. With `restarts=20` the cluster starts the whole group again when a task dies, up to twenty times.
 #

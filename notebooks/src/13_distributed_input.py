@@ -3,7 +3,7 @@
 #
 # Two workers spend a night on one pass through a large data set. In the morning a quarter of the examples have never been seen, and another quarter were seen twice. Nothing crashed; the loss even went down. Here you follow single examples through the usual ways to split data over replicas and workers. At the end you can tell which examples reach nobody, and which are trained on twice.
 #
-# **Time:** 80 minutes · **Prerequisites:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
+# **Time:** 85 minutes · **Prerequisites:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -31,7 +31,7 @@ import numpy as np
 # %% [markdown]
 # ## One picture first
 #
-# We have 32 examples, a global batch of 8 and four replicas. Each example is a number, so that we can see where it goes. A filled square is an example that the replica received; light and dark squares are alternate steps.
+# We have 32 examples, a global batch of 8 and four replicas. Each example is a number, so that we can see where it goes. A filled square is an example that the replica received. Light and dark squares are alternate steps.
 
 # %%
 from distlab import figures
@@ -47,7 +47,7 @@ print(check_cover(views, range(32)))
 # %% [markdown]
 # `experimental_distribute_dataset` takes a dataset of *global* batches and splits each: the first replica gets the first two of eight. `views` holds the same thing as numbers: for each replica its *ids*, the numbers of its examples, step by step. `check_cover` counts over all replicas how many examples came exactly once, more than once, or never. We check every claim below like this.
 #
-# ## Batches that do not divide
+# ## Batches that don't divide
 #
 # **Predict.** 66 examples, a global batch of 32, four replicas. In the third step only 2 are left. How many does each replica get? Guess the largest share.
 
@@ -193,7 +193,7 @@ for policy in ("FILE", "AUTO"):
 #
 # ## Two workers for real
 #
-# So far we stayed in one process. Now two real workers, as in [lesson 09](09-multi-worker-mirrored.ipynb), each a process with its own `TF_CONFIG`. `receive` runs in those processes, so it imports what it needs; each returns the ids that its replica received.
+# So far we stayed in one process. Now two real workers, as in [lesson 09](09-multi-worker-mirrored.ipynb), each a process with its own `TF_CONFIG`. `receive` runs in those processes, so it imports what it needs. Each returns the ids that its replica received.
 
 
 # %%
@@ -442,7 +442,7 @@ assert cover.doubled == () and 0 < len(cover.lost) < 200
 #
 # ### A data worker is killed
 #
-# When a data worker dies, the part of the source that it was working on may be lost with it. Worse, a consumer keeps asking the dead worker for more: no error, and no end. So never wait without a limit; here it's `wait(timeout=6)`, well over what this reader needs when nothing goes wrong. A second reader loses a data worker too, but gets a new one *at the same address*.
+# When a data worker dies, the part of the source that it was working on may be lost with it. Worse, a consumer keeps asking the dead worker for more, and raises no error while it does. TensorFlow's source gives it 60 minutes. So wait with a limit of your own; here it's `wait(timeout=6)`, well over what this reader needs when nothing goes wrong. A second reader loses a data worker too, but gets a new one *at the same address*.
 
 # %% tags=["nbval-ignore-output"]
 from utils.cluster import ClusterError
@@ -555,7 +555,7 @@ single.close()
 # - Every example counted, in one process and on two real workers.
 # - FILE needs enough equal files, DATA parses everything on every worker, OFF trains on everything once per worker.
 # - An `InputContext` tells a dataset function which part to read.
-# - The tf.data service lost what was on its way to a killed consumer; a consumer whose data worker died waited until our limit.
+# - The tf.data service lost what was on its way to a killed consumer. A consumer whose data worker died waited until our limit.
 # - Shuffling before sharding loses and doubles examples silently, under DATA too; shard first, or give every shuffle a seed, the same on every worker.
 #
 # A whole program that serves batches to trainers on other machines: [data_service.py](../examples/data_service.py).

@@ -434,7 +434,7 @@ assert outside.device.endswith("CPU:0") and inside.device.endswith("CPU:2")
 #
 # ## What it costs
 #
-# Memory first, and the third way out. ZeRO cuts no layer: training stays data-parallel. But each device stores only its share of the optimizer state (stage 1), of the gradients as well (stage 2), and of the weights as well (stage 3). It fetches the rest when it needs it. PyTorch's FSDP does what stage 3 does. Here is the ZeRO paper's row for 7.5 billion parameters on 64 devices; below the picture are its published GB next to what we compute. The bars leave out activations. The glasses below them include them, for a Transformer: each glass is a device, the red line is its memory, and under it stand the bytes that the device sends in a step.
+# Memory first, and the third way out. ZeRO cuts no layer: training stays data-parallel. But each device stores only its share of the optimizer state (stage 1), of the gradients as well (stage 2), and of the weights as well (stage 3). It fetches the rest when it needs it. PyTorch's FSDP does what stage 3 does. Here is the ZeRO paper's row for 7.5 billion parameters on 64 devices. Below the picture are its published GB next to what we compute. The bars leave out activations. The glasses below them include them, for a Transformer: each glass is a device, the red line is its memory, and under it stand the bytes that the device sends in a step.
 #
 # **Your turn.** The bytes for one parameter were 2 (weight), 2 (gradient) and 12 (optimizer). How many of them does each of `ranks` devices hold at stage 0 (plain data parallelism), 1, 2 and 3?
 
@@ -475,7 +475,7 @@ memory_machine()
 # 2. Open *More* and choose the preset with 175 billion parameters. Which part grows with the sequence? Now press *Store attention's scores*. What was FlashAttention buying? And what does *Sequence parallelism* add to that?
 # 3. Without ZeRO, make 7.5 billion parameters fit with tensor parallelism or pipeline stages alone. Which of the two sends more?
 #
-# About the second: the machine counts activations as Korthikanti and others did in 2022 (without dropout). Plain attention stores its scores, a number for each pair of tokens in each head, twice. So activations explode as the sequence grows. FlashAttention, from the same year, computes attention in tiles and never stores the scores. By the machine's formula a model of 7.5 billion parameters keeps 342 GB of activations at 8,192 tokens with the scores, and 38 GB without them. So with a modern attention kernel, activations grow in proportion to the sequence.
+# About the second: the machine counts activations as Korthikanti and others did in 2022 (without dropout). Plain attention stores two numbers for each pair of tokens in each head. (We counted what Keras's `MultiHeadAttention` keeps in float32 for its backward pass, as [lesson 18](18-precision-and-memory.ipynb) does: 8 bytes.) So activations explode as the sequence grows. FlashAttention, from the same year, computes attention in tiles and never stores the scores. By the machine's formula a model of 7.5 billion parameters keeps 342 GB of activations at 8,192 tokens with the scores, and 38 GB without them. So with a modern attention kernel, activations grow in proportion to the sequence.
 #
 # Tensor parallelism alone leaves the layer norms whole on every device. *Sequence parallelism*, from the same paper as the formula, splits those along the tokens and sends the same bytes. [Lesson 23](23-which-way-to-cut.ipynb) builds it, and two more cuts: context and expert parallelism.
 #

@@ -3,7 +3,7 @@
 #
 # Every library that trains on many devices has this algorithm inside. You write both halves of it, put them together, and predict what it costs.
 #
-# **Time:** 50 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
+# **Time:** 45 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
 # All ranks live in this process, and every message goes through a network that counts it. The ranks stand in a ring: rank r sits between r - 1 and r + 1, and the last one's neighbor is rank 0. With P ranks, each rank's vector is cut into P chunks. `chunks[r][k]` is chunk k as rank r holds it, a NumPy array.
 #
@@ -13,7 +13,7 @@
 #     message.destination, message.chunk, message.values
 # ```
 #
-# In one step, each rank sends at most one message and receives at most one; all of them travel at once. You're graded on the sums, the number of steps, the messages and bytes of each rank, and what the messages held. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 06 has the ideas.
+# In one step, each rank sends at most one message and receives at most one; all of them travel at once. You're graded on the sums, the number of steps, the messages and bytes of each rank, and what the messages held. When you submit, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 06 has the ideas.
 #
 # {{absent}}
 
@@ -31,7 +31,7 @@ SEED = 2026
 #
 # **4 points · medium · 17 minutes**
 #
-# **Contract.** `reduce_scatter(chunks, network)` takes P - 1 steps. In each step, every rank sends one of its chunks to the next rank, r + 1, which adds it to its own. Afterwards rank r holds the complete sum of chunk (r + 1) mod P; what it holds of the other chunks doesn't matter. With one rank it sends nothing. It changes `chunks` in place, or returns the changed ones.
+# **Contract.** `reduce_scatter(chunks, network)` takes P - 1 steps. In each step, every rank sends one of its chunks to the next rank, r + 1, which adds it to its own. Afterwards rank r holds the complete sum of chunk (r + 1) mod P. What it holds of the other chunks doesn't matter. With one rank it sends nothing. It changes `chunks` in place, or returns the changed ones.
 #
 # What counts is what arrives. In some trials the network adds 1 to every value on its way, so the sums show whether a rank used its messages, or looked into its neighbor's memory. In a cluster that is another machine.
 #
@@ -49,7 +49,7 @@ SEED = 2026
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Three ranks, step 0: rank 0 sends chunk 0, rank 1 chunk 1, rank 2 chunk 2. In step 1 rank 1 sends chunk 0, to which it has just added rank 0's. So chunk 0 arrives at rank 2 with the values of two ranks in it, and is complete once rank 2 adds its own.
+# Three ranks, step 0: rank 0 sends chunk 0, rank 1 chunk 1, rank 2 chunk 2. In step 1 rank 1 sends chunk 0. It has just added rank 0's to it. So chunk 0 arrives at rank 2 with the values of two ranks in it, and is complete once rank 2 adds its own.
 #
 # </details>
 
@@ -148,7 +148,7 @@ judges.GATHER.judge(gather_cases, got_gathered)
 #
 # **3 points · medium · 10 minutes**
 #
-# **Contract.** `all_reduce(vectors, network)` is exercise 1 followed by exercise 2. It takes one array `[length]` for each rank. It returns a list with one array `[length]` for each rank: the sum, as that rank has it. Each vector is cut into P chunks as `np.array_split` does it. If the length doesn't divide evenly, the first chunks are one element longer; with fewer elements than ranks, the last chunks are empty. Empty chunks are sent all the same, and with one rank nothing is sent.
+# **Contract.** `all_reduce(vectors, network)` is exercise 1 followed by exercise 2. It takes one array `[length]` for each rank. It returns a list with one array `[length]` for each rank: the sum, as that rank has it. Each vector is cut into P chunks as `np.array_split` does it. If the length doesn't divide evenly, the first chunks are one element longer. With fewer elements than ranks, the last chunks are empty. Empty chunks are sent all the same, and with one rank nothing is sent.
 #
 # **Example.** Two ranks, (1, 2, 3) and (10, 20, 30): both get (11, 22, 33). Chunk 0 has two elements, chunk 1 has one. Each rank sends 2 messages, 3 elements of 8 bytes in all.
 #
@@ -253,6 +253,6 @@ judges.SECONDS.judge(seconds_cases, got_seconds)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should report that its worked examples are right.

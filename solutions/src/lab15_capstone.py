@@ -3,7 +3,7 @@
 #
 # This is the last lab, and the largest. You write one program that trains a model to find garments
 # in pictures. Its data are spread over the workers' disks. When one of two workers dies for good,
-# the other one finishes the job alone, with the same weights. At the end you hand in what the
+# the other one finishes the job alone, with the same weights. At the end you submit what the
 # program has learned.
 #
 # **Time:** 130 minutes · **Points:** 10 · **Hardware:** two CPU cores
@@ -446,7 +446,7 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 # **Contract.** `trained_model()` returns the name of the file to submit: `lab15.pack_model(
 # "capstone-run")` packs `capstone-run/saved_model` into `capstone.savedmodel`, next to this
 # notebook, and returns its name. The file may have at most 4 MiB. `distlab submit lab15` puts it
-# into the zip next to the notebook; if you upload files by hand, upload both. It is graded on scenes
+# into the zip next to the notebook. If you upload files by hand, upload both. It is graded on scenes
 # that nobody has seen: a foreground IoU of at least 0.93 (1 point), and a mean IoU of the garments of
 # at least 0.40 (1 point). The graph is run without Python, and may not read or write files.
 #
@@ -525,7 +525,7 @@ else:
     assert found[2].shape == (6, 64, 64)
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should print that it is right so far. Then
 # `distlab submit lab15`, and look at what it prints: `capstone.savedmodel` has to be in the zip.

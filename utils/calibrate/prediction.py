@@ -34,7 +34,7 @@ MAX_DEVICES = 10**7
 
 @dataclass(frozen=True)
 class Scenario:
-    """What to predict: sizes, scaling, the job, the network, and what failures and hours cost.
+    """A scenario to predict: sizes, scaling, job, network, and the cost of failures and hours.
 
     `devices` are the sizes. `scaling` is "weak" (each device keeps its batch) or "strong" (the
     global batch stays). `examples` per epoch and `epochs` give hours and, with `price` per
@@ -157,7 +157,7 @@ def find_launch_seconds(profile: Profile, scenario: Scenario) -> float:
 
     The operations of the traced step at 4 µs each, those that XLA can't fuse away with
     `jit_compile`, and one call from Python for every `steps_per_execution` steps. 0 without a
-    machine: what was measured here has its launches in it.
+    machine, since times measured here include their launches.
     """
     if scenario.machine is None:
         return 0.0

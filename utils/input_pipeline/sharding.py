@@ -1,4 +1,4 @@
-"""Who gets which example: the ids that each replica or worker receives, as sets.
+"""Find which replica or worker receives which examples, by their ids.
 
 Datasets here end in the example's id, like `ladder`'s, or are ids alone.
 """
@@ -22,7 +22,7 @@ POLICIES = ("FILE", "DATA", "OFF", "AUTO", "HINT")
 
 @dataclass(frozen=True)
 class Cover:
-    """What became of the examples: how many came once, which never, which more than once."""
+    """The coverage of the examples: how many came once, which never, which more than once."""
 
     once: int
     lost: tuple[int, ...]
@@ -49,7 +49,7 @@ def check_cover(views: Mapping[str, Iterable[Iterable[int]]], expected: Iterable
     seen = Counter(number for steps in views.values() for step in steps for number in step)
     wanted = set(expected)
     if strange := set(seen) - wanted:
-        raise InputError(f"The dataset returned unexpected ids {format_ids(strange)}.")
+        raise InputError(f"The ids must all be in `expected`, got also {format_ids(strange)}.")
     return Cover(
         once=sum(1 for number in wanted if seen[number] == 1),
         lost=tuple(sorted(wanted - set(seen))),
@@ -114,7 +114,7 @@ def shard_examples(
     """Return the ids of each batch that each worker trains on, by counting, without TensorFlow.
 
     `files` holds the ids of each file and `batch` is a worker's batch size. `policy` is "FILE",
-    "DATA" or "OFF", as in `auto_shard`, or "LATE", the mistake in which each of `workers` shuffles
+    "DATA" or "OFF", as in `auto_shard`, or "LATE", a mistake: each of `workers` shuffles
     all (`orders` [worker, example]) and keeps every `workers`-th. Raises InputError for another
     policy, and for FILE with fewer files than workers.
 

@@ -4,7 +4,7 @@ The dataset is taken apart (`chain`), each stage is timed alone (`costs`), and
 then one change after another is tried against the best so far, in turns, with a
 step after each batch. A change stays if it makes the loop at least 5 % faster.
 The result delivers the same elements. Their order changes where shards are read at
-once; a cache goes only where its elements are the same each time.
+once. A cache goes only where its elements are the same each time.
 """
 
 import os
@@ -32,7 +32,7 @@ from .report import Trial, TuneReport
 
 @dataclass(frozen=True)
 class Pace:
-    """How a dataset kept up: seconds and images per batch, and whether it came to its end."""
+    """A measured rate: seconds and images per batch, and whether the dataset came to its end."""
 
     batches: int
     images: int
@@ -91,7 +91,7 @@ def _guarded(dataset: Any) -> Any:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How many times as fast the second dataset is, and of either: seconds, images per second."""
+    """The second dataset's speed-up, and both datasets' seconds and images per second."""
 
     ratio: float
     seconds_per_batch: tuple[float, float]
@@ -132,7 +132,7 @@ def tune(
     `make_dataset` takes no arguments and returns a `tf.data.Dataset` of batches, as naive as
     can be: sources, `flat_map` or `interleave` over files, `map`, `shuffle`, `batch`. A
     function given to `map` may have a form for whole batches (`batch_form`), which is then
-    tried. `step_seconds` is the time of the training step; it is emulated by a sleep, which
+    tried. `step_seconds` is the time of the training step. It is emulated by a sleep, which
     leaves the processor to the pipeline, as an accelerator does. A cache takes at most
     `max_cache_bytes`. A repeat is left out of the measurements and comes back in the code.
     `say` gets a line after each measurement. Returns the settings, the bottleneck and code to

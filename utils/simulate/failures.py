@@ -1,4 +1,4 @@
-"""How often to save: what checkpoints cost, and what a failure loses. NumPy at most.
+"""Choose how often to save, from the cost of checkpoints and of failures. NumPy at most.
 
 A run saves after every `interval_seconds` of work, which takes `save_seconds`; failures
 come at random, one in `mtbf_seconds` on average (mean time between failures), and each
@@ -64,7 +64,7 @@ def expected_run_seconds(
     """Return the expected time of a run that has `work_seconds` of training to do.
 
     Exact for failures that come as a Poisson process (Daly's equation 13), also while
-    saving and restarting; each whole interval ends with a save, the last one too.
+    saving and restarting. Each whole interval ends with a save, the last one too.
     """
     _check_positive(
         work_seconds=work_seconds, interval_seconds=interval_seconds, mtbf_seconds=mtbf_seconds

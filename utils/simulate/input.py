@@ -1,4 +1,4 @@
-"""What an input pipeline delivers, and when: every element followed from the file to the step.
+"""Simulate an input pipeline: every element is followed from the file to the step.
 
 The machines stand in the order of tf.data: read (waiting for a store, no processor), map
 (decode and augment, on the processor), shuffle, batch, prefetch, and the step that consumes.
@@ -28,7 +28,7 @@ MACHINES = ("read", "map", "step")
 
 @dataclass(frozen=True)
 class InputCosts:
-    """Seconds for each element, alone on one thread; reading waits and computes nothing.
+    """Seconds for each element, alone on one thread. Reading waits and computes nothing.
 
     Raises InputError for a cost below 0 or not finite.
     """
@@ -52,7 +52,7 @@ class InputCosts:
 
 @dataclass(frozen=True)
 class InputChoice:
-    """How the pipeline is set. `shuffle` is in elements, `prefetch` in batches (0: none)."""
+    """The settings of the pipeline. `shuffle` is in elements, `prefetch` in batches (0: none)."""
 
     reads: int = 1
     calls: int = 1
@@ -69,7 +69,7 @@ class InputChoice:
 
 @dataclass(eq=False)
 class InputRun:
-    """When each element [element] was in each machine, and each batch [batch]: seconds.
+    """The seconds when each element [element], and each batch [batch], was in each machine.
 
     `order` [element] holds the elements as they left the shuffle. An element is `pulled` out
     of the map, `emitted` from the shuffle into its batch; a batch is `ready`, and then in
@@ -97,7 +97,7 @@ class InputRun:
 
     @property
     def machine_seconds(self) -> dict[str, float]:
-        """What each machine needs for a batch when nothing keeps it waiting."""
+        """Each machine's time for a batch when nothing keeps it waiting."""
         work = {
             "read": self.batch * float(np.mean(np.subtract(self.read_ends, self.read_begins))),
             "map": self.batch * float(np.mean(np.subtract(self.map_ends, self.map_begins))),
@@ -112,7 +112,7 @@ class InputRun:
 
     @property
     def starved(self) -> float:
-        """The share of the second half's time in which the step waits for its input."""
+        """The share of the second half's time that the step waits for its input."""
         return max(0.0, 1 - self.machine_seconds["step"] / self.batch_seconds)
 
 

@@ -126,7 +126,7 @@ class DatasetFeed(InputFeed):
         return dataset.map(unconverted(padded))
 
     def _make_filler(self, first: Any) -> tf.data.Dataset:
-        """Return batches without end in which no example weighs anything."""
+        """Return endless batches whose examples all have weight 0."""
         features, labels, weights = pad(self.name, first, self.places, False, self.dtype)
         return tf.data.Dataset.from_tensors((features, labels, tf.zeros_like(weights))).repeat()
 
@@ -168,7 +168,7 @@ class DatasetFeed(InputFeed):
 
 
 class FunctionFeed(DatasetFeed):
-    """What a function of a `tf.distribute.InputContext` reads, in batches of one replica.
+    """The data of a function of a `tf.distribute.InputContext`, in batches of one replica.
 
     Nobody knows beforehand how many real examples all replicas have in a step, so they
     count them in the step.

@@ -86,7 +86,7 @@ class SceneFeed(ImageFeed):
 
 
 class SceneTestFeed(SceneFeed):
-    """The test scenes, in the order in which they stand."""
+    """The test scenes, in their own order."""
 
     def __init__(self, split: SceneSplit, config: TrainConfig, replicas: int) -> None:
         super().__init__(split, BatchPlan(len(split), TEST_BATCH_SIZE, replicas), config)
@@ -99,7 +99,7 @@ class SceneTestFeed(SceneFeed):
 
 
 class MaskCounts(keras.metrics.Metric):
-    """How often the pixels of each class were predicted as each, over real examples.
+    """Count how often the pixels of each class were predicted as each, over real examples.
 
     Labels are class numbers [batch, height, width], outputs logits for each of them.
     """

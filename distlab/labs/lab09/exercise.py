@@ -27,7 +27,7 @@ WORKERS = 2
 
 
 class ResumableRun:
-    """What a learner's `train` gets besides its state: folders, and the step itself.
+    """The argument of a learner's `train` besides its state: folders, and the step itself.
 
     `shared_folder` holds the checkpoints that count; `write_folder` is where this worker
     writes its own: the shared one on worker 0, another one elsewhere.
@@ -74,7 +74,7 @@ class ResumableRun:
 def try_killed_run(
     train: Callable[..., Any], seed: int, total: int, every: int, die_at: int
 ) -> dict[str, Any]:
-    """Run `train` on two workers, of which one is killed once in step `die_at`.
+    """Run `train` on two workers, and kill one of them once, in step `die_at`.
 
     The group starts again, and worker 1 without the files of its lost machine. Returns the steps
     that worker 0 took, in order, how often the group started again, whether worker 1 saved the

@@ -1,7 +1,7 @@
 """A submitted SavedModel: packed into one file, read as plain data, asked for masks.
 
 A SavedModel isn't trusted. Its graph may name any file, so a graph with operations that read or
-write files, call Python or keep state isn't run at all; the rest runs in its own process with a
+write files, call Python or keep state isn't run at all. The rest runs in its own process with a
 time limit, and only its answers come back.
 """
 
@@ -175,7 +175,7 @@ def _ask(folder: str, images: np.ndarray, masks: bool) -> Any:
             numbers = tf.cast(logits, tf.float32).numpy()
             pieces.append(numbers.argmax(axis=-1).astype(np.uint8) if masks else numbers)
     except Exception as error:
-        return f"the SavedModel cannot be asked: {type(error).__name__}: {error}"[:400]
+        return f"the SavedModel can't be asked: {type(error).__name__}: {error}"[:400]
     return np.concatenate(pieces)
 
 

@@ -1,6 +1,6 @@
 """A connection between the host of a rendezvous and one member; both know the code.
 
-It is a sealed connection of `processes`, in which both sides also hear that the other lives. A
+It is a sealed connection of `processes`. Both sides also hear that the other lives. A
 frame is a kind, plain data, and bytes; nothing that arrives is run. Messages can be read on the
 way, as TensorFlow's can.
 """
@@ -29,7 +29,7 @@ BEAT = "beat"
 
 @dataclass
 class MeetingFrame:
-    """What arrived: `kind`, plain data, and the bytes after it."""
+    """A received message: `kind`, plain data, and the bytes after it."""
 
     kind: str
     data: dict[str, Any] = field(default_factory=dict)
