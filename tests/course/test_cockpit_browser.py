@@ -65,14 +65,15 @@ def kill_while_waiting(page, end_file) -> str:
     first.locator(".cm-content").click()
     page.keyboard.press("Shift+Enter")
     page.keyboard.press("Shift+Enter")
-    first.get_by_role("group", name="worker 1").get_by_text(re.compile(r"step \d")).wait_for()
+    row = first.get_by_role("group", name="worker 1")
+    row.get_by_text(re.compile(r"step \d")).first.wait_for()
     assert second.locator(".jp-InputPrompt").inner_text() == "[*]:"
     assert Axe().run(page, context=".ck").violations_count == 0
     slow = first.get_by_role("slider", name="Slow down worker 0")
     slow.press("ArrowRight")
     assert slow.get_attribute("aria-valuetext") == "+50 ms a step"
     first.get_by_role("button", name="Kill worker 1").press("Enter")
-    first.get_by_text("killed by you").wait_for()
+    row.get_by_text("killed by you").first.wait_for()
     assert first.locator('[data-state="killed"]').get_attribute("aria-label") == "worker 1"
     assert second.locator(".jp-InputPrompt").inner_text() == "[*]:"
     end_file.touch()
