@@ -194,6 +194,25 @@ def data_file(tmp_path_factory):
     return path
 
 
+@pytest.fixture
+def write_warm(tmp_path_factory, monkeypatch):
+    """Call it with a program's text: the command that runs it, in a warm process if there is one.
+
+    For a program that needs its own process and imports TensorFlow anyway.
+    """
+    import warm_start
+
+    folder = tmp_path_factory.mktemp("programs").resolve()
+    monkeypatch.setattr(warm_start, "FOLDERS", (*warm_start.FOLDERS, folder))
+
+    def write(text: str, name: str = "program.py") -> list[str]:
+        path = folder / name
+        path.write_text(text)
+        return [sys.executable, str(path)]
+
+    return write
+
+
 @pytest.fixture(scope="module")
 def launcher():
     """A module's own launcher: one warm process starts the tasks of all its clusters."""
@@ -206,13 +225,23 @@ def launcher():
 
 @pytest.fixture(scope="module")
 def chromium():
-    """A module's own headless browser; skips without one."""
-    from lab_server import BROWSER_FLAGS
+    """A module's own headless browser, whose pages wait long; skips without one."""
+    from lab_server import BROWSER_FLAGS, PATIENCE_MS
 
     path = need_browser()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
+        running = playwright.chromium.launch(
+            executable_path=path, args=BROWSER_FLAGS, timeout=PATIENCE_MS
+        )
+        make_page = running.new_page
+
+        def open_page(**options):
+            page = make_page(**options)
+            page.set_default_timeout(PATIENCE_MS)
+            return page
+
+        running.new_page = open_page
         yield running
         running.close()

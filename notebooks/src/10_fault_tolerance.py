@@ -76,7 +76,7 @@ from utils.cluster import LocalCluster
 from utils.training.recovery import RecoverySettings
 
 folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
-settings = RecoverySettings(folder.name, pause_seconds=0.02)  # slow enough to be killed in time
+settings = RecoverySettings(folder.name, pause_seconds=0.06)  # slow enough to be killed in time
 cluster = LocalCluster(workers=2, environment={"GCE_METADATA_IP": "127.0.0.1:9"})
 whole = cluster.run(train_unprotected, settings, timeout=60, echo=False)[0]
 print(whole.step, "steps,", len(whole.weights), "arrays of weights")
@@ -635,7 +635,7 @@ interval_explorer(timing.median_seconds, workers=1000)
 #
 # ## Recap
 #
-# - A run that was killed after step 11 was resumed, and ended with the uninterrupted run's weights, to 1e-9.
+# - A run killed after step 11 was resumed, and ended with the uninterrupted run's weights, to 1e-9.
 # - When killed, each method lost at most the steps of one interval; with notice, the handler lost none.
 # - A checkpoint with half a data file was still named as the newest; `latest_intact` skipped it.
 # - Without momentum, or without the place in the data, a resumed run quietly ended with other weights.

@@ -13,7 +13,7 @@
 #     message.destination, message.chunk, message.values
 # ```
 #
-# In one step, each rank sends at most one message and receives at most one; all of them travel at once. You're graded on the sums, the number of steps, the messages and bytes of each rank, and what the messages held. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 06 has the ideas.
+# In one step, each rank sends at most one message and receives at most one; all of them travel at once. You're graded on the sums, the number of steps, the messages and bytes of each rank, and what the messages held. When you submit, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 06 has the ideas.
 #
 # {{absent}}
 
@@ -253,6 +253,6 @@ judges.SECONDS.judge(seconds_cases, got_seconds)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should report that its worked examples are right.

@@ -353,7 +353,7 @@ judges.LAYOUT.judge(layout_cases, got_layouts)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.
