@@ -139,7 +139,7 @@ EXAMPLES = {
     ),
     "grade": (
         "distlab grade lab05 submitted --gradebook gradebook.db --output report",
-        "distlab grade lab05 --status",
+        "distlab grade lab05 --set ana weighted 2 --reason 'explained in the room'",
     ),
     "build": ("distlab build 03 --check", "distlab build lab05"),
     "new": (

@@ -60,8 +60,6 @@ def add_parser(subparsers: Commands) -> None:
     add("--no-sandbox", action="store_true", help=text)
     text = "replace names by codes, in REPORT/LAB/anonymous; --set and --marks take codes too"
     add("--anonymous", action="store_true", help=text)
-    text = "show the remembered options, who waits and why; grade nothing"
-    add("--status", action="store_true", help=text)
     parser.add_json(add)
     _add_rules(parser.add_argument_group("due dates").add_argument)
     _add_marks(parser.add_argument_group("marks").add_argument)
@@ -78,12 +76,6 @@ def _add_rules(add: Callable[..., Any]) -> None:
     )
     text = "per day or hour late: 10%%/day, 0.5/hour, or 10%%/day,50%% for at most 50%%"
     add("--penalty", metavar="P", default="", help=text)
-    add(
-        "--extensions",
-        metavar="FILE",
-        type=Path,
-        help="CSV of students with more time: student,2 days",
-    )
 
 
 def _add_marks(add: Callable[..., Any]) -> None:
@@ -99,11 +91,6 @@ def _add_marks(add: Callable[..., Any]) -> None:
     add("--reason", metavar="TEXT", default="", help=text)
     text = "accept hand marks above the maximum"
     add("--allow-bonus", action="store_true", help=text)
-    text = "set the remembered hand marks in a new gradebook"
-    add("--restore", action="store_true", help=text)
-    add("--forget", action="store_true", help="forget the remembered hand marks")
-    text = "remove a student from the gradebook who has no submission and is on no list"
-    add("--remove", metavar="ID", **many, help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -114,8 +101,6 @@ def run(arguments: argparse.Namespace) -> int:
         if isinstance(value, Path):
             setattr(arguments, name, value.absolute())
     remembered = _recall(arguments)
-    if arguments.status:
-        return _show_status(arguments, remembered)
     with use_class_seed(arguments.class_seed and check_class_seed(arguments.class_seed)):
         return _grade_and_report(arguments, remembered)
 
@@ -154,33 +139,11 @@ def _recall(arguments: argparse.Namespace) -> list[str]:
     used = fill_in(vars(arguments), read_rules(_find_journal(arguments)))
     arguments.policy = _find(arguments.policy, POLICY)
     arguments.roster = _find(arguments.roster, ROSTER)
-    if arguments.submitted is None and not arguments.status:
+    if arguments.submitted is None:
         raise CourseError(
             "SUBMITTED is missing: the lab wasn't graded before. Give a folder or zip."
         )
-    if arguments.restore and arguments.forget:
-        raise CourseError("--restore and --forget can't be given together. Choose one.")
     return used
-
-
-def _show_status(arguments: argparse.Namespace, remembered: "list[str]") -> int:
-    """Print what the lab remembers and who waits; return 1 if someone does."""
-    from distlab.grading.memory import describe_waiting
-    from distlab.grading.roster import read_table
-
-    marks = _find_journal(arguments).parent / "marks.csv"
-    if not marks.is_file():
-        raise CourseError(f"{marks.parent}: this lab wasn't graded yet. Grade it first.")
-    waiting = describe_waiting([row for _, row in read_table(marks)])
-    print(
-        "\n".join(
-            [
-                *(f"remembered  {_clean(text)}" for text in remembered),
-                *(f"no mark     {_clean(line)}" for line in waiting),
-            ]
-        )
-    )
-    return int(bool(waiting))
 
 
 def _write_without_names(
@@ -256,7 +219,7 @@ def _read_settings(arguments: argparse.Namespace) -> "Settings":
         source=arguments.submitted,
         out=arguments.output / lab.name,
         gradebook=_find_gradebook(arguments),
-        policy=override(policy, arguments.due, arguments.penalty, arguments.extensions),
+        policy=override(policy, arguments.due, arguments.penalty),
         pattern=arguments.pattern,
         jobs=arguments.jobs,
         sealed=not arguments.no_sandbox,
@@ -268,8 +231,6 @@ def _read_settings(arguments: argparse.Namespace) -> "Settings":
         roster=read_roster(arguments.roster),
         times=arguments.submission_times,
         rules=list_rules(vars(arguments)),
-        kept_marks="restore" * arguments.restore + "forget" * arguments.forget,
-        remove=tuple(arguments.remove),
     )
 
 
