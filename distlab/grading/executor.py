@@ -1,8 +1,7 @@
 """Runs submissions in the sandbox, and yields the observations.
 
-One loop: it starts submissions, reads their pipes, keeps their time limits, and is the
-only one who says that a submission has ended. It never waits for a file: a thread of
-`background` has those read ahead.
+One loop: it has a notebook read when there is room to run it, starts it, reads its pipes, keeps
+its time limits, and is the only one who says that a submission has ended.
 """
 
 import contextlib
@@ -11,11 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from distlab.grading.alignment import Plan
-from distlab.grading.background import BackgroundQueue
 from distlab.grading.handed_in import hash_together
 from distlab.grading.labs import LabSpec
 from distlab.grading.observation import Observation, Submission
@@ -24,7 +20,6 @@ from distlab.grading.running import Running
 from distlab.grading.sandbox import Sandbox, check_can_seal
 
 READ_SECONDS, TICK_SECONDS = 8.0, 0.5
-Read = dict[str, Any] | Refused  # the reader's result for a file
 
 
 @dataclass
@@ -41,10 +36,12 @@ class Prepared:
     tried_again: bool = False
 
 
-def prepare(submission: Submission, seed: int, told: Read) -> Prepared:
-    """Return what the reader's process has told of one notebook."""
-    if isinstance(told, Refused):
-        problem = f"the notebook could not be read ({told}): a human should look at it"
+def prepare(submission: Submission, seed: int, reader: ReaderProcess) -> Prepared:
+    """Have one notebook read and aligned."""
+    try:
+        told = reader.ask(do="align", path=str(submission.path))
+    except Refused as why:
+        problem = f"the notebook could not be read ({why}): a human should look at it"
         return Prepared(submission, seed, "", Plan((), unanswered={}), problem)
     plan = Plan.from_data(told)
     sha256 = hash_together(told["sha256"], submission.files)
@@ -58,22 +55,15 @@ class LabProcesses:
     can't seal and `sealed` is set.
     """
 
-    def __init__(self, lab: LabSpec, sealed: bool = True, jobs: int = 2) -> None:
+    def __init__(self, lab: LabSpec, sealed: bool = True) -> None:
         if sealed:
             check_can_seal()
-        self.sandbox = Sandbox(lab.name, lab.rules, sealed, jobs)
+        self.sandbox = Sandbox(lab.name, lab.rules, sealed)
         try:
             self.reader = ReaderProcess(lab, READ_SECONDS)
         except BaseException:
             self.sandbox.close()
             raise
-
-    def read(self, path: Path) -> Read:
-        """Return what the reader tells of the notebook at `path`, or why it can't."""
-        try:
-            return self.reader.ask(do="align", path=str(path))
-        except Refused as why:
-            return why
 
     def __enter__(self) -> "LabProcesses":
         return self
@@ -99,12 +89,11 @@ def observe(
     the machine can't seal and `sealed` is set.
     """
     with contextlib.ExitStack() as stack:
-        processes = processes or stack.enter_context(LabProcesses(lab, sealed, jobs))
+        processes = processes or stack.enter_context(LabProcesses(lab, sealed))
         processes.sandbox.wait_until_ready()
         selector = stack.enter_context(selectors.DefaultSelector())
         jobs = 1 if lab.rules.exclusive else jobs
-        reading = stack.enter_context(BackgroundQueue(processes.read))
-        executor = Executor(lab, processes.sandbox, reading, selector, jobs)
+        executor = Executor(lab, processes, selector, jobs)
         yield from executor.run(deque(submissions), seed_for)
 
 
@@ -113,12 +102,9 @@ class Executor:
     """The loop of `observe`: up to `jobs` submissions at a time."""
 
     lab: LabSpec
-    sandbox: Sandbox
-    reading: BackgroundQueue[Path, Read]
+    processes: LabProcesses
     selector: selectors.BaseSelector
     jobs: int
-    asked: deque[tuple[Submission, int]] = field(default_factory=deque)  # being read, their seeds
-    ahead: deque[Prepared] = field(default_factory=deque)
     active: dict[int, Prepared] = field(default_factory=dict)
     finished: deque[Observation] = field(default_factory=deque)
     late: deque[Prepared] = field(default_factory=deque)  # to be run once more, alone
@@ -126,37 +112,24 @@ class Executor:
     def run(
         self, waiting: deque[Submission], seed_for: Callable[[Submission], int]
     ) -> Iterator[Observation]:
-        self.selector.register(self.sandbox, selectors.EVENT_READ, self.take_news)
-        self.selector.register(self.reading, selectors.EVENT_READ, self.take_read)
-        while waiting or self.asked or self.ahead or self.active or self.finished or self.late:
-            if self.late and not (waiting or self.asked or self.ahead or self.active):
+        self.selector.register(self.processes.sandbox, selectors.EVENT_READ, self.take_news)
+        while waiting or self.active or self.finished or self.late:
+            if self.late and not (waiting or self.active):
                 self.start_again(self.late.popleft())
-            while len(self.active) < self.jobs and self.ahead:
-                self.start(self.ahead.popleft())
-            if waiting and self.may_read_ahead():
+            while waiting and len(self.active) < self.jobs:
                 submission = waiting.popleft()
-                self.asked.append((submission, seed_for(submission)))
-                self.reading.put(submission.path)
+                self.start(prepare(submission, seed_for(submission), self.processes.reader))
             while self.finished:
                 yield self.finished.popleft()
-            if self.active or self.asked:
+            if self.active:
                 self.step()
-
-    def may_read_ahead(self) -> bool:
-        """Return whether a file may be read now: one at a time, none next to a timed run."""
-        free = self.jobs > 1 or not self.active
-        return free and not self.asked and len(self.ahead) < self.jobs
-
-    def take_read(self) -> None:
-        for told in self.reading.take():
-            self.ahead.append(prepare(*self.asked.popleft(), told))
 
     def start(self, prepared: Prepared) -> None:
         if prepared.problem:
             self.finish(prepared)
             return
-        files = prepared.submission.files
-        prepared.running = Running(prepared.plan, prepared.seed, self.lab, self.sandbox, files)
+        files, sandbox = prepared.submission.files, self.processes.sandbox
+        prepared.running = Running(prepared.plan, prepared.seed, self.lab, sandbox, files)
         if prepared.running.find_unseen():
             self.fork(prepared)
         else:
@@ -180,7 +153,7 @@ class Executor:
     def step(self) -> None:
         """Read what has come, then look at the clocks."""
         now = time.monotonic()
-        first = min((p.running.attempt.deadline for p in self.active.values()), default=now + 1)
+        first = min(p.running.attempt.deadline for p in self.active.values())
         for key, _ in self.selector.select(min(max(first - now, 0.0), TICK_SECONDS)):
             if not isinstance(key.data, Prepared):
                 key.data()
@@ -192,7 +165,7 @@ class Executor:
 
     def take_news(self) -> None:
         """If a submission's processes have ended: observe what is left, or start it again."""
-        message = self.sandbox.receive()
+        message = self.processes.sandbox.receive()
         if message["told"] != "ended":
             return
         prepared = self.active.pop(message["id"])
@@ -219,8 +192,8 @@ class Executor:
                 notes=notes,
                 facts=prepared.plan.facts,
                 problem=prepared.problem,
-                sealed=self.sandbox.sealed,
+                sealed=self.processes.sandbox.sealed,
                 seconds=round(time.monotonic() - running.begun, 3) if running else 0.0,
-                versions=self.sandbox.versions,
+                versions=self.processes.sandbox.versions,
             )
         )

@@ -18,7 +18,6 @@ from typing import Any
 
 import distlab
 from distlab.errors import CourseError
-from distlab.grading.budget import MemoryBudget
 from distlab.grading.judging import LabRules
 from distlab.grading.process_tree import FOLDER_PREFIX
 from utils.errors import RunError
@@ -53,7 +52,7 @@ SYSTEM = (
     "/etc/ssl/openssl.cnf",
 )
 DEVICES = ("null", "zero", "full", "random", "urandom")
-START_SECONDS, BASE_MIB = 180.0, 2048  # the server's own memory, data sets included
+START_SECONDS = 180.0
 ADVICE = "`distlab doctor` says what is missing; --no-sandbox is for your own work only"
 
 
@@ -206,7 +205,6 @@ class Sandbox:
         lab: str,
         rules: LabRules,
         sealed: bool = True,
-        jobs: int = 2,
         start_seconds: float = START_SECONDS,
     ) -> None:
         self.sealed, self.start_seconds = sealed, start_seconds
@@ -215,8 +213,6 @@ class Sandbox:
         self.folder = "/tmp" if sealed else tempfile.mkdtemp(prefix=FOLDER_PREFIX)
         self._errors = tempfile.TemporaryFile()
         self._server = self._start([lab, f"onednn={rules.onednn:d}", *rules.data])
-        self.budget = MemoryBudget((BASE_MIB + jobs * rules.memory_mib) * 2**20)
-        self.budget.add(self._server.process.pid)
 
     def _start(self, needed: list[str]) -> ForkServer:
         passed: list[int] = []
@@ -293,7 +289,6 @@ class Sandbox:
         """End the fork server and every submission; safe to call twice."""
         self._server.close()
         self._errors.close()
-        self.budget.close()
         if not self.sealed:
             shutil.rmtree(self.folder, ignore_errors=True)
 

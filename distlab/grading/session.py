@@ -1,13 +1,14 @@
 """One run of grading: collect, run, judge, book. It can be stopped at any moment."""
 
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from distlab.errors import CourseError
 from distlab.grading import memory
-from distlab.grading.background import BackgroundQueue
 from distlab.grading.collect import Collection, HandIn, collect, set_times
 from distlab.grading.executor import LabProcesses, observe
 from distlab.grading.gradebook import Book, Entry
@@ -67,7 +68,7 @@ def grade(settings: Settings, on_progress: Progress = lambda done, total: None) 
         found = _collect(settings, journal)
         chosen = _choose(settings, journal, found.hand_ins)
         new = [h for h in chosen if h.path and _find_kept(settings, journal, h) is None]
-        processes = LabProcesses(lab, settings.sealed, settings.jobs) if new else None
+        processes = LabProcesses(lab, settings.sealed) if new else None
         if processes is not None:
             stack.enter_context(processes)
         students = {h.student for h in found.hand_ins} | set(found.absent)
@@ -205,21 +206,20 @@ def _run(
     processes: LabProcesses | None,
 ) -> None:
     """Run the new ones of `hand_ins`, and judge all, each as soon as it has run."""
-    done = 0
-    with (
-        JudgeProcess(settings.lab) as judges,
-        BackgroundQueue(lambda seen: (seen, judges.judge(seen))) as queue,
-    ):
-        for seen in _see(settings, journal, hand_ins, processes):
-            queue.put(seen)
-            for judged, said in queue.take():
-                _keep(settings, journal, judged, said)
-                done += 1
-            on_progress(done, len(hand_ins))
-        for judged, said in queue.take(all_of_them=True):
-            _keep(settings, journal, judged, said)
-            done += 1
-            on_progress(done, len(hand_ins))
+    judging: deque[tuple[Observation, Future[Verdict]]] = deque()
+    pool, done = ThreadPoolExecutor(1), 0
+    with JudgeProcess(settings.lab) as judges:
+        try:
+            for seen in _see(settings, journal, hand_ins, processes):
+                judging.append((seen, pool.submit(judges.judge, seen)))
+                last = len(judging) + done == len(hand_ins)
+                while judging and (last or judging[0][1].done()):
+                    judged, said = judging.popleft()
+                    _keep(settings, journal, judged, said.result())
+                    done += 1
+                    on_progress(done, len(hand_ins))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _find_kept(settings: Settings, journal: Journal, hand_in: HandIn) -> Observation | None:

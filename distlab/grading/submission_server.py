@@ -105,7 +105,7 @@ class SubmissionLoop(ForkLoop):
 
     def send_signal(self, child: Child, number: int) -> None:
         """Tell process 1 what an answer had too much of, or kill everything."""
-        first = process_tree.find_children(child.process)
+        first = process_tree.find_tree(child.process, recursive=False)[1:]
         if number in TOO_MUCH:
             return process_tree.send_signal(first, number)
         everyone = [] if self.sealed else process_tree.find_tree(child.process)[1:]
