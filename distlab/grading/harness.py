@@ -24,6 +24,7 @@ from distlab.grading.answer_calls import (
     Channel,
     RemoteAnswer,
     ask_until_answered,
+    within,
 )
 from distlab.grading.encoding import encode
 
@@ -144,21 +145,22 @@ class Harness:
 
     def start(self, check: Mapping[str, Any] | None = None) -> Channel:
         """Start a process; for a program or a file, with that alone and nothing of the cells."""
-        channel = self.answers.start()
-        channel.deadline = self.end
-        prelude = self.order["prelude"]
-        with contextlib.suppress(AnswerGone, AnswerLate, AnswerRaised):
-            ask(channel, do="begin", prelude=prelude, files=self.order["files"])
+        channel, prelude = self.answers.start(), self.order["prelude"]
+        requests: list[dict[str, Any]] = [
+            {"do": "begin", "prelude": prelude, "files": self.order["files"]}
+        ]
         if check is not None:
             self.channel = None
-            programs = [cell for cell in self.cells if cell["program"]]
-            for cell in programs if check["program"] else ():
-                with contextlib.suppress(AnswerGone, AnswerLate, AnswerRaised):
-                    ask(channel, do="cell", seconds=self.order["own_seconds"], **cell)
+            if check["program"]:
+                told = {"do": "cell", "seconds": self.order["own_seconds"]}
+                requests += [told | cell for cell in self.cells if cell["program"]]
             if check["attached"]:
                 names = dict.fromkeys(check["functions"], check["attached"])
-                with contextlib.suppress(AnswerGone, AnswerLate, AnswerRaised):
-                    ask(channel, do="name", names=names)
+                requests.append({"do": "name", "names": names})
+        with contextlib.suppress(AnswerLate), within(self.end - time.monotonic()):
+            for request in requests:
+                with contextlib.suppress(AnswerGone, AnswerRaised):
+                    ask(channel, **request)
         return channel
 
     def run_cell(self, cell: Mapping[str, Any]) -> bool:
@@ -166,9 +168,9 @@ class Harness:
         assert self.channel is not None
         seconds = max(LEAST, min(self.order["own_seconds"], self.own_left / BY_CLOCK))
         begun = time.monotonic()
-        self.channel.deadline = begun + BY_CLOCK * seconds + SPARE
         try:
-            ask(self.channel, do="cell", seconds=seconds, **cell)
+            with within(BY_CLOCK * seconds + SPARE):
+                ask(self.channel, do="cell", seconds=seconds, **cell)
             return True
         except AnswerLate:
             self.cut.append(f"{cell['label']} was cut off after {BY_CLOCK * seconds:g} s")
@@ -190,12 +192,12 @@ class Harness:
     ) -> tuple[dict[str, str], dict[str, Any]]:
         """Return how it went, and the encoded `got_` values."""
         seconds = self.order["cell_seconds"]
-        channel.deadline = min(self.end, time.monotonic() + seconds)
         space: dict[str, Any] = {"np": np, "SEED": self.order["seed"], "__name__": "harness"}
         space |= {name: RemoteAnswer(channel, name) for name in check["functions"]}
         told = {"status": "ok"}
         try:
-            exec(compile(check["source"], f"<{check['id']}>", "exec"), space)  # noqa: S102 - ours
+            with within(min(self.end - time.monotonic(), seconds)):
+                exec(compile(check["source"], f"<{check['id']}>", "exec"), space)  # noqa: S102 - ours
         except AnswerRaised as error:
             told = {"status": "raised", "error": error.error, "trace": error.trace}
         except AnswerLate:
