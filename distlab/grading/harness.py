@@ -2,7 +2,7 @@
 
 It runs next to the sealed processes and out of their sight, and never runs a learner's code: each
 answer has its own process, which gets nothing but its own statements. It tells the grader through a
-pipe, as frames: one line of JSON, and as many bytes as its `size` says.
+pipe, as frames: one line of JSON for each graded cell.
 """
 
 import contextlib
@@ -103,7 +103,6 @@ class Harness:
                 if self.channel is not None:
                     self.run_cell(step)
         self.answers.close()
-        self.say({"at": "done"})
 
     def mark(self, number: int) -> None:
         """Write to both streams whose output comes next."""
@@ -115,24 +114,25 @@ class Harness:
         alone = check["program"] or check["attached"]
         self.mark(NO_CHECK)
         channel = self.start(check) if alone else self.get_channel()
-        self.say({"at": "begin", "cell": k})
         self.mark(k)
         begun, before = time.monotonic(), read_traffic_bytes(self.traffic)
         told, got = self.ask(check, channel)
         if alone or told["status"] in ("timed out", "killed"):
             self.lose()
-        body = json.dumps(got).encode()
+        body = json.dumps(got)
         if len(body) > MAX_MESSAGE_BYTES:  # of all cases together
             told |= {"status": "raised", "error": "ValueError: it gives too much"}
-            body = b"{}"
+            body = "{}"
         frame = {
-            "at": "end",
             "cell": k,
+            "got": body,
             "seconds": time.monotonic() - begun,
             "traffic": read_traffic_bytes(self.traffic) - before,
             **told,
         }
-        self.say(frame, body)
+        data = json.dumps(frame).encode() + b"\n"
+        while data:
+            data = data[os.write(self.pipe, data) :]
 
     def get_channel(self) -> Channel:
         """Return the channel to a process in which the cells up to here have run."""
@@ -214,13 +214,6 @@ class Harness:
         told["failed"] = "\n".join([*channel.failed, *self.cut][:8])
         got = {n: encode(v) for n, v in space.items() if n in check["got"]}
         return told, got
-
-    def say(self, frame: dict[str, Any], body: bytes | None = None) -> None:
-        if body is not None:
-            frame["size"] = len(body)
-        data = json.dumps(frame).encode() + b"\n" + (body or b"")
-        while data:
-            data = data[os.write(self.pipe, data) :]
 
 
 def read_traffic_bytes(devices: TextIO) -> int:

@@ -24,7 +24,7 @@ MAX_PROCESSES = {False: 16, True: 96}  # by whether the lab starts processes
 
 @dataclass
 class Attempt:
-    """One run: the graded cells (`checks`) that it was given, `current` the one that runs."""
+    """One run: the graded cells (`checks`) that it was given."""
 
     number: int
     checks: list[str]
@@ -32,9 +32,7 @@ class Attempt:
     streams: dict[str, OutputReader]
     deadline: float
     frames: FrameReader = field(default_factory=FrameReader)
-    current: str = ""
     ended: bool = False  # whether the running answer was ended because of its output
-    done: bool = False
     why: str = ""
 
     def close(self) -> None:
@@ -167,27 +165,21 @@ class Running:
         return len(data)
 
     def take(self, frame: Frame) -> None:
-        """Take one frame: it must fit what went before."""
+        """Take one frame: its cell is one that was asked for."""
         attempt = self.attempt
-        if frame.at == "done":
-            attempt.done = True
-        elif not 0 <= frame.cell < len(attempt.checks):
+        if not 0 <= frame.cell < len(attempt.checks):
             raise BadFrame("a cell that the lab doesn't have")
-        elif frame.at == "begin":
-            attempt.current, attempt.ended = attempt.checks[frame.cell], False
-        elif attempt.checks[frame.cell] != attempt.current:
-            raise BadFrame("the end of a cell that never began")
-        else:
-            self.seen[attempt.current] = CellObservation(
-                attempt.current,
-                frame.status,
-                got=frame.got,
-                error=frame.error,
-                trace=frame.trace,
-                seconds=frame.seconds,
-                traffic_bytes=frame.traffic,
-                failed=tuple(frame.failed.split("\n")) if frame.failed else (),
-            )
+        check, attempt.ended = attempt.checks[frame.cell], False
+        self.seen[check] = CellObservation(
+            check,
+            frame.status,
+            got=frame.got,
+            error=frame.error,
+            trace=frame.trace,
+            seconds=frame.seconds,
+            traffic_bytes=frame.traffic,
+            failed=tuple(frame.failed.split("\n")) if frame.failed else (),
+        )
 
     def check_time(self, now: float) -> None:
         """Kill what the harness hasn't ended in time."""
