@@ -29,6 +29,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from distlab.errors import CourseError
+from distlab.grading.naming import parse_time
 from utils.checks import check_choice
 from utils.errors import DistributedError
 
@@ -171,13 +172,12 @@ def parse_penalty(text: str, grace_seconds: float = 0.0) -> Penalty:
 
 def parse_due(text: str, zone: tzinfo = UTC) -> datetime:
     """Return a due date in UTC, without a zone; a text without a zone is in `zone`."""
-    try:
-        due = datetime.fromisoformat(re.sub(" UTC$", "+00:00", text.strip()))
-    except ValueError:
+    due = parse_time(text, zone)
+    if due is None:
         raise CourseError(
             f"due must look like 2026-11-20T23:59 (UTC) or 2026-11-20T23:59+01:00, got {text!r}."
-        ) from None
-    return (due if due.tzinfo else due.replace(tzinfo=zone)).astimezone(UTC).replace(tzinfo=None)
+        )
+    return due
 
 
 def parse_duration(text: str) -> timedelta:
