@@ -196,10 +196,11 @@ def unpack(channel: Channel, arguments: Sequence[Any]) -> list[Any]:
     """Return the arguments of a call in the answer's process."""
     found, networks = [], 0
     for each in arguments:
-        if each[0] == "network":
+        kind = each[0] if isinstance(each, list) else ""
+        if kind == "network":
             found.append(RemoteNetwork(channel, networks, each[1]))
             networks += 1
-        elif each[0] == "folder":
+        elif kind == "folder":
             found.append(unpack_folder(each[1]))
         else:
             found.append(decode(each))

@@ -23,7 +23,7 @@ from distlab.grading.verdict import ExerciseVerdict, Verdict
 from utils.errors import DistributedError
 from utils.files import PART, write_atomically
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)

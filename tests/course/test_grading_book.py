@@ -281,7 +281,7 @@ def test_comments_cannot_become_html_or_links():
 
 
 def make_seen(lab, student="ana", seed=7):
-    cells = [CellObservation(name, "ok", '{"got_x": ["int", "1"]}') for name in lab.graded]
+    cells = [CellObservation(name, "ok", '{"got_x": 1}') for name in lab.graded]
     return Observation(student, lab.name, "f00d", seed, tuple(cells), ("cell 7: joined",))
 
 

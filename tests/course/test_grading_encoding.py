@@ -25,20 +25,13 @@ FORGED = [
     "x",
     {},
     [],
-    ["value"],
-    ["value", 7],
+    ["int"],
     ["int", 7],
-    ["int", "9" * 2000],
-    ["int", "x"],
-    ["float", "x"],
-    ["float", 1.0],
-    ["float", "0x1p999999"],
     ["array", "<f8", [float("inf")], ""],
     ["array", "<f8", [0, 10**40], ""],
-    ["text", None],
     ["list", "abc"],
     ["dict", [[1]]],
-    ["dict", [[["list", []], ["value", None]]]],
+    ["dict", [[["list", []], None]]],
     ["unknown", 1],
     ["list", [["list"]]],
     ["array", "<f8", [2], "AAAA"],
@@ -87,10 +80,7 @@ def plain(value) -> bool:
 def test_random_forgeries_never_do_anything_but_fail():
     rng = random.Random(5)
     parts = [
-        "value",
-        "int",
-        "float",
-        "text",
+        "opaque",
         "list",
         "tuple",
         "set",
@@ -106,7 +96,6 @@ def test_random_forgeries_never_do_anything_but_fail():
         1e300,
         "",
         "7",
-        "0x1p3",
         "AAAAAAAAAAA=",
         {},
     ]
@@ -114,7 +103,7 @@ def test_random_forgeries_never_do_anything_but_fail():
     def make(depth):
         if depth == 0 or rng.random() < 0.3:
             return rng.choice(parts)
-        return [rng.choice(parts[:9]), *(make(depth - 1) for _ in range(rng.randrange(4)))]
+        return [rng.choice(parts[:6]), *(make(depth - 1) for _ in range(rng.randrange(4)))]
 
     good = 0
     for _ in range(20_000):
@@ -304,7 +293,7 @@ def test_objects_equal_nothing():
         "7",
         "{",
         "[" * 10**5,
-        '{"got_x": 1}',
+        '{"got_x": ["int", 1]}',
         '{"got_x": ["list", ' + "[" * 50 + "]" * 50 + "]}",
     ],
 )
