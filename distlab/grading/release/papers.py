@@ -48,8 +48,9 @@ def fit_page(
     text = re.sub(
         rf"^## {TEACHERS_SECTION}.*?(?=^## |\Z)", "", text, flags=re.MULTILINE | re.DOTALL
     )
-    lines = _drop_column(text.split("\n"), "Solution")
-    kept = [line for line in lines if _holds(line, commands, targets, exists)]
+    text = text.replace("| Solution |\n|---", "|\n")
+    text = re.sub(r"^(\|.*\|) \[[^|]*\]\(solutions/[^|]* \|$", r"\1", text, flags=re.MULTILINE)
+    kept = [line for line in text.split("\n") if _holds(line, commands, targets, exists)]
     full = re.sub(r"^## .*\n+(?=## )", "", "\n".join(kept), flags=re.MULTILINE)  # of those cut
     return unlink(full, exists)
 
@@ -64,20 +65,3 @@ def _holds(line: str, commands: Set[str], targets: Set[str], exists: Callable[[s
         return False
     row = re.match(r"\| *\[[^\]]*\]\(([^)\s]+)\)", line)
     return row is None or "://" in row[1] or exists(row[1].partition("#")[0])
-
-
-def _drop_column(lines: list[str], title: str) -> list[str]:
-    """Return the lines with the column `title` taken out of every table that has it."""
-    kept, column = [], -1
-    for line in lines:
-        if not line.startswith("|"):
-            column = -1
-        cells = line.strip().strip("|").split("|")
-        names = [cell.strip() for cell in cells]
-        if line.startswith("|") and title in names:
-            column = names.index(title)
-        if column >= 0:
-            del cells[column]
-            line = "|" + "|".join(cells) + "|"
-        kept.append(line)
-    return kept
