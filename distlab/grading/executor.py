@@ -22,32 +22,6 @@ from distlab.grading.sandbox import Sandbox, check_can_seal
 READ_SECONDS, TICK_SECONDS = 8.0, 0.5
 
 
-@dataclass
-class Prepared:
-    """A submission that has been read and aligned."""
-
-    submission: Submission
-    seed: int
-    sha256: str
-    plan: Plan
-    problem: str = ""
-    running: Running | None = None
-    alone: bool = True  # whether nothing else ran at any time while it did
-    tried_again: bool = False
-
-
-def prepare(submission: Submission, seed: int, reader: ReaderProcess) -> Prepared:
-    """Have one notebook read and aligned."""
-    try:
-        told = reader.ask(do="align", path=str(submission.path))
-    except Refused as why:
-        problem = f"the notebook could not be read ({why}): a human should look at it"
-        return Prepared(submission, seed, "", Plan((), unanswered={}), problem)
-    plan = Plan.from_data(told)
-    sha256 = hash_together(told["sha256"], submission.files)
-    return Prepared(submission, seed, sha256, plan, told["problem"])
-
-
 class LabProcesses:
     """The two processes that running a lab takes: they start at once, `observe` awaits them.
 
@@ -105,9 +79,9 @@ class Executor:
     processes: LabProcesses
     selector: selectors.BaseSelector
     jobs: int
-    active: dict[int, Prepared] = field(default_factory=dict)
+    active: dict[int, Running] = field(default_factory=dict)
     finished: deque[Observation] = field(default_factory=deque)
-    late: deque[Prepared] = field(default_factory=deque)  # to be run once more, alone
+    late: deque[Running] = field(default_factory=deque)  # to be run once more, alone
 
     def run(
         self, waiting: deque[Submission], seed_for: Callable[[Submission], int]
@@ -118,82 +92,68 @@ class Executor:
                 self.start_again(self.late.popleft())
             while waiting and len(self.active) < self.jobs:
                 submission = waiting.popleft()
-                self.start(prepare(submission, seed_for(submission), self.processes.reader))
+                running = self.read(submission, seed_for(submission))
+                if running.find_unseen():
+                    self.fork(running)
+                else:
+                    self.finished.append(running.observe())
             while self.finished:
                 yield self.finished.popleft()
             if self.active:
                 self.step()
 
-    def start(self, prepared: Prepared) -> None:
-        if prepared.problem:
-            self.finish(prepared)
-            return
-        files, sandbox = prepared.submission.files, self.processes.sandbox
-        prepared.running = Running(prepared.plan, prepared.seed, self.lab, sandbox, files)
-        if prepared.running.find_unseen():
-            self.fork(prepared)
-        else:
-            self.finish(prepared)
+    def read(self, submission: Submission, seed: int) -> Running:
+        """Have one notebook read and aligned; nothing runs of what can't be."""
+        plan, sha256 = Plan((), unanswered={}), ""
+        try:
+            told = self.processes.reader.ask(do="align", path=str(submission.path))
+            plan, problem = Plan.from_data(told), told["problem"]
+            sha256 = hash_together(told["sha256"], submission.files)
+        except Refused as why:
+            problem = f"the notebook could not be read ({why}): a human should look at it"
+        sandbox = self.processes.sandbox
+        return Running(submission, seed, plan, sha256, problem, self.lab, sandbox)
 
-    def start_again(self, prepared: Prepared) -> None:
+    def start_again(self, running: Running) -> None:
         """Run alone what ran out of time while others ran: that may have been theirs."""
-        prepared.tried_again, prepared.alone = True, True
-        prepared.running.forget(prepared.running.find_late())
-        self.fork(prepared)
+        running.tried_again, running.alone = True, True
+        running.forget(running.find_late())
+        self.fork(running)
 
-    def fork(self, prepared: Prepared) -> None:
-        attempt = prepared.running.start()
-        self.active[attempt.number] = prepared
+    def fork(self, running: Running) -> None:
+        attempt = running.start()
+        self.active[attempt.number] = running
         if len(self.active) > 1:
             for each in self.active.values():
                 each.alone = False
         for descriptor in attempt.pipes:
-            self.selector.register(descriptor, selectors.EVENT_READ, prepared)
+            self.selector.register(descriptor, selectors.EVENT_READ, running)
 
     def step(self) -> None:
         """Read what has come, then look at the clocks."""
         now = time.monotonic()
-        first = min(p.running.attempt.deadline for p in self.active.values())
+        first = min(r.attempt.deadline for r in self.active.values())
         for key, _ in self.selector.select(min(max(first - now, 0.0), TICK_SECONDS)):
-            if not isinstance(key.data, Prepared):
+            if not isinstance(key.data, Running):
                 key.data()
             elif key.fd in self.selector.get_map():
-                if key.data.running.read(key.fd) == 0:
+                if key.data.read(key.fd) == 0:
                     self.selector.unregister(key.fd)
-        for prepared in self.active.values():
-            prepared.running.check_time(time.monotonic())
+        for running in self.active.values():
+            running.check_time(time.monotonic())
 
     def take_news(self) -> None:
         """If a submission's processes have ended: observe what is left, or start it again."""
         message = self.processes.sandbox.receive()
         if message["told"] != "ended":
             return
-        prepared = self.active.pop(message["id"])
-        for descriptor in prepared.running.attempt.pipes:
+        running = self.active.pop(message["id"])
+        for descriptor in running.attempt.pipes:
             if descriptor in self.selector.get_map():
                 self.selector.unregister(descriptor)
-        if prepared.running.finish_attempt(message["status"], message["why"]):
-            self.fork(prepared)
-        elif prepared.running.find_late() and not (prepared.alone or prepared.tried_again):
-            self.late.append(prepared)
+        if running.finish_attempt(message["status"], message["why"]):
+            self.fork(running)
+        elif running.find_late() and not (running.alone or running.tried_again):
+            self.late.append(running)
         else:
-            self.finish(prepared)
-
-    def finish(self, prepared: Prepared) -> None:
-        running = prepared.running
-        notes = (*prepared.plan.notes, *(running.notes if running else ()))
-        self.finished.append(
-            Observation(
-                student=prepared.submission.student,
-                lab=self.lab.name,
-                sha256=prepared.sha256,
-                seed=prepared.seed,
-                cells=tuple(running.get_cells()) if running else (),
-                notes=notes,
-                facts=prepared.plan.facts,
-                problem=prepared.problem,
-                sealed=self.processes.sandbox.sealed,
-                seconds=round(time.monotonic() - running.begun, 3) if running else 0.0,
-                versions=self.processes.sandbox.versions,
-            )
-        )
+            self.finished.append(running.observe())

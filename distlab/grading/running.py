@@ -11,9 +11,9 @@ from pathlib import Path
 
 from distlab.grading.alignment import Plan
 from distlab.grading.frames import MAX_WRITTEN, BadFrame, Frame, FrameReader, OutputReader
-from distlab.grading.handed_in import Files, open_plain
+from distlab.grading.handed_in import open_plain
 from distlab.grading.labs import LabSpec
-from distlab.grading.observation import CellObservation
+from distlab.grading.observation import CellObservation, Observation, Submission
 from distlab.grading.process_tree import SHORTAGE
 from distlab.grading.sandbox import Sandbox
 from distlab.submission import MAX_ATTACHED_BYTES
@@ -42,13 +42,25 @@ class Attempt:
 
 
 class Running:
-    """Runs the steps of `plan` behind one harness; what can't be run is seen at once."""
+    """Runs the steps of `plan` behind one harness; what can't be run is seen at once.
+
+    `sha256` is the notebook's, `problem` says why there is nothing to run, if there isn't.
+    """
 
     def __init__(
-        self, plan: Plan, seed: int, lab: LabSpec, sandbox: Sandbox, files: Files = ()
+        self,
+        submission: Submission,
+        seed: int,
+        plan: Plan,
+        sha256: str,
+        problem: str,
+        lab: LabSpec,
+        sandbox: Sandbox,
     ) -> None:
-        self.plan, self.seed, self.lab, self.sandbox = plan, seed, lab, sandbox
-        self.files, self.rules = files, lab.rules
+        self.submission, self.seed, self.plan = submission, seed, plan
+        self.sha256, self.problem = sha256, problem
+        self.lab, self.sandbox, self.rules = lab, sandbox, lab.rules
+        self.alone, self.tried_again = True, False  # whether nothing else ran while it did
         self.seen = {
             check: CellObservation(check, "raised", error=why)
             for check, why in (plan.unanswered or {}).items()
@@ -130,7 +142,7 @@ class Running:
             "own_seconds": self.rules.own_seconds,
             "own_together_seconds": self.rules.own_together_seconds,
             "submission_seconds": self.rules.submission_seconds,
-            "files": {name: self._read_file(path) for name, path in self.files},
+            "files": {name: self._read_file(path) for name, path in self.submission.files},
         }
         order = os.memfd_create("order")
         data = json.dumps(told).encode()
@@ -219,6 +231,18 @@ class Running:
         for check in self.find_unseen():
             self.seen[check] = CellObservation(check, status, error=why)
 
-    def get_cells(self) -> list[CellObservation]:
-        """Return what was seen of every graded cell, in the order of the lab."""
-        return [self.seen[check] for check in self.lab.graded if check in self.seen]
+    def observe(self) -> Observation:
+        """Return what was seen, with every graded cell in the order of the lab."""
+        return Observation(
+            student=self.submission.student,
+            lab=self.lab.name,
+            sha256=self.sha256,
+            seed=self.seed,
+            cells=tuple(self.seen[check] for check in self.lab.graded if check in self.seen),
+            notes=(*self.plan.notes, *self.notes),
+            facts=self.plan.facts,
+            problem=self.problem,
+            sealed=self.sandbox.sealed,
+            seconds=round(time.monotonic() - self.begun, 3),
+            versions=self.sandbox.versions,
+        )
