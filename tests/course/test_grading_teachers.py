@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 import zipfile
 from dataclasses import replace
@@ -20,7 +19,6 @@ from distlab.grading.observation import Observation
 from distlab.grading.policy import Policy, override, parse_penalty, read_policy
 from distlab.grading.report.anonymous import anonymise
 from distlab.grading.report.changes import note_changes
-from distlab.grading.report.lesson_sections import find_sections
 from distlab.grading.report.pages import write_report
 from distlab.grading.results import ClassResult, finish, hold_back
 from distlab.grading.roster import ByHand, Roster, Student, read_marks, read_roster
@@ -382,20 +380,3 @@ def test_the_book_keeps_reasons_refuses_too_much_and_knows_what_waits(lab, tmp_p
         assert named["ana"] == ("Ana Maria", "Novák", "a@x.org") and named["cy"] == (None,) * 3
         book.set_points("cy", ByHand("epoch", None))
         assert "cy" not in book.read_reasons() and "cy" not in book.read_manual()
-
-
-def test_every_exercise_has_a_section_to_read_again():
-    for source in sorted((ROOT / "solutions" / "src").glob("lab*.py")):
-        found = find_sections(source, ROOT)
-        assert set(found) == {e.id for e in read_lab(source.stem[:5], ROOT).exercises}
-        for section in found.values():
-            notebook = json.loads((ROOT / section.link.partition("#")[0]).read_text())
-            text = "".join("".join(cell["source"]) + "\n" for cell in notebook["cells"])
-            assert f"## {section.title}" in text
-    lab05 = {
-        name: s.title
-        for name, s in find_sections(
-            ROOT / "solutions" / "src" / "lab05_loss_scaling.py", ROOT
-        ).items()
-    }
-    assert len(set(lab05.values())) >= len(lab05) - 1  # two of them share the weights' section

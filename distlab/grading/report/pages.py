@@ -78,7 +78,7 @@ def write_report(
     texts = {folder / "feedback" / page_name(student): text for student, text in pages.items()}
     texts[folder / "class.html"] = render("class.html", values)
     slides = describe_slides(found, tasks, answers, values["misconceptions"])
-    room = {"lab": found.lab, "course": values["course"], "slides": slides}
+    room = {name: values[name] for name in ("lab", "course", "lessons")} | {"slides": slides}
     texts[folder / "room.html"] = render("room.html", room | allow_script("room.js"))
     texts[folder / "marks.csv"] = make_csv(found)
     for path, text in texts.items():
