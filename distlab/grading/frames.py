@@ -28,7 +28,6 @@ class Frame:
     error: str = ""
     trace: str = ""
     failed: str = ""
-    seconds: float = 0.0
     traffic: int = 0
 
 
@@ -61,9 +60,8 @@ def read_frame(line: bytes) -> Frame:
         raise BadFrame("a frame with a part of another type")
     if frame.status not in STATUSES:
         raise BadFrame("a frame with an unknown status")
-    seconds = frame.seconds if 0 <= frame.seconds <= 1e6 else 0.0
     texts = {name: clean(getattr(frame, name), MAX_KEPT) for name in ("error", "trace", "failed")}
-    return replace(frame, seconds=round(seconds, 4), **texts)
+    return replace(frame, **texts)
 
 
 class OutputReader:

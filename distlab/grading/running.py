@@ -67,7 +67,7 @@ class Running:
         }
         self.notes: list[str] = []
         self.starts, self.token = 0, secrets.token_hex(8)
-        self.begun, self.attempt = time.monotonic(), Attempt(0, [], {}, {}, 0.0)
+        self.attempt = Attempt(0, [], {}, {}, 0.0)
 
     def find_unseen(self) -> list[str]:
         """Return the graded cells that are still to run, in the order of the submission."""
@@ -188,7 +188,6 @@ class Running:
             got=frame.got,
             error=frame.error,
             trace=frame.trace,
-            seconds=frame.seconds,
             traffic_bytes=frame.traffic,
             failed=tuple(frame.failed.split("\n")) if frame.failed else (),
         )
@@ -243,6 +242,4 @@ class Running:
             facts=self.plan.facts,
             problem=self.problem,
             sealed=self.sandbox.sealed,
-            seconds=round(time.monotonic() - self.begun, 3),
-            versions=self.sandbox.versions,
         )

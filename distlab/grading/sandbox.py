@@ -208,7 +208,6 @@ class Sandbox:
         start_seconds: float = START_SECONDS,
     ) -> None:
         self.sealed, self.start_seconds = sealed, start_seconds
-        self.versions: dict[str, str] = {}
         # sealed, it has its own /tmp; otherwise the fork server removes the folder as it ends
         self.folder = "/tmp" if sealed else tempfile.mkdtemp(prefix=FOLDER_PREFIX)
         self._errors = tempfile.TemporaryFile()
@@ -243,10 +242,9 @@ class Sandbox:
 
     def wait_until_ready(self) -> None:
         """Wait until it can fork; CourseError, with the reason, if it can't seal or start."""
-        if self.versions:
-            return
         try:
-            self.versions = self._server.wait_until_ready(self.start_seconds)["versions"]
+            if not self._server.ready:
+                self._server.wait_until_ready(self.start_seconds)
         except NotStarted as error:
             why = f"cannot seal here ({error.why}): {ADVICE}" if self.sealed else str(error)
             raise CourseError(why) from None

@@ -317,7 +317,7 @@ def test_only_the_names_that_are_asked_for_are_read():
         b'{"cell": true, "status": "ok"}',
         b'{"cell": 1, "status": "right"}',
         b'{"cell": 1, "status": "ok", "mark": 10}',
-        b'{"cell": 1, "status": "ok", "seconds": 1}',
+        b'{"cell": 1, "status": "ok", "traffic": 1.5}',
         b"{}",
         b"[" * 60_000,
         b"x" * 70_000,
@@ -329,7 +329,7 @@ def test_frames_that_the_runner_does_not_write_are_refused(line):
 
 
 def test_frames_come_out_however_the_bytes_are_cut():
-    frames = [{"cell": k, "status": "ok", "seconds": 0.5, "got": '{"a":'} for k in (3, 4)]
+    frames = [{"cell": k, "status": "ok", "got": '{"a":'} for k in (3, 4)]
     data = b"".join(json.dumps(frame).encode() + b"\n" for frame in frames)
     for step in (1, 2, 7, 1000):
         reader, found = FrameReader(), []
