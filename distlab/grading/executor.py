@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from distlab.errors import CourseError
 from distlab.grading.alignment import Plan
 from distlab.grading.handed_in import hash_together
 from distlab.grading.labs import LabSpec
@@ -18,6 +19,7 @@ from distlab.grading.observation import Observation, Submission
 from distlab.grading.reader_process import ReaderProcess, Refused
 from distlab.grading.running import Running
 from distlab.grading.sandbox import Sandbox, check_can_seal
+from utils.errors import RunError
 
 READ_SECONDS, TICK_SECONDS = 8.0, 0.5
 
@@ -68,7 +70,11 @@ def observe(
         selector = stack.enter_context(selectors.DefaultSelector())
         jobs = 1 if lab.rules.exclusive else jobs
         executor = Executor(lab, processes, selector, jobs)
-        yield from executor.run(deque(submissions), seed_for)
+        try:
+            yield from executor.run(deque(submissions), seed_for)
+        except RunError:
+            last = processes.sandbox.read_last_error()
+            raise CourseError(f"The sandbox has ended ({last}). Start again.") from None
 
 
 @dataclass
@@ -86,7 +92,9 @@ class Executor:
     def run(
         self, waiting: deque[Submission], seed_for: Callable[[Submission], int]
     ) -> Iterator[Observation]:
-        self.selector.register(self.processes.sandbox, selectors.EVENT_READ, self.take_news)
+        self.selector.register(
+            self.processes.sandbox.connection, selectors.EVENT_READ, self.take_news
+        )
         while waiting or self.active or self.finished or self.late:
             if self.late and not (waiting or self.active):
                 self.start_again(self.late.popleft())

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import secrets
+import signal
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -99,7 +100,7 @@ class Running:
             "output_mib": MAX_WRITTEN // 2**20,
         }
         try:
-            number = self.sandbox.fork(theirs, limits)
+            number = self.sandbox.fork(limits, b"", theirs)
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
@@ -166,7 +167,7 @@ class Running:
             attempt.streams[kind].feed(data)
             if attempt.streams[kind].written > MAX_WRITTEN and not attempt.ended:
                 attempt.ended = True
-                self.sandbox.end_answer(attempt.number)
+                self.sandbox.signal(attempt.number, signal.SIGHUP)
         elif not attempt.why:
             try:
                 for frame in attempt.frames.feed(data):
@@ -202,7 +203,7 @@ class Running:
         if not self.attempt.why:
             self.attempt.why = why
             self.attempt.deadline = float("inf")
-            self.sandbox.kill(self.attempt.number)
+            self.sandbox.signal(self.attempt.number, signal.SIGKILL)
 
     def finish_attempt(self, status: int, why: str) -> bool:
         """Its processes have ended: read the rest of the pipes; return whether to try again."""
