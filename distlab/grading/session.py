@@ -238,15 +238,12 @@ def _see(
         if hand_in.path is None:
             seen = _observe_nothing(settings, hand_in)
             journal.begin(hand_in.student, "", False)
-            journal.keep(seen)
             yield seen
         elif _find_kept(settings, journal, hand_in) is not None:
             yield journal.recall(hand_in.student)
         else:
             todo.append(hand_in)
-    for seen in _observe(settings, journal, todo, processes):
-        journal.keep(seen)
-        yield seen
+    yield from _observe(settings, journal, todo, processes)
 
 
 def _observe_nothing(settings: Settings, hand_in: HandIn) -> Observation:
@@ -276,12 +273,12 @@ def _observe(
 
 
 def _keep(settings: Settings, journal: Journal, seen: Observation, said: Verdict) -> None:
-    """Keep a verdict; with `exercises`, it replaces only theirs."""
+    """Keep what was seen and its verdict; with `exercises`, it replaces only theirs."""
     record = journal.records[seen.student]
     if settings.exercises and record.verdict is not None:
         said = _merge(said, record.verdict, settings.exercises)
-    if settings.again or record.verdict != said:  # a verdict on disk is of one attempt
-        journal.keep_verdict(said, durable=bool(settings.exercises))
+    if record.observation is None or record.verdict != said:
+        journal.keep(seen, said)
 
 
 def _merge(new: Verdict, old: Verdict, exercises: Sequence[str]) -> Verdict:

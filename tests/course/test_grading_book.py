@@ -291,8 +291,7 @@ def test_the_journal_keeps_what_was_seen_and_said(lab, tmp_path):
         assert journal.find("ana", "f00d") is None
         journal.begin("ana", "f00d", False)
         assert journal.find("ana", "f00d") is None  # begun, not seen
-        journal.keep(seen)
-        journal.keep_verdict(said)
+        journal.keep(seen, said)
         seed = journal.seed_for("ana", "f00d", 0)
     with Journal(tmp_path, lab) as journal:
         record = journal.find("ana", "f00d")
@@ -309,7 +308,6 @@ def test_the_journal_keeps_what_was_seen_and_said(lab, tmp_path):
         assert journal.begin("ana", "f00d", True).attempt == 1
     with Journal(tmp_path, lab) as journal:
         assert journal.records["ana"].attempt == 1 and journal.find("ana", "f00d") is None
-        assert journal.records["ana"].verdict is None  # that was said of the run before
         assert journal.begin("ana", "beef", True).attempt == 0
         journal.asked = "another text of the lab"
         assert journal.find("ana", "beef") is None
@@ -336,7 +334,7 @@ def test_a_damaged_record_is_set_aside_and_said(lab, tmp_path):
     with Journal(tmp_path, lab) as journal:
         for student in ("ana", "bo", "cy"):
             journal.begin(student, "f00d", False)
-            journal.keep(make_seen(lab, student))
+            journal.keep(make_seen(lab, student), make_verdict(lab, student, {}))
     first, second, third = sorted((tmp_path / "records").iterdir())
     first.write_text(first.read_text()[:50])
     second.write_bytes(b"\xff\xfe")
