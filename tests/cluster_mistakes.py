@@ -502,7 +502,9 @@ def is_over(mistake: Mistake) -> bool:
         return True
     said = "\n".join(task.read_log() for task in mistake.tasks)
     if mistake.kill and mistake.kill[1] in said:
-        os.kill(mistake.tasks[mistake.kill[0]].pid, signal.SIGKILL)
+        victim = mistake.tasks[mistake.kill[0]]
+        if not poll(victim):
+            os.kill(victim.pid, signal.SIGKILL)
         mistake.kill = None
     waits = mistake.kill is not None or not (mistake.until or any(t.ends for t in mistake.tasks))
     ended = [poll(task) for task in mistake.tasks if task.ends]

@@ -53,7 +53,7 @@ class Held:
         new = set(threading.enumerate()) - self.threads
         return [thread for thread in new if not isinstance(thread, threading._DummyThread)]
 
-    def assert_nothing_stays(self, seconds: float = 30.0) -> None:
+    def assert_nothing_stays(self, seconds: float = 90.0) -> None:
         end = time.monotonic() + seconds
         while self._holds_more() and time.monotonic() < end:
             time.sleep(0.01)

@@ -5,14 +5,13 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlab.class_seed import check_class_seed, use_class_seed
 from distlab.cli.long_command import Progress, sigterm_interrupts
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
 from utils.checks import check_count
 
@@ -24,6 +23,38 @@ if TYPE_CHECKING:
 
 MAX_CHANGES = 10  # shown on the terminal
 POLICY, ROSTER = "grading.toml", "students.csv"
+PATHS = "submitted output gradebook roster submission_times policy marks".split()
+MANY = ("student", "exercise", "set")
+OPTIONS = f"""
+LAB  the lab to grade, such as lab05
+SUBMITTED  nbgrader's submitted/STUDENT/LAB/, a folder of notebooks, or a platform's zip
+files:
+--output REPORT  write pages, tables and the lab's journal to this folder
+--gradebook FILE  nbgrader's gradebook [gradebook.db in REPORT]
+--pattern REGEX=  how files are named: moodle, canvas, or a regex with (?P<student_id>…)
+--roster FILE  CSV of the class: student,name,… [{ROSTER} in this folder, if there is one]
+--submission-times FILE  CSV of submission times: student,handed_in, or a grading worksheet from
+    Moodle
+--class-seed WORD=  the word that the class's release was made with (none: without one)
+how it runs:
+--jobs N={min(4, os.cpu_count() or 1)}  grade N submissions at a time [one per core, at most 4]
+--no-sandbox  run answers without the sandbox; only for your own work, and the report says so
+--anonymous  replace names by codes, in REPORT/LAB/anonymous; --set and --marks take codes too
+--json  print one JSON object
+due dates:
+--policy FILE  due dates, penalties, extra time, weights [{POLICY} in this folder, if there is
+    one]
+--due TIME=  2026-11-20T23:59 (in grading.toml's zone, else UTC), or with +01:00
+--penalty P=  per day or hour late: 10%%/day, 0.5/hour, or 10%%/day,50%% for at most 50%%
+marks:
+--student ID  grade only this student
+--exercise ID  change only this exercise's marks (id or number)
+--rerun  run graded answers again, on other inputs
+--set POINTS  set a mark by hand; grading doesn't change it (all: every exercise; auto: undo)
+--marks FILE  set marks by hand from a CSV: student,exercise,points,reason
+--reason TEXT=  the reason for --set, which the student reads
+--allow-bonus  accept hand marks above the maximum
+"""
 
 
 def add_parser(subparsers: Commands) -> None:
@@ -36,65 +67,16 @@ def add_parser(subparsers: Commands) -> None:
         "gradebook, feedback pages and a table into a folder. You can stop it at any moment, and "
         "the same command continues. The exit status is 1 if a submission waits for you.",
     )
-    add = parser.add_argument
-    add("lab", metavar="LAB", help="the lab to grade, such as lab05")
-    text = "nbgrader's submitted/STUDENT/LAB/, a folder of notebooks, or a platform's zip"
-    add("submitted", metavar="SUBMITTED", type=Path, nargs="?", help=text)
-    add = parser.add_argument_group("files").add_argument
-    text = "write pages, tables and the lab's journal to this folder"
-    add("--output", metavar="REPORT", type=Path, default=Path("grades"), help=text)
-    text = "nbgrader's gradebook [gradebook.db in REPORT]"
-    add("--gradebook", metavar="FILE", type=Path, help=text)
-    text = "how files are named: moodle, canvas, or a regex with (?P<student_id>…)"
-    add("--pattern", metavar="REGEX", default="", help=text)
-    text = f"CSV of the class: student,name,… [{ROSTER} in this folder, if there is one]"
-    add("--roster", metavar="FILE", type=Path, help=text)
-    text = "CSV of submission times: student,handed_in, or a grading worksheet from Moodle"
-    add("--submission-times", metavar="FILE", type=Path, help=text)
-    text = "the word that the class's release was made with (none: without one)"
-    add("--class-seed", metavar="WORD", default="", help=text)
-    add = parser.add_argument_group("how it runs").add_argument
-    text = "grade N submissions at a time [one per core, at most 4]"
-    add("--jobs", metavar="N", type=int, default=min(4, os.cpu_count() or 1), help=text)
-    text = "run answers without the sandbox; only for your own work, and the report says so"
-    add("--no-sandbox", action="store_true", help=text)
-    text = "replace names by codes, in REPORT/LAB/anonymous; --set and --marks take codes too"
-    add("--anonymous", action="store_true", help=text)
-    parser.add_json(add)
-    _add_rules(parser.add_argument_group("due dates").add_argument)
-    _add_marks(parser.add_argument_group("marks").add_argument)
-
-
-def _add_rules(add: Callable[..., Any]) -> None:
-    text = f"due dates, penalties, extra time, weights [{POLICY} in this folder, if there is one]"
-    add("--policy", metavar="FILE", type=Path, help=text)
-    add(
-        "--due",
-        metavar="TIME",
-        default="",
-        help="2026-11-20T23:59 (in grading.toml's zone, else UTC), or with +01:00",
-    )
-    text = "per day or hour late: 10%%/day, 0.5/hour, or 10%%/day,50%% for at most 50%%"
-    add("--penalty", metavar="P", default="", help=text)
-
-
-def _add_marks(add: Callable[..., Any]) -> None:
-    many: dict[str, Any] = {"action": "append", "default": []}
-    add("--student", metavar="ID", **many, help="grade only this student")
-    add("--exercise", metavar="ID", **many, help="change only this exercise's marks (id or number)")
-    add("--rerun", action="store_true", help="run graded answers again, on other inputs")
-    text = "set a mark by hand; grading doesn't change it (all: every exercise; auto: undo)"
-    add("--set", nargs=3, metavar=("STUDENT", "EXERCISE", "POINTS"), **many, help=text)
-    text = "set marks by hand from a CSV: student,exercise,points,reason"
-    add("--marks", metavar="FILE", type=Path, help=text)
-    text = "the reason for --set, which the student reads"
-    add("--reason", metavar="TEXT", default="", help=text)
-    text = "accept hand marks above the maximum"
-    add("--allow-bonus", action="store_true", help=text)
+    more: dict[str, dict[str, Any]] = {name: {"type": Path} for name in PATHS}
+    more["output"]["default"] = Path("grades")
+    more["submitted"]["nargs"] = "?"
+    more |= {name: {"action": "append", "default": []} for name in MANY}
+    more["set"] |= {"nargs": 3, "metavar": ("STUDENT", "EXERCISE", "POINTS")}
+    declare(parser, OPTIONS, **more)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Grade, write the report, say where it is; return 1 if something waits for a human."""
+    """Grade, write the report, say where it is. Return 1 if something waits for a human."""
     if importlib.util.find_spec("nbgrader") is None:  # the gradebook is nbgrader's
         raise CourseError("Grading needs nbgrader. Run: make teach, or pip install -e '.[teach]'")
     for name, value in vars(arguments).items():  # the grading's processes work in other folders
@@ -149,7 +131,7 @@ def _recall(arguments: argparse.Namespace) -> list[str]:
 def _write_without_names(
     found: "ClassResult", settings: "Settings"
 ) -> "tuple[ClassResult, Settings]":
-    """Write the pages under codes, into their own folder; return the results, and the folder."""
+    """Write the pages under codes, into their own folder. Return the results, and the folder."""
     from distlab.grading.report.anonymous import anonymise
     from distlab.grading.report.pages import write_report
 
@@ -162,7 +144,7 @@ def _write_without_names(
 def _write_report(
     found: "ClassResult", settings: "Settings", arguments: argparse.Namespace
 ) -> "list[Change]":
-    """Write the pages of the lab and of the course; return what changed since the last time."""
+    """Write the pages of the lab and of the course. Return what changed since the last time."""
     from distlab.grading.policy import read_policy
     from distlab.grading.report.autograded import is_course
     from distlab.grading.report.changes import note_changes

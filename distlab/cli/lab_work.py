@@ -12,28 +12,29 @@ from typing import Any
 
 from distlab import copies, progress
 from distlab.cli.long_command import say_waiting
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
 from distlab.submission import is_generic, is_plain_name, list_attached, make_zip_name
 from utils.checks import list_few, suggest
 
 CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
+LAB = "LAB  lab05, 05, or a notebook's path"
+SUBMIT = """
+--name NAME  the name that your teacher knows [your login name]
+--output OUTPUT  write the zip to this folder
+"""
 
 
 def add_parser(commands: Commands) -> None:
     check = add_command(commands, "check", run_check, "check your answers of a lab")
-    check.add_argument("lab", metavar="LAB", help="lab05, 05, or a notebook's path")
+    declare(check, LAB)
     check.add_json()
     text = "check a lab and pack it for submission"
     submit = add_command(commands, "submit", run_submit, text)
-    submit.add_argument("lab", metavar="LAB", help="lab05, 05, or a notebook's path")
-    submit.add_argument("--name", help="the name that your teacher knows [your login name]")
-    submit.add_argument(
-        "--output", type=Path, default=Path("handed-in"), help="write the zip to this folder"
-    )
-    text = "start a lab from scratch; yours is kept in work/kept"
+    declare(submit, LAB + SUBMIT, output={"type": Path, "default": Path("handed-in")})
+    text = "start a lab from scratch, and keep your version in work/kept"
     reset = add_command(commands, "reset", run_reset, text)
-    reset.add_argument("lab", metavar="LAB", help="lab05, 05, or a copy's path: work/NAME.ipynb")
+    declare(reset, "LAB  lab05, 05, or a copy's path: work/NAME.ipynb")
 
 
 def find_lab(name: str) -> Path:
@@ -81,7 +82,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def check_notebook(path: Path) -> list[dict[str, Any]]:
-    """Run a lab's notebook in a fresh kernel; return each check's id, whether it passed, and its
+    """Run a lab's notebook in a fresh kernel. Return each check's id, whether it passed, and its
     message.
 
     Raises CourseError for a file that isn't a lab, or a kernel that dies.
@@ -159,7 +160,7 @@ def _login_name() -> str:
 
 
 def _find_attached(path: Path) -> list[Path]:
-    """Return the files that the lab wants next to its notebook; say which are missing or too large.
+    """Return the files that the lab wants next to its notebook. Say which are missing or too large.
 
     What the check cells have packed just now is there.
     """

@@ -5,7 +5,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ Record = dict[str, Any]
 
 
 def add_parser(subparsers: Commands) -> None:
-    text = "List your local clusters, and end the ones that a crashed kernel left behind."
+    text = "List your local clusters, and end those that a crashed kernel left behind."
     parser = subparsers.add_parser(
         "processes", help="list and end local clusters", description=text
     )
@@ -31,10 +31,9 @@ def add_parser(subparsers: Commands) -> None:
         "end the clusters whose owner (the kernel or script that started them) is gone.",
     )
     chosen = stop.add_mutually_exclusive_group()
-    chosen.add_argument(
-        "id", nargs="?", metavar="ID", help="end this cluster, even if its owner is alive"
-    )
-    chosen.add_argument("--all", action="store_true", help="end all clusters, in use or not")
+    text = "end this cluster, even if its owner is alive"
+    chosen.add_argument("id", nargs="?", metavar="ID", help=text)
+    declare(chosen, "--all  end all clusters, in use or not")
     stop.add_json()
 
 

@@ -24,13 +24,7 @@ SHOWN = {
     "JAX": "jax",
     "JupyterLab": "jupyterlab",
 }
-RIVALS = (
-    "tensorflow-cpu",
-    "tensorflow-intel",
-    "tensorflow-macos",
-    "tf-nightly",
-    "intel-tensorflow",
-)
+RIVALS = "tensorflow-cpu tensorflow-intel tensorflow-macos tf-nightly intel-tensorflow".split()
 WITHOUT = {"jax": "`pip install -c constraints.txt jax` adds it"}  # the course does without
 REPAIR = "`make lab` builds the environment; or `pip install -c constraints.txt -e '.[lab]'`"
 FIND_UTILS = "import importlib.util as u; s = u.find_spec('utils'); print(s.origin if s else '')"

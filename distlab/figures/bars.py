@@ -33,7 +33,6 @@ def bars(
     reference: tuple[str, float] | None = None,
     highlight: str | Collection[str] | None = None,
     log: bool = False,
-    alt: str | None = None,
 ) -> Picture:
     """Draw one horizontal bar for each of `values`, in their order, with its value in `unit`.
 
@@ -68,7 +67,7 @@ def bars(
 
     says = "; ".join(f"{name}: {_with_unit(value, unit)}" for name, value in values.items())
     line = f" A line marks {reference[0]} at {_with_unit(reference[1], unit)}." if reference else ""
-    words = alt or f"{title}. {says}.{line}{' The scale is logarithmic.' if log else ''}"
+    words = f"{title}. {says}.{line}{' The scale is logarithmic.' if log else ''}"
     height_px = bottom_px + (LOG_PX if log else 0) + 8
     chart = {"kind": "bars", "unit": unit, "groups": [["", _list_bars(values)]]}
     plain = None if log or reference or marked else chart
@@ -84,7 +83,6 @@ def grouped_bars(
     *,
     unit: str,
     title: str,
-    alt: str | None = None,
 ) -> Picture:
     """Draw the bars of several groups side by side: `{group: {name: value}}`.
 
@@ -118,7 +116,7 @@ def grouped_bars(
         f"{group}: {', '.join(f'{name} {_with_unit(v, unit)}' for name, v in values.items())}"
         for group, values in groups.items()
     ]
-    words = alt or f"{title}. {'; '.join(says)}."
+    words = f"{title}. {'; '.join(says)}."
     height_px = TOP_PX + sum(GROUP_PX + GAP_PX + len(v) * ROW_PX for v in groups.values())
     every_bar = [[group, _list_bars(values)] for group, values in groups.items()]
     chart = {"kind": "bars", "unit": unit, "groups": every_bar}
@@ -131,11 +129,10 @@ def stacked_bars(
     unit: str,
     title: str,
     reference: tuple[str, float] | None = None,
-    alt: str | None = None,
 ) -> Picture:
     """Draw one bar for each row, made of its parts one after the other: `{row: {part: value}}`.
 
-    A part has one color in all rows, named in a key; the row's sum is written at its end.
+    A part has one color in all rows, named in a key. The row's sum is written at its end.
     `reference` is a dashed line with its label. Raises CourseError for no rows, for a row
     without parts, and for values that aren't finite or below 0.
     """
@@ -163,7 +160,7 @@ def stacked_bars(
         for name, values in rows.items()
     )
     line = f" A line marks {reference[0]} at {_with_unit(reference[1], unit)}." if reference else ""
-    words = alt or f"{title}. {says}.{line}"
+    words = f"{title}. {says}.{line}"
     return draw_sheet(paint, title=title, alt=words, height_px=bottom_px + 8)
 
 

@@ -31,7 +31,7 @@ def images(
     """Draw images in a grid, each with its label, of one or more lines, below it.
 
     `images` is [n, height, width], with a last axis of 1 (gray) or 3 (red,
-    green, blue) allowed; uint8 counts to 255, floats to 1. Raises CourseError
+    green, blue) allowed. Uint8 counts to 255, floats to 1. Raises CourseError
     for another shape and for labels that aren't n.
     """
     pixels = _as_pixels(images)
@@ -109,7 +109,6 @@ def matrix(
     title: str,
     format: str = "{:g}",
     marked: Collection[tuple[int, int]] | None = None,
-    alt: str | None = None,
 ) -> Picture:
     """Draw a small table [rows, columns], each cell with its value and a tint of its size.
 
@@ -139,7 +138,7 @@ def matrix(
     return draw_sheet(
         lambda sheet: _draw_table(sheet, table, texts, rows, lines, marked, left, top_px),
         title=title,
-        alt=alt or f"{title}. {'; '.join(says)}.",
+        alt=f"{title}. {'; '.join(says)}.",
         height_px=top_px + len(rows) * CELL_PX + 6,
     )
 
@@ -197,11 +196,10 @@ def shares(
     examples: int,
     *,
     title: str,
-    alt: str | None = None,
 ) -> Picture:
     """Draw a row for each of `views` (who -> the ids of each step), a square for each example.
 
-    A filled square was received; one received twice by the same has a thick edge. Steps alternate
+    A filled square was received. One received twice by the same has a thick edge. Steps alternate
     between two strengths. Examples that no device received are crossed out in a last row. Raises
     CourseError for more than 80 examples, an id that is not below `examples`, and no views.
     """
@@ -216,7 +214,7 @@ def shares(
     return draw_sheet(
         lambda sheet: _draw_shares(sheet, rows, lost, examples),
         title=title,
-        alt=alt or _describe_shares(rows, seen, lost, title),
+        alt=_describe_shares(rows, seen, lost, title),
         height_px=STRIPS_PX + (len(rows) + bool(lost)) * STRIP_PX + 8,
     )
 

@@ -99,7 +99,9 @@ def read_policy(path: Path | None, lab: str, labs: Collection[str] = ()) -> Poli
         _check_file(data, labs)
         return _make_policy(data, lab)
     except OSError as error:
-        raise CourseError(f"{path} can't be read ({error.strerror}).") from None
+        raise CourseError(
+            f"{path} can't be read ({error.strerror}). Correct its permissions."
+        ) from None
     except (ValueError, TypeError, AttributeError, KeyError, DistributedError) as error:
         raise CourseError(f"{path}: {error}") from None
 

@@ -216,7 +216,7 @@ def decode(data: bytes) -> tuple[str, str]:
             return data.decode(encoding), encoding
         except UnicodeDecodeError:
             continue
-    raise ValueError("it is neither UTF-8 nor Windows text. Save it as CSV UTF-8")
+    raise ValueError("it must be UTF-8 or Windows text. Save it as CSV UTF-8")
 
 
 def _open_table(path: Path) -> tuple[list[str], int, str, str]:

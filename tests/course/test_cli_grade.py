@@ -167,21 +167,10 @@ def test_every_path_is_read_from_where_the_command_is_typed(tmp_path):
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    options = [
-        "--output",
-        "out",
-        "--gradebook",
-        "book/gradebook.db",
-        "--roster",
-        "list.csv",
-        "--submission-times",
-        "times.csv",
-        "--policy",
-        "rules.toml",
-        "--marks",
-        "marks.csv",
-        "--json",
-    ]
+    options = (
+        "--output out --gradebook book/gradebook.db --roster list.csv --submission-times "
+        "times.csv --policy rules.toml --marks marks.csv --json"
+    ).split()
     run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, timeout=200)
     done = run([*COMMAND, "class", *options])
     assert done.returncode == 0, done.stderr

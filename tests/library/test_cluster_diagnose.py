@@ -257,12 +257,8 @@ def test_the_survivor_is_told_from_the_dead(made):
 def test_the_exception_alone_is_enough(made):
     """The last lines of a log, as an exception's text, name the same mistake."""
     for mistake in (
-        "taken-port",
-        "late-strategy",
-        "wrong-index",
-        "keras-fit-multi-worker",
-        "dead-parameter-server",
-    ):
+        "taken-port late-strategy wrong-index keras-fit-multi-worker dead-parameter-server"
+    ).split():
         log = next(task["log"] for task in made[mistake] if '\n  File "' in task["log"])
         error = log[log.rindex('\n  File "') + 1 :]
         assert diagnose(error).name == EXPECTED[mistake][0], error

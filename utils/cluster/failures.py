@@ -52,6 +52,11 @@ def has_left(task: Task) -> bool:
     return result is not None and result[0] == "error" and result[1].startswith("SystemExit")
 
 
+def has_lost_peer(task: Task) -> bool:
+    """Return whether all that a task says is that another one has gone."""
+    return task.result is not None and any(words in task.result[2] for words in COLLATERAL)
+
+
 def explain_failure(tasks: Sequence[Task], first: Task | None = None) -> tuple[ClusterError, bool]:
     """Return the error of a failed attempt, and whether it was an accident.
 
@@ -133,7 +138,7 @@ def _rank(task: Task) -> int:
         return 3  # a parameter-server cluster continues without a worker
     if task.result is None:
         return 0
-    return 2 if any(words in task.result[2] for words in COLLATERAL) else 1
+    return 2 if has_lost_peer(task) else 1
 
 
 def _explain_death(task: Task) -> ClusterError:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..errors import RunError
-from .failures import ACCIDENT_RETRIES, explain_failure, has_left
+from .failures import ACCIDENT_RETRIES, explain_failure, has_left, has_lost_peer
 from .group import Task, TaskGroup
 from .launcher import Launcher, Stop, Stopped
 from .record import JobRecord
@@ -17,6 +17,7 @@ from .signals import choose_signal
 from .waiting import FreezeWatch, IdleTasks, PortWatch
 
 PEER_SECONDS = 1.0  # for the peers of a failed function to say what they saw
+LOST_SECONDS = 5.0  # for the end of a task that the others have lost to be heard of
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
 SERVERS_SECONDS = 0.2  # for the servers of a coordinator that has succeeded
 SETTLE_SECONDS = 0.05  # the first report need not be of the first event
@@ -158,7 +159,7 @@ class Supervisor:
             self.restarts, task.restarts_left = self.restarts + 1, task.restarts_left - 1
         else:
             self._count_restart()
-        self._record.say(f"{task.name} {task.describe_end()}; it starts again, the others go on")
+        self._record.say(f"{task.name} {task.describe_end()}; it starts again, the others continue")
         try:
             self.group.start_again(task)
         except RunError as error:
@@ -182,7 +183,7 @@ class Supervisor:
         return task is not None
 
     def _is_stuck(self) -> bool:
-        """Return whether all fail because none does anything; end independent ones that don't."""
+        """Return whether all fail because none does anything. End independent ones that don't."""
         for task in (stuck := self._idle.find(self.group.tasks)):
             if task.is_independent:
                 task.launched.act(task.name, "kill")
@@ -229,6 +230,9 @@ class Supervisor:
             leaving = self.restarts_left and any(map(has_left, group.vital))
             seconds = LEAVE_SECONDS if leaving else PEER_SECONDS
         group.let_end(seconds, signal.SIGTERM, self._hurries)
+        if group.failed and all(map(has_lost_peer, group.failed)):
+            with self._changed:
+                self._changed.wait_for(lambda: group.has_dead or self.stopped_by(), LOST_SECONDS)
 
 
 def _end_of(group: TaskGroup) -> str:

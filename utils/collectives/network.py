@@ -19,7 +19,7 @@ from ..errors import InputError
 class Message:
     """One message as it was sent.
 
-    `step` counts from 0 through the whole run; messages of one step travel at
+    `step` counts from 0 through the whole run. Messages of one step travel at
     the same time. `chunk` is the index of the piece of the vector that it
     carries, None for the whole vector. `phase` says what the message is for
     ("reduce-scatter", "gather", ...). `values` is what it carried (1-D), kept
@@ -91,15 +91,15 @@ class Network:
                     raise InputError(f"rank must be from 0 to {self.ranks - 1}, got {rank}.")
             if sent.source == sent.destination:
                 raise InputError(
-                    f"Rank {sent.source} sends to itself. It has these values already."
+                    f"Rank {sent.source} must not send to itself. It has these values already."
                 )
         for verb, side in (("sends", "source"), ("receives", "destination")):
             counted = Counter(getattr(sent, side) for sent in sends)
             for rank, count in counted.items():
                 if count > 1:
                     raise InputError(
-                        f"Rank {rank} {verb} {count} messages in step {self.steps}. A port "
-                        "carries one each way, so use a step for each."
+                        f"A port carries one message each way per step, and rank {rank} {verb} "
+                        f"{count} in step {self.steps}. Use a step for each."
                     )
 
 

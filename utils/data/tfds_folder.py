@@ -33,7 +33,7 @@ INFO_FILE = "dataset_info.json"
 
 
 def standard_folder() -> Path:
-    """Return the folder in which TFDS keeps its data: $TFDS_DATA_DIR or ~/tensorflow_datasets."""
+    """Return the folder where TFDS keeps its data: $TFDS_DATA_DIR or ~/tensorflow_datasets."""
     return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
 
@@ -112,7 +112,9 @@ def _write(data: ImageData, folder: Path) -> Path:
             builder.download_and_prepare(file_format="tfrecord")
         except OSError as error:
             problem = error.strerror or error
-            raise InputError(f"{folder.parent} can't be written: {problem}") from None
+            raise InputError(
+                f"{folder.parent} can't be written ({problem}). Name another folder."
+            ) from None
     return Path(builder.data_dir)
 
 
@@ -146,7 +148,7 @@ def move_into_place(written: Path, target: Path) -> None:
 
 
 def read_full_prepared(folder: Path, facts: DataSetFacts) -> ImageData:
-    """Read the full data set from a prepared folder, in the order in which it is stored.
+    """Read the full data set from a prepared folder, in the stored order.
 
     TFDS compares downloads with its own checksums, and TFRecord files carry one for
     each record. Raises InputError that names what is missing, damaged or not the full set.
@@ -206,7 +208,7 @@ def _open(folder: Path, facts: DataSetFacts) -> "tfds.core.DatasetBuilder":
 
 
 def _read_stored(builder: "tfds.core.DatasetBuilder", split: str) -> Split:
-    """Return the examples of `split` in the order in which they are stored."""
+    """Return the examples of `split` in the stored order."""
     from tensorflow.compat.v1.io import tf_record_iterator  # starts no runtime, checks the CRCs
 
     info = builder.info.splits[split]
@@ -217,10 +219,13 @@ def _read_stored(builder: "tfds.core.DatasetBuilder", split: str) -> Split:
             stored = [builder.info.features.deserialize_example_np(record) for record in records]
             pairs = [(example["image"][..., 0], example["label"]) for example in stored]
         except Exception as error:  # TensorFlow, protobuf and PIL each have their own
-            raise InputError(f"{path} is damaged or missing ({_one_line(error)}).") from None
+            raise InputError(
+                f"{path} is damaged or missing ({_one_line(error)}). Prepare the folder again."
+            ) from None
         if len(pairs) != expected:
             raise InputError(
-                f"{path} is damaged: it holds {len(pairs):,} examples instead of {expected:,}."
+                f"{path} is damaged: it must hold {expected:,} examples, got {len(pairs):,}. "
+                "Prepare the folder again."
             )
         examples += pairs
     images, labels = zip(*examples, strict=True)

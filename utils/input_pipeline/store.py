@@ -87,7 +87,9 @@ def write_examples(
         for name, part in zip(names, np.array_split(numbers, shards), strict=True):
             _write_file(name, (make_example(int(number)) for number in part))
     except OSError as error:
-        raise RunError(f"{folder} can't be written ({error.strerror or error}).") from None
+        raise RunError(
+            f"{folder} can't be written ({error.strerror or error}). Name another folder."
+        ) from None
     return Shards(tuple(str(name) for name in names), len(numbers))
 
 
