@@ -43,16 +43,7 @@ class Record:
 
     def to_json(self) -> str:
         """Return it as JSON."""
-        data = {
-            "version": VERSION,
-            "student": self.student,
-            "sha256": self.sha256,
-            "asked": self.asked,
-            "attempt": self.attempt,
-            "observation": json.loads(self.observation.to_json()) if self.observation else None,
-            "verdict": asdict(self.verdict) if self.verdict else None,
-        }
-        return json.dumps(data, sort_keys=True)
+        return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "Record":

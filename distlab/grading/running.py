@@ -130,7 +130,6 @@ class Running:
                     "id": cell.id,
                     "source": cell.source,
                     "got": cell.got,
-                    "exercise": cell.exercise,
                     "functions": exercises[cell.exercise].functions,
                     "program": exercises[cell.exercise].program,
                     "attached": exercises[cell.exercise].attached,
