@@ -1,6 +1,7 @@
 """Questions about the text of a cell: what it defines, if it is whole, what is a check's."""
 
 import ast
+import contextlib
 import re
 import warnings
 from functools import lru_cache
@@ -20,12 +21,13 @@ def transform(text: str) -> str:
     from IPython.core.inputtransformer2 import TransformerManager
 
     text = to_statement(text)
-    if len(text) > MAX_PARSED or _is_python(text):
+    with contextlib.suppress(*BAD):
+        if len(text) <= MAX_PARSED:
+            parse(text)  # plain Python stays as it is
         return text
-    try:
+    with contextlib.suppress(*BAD):
         return TransformerManager().transform_cell(text)
-    except BAD:
-        return text
+    return text
 
 
 def parse(text: str) -> ast.Module:
@@ -33,15 +35,6 @@ def parse(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text)
-
-
-def _is_python(text: str) -> bool:
-    """Return whether `text` is plain Python, which IPython would leave unchanged."""
-    try:
-        parse(text)
-    except BAD:
-        return False
-    return True
 
 
 @lru_cache(maxsize=512)
