@@ -36,8 +36,8 @@ class AnswerGone(Exception):
     """The process of the answer has ended, or sent something that isn't a message."""
 
 
-class AnswerLate(Exception):
-    """The answer didn't come in time."""
+class AnswerLate(BaseException):
+    """The answer didn't come in time: no `except Exception` of an exercise catches it."""
 
 
 @contextlib.contextmanager
