@@ -88,16 +88,9 @@ def make_bad_lines():
     bases = [
         ALL_REDUCE,
         PIPELINE,
-        ["tf-config", "build", "--workers", "2"],
-        ["data", "verify", "mnist"],
-        ["tf-config", "lint", "{}"],
-        ["check", "lab01"],
-        ["grade", "lab01", "in"],
-        ["tune-input", "a:b"],
-        ["tpu-ready", "a:b"],
-        ["submit", "lab01"],
-        ["reset", "lab01"],
-        ["processes", "list"],
+        *map(str.split, ("tf-config build --workers 2", "data verify mnist", "tf-config lint {}")),
+        *map(str.split, ("check lab01", "grade lab01 in", "tune-input a:b", "tpu-ready a:b")),
+        *map(str.split, ("submit lab01", "reset lab01", "processes list")),
     ]
     for base in bases:
         for _ in range(12):

@@ -69,23 +69,8 @@ def test_a_machine_brings_its_number_and_its_network(tmp_path, monkeypatch, plan
     assert plan("--profile profile.json --machine H100 --devices 64")[0] == 2
 
 
-SEVEN = [
-    "plan",
-    "--parameters",
-    "7e9",
-    "--layers",
-    "32",
-    "--hidden",
-    "4096",
-    "--sequence",
-    "4096",
-    "--vocabulary",
-    "50e3",
-    "--tokens",
-    "1e12",
-    "--machine",
-    "64 H100, 8 a node, 400Gb/s",
-]
+SEVEN = "plan --parameters 7e9 --layers 32 --hidden 4096 --sequence 4096 --vocabulary 50e3".split()
+SEVEN += ["--tokens", "1e12", "--machine", "64 H100, 8 a node, 400Gb/s"]
 
 
 def test_a_model_by_its_shape(capsys):

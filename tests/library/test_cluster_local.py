@@ -206,9 +206,6 @@ def test_a_cluster_may_say_how_often_its_jobs_restart(tmp_path):
         (tmp_path / "died").unlink()
         with pytest.raises(ClusterError, match="worker 0"):
             cluster.run(die_once, str(tmp_path), echo=False, restarts=0)
-        for wrong in ({"engine": "ray", "launcher": cluster.launcher}, {"engine_address": "x:1"}):
-            with pytest.raises(DistributedError, match="Give an engine or|needs an engine"):
-                LocalCluster(**wrong)
     with pytest.raises(DistributedError, match="mesos"):
         LocalCluster(engine="mesos").run(die_once, str(tmp_path))
 
@@ -271,9 +268,6 @@ def test_what_cannot_be_sent_or_made_is_said(cluster):
     lock = threading.Lock()
     with pytest.raises(DistributedError, match="can't be sent to another process"):
         cluster.start(lambda: lock.acquire())
-    for settings in ({"workers": 0}, {"workers": 2.5}, {"ps": -1}, {"replicas_per_worker": 99}):
-        with pytest.raises(DistributedError, match="must be a whole number from"):
-            LocalCluster(**settings)
     job = cluster.start(add_up)
     with pytest.raises(DistributedError, match="must be one of worker 0, worker 1, worker 2"):
         job.kill("ps", 0)
