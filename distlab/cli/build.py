@@ -70,7 +70,7 @@ def run_build(parsed: argparse.Namespace) -> int:
             print(reason)
         before, after = course_map.fill_readme(root)
         if before != after:
-            print("README.md: its lessons and labs are not what the sources say")
+            print("README.md: its lessons and labs aren't what the sources say")
         print(f"{len(chosen) - len(stale)} of {len(chosen)} up to date")
         return 1 if stale or orphans or before != after else 0
     if course_map.refresh_readme(root):

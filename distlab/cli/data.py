@@ -98,7 +98,7 @@ def _print_places(places: list[Place], as_json: bool) -> None:
             print(f"damaged: {place.problem}")
     for name in dict.fromkeys(place.name for place in places):
         if not any(p.name == name and p.kind != "bundled sample" for p in places):
-            print(f"the full {name} is not on this machine: `distlab data fetch {name}` gets it")
+            print(f"the full {name} isn't on this machine: `distlab data fetch {name}` gets it")
 
 
 def _count(examples: int | None) -> str:

@@ -104,8 +104,8 @@ def add_parser(subparsers: Commands) -> None:
         "hub-config",
         run,
         "write a configuration for JupyterHub",
-        "Write jupyterhub_config.py: each user of this machine gets a copy of the course, and the "
-        "home page, the pictures and the warm kernels work. docs/hub.md has the steps.",
+        "Write a JupyterHub configuration. Each user of this machine gets a copy of the course, "
+        "with its home page, pictures and warm kernels. docs/hub.md has the steps.",
     )
     declare(parser, OPTIONS)
 

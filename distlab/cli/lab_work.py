@@ -148,7 +148,7 @@ def run_submit(arguments: argparse.Namespace) -> int:
             print(f"not yet  {result['id']}: {result['said']}")
     print(f"{right} of {len(results)} checks pass")
     packed = pack(path, name, arguments.output, _find_attached(path))
-    print(f"hand in: {packed}")
+    print(f"submission: {packed}")
     return 0
 
 
@@ -171,7 +171,7 @@ def _find_attached(path: Path) -> list[Path]:
             print(f"missing  {name}: the exercise that it belongs to earns nothing without it")
         elif file.stat().st_size > most:
             size = file.stat().st_size / 2**20
-            print(f"too large  {name}: {size:.1f} MiB, {most / 2**20:g} may be handed in: left out")
+            print(f"too large  {name}: {size:.1f} MiB, {most / 2**20:g} may be submitted: left out")
         else:
             found.append(file)
     return found

@@ -1,4 +1,4 @@
-"""What `distlab plan` prints."""
+"""The printed output of `distlab plan`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict

@@ -191,7 +191,7 @@ def read_workers(text: str | None) -> tuple[int | None, int | None]:
 
 @dataclass(frozen=True)
 class Starting:
-    """Who starts a cluster's tasks, where, and how often again."""
+    """The starter of a cluster's tasks, the place, and the number of restarts."""
 
     engine: str | None = None
     address: str | None = None

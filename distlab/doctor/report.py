@@ -12,14 +12,13 @@ from utils.strategies import CLUSTER, NAMES, SINGLE_MACHINE, SUPPORT
 WIDTH = 80
 MARKS = {"ok": "✓", "missing": "–", "warning": "!", "problem": "✗"}
 PLAIN_MARKS = {"ok": "+", "missing": "-", "warning": "!", "problem": "x"}
-COLORS = {"ok": "32", "missing": "2", "warning": "33", "problem": "31"}  # SGR codes
 NAME_WIDTH = 20
 INDENT = 2 + 9 + NAME_WIDTH
 COLUMNS = (("keras 3", "fit"), ("keras 3", "custom"), ("tf_keras", "fit"), ("tf_keras", "custom"))
 ANSWERS = {True: "works", False: "fails", None: "TPU only"}
 WITHOUT = {  # finding -> what the course does without it
     "GPU": "speed: all strategies run, on logical CPU devices that share the cores",
-    "bubblewrap": "grading: it refuses to run submissions that it cannot seal",
+    "bubblewrap": "grading: it refuses to run submissions that it can't seal",
     "JAX": "Keras on JAX, with keras.distribution",
     "Java": "the Spark part of lesson 19",
     "browser": "opening JupyterLab automatically: `distlab lab --no-browser` prints the address",
@@ -61,13 +60,12 @@ def make_record(findings: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def format_report(findings: Sequence[Finding], color: bool = False, plain: bool = False) -> str:
+def format_report(findings: Sequence[Finding], plain: bool = False) -> str:
     """Return the findings and what works here as text of 80 columns at most.
 
-    Every line has its status as a word; `color` adds terminal colors to it,
-    `plain` keeps to ASCII marks.
+    Every line has its status as a word. `plain` keeps to ASCII marks.
     """
-    lines = [line for finding in findings for line in _format_finding(finding, color, plain)]
+    lines = [line for finding in findings for line in _format_finding(finding, plain)]
     counts = {status: sum(f.status == status for f in findings) for status in STATUSES}
     lines += ["", "What works here", *_format_works(describe_works(findings)), ""]
     verdict = "The course can run here" if can_run(findings) else "The course can't run here yet"
@@ -75,11 +73,9 @@ def format_report(findings: Sequence[Finding], color: bool = False, plain: bool 
     return "\n".join([*lines, f"{verdict}: {counted}."])
 
 
-def _format_finding(finding: Finding, color: bool, plain: bool) -> list[str]:
+def _format_finding(finding: Finding, plain: bool) -> list[str]:
     mark = (PLAIN_MARKS if plain else MARKS)[finding.status]
     status = f"{mark} {finding.status:<9}"
-    if color:
-        status = f"\x1b[{COLORS[finding.status]}m{status}\x1b[0m"
     first, *more = _wrap(finding.value, WIDTH - INDENT) or [""]
     advice = _wrap(finding.advice, WIDTH - INDENT - 3)
     more += [f"{'->' if number == 0 else '  '} {text}" for number, text in enumerate(advice)]

@@ -125,7 +125,7 @@ def examine_utils() -> Finding:
     outcome = run_command([sys.executable, "-c", FIND_UTILS], 8.0, folder)
     if outcome.status != 0:
         value = outcome.last_error_line or "no answer"
-        return Finding("utils", "warning", f"Python could not look for it: {value}", REPAIR)
+        return Finding("utils", "warning", f"Python couldn't look for it: {value}", REPAIR)
     seen = outcome.output.strip()
     if not seen:
         advice = f"notebooks cannot import `utils`: {REPAIR}"

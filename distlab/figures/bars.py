@@ -16,7 +16,7 @@ LOG_PX, LOG_WORDS = 20.0, "logarithmic scale: equal lengths are equal factors"
 
 @dataclass(frozen=True)
 class Scale:
-    """How bars lie on a sheet: names end at `left`, bars begin at `base_px`; a reference line."""
+    """The layout of bars: names end at `left`, bars begin at `base_px`; a reference line."""
 
     left: float
     unit: str

@@ -1,4 +1,4 @@
-"""When a lab is due, what lateness costs, who has more time, and what counts how much.
+"""Due dates, penalties for lateness, extensions, and weights.
 
 From a plain file, `grading.toml`, for the whole course:
 
@@ -39,7 +39,7 @@ _PENALTY = re.compile(r"(\d+\.?\d*)(%?)/(hour|day)(?:,(\d+\.?\d*)%?)?")
 
 @dataclass(frozen=True)
 class Penalty:
-    """What lateness costs: `amount` for each `per_seconds` that has begun, at most `at_most`.
+    """The price of lateness: `amount` for each `per_seconds` that has begun, at most `at_most`.
 
     Both are percent of the lab's points if `percent`, else points.
     """

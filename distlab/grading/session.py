@@ -28,7 +28,7 @@ from utils.measure import Stopwatch
 
 @dataclass(frozen=True)
 class Settings:
-    """What to grade and how; `students` and `exercises` () mean all of them."""
+    """The settings of a grading. `students` and `exercises` () mean all of them."""
 
     lab: LabSpec
     source: Path

@@ -39,7 +39,7 @@ class StepLine:
 
 @dataclass
 class KilledRun:
-    """What was seen of a run: its report, the chief's steps, and when the worker was killed."""
+    """The observation of a run: its report, the chief's steps, and the time of the kill."""
 
     victim: int
     kill_after: int

@@ -3,7 +3,7 @@
 #
 # This is the last lab, and the largest. You write one program that trains a model to find garments
 # in pictures. Its data are spread over the workers' disks. When one of two workers dies for good,
-# the other one finishes the job alone, with the same weights. At the end you hand in what the
+# the other one finishes the job alone, with the same weights. At the end you submit what the
 # program has learned.
 #
 # **Time:** 130 minutes · **Points:** 10 · **Hardware:** two CPU cores
@@ -470,7 +470,7 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# If the run of your own model is in `my-run`: `return lab15.pack_model("my-run")`.
+# If your own model's run is in `my-run`: `return lab15.pack_model("my-run")`.
 #
 # </details>
 
@@ -525,10 +525,10 @@ else:
     assert found[2].shape == (6, 64, 64)
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should print that it is right so far. Then
 # `distlab submit lab15`, and look at what it prints: `capstone.savedmodel` has to be in the zip.
 #
-# Last of all, take out your plan. With the rate of your own run, what would this job have taken on
+# Last of all, take out your plan. At your own run's rate, what would this job have taken on
 # eight machines? You can find out: the program is ready for them.

@@ -402,7 +402,7 @@ def test_a_new_hand_in_is_run_and_an_unsealed_run_is_written_on_the_report(tmp_p
         (["lab01", "{tmp}/in", "--jobs", "0"], ["--jobs must be a whole number"]),
         (["lab01", "{tmp}/in", "--pattern", "("], ["--pattern"]),
         (["lab01", "{tmp}/in", "--policy", "{tmp}/none.toml"], ["none.toml"]),
-        (["lab01", "{tmp}/in", "--gradebook", "{tmp}/in"], ["cannot be used as a gradebook"]),
+        (["lab01", "{tmp}/in", "--gradebook", "{tmp}/in"], ["can't be used as a gradebook"]),
     ],
 )
 def test_bad_values_get_one_line_and_status_2(capsys, monkeypatch, tmp_path, arguments, words):

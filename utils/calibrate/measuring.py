@@ -1,4 +1,4 @@
-"""What the workers of a calibration do: time a model's step, and all-reduces between them.
+"""Run a calibration's workers: time a model's step, and all-reduces between them.
 
 Functions here run in the tasks of a `LocalCluster`. A time is taken between barriers, over
 several steps inside one compiled loop, and repeated in rounds. The lower quartile of the

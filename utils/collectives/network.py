@@ -37,7 +37,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Send:
-    """What one rank hands to the network in a step: `values` for `destination`."""
+    """One rank's message of a step: `values` for `destination`."""
 
     source: int
     destination: int

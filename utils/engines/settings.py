@@ -1,4 +1,4 @@
-"""What to run, and what a run reports: plain, frozen data."""
+"""The settings and the report of a run: plain, frozen data."""
 
 import itertools
 import json
@@ -12,6 +12,7 @@ from ..checks import check_count, check_number, show
 from ..cluster.launcher import RESTART_VARIABLE, TaskOrder
 from ..environment import memory_variables
 from ..errors import InputError
+from ..files import make_folder
 from ..gpus import VISIBLE, divide_gpus, list_gpus
 from ..tf_config import TaskConfig
 
@@ -40,7 +41,7 @@ def make_run_id() -> str:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a program is run: `workers` tasks, or a parameter-server cluster where `ps` isn't 0.
+    """The settings of a run: `workers` tasks, or a parameter-server cluster if `ps` isn't 0.
 
     With `min_workers`, a rendezvous continues with fewer, down to that many.
     With `ps` the program runs on a coordinator (task "chief 0") as well. `max_restarts` is how
@@ -157,7 +158,7 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class TaskReport:
-    """How a task of the last attempt ended: `status` as a shell has it, 128 + a signal's number.
+    """The end of a task of the last attempt: `status` as a shell has it, 128 + a signal's number.
 
     A server has 0 if it was ended because its coordinator had succeeded.
     """
@@ -204,13 +205,7 @@ def make_logs_folder(folder: str | None, name: str) -> Path:
     Raises InputError if it can't be written.
     """
     path = Path(folder) if folder else Path("runs", name)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise InputError(f"logs must be a writable folder, got {path} ({reason}).") from None
-    if not os.access(path, os.W_OK):
-        raise InputError(f"logs must be a writable folder, got {path}. Name another folder.")
+    make_folder("logs", path)
     return path
 
 

@@ -125,7 +125,7 @@ def _serialize(example: dict[str, bytes | int]) -> bytes:
 
 @dataclass(frozen=True)
 class Store:
-    """What a request costs: seconds to open a shard, and seconds for each block of records.
+    """The cost of a request: seconds to open a shard, and seconds for each block of records.
 
     Raises InputError for delays below 0 and blocks below 1.
     """

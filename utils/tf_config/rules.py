@@ -67,7 +67,7 @@ def make_error(where: str, what: str, cure: str) -> LintFinding:
 
 
 def find_first(where: str, *rules: tuple[object, str, str]) -> list[LintFinding]:
-    """Return the error of the first rule that is broken: (whether it is, what is wrong, cure)."""
+    """Return the error of the first broken rule: (whether it is, what is wrong, cure)."""
     return next(
         ([make_error(where, what, cure)] for is_broken, what, cure in rules if is_broken), []
     )
@@ -94,11 +94,11 @@ def check_keys(value: dict[str, Any]) -> list[LintFinding]:
             found.append(make_error(key, what, cure))
     for key in value:
         if key not in ACCEPTED_KEYS:
-            what = "TensorFlow does not read this key"
+            what = "TensorFlow doesn't read this key"
             found.append(LintFinding("warning", key, what, 'it reads "cluster" and "task"'))
     layer = value.get("rpc_layer", "grpc")
     if layer != "grpc":
-        what = f"{show(layer)} is not what TensorFlow is built with"
+        what = f"{show(layer)} isn't what TensorFlow is built with"
         found.append(LintFinding("warning", "rpc_layer", what, 'write "grpc", or leave it out'))
     return found
 
@@ -231,7 +231,7 @@ def check_roles(
         what = "there is ps and no worker: nobody would compute"
         found.append(make_error("cluster", what, 'add "worker" addresses'))
     elif "ps" in jobs and "chief" not in jobs and TAKES_SERVERS.get(strategy) is not False:
-        what = "ps without chief: the coordinator must run as a process that is not listed"
+        what = "ps without chief: the coordinator must run as a process that isn't listed"
         found.append(LintFinding("note", "cluster", what, 'or list it as "chief"'))
     return found + _check_strategy(jobs, strategy)
 

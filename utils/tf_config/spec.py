@@ -1,4 +1,4 @@
-"""What a cluster and one of its tasks are: plain, frozen data.
+"""A cluster and its tasks as plain, frozen data.
 
 The vocabulary is TensorFlow's (`tf.train.ClusterSpec` and TF_CONFIG): a *job* is a
 kind of task (chief, worker, ps, evaluator), a *task* one process of it, an *address*
@@ -156,7 +156,7 @@ def describe_role(config: TaskConfig) -> str:
     if config.job == "ps":
         return "a parameter server: it holds variables and waits for others, and trains nothing"
     if config.job == "evaluator":
-        return "evaluates checkpoints while the others train, with a strategy for its own machine"
+        return "evaluates checkpoints while the others train, with a strategy of its own machine"
     if cluster.uses_parameter_servers:
         return _describe_coordination(config)
     if config.job == "chief":

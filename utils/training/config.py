@@ -1,4 +1,4 @@
-"""What to train, as a plain record that checks itself. Imports no TensorFlow."""
+"""The settings of a training, as a plain record that checks itself. Imports no TensorFlow."""
 
 import zlib
 from collections.abc import Callable, Sequence

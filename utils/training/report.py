@@ -1,4 +1,4 @@
-"""What a training run hands back. Imports no TensorFlow."""
+"""The report of a training run. Imports no TensorFlow."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
