@@ -57,7 +57,7 @@ def test_the_command_tries_tensorflow_in_a_child_and_says_that_the_course_can_ru
     for name in ("TensorFlow start", "logical devices", "computation"):
         assert find(found, name).status == "ok"
     assert "splits into 4" in find(found, "logical devices").value
-    assert "GFLOP/s" in find(found, "computation").value
+    assert "convolution are right on" in find(found, "computation").value
     assert all(len(line) <= 80 for line in doctor.format_report(found).splitlines())
 
 
@@ -76,7 +76,6 @@ def test_the_json_object_has_its_fields_and_quick_leaves_the_child_out():
     assert not {"TensorFlow start", "computation"} & {*names}
     works = record["works"]
     assert works["strategies"] == [*SINGLE_MACHINE, "multi-worker", "parameter-server"]
-    assert works["table"]["multi-worker"]["keras 3 fit"] is False
     assert done.stderr.split()[-1] == "False", "the parent imported TensorFlow"
 
 
