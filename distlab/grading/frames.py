@@ -75,6 +75,7 @@ class OutputReader:
         self.token = make_mark(token, 0)[:-MARK_DIGITS]
         self.kept: dict[int, bytearray] = {}
         self.rest, self.written, self.cell = b"", 0, -1  # written: since the last mark
+        self.over = False  # whether its cell was ended for writing too much
 
     def feed(self, data: bytes) -> None:
         self.written += len(data)
@@ -85,7 +86,7 @@ class OutputReader:
             number = data[at + len(self.token) : at + size]
             self.cell = int(number) if number.isdigit() else -1
             data = data[at + size :]
-            self.kept[self.cell], self.written = bytearray(), len(data)
+            self.kept[self.cell], self.written, self.over = bytearray(), len(data), False
         sure = max(0, len(data) - size) if at < 0 else at
         self._keep(data[:sure])
         self.rest = data[sure:]

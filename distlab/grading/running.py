@@ -33,7 +33,6 @@ class Attempt:
     streams: dict[str, OutputReader]
     deadline: float
     frames: FrameReader = field(default_factory=FrameReader)
-    ended: bool = False  # whether the running answer was ended because of its output
     why: str = ""
 
     def close(self) -> None:
@@ -163,9 +162,11 @@ class Running:
         except BlockingIOError:
             return None
         if kind != "frames":
-            attempt.streams[kind].feed(data)
-            if attempt.streams[kind].written > MAX_WRITTEN and not attempt.ended:
-                attempt.ended = True
+            stream = attempt.streams[kind]
+            stream.feed(data)
+            if stream.written > MAX_WRITTEN and not stream.over:
+                for each in attempt.streams.values():
+                    each.over = True
                 self.sandbox.signal(attempt.number, signal.SIGHUP)
         elif not attempt.why:
             try:
@@ -181,7 +182,7 @@ class Running:
         attempt = self.attempt
         if not 0 <= frame.cell < len(attempt.checks):
             raise BadFrame("a cell that the lab doesn't have")
-        check, attempt.ended = attempt.checks[frame.cell], False
+        check = attempt.checks[frame.cell]
         self.seen[check] = CellObservation(
             check,
             frame.status,

@@ -392,7 +392,9 @@ def test_only_the_labs_that_were_named(tmp_path: Path, monkeypatch, capsys) -> N
 
 
 def test_papers_say_what_stays(tmp_path: Path) -> None:
-    table = "| Lab | Solution |\n|---|---|\n| [1](a.md) | [s](b.md) |\n| [2](c.md) | no |\n"
+    table = (
+        "| Lab | Solution |\n|---|---|\n| [1](a.md) | [s](solutions/b.md) |\n| [2](c.md) | no |\n"
+    )
     text = f"# T\n\n{table}\nRun `make test`.\nRun `make lab`, see [x](gone.md) and [y](a.md#p).\n"
     text += "\n## Teaching and grading\n\nSecret.\n\n## End\n\nThen `distlab grade x`, again.\n"
     fitted = papers.fit_page(text, {"check"}, {"lab"}, lambda link: link == "a.md")
