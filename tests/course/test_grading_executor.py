@@ -183,9 +183,9 @@ def test_unsealed_says_so_and_closing_early_leaves_nothing(tmp_path):
         verdict = bench.judge(observation)
     assert verdict.mark == LAB.points and "graded without the sandbox" in verdict.notes[-1]
     run.close()
-    wait_for(lambda: psutil.Process().children(recursive=True) == before)
-    commands = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"])]
-    assert not [command for command in commands if "7654321" in command]
+    wait_for(lambda: set(psutil.Process().children(recursive=True)) <= set(before))
+    every = psutil.process_iter
+    wait_for(lambda: not [p for p in every(["cmdline"]) if "7654321" in (p.info["cmdline"] or [])])
 
 
 @pytest.mark.parametrize(
