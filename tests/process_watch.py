@@ -7,7 +7,7 @@ import time
 import psutil
 
 
-def wait_for(look, seconds: float = 90.0):
+def wait_for(look, seconds: float = 180.0):
     """Return what `look` finds as soon as it does; the limit is for a machine with much to do."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -53,7 +53,7 @@ class Held:
         new = set(threading.enumerate()) - self.threads
         return [thread for thread in new if not isinstance(thread, threading._DummyThread)]
 
-    def assert_nothing_stays(self, seconds: float = 30.0) -> None:
+    def assert_nothing_stays(self, seconds: float = 90.0) -> None:
         end = time.monotonic() + seconds
         while self._holds_more() and time.monotonic() < end:
             time.sleep(0.01)

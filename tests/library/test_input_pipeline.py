@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from itertools import pairwise
@@ -230,7 +231,23 @@ def test_a_trace_has_every_piece_of_work_in_the_order_it_happened(shards):
     assert min(span.start for span in spans) == 0
 
 
-def test_a_trace_of_parallel_reading_overlaps(shards):
+def test_a_trace_of_parallel_reading_overlaps(shards, tf, monkeypatch):
+    everyone = threading.Barrier(5)
+
+    def wait_for_everyone(name):
+        everyone.wait(120)
+        return name
+
+    def delay(dataset, seconds):  # an opening lasts until five are under way
+        if seconds != SLOW_HERE.open_seconds:
+            return dataset
+        return dataset.map(
+            lambda name: tf.ensure_shape(
+                tf.numpy_function(wait_for_everyone, [name], tf.string), []
+            )
+        )
+
+    monkeypatch.setattr("utils.input_pipeline.store.delay", delay)
     spans = trace(mapped_in_parallel(shards, SLOW_HERE, BATCH), steps=5)
     counts = Counter(span.stage for span in spans)
     assert counts["augment"] == counts["parse"] == 160 == counts["read"]
@@ -374,4 +391,4 @@ def test_prefetch_reads_ahead_of_the_step(tf, prefetch):
 def test_the_room_starts_without_tensorflow():
     code = "import sys, utils.input_pipeline.sharding, utils.input_pipeline.service, "
     code += "utils.input_pipeline.trace as t; sys.exit('tensorflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0

@@ -22,7 +22,7 @@ from .streams import MAX_LINE_BYTES, ErrorLine, LineReader, Streams
 from .task import TaskEnds
 from .work import IdleWatch
 
-LEAVE_SECONDS, END_SECONDS = 0.5, 5.0
+LEAVE_SECONDS, END_SECONDS = 0.5, 60.0  # a killed task needs a processor to end
 NUMBERS = {
     "kill": signal.SIGKILL,
     "terminate": signal.SIGTERM,

@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..errors import RunError
-from .failures import ACCIDENT_RETRIES, explain_failure, has_left
+from .failures import ACCIDENT_RETRIES, explain_failure, has_left, lacks_cause
 from .group import Task, TaskGroup
 from .launcher import Launcher, Stop, Stopped
 from .record import JobRecord
 from .signals import choose_signal
-from .waiting import FreezeWatch, IdleTasks, PortWatch
+from .waiting import FreezeWatch, IdleTasks, PortWatch, is_stopped
 
 PEER_SECONDS = 1.0  # for the peers of a failed function to say what they saw
+CAUSE_SECONDS = 10.0  # if all of them only say that another one has gone
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
 SERVERS_SECONDS = 0.2  # for the servers of a coordinator that has succeeded
 SETTLE_SECONDS = 0.05  # the first report need not be of the first event
@@ -229,6 +230,17 @@ class Supervisor:
             leaving = self.restarts_left and any(map(has_left, group.vital))
             seconds = LEAVE_SECONDS if leaving else PEER_SECONDS
         group.let_end(seconds, signal.SIGTERM, self._hurries)
+        deadline = time.monotonic() + CAUSE_SECONDS
+        while self._awaits_cause(group) and time.monotonic() < deadline:
+            with self._changed:
+                self._changed.wait(LOOK_SECONDS)
+
+    def _awaits_cause(self, group: TaskGroup) -> bool:
+        """Return whether a function's peer has seen a task go whose end isn't known here yet."""
+        if self._hurries() or any(task.is_program for task in group.tasks):
+            return False
+        left = [task for task in group.tasks if not task.is_over]
+        return lacks_cause(group.tasks) and any(not is_stopped(task.process) for task in left)
 
 
 def _end_of(group: TaskGroup) -> str:
