@@ -1,5 +1,6 @@
 """The tasks of one start on this machine: their pipes, their ends, and their listener."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -241,10 +242,10 @@ class LocalTasks:
 
 def listens_at(port: int, process: int) -> bool:
     """Return whether a process of this machine, or one of its children, listens at `port`."""
-    try:
+    found = []
+    with contextlib.suppress(psutil.Error, OSError):
         first = psutil.Process(process)
-        family = [first, *first.children(recursive=True)]
-        found = [each for one in family for each in one.net_connections("tcp")]
-    except (psutil.Error, OSError):
-        return False
+        for one in (first, *first.children(recursive=True)):
+            with contextlib.suppress(psutil.Error, OSError):  # a child may end meanwhile
+                found += one.net_connections("tcp")
     return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in found)
