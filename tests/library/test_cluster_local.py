@@ -141,6 +141,7 @@ def test_of_two_that_fail_the_one_that_was_killed_is_named_however_late_its_end_
 ):
     """The warm process is stopped, so nobody tells that worker 2 has ended before the others."""
     monkeypatch.setattr("utils.cluster.supervisor.PEER_SECONDS", 0.0)
+    monkeypatch.setattr("utils.cluster.supervisor.CAUSE_SECONDS", 300.0)
     server = cluster.launcher.server.process.pid
     job = cluster.start(reduce_for_ever)
     wait_for_event(job)
