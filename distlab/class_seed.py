@@ -33,8 +33,8 @@ def check_class_seed(word: str) -> str:
     """Return `word`; CourseError if it can't be the end of a function's name."""
     if not _WORD.fullmatch(word) or word == "none":  # which takes a lab's word away
         raise CourseError(
-            f"--class-seed must be 1 to 20 lower-case letters and digits, not none, got {word!r}. "
-            "Try --class-seed autumn26."
+            "--class-seed must be 1 to 20 lower-case letters and digits, and not the word none, "
+            f"got {word!r}. Try --class-seed autumn26."
         )
     return word
 

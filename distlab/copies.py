@@ -50,7 +50,7 @@ def is_outdated(course: Path, name: str) -> bool:
 
 
 def start_over(course: Path, name: str) -> Path:
-    """Put the original back in place of its copy; return where the learner's own is kept.
+    """Put the original back in place of its copy. Return where the learner's own is kept.
 
     Raises CourseError if there is no such copy.
     """

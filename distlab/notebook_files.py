@@ -5,7 +5,7 @@ JupyterLab requests a lesson or lab as `work/05-….ipynb`, and it's made there 
 JupyterLab sees to that.
 
 The file browser lists what a learner works with. `BEHIND_THE_SCENES` are in the course folder
-and aren't listed; a link, or *File > Open from Path*, opens them all the same.
+and aren't listed. A link, or *File > Open from Path*, opens them all the same.
 
 A notebook comes with this machine's version of Python. JupyterLab writes what a kernel says of its
 language into the notebook. The version in it is the one key that the committed files can't know,

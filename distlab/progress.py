@@ -5,10 +5,10 @@
 
 A lab's check cell writes the first when an exercise passes, and a lesson's when a *Your turn*
 was tried; the server of `distlab lab` the
-second when a cell of a lesson has run; nothing of the answer is kept, and nothing leaves the
+second when a cell of a lesson has run. Nothing of the answer is kept, and nothing leaves the
 machine. Only a notebook that runs in the course's `labs` folder or in `work`, which has the
 learner's copies, counts as a lab, so that solutions and tests leave no trace. A file that
-can't be read is put aside, never thrown away; where nothing can be written, nothing is, and the
+can't be read is put aside, never thrown away. Where nothing can be written, nothing is, and the
 check says what it says all the same.
 """
 

@@ -146,7 +146,7 @@ def open_output(shards: list[Path], options) -> None:
 
 
 def predict_all(shards: list[Path], model, options) -> tuple[int, dict[str, str]]:
-    """Work until every shard is done, here or elsewhere; return own rows, and what is damaged."""
+    """Work until every shard is done, here or elsewhere. Return own rows and damaged shards."""
     rows, damaged = 0, {}
     while left := [s for s in shards if s.name not in damaged and not read_note(s, options.output)]:
         for shard in left:

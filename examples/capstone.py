@@ -8,7 +8,7 @@ On two machines, with a folder that both see (NFS, or a bucket):
     node-b$ TF_CONFIG='{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},
               "task": {"type": "worker", "index": 1}}' python capstone.py --output run1
 
-Whatever kills it, start it again with the same words: it goes on from run1/checkpoints, to the
+Whatever kills it, start it again with the same words: it continues from run1/checkpoints, to the
 same weights as a run that was never killed. Workers listen on ALL interfaces of their machines,
 without a password: use a network that you trust.
 
@@ -38,7 +38,7 @@ SHARDS, TEST_SCENES, TEST_BATCH = 8, 200, 40
 
 
 def draw_scene(images, labels, seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return picture and mask, uint8 [64, 64]; both depend on seed and number alone."""
+    """Return picture and mask, uint8 [64, 64]. Both depend on seed and number alone."""
     rng = np.random.default_rng([seed, number])
     picture = rng.integers(0, 24, (SIZE, SIZE), dtype=np.uint8)  # faint noise
     mask = np.zeros((SIZE, SIZE), np.uint8)
@@ -209,7 +209,7 @@ def evaluate(job: Job, batches) -> dict[str, float]:
 
 
 def export(model: keras.Model, folder: Path) -> str:
-    """Write a plain copy of the model as a SavedModel; return a checksum of its weights."""
+    """Write a plain copy of the model as a SavedModel. Return a checksum of its weights."""
     plain = build_model()
     plain.set_weights(model.get_weights())
     plain.export(folder, verbose=False)

@@ -1,4 +1,4 @@
-"""Survive preemption: save on SIGTERM and every so many steps, resume to the same weights.
+"""Survive preemption: save on SIGTERM and every N steps, resume to the same weights.
 
 On one machine:  python checkpoint_and_resume.py --checkpoint-dir run1   # kill it, run it again
 On two machines, with a folder that both see (NFS, or a bucket: gs://...):
@@ -55,7 +55,7 @@ def build_model() -> keras.Model:
 
 
 def latest_intact_checkpoint(folder: str) -> str | None:
-    """Return the newest checkpoint of which every value can be read, None if there is none.
+    """Return the newest checkpoint with every value readable, None if there is none.
 
     A full disk or a copy cut short can leave half a data file under a good index. Each value is
     stored with a checksum, so reading all of them finds the damage.
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--checkpoint-dir", default="checkpoints", help="seen by all workers")
     parser.add_argument("--checkpoint-every", type=int, default=50, help="steps")
     parser.add_argument("--epochs", type=int, default=2, help="in all, those before included")
-    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first N images")
     parser.add_argument("--save", help="the chief writes the trained model to this .keras file")
     options = parser.parse_args()
 

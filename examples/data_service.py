@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("addresses", nargs="*", help="of the dispatcher, then of this worker")
     parser.add_argument("--sharding", default="dynamic", choices=["dynamic", "off"])
     parser.add_argument("--workers", type=int, default=2, help="without a role: how many")
-    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first N images")
     parser.add_argument("--save", help="the trainer writes its model to this .keras file")
     options = parser.parse_args()
     ports = [int(address.rsplit(":", 1)[1]) for address in options.addresses]

@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=12)
     parser.add_argument("--epochs", type=int, default=4, help="of a trial that is never stopped")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--max-examples", type=int, help="use the first so many images")
+    parser.add_argument("--max-examples", type=int, help="use the first N images")
     options = parser.parse_args()
     for name, (least, most) in LIMITS.items():
         value = getattr(options, name)

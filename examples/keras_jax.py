@@ -14,7 +14,7 @@ On two machines, with a folder that both see; only the index in TF_CONFIG differ
 KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID do the same. On CPUs, each
 machine's own name must lead to an address that the other reaches: /etc/hosts often has 127.0.1.1.
 Process 0 listens on ALL interfaces of its machine, without a password: use a network that you
-trust. When a process dies, the others notice after 100 s; end them, and start all again with the
+trust. When a process dies, the others notice after 100 s. End them, and start all again with the
 same command.
 
 Keras 3.15, JAX 0.10. Data: FASHION_MNIST=/path/to/file.npz with x_train, y_train, x_test, y_test,
@@ -94,7 +94,7 @@ def restore(path: Path, state: list) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cpu-devices", type=int, help="use so many devices made of the CPU")
+    parser.add_argument("--cpu-devices", type=int, help="split the CPU into N devices")
     parser.add_argument("--sharded", action="store_true", help="cut weights over the devices")
     parser.add_argument("--checkpoint", default="checkpoint.npz", help="a file seen by all")
     parser.add_argument("--checkpoint-every", type=int, default=50, help="steps")

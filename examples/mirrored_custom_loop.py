@@ -59,7 +59,7 @@ def make_strategy() -> tf.distribute.MirroredStrategy:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first N images")
     parser.add_argument("--save", help="write the trained model to this .keras file")
     options = parser.parse_args()
 

@@ -12,7 +12,7 @@ and the scale is halved.
 ON A CPU bfloat16 goes wrong without an error: TensorFlow's kernel for the gradient of a bias
 (BiasAddGrad) adds up in bfloat16, and 300 ones make 256. Use float32 there or, on one replica,
 XLA (jit_compile=True), which adds up correctly. Without a GPU this program trains on the CPU to
-show that it runs; don't compare its bfloat16 with float32.
+show that it runs. Don't compare its bfloat16 with float32.
 
 THE TRAP: under MirroredStrategy, Keras 3.15's LossScaleOptimizer looks at the gradients of the
 first replica alone. If another replica overflows, all of them step, and the sum holds inf: every
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--policy", default="mixed_bfloat16", help="or mixed_float16, float32")
     parser.add_argument("--overflow", action="store_true", help="one image is far too bright")
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first N images")
     parser.add_argument("--save", help="write the trained model to this .keras file")
     options = parser.parse_args()
     if options.policy == "mixed_float16":

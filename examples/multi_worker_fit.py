@@ -64,10 +64,10 @@ def build_model() -> keras.Model:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first N images")
     parser.add_argument("--save", help="the chief writes the trained model to this .keras file")
     parser.add_argument(
-        "--checkpoint-dir", help="folder that all workers see: go on from there if killed"
+        "--checkpoint-dir", help="folder that all workers see: continue from there if killed"
     )
     options = parser.parse_args()
 

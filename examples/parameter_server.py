@@ -1,6 +1,6 @@
 """Asynchronous training on parameter servers: ParameterServerStrategy with Keras 3.
 
-On one machine:  python parameter_server.py     # starts two workers and a server by itself
+On one machine:  python parameter_server.py     # starts two workers and a server itself
 On two machines, one program in every role; TF_CONFIG says which (C is the same on both):
 
     C='{"chief": ["node-a:2222"], "ps": ["node-a:2223"], "worker": ["node-a:2224", "node-b:2222"]}'
@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=300, help="of all workers together")
     parser.add_argument("--workers", type=int, default=2, help="without TF_CONFIG: how many")
-    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first N images")
     parser.add_argument("--save", help="the chief writes the trained model to this .keras file")
     options = parser.parse_args()
     if "TF_CONFIG" not in os.environ:

@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cpu", action="store_true", help="compile the step by XLA for the CPU")
     parser.add_argument("--steps", type=int, default=300, help="in calls of 20")
-    parser.add_argument("--max-examples", type=int, help="train on the first so many images")
+    parser.add_argument("--max-examples", type=int, help="train on the first N images")
     parser.add_argument("--policy", default="mixed_bfloat16", help="or float32")
     parser.add_argument("--save", help="write the trained model to this .keras file")
     options = parser.parse_args()

@@ -95,7 +95,7 @@ def choose_all_reduce(
 def count_gpus() -> int:
     """Return how many GPUs TensorFlow may use in this process; doesn't start TensorFlow.
 
-    Sets the variables by which processes share GPUs, where they still have an effect. Raises
+    Sets the variables that let processes share GPUs, if they still have an effect. Raises
     InputError if CUDA_VISIBLE_DEVICES names a GPU that isn't here, or another program has filled
     the memory of one.
     """
@@ -201,7 +201,7 @@ def use_logical_devices(count: int = 4) -> list[str]:
 
     On a machine with GPUs they are hidden from this process and from those that it starts, and a
     printed sentence says so. A notebook then shows the same everywhere, and no float32 number comes
-    from TF32, the short format in which GPUs multiply.
+    from TF32, the short format that GPUs multiply in.
 
         print(use_logical_devices(2))  # ['CPU:0', 'CPU:1']
     """

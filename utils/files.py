@@ -74,7 +74,7 @@ def make_folder(name: str, folder: Path) -> None:
 
 
 def hold_folder(name: str, folder: Path) -> int:
-    """Lock `folder` for this run and return the descriptor; to close it is to let go (flock(2)).
+    """Lock `folder` for this run and return the descriptor. To close it is to let go (flock(2)).
 
     The lock ends with the process, however it ends, and leaves no file behind. A
     file system that has no locks is used without. Raises InputError if another

@@ -172,7 +172,7 @@ class StepGroup:
                     self._last_ready[key] = max(self._last_ready.get(key, 0.0), step.ready)
 
     def split(self, step: StepTimes) -> tuple[float, float, float]:
-        """Return the seconds for which a task's step computed, waited and sent."""
+        """Return the seconds that a task's step computed, waited and sent."""
         if step.ready is None:
             return step.ended - step.began, 0.0, 0.0
         last = max(self._last_ready.get((step.attempt, step.number), 0.0), step.ready)

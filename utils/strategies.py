@@ -154,7 +154,7 @@ def make_strategy(
     check_choice("devices", devices, DEVICES if record.place != "TPU" else ("auto",))
     for option in options:
         if option not in record.options:
-            raise InputError(f"Strategy {name!r} has no option {option!r}.")
+            raise InputError(f"Strategy {name!r} has no option {option!r}. Leave it out.")
     choose_all_reduce(all_reduce, record.all_reduces, name, "GPU")  # can it ever?
     if record.place == "cluster" and not os.environ.get("TF_CONFIG"):
         raise InputError(
@@ -242,7 +242,7 @@ def _make_tpu(kind: str, count: int, all_reduce: None) -> tf.distribute.Strategy
 def _make_parameter_server(
     kind: str, count: int, all_reduce: None, partitioner: Any = None
 ) -> tf.distribute.Strategy:
-    """Return the coordinator's strategy; its workers hold the GPUs, and it takes none itself."""
+    """Return the coordinator's strategy. Its workers hold the GPUs, and it takes none itself."""
     import tensorflow as tf
 
     limit_gpus(0)

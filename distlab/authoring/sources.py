@@ -44,7 +44,7 @@ class Region:
 def find_regions(text: str, where: str = "text") -> list[Region]:
     """Return the regions of `text` in order; `where` names the file in an error.
 
-    `text` may be one cell or a whole py:percent source, in which no region may reach over a `# %%`
+    `text` may be one cell or a full py:percent source. No region may reach over a `# %%`
     line. Raises CourseError with file and line for an unclosed or nested region, an end without a
     beginning, and a misspelled marker.
     """
@@ -73,7 +73,7 @@ def find_regions(text: str, where: str = "text") -> list[Region]:
 def replace_regions(text: str, name: str, replacement: str) -> str:
     """Return `text` with every region `name`, markers included, replaced.
 
-    The replacement takes the indentation of the BEGIN marker; an empty one
+    The replacement takes the indentation of the BEGIN marker. An empty one
     removes the region.
     """
     lines = text.split("\n")
@@ -330,7 +330,7 @@ def _clean_metadata(metadata: Any) -> dict[str, Any]:
 def complete_nbgrader(written: dict[str, Any]) -> dict[str, Any]:
     """Return nbgrader's cell metadata, schema 3, with what the header left out.
 
-    A graded cell is locked and no solution; a cell that isn't graded has no points.
+    A graded cell is locked and no solution. A cell that isn't graded has no points.
     """
     full = {"grade": False, "solution": False, "task": False, "schema_version": 3, **written}
     full.setdefault("locked", full["grade"])

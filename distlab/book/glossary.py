@@ -58,7 +58,7 @@ def _make_pattern() -> re.Pattern[str]:
 
 @cache
 def list_forms() -> dict[str, Word]:
-    """Return each word's entry by every form in which it may stand."""
+    """Return each word's entry by every form that it may take."""
     return {form: word for word in read_words() for form in (word.name, *word.forms)}
 
 

@@ -18,7 +18,7 @@ PICTURE = "distlab/lessons/two_replicas.svg"
 
 @dataclass(frozen=True)
 class BuiltBook:
-    """What was built: its folder, how many pages, and what Sphinx warned of."""
+    """The built book: its folder, how many pages, and Sphinx's warnings."""
 
     folder: Path
     pages: int

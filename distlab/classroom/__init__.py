@@ -16,7 +16,7 @@ only numbers travel. Each runs its own copy of `classroom.program`, with the tea
 | `table`, `watching` | the lanes at a terminal and in a notebook |
 | `notebook` | a class hosted from a cell |
 
-Importing this package doesn't import TensorFlow; code that only a notebook needs is imported on
+Importing this package doesn't import TensorFlow. Code that only a notebook needs is imported on
 demand.
 """
 

@@ -45,10 +45,10 @@ class Classroom:
         if listener is None:
             taken = is_own_host(split_address(self.address)[0])
             raise CourseError(
-                f"{self.address} is taken, perhaps by another class. Give another --port."
+                f"{self.address} is in use, perhaps by another class. Give another --port."
                 if taken
-                else f"{self.address} must be this machine's own address. Give --advertise-address "
-                "one of its own, or leave it out."
+                else f"{self.address} must be an address of this machine. Correct "
+                "--advertise-address, or leave it out."
             )
         try:
             confirm_trust(self.address, place.trust_network, tell)

@@ -107,7 +107,7 @@ class StudentView:
             return
         kind, step = event["event"], event.get("step", 0)
         if kind == "restore":
-            self._tell(f"you are {task}; training goes on after step {step}")
+            self._tell(f"you are {task}; training continues after step {step}")
         elif kind == "step" and step % STEPS_BETWEEN == 0:
             loss = float("nan") if event["loss"] is None else event["loss"]
             self._tell(f"step {step}, loss {loss:.4f}")

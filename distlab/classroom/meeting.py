@@ -73,9 +73,9 @@ class ClassPlace:
 
 
 def add_port(address: str) -> str:
-    """Return "host:port" for "host", too; raises CourseError for an empty one."""
+    """Return "host:port" for "host", too. Raises CourseError for an empty one."""
     if not address.strip(":[] "):
-        raise CourseError("The address must be the teacher's, such as 192.168.1.10.")
+        raise CourseError("The address must be the teacher's, got none. Try 192.168.1.10.")
     if address.count(":") > 1 and not address.startswith("["):
         address = f"[{address}]"  # IPv6
     has_port = ":" in address.rpartition("]")[2]

@@ -35,7 +35,7 @@ class RunningClass:
         self._thread.join(60)
 
     def wait(self) -> RunReport:
-        """Return the report at the end of the class; an interrupt ends it on all laptops."""
+        """Return the report at the end of the class. An interrupt ends it on all laptops."""
         try:
             while self._thread.is_alive():
                 self._thread.join(0.2)

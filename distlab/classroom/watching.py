@@ -1,4 +1,4 @@
-"""Everybody's lane in a notebook: the cockpit, whose hand reaches no student's laptop."""
+"""All students' lanes in a notebook: the cockpit, which only watches."""
 
 import warnings
 from typing import TYPE_CHECKING, Any

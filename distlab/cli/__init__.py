@@ -16,14 +16,14 @@ runs, so that `distlab --help` answers at once.
 - `doctor`: `distlab doctor`: what this machine has, and which parts of the course work on it
 - `examples`: the commands by task, and examples of each
 - `grade`: `distlab grade`: marks, feedback and a class page from submissions
-- `hub_config`: `distlab hub-config`: a commented configuration with which JupyterHub serves the
-  course
+- `hub_config`: `distlab hub-config`: a commented configuration for JupyterHub, which then serves
+  the course
 - `lab`: `distlab lab`: JupyterLab at the course home, on this machine only, that leaves nothing
   behind
 - `lab_work`: a learner's own labs: `distlab check`, `distlab submit` and `distlab reset`
 - `long_command`: long commands: progress on standard error, and a clean end on SIGTERM
-- `manifest`: `distlab manifest`: files with which Kubernetes or a cloud runs a program on several
-  workers
+- `manifest`: `distlab manifest`: files that run a program on several workers in Kubernetes or a
+  cloud
 - `modernize`: `distlab modernize`: what has to change in a program written for an older TensorFlow
 - `plan`: `distlab plan`: measure, read or describe a model, and predict what training it takes
 - `plan_report`: what `distlab plan` prints and draws
@@ -43,7 +43,7 @@ runs, so that `distlab --help` answers at once.
   that it starts on this machine, or as a task of one that stands
 - `train_options`: the options of `distlab train`: the settings of a run, and a file that has them
 - `update`: `distlab update`: get the newest version of the course and keep what a learner wrote
-- `user_child`: the child process in which a user's module is loaded and our library works on it
+- `user_child`: the child process that loads a user's module and runs our library on it
 - `user_function`: `distlab tune-input` and `distlab tpu-ready`: our library at work on a function
   of the user
 - `user_model`: a user's model, built in a worker of our cluster: their module loaded next to our

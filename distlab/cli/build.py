@@ -12,7 +12,7 @@ from utils.checks import check_count, check_number
 if TYPE_CHECKING:
     from distlab.authoring.sources import Target
 
-NEXT = """They hold one small exercise that works as it is: put yours in its place. Then
+NEXT = """They hold one small working exercise: put yours in its place. Then
   python -m distlab.grading.worked {lab}    works out the examples of the visible checks
   distlab build {lab}                       makes the lab and its solution
   pytest tests -k {lab}                     tries it; solutions/src/README.md says more"""

@@ -60,7 +60,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    """Check the content of the data that is here; return 1 if something is damaged."""
+    """Check the content of the data that is here. Return 1 if something is damaged."""
     places = list_places(arguments.name, folder=arguments.folder)
     _print_places(places, arguments.json)
     return int(any(place.state == "damaged" for place in places))

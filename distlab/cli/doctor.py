@@ -7,7 +7,7 @@ import sys
 
 from distlab.cli.parser import Commands, add_command
 
-WAIT_NOTE = "Trying TensorFlow in a process of its own takes some seconds (--quick leaves it out)."
+WAIT_NOTE = "Trying TensorFlow in its own process takes some seconds (--quick leaves it out)."
 
 
 def add_parser(subparsers: Commands) -> None:

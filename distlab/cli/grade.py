@@ -107,7 +107,7 @@ def _add_marks(add: Callable[..., Any]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Grade, write the report, say where it is; return 1 if something waits for a human."""
+    """Grade, write the report, say where it is. Return 1 if something waits for a human."""
     if importlib.util.find_spec("nbgrader") is None:  # the gradebook is nbgrader's
         raise CourseError("Grading needs nbgrader. Run: make teach, or pip install -e '.[teach]'")
     for name, value in vars(arguments).items():  # the grading's processes work in other folders
@@ -186,7 +186,7 @@ def _show_status(arguments: argparse.Namespace, remembered: "list[str]") -> int:
 def _write_without_names(
     found: "ClassResult", settings: "Settings"
 ) -> "tuple[ClassResult, Settings]":
-    """Write the pages under codes, into their own folder; return the results, and the folder."""
+    """Write the pages under codes, into their own folder. Return the results, and the folder."""
     from distlab.grading.report.anonymous import anonymise
     from distlab.grading.report.pages import write_report
 
@@ -199,7 +199,7 @@ def _write_without_names(
 def _write_report(
     found: "ClassResult", settings: "Settings", arguments: argparse.Namespace
 ) -> "list[Change]":
-    """Write the pages of the lab and of the course; return what changed since the last time."""
+    """Write the pages of the lab and of the course. Return what changed since the last time."""
     from distlab.grading.policy import read_policy
     from distlab.grading.report.autograded import is_course
     from distlab.grading.report.changes import note_changes

@@ -1,4 +1,4 @@
-"""`distlab hub-config`: a commented configuration with which JupyterHub serves the course."""
+"""`distlab hub-config`: a commented configuration for JupyterHub, which then serves the course."""
 
 import argparse
 import sys
@@ -113,7 +113,7 @@ def add_parser(subparsers: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the configuration, or print it; a file that exists is left alone."""
+    """Write the configuration, or print it. A file that exists is left alone."""
     course = Path(arguments.course).absolute()
     text = TEMPLATE.format(course=str(course))
     if arguments.output is None:

@@ -6,7 +6,7 @@ reader's own settings are read as always and none is written. Its window
 layout is kept in the course folder, under `.distlab`.
 
 No signal reaches the child but from here: the first Ctrl-C, SIGTERM or SIGHUP asks it to shut its
-kernels and itself down; what is still there after a few seconds is killed. Kernels, and what they
+kernels and itself down. What is still there after a few seconds is killed. Kernels, and what they
 started, are known by the variable `JPY_PARENT_PID` that Jupyter gives them, so that a killed
 server's kernels are found as well, and a browser that the server opened stays. On Linux the server
 gets SIGTERM should this process be killed.
@@ -89,8 +89,8 @@ def find_course_folder(start: Path | None = None) -> Path:
         if progress.is_course(folder, "notebooks"):
             return folder
     raise CourseError(
-        f"no course here: {start} and the folders above it have no {README} next to a notebooks "
-        "folder. Change to the folder of the course, then run `distlab lab` again"
+        f"There is no course here: {start} and the folders above it have no {README} next to a "
+        "notebooks folder. Change to the folder of the course, then run `distlab lab` again."
     )
 
 
@@ -121,7 +121,7 @@ def find_page(folder: Path, name: str | None) -> str:
 
 
 def make_command(folder: Path, page: str, arguments: argparse.Namespace) -> list[str]:
-    """Return the command line of JupyterLab; the options of the caller come last."""
+    """Return the command line of JupyterLab. The options of the caller come last."""
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}"]
     if page:
         command.append(f"--LabApp.default_url=/lab/tree/{quote(page)}")

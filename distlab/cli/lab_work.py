@@ -81,7 +81,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def check_notebook(path: Path) -> list[dict[str, Any]]:
-    """Run a lab's notebook in a fresh kernel; return each check's id, whether it passed, and its
+    """Run a lab's notebook in a fresh kernel. Return each check's id, whether it passed, and its
     message.
 
     Raises CourseError for a file that isn't a lab, or a kernel that dies.
@@ -159,7 +159,7 @@ def _login_name() -> str:
 
 
 def _find_attached(path: Path) -> list[Path]:
-    """Return the files that the lab wants next to its notebook; say which are missing or too large.
+    """Return the files that the lab wants next to its notebook. Say which are missing or too large.
 
     What the check cells have packed just now is there.
     """

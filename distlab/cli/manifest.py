@@ -1,4 +1,4 @@
-"""`distlab manifest`: files with which Kubernetes or a cloud runs a program on several workers."""
+"""`distlab manifest`: files that run a program on several workers in Kubernetes or a cloud."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ EPILOG = (
     "The files are the templates of examples/deploy, with comments, filled in: read and edit them. "
     "Manifests are checked against the targets' published schemas where one ships in a package. "
     "They haven't been run on a real cluster. Names like your-bucket are yours to fill in. A "
-    "container's files are lost when it restarts, so keep checkpoints with --checkpoint-dir; your "
+    "container's files are lost when it restarts, so keep checkpoints with --checkpoint-dir. Your "
     "program finds them in DISTLAB_CHECKPOINT_DIR. An option that a target can't take is named."
 )
 

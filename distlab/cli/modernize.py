@@ -49,7 +49,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List, print or make the changes; return 1 if anything stops or is silently wrong."""
+    """List, print or make the changes. Return 1 if anything stops or is silently wrong."""
     from distlab.modernize.table import STYLE
 
     readings = list(read_all(arguments.paths))

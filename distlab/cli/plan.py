@@ -49,7 +49,9 @@ def add_parser(subparsers: Commands) -> None:
     rate = '400Gb/s, "10us 400Gb/s", or a measured all-reduce'
     add("--network", type=as_type(read_network), metavar="RATE|FILE", help=rate)
     add("--devices", type=as_type(parse_sizes), metavar="LIST", help=SIZES)
-    add("--batch", type=int, metavar="N", help="with --builtin-model and --model: examples a step")
+    add(
+        "--batch", type=int, metavar="N", help="with --builtin-model and --model: examples per step"
+    )
     add_fields(parser, Scenario, only=COMMON)
     measured = parser.add_argument_group("only with --builtin-model, --model or --profile")
     add_fields(measured, Scenario, but=COMMON)

@@ -15,7 +15,7 @@ Record = dict[str, Any]
 
 
 def add_parser(subparsers: Commands) -> None:
-    text = "List your local clusters, and end the ones that a crashed kernel left behind."
+    text = "List your local clusters, and end those that a crashed kernel left behind."
     parser = subparsers.add_parser(
         "processes", help="list and end local clusters", description=text
     )

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 EPILOG = (
     "Every task gets its own TF_CONFIG, so tf.distribute finds the other tasks, and the variables "
     "that keras.distribution.initialize() reads on JAX. Your program "
-    "saves and restores its checkpoints itself; it finds the folder of --checkpoint-dir in the "
+    "saves and restores its checkpoints itself. It finds the folder of --checkpoint-dir in the "
     "environment variable DISTLAB_CHECKPOINT_DIR. With --rendezvous, type the same command on "
-    "every machine. The machine that owns the address becomes the host and prints a code; the "
+    "every machine. The machine that owns the address becomes the host and prints a code. The "
     "other machines ask for that code, or read it from DISTLAB_CODE. Each machine keeps a copy "
     "of the checkpoint folder, and calls the host again for --join-timeout if it is lost. The exit "
     "status is that of the task that failed first, or 128 "

@@ -194,7 +194,7 @@ def write_line(words: list[str], own: int) -> str:
 
 
 def read_port_range(text: str | None) -> tuple[int, int] | None:
-    """Return both ends of "30000:30015"; raise CourseError for anything else."""
+    """Return both ends of "30000:30015". Raise CourseError for anything else."""
     if text is None:
         return None
     found = re.fullmatch(r"(\d{1,5}):(\d{1,5})", text, re.ASCII)
@@ -204,7 +204,7 @@ def read_port_range(text: str | None) -> tuple[int, int] | None:
 
 
 def count_gpus(option: str) -> int:
-    """Return how many GPUs this machine has; raises CourseError if it has none."""
+    """Return how many GPUs this machine has. Raises CourseError if it has none."""
     from utils.gpus import list_gpus
 
     if not (found := len(list_gpus())):

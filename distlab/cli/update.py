@@ -95,7 +95,7 @@ def _run_git(course: Path, *words: str) -> str:
         at = next((k for k, x in enumerate(lines) if x.startswith(("fatal:", "error:"))), 0)
         said = " ".join(line.strip() for line in lines[at : at + 1 + lines[at].endswith(":")])
         if "fast-forward" in said:
-            said += " You have commits of your own here. Run: git pull --rebase"
+            said += " You have your own commits here. Run: git pull --rebase"
         elif "overwritten" in said:
             said += " Run: git stash -u, then distlab update, then git stash pop"
         raise CourseError(f"git {words[0]} failed: {said}")

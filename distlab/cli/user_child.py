@@ -1,4 +1,4 @@
-"""The child process in which a user's module is loaded and our library works on it.
+"""The child process that loads a user's module and runs our library on it.
 
 Run as a file, not as a module: nothing called `utils` or `distlab` is imported here. The user's
 project may have its own package `utils`, so our folder is loaded under another name, which its

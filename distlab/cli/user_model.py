@@ -1,7 +1,7 @@
 """A user's model, built in a worker of our cluster: their module loaded next to our library.
 
 Their project may have its own package `utils` or `distlab`. While their code is imported and their
-function is called, ours are out of sight, and come back afterwards; their loaded modules stay with
+function is called, ours are out of sight, and come back afterwards. Their loaded modules stay with
 the functions that use them.
 """
 

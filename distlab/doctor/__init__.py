@@ -7,7 +7,7 @@ Importing this package, and every function of it, leaves TensorFlow out of this
 process: it is tried in a child process, which may hang or crash.
 
 - `commands`: run another program with a time limit, and leave nothing of it behind
-- `examination`: `examine`: every probe, in the order in which the report shows them
+- `examination`: `examine`: every probe, in the report's order
 - `findings`: what the doctor finds, and probes that may fail or hang without harm to the others
 - `machine`: probes of the machine itself: Python, system, cores, memory, disk
 - `processes`: probes of starting processes: fork, ports, who reaches them, and what a crashed

@@ -1,4 +1,4 @@
-"""`examine`: every probe, in the order in which the report shows them."""
+"""`examine`: every probe, in the report's order."""
 
 from distlab.doctor import machine, processes, software, tools
 from distlab.doctor.findings import Finding, Probe, run_probes
@@ -6,7 +6,7 @@ from distlab.doctor.tensorflow_trial import LIMIT_SECONDS, examine_gpus, try_ten
 
 
 def examine(quick: bool = False) -> list[Finding]:
-    """Look at everything and return the findings; never raises, never waits for ever.
+    """Look at everything and return the findings. Never raises, never waits for ever.
 
     `quick` leaves out the child process that tries TensorFlow (about ten
     seconds) and the check of full data sets. This process imports no TensorFlow.

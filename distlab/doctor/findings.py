@@ -52,7 +52,7 @@ def can_run(findings: Iterable[Finding]) -> bool:
 
 
 def run_probes(probes: Iterable[Probe]) -> list[Finding]:
-    """Run all probes at once, each in a thread; return their findings in the probes' order.
+    """Run all probes at once, each in a thread. Return their findings in the probes' order.
 
     A probe that raises, or gives no answer within its limit, becomes a warning
     that says so. Programs that the probes started are ended on the way out.
@@ -86,5 +86,7 @@ def _look(probe: Probe) -> None:
 
 def _no_answer(probe: Probe) -> list[Finding]:
     value = f"no answer within {probe.limit_seconds:g} s"
-    advice = "the machine is very busy, or what was asked (a network disk, a program) hangs"
+    advice = (
+        "the machine is very busy, or something that it asked (a network disk, a program) hangs"
+    )
     return [Finding(probe.name, "warning", value, advice)]

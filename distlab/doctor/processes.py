@@ -106,7 +106,7 @@ def examine_workers() -> Finding:
         value = "; ".join(_describe(worker) for worker in left[:5])
         value += f" and {len(left) - 5} more" if len(left) > 5 else ""
         pids = " ".join(str(worker.pid) for worker in left)
-        advice = "what started them is gone, and a waiting worker ignores SIGTERM: "
+        advice = "the process that started them is gone, and a waiting worker ignores SIGTERM: "
         return Finding("left-over workers", "warning", value, f"{advice}`kill -9 {pids}`")
     if found:
         value = "none; running for another process: "
@@ -119,7 +119,7 @@ def list_workers() -> list[psutil.Process]:
     """Return this user's processes that are tasks of a TensorFlow cluster, or ours, by pid.
 
     A task is a Python with TF_CONFIG in its environment (one that it didn't get from the shell that
-    this process has it from), one that runs a module of ours that starts workers, or a kernel (or
+    this process has it from), one that runs our module that starts workers, or a kernel (or
     its child) without its JupyterLab. This process, its ancestors and other containers' processes
     aren't.
     """

@@ -22,7 +22,7 @@ WITHOUT = {  # finding -> what the course does without it
     "bubblewrap": "grading: it refuses to run submissions that it cannot seal",
     "JAX": "Keras on JAX, with keras.distribution",
     "Java": "the Spark part of lesson 19",
-    "browser": "opening JupyterLab by itself: `distlab lab --no-browser` prints the address",
+    "browser": "opening JupyterLab automatically: `distlab lab --no-browser` prints the address",
     "fork": "fast starts of workers: each imports TensorFlow itself",
     "full Fashion-MNIST": "`--full-data` with Fashion-MNIST: the bundled sample serves",
     "full MNIST": "`--full-data` with MNIST: the bundled sample serves",

@@ -75,7 +75,7 @@ def _cut_batches(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
 def _play_schedule(
     cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]
 ) -> Explorable:
-    """Play the first schedule that differs from 1F1B in what it keeps or idles, or the first."""
+    """Play the first schedule whose memory or idle time differs from 1F1B's, or the first."""
     read = [
         [[(str(kind), int(micro)) for kind, micro in order] for order in orders]
         for orders in observed
@@ -91,7 +91,7 @@ def _play_schedule(
 def _mark_difference(
     cases: Sequence[Any], observed: Sequence[Any], right: Sequence[Any]
 ) -> Picture | None:
-    """Draw the array in which an answer first differs, with the number marked."""
+    """Draw the first array that differs in an answer, with the number marked."""
     k = find_wrong(observed, right, 1e-6)
     table = None if k is None else tell_difference(observed[k], right[k])
     if table is None:
@@ -292,7 +292,7 @@ def _draw_runs(cases: Sequence[Any], observed: Sequence[Any]) -> Picture:
     table = [found["examples through each block"] for found in observed]
     names = [f"{case[1]} micro-batches" for case in cases]
     columns = [f"block {k}" for k in range(len(table[0]))]
-    title = "How many examples went through each block of yours"
+    title = "How many examples went through each of your blocks"
     return matrix(table, names, columns, title=title)
 
 

@@ -76,7 +76,7 @@ class AnswerTable:
 
 
 def tell_difference(got: Any, right: Any) -> AnswerTable | None:
-    """Return the array in which an answer first differs, the number marked; None without one."""
+    """Return the first array that differs in an answer, the number marked; None without one."""
     path, given, wanted = find_difference(got, right)
     if not path or not isinstance(path[-1], tuple) or len(path[-1]) > 2:
         return None
@@ -197,7 +197,7 @@ class Exercise:
 
         The error names the value, the expected one, and the misconception behind it (`feedback` has
         the form in JupyterLab). If an exercise is graded in parts, `only` is the number of one
-        example; the last one completes the exercise.
+        example. The last one completes the exercise.
         """
         part = slice(None) if only is None else slice(only, only + 1)
         worked = {

@@ -45,8 +45,8 @@ class WatchedTask(Protocol):
 class Watchable(Protocol):
     """What can be watched: a job of `utils.cluster`, or the roll of a class.
 
-    `error` has a `cause`, "was stopped" for one. What is asked for from `start` on is numbered
-    from the beginning.
+    `error` has a `cause`, "was stopped" for one. Numbers from `start` on count from the
+    beginning.
     """
 
     @property
@@ -108,7 +108,7 @@ class JobBook:
 
     `begun` is when it began, in seconds since the epoch. `losses` are (seconds from there,
     loss, attempt). `restored` is attempt -> the step after which it began, `starts` attempt ->
-    when its group was started again, `victim` because of which task. `news` says the last
+    when its group was started again, `victim` the task that caused it. `news` says the last
     thing that happened to the group.
     """
 
@@ -237,7 +237,7 @@ class JobBook:
             return f"{said} The others stop at the next all-reduce: it needs every worker."
         if words.startswith("restarted"):
             return f"{said} It connects again; that takes some seconds."
-        return f"{said} Nobody waits for it: the others go on." if "worker" in name else said
+        return f"{said} Nobody waits for it: the others continue." if "worker" in name else said
 
     def _note_deaths(self) -> None:
         """Note tasks that were killed from outside."""

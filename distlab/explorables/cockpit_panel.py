@@ -188,7 +188,7 @@ def cockpit(job: "Job") -> Cockpit:
 
     All rows share one axis of time. A row shows when its task computes (from its event "batch"
     to "ready", if it reports them), when it waits for others, and when gradients travel (up to
-    the event "step"); checkpoints (event "checkpoint") are flags. A strip above adds up where
+    the event "step"). Checkpoints (event "checkpoint") are flags. A strip above adds up where
     the time has gone. The bytes are what the task
     reports as `sent_bytes`, or else what the kernel has counted on its TCP connections. Where
     a notebook's cell is run again, the job of the cockpit that it showed before is stopped.

@@ -11,7 +11,7 @@ MAX_DRAWN, MIN_WAIT_SECONDS = 400, 0.05  # steps of a task
 def list_spans(story: TaskStory, group: StepGroup, since: float, now: float) -> list[TaskSpan]:
     """Return what the task did from `since` to `now`.
 
-    More than MAX_DRAWN steps are drawn in bundles, each with the sums of its steps; short waits
+    More than MAX_DRAWN steps are drawn in bundles, each with the sums of its steps. Short waits
     between them are left out.
     """
     spans = [span for span in story.closed if span.end >= since]
@@ -42,7 +42,7 @@ def list_lost(story: TaskStory, restored: Mapping[int, int]) -> list[tuple[float
 def list_flags(
     saved: Sequence[tuple[float, int]], restored: Mapping[int, int], starts: Mapping[int, float]
 ) -> list[Flag]:
-    """Return the checkpoints, (time, step) each; the one that each restart began at is used."""
+    """Return the checkpoints, (time, step) each. The one that each restart began at is used."""
     used = set()
     for attempt, step in restored.items():
         times = [t for t, s in saved if s == step and t < starts.get(attempt, 0.0)]

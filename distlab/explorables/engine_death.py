@@ -38,7 +38,7 @@ WAYS = {  # who notices, and who starts what again
 
 
 def death_explorer(way: str = "distlab run") -> Explorer:
-    """Show a run of two workers, of which worker 1 dies, under each of WAYS."""
+    """Show a run of two workers under each of WAYS. Worker 1 dies."""
     start = {"way": "distlab run", "dies": 50, "saves": "20"}
     return explore(
         show_death,
@@ -47,8 +47,8 @@ def death_explorer(way: str = "distlab run") -> Explorer:
                 "Lose fewer steps: what do you change?",
                 start,
                 {"saves": ["5", "10"]},
-                "How often the program saves. On average half an interval is lost, whoever does "
-                "the restart. Here a death falls on a multiple of ten; yours won't.",
+                "How often the program saves. On average half an interval is lost, by any kind of "
+                "restart. Here a death falls on a multiple of ten; yours won't.",
             ),
             Try(
                 "Start it by hand: who starts it again?",
@@ -72,7 +72,7 @@ def death_explorer(way: str = "distlab run") -> Explorer:
 
 
 def show_death(way: str, dies: int, saves: str) -> Sequence[Picture]:
-    """Draw both workers' steps in the order in which they are trained, and say who acts."""
+    """Draw both workers' steps in the order of training, and say who acts."""
     kept = 0 if saves == NEVER else dies // int(saves) * int(saves)
     spans = [
         (0, kept, "trained once"),

@@ -2,7 +2,7 @@
 
 The browser draws from frames, plain data: what `render` returned for the controls' values. Over
 a grid of values they are made beforehand (`freeze`), so that a move is answered at once and a
-page without a kernel is alive; with a kernel, it adds the exact frame between them.
+page without a kernel is alive. With a kernel, it adds the exact frame between them.
 """
 
 import html
@@ -124,7 +124,7 @@ def explore(render: Render, *, tries: Sequence[Try] = (), **controls: Control) -
     """Show `tries` (questions), `controls` and, below them, what `render` returns for their values.
 
     `render` is called with one argument for each control, by name, once now, after each change,
-    and when the explorer is shown for a grid of all values; it returns a Picture, a string of
+    and when the explorer is shown for a grid of all values. It returns a Picture, a string of
     HTML, or several of them. An error that it raises is shown in its place in one line, and the
     controls stay alive.
     """

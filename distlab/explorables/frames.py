@@ -8,7 +8,7 @@ Frame = dict[str, Any]
 
 
 def freeze(frames: list[Frame]) -> dict[str, Any]:
-    """Return {"shapes": …, "texts": …, "frames": …}, from which the browser makes `frames` again.
+    """Return {"shapes": …, "texts": …, "frames": …}, so that the browser can make `frames` again.
 
     A frame is one of the `shapes` with its numbers and words put in: `[shape, leaf, …]`, where a
     word is `[place in texts]`. Leaves that are the same in all frames of a shape stay in it.

@@ -37,7 +37,7 @@ def read_alt() -> str:
 
 
 def pack_for_page(data: ImageData) -> dict[str, Any]:
-    """Return the images with which a page trains: 60 of each class, and 100 to test on."""
+    """Return the images for a page's training: 60 of each class, and 100 to test on."""
     labels = data.train.labels
     first = [np.flatnonzero(labels == c)[:EACH_CLASS] for c in range(len(data.class_names))]
     places = np.concatenate(first)

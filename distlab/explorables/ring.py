@@ -77,7 +77,7 @@ def ring_of(vectors: Sequence[np.ndarray]) -> Explorable:
     power = 3 * int(np.floor(np.log10(largest) / 3)) if not 1 <= largest < 1000 else 0
     firsts = [[shorten_number(c[0] / 10.0**power) if c else None for c in row] for row in chunks]
     data = {
-        "label": "Ring all-reduce of your own numbers",
+        "label": "Ring all-reduce of your numbers",
         "algorithms": ["ring"],
         "autoplay": False,
         "values": firsts,
@@ -118,7 +118,7 @@ def replay_ring(
 
     `firsts[rank][k]` is the first number of chunk k, None for an empty one, before the first step;
     with `finished`, rank r begins with the whole sum of chunk r + 1. `wrong` has the step of the
-    first wrong message, its rank and words about it; a step without messages is the end.
+    first wrong message, its rank and words about it. A step without messages is the end.
     Raises InputError for fewer than 2 ranks or more than 16.
     """
     ranks = len(firsts)

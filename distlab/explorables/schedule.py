@@ -25,8 +25,8 @@ def schedule_toy(
     """Show a schedule's lanes, its bubble and its activations, and below it another to compare.
 
     With `own`, that schedule stands above. `wrong` is an operation of it, as its stage and place,
-    that gets a red frame, and words about it; such a schedule is drawn up to where it gets stuck.
-    Times are in forward passes of one micro-batch; the backward pass is half for the inputs and
+    that gets a red frame, and words about it. Such a schedule is drawn up to where it gets stuck.
+    Times are in forward passes of one micro-batch. The backward pass is half for the inputs and
     half for the weights. Raises DistributedError for an unknown name, more than 8 stages or 16
     micro-batches, and an own schedule that `check_schedule` refuses, unless its fault is given.
     """

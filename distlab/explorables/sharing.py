@@ -1,6 +1,6 @@
 """What replicas share, as pictures and explorers: a cluster, its pace, its memory.
 
-Used by the lesson on why one distributes; everything is computed from what the caller gives.
+Used by the lesson on why one distributes. Everything is computed from what the caller gives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -150,7 +150,7 @@ def pace_explorer(slow_seconds: float = 2.0) -> Explorer:
 
 
 def show_pace(slow_seconds: float) -> Picture:
-    """Return the timeline of four workers of which the last needs `slow_seconds` a step."""
+    """Return the timeline of four workers. The last one needs `slow_seconds` per step."""
     steps, until = (1.0, 1.0, 1.0, slow_seconds), 12.0
     rows = {kind: pace_rows(kind == "synchronous", steps, until) for kind in _KINDS}
     done = {kind: sum(row[4] == "computes" for row in rows[kind]) for kind in _KINDS}
@@ -158,7 +158,7 @@ def show_pace(slow_seconds: float) -> Picture:
         f"Gradients ready after {say_number(until)} s: {done['synchronous']} with an all-reduce, "
         f"where all wait for the slowest, {done['asynchronous']} where nobody waits."
     )
-    title = f"Four workers, one of which needs {say_number(slow_seconds)} s instead of 1 s"
+    title = f"Four workers; one of them needs {say_number(slow_seconds)} s instead of 1 s"
     both = [*rows["synchronous"], *rows["asynchronous"]]
     picture = timeline(both, title=title).with_ideas({"computes": "forward", "waits": "wait"})
     return replace(picture, caption=words)

@@ -135,7 +135,7 @@ def stacked_bars(
 ) -> Picture:
     """Draw one bar for each row, made of its parts one after the other: `{row: {part: value}}`.
 
-    A part has one color in all rows, named in a key; the row's sum is written at its end.
+    A part has one color in all rows, named in a key. The row's sum is written at its end.
     `reference` is a dashed line with its label. Raises CourseError for no rows, for a row
     without parts, and for values that aren't finite or below 0.
     """

@@ -128,7 +128,7 @@ def _unclip(figure: "Figure") -> None:
 def from_figure(figure: "Figure", alt: str, caption: str = "") -> Picture:
     """Return any matplotlib `figure` as a Picture that says what it shows in `alt`.
 
-    It is drawn unchanged, but without its background; black parts follow the page's theme (images
+    It is drawn unchanged, but without its background. Black parts follow the page's theme (images
     keep their pixels), and a figure wider than 720 pixels is shrunk. Raises CourseError for
     anything else than a figure, and for no words.
     """

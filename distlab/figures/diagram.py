@@ -80,7 +80,7 @@ def diagram(
     for arrow in arrows:
         for name in (arrow.start, arrow.end):
             if name not in boxes:
-                raise CourseError(f"diagram: an arrow names a box {name!r} that doesn't exist.")
+                raise CourseError(f"diagram: an arrow must join two boxes, and {name!r} isn't one.")
 
     def paint(sheet: Sheet) -> None:
         for box in boxes.values():

@@ -31,7 +31,7 @@ def images(
     """Draw images in a grid, each with its label, of one or more lines, below it.
 
     `images` is [n, height, width], with a last axis of 1 (gray) or 3 (red,
-    green, blue) allowed; uint8 counts to 255, floats to 1. Raises CourseError
+    green, blue) allowed. Uint8 counts to 255, floats to 1. Raises CourseError
     for another shape and for labels that aren't n.
     """
     pixels = _as_pixels(images)
@@ -201,7 +201,7 @@ def shares(
 ) -> Picture:
     """Draw a row for each of `views` (who -> the ids of each step), a square for each example.
 
-    A filled square was received; one received twice by the same has a thick edge. Steps alternate
+    A filled square was received. One received twice by the same has a thick edge. Steps alternate
     between two strengths. Examples that no device received are crossed out in a last row. Raises
     CourseError for more than 80 examples, an id that is not below `examples`, and no views.
     """

@@ -44,9 +44,9 @@ def shorten_number(value: float) -> float:
 class Picture:
     """One drawn picture: `svg` (one `<svg>` element) and its description in words.
 
-    `alt` stands for the picture where it can't be seen; it is also the
-    element's accessible name. `caption` is plain text to read below it. `chart` is what
-    it shows as plain data, from which an explorer draws it in the browser, or None.
+    `alt` stands for the picture where it can't be seen. It is also the
+    element's accessible name. `caption` is plain text to read below it. `chart` has its
+    content as plain data, which an explorer draws in the browser, or None.
     """
 
     svg: str
@@ -110,7 +110,7 @@ def add_still(bundle: Any, still: Picture | str, words: str) -> dict[str, Any]:
 
 
 def embed_image(svg: str) -> str:
-    """Return a stored SVG as HTML in which it follows the page's theme.
+    """Return a stored SVG as HTML that follows the page's theme.
 
     One with a style sheet, which would reach the whole page, becomes an `<img>`.
     """

@@ -1,4 +1,4 @@
-"""Choose what to run of a submission, and in which order: the learner's cells, and the lab's
+"""Choose what to run of a submission, in order: the learner's cells, and the lab's
 questions.
 
 Cells that the course gave, graded cells and visible checks are recognized by id or by text and
@@ -145,7 +145,7 @@ class Aligner:
         return found
 
     def _drop_given(self, pieces: list[Piece]) -> tuple[list[Piece], set[str]]:
-        """Leave out what the course gave; return the rest, and whose empty answer cell is there."""
+        """Leave out what the course gave. Return the rest, and whose empty answer cell is there."""
         given = {cell_text.drop_comments(g.text) for g in self.lab.given if g.kind == "given"}
         own, empty = [], set()
         for piece in pieces:
@@ -158,7 +158,7 @@ class Aligner:
         return own, empty
 
     def _find_unanswered(self, exercise: ExerciseSpec, pieces: list[Piece], empty: set[str]) -> str:
-        """Return why an exercise need not be run; its function may yet be made some other way."""
+        """Return why an exercise need not be run. Its function may yet be made some other way."""
         if exercise.attached or any(is_answer(p, exercise) for p in pieces):
             return ""
         if exercise.id in empty:

@@ -42,7 +42,7 @@ class AnswerLate(Exception):
 
 
 class Channel:
-    """One end of the socket between harness and answer; messages are JSON, of limited size."""
+    """One end of the socket between harness and answer. Messages are JSON, of limited size."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end, self._buffer = end, bytearray()
@@ -152,7 +152,7 @@ def ask_until_answered(channel: Channel, networks: Sequence[Network]) -> dict[st
 def _exchange(
     told: Mapping[str, Any], networks: Sequence[Network], refused: dict[str, InputError]
 ) -> dict[str, Any]:
-    """Do one step of a network for the answer; the error goes to it, as it would without a pipe."""
+    """Do one step of a network for the answer. The error goes to it, as it would without a pipe."""
     try:
         sends, phase = read_value(told.get("sends")), str(told.get("phase", ""))[:80]
         sends = [Send(int(s), int(d), np.asarray(v), c) for s, d, v, c in sends]

@@ -127,7 +127,7 @@ def strip_fences(text: str) -> str:
 def cut_lines(text: str, check: str) -> tuple[str, float]:
     """Return `text` without the lines of `check`, and which share of `check` was in it.
 
-    Lines of `check` count where three stand together, where one is strong (a marker,
+    Lines of `check` count if three stand together and one is strong (a marker,
     a got_ name, the draw of the inputs), or where all of `text` is of them. Nothing
     is cut (share 0) where less than a strong line was found.
     """

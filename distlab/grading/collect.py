@@ -163,7 +163,7 @@ def _group(
     held = {key: f for key, f in groups.items() if any(not is_stamp(e.parts) for e, _ in f)}
     why = "do not fit the pattern: whose are they?" if pattern else "belong to other labs"
     notes = _describe(nobody, f"files {why}:")
-    return held, notes + _describe(unknown, "files are no notebooks: whose are they?")
+    return held, notes + _describe(unknown, "files aren't notebooks: whose are they?")
 
 
 def _describe(names: list[str], what: str) -> list[str]:
@@ -181,7 +181,7 @@ def _is_mine(entry: Entry, lab: LabNames) -> bool:
 
 
 def _settle(groups: Mapping[str, _Found], lab: LabNames, roster: Roster) -> list[HandIn]:
-    """Return each student's submission; if two sources may be one student, ask a human."""
+    """Return each student's submission. If two sources may be one student, ask a human."""
     told: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key, found in groups.items():
         told[found[0][1].told, found[0][1].number].append(key)

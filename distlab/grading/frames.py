@@ -35,7 +35,7 @@ class Frame:
 
 
 class FrameReader:
-    """Turns the bytes of one pipe into frames; raises BadFrame for a malformed one."""
+    """Turns the bytes of one pipe into frames. Raises BadFrame for a malformed one."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()

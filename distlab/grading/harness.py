@@ -44,7 +44,7 @@ class Answers:
         self._control.settimeout(ENDING_SECONDS)
 
     def start(self) -> Channel:
-        """Return the channel to a fresh process; the one that was there is ended."""
+        """Return the channel to a fresh process. The one that was there is ended."""
         self.close()
         ours, theirs = socket.socketpair()
         with theirs:
@@ -63,7 +63,7 @@ class Answers:
         return {}
 
     def close(self) -> str:
-        """End the process and its children; return how it had ended before, or ""."""
+        """End the process and its children. Return how it had ended before, or ""."""
         if self._channel is None:
             return ""
         self._channel = None
@@ -134,7 +134,7 @@ class Harness:
         self.say(frame, body)
 
     def get_channel(self) -> Channel:
-        """Return the channel to a process in which the cells up to here have run."""
+        """Return the channel to a process that has run the cells up to here."""
         while self.channel is None:
             self.channel = self.start()
             for cell in list(self.cells):

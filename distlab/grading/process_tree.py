@@ -46,9 +46,9 @@ def _read_parent(process: str) -> int:
 
 
 def measure_memory_mib(processes: list[int], enough: int) -> float:
-    """Return the memory of `processes` in MiB, in which what several share is counted once.
+    """Return the memory of `processes` in MiB, counting shared memory once.
 
-    The first of them holds what all share and nothing of its own. The exact sum waits
+    The first of them holds what all share and nothing else. The exact sum waits
     for each process's memory lock, which one that forks without end hardly gives up:
     it is read only where the rough one is more than `enough`.
     """

@@ -83,7 +83,7 @@ def enter_namespaces() -> None:
 def seal(most_threads: int, hidden: Sequence[Path] = ()) -> None:
     """As process 1 of the new namespaces: private mounts, loopback, then no way back.
 
-    What is `hidden`, files or folders, is empty from here on; the parent sees its mounts as before.
+    What is `hidden`, files or folders, is empty from here on. The parent sees its mounts as before.
     """
     call("unshare", NEW_MOUNTS)
     _mount_private()

@@ -317,7 +317,7 @@ def _merge(new: Verdict, old: Verdict, exercises: Sequence[str]) -> Verdict:
 
 
 def _book(settings: Settings, journal: Journal, found: Collection) -> _Booked:
-    """Book every mark in one transaction; return the results and the whole course's marks."""
+    """Book every mark in one transaction. Return the results and the whole course's marks."""
     policy = settings.policy
     with Book(settings.gradebook, settings.lab, policy.weights) as book:
         manual, reasons = book.read_manual(), book.read_reasons()

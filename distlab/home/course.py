@@ -118,7 +118,7 @@ def read_course(course: Path) -> list[Item]:
     """Return the lessons in order, each with the labs that belong to it.
 
     A lab belongs to the first lesson that it names and that links to it, else to the last
-    one that links to it; one that no lesson links to comes alone at the end.
+    one that links to it. One that no lesson links to comes alone at the end.
     """
     lessons = _read_heads(course, "notebooks/[0-9][0-9]-*.ipynb")
     labs = _read_heads(course, "labs/lab*.ipynb")

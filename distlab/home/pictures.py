@@ -1,6 +1,6 @@
 """A small picture for each lesson, `lesson_pictures/NN.svg`: 240 by 120 units.
 
-Its shapes have classes to which the page's style sheet gives the colors of its theme: `c1` to
+The page's style sheet colors its shapes by class, in the theme's colors: `c1` to
 `c6` fill, `l1` to `l6` draw a line, `t1` to `t6` tint. One is forward, two backward, three
 all-reduce, four variables, five data, as in `distlab.figures.palette`. What has the class `go`
 moves when the tile is pointed at. The `aria-label` says in words what the picture shows.

@@ -99,7 +99,7 @@ class WarmKernels:
         return ""
 
     def start(self, words: Sequence[str], settings: Mapping[str, Any]) -> WarmKernel:
-        """Return a kernel forked from the warm process, for which it waits if it isn't ready.
+        """Return a kernel forked from the warm process. Waits until that is ready.
 
         Raises NotForked where it must, or had better, start from scratch.
         """

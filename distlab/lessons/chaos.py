@@ -1,4 +1,4 @@
-"""Chaos: runs in which a random task is killed or frozen at a random moment, and must survive.
+"""Chaos: kill or freeze a random task at a random moment; the run must survive.
 
     for outcome in run_chaos(runs=100, seed=7):
         print(outcome)

@@ -18,7 +18,7 @@ def draw_tiles(
     """Draw a mesh of two dimensions, then each tensor in the tiles that its layout makes.
 
     `tensors` are {name: (shape [rows, columns], layout's sharding specs)}; between the last
-    two stands "=". `mesh` maps the names of its dimensions to their sizes; devices count
+    two stands "=". `mesh` maps the names of its dimensions to their sizes. Devices count
     along its rows. A tile says which devices hold it: several hold equal copies.
     """
     first, second = mesh.values()

@@ -50,8 +50,8 @@ class EngineRun:
     """What was seen of one run; seconds count from the moment at which its line was typed.
 
     `killed_at` and `again_at` are None if no worker was killed, or nothing resumed; `own_bytes` is
-    the memory of all processes besides the workers, `begun` the step from which each attempt
-    resumed. `stored` is "" for a run of today, else its date and machine.
+    the memory of all processes besides the workers, `begun` the step that each attempt resumed
+    from. `stored` is "" for a run of today, else its date and machine.
     """
 
     way: str
@@ -172,7 +172,7 @@ def _tail(seen: EngineRun) -> str:
 
 
 class _Watched:
-    """Tracks the workers during a run; kills worker 1 when its time has come."""
+    """Tracks the workers during a run. Kills worker 1 when its time has come."""
 
     def __init__(self, kill_after: int | None) -> None:
         self._kill_after, self._workers = kill_after, dict[int, int]()

@@ -4,7 +4,7 @@
     run.report.restarts, run.losses, run.step_seconds
 
 The program's chief prints lines such as "step 100 of 1122: loss 0.1234" and "resumed from step
-80"; the worker is found by the TF_CONFIG in its environment and gets SIGKILL, as if its machine
+80". The worker is found by the TF_CONFIG in its environment and gets SIGKILL, as if its machine
 were switched off.
 """
 
@@ -71,7 +71,7 @@ class KilledRun:
         """From the kill to the first step reported afterwards."""
         again = [s.seconds for s in self.steps if s.attempt == 2]
         if self.killed_at is None or not again:
-            raise CourseError("The run wasn't killed and restarted. Run it again.")
+            raise CourseError("The run must be killed and restarted, and it wasn't. Run it again.")
         return again[0] - self.killed_at
 
     def take_line(self, task: str, line: str) -> None:

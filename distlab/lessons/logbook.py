@@ -23,7 +23,7 @@ class Decision:
 
 @dataclass
 class Logbook:
-    """Entries in the order in which they were decided."""
+    """Entries in the order of the decisions."""
 
     entries: list[Decision] = field(default_factory=list)
 

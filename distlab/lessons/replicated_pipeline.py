@@ -42,7 +42,7 @@ def run_replicas(
 ) -> ReplicatedStep:
     """Run one batch over several pipelines of the same weights, all at the same time.
 
-    Each replica runs the schedule on its share of the examples; then the replicas
+    Each replica runs the schedule on its share of the examples. Then the replicas
     of each stage sum their gradients round a ring. Raises CourseError for fewer
     than two pipelines, for pipelines cut in different ways, for rules that update
     weights on the way, and for what `run_pipeline` refuses.
@@ -69,12 +69,12 @@ def run_replicas(
 
 def _check(pipelines: Sequence[Pipeline], rules: Rules) -> None:
     if isinstance(pipelines, Pipeline) or len(pipelines) < 2:
-        raise CourseError("replicas must be a list of at least two pipelines.")
+        raise CourseError("replicas must be a list of at least two pipelines. Add one.")
     if len({(each.layers, each.stages) for each in pipelines}) > 1:
         raise CourseError("All pipelines must be cut at the same layers.")
     if rules.learning_rate is not None:
         raise CourseError(
-            "Replicas of a pipeline take no learning_rate. Leave it out: they update once, "
+            "learning_rate must be left out for replicas of a pipeline: they update once, "
             "after the step."
         )
 

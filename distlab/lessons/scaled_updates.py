@@ -47,7 +47,7 @@ DIVISORS: Mapping[str, Divisor] = {
 def update_ratio(products: np.ndarray, batch: Shares, way: str) -> tuple[float, float]:
     """Return the ratio of the update of `way` to the single-device gradient, and the residual.
 
-    The ratio r is the least-squares fit of update = r * gradient; the residual is the norm of
+    The ratio r is the least-squares fit of update = r * gradient. The residual is the norm of
     update - r * gradient divided by the gradient's norm.
     """
     factors = np.array(
@@ -76,7 +76,7 @@ def draw_updates(
     values that aren't finite.
     """
     if not updates or not np.all(np.isfinite(list(updates.values()))):
-        raise CourseError("draw_updates needs at least one update: name -> (ratio, residual).")
+        raise CourseError("updates must have at least one name with its finite (ratio, residual).")
     says = {name: say_update(*update) for name, update in updates.items()}
 
     def paint(sheet: Sheet) -> None:

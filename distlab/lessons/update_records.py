@@ -50,7 +50,7 @@ def count_by_worker(updates: Iterable[Update]) -> dict[int, int]:
 def make_spans(updates: Sequence[Update]) -> list[tuple[str, float, float, str, str]]:
     """Return a row of a timeline for each update, its staleness as its label.
 
-    Rows are (lane, start, end, label, kind), sorted by lane; seconds count from the
+    Rows are (lane, start, end, label, kind), sorted by lane. Seconds count from the
     first update's beginning.
     """
     start = min((update.began for update in updates), default=0.0)

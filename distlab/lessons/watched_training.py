@@ -49,7 +49,7 @@ def train_slowly(folder: str, steps: int = MAX_STEPS, batch: int = 64) -> int:
 def _make_halves_of_step(strategy: Any, weights: Any, global_batch_size: int) -> tuple[Any, Any]:
     """Return the step in two compiled halves, so that one can see what takes how long.
 
-    The first takes this worker's images and labels, and returns its own gradient and loss; the
+    The first takes this worker's images and labels, and returns its own gradient and loss. The
     second adds them up over all workers, updates the weights and returns the mean loss.
     """
     import tensorflow as tf

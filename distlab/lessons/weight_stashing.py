@@ -45,7 +45,7 @@ def run_without_flush(
     """Train with one SGD update on each stage after each micro-batch, which counts as a batch.
 
     The weights of `pipeline` change. With `stash` a backward uses the weights of
-    its forward; without, it computes the forward again with the present ones, as
+    its forward. Without, it computes the forward again with the present ones, as
     a system does that keeps inputs alone. Raises CourseError for a learning rate
     that isn't above 0, for a pipeline with several chunks, and for what
     `run_pipeline` refuses.
@@ -53,7 +53,7 @@ def run_without_flush(
     if not 0 < learning_rate < float("inf"):
         raise CourseError(f"learning_rate must be above 0, got {learning_rate}.")
     if pipeline.chunks > 1:
-        raise CourseError("Without a flush, the model must be cut into stages of one chunk.")
+        raise CourseError(f"chunks must be 1 without a flush, got {pipeline.chunks}.")
     rules = Rules(learning_rate=learning_rate, stash=stash)
     return _collect(run_pipeline(pipeline, schedule, images, labels, rules))
 

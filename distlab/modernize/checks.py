@@ -237,7 +237,7 @@ def _find_replica_functions(names: Names) -> Iterator[ast.FunctionDef]:
 
 
 def _find_losses(names: Names, function: ast.FunctionDef) -> Iterator[ast.expr]:
-    """Yield the expression of which a function takes the gradient, one call followed."""
+    """Yield the expression that a function differentiates, one call followed."""
     assigned = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

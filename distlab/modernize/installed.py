@@ -1,6 +1,6 @@
 """Which public names the installed TensorFlow and Keras have, read from their files.
 
-Both ship their public API as generated modules that only import; those are parsed, and nothing
+Both ship their public API as generated modules that only import. Those are parsed, and nothing
 is imported. TensorFlow also ships the new names of what TensorFlow 1 had.
 """
 

@@ -197,7 +197,7 @@ class Names:
 
     @property
     def knows_conventions(self) -> bool:
-        """Whether this is a program for TensorFlow or Keras, not for a similar library."""
+        """Return whether this is a program for TensorFlow or Keras, not for a similar library."""
         theirs = {path for path in self.paths.values() if path.startswith("horovod.")}
         return bool(self.roots & {"tf", "keras"} or theirs) and not any(
             root in self.roots or f"horovod.{root}" in theirs for root in ("torch", "mxnet")
@@ -221,7 +221,7 @@ class Names:
 
     @cached_property
     def guards(self) -> bool:
-        """Whether the program handles differences itself anywhere: worth a closer look."""
+        """Return whether the program handles differences itself anywhere: worth a closer look."""
         return any(isinstance(node, ast.Try | ast.If) for node in self.nodes)
 
     @cached_property

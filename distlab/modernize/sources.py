@@ -99,7 +99,7 @@ def list_modules(files: list[Path]) -> frozenset[str]:
 
 
 def read_file(path: Path, local: frozenset[str], skim: bool = False) -> Reading:
-    """Return what the table says of a file; a file that can't be read has a problem instead.
+    """Return what the table says of a file. A file that can't be read has a problem instead.
 
     With `skim`, a file that mentions nothing of interest isn't parsed.
     """
@@ -150,7 +150,7 @@ def _explain_syntax(path: Path, error: SyntaxError) -> str:
 
 
 def write_program(program: Program, text: str) -> Path:
-    """Write the changed text into the program's file; return where the copy of the old one is."""
+    """Write the changed text into the program's file. Return where the copy of the old one is."""
     number = 1
     while (copy := Path(f"{program.path}.bak{number if number > 1 else ''}")).exists():
         number += 1

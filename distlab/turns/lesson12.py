@@ -80,7 +80,7 @@ def center_batch(images):
             "Axis 0 is the batch: that's the mean image. Each image needs the mean of its pixels."
         ),
     },
-    otherwise="Each image, minus the mean of its own pixels.",
+    otherwise="Each image, minus its pixels' mean.",
     cases=[(np.arange(24, dtype="float32").reshape(2, 3, 4) ** 2,)],
     call=call_with_tensors,
     read=np.asarray,

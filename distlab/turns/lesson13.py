@@ -11,7 +11,7 @@ _FILES = 16  # two random orders of them fit together once in 12,870
 
 
 def _read_part(part_of: Callable[..., Any]) -> Any:
-    """Return what two workers read of files of eight numbers, and in which order."""
+    """Return what two workers read of files of eight numbers, in order."""
     import tensorflow as tf
 
     opened: list[int] = []

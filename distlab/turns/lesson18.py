@@ -9,7 +9,7 @@ from distlab.turns.turn import Turn
 
 
 def _read_build(build: Callable[[str], Any]) -> Any:
-    """Return the types in which the model computes, keeps its weights and answers.
+    """Return the types of the model's computation, weights and answers.
 
     A bare word says that every later layer would have the policy too, ours included.
     """

@@ -228,7 +228,7 @@ print(f"cores: {os.cpu_count()}, logical devices: {len(devices)}")
 assert min(one) / min(four) < 3  # four devices, but not four times the speed
 
 # %% [markdown]
-# The split made four devices but no new cores, so four devices aren't four times as fast. Logical devices are for **learning**: where variables live, what is copied and what is added up is as on several GPUs. They are not for **speed**. Where a lesson talks about speed, it says what was measured here and what differs on real devices.
+# The split made four devices but no new cores, so four devices aren't four times as fast. Logical devices are for **learning**: where variables live, what is copied and what is added up is as on several GPUs. They are not for **speed**. When a lesson talks about speed, it says what was measured here and what differs on real devices.
 #
 # ## The mistake: more devices than there are
 #

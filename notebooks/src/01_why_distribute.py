@@ -101,7 +101,7 @@ print("equal:", third.shape == whole.shape and np.allclose(third, whole))
 #
 # ## One batch, three sizes
 #
-# The **global batch** holds the examples of one step. Each worker takes its **per-worker batch**, each replica its **per-replica batch**. This course writes `global_batch_size` or `per_replica_batch_size`. Where an API says just `batch_size`, as `fit` does, it means the global one. (If you come from PyTorch's DDP: there, each process has a `DataLoader`, and its `batch_size` is the replica's.)
+# The **global batch** holds the examples of one step. Each worker takes its **per-worker batch**, each replica its **per-replica batch**. This course writes `global_batch_size` or `per_replica_batch_size`. If an API says just `batch_size`, as `fit` does, it means the global one. (If you come from PyTorch's DDP: there, each process has a `DataLoader`, and its `batch_size` is the replica's.)
 #
 # **Predict.** Four replicas, 66 examples in batches of 32: two full batches, and a third with the 2 that are left. How many examples of the third does the last replica get?
 
@@ -232,7 +232,7 @@ pace_explorer(slow_seconds=2)
 # %% [markdown]
 # The price of not waiting is **staleness**: while a worker computes, others change the weights, so its gradient belongs to weights that are some updates old. When four workers take turns, each gradient is 3 updates old. Whether that hurts depends on the learning rate times the age; [lesson 11](11-parameter-server.ipynb) measures both.
 #
-# ## The mistake: the dataset's batch is taken for the replica's
+# ## The mistake: taking the dataset's batch for the replica's
 #
 # You trained with batches of 64 on one device, and want 64 for each of 4 replicas. The code still says `.batch(64)`:
 

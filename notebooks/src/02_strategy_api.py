@@ -478,7 +478,7 @@ replica_values("mean-of-means", count=6, values=squares)
 #
 # ## What it costs
 #
-# Bytes: a mirrored variable is stored once for each replica. Seconds: each `run` starts one function on every replica and waits for them all; below, a `run` that does nothing. The first two have one replica each; don't read much into their difference.
+# Bytes: a mirrored variable is stored once for each replica. Seconds: each `run` starts one function on every replica and waits for them all; below, a `run` that does nothing. The first two have one replica each. Don't read much into their difference.
 
 # %% tags=["nbval-ignore-output"]
 from utils.measure import time_calls

@@ -332,7 +332,7 @@ for way, scale in ways.items():
     compare("penalty", way, update - data_part, penalty)
 
 # %% [markdown]
-# Added as it is, the penalty counts once for each replica. Move the same program from 1 to 4 replicas and it regularizes four times as much. In a custom loop nobody scales `model.losses` for you. `fit` does, as we measure further down.
+# Added unscaled, the penalty counts once for each replica. Move the same program from 1 to 4 replicas and it regularizes four times as much. In a custom loop nobody scales `model.losses` for you. `fit` does, as we measure further down.
 #
 # ## The last batch
 #
@@ -458,7 +458,7 @@ for way, options in {
 #
 # ## The mistake: an old tutorial's loss in `fit`
 #
-# You will find code that passes `reduction="none"` or `"sum"` as soon as there is a strategy. That advice was meant for custom loops.
+# You will find code that passes `reduction="none"` or `"sum"` as soon as there is a strategy. That advice was for custom loops.
 #
 # **Predict.** You saw what `"none"` does in your own loop. Does `fit` protect you? It gets `SparseCategoricalCrossentropy(reduction="none")` and batches of 64 over four replicas, and doesn't complain. How many times is the gradient applied?
 

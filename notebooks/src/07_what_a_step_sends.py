@@ -258,7 +258,7 @@ print(f"{less} V; 1 + 10 + 100 is", add_up(halves), "and, on one device,", add_u
 assert add_up(halves) == [11, 11, 11]
 
 # %% [markdown]
-# It sends 3 V, and the printed sums show why: the third replica's gradient isn't in the total. TensorFlow cuts the replicas into two groups of R // 2, and with an odd number the last replica belongs to neither. There's no error and no warning; you'd train on two thirds of your data. (We tried 2 to 8 replicas with TensorFlow 2.21: 3, 5 and 7 lose one.) The fix: an even number, another `cross_device_ops`, or `make_strategy` of `utils`, which refuses.
+# It sends 3 V, and the printed sums show why: the third replica's gradient isn't in the total. TensorFlow cuts the replicas into two groups of R // 2, and with an odd number the last replica belongs to neither. There's no error and no warning. You'd train on two thirds of your data. (We tried 2 to 8 replicas with TensorFlow 2.21: 3, 5 and 7 lose one.) The fix: an even number, another `cross_device_ops`, or `make_strategy` of `utils`, which refuses.
 
 # %%
 from utils.errors import DistributedError
@@ -369,7 +369,7 @@ for name, (hint, packs, total) in found.items():
     print(f"{name:<14} asks for {hint!r:<7} packs of {packs} bytes, 1 + 1 is {total}")
 
 # %% [markdown]
-# With 4 KiB, the arrays of 40 and 5,120 bytes fill the first pack, and the other two share the second. The bytes are the same in every line; what changes is how often the latencies are paid.
+# With 4 KiB, the arrays of 40 and 5,120 bytes fill the first pack, and the other two share the second. The bytes are the same in every line. What changes is how often the latencies are paid.
 #
 # The middle line asked for NCCL, and got its sum on two CPUs. Between workers the implementation is only a *hint*: without GPUs TensorFlow runs its ring. So if your log shows "NCCL" among the options, that doesn't prove NCCL ran. On GPUs, ask NCCL itself: with `NCCL_DEBUG=INFO` in each worker's environment it prints which devices take part and over which network they talk.
 #
@@ -387,11 +387,11 @@ for megabytes in (100, 25):
 step_time_line(work, 8, link, bucket_bytes=100e6)
 
 # %% [markdown]
-# The backward pass computes the last layers' gradients first, and a bucket leaves as soon as it is full. A single bucket is full when the backward pass is over: 44 ms. With four buckets, three are reduced while the backward pass is still running, and the step takes 34 ms. Very small buckets lose again, because each one pays the latencies of a whole ring. (The simulation assumes that a full bucket leaves at once; we haven't measured when TensorFlow starts a pack.)
+# The backward pass computes the last layers' gradients first, and a bucket leaves as soon as it is full. A single bucket is full when the backward pass is over: 44 ms. With four buckets, three are reduced while the backward pass is still running, and the step takes 34 ms. Very small buckets lose again, because each one pays the latencies of a whole ring. (The simulation assumes that a full bucket leaves at once. We haven't measured when TensorFlow starts a pack.)
 #
 # ## What it costs: published clusters, and the model
 #
-# Lesson 06 fitted a latency and a bandwidth to two processes on one computer, and the simulation above uses such a pair. Does the model hold on real GPUs? NVIDIA's `nccl-tests` measures NCCL's all-reduce, and people publish the results. The picture below shows 29 sizes, published for two AWS p4de machines of eight A100s each; the model is fitted to two of these sizes, the smallest and 1 GiB.
+# Lesson 06 fitted a latency and a bandwidth to two processes on one computer, and the simulation above uses such a pair. Does the model hold on real GPUs? NVIDIA's `nccl-tests` measures NCCL's all-reduce, and people publish the results. The picture below shows 29 sizes, published for two AWS p4de machines of eight A100s each. The model is fitted to two of these sizes, the smallest and 1 GiB.
 #
 # The table below it is from one machine of H200s and shows *bus bandwidth*: 2(P - 1)/P times the vector's bytes, divided by the time. That's how fast each rank would send in a ring, so for a ring it shouldn't depend on P. Here the model gets its bandwidth from the first row and a latency of 5 µs. (The files in `utils/simulate/published` name the machines and the tool, but not NCCL's version, nor who published them. Take them as examples.)
 

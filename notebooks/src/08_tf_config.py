@@ -249,7 +249,7 @@ for kind in (resolvers.KubernetesClusterResolver, resolvers.TPUClusterResolver):
 #
 # From here on `LocalCluster` does the typing. It starts real processes on this machine, each with its TF_CONFIG, and calls a function in each of them. (The first line of the cell makes these tasks print all of TensorFlow's log, because we'll want to read it later.)
 #
-# The function is a training that takes a while: logistic regression on Fashion-MNIST, half of each batch on each worker. Worker 0 saves the weights at every twentieth step, and a restart continues from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) show how to write such a function. This one takes about ten steps a second, so that you can follow it.
+# The function is a training that takes a while: logistic regression on Fashion-MNIST, half of each batch on each worker. Worker 0 saves the weights at every twentieth step, and a restart continues from there. Lessons [09](09-multi-worker-mirrored.ipynb) and [10](10-fault-tolerance.ipynb) show how to write such a function. This one takes about ten steps per second, so that you can follow it.
 #
 # `cockpit(job)` draws a row for each task, on one axis of time. Blue is a worker that computes its gradient, green the all-reduce in which the gradients are added up, gray a worker that waits for the other. Flags are checkpoints. With `restarts=20` the cluster starts the whole group again when a task dies, up to twenty times.
 #

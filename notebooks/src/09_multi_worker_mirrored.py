@@ -36,7 +36,7 @@ import numpy as np
 # %% [markdown]
 # ## The same program, started twice
 #
-# There is no master program: every worker runs the whole of yours. (Behind the scenes worker 0 does one thing more. Its process runs the *coordination service*, with which all others register at the start, so it has to be reachable.) Once all are connected, the copies wait for each other in *collective* operations, which all of them must call: an [all-reduce](06-all-reduce.ipynb) returns to no worker until all have called it. Worker 0 is the *chief*: it trains like the others, and also does what must happen only once.
+# There is no master program: every worker runs your program from top to bottom. (Behind the scenes worker 0 does one thing more. Its process runs the *coordination service*. All others register there at the start, so it has to be reachable.) Once all are connected, the copies wait for each other in *collective* operations, which all of them must call: an [all-reduce](06-all-reduce.ipynb) returns to no worker until all have called it. Worker 0 is the *chief*: it trains like the others, and also does what must happen only once.
 
 # %%
 from distlab import figures
@@ -48,7 +48,7 @@ Path("runs/lesson09").mkdir(parents=True, exist_ok=True)  # for a program that c
 # %% [markdown]
 # ## A cluster from a cell
 #
-# `LocalCluster` starts real processes on this machine, each with its own port and TF_CONFIG, and ends them with the notebook. `cluster.run` calls the function below in both workers. What they print arrives here line by line, with the task's name in front. (`replicas_per_worker=2` gives each worker two logical devices. We need the second only at the end of the lesson; until then each worker is one replica.)
+# `LocalCluster` starts real processes on this machine, each with its own port and TF_CONFIG, and ends them with the notebook. `cluster.run` calls the function below in both workers. What they print arrives here line by line, with the task's name in front. (`replicas_per_worker=2` gives each worker two logical devices. We need the second only at the end of the lesson. Until then each worker is one replica.)
 #
 # Each worker contributes the number of its examples, 100 for worker 0 and 200 for worker 1, and the numbers are all-reduced with SUM.
 
@@ -163,7 +163,7 @@ print(len(by_hand), "workers have the weights of one process, to 1e-9")
 # %% [markdown]
 # ## Watch them wait for each other
 #
-# How do two processes stay in step? Here is the cockpit of [lesson 08](08-tf-config.ipynb) again, with its slow training: about ten steps a second. In each step a worker computes its gradient (blue) and waits (gray) until the other has one too. Then the all-reduce runs (green), and both start the next step at the same moment.
+# How do two processes stay in step? Here is the cockpit of [lesson 08](08-tf-config.ipynb) again, with its slow training: about ten steps per second. In each step a worker computes its gradient (blue) and waits (gray) until the other has one too. Then the all-reduce runs (green), and both start the next step at the same moment.
 #
 # Slow down worker 1 with the slider, and look at worker 0: how much of its time does it still compute? Then look at the number of steps that each has done. The job runs for a quarter of an hour, or until you stop it, or until you run the programs below.
 
@@ -334,7 +334,7 @@ print(*fitted[0][1], sep="\n")
 #
 # Both workers run the same input pipeline. What keeps them from training on the same examples is the *auto-shard policy*, an option of the dataset. To watch it work, we number 24 examples and write them into four files of unequal length. We take global batches of 8, which is 4 for each worker.
 #
-# Under DATA an epoch takes 24 / 8 = 3 steps. With OFF nothing is split between the workers, and each still takes 4 examples a step.
+# Under DATA an epoch takes 24 / 8 = 3 steps. With OFF nothing is split between the workers, and each still takes 4 examples per step.
 
 # %%
 folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
@@ -400,7 +400,7 @@ print(
 #
 # ## The chief's duties
 #
-# Some things must happen only once: the checkpoint that is kept, the summaries for TensorBoard, the exported model. But *saving a checkpoint may be a collective operation*, which all workers must call (the mistake below shows why). So all workers save, and only the chief's folder counts; the others write into temporary ones. A resumed run reads the chief's folder, so every worker must be able to see it.
+# Some things must happen only once: the checkpoint that is kept, the summaries for TensorBoard, the exported model. But *saving a checkpoint may be a collective operation*, which all workers must call (the mistake below shows why). So all workers save, and only the chief's folder counts. The others write into temporary ones. A resumed run reads the chief's folder, so every worker must be able to see it.
 
 
 # %%
@@ -516,7 +516,7 @@ show_guess(my_guess, totals[0])
 assert totals == [32.5] * 3 and saved == 32.5
 
 # %% [markdown]
-# It should have been 1.0. This is the worst kind of error, so read slowly. Worker 1 called an all-reduce for its *loss*, and the partner that it got was the chief's *save*. Both are sums of one float, and TensorFlow matches the workers' collectives by the order in which they're called. So 32 + 0.5 went into the checkpoint as a number of examples, and to worker 1 as a loss. The save reads the variable three times, so this happened in all three of worker 1's steps. Then the chief reached its own first loss, and had no partner left. By default TensorFlow sets no time limit here and keeps waiting; it was our `job.wait(timeout=3)` that gave up.
+# It should have been 1.0. This is the worst kind of error, so read slowly. Worker 1 called an all-reduce for its *loss*, and the partner that it got was the chief's *save*. Both are sums of one float, and TensorFlow matches the workers' collectives by the order of the calls. So 32 + 0.5 went into the checkpoint as a number of examples, and to worker 1 as a loss. The save reads the variable three times, so this happened in all three of worker 1's steps. Then the chief reached its own first loss, and had no partner left. By default TensorFlow sets no time limit here and keeps waiting; it was our `job.wait(timeout=3)` that gave up.
 #
 # When your own run hangs, compare the last line that each worker printed: which collective did one of them never call? While you search, pass `communication_options=tf.distribute.experimental.CommunicationOptions(timeout_seconds=60)` to the strategy. It turns the hang into a `DeadlineExceededError`. On GPUs, set `NCCL_DEBUG=INFO` as well: NCCL then reports how far its connections got. (A worker that has *died* looks different: the others raise an error after some seconds. [Lesson 08](08-tf-config.ipynb) has a table of symptoms.)
 #

@@ -7,7 +7,7 @@
 #
 # ## Objectives
 #
-# - Restart a killed run from its checkpoint, and compare its weights with those of an uninterrupted run.
+# - Restart a killed run from its checkpoint, and compare its weights with an uninterrupted run's.
 # - Count the steps that are lost with each of three ways of saving, when the end comes with and without notice.
 # - Detect a damaged checkpoint, and continue from the one before.
 # - Name what a checkpoint must hold besides the weights.
@@ -82,7 +82,7 @@ whole = cluster.run(train_unprotected, settings, timeout=60, echo=False)[0]
 print(whole.step, "steps,", len(whole.weights), "arrays of weights")
 
 # %% [markdown]
-# `whole` is the uninterrupted run, with which we compare all others. `disturb` waits until worker 0 reports a certain step, does something nasty, and waits for the job to end. With `restarts=1` the cluster may start the group a second time. We kill worker 1 soon after step 11 with SIGKILL, a signal that no program can catch. This program saves nothing, so where does the second attempt begin?
+# `whole` is the uninterrupted run. We compare all others with it. `disturb` waits until worker 0 reports a certain step, does something nasty, and waits for the job to end. With `restarts=1` the cluster may start the group a second time. We kill worker 1 soon after step 11 with SIGKILL, a signal that no program can catch. This program saves nothing, so where does the second attempt begin?
 
 
 # %% tags=["nbval-ignore-output"]
@@ -248,7 +248,7 @@ assert off["nothing"] < 1e-9 and off["optimizer"] > 0.01 and off["place"] > 0.01
 #
 # ## A checkpoint cut off in mid-write
 #
-# What if the kill comes while a checkpoint is being written? First the healthy ones from which we just resumed:
+# What if the kill comes while a checkpoint is being written? First the healthy ones that we just resumed from:
 
 # %%
 kept_folder = Path(kept.folder)

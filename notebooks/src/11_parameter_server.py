@@ -35,7 +35,7 @@ import numpy as np
 #
 # *Parameter servers* (the job `ps`) hold the variables, each server a part of them. *Workers* read the variables, compute a gradient and send it back, each at its own pace. The *coordinator* (the job `chief`) is where your program runs: it hands out the work.
 #
-# It takes two short functions to set this up by hand. Every worker and every server runs a `tf.distribute.Server`, which listens, does what it is asked, and never returns. The coordinator gets the same list of addresses. We start four processes, each on a free port of this computer: the coordinator, two workers and one server. The coordinator asks a worker to add 22 to a variable that holds 20.
+# It takes two short functions to set this up by hand. Every worker and every server runs a `tf.distribute.Server`, which listens, does what it is told, and never returns. The coordinator gets the same list of addresses. We start four processes, each on a free port of this computer: the coordinator, two workers and one server. The coordinator asks a worker to add 22 to a variable that holds 20.
 
 # %%
 from distlab import figures
@@ -126,7 +126,7 @@ print("read, added, written:", read_add_write)
 assert in_one_go == by_worker.sum() == 150 >= read_add_write and "/job:ps" in device
 
 # %% [markdown]
-# `a` has all 150: a server loses nothing that it was asked to add. `b` loses an addition whenever one worker writes between the other's read and its write: the later one starts from the old number, and the other's addition is gone. How many get lost depends on the machine, and changes from run to run. Keep `b` in mind: it comes back in Keras.
+# `a` has all 150: a server loses none of the additions. `b` loses an addition whenever one worker writes between the other's read and its write: the later one starts from the old number, and the other's addition is gone. How many get lost depends on the machine, and changes from run to run. Keep `b` in mind: it comes back in Keras.
 #
 # ## Where the variables live
 #
@@ -304,7 +304,7 @@ assert 32 * 49 * 16 * 4 < sent["own"] < table_bytes / 4 and sent["keras"] > 5 * 
 #
 # ## Where big tables live today
 #
-# Bytes alone aren't a reason for parameter servers. The reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. With fast links the table isn't a reason any more: today most such tables are cut over the *workers* (DLRM below, TorchRec, HugeCTR, TPU embeddings). They train synchronously and fetch each other's rows in an *all-to-all*: every worker sends every other worker something of its own. First each asks the owners for its rows, then the owners answer. Here it is for four workers, in NumPy:
+# Bytes alone aren't a reason for parameter servers. The reasons are a table that, with its optimizer's state, no longer fits into a worker, and workers that never wait. With fast links the table isn't a reason any more: today most such tables are cut over the *workers* (DLRM below, TorchRec, HugeCTR, TPU embeddings). They train synchronously and fetch each other's rows in an *all-to-all*: every worker sends every other worker its own part. First each asks the owners for its rows, then the owners answer. Here it is for four workers, in NumPy:
 
 # %%
 rows = np.random.default_rng(0).normal(size=(200_704, 16)).astype("float32")  # the table
@@ -336,7 +336,7 @@ print(f"{far / 1024:.0f} KiB of rows for each worker, {rows.nbytes / 1024:,.0f} 
 #
 # While a worker computes, others write. By the time its gradient is ready, the parameters have moved on. The number of updates that came in between is the gradient's *staleness*.
 #
-# To measure it, we borrow the ticket machine from a bakery. Before a closure reads the parameters, it looks at the number on the machine. When its gradient is ready, it draws that machine's next ticket; no number is drawn twice. Staleness is the number on the ticket minus the number seen at the start: that many others drew in between. `open_windows` schedules closures that do this and nothing else; a sleep stands for the computation ([its code](../distlab/lessons/stale_updates.py) is 25 lines).
+# To measure it, we borrow the ticket machine from a bakery. Before a closure reads the parameters, it looks at the number on the machine. When its gradient is ready, it draws that machine's next ticket; no number is drawn twice. Staleness is the number on the ticket minus the number seen at the start: that many others drew in between. `open_windows` schedules closures that do this and nothing else. A sleep stands for the computation ([its code](../distlab/lessons/stale_updates.py) is 25 lines).
 #
 # **Predict.** Two workers; worker 1 takes five times as long as worker 0. Roughly what is the mean staleness over the updates of both?
 
@@ -362,7 +362,7 @@ for name, updates in {"two even workers": even, "worker 1 is slow": slow}.items(
 show_guess(my_guess, mean_staleness(slow))
 
 # %% [markdown]
-# The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. (If you said more than 1, you thought of the slow worker's updates, which are stale but rare.) A slow worker doesn't push the mean past that limit; it piles the staleness onto its own, rare updates.
+# The number on a bar is the staleness of that update. Surprisingly, the mean can't exceed the number of workers minus one, whatever their speeds. Each worker has at most one window open at a time. So a ticket makes at most one update of each *other* worker staler, by 1. (If you said more than 1, you thought of the slow worker's updates, which are stale but rare.) A slow worker doesn't push the mean past that limit. It piles the staleness onto its own, rare updates.
 #
 # And how much speed do you keep, in gradients used per second? Let one of three equal workers become five times slower. A synchronous group waits for its slowest member, so it falls to a fifth of its former speed. Without waiting, the two others work on as before and the slow one still gives a fifth, so (1 + 1 + 1/5) / 3 = 73 % is left. [Lesson 21](21-choosing.ipynb) asks what that speed is worth, and what happens if a synchronous round leaves out its slowest workers.
 #

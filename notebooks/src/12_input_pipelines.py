@@ -155,7 +155,7 @@ figures.show(figures.bars({n: 1e6 * c for n, c in costs.items()}, unit="µs", ti
 assert slowest in ("parse", "augment")
 
 # %% [markdown]
-# A dataset remembers what it was made from. So `take_apart` can walk back to the source, and `rebuild` can make the chain again up to any stage. Each bar is the time of the chain up to that stage, minus that of the chain before it. (`skip` makes the images and drops them; passing each one to a function would cost more than most stages.) It is processor time, so waiting doesn't count, and the best of four rounds. But it's the difference of two larger numbers: if one chain was slowed down, its stage gets too much and the next too little. A bar near 0 is lost in that noise. If a bar surprises you, run the cell again.
+# A dataset remembers what it was made from. So `take_apart` can walk back to the source, and `rebuild` can make the chain again up to any stage. Each bar is the time of the chain up to that stage, minus the time of the chain before it. (`skip` makes the images and drops them. Passing each one to a function would cost more than most stages.) It is processor time, so waiting doesn't count, and the best of four rounds. But it's the difference of two larger numbers: if one chain was slowed down, its stage gets too much and the next too little. A bar near 0 is lost in that noise. If a bar surprises you, run the cell again.
 #
 # One of the two maps, parse or augment, costs most, although such a small image gives it little to do. How much of that is the price of *calling* a function for each image?
 #
@@ -349,7 +349,7 @@ for name, found in spans.items():
     print(f"{name}: the loop waited {1e3 * waited(found):.0f} ms after the first batch")
 
 # %% [markdown]
-# In the naive pipeline only one thing happens at a time. (Records alternate so fast that the picture joins their bars, so read, parse and augment seem to overlap.) The step doesn't overlap with them: it stands still while they work. In the second picture, the long first wait is the start: the pipeline is built, and eight shards are opened at once. After that, whole batches are made *ahead*, while a step runs, and the loop waits less. This pipeline opens its shards in the first epoch only, because it has a cache. Without one, the start would be paid in every epoch. With only eight batches it can cost more than the rest saves, so don't compare where the two pictures end; compare the printed waits after the first batch.
+# In the naive pipeline only one thing happens at a time. (Records alternate so fast that the picture joins their bars, so read, parse and augment seem to overlap.) The step doesn't overlap with them: it stands still while they work. In the second picture, the long first wait is the start: the pipeline is built, and eight shards are opened at once. After that, whole batches are made *ahead*, while a step runs, and the loop waits less. This pipeline opens its shards in the first epoch only, because it has a cache. Without one, the start would be paid in every epoch. With only eight batches it can cost more than the rest saves, so don't compare where the two pictures end. Compare the printed waits after the first batch.
 #
 # Those clocks were ours. TensorFlow has its own profiler, which needs no change to the pipeline: start it, name the steps, stop it. It writes a file that TensorBoard's profile plugin draws. We only add up the events by name, for one epoch of training on the naive pipeline from the local disk.
 
@@ -570,7 +570,7 @@ assert images > 99_000 and max(sizes) < whole / 2
 #
 # ## The same through `utils`
 #
-# First your four pipelines, compared with those of the ladder. Then `tune`, which looks for such settings automatically: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. In a shell that's `distlab tune-input my_input:make_dataset --step-ms 5`. Read its report in this order:
+# First your four pipelines, compared with the ladder's. Then `tune`, which looks for such settings automatically: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. In a shell that's `distlab tune-input my_input:make_dataset --step-ms 5`. Read its report in this order:
 #
 # 1. *Ready tensors* at the top shows how far the pipeline is from the limit.
 # 2. The bottom is a pipeline to copy. Read the warning above it, if there is one. If the cache holds whole batches, the same examples stay together in every epoch. To train, cache single examples, then `shuffle`, then `batch`, as in `tuned`.

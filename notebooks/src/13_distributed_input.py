@@ -31,7 +31,7 @@ import numpy as np
 # %% [markdown]
 # ## One picture first
 #
-# We have 32 examples, a global batch of 8 and four replicas. Each example is a number, so that we can see where it goes. A filled square is an example that the replica received; light and dark squares are alternate steps.
+# We have 32 examples, a global batch of 8 and four replicas. Each example is a number, so that we can see where it goes. A filled square is an example that the replica received. Light and dark squares are alternate steps.
 
 # %%
 from distlab import figures
@@ -193,7 +193,7 @@ for policy in ("FILE", "AUTO"):
 #
 # ## Two workers for real
 #
-# So far we stayed in one process. Now two real workers, as in [lesson 09](09-multi-worker-mirrored.ipynb), each a process with its own `TF_CONFIG`. `receive` runs in those processes, so it imports what it needs; each returns the ids that its replica received.
+# So far we stayed in one process. Now two real workers, as in [lesson 09](09-multi-worker-mirrored.ipynb), each a process with its own `TF_CONFIG`. `receive` runs in those processes, so it imports what it needs. Each returns the ids that its replica received.
 
 
 # %%
@@ -555,7 +555,7 @@ single.close()
 # - Every example counted, in one process and on two real workers.
 # - FILE needs enough equal files, DATA parses everything on every worker, OFF trains on everything once per worker.
 # - An `InputContext` tells a dataset function which part to read.
-# - The tf.data service lost what was on its way to a killed consumer; a consumer whose data worker died waited until our limit.
+# - The tf.data service lost what was on its way to a killed consumer. A consumer whose data worker died waited until our limit.
 # - Shuffling before sharding loses and doubles examples silently, under DATA too; shard first, or give every shuffle a seed, the same on every worker.
 #
 # A whole program that serves batches to trainers on other machines: [data_service.py](../examples/data_service.py).

@@ -444,7 +444,7 @@ report = train(strategy=name, model="mlp", max_examples=512, epochs=1)
 assert np.isfinite(report.loss).all()
 
 # %% [markdown]
-# A topology is plain data, so you can read and draw one without the hardware. This one has the shape of a TPU v3-8, a machine of 2018: one host, and a mesh of 2 by 2 chips with two cores each. Each core is a replica, so a global batch of 1,024 is 128 on each. Chips pass gradients straight to their neighbors; the host (dashed lines) brings the images. 128 is a good number for this machine: it works on tiles of 8 by 128 numbers and pads whatever doesn't fill them. Newer chips differ (a v5e chip has one core), so don't hard-code eight; ask `strategy.num_replicas_in_sync`.
+# A topology is plain data, so you can read and draw one without the hardware. This one has the shape of a TPU v3-8, a machine of 2018: one host, and a mesh of 2 by 2 chips with two cores each. Each core is a replica, so a global batch of 1,024 is 128 on each. Chips pass gradients straight to their neighbors. The host (dashed lines) brings the images. 128 is a good number for this machine: it works on tiles of 8 by 128 numbers and pads whatever doesn't fill them. Newer chips differ (a v5e chip has one core), so don't hard-code eight; ask `strategy.num_replicas_in_sync`.
 
 # %%
 from distlab.lessons.tpu_mesh import draw_mesh
@@ -539,7 +539,7 @@ assert all(np.allclose(a, b, atol=1e-4) for a, b in zip(trained[1], trained[64])
 assert returns == {1: 256, 8: 32, 64: 4}
 
 # %% [markdown]
-# The weights are the same up to rounding, with fewer returns to Python. The picture shows what that saves per step. It varies from run to run here, where host and device are the same two cores. A TPU is a separate machine: if the host steps in after every short step, the TPU sits idle. The price: callbacks see only every `n`-th step, and Ctrl-C or a checkpoint has to wait for all `n`. A good start is an `n` for which one execution takes about a second.
+# The weights are the same up to rounding, with fewer returns to Python. The picture shows what that saves per step. It varies from run to run here, where host and device are the same two cores. A TPU is a separate machine: if the host steps in after every short step, the TPU sits idle. The price: callbacks see only every `n`-th step, and Ctrl-C or a checkpoint has to wait for all `n`. A good start is an `n` that makes one execution take about a second.
 #
 # ## On a real GPU
 #

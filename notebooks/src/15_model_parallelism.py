@@ -434,7 +434,7 @@ assert outside.device.endswith("CPU:0") and inside.device.endswith("CPU:2")
 #
 # ## What it costs
 #
-# Memory first, and the third way out. ZeRO cuts no layer: training stays data-parallel. But each device stores only its share of the optimizer state (stage 1), of the gradients as well (stage 2), and of the weights as well (stage 3). It fetches the rest when it needs it. PyTorch's FSDP does what stage 3 does. Here is the ZeRO paper's row for 7.5 billion parameters on 64 devices; below the picture are its published GB next to what we compute. The bars leave out activations. The glasses below them include them, for a Transformer: each glass is a device, the red line is its memory, and under it stand the bytes that the device sends in a step.
+# Memory first, and the third way out. ZeRO cuts no layer: training stays data-parallel. But each device stores only its share of the optimizer state (stage 1), of the gradients as well (stage 2), and of the weights as well (stage 3). It fetches the rest when it needs it. PyTorch's FSDP does what stage 3 does. Here is the ZeRO paper's row for 7.5 billion parameters on 64 devices. Below the picture are its published GB next to what we compute. The bars leave out activations. The glasses below them include them, for a Transformer: each glass is a device, the red line is its memory, and under it stand the bytes that the device sends in a step.
 #
 # **Your turn.** The bytes for one parameter were 2 (weight), 2 (gradient) and 12 (optimizer). How many of them does each of `ranks` devices hold at stage 0 (plain data parallelism), 1, 2 and 3?
 

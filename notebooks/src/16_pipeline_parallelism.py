@@ -122,7 +122,7 @@ assert [n for layers in cut for n in layers] == list(range(7)) and len(cut) == 3
 #
 # A schedule lists what each stage does, in order: F3 is the forward pass of micro-batch 3, BW3 its backward pass. GPipe's is simple: all forwards, then all backwards.
 #
-# A stage that follows such an order fits into one cell. It takes a micro-batch from the stage before, runs its own layers on its own device, and passes the result on. On the way back it takes the gradient for what it passed on, and passes on the gradient for what it took. What it keeps in between (`kept`) is what takes memory. Four of these in four threads are a pipeline; the first one finds the images in its inbox.
+# A stage that follows such an order fits into one cell. It takes a micro-batch from the stage before, runs its own layers on its own device, and passes the result on. On the way back it takes the gradient for what it passed on, and passes on the gradient for what it took. What it keeps in between (`kept`) is what takes memory. Four of these in four threads are a pipeline. The first one finds the images in its inbox.
 
 
 # %%
@@ -225,9 +225,9 @@ assert step.peak_activations_per_stage == simulated.peak_activations_per_stage
 assert abs(simulated.bubble_fraction - 3 / 11) < 1e-12
 
 # %% [markdown]
-# Each lane is a stage, each number a micro-batch. The upper four lanes are the run, the lower four the simulation. Both have the same shape, but the run takes longer: there are messages and threads in it, and two cores that other programs use as well. (It is the shortest of three.) Its gradients are those of the unsplit model.
+# Each lane is a stage, each number a micro-batch. The upper four lanes are the run, the lower four the simulation. Both have the same shape, but the run takes longer: there are messages and threads in it, and two cores that other programs use as well. (It is the shortest of three.) Its gradients are the unsplit model's.
 #
-# With P stages of equal cost and M micro-batches the bubble is (P - 1) / (M + P - 1), here 3/11. More micro-batches make it smaller. But under GPipe every stage keeps the activations of every micro-batch until the backwards begin, so GPipe always keeps the whole batch's activations; if the micro-batches keep their size, memory grows with M. The last line counted them: eight on each stage.
+# With P stages of equal cost and M micro-batches the bubble is (P - 1) / (M + P - 1), here 3/11. More micro-batches make it smaller. But under GPipe every stage keeps the activations of every micro-batch until the backwards begin, so GPipe always keeps the whole batch's activations. If the micro-batches keep their size, memory grows with M. The last line counted them: eight on each stage.
 #
 # GPipe was made for models far larger than one device's memory. Does it also make them faster? Here are the paper's speeds, compared with two partitions (stages), next to our simulator's. (Its messages take no time, and like the paper it computes each forward twice: see *Rematerialization*, below.)
 
@@ -414,7 +414,7 @@ title = "Updates made between a forward and its backward"
 figures.show(figures.matrix(behind, names, [f"stage {s}" for s in range(4)], title=title))
 
 # %% [markdown]
-# What happens if a stage keeps only inputs, as with rematerialization? Its backward does the forward again with the weights that it finds *now*. There is no error message. So we compare each gradient with the true one: that of the whole model with the weights that the forward used. Then comes the fix: *stash* the weights that a micro-batch used until it has come back.
+# What happens if a stage keeps only inputs, as with rematerialization? Its backward does the forward again with the weights that it finds *now*. There is no error message. So we compare each gradient with the true one: the whole model's, with the weights that the forward used. Then comes the fix: *stash* the weights that a micro-batch used until it has come back.
 
 # %% tags=["nbval-ignore-output"]
 from distlab.lessons.weight_stashing import measure_errors
@@ -441,7 +441,7 @@ assert tuple(stashed.peak_versions_per_stage) == (4, 3, 2, 1)
 #
 # A second mistake is a schedule that can't run. Here stage 0 waits for micro-batch 0 to come back before it sends micro-batch 1, and stage 1 waits for micro-batch 1 before it sends anything back.
 #
-# **Your turn.** Leave stage 0 as it is, and write an order for stage 1 that runs.
+# **Your turn.** Leave stage 0 unchanged, and write an order for stage 1 that runs.
 
 # %%
 wrong = [
@@ -489,7 +489,7 @@ assert all(each.longest_stage_span > 0.5 for each in ran.values())
 #
 # ## And then: a Transformer on two workers
 #
-# The stages of a pipeline can be processes, too. Here are two workers that send tensors over sockets, as they would between two machines. The model is a Transformer with an encoder and a decoder. Its encoder turns an image into 49 tokens; its decoder looks at them by cross-attention and names the class. Only one tensor passes between them, so that is the obvious place to cut. `run_stage` is `be_stage` for a process: it builds the model, keeps its own half, and finds its neighbor in TF_CONFIG ([lesson 08](08-tf-config.ipynb)).
+# The stages of a pipeline can be processes, too. Here are two workers that send tensors over sockets, as they would between two machines. The model is a Transformer with an encoder and a decoder. Its encoder turns an image into 49 tokens. Its decoder looks at them by cross-attention and names the class. Only one tensor passes between them, so that is the obvious place to cut. `run_stage` is `be_stage` for a process: it builds the model, keeps its own half, and finds its neighbor in TF_CONFIG ([lesson 08](08-tf-config.ipynb)).
 
 # %% tags=["nbval-ignore-output"]
 from utils.cluster import LocalCluster
@@ -516,7 +516,7 @@ print("bytes sent:", joined.traffic.count_links())
 assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, their gradients back
 
 # %% [markdown]
-# The gradients equal those of the whole model, and this time nothing is artificial: these are the real times of two processes on two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.)
+# The gradients equal the whole model's, and this time nothing is artificial: these are the real times of two processes on two cores. (Micro-batch 0 takes longest, because each process does everything for the first time.)
 #
 # Now look at the two bars above. The decoder has one query where the encoder has 49 tokens, so by counting multiplications it should cost far less. But with eight small images most of the time goes into starting operations, and the decoder starts more of them: its graph has 175, the encoder's 139. So measure before you cut. On a GPU with large batches the multiplications decide; then move some of the encoder's blocks to the second worker.
 #
@@ -538,7 +538,7 @@ figures.show(draw_one_model(16))
 #
 #     nvidia-smi dmon -s u
 #
-# Look at the column `sm`, the share of the time in which each GPU computed. If the last stage's is far below the first's, move the cut; if all are low, make more micro-batches.
+# Look at the column `sm`, the share of the time that each GPU computed. If the last stage's is far below the first's, move the cut. If all are low, make more micro-batches.
 #
 # ## Recap
 #

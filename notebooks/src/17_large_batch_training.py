@@ -281,7 +281,7 @@ assert series["scaled, warm-up"][1][2] < series["scaled"][1][2] < series["same r
 #
 # ## Next to the paper's result
 #
-# Goyal and others trained ResNet-50 on ImageNet with the same rule and a gradual warm-up. Their 24 % and our 14 % are errors on different problems. So the picture shows what a larger batch *adds* to the error of the smallest one, in percentage points. The bars span our three seeds (our table of the paper has no spread). Our batch of 2,048 is far off the top; its number is printed below the picture.
+# Goyal and others trained ResNet-50 on ImageNet with the same rule and a gradual warm-up. Their 24 % and our 14 % are errors on different problems. So the picture shows what a larger batch *adds* to the error of the smallest one, in percentage points. The bars span our three seeds (our table of the paper has no spread). Our batch of 2,048 is far off the top. Its number is printed below the picture.
 
 # %% tags=["nbval-ignore-output"]
 from utils.simulate.published import read_table
@@ -388,7 +388,7 @@ print("the same weights as with utils' Lars:", np.allclose(variable.numpy(), w, 
 # > | LARS (2017) | momentum SGD's, with the gradient rescaled to `trust` × the norm of the weights | ResNet-50 with batches of 32 K, AlexNet with 8 K |
 # > | LAMB (2019) | Adam's, rescaled to the norm of the weights | BERT with batches of 65,536 short and 32,768 long sequences |
 # >
-# > The batch sizes are those of the papers' abstracts (LAMB's: of the first version). In LAMB's paper, weight decay is part of the step that gets rescaled. `keras.optimizers.Lamb` leaves it out, `utils.training.layerwise.Lamb` puts it in. Ours take the plain step for biases: a bias starts at zero, and a fraction of zero is zero. `keras.optimizers.Lamb` takes the plain step only while the bias is exactly zero, which is the first step. Take a bias of three numbers, rate 0.1 and a constant gradient: Keras moves it by 0.173, then by 0.017 and 0.019. Ours moves it by 0.173 each time.
+# > The batch sizes come from the papers' abstracts (LAMB's: of the first version). In LAMB's paper, weight decay is part of the step that gets rescaled. `keras.optimizers.Lamb` leaves it out, `utils.training.layerwise.Lamb` puts it in. Ours take the plain step for biases: a bias starts at zero, and a fraction of zero is zero. `keras.optimizers.Lamb` takes the plain step only while the bias is exactly zero, which is the first step. Take a bias of three numbers, rate 0.1 and a constant gradient: Keras moves it by 0.173, then by 0.017 and 0.019. Ours moves it by 0.173 each time.
 #
 # ### At the batch that broke
 #

@@ -8,7 +8,7 @@
 # ## Objectives
 #
 # - Show what float16 and bfloat16 lose, and find the underflow in real gradients.
-# - Choose a loss scale, and let it move by itself.
+# - Choose a loss scale, and let it move automatically.
 # - Show what one overflowing replica does to the others, and make all of them skip the step.
 # - Count the bytes of weights, gradients, optimizer state and activations, and of what crosses the network.
 # - Save memory with accumulation, recomputation and sharding, and name what each costs.
@@ -224,7 +224,7 @@ assert 3 < ratio < 20
 #
 # A static scale is one argument in Keras, `keras.optimizers.SGD(0.05, loss_scale_factor=2.0**15)`. The optimizer divides by it. Multiplying the loss is up to your loop, with `optimizer.scale_loss`.
 #
-# ## A scale that moves by itself
+# ## A scale that moves automatically
 #
 # Who knows the right scale for next week's model? A *dynamic* scale finds it. It starts high. If a gradient is infinite or nan, the step is skipped and the scale is halved. After enough good steps in a row, it is doubled. Keras waits for 2,000; we take 3, to see it move. We start at 2³²:
 
@@ -355,7 +355,7 @@ for (scale, weights), (other_scale, others), (third_scale, thirds) in zip(fixed,
     assert np.allclose(weights, others, atol=1e-6) and np.allclose(weights, thirds, atol=1e-6)
 
 # %% [markdown]
-# Step by step, weights and scales are the same as with tf_keras. `SharedLossScaleOptimizer` does this under MirroredStrategy, CentralStorageStrategy, several workers and parameter servers, and `distlab train --dtype mixed_float16` uses it. Across workers it matters even more. There, Keras 3's own optimizer trains normally as long as the workers agree. We gave two workers the batches above. Steps 1 and 2 ran. In step 3 worker 1 overflowed, skipped its update and halved its scale. Worker 0 hadn't come back from that step after a minute; presumably it waits in an all-reduce that worker 1 skipped. So the run hangs, without an error, the first time that one worker overflows and another doesn't. That may be step 1, if the initial scale is too large for one worker only, or hours later.
+# Step by step, weights and scales are the same as with tf_keras. `SharedLossScaleOptimizer` does this under MirroredStrategy, CentralStorageStrategy, several workers and parameter servers, and `distlab train --dtype mixed_float16` uses it. Across workers it matters even more. There, Keras 3's own optimizer trains normally as long as the workers agree. We gave two workers the batches above. Steps 1 and 2 ran. In step 3 worker 1 overflowed, skipped its update and halved its scale. Worker 0 hadn't come back from that step after a minute. Presumably it waits in an all-reduce that worker 1 skipped. So the run hangs, without an error, the first time that one worker overflows and another doesn't. That may be step 1, if the initial scale is too large for one worker only, or hours later.
 
 # %% tags=["nbval-ignore-output"]
 from utils.training import train
@@ -440,7 +440,7 @@ print(f"the same update; activations divided by {ratio:.1f}")
 # %% [markdown]
 # ### Recomputation
 #
-# `tf.recompute_grad` keeps only the input of a function, and runs the function again when the backward pass needs what's inside. Here each of the two Transformer blocks is such a function. (`keras.RematScope` is meant to do the same for whole layers. On TensorFlow, Keras 3.15 raises an error in a compiled step if a wrapped layer is called with a keyword argument.)
+# `tf.recompute_grad` keeps only the input of a function, and runs the function again when the backward pass needs what's inside. Here each of the two Transformer blocks is such a function. (`keras.RematScope` should do the same for whole layers. On TensorFlow, Keras 3.15 raises an error in a compiled step if a wrapped layer is called with a keyword argument.)
 
 
 # %%
@@ -482,7 +482,7 @@ milliseconds = {name: 1e3 * min(seconds) for name, seconds in best.items()}
 figures.show(figures.bars(milliseconds, unit="ms", title="One gradient of 64 images"))
 
 # %% [markdown]
-# You get the same gradients, and between the two passes only a fraction of the bytes is kept. While the backward pass is inside a block, that block's activations are back. So with two blocks the peak falls by less than half, and with many by far more. You pay with a second forward pass. On a GPU that usually adds about a third to a step (Chen and others, below); the picture shows what it added here.
+# You get the same gradients, and between the two passes only a fraction of the bytes is kept. While the backward pass is inside a block, that block's activations are back. So with two blocks the peak falls by less than half, and with many by far more. You pay with a second forward pass. On a GPU that usually adds about a third to a step (Chen and others, below). The picture shows what it added here.
 #
 # ### Long sequences
 #
@@ -557,7 +557,7 @@ figures.show(draw_one_model(18))
 #
 #     distlab train --device gpu --model transformer --dtype mixed_bfloat16 --epochs 2
 #
-# Compare the images/s of the second epoch with `--dtype float32`. The loss should stay within a few hundredths; if it doesn't, print the error of each variable.
+# Compare the images/s of the second epoch with `--dtype float32`. The loss should stay within a few hundredths. If it doesn't, print the error of each variable.
 #
 # ## Cheat sheet
 #
@@ -595,4 +595,4 @@ figures.show(draw_one_model(18))
 #
 # ## The lab
 #
-# In [lab 13, precision and memory](../labs/lab13-precision-and-memory.ipynb) you find where a `nan` began, make two replicas skip together, and compute gradients within a budget of bytes. "Loss scaling" has a second meaning, dividing by the global batch; that one is practiced in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).
+# In [lab 13, precision and memory](../labs/lab13-precision-and-memory.ipynb) you find where a `nan` began, make two replicas skip together, and compute gradients within a budget of bytes. "Loss scaling" has a second meaning, dividing by the global batch. That one is practiced in [lab 05, loss scaling](../labs/lab05-loss-scaling.ipynb).

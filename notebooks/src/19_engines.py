@@ -45,7 +45,7 @@ death_explorer()
 # %% [markdown]
 # ## Who starts whom
 #
-# Read the picture from the bottom. It has five of the six ways that we try (the sixth, a rendezvous, is `distlab run` on several machines), and Kubernetes, for which we only write the files. The last line is the same in all columns: a Python process that reads TF_CONFIG. Everything above it is about getting that process onto a machine, and getting it there again when it dies.
+# Read the picture from the bottom. It has five of the six ways that we try (the sixth, a rendezvous, is `distlab run` on several machines), and Kubernetes (we only write its files). The last line is the same in all columns: a Python process that reads TF_CONFIG. Everything above it is about getting that process onto a machine, and getting it there again when it dies.
 
 # %%
 from distlab import figures
@@ -152,7 +152,7 @@ assert np.isclose(runs[way].last_loss, runs["by hand"].last_loss, atol=1e-3)
 #
 # ## Several machines: a rendezvous
 #
-# On several machines, all must know one address. You type the same line on each, with `--rendezvous` and the address of one machine. The launcher that owns the address hosts; the others join, get an index in the order in which they came, and try each other's ports before anything starts. The host shows a code that the others need to know. (Here it's in a variable, for both.) Two loopback addresses stand for two machines:
+# On several machines, all must know one address. You type the same line on each, with `--rendezvous` and the address of one machine. The launcher that owns the address hosts. The others join, get an index in the order of their arrival, and try each other's ports before anything starts. The host shows a code that the others need to know. (Here it's in a variable, for both.) Two loopback addresses stand for two machines:
 
 # %% tags=["nbval-ignore-output"]
 place = f"127.0.0.1:{pick_free_ports(1)[0]}"

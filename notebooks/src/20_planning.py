@@ -126,7 +126,7 @@ assert all(check.low < check.predicted < check.high for check in checks)
 #
 # A real cluster has a device for each worker. Then each worker's compute stays the same, and three things grow: the all-reduce, the wait for the slowest worker (the *straggler*), and the number of nodes that can fail. `predict` simulates all three.
 #
-# Take ResNet-50 on H100s: 25.6 million parameters, about 24.5 billion FLOPs an example for forward and backward, 256 examples on each device. The outputs of its layers take 74 MB an image in 16 bits, and a traced step with momentum runs 2,988 operations on tensors, each of which has to be launched.
+# Take ResNet-50 on H100s: 25.6 million parameters, about 24.5 billion FLOPs an example for forward and backward, 256 examples on each device. The outputs of its layers take 74 MB an image in 16 bits, and a traced step with momentum runs 2,988 operations on tensors, and each has to be launched.
 
 # %%
 from utils.calibrate import Profile, find_machine
@@ -268,7 +268,7 @@ weak, strong = (values for _, values in curves.values())
 assert strong[-1] < weak[-1]
 
 # %% [markdown]
-# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on a slow network there is a batch below which you wait for the network, and above it for the devices. On NDR, with 64 devices, the network is never what this step waits for most: with small batches, launches are. At the far left the lines are flat: below about 48 images a step takes as long as its 2,988 launches, whatever the batch. XLA (`jit_compile=True`) leaves 390 of them, those that it can't fuse into others.
+# The fix is to look at the batch *per device*. Compute grows with it, communication doesn't. So on a slow network there is a batch below which you wait for the network, and above it for the devices. On NDR, with 64 devices, the network is never what this step waits for most: with small batches, launches are. At the far left the lines are flat: below about 48 images, a step takes as long as its 2,988 launches, whatever the batch. XLA (`jit_compile=True`) leaves 390 of them, those that it can't fuse into others.
 #
 # Weak scaling ends too, and no network is to blame. On 4,096 devices, 256 images each make a batch of 1,048,576. ImageNet has 1,281,167 images, so that's 1.2 steps an epoch. In [lesson 17](17-large-batch-training.ipynb) too few steps ruined a run long before that.
 
@@ -340,7 +340,7 @@ figures.show(figures.lines(lines, title="Our products, measured", marks=marks, *
 #
 # ## Published runs
 #
-# Would these simulators have predicted runs that others have published? For each picture below we feed a paper's inputs to a simulator, and draw its answer next to the published one; the caption says how far apart they are. First four easy cases: pipeline bubbles, memory and numbers of parameters, which the papers computed too, and a ring all-reduce inside one node.
+# Would these simulators have predicted runs that others have published? For each picture below we feed a paper's inputs to a simulator, and draw its answer next to the published one. The caption says how far apart they are. First four easy cases: pipeline bubbles, memory and numbers of parameters, which the papers computed too, and a ring all-reduce inside one node.
 
 # %%
 from distlab.lessons.published_runs import show_published

@@ -318,7 +318,7 @@ assert ended.returncode == 0
 # distlab run --workers 2 --max-restarts 1 examples/capstone.py --output runs/lesson22/run --epochs 8 --checkpoint-every 40 --seed 0
 # ```
 #
-# `run_and_kill` does just that, and when the program reports a certain step it kills worker 1 with SIGKILL. This is the one full training of this lesson. The plan's minutes are those of the steps alone: starting twice, scoring and exporting come on top.
+# `run_and_kill` does just that, and when the program reports a certain step it kills worker 1 with SIGKILL. This is the one full training of this lesson. The plan's minutes cover the steps alone: starting twice, scoring and exporting come on top.
 #
 # **Predict.** A third of the way through, worker 1 is killed. How many seconds pass until the next step is reported?
 
@@ -442,7 +442,7 @@ figures.show(good)
 figures.show(bad)
 
 # %% [markdown]
-# From top to bottom: the scene, the truth, the prediction. The outlines are nearly always right. What goes wrong is the name: one top becomes another, where a person would hesitate as well, and where one garment covers another, the part that's left over gets the wrong name. More capacity at 4 by 4 pixels, or more scenes, would be the next thing to try. Better hardware wouldn't.
+# From top to bottom: the scene, the truth, the prediction. The outlines are nearly always right. What goes wrong is the name: one top becomes another, in cases that make a person hesitate as well, and where one garment covers another, the part that's left over gets the wrong name. More capacity at 4 by 4 pixels, or more scenes, would be the next thing to try. Better hardware wouldn't.
 #
 # ## The mistake: an average that forgets the pixels
 #

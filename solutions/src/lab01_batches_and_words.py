@@ -19,7 +19,7 @@
 #
 # Each exercise has a cell for your code and a check cell below it, which tries your function on
 # worked numbers and tells you what went wrong. When you hand in, other numbers are tried, drawn
-# from another `SEED` (that is what `INPUTS` in the check cells is for; leave it as it is). A
+# from another `SEED` (that is what `INPUTS` in the check cells is for; leave it unchanged). A
 # function that computes its answer passes, one that remembers it doesn't.
 #
 # {{absent}}
@@ -268,7 +268,7 @@ judges.PARALLELISM.judge(model_cases, got_words)
 #
 # | key | what it holds |
 # |---|---|
-# | `"speed_ups"` | for each run, its images per second divided by those of one replica |
+# | `"speed_ups"` | for each run, its images per second divided by one replica's |
 # | `"efficiencies"` | for each run, the speed-up divided by the number of replicas, a fraction of 1 |
 # | `"choice"` | the number of replicas that gets through `images` within `allowed_hours` for the fewest replica-hours; `None` if no run is in time |
 #

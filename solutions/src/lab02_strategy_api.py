@@ -173,8 +173,8 @@ judges.MOMENTS.judge(moments_cases, got_moments)
 # <details><summary>Hint 1</summary>
 #
 # `strategy.experimental_distribute_values_from_function(function)` calls the function once for each
-# replica, with a context that knows the replica's number, and makes per-replica values of what comes
-# back. `strategy.experimental_local_results(value)` is a tuple with each replica's own.
+# replica, with a context that knows the replica's number, and makes per-replica values of the
+# results. `strategy.experimental_local_results(value)` is a tuple with each replica's own.
 #
 # </details>
 # <details><summary>Hint 2</summary>

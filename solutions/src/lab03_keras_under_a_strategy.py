@@ -267,7 +267,7 @@ judges.RELOAD.judge(reload_cases, got_reloaded)
 #
 # <details><summary>Hint 1</summary>
 #
-# Write down the six parts first, each as one comment: batches, scope, model, callbacks, fit, restore. Which exercise can you call as it is, and what would the data set of exercise 1 and the model of exercise 2 do wrong here?
+# Write down the six parts first, each as one comment: batches, scope, model, callbacks, fit, restore. Which exercise can you call unchanged, and what would the data set of exercise 1 and the model of exercise 2 do wrong here?
 #
 # </details>
 # <details><summary>Hint 2</summary>

@@ -32,7 +32,7 @@ SEED = 2026
 #
 # **Contract.** `train_step(model, optimizer, images, labels, global_batch_size)` runs on every replica, through `strategy.run`. It takes a Keras model that gives logits `[share, 10]`, a built optimizer, this replica's images `[share, 784]` and labels `[share]`, and the number of examples in the whole batch. It applies the gradients once and returns this replica's loss, a scalar tensor. Added up, the replicas' losses are the mean cross-entropy of the batch. Shares may differ in size.
 #
-# **Example.** After one step on 4 replicas of 8 examples, the weights equal those of one device that took the mean loss of all 32.
+# **Example.** After one step on 4 replicas of 8 examples, the weights are the same as on one device that took the mean loss of all 32.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -210,7 +210,7 @@ judges.ACCURACY.judge(accuracy_cases, got_accuracies)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# A `tf.train.Checkpoint` takes objects under names of your choice: models, optimizers, variables. A plain number is none of these. A `tf.train.CheckpointManager` keeps the latest few, and `tf.train.latest_checkpoint(folder)` finds the last one, or None.
+# A `tf.train.Checkpoint` takes objects under names of your choice: models, optimizers, variables. A plain number isn't one of these. A `tf.train.CheckpointManager` keeps the latest few, and `tf.train.latest_checkpoint(folder)` finds the last one, or None.
 #
 # </details>
 # <details><summary>Worked idea</summary>
@@ -276,7 +276,7 @@ judges.RESUME.judge(resume_cases, got_resumed)
 #
 # It trains with SGD at learning rate 0.5 and momentum 0.875. The batches come in their order, never shuffled, the smaller last one included. Each step takes the gradient of the mean loss of the examples that its batch really holds. After every epoch it saves what it takes to resume: a run can be cut off at any time, in the middle of an epoch, by an error that you don't catch. Called again with the same folder, it continues after the last saved epoch. It returns two things: the kernel after the last epoch, an array `[features, classes]`, and a list with one number for each epoch that *this call* trained, the mean loss over all its examples, each measured in the step that trained on it. Compile the step with `tf.function`; op by op it takes several times as long.
 #
-# **Example.** 21 examples in batches of 8 are steps of 8, 8 and 5. A call with 1 epoch returns one loss. The next, with 4 epochs and the same folder, is cut off in epoch 3. The third restores, trains epochs 3 and 4, and returns two losses. The weights are those of a run that was never interrupted.
+# **Example.** 21 examples in batches of 8 are steps of 8, 8 and 5. A call with 1 epoch returns one loss. The next, with 4 epochs and the same folder, is cut off in epoch 3. The third restores, trains epochs 3 and 4, and returns two losses. The weights are the same as in a run that was never interrupted.
 #
 # <details><summary>Hint 1</summary>
 #

@@ -31,7 +31,7 @@ SEED = 2026
 #
 # **4 points · medium · 17 minutes**
 #
-# **Contract.** `reduce_scatter(chunks, network)` takes P - 1 steps. In each step, every rank sends one of its chunks to the next rank, r + 1, which adds it to its own. Afterwards rank r holds the complete sum of chunk (r + 1) mod P; what it holds of the other chunks doesn't matter. With one rank it sends nothing. It changes `chunks` in place, or returns the changed ones.
+# **Contract.** `reduce_scatter(chunks, network)` takes P - 1 steps. In each step, every rank sends one of its chunks to the next rank, r + 1, which adds it to its own. Afterwards rank r holds the complete sum of chunk (r + 1) mod P. What it holds of the other chunks doesn't matter. With one rank it sends nothing. It changes `chunks` in place, or returns the changed ones.
 #
 # What counts is what arrives. In some trials the network adds 1 to every value on its way, so the sums show whether a rank used its messages, or looked into its neighbor's memory. In a cluster that is another machine.
 #
@@ -49,7 +49,7 @@ SEED = 2026
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# Three ranks, step 0: rank 0 sends chunk 0, rank 1 chunk 1, rank 2 chunk 2. In step 1 rank 1 sends chunk 0, to which it has just added rank 0's. So chunk 0 arrives at rank 2 with the values of two ranks in it, and is complete once rank 2 adds its own.
+# Three ranks, step 0: rank 0 sends chunk 0, rank 1 chunk 1, rank 2 chunk 2. In step 1 rank 1 sends chunk 0. It has just added rank 0's to it. So chunk 0 arrives at rank 2 with the values of two ranks in it, and is complete once rank 2 adds its own.
 #
 # </details>
 
@@ -148,7 +148,7 @@ judges.GATHER.judge(gather_cases, got_gathered)
 #
 # **3 points · medium · 10 minutes**
 #
-# **Contract.** `all_reduce(vectors, network)` is exercise 1 followed by exercise 2. It takes one array `[length]` for each rank. It returns a list with one array `[length]` for each rank: the sum, as that rank has it. Each vector is cut into P chunks as `np.array_split` does it. If the length doesn't divide evenly, the first chunks are one element longer; with fewer elements than ranks, the last chunks are empty. Empty chunks are sent all the same, and with one rank nothing is sent.
+# **Contract.** `all_reduce(vectors, network)` is exercise 1 followed by exercise 2. It takes one array `[length]` for each rank. It returns a list with one array `[length]` for each rank: the sum, as that rank has it. Each vector is cut into P chunks as `np.array_split` does it. If the length doesn't divide evenly, the first chunks are one element longer. With fewer elements than ranks, the last chunks are empty. Empty chunks are sent all the same, and with one rank nothing is sent.
 #
 # **Example.** Two ranks, (1, 2, 3) and (10, 20, 30): both get (11, 22, 33). Chunk 0 has two elements, chunk 1 has one. Each rank sends 2 messages, 3 elements of 8 bytes in all.
 #

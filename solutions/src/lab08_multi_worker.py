@@ -108,7 +108,7 @@ judges.SHARDS.judge(shard_cases, got_shards)
 # nan there, as if they were on the other machines' disks. It returns the weights as an array: the same on all
 # workers, and the same as one process would get from the whole batches.
 #
-# **Example.** 2 workers, 2 steps, batch 16: each works on 8 examples a step, and both return the
+# **Example.** 2 workers, 2 steps, batch 16: each works on 8 examples per step, and both return the
 # weights that one process would have.
 #
 # <details><summary>Hint 1</summary>

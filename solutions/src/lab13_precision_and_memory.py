@@ -177,7 +177,7 @@ judges.SCALE.judge(scale_cases, got_scales)
 #
 # **3 points · hard · 20 minutes**
 #
-# Now the whole program: scope, data, compiled step, and a dynamic loss scale. In some steps an example is so bright, on one replica or the other, that its gradient is infinite; with others that depends on the scale. Then *both* replicas have to skip the step. Two of the six features are so small that they learn nothing unless the loss is scaled.
+# Now the whole program: scope, data, compiled step, and a dynamic loss scale. In some steps an example is so bright, on one replica or the other, that its gradient is infinite. With others that depends on the scale. Then *both* replicas have to skip the step. Two of the six features are so small that they learn nothing unless the loss is scaled.
 #
 # **Contract.** `train(strategy, make_model, features, targets, scale, growth_steps)`
 #
@@ -191,7 +191,7 @@ judges.SCALE.judge(scale_cases, got_scales)
 #
 # The model computes in float16 and keeps its weights in float32.
 #
-# It goes once over the data in global batches of 8, in order. A step's loss is the mean of |output - target| over all 16 numbers of the global batch. The update is plain gradient descent at learning rate 2⁻⁵. If any number in any replica's gradient isn't finite, no weight changes on any replica and the scale is halved. After `growth_steps` finite steps in a row the scale is doubled; the count begins at 0 again after each skip and after each doubling. Compile the step with `tf.function`. `train` returns two things: an array `[2, 6, 2]` with each replica's copy of the weights after the last step, and a list with the scale *after* each step. `strategy.experimental_local_results(model.weights[0].value)` gives the copies.
+# It goes once over the data in global batches of 8, in order. A step's loss is the mean of |output - target| over all 16 numbers of the global batch. The update is plain gradient descent at learning rate 2⁻⁵. If any number in any replica's gradient isn't finite, no weight changes on any replica and the scale is halved. After `growth_steps` finite steps in a row the scale is doubled. The count begins at 0 again after each skip and after each doubling. Compile the step with `tf.function`. `train` returns two things: an array `[2, 6, 2]` with each replica's copy of the weights after the last step, and a list with the scale *after* each step. `strategy.experimental_local_results(model.weights[0].value)` gives the copies.
 #
 # **Example.** Scale 1,024 and growth after 3. Steps 1, 2 are finite, 3 overflows on the second replica, 4, 5, 6 are finite: 1024, 1024, 512, 512, 512, 1024.
 #
@@ -363,7 +363,7 @@ judges.PLAN.judge(plan_cases, got_plans)
 #
 # **3 points · hard · 15 minutes**
 #
-# Now carry out such a plan. The check passes you real blocks, x + tanh(x A + c) B, with a meter in each; a block's c is a constant that only the block knows. The meter counts every tensor that a block makes, until nothing refers to that tensor any more. You pass if the gradients are those of the whole batch, the bytes held at any moment stay within the plan's budget, and each block runs exactly as often as the plan says, on one micro-batch at a time.
+# Now carry out such a plan. The check passes you real blocks, x + tanh(x A + c) B, with a meter in each. A block's c is a constant that only the block knows. The meter counts every tensor that a block makes, until nothing refers to that tensor any more. You pass if the gradients are the whole batch's, the bytes held at any moment stay within the plan's budget, and each block runs exactly as often as the plan says, on one micro-batch at a time.
 #
 # **Contract.** `find_gradients(blocks, inputs, targets, micro_batches, recomputed)` takes a list of blocks, inputs and targets `[batch, 4]` in float64, the number of micro-batches (it divides the batch), and the list of blocks that run again. `blocks[k](x)` gives a block's output for x `[examples, 4]`, and `blocks[k].variables` are its two variables. One block's output is the next one's input. An example's loss is the sum of (output - target)² over its four numbers, the batch's loss the mean over all its examples. It returns a list with the gradient for each variable, block by block. No block may be called inside a `tf.function`, where the meter sees nothing.
 #

@@ -348,7 +348,7 @@ judges.SAVES.judge(saves_cases, got_saves)
 # **2 points · medium · 8 minutes**
 #
 # In May 2017 the TensorFlow team published the images/s of five networks on 1 to 16 GPUs, on
-# three systems. Their tables hold the best of several runs; repeated runs differ by a few percent.
+# three systems. Their tables hold the best of several runs. Repeated runs differ by a few percent.
 # Predict the speed-ups from the rate of one GPU. Assume that the all-reduce starts after the backward
 # pass (no overlap), and that all systems have the same link: a message takes 0.1 ms plus its bytes
 # divided by 11.3 GB/s. These two numbers were fitted on ResNet-50 alone.
@@ -426,4 +426,4 @@ judges.MEASURED.judge(measured_cases, got_speed_ups)
 #
 # This part isn't marked. `distlab plan --builtin-model cnn --devices 1,2,4` calibrates on your laptop with
 # two processes, predicts a step of 2 and 4 local workers, runs them, and prints predictions and
-# measurements. Where they differ, what does the plan leave out?
+# measurements. If they differ, what does the plan leave out?

@@ -446,7 +446,7 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 # **Contract.** `trained_model()` returns the name of the file to submit: `lab15.pack_model(
 # "capstone-run")` packs `capstone-run/saved_model` into `capstone.savedmodel`, next to this
 # notebook, and returns its name. The file may have at most 4 MiB. `distlab submit lab15` puts it
-# into the zip next to the notebook; if you upload files by hand, upload both. It is graded on scenes
+# into the zip next to the notebook. If you upload files by hand, upload both. It is graded on scenes
 # that nobody has seen: a foreground IoU of at least 0.93 (1 point), and a mean IoU of the garments of
 # at least 0.40 (1 point). The graph is run without Python, and may not read or write files.
 #

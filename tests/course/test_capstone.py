@@ -58,7 +58,7 @@ def test_a_run_that_fails_or_is_not_killed_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CourseError, match="The run failed: worker"):
         run_and_kill([sys.executable, "-c", "raise SystemExit(3)"], kill_after=1)
-    with pytest.raises(CourseError, match="wasn't killed"):
+    with pytest.raises(CourseError, match="must be killed"):
         _ = KilledRun(1, 5).restart_seconds
 
 

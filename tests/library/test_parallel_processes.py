@@ -70,7 +70,7 @@ def test_what_cannot_run_is_refused_before_anything_is_sent(monkeypatch):
     for schedule, rules, says in (
         (stuck, None, "comes before"),
         (make_schedule("1f1b", 2, 5), None, "at most the 4 examples, got 5"),
-        (whole, Rules(learning_rate=0.1), "take no learning_rate"),
+        (whole, Rules(learning_rate=0.1), "learning_rate must be left out"),
     ):
         with pytest.raises(DistributedError, match=says):
             run_stage(build_model, [0.1, 3.0, 1.0], schedule, images, labels, rules)

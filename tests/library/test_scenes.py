@@ -252,5 +252,5 @@ def test_it_trains_in_a_cluster(by_hand, launcher, strategy, servers):
 
 
 def test_other_settings_that_cannot_be(tf):
-    with pytest.raises(InputError, match="read_log knows only the bundled single images"):
+    with pytest.raises(InputError, match="read_log must be left out"):
         train(**JOB, read_log=ReadLog())

@@ -154,8 +154,8 @@ BROKEN = {
         "Write Operation(kind, micro_batch, chunk) or (kind, micro_batch).",
     ),
     "no stage": ([], "The schedule must have a list of operations for at least one stage."),
-    "not lists": (7, "a schedule must be one list of operations per stage."),
-    "stage is no list": ([3], "a schedule must be one list of operations per stage."),
+    "not lists": (7, "A schedule must be one list of operations per stage."),
+    "stage is no list": ([3], "A schedule must be one list of operations per stage."),
 }
 
 

@@ -248,7 +248,7 @@ def test_a_measured_table_takes_the_place_of_the_link():
 @pytest.mark.parametrize(
     "text, says",
     [
-        ("bytes,seconds\n1000,0.1\n", "has 1 size"),
+        ("bytes,seconds\n1000,0.1\n", "2 or more sizes, got 1"),
         ("bytes,speed\n1,2\n3,4\n", "no column seconds"),
         ("# Collective: all_gather_perf\n" + NCCL, "another collective"),
         ("hello\n", "no header"),

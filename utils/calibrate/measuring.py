@@ -1,7 +1,7 @@
 """What the workers of a calibration do: time a model's step, and all-reduces between them.
 
 Functions here run in the tasks of a `LocalCluster`. A time is taken between barriers, over
-several steps inside one compiled loop, and repeated in rounds; the lower quartile of the
+several steps inside one compiled loop, and repeated in rounds. The lower quartile of the
 rounds is kept, which other programs on the machine disturb least. Iterators and tracing
 come before the first round.
 """
@@ -63,8 +63,8 @@ Seconds = tuple[float, float]  # of the clock, of this process's processors
 def measure_costs(build: Builder, batch: int) -> dict[str, Any]:
     """Return what one of two workers measures of the model: plain numbers, by name.
 
-    First worker 0 computes alone, while the other waits; then both compute, each a model of
-    its own; then they all-reduce; then they train one model together.
+    First worker 0 computes alone, while the other waits; then both compute, each its own
+    model; then they all-reduce; then they train one model together.
     """
     strategy, rank = make_strategy("multi-worker", 1), find_rank()
     barrier = make_barrier(strategy)
@@ -86,7 +86,7 @@ def measure_costs(build: Builder, batch: int) -> dict[str, Any]:
 
 
 def measure_training(build: Builder, batch: int) -> Seconds:
-    """Return the seconds of a step in which the workers train one model, `batch` for each."""
+    """Return the seconds of a step of workers that train one model, `batch` each."""
     strategy = make_strategy("multi-worker", 1)
     return time_training(strategy, make_barrier(strategy), build, batch)
 
@@ -278,7 +278,7 @@ def share_number(strategy: tf.distribute.Strategy, number: int) -> int:
 
 
 def find_steps(run: Callable[[int], None]) -> int:
-    """Return how many steps fill a round; for a collective, all workers call it together."""
+    """Return how many steps fill a round. For a collective, all workers call it together."""
     seconds = time_run(run, 4)[0]
     return int(min(MAX_STEPS, max(1, ROUND_SECONDS / max(seconds, 1e-6))))
 

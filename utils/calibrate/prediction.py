@@ -157,7 +157,7 @@ def find_launch_seconds(profile: Profile, scenario: Scenario) -> float:
 
     The operations of the traced step at 4 µs each, those that XLA can't fuse away with
     `jit_compile`, and one call from Python for every `steps_per_execution` steps. 0 without a
-    machine: what was measured here has its launches in it.
+    machine, since times measured here include their launches.
     """
     if scenario.machine is None:
         return 0.0

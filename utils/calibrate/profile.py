@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ..checks import check_count, check_number
+from ..checks import check_count, check_number, list_few
 from ..errors import InputError
 
 MAX_SPREAD = 0.3
@@ -15,7 +15,7 @@ MAX_SPREAD = 0.3
 class LocalCosts:
     """What two processes of one machine measured; seconds of the clock and of processors.
 
-    A step while both compute (`step`), one in which both train the same model (`pair`),
+    A step while both compute (`step`), one while both train the same model (`pair`),
     and an all-reduce between them: of one number (`launch`), of 16 KiB (`short`), and of
     all gradients (`reduce`). The `_processor` seconds are for one process.
     """
@@ -40,7 +40,7 @@ class LocalCosts:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a model costs on one device; what isn't known stays at its default.
+    """What a model costs on one device. What isn't known stays at its default.
 
     One step has `batch` examples and takes `forward_seconds` and `backward_seconds`;
     `fixed_seconds` of them don't grow with the batch. `input_seconds` is the time of the input
@@ -88,13 +88,13 @@ class Profile:
                 continue
             check_number(field.name.replace("_", " "), value, least=0)
         if self.compute_seconds <= 0:
-            raise InputError("Forward and backward seconds must not both be 0.")
+            raise InputError("forward seconds and backward seconds must not both be 0.")
         if self.spread > MAX_SPREAD:
             raise InputError(f"spread must be at most {MAX_SPREAD:g}, got {self.spread:g}.")
         if self.fixed_seconds > self.compute_seconds:
             raise InputError(
-                "Fixed seconds are a part of forward and backward, so they must be less than "
-                "their sum."
+                f"fixed seconds must be at most forward plus backward, {self.compute_seconds:g}, "
+                f"got {self.fixed_seconds:g}: they are a part of both."
             )
 
     @property
@@ -123,13 +123,13 @@ def read_profile(source: str | Path | dict[str, Any]) -> Profile:
         raise InputError("The profile must be one JSON object.")
     known = {field.name for field in fields(Profile)}
     if unknown := sorted(set(record) - known):
-        names = ", ".join(sorted(known))
         raise InputError(
-            f"The profile has unknown fields {', '.join(map(repr, unknown))}. It may have {names}."
+            f"The profile's fields must be among {list_few(sorted(known))}, got "
+            f"{list_few(map(repr, unknown))}."
         )
     needed = ("forward_seconds", "backward_seconds", "gradient_bytes")
     if missing := [name for name in needed if name not in record]:
-        raise InputError(f"The profile has no {', '.join(missing)}. Measure it again.")
+        raise InputError(f"The profile must have {', '.join(missing)}. Measure it again.")
     try:
         local = record.get("local")
         return Profile(**{**record, "local": LocalCosts(**local) if local else None})

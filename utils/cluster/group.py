@@ -72,7 +72,7 @@ class Task:
 
     @property
     def calls(self) -> bool:
-        """Whether it calls the job's function; otherwise it serves those that do."""
+        """True if it calls the job's function. The others serve."""
         return self.order.role == "call"
 
     @property
@@ -85,7 +85,7 @@ class Task:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has given its result or ended."""
+        """True once it has given its result or ended."""
         return self.result is not None or self.status is not None
 
     @property
@@ -199,7 +199,7 @@ class TaskGroup:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a task failed that others need, or one failed and all have ended."""
+        """True if a task failed that others need, or one failed and all have ended."""
         failed = self.failed
         if all(task.is_independent for task in failed):
             return bool(failed) and all(task.status is not None for task in self.tasks)
@@ -207,7 +207,7 @@ class TaskGroup:
 
     @property
     def done(self) -> bool:
-        """Whether every awaited task has succeeded."""
+        """True once every awaited task has succeeded."""
         return all(task.state == "done" for task in self.tasks if task.awaited)
 
     # ---- what the launcher tells

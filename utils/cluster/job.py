@@ -66,12 +66,12 @@ class Job:
 
     @property
     def attempt(self) -> int:
-        """How often the group has been started."""
+        """The number of starts of the group."""
         return self._supervisor.attempt
 
     @property
     def restarts_left(self) -> int:
-        """How often the group may still start again."""
+        """The number of restarts that are left."""
         return self._supervisor.restarts_left
 
     @property
@@ -81,12 +81,12 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        """Whether the job has ended, well or not."""
+        """True once the job has ended, well or not."""
         return self._record.finished
 
     @property
     def is_stopping(self) -> bool:
-        """Whether `stop` was called: its tasks are being killed, or have been."""
+        """True once `stop` was called: its tasks are being killed, or have been."""
         return bool(self._stop_signal)
 
     # ---- what has happened

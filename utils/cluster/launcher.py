@@ -16,7 +16,7 @@ processes on this machine. Others ask Ray, Spark, Slurm or several machines. To 
    the task then stays until `release` or `end`, as one that leaves early fails its peers.
    A program (role "program") is simpler: it has its command and its environment, its lines
    are sent on, and it has an end and no result.
-3. The listener is told of each task, from any thread, in this order: its lines and
+3. The listener hears of each task, from any thread, in this order: its lines and
    events as they come; the result, once, after everything written before it; the
    end, once, after everything else. A task that dies has an end and no result.
 4. Nothing may be left when `LaunchedTasks.end` or `close` returns, nor when the process
@@ -60,7 +60,7 @@ class TaskOrder:
     tf_config: str = ""
 
     def again(self) -> "TaskOrder":
-        """Return the order with which the same task starts once more."""
+        """Return the order that starts the same task once more."""
         if RESTART_VARIABLE not in self.environment:
             return self
         restart = str(int(self.environment[RESTART_VARIABLE]) + 1)
@@ -141,7 +141,7 @@ class Launcher(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it can start tasks still."""
+        """True while it can start tasks."""
 
     def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
         """Return "host:port" for `count` tasks, free at this moment: orders come in this order.

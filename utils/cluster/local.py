@@ -35,7 +35,7 @@ class LocalCluster:
     worker 0 is the chief. With one or more `ps` it is a parameter-server cluster: the function
     runs on the coordinator (task "chief 0"), and workers and servers wait for its calls.
 
-    On a machine with GPUs, the workers divide those that this process may use; servers and the
+    On a machine with GPUs, the workers divide those that this process may use. Servers and the
     coordinator get none, and TensorFlow takes memory as it needs it. `devices="cpu"` keeps all
     tasks on the CPU. `replicas_per_worker` is how many GPUs a worker gets (all of its share, and
     one in a parameter-server cluster), or how many logical devices its CPU is split into (one). An
@@ -89,7 +89,7 @@ class LocalCluster:
 
     @property
     def launcher(self) -> Launcher:
-        """What starts the tasks; made when it is first needed, and again if it has gone."""
+        """The launcher of the tasks, made when it is first needed, and again if it has gone."""
         if self._own_launcher and self._launcher is not None and not self._launcher.alive:
             self._launcher.close()  # ended from outside, as `distlab processes stop` does
             self._launcher = None

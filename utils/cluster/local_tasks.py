@@ -150,7 +150,7 @@ class _Running:
 
 
 class LocalTasks:
-    """The tasks of one start, as processes; functions have a folder for temporary files."""
+    """The tasks of one start, as processes. Functions have a folder for temporary files."""
 
     def __init__(
         self,

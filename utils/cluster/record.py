@@ -10,7 +10,7 @@ from ..events import Event, make_event
 class JobRecord:
     """Everything that has happened in a job, over all attempts, in the order of arrival.
 
-    `changed` is the condition that all who wait for news wait on; it guards the record and
+    `changed` is the condition that all who wait for news wait on. It guards the record and
     the tasks, and is notified after each change.
     """
 

@@ -48,7 +48,7 @@ class Signals:
 
     @property
     def hurries(self) -> bool:
-        """Whether the user wants the tasks ended without waiting."""
+        """True if the user wants the tasks ended without waiting."""
         return self.wish == signal.SIGKILL
 
     def __exit__(self, *exception: object) -> None:

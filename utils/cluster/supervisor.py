@@ -159,7 +159,7 @@ class Supervisor:
             self.restarts, task.restarts_left = self.restarts + 1, task.restarts_left - 1
         else:
             self._count_restart()
-        self._record.say(f"{task.name} {task.describe_end()}; it starts again, the others go on")
+        self._record.say(f"{task.name} {task.describe_end()}; it starts again, the others continue")
         try:
             self.group.start_again(task)
         except RunError as error:
@@ -183,7 +183,7 @@ class Supervisor:
         return task is not None
 
     def _is_stuck(self) -> bool:
-        """Return whether all fail because none does anything; end independent ones that don't."""
+        """Return whether all fail because none does anything. End independent ones that don't."""
         for task in (stuck := self._idle.find(self.group.tasks)):
             if task.is_independent:
                 task.launched.act(task.name, "kill")

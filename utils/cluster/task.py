@@ -19,7 +19,7 @@ FOR_EVER = float("inf")
 
 
 class TaskEnds(NamedTuple):
-    """The descriptors that a task of this machine gets, in the order in which they travel."""
+    """The descriptors that a task of this machine gets, in the order of travel."""
 
     output: int  # its standard output, and a function's error
     errors: int  # a program's standard error

@@ -1,8 +1,8 @@
 """Count the bytes that a task really sent and received over TCP, by the kernel's counters.
 
 Linux tells every connection's counters over netlink (sock_diag(7), `tcp_info` in
-linux/tcp.h); /proc/PID/fd tells whose connection it is. Elsewhere, or where that is
-not allowed, nothing is known, and nothing is made up.
+linux/tcp.h); /proc/PID/fd tells whose connection it is. Elsewhere, or if that isn't
+allowed, nothing is known, and nothing is made up.
 """
 
 import os

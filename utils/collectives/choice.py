@@ -41,5 +41,5 @@ def all_reduce(
         return FLAT[algorithm](vectors, network)
     check_choice("algorithm", algorithm, ALGORITHMS)
     if ranks_per_node is None:
-        raise InputError("hierarchical needs ranks_per_node, the number of ranks in a node.")
+        raise InputError("ranks_per_node must be given for 'hierarchical': the ranks in a node.")
     return hierarchical_all_reduce(vectors, ranks_per_node, network)

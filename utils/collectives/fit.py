@@ -76,8 +76,8 @@ def _check_points(
         )
     if len(seconds) < 2:
         raise InputError(
-            "The fit has two unknowns, latency and bandwidth, and needs timings of at least "
-            f"two sizes, got {len(seconds)}."
+            f"A fit must have timings of at least two sizes, got {len(seconds)}: latency and "
+            "bandwidth are two unknowns."
         )
     columns = np.array([messages, payload_bytes, seconds], dtype=float)
     if not np.all(np.isfinite(columns)) or np.any(columns[:2] < 0) or np.any(columns[2] <= 0):

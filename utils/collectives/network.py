@@ -19,7 +19,7 @@ from ..errors import InputError
 class Message:
     """One message as it was sent.
 
-    `step` counts from 0 through the whole run; messages of one step travel at
+    `step` counts from 0 through the whole run. Messages of one step travel at
     the same time. `chunk` is the index of the piece of the vector that it
     carries, None for the whole vector. `phase` says what the message is for
     ("reduce-scatter", "gather", ...). `values` is what it carried (1-D), kept

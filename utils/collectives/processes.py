@@ -36,7 +36,7 @@ class ProcessRing:
     """One rank's place on a ring of processes; use it in a `with` block.
 
     `addresses[r]` is the "host:port" at which rank r listens, the same list on all
-    ranks; each needs its own port (TF_CONFIG's belong to TensorFlow). Making
+    ranks. Each needs its own port (TF_CONFIG's belong to TensorFlow). Making
     it waits until both neighbors are there. `limit_seconds` bounds every wait.
     `messages_sent` and `bytes_sent` count chunks and their bytes, without headers.
     Raises InputError for a rank that isn't on the list, an address that can't be
@@ -85,7 +85,7 @@ class ProcessRing:
     def all_reduce(self, array: np.ndarray) -> np.ndarray:
         """Return the sum of `array` over all ranks: a new array of its shape and dtype.
 
-        All ranks call it equally often, in the same order, with one shape and dtype; all
+        All ranks call it equally often, in the same order, with one shape and dtype. All
         get the same sum, bit for bit. Raises RunError, which names the rank, when
         one has died, sends nothing for `limit_seconds`, or reduces something else;
         the ring is closed then, and every rank learns which rank failed.
@@ -125,7 +125,7 @@ class ProcessRing:
         self.bytes_sent += values.nbytes
 
     def _wait(self, readers: list[Connection], writers: list[Connection]) -> None:
-        """Wait until something can be sent or received; the limit counts from the last progress."""
+        """Wait until something can be sent or received. The limit counts from the last progress."""
         if not wait_for(readers, writers, self._limit):
             silent = self.previous_rank if readers else self.next_rank
             what = "sent" if readers else "taken"

@@ -52,6 +52,7 @@ def combine_values(way: str, parts: Sequence[Sequence[float]]) -> np.ndarray:
         )
     if way == "mean-of-means" and 0 in counts:
         raise InputError(
-            f"Replica {counts.index(0)} has no values, and the mean of no values is nan."
+            f"Each replica must have values, got none for replica {counts.index(0)}: the mean "
+            "of no values is nan."
         )
     return _COMBINE[way](arrays)

@@ -18,7 +18,7 @@ Chunks = list[list[np.ndarray]]  # chunks[position on the ring][chunk index]
 def ring_all_reduce(
     vectors: Sequence[np.ndarray], network: Network | None = None
 ) -> AllReduceResult:
-    """Sum one array per rank over a ring; return sums, the same on every rank bit for bit.
+    """Sum one array per rank over a ring. Return sums, the same on every rank bit for bit.
 
     `vectors[rank]` are arrays of one shape and dtype, of any length, even shorter than the number
     of ranks. `network` counts the messages; None makes a new one. Raises InputError for no rank and
@@ -38,7 +38,7 @@ def ring_all_reduce(
 def split_into_chunks(vector: np.ndarray, count: int) -> list[np.ndarray]:
     """Cut a 1-D array into `count` pieces that differ by one element at most.
 
-    The longer ones come first; with fewer elements than pieces the last ones are empty.
+    The longer ones come first. With fewer elements than pieces the last ones are empty.
     """
     return np.array_split(vector, count)
 
@@ -67,7 +67,7 @@ def ring_reduce_scatter(
 
 
 def ring_all_gather(chunks: Chunks, network: Network, members: Sequence[int] | None = None) -> None:
-    """Second half: the finished chunks go once round; after P-1 steps everyone has all of them.
+    """Second half: the finished chunks go once round. After P-1 steps everyone has all of them.
 
     Begins where `ring_reduce_scatter` ends and takes the same arguments. The
     receiver replaces its chunk by the one that arrives.

@@ -17,7 +17,7 @@ def tree_all_reduce(
 ) -> AllReduceResult:
     """Sum one array per rank: up a binomial tree to rank 0, and down again.
 
-    Takes 2 ceil(log2(P)) steps, each with the whole vector; only half of the ranks that are
+    Takes 2 ceil(log2(P)) steps, each with the whole vector. Only half of the ranks that are
     left send in each, and rank 0 sends most: ceil(log2(P)) messages. `vectors[rank]` are
     arrays of one shape and dtype, of any length. Raises InputError for no rank or arrays
     that differ.

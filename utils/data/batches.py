@@ -52,7 +52,7 @@ class BatchPlan:
 
 
 def epoch_order(examples: int, seed: int, epoch: int) -> np.ndarray:
-    """Return the order in which an epoch visits the `examples`: int64 [examples].
+    """Return an epoch's order of the `examples`: int64 [examples].
 
     It depends on `seed` and `epoch` alone, so a resumed run continues exactly where it stopped.
 
@@ -66,7 +66,7 @@ def batch_table(plan: BatchPlan, order: np.ndarray) -> tuple[np.ndarray, np.ndar
     """Return which example is where, and its weight.
 
     Indices int64 [steps_per_epoch, padded_batch_size] and weights float64 of the
-    same shape; padding has index order[0] and weight 0, and the weights of every
+    same shape. Padding has index order[0] and weight 0, and the weights of every
     row sum to 1.
     """
     steps, places = plan.steps_per_epoch, plan.padded_batch_size

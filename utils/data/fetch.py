@@ -88,7 +88,7 @@ def _run_limited(command: list[str], seconds: float, title: str) -> None:
 
 @contextlib.contextmanager
 def _process_group(command: list[str], output: object) -> Iterator[subprocess.Popen]:
-    """Start `command` as the head of its own process group; kill the whole group at the end."""
+    """Start `command` as the head of its own process group. Kill the whole group at the end."""
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

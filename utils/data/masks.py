@@ -1,4 +1,4 @@
-"""How good predicted masks are: intersection over union, from one table of counts.
+"""Score predicted masks: intersection over union, from one table of counts.
 
 For a class, the pixels that are of it in both masks over the pixels that are of it in either
 (the Jaccard index, as PASCAL VOC scores segmentation, Everingham and others 2010). It is

@@ -33,7 +33,7 @@ INFO_FILE = "dataset_info.json"
 
 
 def standard_folder() -> Path:
-    """Return the folder in which TFDS keeps its data: $TFDS_DATA_DIR or ~/tensorflow_datasets."""
+    """Return the folder where TFDS keeps its data: $TFDS_DATA_DIR or ~/tensorflow_datasets."""
     return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
 
@@ -146,7 +146,7 @@ def move_into_place(written: Path, target: Path) -> None:
 
 
 def read_full_prepared(folder: Path, facts: DataSetFacts) -> ImageData:
-    """Read the full data set from a prepared folder, in the order in which it is stored.
+    """Read the full data set from a prepared folder, in the stored order.
 
     TFDS compares downloads with its own checksums, and TFRecord files carry one for
     each record. Raises InputError that names what is missing, damaged or not the full set.
@@ -206,7 +206,7 @@ def _open(folder: Path, facts: DataSetFacts) -> "tfds.core.DatasetBuilder":
 
 
 def _read_stored(builder: "tfds.core.DatasetBuilder", split: str) -> Split:
-    """Return the examples of `split` in the order in which they are stored."""
+    """Return the examples of `split` in the stored order."""
     from tensorflow.compat.v1.io import tf_record_iterator  # starts no runtime, checks the CRCs
 
     info = builder.info.splits[split]

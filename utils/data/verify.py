@@ -46,7 +46,7 @@ def list_places(
     None. Raises InputError for an unknown name or a `folder` without a name.
     """
     if folder is not None and name is None:
-        raise InputError(f"Say which data set {folder} should hold.")
+        raise InputError(f"name must be given with a folder: which data set is in {folder}?")
     chosen = [find_facts(name)] if name is not None else list(DATA_SETS.values())
     return [
         check_place(facts, kind, path, read) if check else _not_checked(facts, kind, path)

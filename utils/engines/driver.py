@@ -33,7 +33,7 @@ LAST_WORDS = "distlab: "  # begins the line with which a driver says why it give
 
 @dataclass(frozen=True)
 class Call:
-    """Where an agent calls, and the key that it shares with its launcher.
+    """An agent's call: the address of its launcher, and the key that they share.
 
     It travels in the environment of the processes that an engine starts.
     """
@@ -139,7 +139,7 @@ class Driver:
 
 
 class GivesUp(Exception):
-    """Raised when a driver can't continue; says why, in words for the user."""
+    """Raised when a driver can't continue. Says why, in words for the user."""
 
 
 def check_reachable(address: str | None) -> None:

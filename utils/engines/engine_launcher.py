@@ -68,7 +68,7 @@ def run_on_engine(
 
 @contextlib.contextmanager
 def marking(settings: RunSettings) -> Iterator[None]:
-    """Keep a file in the checkpoint folder, by which agents know that it's this one."""
+    """Keep a file in the checkpoint folder that tells agents that it's this one."""
     if settings.checkpoint_dir is None:
         yield
         return
@@ -91,7 +91,7 @@ def make_launcher(
 ) -> "EngineLauncher":
     """Return a launcher that has `engine` ("ray", "spark" or "slurm") start its tasks.
 
-    It joins the cluster at `address` (Ray's host:port, Spark's master, Slurm's partition); without
+    It joins the cluster at `address` (Ray's host:port, Spark's master, Slurm's partition). Without
     one it starts a cluster of two nodes on this machine, and takes it down when it is closed or
     this process ends, in whatever way. `gpus` is the number that the engine should give each task.
     With `apart`, the engine restarts a lost agent without the others. `options` are further words

@@ -138,7 +138,7 @@ class Hub:
         self._door = Door(listener, key, self._greet, most_of_one=MAX_AGENTS)
 
     def _greet(self, connection: Connection) -> None:
-        """Take in an agent, which has shown the key; one that makes no sense is dropped."""
+        """Take in an agent, which has shown the key. One that makes no sense is dropped."""
         try:
             line = AgentLine(
                 connection, connection.receive(HANDSHAKE_SECONDS).content, self._forget
@@ -187,7 +187,7 @@ class Hub:
                 say(f"{words}: waiting for the engine to start {names}")
 
     def dismiss(self, status: int = 1) -> None:
-        """Send all agents away, and forget them; with status 1 their engine starts them again.
+        """Send all agents away, and forget them. With status 1 their engine starts them again.
 
         All, as Spark and Slurm start all again when one has gone.
         """

@@ -202,7 +202,7 @@ def _fill(name: str, values: Mapping[str, Any]) -> str:
 
 
 def _find_storage(target: str, settings: ManifestSettings) -> dict[str, str]:
-    """Return where checkpoints are kept, and the folder in which the program finds them."""
+    """Return the place of the checkpoints, and the folder where the program finds them."""
     url, forms = settings.checkpoint_dir, TARGETS[target].storage
     if url is None:
         return {"claim": "", "path": "", "storage": "", "folder": ""}
@@ -219,7 +219,7 @@ def _find_storage(target: str, settings: ManifestSettings) -> dict[str, str]:
 
 
 def _choose_accelerator(target: str, settings: ManifestSettings) -> str:
-    """Return the kind of GPU in the target's words; raises InputError if it isn't known."""
+    """Return the kind of GPU in the target's words. Raises InputError if it isn't known."""
     if settings.accelerator and not settings.gpus:
         raise InputError("accelerator needs a number of GPUs. Add --gpus 1.")
     if target == "sagemaker" and settings.gpus > 1 and not settings.machine:

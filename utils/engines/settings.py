@@ -48,11 +48,11 @@ class RunSettings:
     starts, and passed on to it in the variable DISTLAB_CHECKPOINT_DIR. TensorFlow listens
     at ports of `port_range`, both ends included, None for any. `logs` is a folder for what
     `run_record` keeps, runs/`run_id` without it. Tasks find `run_id` in DISTLAB_RUN_ID. `gpus` is
-    "auto" (this machine's are divided among its workers), "none", or how many each worker gets,
-    which an engine is asked for.
+    "auto" (this machine's are divided among its workers), "none", or the number that an engine
+    gives each worker.
     Once no program has done anything for `idle_timeout_seconds` (no line, no file, next to no
     processor time), the tasks count as failed. `grace_seconds` is the longest that a task may take
-    to end after a signal, or after another task has failed; the program finds it in
+    to end after a signal, or after another task has failed. The program finds it in
     DISTLAB_GRACE_SECONDS. `handout` is text that every task finds in the variable
     DISTLAB_HANDOUT. `variables` are added to every task's environment.
 
@@ -101,7 +101,8 @@ class RunSettings:
     def _check_independent(self) -> None:
         if self.tf_config and not self.independent:
             raise InputError(
-                "tf-config needs independent tasks. Leave it out: others get it anyway."
+                "tf-config is for independent tasks only. Leave it out: tasks of a cluster "
+                "always get TF_CONFIG."
             )
         if self.independent and self.ps:
             raise InputError(f"ps must be 0 for independent tasks, got {self.ps}. Leave --ps out.")

@@ -1,6 +1,6 @@
 """From a record to a training image, one example at a time.
 
-An example is (image, label, id). Parsing gives uint8 [28, 28, 1]; augmenting flips
+An example is (image, label, id). Parsing gives uint8 [28, 28, 1]. Augmenting flips
 and shifts it at random and gives float32 in [0, 1]. The shift goes round: columns
 that leave on one side come in on the other, so that an augmented image has the
 pixels of its original, row by row (`fingerprint`). `parsing` ties both to their forms for
@@ -39,7 +39,7 @@ def decode_image(png: Any) -> Any:
 
 
 def augment(image: Any, label: Any, number: Any) -> Example:
-    """Flip and shift one image at random; return it as float32 [28, 28, 1] in [0, 1]."""
+    """Flip and shift one image at random. Return it as float32 [28, 28, 1] in [0, 1]."""
     import tensorflow as tf
 
     image = tf.image.random_flip_left_right(image)

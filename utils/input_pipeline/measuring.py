@@ -139,14 +139,15 @@ def shuffle_quality(order: Sequence[int]) -> float:
     count = len(places)
     if count < 2 or not np.array_equal(np.sort(places), np.arange(count)):
         raise InputError(
-            "shuffle_quality needs each number from 0 to n-1 once, and n of at least 2."
+            f"order must hold each number from 0 to {count - 1} once, and at least 2 numbers, "
+            f"got {count}."
         )
     moved = np.abs(places - np.arange(count)).mean()
     return float(moved / ((count**2 - 1) / (3 * count)))
 
 
 def classes_per_batch(labels: Sequence[int], batch: int) -> float:
-    """Return the mean number of different labels in a batch; a shorter last batch is left out."""
+    """Return the mean number of different labels in a batch. A shorter last batch is left out."""
     labels = np.asarray(labels)
     whole = len(labels) // batch
     if batch < 1 or not whole:

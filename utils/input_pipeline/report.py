@@ -6,7 +6,7 @@ from typing import Any
 from .costs import StageCost
 from .rebuild import TuneSettings
 
-NOTHING_BETTER = "nothing better found: the pipeline stays as it is written"
+NOTHING_BETTER = "nothing better found: the pipeline stays as written"
 MEASURABLE_SECONDS = 5e-8  # of an image; what is measured as less than this may be nothing at all
 
 
@@ -45,7 +45,7 @@ class TuneReport:
 
     @property
     def improved(self) -> bool:
-        """Whether anything faster than the pipeline as written was found."""
+        """True if the search found something faster than the pipeline as written."""
         return self.settings != TuneSettings()
 
     @property

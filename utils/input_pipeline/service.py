@@ -83,7 +83,7 @@ class DataService:
 
     @property
     def workers(self) -> list[Any]:
-        """The jobs of the workers, in the order in which they were started."""
+        """The jobs of the workers, in the order of their starts."""
         return self.jobs[1:]
 
     def add_worker(self, port: int = 0) -> None:

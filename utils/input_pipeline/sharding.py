@@ -49,7 +49,7 @@ def check_cover(views: Mapping[str, Iterable[Iterable[int]]], expected: Iterable
     seen = Counter(number for steps in views.values() for step in steps for number in step)
     wanted = set(expected)
     if strange := set(seen) - wanted:
-        raise InputError(f"The dataset returned unexpected ids {format_ids(strange)}.")
+        raise InputError(f"The ids must all be in `expected`, got also {format_ids(strange)}.")
     return Cover(
         once=sum(1 for number in wanted if seen[number] == 1),
         lost=tuple(sorted(wanted - set(seen))),
@@ -114,7 +114,7 @@ def shard_examples(
     """Return the ids of each batch that each worker trains on, by counting, without TensorFlow.
 
     `files` holds the ids of each file and `batch` is a worker's batch size. `policy` is "FILE",
-    "DATA" or "OFF", as in `auto_shard`, or "LATE", the mistake in which each of `workers` shuffles
+    "DATA" or "OFF", as in `auto_shard`, or "LATE", a mistake: each of `workers` shuffles
     all (`orders` [worker, example]) and keeps every `workers`-th. Raises InputError for another
     policy, and for FILE with fewer files than workers.
 

@@ -1,7 +1,7 @@
 """When each stage worked: clock readings taken inside a pipeline while it runs.
 
 `trace` rebuilds a chain of stages with stamps. Every function of a map reads the clock
-(`tf.timestamp`) before and after its work, on whichever thread it runs; around the
+(`tf.timestamp`) before and after its work, on whichever thread it runs. Around the
 reading of a shard, a clock stands before the request and after the answer. The
 readings travel with the elements through shuffles, batches and caches, and come out
 with the batches. Nothing is drawn by hand, and nothing is estimated.
@@ -42,7 +42,7 @@ def trace(dataset: Any, steps: int, step_seconds: float = 0.0) -> list[WorkSpan]
     """
     stages = take_apart(dataset)
     if not any(stage.kind in ("read", "map") and stage.function for stage in stages):
-        raise InputError("No reading and no map was recognized in this dataset's trace.")
+        raise InputError("The dataset must have a stage that reads or maps, got neither.")
     stamped = as_written(rebuild(_stamp_stages(stages), TuneSettings()))
     begun, spans = time.time(), []
     elements = iter(stamped)
@@ -51,7 +51,7 @@ def trace(dataset: Any, steps: int, step_seconds: float = 0.0) -> list[WorkSpan]
         batch = next(elements, None)
         if batch is None:
             raise InputError(
-                f"The dataset ended after {step} batches, and the trace needs {steps}."
+                f"The dataset must have at least {steps} batches, got {step}. Give fewer steps."
             )
         got = time.time()
         time.sleep(step_seconds)

@@ -4,7 +4,7 @@ The dataset is taken apart (`chain`), each stage is timed alone (`costs`), and
 then one change after another is tried against the best so far, in turns, with a
 step after each batch. A change stays if it makes the loop at least 5 % faster.
 The result delivers the same elements. Their order changes where shards are read at
-once; a cache goes only where its elements are the same each time.
+once. A cache goes only where its elements are the same each time.
 """
 
 import os
@@ -132,7 +132,7 @@ def tune(
     `make_dataset` takes no arguments and returns a `tf.data.Dataset` of batches, as naive as
     can be: sources, `flat_map` or `interleave` over files, `map`, `shuffle`, `batch`. A
     function given to `map` may have a form for whole batches (`batch_form`), which is then
-    tried. `step_seconds` is the time of the training step; it is emulated by a sleep, which
+    tried. `step_seconds` is the time of the training step. It is emulated by a sleep, which
     leaves the processor to the pipeline, as an accelerator does. A cache takes at most
     `max_cache_bytes`. A repeat is left out of the measurements and comes back in the code.
     `say` gets a line after each measurement. Returns the settings, the bottleneck and code to

@@ -15,11 +15,11 @@ to a Tensor" when the strategy has several workers, for two reasons, both in
    A metric is a scalar and has no axis 0.
 
 The patches act only under a strategy with several workers, and only in the versions of Keras that
-we saw fail; everything else calls Keras's own code. Reported as keras-team/keras#20585 and
+we saw fail. Everything else calls Keras's own code. Reported as keras-team/keras#20585 and
 tensorflow/tensorflow#72388.
 
-`make_keras_variables` says by which environment variables a program that knows nothing of
-this gets the Keras that it needs.
+`make_keras_variables` gives the environment variables that get a program that knows nothing
+of this the Keras that it needs.
 
 - `startup`: a folder for PYTHONPATH, so that any program gets the patches
 """
@@ -56,7 +56,7 @@ def make_keras_variables(choice: str, python_path: str = "") -> dict[str, str]:
 
 
 def patch_keras_fit() -> tuple[str, ...]:
-    """Patch Keras 3's trainer for several workers; return what was patched, a line each.
+    """Patch Keras 3's trainer for several workers. Return what was patched, a line each.
 
     Call it once before `fit`; a second call does nothing and returns nothing. In a version of Keras
     outside `BROKEN_VERSIONS` it changes nothing and says so.
@@ -69,7 +69,7 @@ def patch_keras_fit() -> tuple[str, ...]:
 
     if keras.__version__ not in BROKEN_VERSIONS:
         known = ", ".join(BROKEN_VERSIONS)
-        return (f"Keras {keras.__version__}: left as it is (known to need a patch: {known})",)
+        return (f"Keras {keras.__version__}: left unchanged (known to need a patch: {known})",)
     if getattr(trainer, _MARK, False):
         return ()
     setattr(trainer, _MARK, True)

@@ -252,7 +252,7 @@ def feed_images(
 
 
 def run_threads(stages: Sequence[Stage], *mailboxes: Mailbox) -> list[StageReport]:
-    """Run each stage in its own thread; return their reports, or raise the first error."""
+    """Run each stage in its own thread. Return their reports, or raise the first error."""
     errors: list[BaseException] = []
 
     def run(stage: Stage) -> None:

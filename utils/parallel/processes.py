@@ -148,7 +148,7 @@ def _check(schedule: Schedule, rules: Rules, images: np.ndarray, labels: np.ndar
     check_fit(schedule, schedule.stages, schedule.chunks, images, labels)
     if rules.learning_rate is not None:
         raise InputError(
-            "Stages in processes take no learning_rate. Leave it out, and update after the step."
+            "learning_rate must be left out for stages in processes. Update after the step."
         )
 
 

@@ -21,7 +21,7 @@ from .parts import Forward, Part, find_loss
 class Mailbox:
     """Holds tensors until the stage that needs them takes them; safe between threads.
 
-    A message may be given a delay, in which it is on its way and can't be taken.
+    A message may have a delay: until then it is on its way and can't be taken.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,9 @@ class Mailbox:
                 if self._error is not None:
                     raise InputError(f"{who} stopped, as another stage failed: {self._error}")
                 if time.monotonic() > end:
-                    raise InputError(f"{who} has waited {limit_seconds:.0f} s for {key}.")
+                    raise InputError(
+                        f"{who} has waited {limit_seconds:.0f} s for {key}, which no stage sent."
+                    )
                 due = self._arrived[key][0] if key in self._arrived else end
                 self._changed.wait(max(min(due, end) - time.monotonic(), 0.0) + 1e-4)
             return self._arrived.pop(key)[1]
@@ -70,7 +72,7 @@ class Rules:
     `recompute`: a forward keeps its input alone, and the backward computes the
     forward again. `slowed_to`: no operation takes less than its time there, in
     seconds, and no message less than its delay; the work is done for real first.
-    `learning_rate`: None adds gradients up over the step; a number updates the
+    `learning_rate`: None adds gradients up over the step. A number updates the
     stage's weights after every micro-batch, without waiting for the others.
     `stash`: such a backward uses the weights that its forward used, else the
     present ones. `limit_seconds` is the longest that a stage waits for another.

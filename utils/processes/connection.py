@@ -161,7 +161,7 @@ class Connection:
         return len(packet) + len(body) + len(sealed)
 
     def push(self) -> bool:
-        """Send as much as the socket takes now; return whether nothing is left to be sent."""
+        """Send as much as the socket takes now. Return whether nothing is left to be sent."""
         while self._unsent:
             try:
                 sent = self._socket.sendmsg(self._unsent)
@@ -306,7 +306,7 @@ def wait_for(readers: Sequence[Connection], writers: Sequence[Connection], secon
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of "host:port"; raises InputError for anything else."""
+    """Return host and port of "host:port". Raises InputError for anything else."""
     host, _, port = address.rpartition(":")
     try:
         host.encode("idna")  # as a lookup does
@@ -367,7 +367,7 @@ def answers(address: str, seconds: float) -> bool:
 
 
 def accept(listener: socket.socket, peer: str, limit_seconds: float = LIMIT_SECONDS) -> Connection:
-    """Return a connection to the next caller; raises PeerSilent if none comes in time."""
+    """Return a connection to the next caller. Raises PeerSilent if none comes in time."""
     listener.settimeout(limit_seconds)
     try:
         caller, _ = listener.accept()

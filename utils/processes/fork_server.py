@@ -1,6 +1,6 @@
 """A process that has imported what its children need, and forks them on request: Linux only.
 
-A fresh Python that imports TensorFlow takes seconds of one core; a fork of a process that
+A fresh Python that imports TensorFlow takes seconds of one core. A fork of a process that
 has imported it takes milliseconds. Forking is safe from a process with one thread that has
 run no TensorFlow operation, so it is done from one that does nothing else, and that
 refuses to start otherwise (`OPENBLAS_NUM_THREADS=1` keeps NumPy from making threads).
@@ -101,7 +101,7 @@ class ForkServer:
             return self._forks
 
     def signal(self, child: int, number: int) -> None:
-        """Signal a child of that number here; one that has ended is left alone."""
+        """Signal a child of that number here. One that has ended is left alone."""
         with self._lock:
             self.connection.send({"ask": "signal", "id": child, "number": number})
 
@@ -171,10 +171,10 @@ class ForkLoop:
         signal_group(child.process, number)
 
     def watch(self) -> None:
-        """Check the children, and end the ones that must stop."""
+        """Check the children, and end those that must stop."""
 
     def clear_up(self) -> None:
-        """Remove what the server leaves behind; it is about to end, in whatever way."""
+        """Remove what the server leaves behind. It is about to end, in whatever way."""
 
     # ---- the loop
 

@@ -1,6 +1,6 @@
 """A fork of a warm process becomes a program, as if a fresh Python had started it.
 
-The fork has the modules that its parent imported; here it gets the rest of what a process
+The fork has the modules that its parent imported. Here it gets the rest of what a process
 has: folder, environment, standard streams, arguments and an end with its exit functions.
 What differs: /proc shows the command line and the environment of the warm process.
 """

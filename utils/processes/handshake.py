@@ -55,7 +55,7 @@ def admit(
     salt: bytes = bytes(SALT_BYTES),
     judge: Callable[[bool], bool] = bool,
 ) -> None:
-    """Be the host, and seal the connection; it takes messages of any size then.
+    """Be the host, and seal the connection. It takes messages of any size then.
 
     `judge` is told whether the proof is right, and decides. Raises WrongCode, Garbled, or
     ChannelLost for anything else.
@@ -93,7 +93,7 @@ def introduce(connection: Connection, stretch: Callable[[bytes], bytes]) -> None
 
 
 def hear_host(connection: Connection) -> dict[str, Any]:
-    """Return the first words of a host; raises Garbled where another program answers.
+    """Return the first words of a host. Raises Garbled where another program answers.
 
     A host speaks first, and at once. ChannelLost where it refuses to talk for now.
     """

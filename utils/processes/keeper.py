@@ -1,7 +1,7 @@
 """A small process that ends a run's tasks if the process that started them is killed.
 
 Its argument is the identity of a cluster, its standard input a pipe. The launcher writes a word
-into that before it leaves; if the pipe ends without one, the launcher is dead, and every process
+into that before it leaves. If the pipe ends without one, the launcher is dead, and every process
 that carries the mark of its cluster is killed. It also removes what earlier clusters left that
 were killed together with their keepers.
 """

@@ -1,7 +1,7 @@
 """Start a module of this library in a fresh Python, from any working directory.
 
 `python -m` puts the working directory first, where a project may have packages of the same
-names; so the folder that holds this library is named instead.
+names. So the folder that holds this library is named instead.
 """
 
 import sys

@@ -38,7 +38,7 @@ def is_private_wanted() -> bool:
 
 
 def enter_if_wanted() -> str:
-    """Enter a private network if the environment asks for it; return why that can't be, or "".
+    """Enter a private network if the environment asks for it. Return why that can't be, or "".
 
     Call it while this process has one thread. What it starts from now on is inside as well.
     """

@@ -30,7 +30,7 @@ CLOCK_SECONDS = 2.0  # how far two readings of one process's start may differ
 class ClusterMark:
     """A cluster's identity: `owner` is the process that made it, `folder` its temporary folder.
 
-    `namespace` is the one in which the owner's number holds, as a container has its own.
+    `namespace` is where the owner's process number holds, as a container has its own.
     """
 
     identity: str
@@ -47,7 +47,7 @@ class ClusterMark:
 
     @property
     def owner_lives(self) -> bool:
-        """Whether the process that made the cluster is there, or can't be seen from here."""
+        """True if the process that made the cluster runs, or can't be seen from here."""
         if self.namespace != _name_namespace():
             return True
         try:

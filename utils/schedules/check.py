@@ -41,7 +41,7 @@ def check_schedule(
     """
     if not isinstance(schedule, Schedule) and micro_batches is None:
         raise InputError(
-            "check_schedule needs micro_batches, the number of micro-batches in the lists."
+            "micro_batches must be given with lists: the number of micro-batches in them."
         )
     try:
         if not isinstance(schedule, Schedule):

@@ -60,7 +60,7 @@ def make_interleaved_1f1b(stages: int, micro_batches: int, chunks: int = 2) -> S
 
 
 def make_zb_h1(stages: int, micro_batches: int) -> Schedule:
-    """Zero-bubble H1: 1F1B whose W fill the gaps; every stage keeps at most P micro-batches.
+    """Zero-bubble H1: 1F1B whose W fill the gaps. Every stage keeps at most P micro-batches.
 
     Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 2, figure 2.
     """
@@ -75,7 +75,7 @@ def make_zb_h1(stages: int, micro_batches: int) -> Schedule:
 
 
 def make_zb_h2(stages: int, micro_batches: int) -> Schedule:
-    """Zero-bubble H2: more forwards ahead; every stage keeps at most 2P - 1 micro-batches.
+    """Zero-bubble H2: more forwards ahead. Every stage keeps at most 2P - 1 micro-batches.
 
     Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 2, figure 3.
     """
@@ -104,7 +104,7 @@ def make_schedule(
 ) -> Schedule:
     """Make the schedule `name` (one of SCHEDULES) for any number of `stages` and `micro_batches`.
 
-    `chunks` is for interleaved-1f1b (2 when None); the others hold one part of the model per stage.
+    `chunks` is for interleaved-1f1b (2 when None). The others hold one part of the model per stage.
     Returns the operations of each stage, in order. Raises InputError for an unknown name and for
     sizes that the schedule can't have.
 

@@ -31,7 +31,7 @@ class Operation:
 class Schedule:
     """A pipeline schedule: `orders[stage]` is what that stage does, one after the other.
 
-    `micro_batches` micro-batches go through the stages, each of which holds
+    `micro_batches` micro-batches go through the stages. Each stage holds
     `chunks` parts of the model.
     """
 
@@ -58,7 +58,7 @@ def read_schedule(
     try:
         listed = [list(order) for order in orders]
     except TypeError:
-        raise InputError("a schedule must be one list of operations per stage.") from None
+        raise InputError("A schedule must be one list of operations per stage.") from None
     read = (
         tuple(_read_operation(item, stage, place) for place, item in enumerate(order))
         for stage, order in enumerate(listed)

@@ -22,7 +22,7 @@ class Encoded:
     """A schedule as arrays over all operations, stage after stage, in each stage's order.
 
     `kinds` indexes KINDS. `firsts[stage]` is where the stage's operations begin
-    in the arrays; its last entry is the number of operations in all.
+    in the arrays. Its last entry is the number of operations in all.
     """
 
     schedule: Schedule
@@ -129,7 +129,7 @@ def replay(encoded: Encoded, durations: np.ndarray, delay: float = 0.0) -> Repla
     """Play `encoded`, each stage in its own order, every operation as early as it can be.
 
     `durations` are of each operation [operation], `delay` what a result takes
-    from one stage to another, in the same unit; sending doesn't occupy a
+    from one stage to another, in the same unit. Sending doesn't occupy a
     stage. Since each stage's order is fixed, the order in which stages are
     looked at here changes no time. The schedule must be whole: see
     `find_local_fault`.

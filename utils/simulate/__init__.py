@@ -16,13 +16,13 @@
 - `memory`: bytes on each device: weights, gradients, optimizer state and activations
 - `parameter_server`: workers and parameter servers on a clock: steps/s, and how stale the
   updates are
-- `pipeline`: how long a pipeline schedule takes, where its stages stand idle, and what it keeps in
-  memory
+- `pipeline`: a pipeline schedule's time, its idle stages, and the memory that it
+  needs
 - `planner`: a run of a Transformer, planned: the best layouts of all, hours, cost, MFU, and why
 - `questions`: the simulators as questions: the inputs of each one, and its answer
 - `step`: one data-parallel training step: compute, all-reduce that overlaps it, and the slowest
   worker
-- `stragglers`: how much longer a synchronous step is because it waits for its slowest worker
+- `stragglers`: how long synchronous steps wait for their slowest worker
 - `transformer`: a Transformer in numbers: its shape, FLOPs, memory traffic, and the activations
   that it keeps
 - `units`: numbers as people write and read them: "400Gb/s", "5us", "1.3e9"; 0.00125 s is 1.25 ms

@@ -1,9 +1,9 @@
 """What an all-reduce costs on links that you describe: a model with inputs, not a table.
 
-A message of n bytes takes latency + n / bandwidth; a rank sends one and receives
-one at a time; a step ends with its slowest message; adding up costs nothing, and
+A message of n bytes takes latency + n / bandwidth. A rank sends one and receives
+one at a time. A step ends with its slowest message. Adding up costs nothing, and
 ranks of a node that talk to other nodes at once don't slow each other down.
-The algorithms are the ones of `utils.collectives`. Their recorded messages give
+The algorithms come from `utils.collectives`. Their recorded messages give
 the same counts and the same seconds (a test compares them). With P ranks, N
 bytes, and Q the largest power of two in P:
 
@@ -87,7 +87,7 @@ class Nodes:
 class AllReduceCost:
     """Seconds of one all-reduce, and what the busiest rank sends.
 
-    `messages_per_rank` and `bytes_per_rank` are the largest over the ranks; the
+    `messages_per_rank` and `bytes_per_rank` are the largest over the ranks. The
     bytes are a fraction where the vector doesn't divide by the ranks.
     `bus_bandwidth_bytes_per_second` is nccl-tests' bus bandwidth: algorithm bandwidth
     (bytes / seconds) times 2(P-1)/P, which shows a perfect ring its links' bandwidth
@@ -170,8 +170,8 @@ def _check(algorithm: str, ranks: int, payload_bytes: float, nodes: Nodes | None
         check_ranks_per_node(ranks, nodes.ranks_per_node)
     elif algorithm == "hierarchical":
         raise InputError(
-            "hierarchical needs nodes: the number of ranks in a node, and the latency and "
-            "bandwidth inside it."
+            "nodes must be given for 'hierarchical': the number of ranks in a node, and the "
+            "latency and bandwidth inside it."
         )
 
 
@@ -246,7 +246,7 @@ def _cost_tree(place: _Place) -> tuple[float, int, float]:
 def _crosses_nodes(ranks: int, per_node: int, distance: int) -> bool:
     """Say whether some parent and its child at `distance` sit in different nodes.
 
-    Looks at where nodes begin, of which few are needed, and not at the parents: a billion
+    Looks at where nodes begin, since only a few are needed, and not at the parents: a billion
     ranks have half a billion.
     """
     parents = list_parents(ranks, distance)

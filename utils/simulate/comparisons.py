@@ -50,7 +50,7 @@ class Compared:
 
 
 def compare_bubbles() -> list[Compared]:
-    """Return Zero Bubble's theoretical bubble rates; inputs: stages, micro-batches and times."""
+    """Return Zero Bubble's theoretical bubble rates. Inputs: stages, micro-batches and times."""
     found = []
     for row in read_table("zero_bubble_2023"):
         for column, name in SCHEDULES.items():
@@ -155,7 +155,7 @@ def _list_speeds(model: str) -> list[tuple[str, int, float, float]]:
 
 
 def compare_benchmarks() -> list[Compared]:
-    """Return speed-ups on 8 and 16 GPUs; inputs: rate of one GPU, batch and gradient bytes.
+    """Return speed-ups on 8 and 16 GPUs. Inputs: rate of one GPU, batch and gradient bytes.
 
     One latency and one bandwidth for all, fitted on ResNet-50 (`fit_resnet_link`).
     """
@@ -172,7 +172,7 @@ def compare_benchmarks() -> list[Compared]:
 
 
 def compare_several_machines() -> list[Compared]:
-    """Return images/s of 16 to 64 GPUs; inputs: the rate of one machine's 8, and bytes.
+    """Return images/s of 16 to 64 GPUs. Inputs: the rate of one machine's 8, and bytes.
 
     Nothing is fitted. Every machine (AWS p2.8xlarge, 10 Gb/s) is a worker and a parameter
     server, as in the benchmark's `distributed_replicated`: before a step it pulls what the other
@@ -211,7 +211,7 @@ def predict_machines(
 def compare_lamb() -> list[Compared]:
     """Return LAMB's minutes on 64 and 128 TPU chips; inputs: minutes on 16 and 32.
 
-    A step is compute and an all-reduce by a tree, which takes log2 P rounds; the two sizes
+    A step is compute and an all-reduce by a tree, which takes log2 P rounds. The two sizes
     give the compute and the time of a round.
     """
     first, second, *others = read_table("lamb_bert_weak_scaling")
@@ -227,7 +227,7 @@ def compare_lamb() -> list[Compared]:
 
 
 def compare_nccl() -> list[Compared]:
-    """Return nccl-tests' microseconds by bytes; inputs: the times at 8 B and 1 GiB."""
+    """Return nccl-tests' microseconds by bytes. Inputs: the times at 8 B and 1 GiB."""
     rows = {row["bytes"]: row["time_us_out_of_place"] for row in read_table("nccl_allreduce_p4de")}
     ends = (8, 2**30)
     link, _ = fit_link("ring", 16, ends, [rows[n] / 1e6 for n in ends])
@@ -240,7 +240,7 @@ def compare_nccl() -> list[Compared]:
 
 
 def compare_measured_table() -> list[Compared]:
-    """Return nccl-tests' microseconds; inputs: the table without that size and its neighbors."""
+    """Return nccl-tests' microseconds. Inputs: the table without that size and its neighbors."""
     rows = read_table("nccl_allreduce_p4de")
     sizes, times = ([row[key] for row in rows] for key in ("bytes", "time_us_out_of_place"))
     found = []
@@ -257,7 +257,7 @@ def find_bucket_error() -> float:
 
 
 def compare_bus_bandwidth() -> list[Compared]:
-    """Return bus bandwidth by H200s of a node; inputs: four GPUs' bandwidth, 5 us a message."""
+    """Return bus bandwidth by H200s of a node. Inputs: four GPUs' bandwidth, 5 us a message."""
     rows = read_table("h200_ring_busbw")
     link = Link(5e-6, rows[0]["h200_ring"] * 1e9)
     return [
@@ -275,7 +275,7 @@ def compare_bus_bandwidth() -> list[Compared]:
 
 
 def compare_foundry() -> list[Compared]:
-    """Return MFU in percent of 49 runs of llm-foundry; inputs: model, GPUs, micro-batch, sharding.
+    """Return MFU in percent of 49 runs of llm-foundry. Inputs: model, GPUs, micro-batch, sharding.
 
     One efficiency for each GPU type, fitted on one row (`find_fitted_row`). 30 % for each row;
     the test asks for more of all together.

@@ -64,7 +64,7 @@ def expected_run_seconds(
     """Return the expected time of a run that has `work_seconds` of training to do.
 
     Exact for failures that come as a Poisson process (Daly's equation 13), also while
-    saving and restarting; each whole interval ends with a save, the last one too.
+    saving and restarting. Each whole interval ends with a save, the last one too.
     """
     _check_positive(
         work_seconds=work_seconds, interval_seconds=interval_seconds, mtbf_seconds=mtbf_seconds

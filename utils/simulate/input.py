@@ -28,7 +28,7 @@ MACHINES = ("read", "map", "step")
 
 @dataclass(frozen=True)
 class InputCosts:
-    """Seconds for each element, alone on one thread; reading waits and computes nothing.
+    """Seconds for each element, alone on one thread. Reading waits and computes nothing.
 
     Raises InputError for a cost below 0 or not finite.
     """
@@ -97,7 +97,7 @@ class InputRun:
 
     @property
     def machine_seconds(self) -> dict[str, float]:
-        """What each machine needs for a batch when nothing keeps it waiting."""
+        """Each machine's time for a batch when nothing keeps it waiting."""
         work = {
             "read": self.batch * float(np.mean(np.subtract(self.read_ends, self.read_begins))),
             "map": self.batch * float(np.mean(np.subtract(self.map_ends, self.map_begins))),
@@ -112,7 +112,7 @@ class InputRun:
 
     @property
     def starved(self) -> float:
-        """The share of the second half's time in which the step waits for its input."""
+        """The share of the second half's time that the step waits for its input."""
         return max(0.0, 1 - self.machine_seconds["step"] / self.batch_seconds)
 
 

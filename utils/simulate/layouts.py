@@ -11,8 +11,8 @@ with stage 3, two layers' gathered weights and one layer's gradient. Nothing is 
 doesn't fit.
 
 **Three regimes on a device.** Matrix products and attention take FLOPs over a fraction of the
-peak; every operation's bytes take time at the same fraction of the memory's rate, and so do the
-weights once per pass, which is what small micro-batches lose; a launch takes 4 µs, so a step that
+peak. Every operation's bytes take time at the same fraction of the memory's rate, and so do the
+weights once per pass, which is what small micro-batches lose. A launch takes 4 µs, so a step that
 computes less than it launches takes its launches. (The serial sum of FLOPs and bytes is the
 pessimistic roofline of Williams et al. 2009: nothing of one operation hides behind another.)
 
@@ -217,7 +217,9 @@ def check_layout(model: Transformer, layout: Layout, batch: int) -> None:
         if whole % getattr(layout, axis):
             raise InputError(f"{axis}={getattr(layout, axis)} must divide the {whole:,} {name}.")
     if layout.pipeline > model.layers:
-        raise InputError(f"pipeline={layout.pipeline} is more than the {model.layers:,} layers.")
+        raise InputError(
+            f"pipeline must be at most the {model.layers:,} layers, got {layout.pipeline}."
+        )
     together = layout.data * layout.micro_batch
     if batch % together:
         raise InputError(
@@ -242,7 +244,7 @@ def find_layout_memory(
 ) -> DeviceMemory:
     """Return the bytes on the fullest device: the first pipeline stage's, or the last one's.
 
-    Under 1F1B stage k of p keeps min(p - k, micro-batches) of them at once; the last keeps one and
+    Under 1F1B stage k of p keeps min(p - k, micro-batches) of them at once. The last keeps one and
     its logits. If p doesn't divide the layers, the first stage has one less (Llama Team 2024, "The
     Llama 3 Herd of Models", section 3.3.2). Recomputation keeps each layer's input, and all of one.
     """
@@ -303,7 +305,7 @@ class _Step:
         self.dense, self.experts = count_parameters(model, layout)
 
     def find_parts(self) -> dict[str, float]:
-        """Return the seconds of a step, by name; parts of 0 seconds are left out."""
+        """Return the seconds of a step, by name. Parts of 0 seconds are left out."""
         layout, device = self.layout, self.time_device()
         compute = sum(device.values())
         backward = compute * (2 + self.again) / (3 + self.again)

@@ -4,7 +4,7 @@
     table.find_seconds(25 * 2**20, ranks=64)
 
 Between two sizes the time follows a monotone cubic, which is the line of a latency and a rate if
-the points lie on one; beyond the table it follows the line through its last two points. NumPy at
+the points lie on one. Beyond the table it follows the line through its last two points. NumPy at
 most.
 """
 
@@ -35,8 +35,8 @@ class MeasuredAllReduce:
     def __post_init__(self) -> None:
         if len(self.payload_bytes) < 2:
             raise InputError(
-                f"{self.source}: has {len(self.payload_bytes)} size(s). A measured table needs 2 "
-                "or more, or give one rate such as 400Gb/s."
+                f"{self.source} must have 2 or more sizes, got {len(self.payload_bytes)}. Measure "
+                "more, or give one rate such as 400Gb/s."
             )
         for size, seconds in zip(self.payload_bytes, self.seconds, strict=True):
             check_number(f"{self.source}: bytes", size, above=0)
@@ -93,7 +93,7 @@ def read_measured(path: str | Path) -> MeasuredAllReduce:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
-        raise InputError(f"network {path}: can't be read ({reason}).") from None
+        raise InputError(f"network {path} can't be read ({reason}).") from None
     plain = [line for line in lines if line.strip() and not line.startswith("#")]
     is_csv = bool(plain) and "," in plain[0]
     try:

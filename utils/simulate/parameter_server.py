@@ -17,8 +17,8 @@ rounds a second, asynchronous the sum of 1 / t_w gradients a second or 1 /
 server_seconds, whichever is less. The mean staleness of asynchronous training is
 N - 1 at most, and close to it while all are busy, whatever the speeds: a slow worker
 concentrates it on its own updates. In "backup" a late worker finishes its step, and its
-gradient is dropped when it arrives; `synchronous_rate` is the other convention, in which
-all N begin each round together.
+gradient is dropped when it arrives; `synchronous_rate` follows the other convention: all
+N begin each round together.
 
 Dean et al., "Large Scale Distributed Deep Networks", NIPS 2012; Ho et al., "More
 Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", NIPS
@@ -140,7 +140,7 @@ def find_round_transfer(
     bandwidth_bytes_per_second: float,
     backward_seconds: float = 0.0,
 ) -> float:
-    """Return what pulls and pushes add to a round in which `workers` step together, in seconds.
+    """Return the seconds that pulls and pushes add to a round of `workers` in step.
 
     All of them pull at once, so the busier of a worker's link and a server's link decides:
     payload / B * max(1, workers / servers). Pushes take as long; they leave while the backward

@@ -1,4 +1,4 @@
-"""How long a pipeline schedule takes, where its stages stand idle, and what it keeps in memory.
+"""Simulate a pipeline schedule: its time, its idle stages, and the memory that it needs.
 
     from utils.schedules import make_schedule
     from utils.simulate.pipeline import StageTimes, simulate_pipeline
@@ -9,7 +9,7 @@
 
 The model, after Qi et al. 2023, "Zero Bubble Pipeline Parallelism": each stage
 does its list in order, one operation at a time, each as soon as its input is
-there; a result takes a delay to the next stage, which occupies nobody; the cost
+there. A result takes a delay to the next stage, which occupies nobody. The cost
 of a schedule is the longest span of a stage, its first start to its last end.
 """
 

@@ -220,7 +220,7 @@ def list_layouts(
     """Yield every layout of `devices` devices that divides the model and the batch, but for layers.
 
     Tensor parallelism stays inside a node (Narayanan et al. 2021, takeaway 1); ZeRO 2 and 3 don't
-    go with a pipeline; micro-batches are powers of two.
+    go with a pipeline. Micro-batches are powers of two.
     """
     for tensor in list_divisors(math.gcd(devices, model.heads), machine.ranks_per_node):
         for pipeline in list_divisors(devices // tensor, model.layers):
@@ -370,12 +370,12 @@ MEMORY_REASONS = {
 PART_REASONS = {
     "computation": "FLOPs of products and attention, recomputation included",
     "memory traffic": "what operations read and write, and the weights for each micro-batch",
-    "launches": "4 µs for each operation, as far as it is more than the work",
+    "launches": "4 µs for each operation, unless its work takes longer",
     "data": "gradients and weights between data-parallel copies, what isn't hidden",
     "tensor": "two all-reduces a layer forward and two backward, none hidden",
     "context": "keys and values round the ring, beyond what attention hides",
     "expert": "all-to-all to the experts and back, none hidden",
     "pipeline": "activations and gradients to the neighboring stage",
-    "bubble": "(stages - 1) micro-batches in which a stage waits (1F1B, not interleaved)",
+    "bubble": "(stages - 1) micro-batches while a stage waits (1F1B, not interleaved)",
     "optimizer": "reads and writes the state once a step",
 }

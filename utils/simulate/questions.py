@@ -65,7 +65,7 @@ class Wires:
         if len(missing) == len(inside):
             return Network(link)
         if missing:
-            raise InputError(f"Nodes also need {' and '.join(missing)}. Add them.")
+            raise InputError(f"{' and '.join(missing)} must be given for nodes, too.")
         nodes = Nodes(self.ranks_per_node, Link(self.node_latency, self.node_bandwidth))
         return Network(link, nodes)
 
@@ -143,7 +143,7 @@ class AllReduce(Wires):
 class PipelineQuestion:
     """Predict a pipeline schedule: bubble, makespan and peak activations.
 
-    Times are in any one unit, for one stage and one micro-batch; with V chunks each chunk takes
+    Times are in any one unit, for one stage and one micro-batch. With V chunks each chunk takes
     1/V of them. The bubble is 1 - M(F+B+W) / the longest span of a stage, from its first start to
     its last end. Peak activations are the most micro-batches that a stage keeps at once.
     """
@@ -209,7 +209,7 @@ class ParameterServer:
         if self.servers is None:
             return cluster
         if self.bandwidth is None:
-            raise InputError("Servers also need bandwidth and parameter-bytes. Add them.")
+            raise InputError("bandwidth and parameter-bytes must be given for servers, too.")
         return share_servers(cluster, self.parameter_bytes, self.servers, self.bandwidth)
 
     def simulate(self) -> Simulation:

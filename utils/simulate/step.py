@@ -1,7 +1,7 @@
 """One data-parallel training step: compute, all-reduce that overlaps it, and the slowest worker.
 
 The forward pass takes F seconds and the backward pass B. Gradients become ready evenly
-over B and go, in that order, into buckets of K bytes, the last one smaller; each bucket
+over B and go, in that order, into buckets of K bytes, the last one smaller. Each bucket
 is all-reduced by a ring as soon as it is full, on a link that carries one at a time. The
 update of the variables follows the later of compute and the last bucket, and ends the step.
 Without overlap the first bucket leaves after the whole backward pass. With stragglers all
@@ -98,7 +98,7 @@ class StepRun:
 
     @property
     def reduced_seconds(self) -> float:
-        """When the update can begin: all is computed, and the last bucket has arrived."""
+        """The time at which the update can begin: the last bucket has arrived."""
         return max(self.compute_seconds, float(self.ends[-1]) if len(self.ends) else 0.0)
 
     @property
@@ -115,7 +115,7 @@ class StepRun:
 
     @property
     def straggler_seconds(self) -> float:
-        """What waiting for the slowest worker adds to the compute."""
+        """The seconds that waiting for the slowest worker adds to the compute."""
         return self.compute_seconds - self.work.compute_seconds
 
     @property
@@ -177,8 +177,8 @@ def split_buckets(gradient_bytes: float, bucket_bytes: float) -> np.ndarray:
     number = math.ceil(gradient_bytes / bucket_bytes)
     if number > MAX_BUCKETS:
         raise InputError(
-            f"bucket_bytes={bucket_bytes:g} makes {number:,} buckets, and there may be "
-            f"{MAX_BUCKETS:,}. Use at least {gradient_bytes / MAX_BUCKETS:,.0f} bytes."
+            f"bucket_bytes must make at most {MAX_BUCKETS:,} buckets, got {bucket_bytes:g}, which "
+            f"makes {number:,}. Use at least {gradient_bytes / MAX_BUCKETS:,.0f} bytes."
         )
     sizes = np.full(number, float(bucket_bytes))
     if number:

@@ -1,4 +1,4 @@
-"""How much longer a synchronous step is because it waits for its slowest worker. NumPy at most.
+"""Predict how long synchronous steps wait for their slowest worker. NumPy at most.
 
 A worker's step takes its usual time times a lognormal factor of mean 1: the exponential of
 a normal number of standard deviation sigma and mean -sigma^2/2. P workers wait for the

@@ -58,7 +58,7 @@ class Diagnosis:
 
     @property
     def is_known(self) -> bool:
-        """Whether this is a known mistake: not an unknown error, nor a consequence."""
+        """True for a known mistake, False for an unknown error or a consequence."""
         return self.name not in (*COLLATERAL_NAMES, *WAITING_NAMES, RAISED)
 
     def __str__(self) -> str:

@@ -89,7 +89,7 @@ class TaskConfig:
 
     @property
     def is_chief(self) -> bool:
-        """Whether it has the chief's duties: checkpoints, exports, summaries.
+        """True if it has the chief's duties: checkpoints, exports, summaries.
 
         As `tf.distribute` decides: the chief, worker 0 if no chief is listed, and the evaluator,
         which works alone.
@@ -156,7 +156,7 @@ def describe_role(config: TaskConfig) -> str:
     if config.job == "ps":
         return "a parameter server: it holds variables and waits for others, and trains nothing"
     if config.job == "evaluator":
-        return "evaluates checkpoints while the others train, with a strategy of its own machine"
+        return "evaluates checkpoints while the others train, with a strategy for its own machine"
     if cluster.uses_parameter_servers:
         return _describe_coordination(config)
     if config.job == "chief":

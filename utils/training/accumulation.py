@@ -30,7 +30,7 @@ def make_accumulating_step(
     Each replica of `strategy` cuts its share, [per_replica_batch, ...], into `micro_batches` of
     equal size, one after the other, and keeps one micro-batch's activations of `model` at a
     time. As in `data.batches`, the weights of a global batch sum to 1, so the sums of gradients
-    are the gradient of its mean loss; replicas are summed once, in the update.
+    are the gradient of its mean loss. Replicas are summed once, in the update.
 
     Build `optimizer` in the strategy's scope first. `per_example_loss(labels, logits)` returns
     [micro_batch]. Raises InputError for `micro_batches` that isn't a whole number of at least

@@ -26,7 +26,7 @@ GRACE_SECONDS = 1.0
 def train_as_task(
     config: TrainConfig, on_event: Listener, stop: threading.Event, program: str
 ) -> TrainReport | None:
-    """Be the task that TF_CONFIG names; return the report on the chief, None elsewhere.
+    """Be the task that TF_CONFIG names. Return the report on the chief, None elsewhere.
 
     A worker or a parameter server of a parameter-server cluster serves until it is
     ended. `program` begins each line on standard error. Raises InputError for a TF_CONFIG that
@@ -56,7 +56,7 @@ def train_as_task(
 
 
 def list_peers(task: TaskConfig) -> dict[str, str]:
-    """Return the name and the address of every other task with which this one trains."""
+    """Return the name and the address of every other task of this training."""
     cluster = task.cluster
     return {
         f"{job}:{index}": cluster.address_of(job, index)

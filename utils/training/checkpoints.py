@@ -7,7 +7,7 @@ half of a new one. What that order can't help against is damage from outside: a 
 was full, a copy cut short. Every block carries a CRC-32C, so reading every value finds it.
 
 Several workers all save, because reading a variable that has one copy for each replica takes
-all of them; the chief's files alone are kept
+all of them. The chief's files alone are kept
 (https://www.tensorflow.org/tutorials/distribute/multi_worker_with_ctl).
 """
 
@@ -52,7 +52,7 @@ class CheckpointFolder:
     """The last checkpoints of one job in `folder`, named by the steps taken: `train-8`.
 
     What to restore is found by the files themselves: TensorFlow's list lags behind after a
-    kill and leaves entries out after the clock was set back; a damaged one is written anew.
+    kill and leaves entries out after the clock was set back. A damaged one is written anew.
     With a `group` of several workers `save` and `restore_newest` are collective, and all
     workers but the chief save into a temporary folder. Use it in a `with` block, or call
     `close`. Raises InputError if the folder can't be written, is held by another run, or
@@ -85,7 +85,7 @@ class CheckpointFolder:
 
     @property
     def is_kept(self) -> bool:
-        """Whether what this worker saves stays: the chief's does."""
+        """True on the chief, whose files are kept."""
         return self._group is None or self._group.is_chief
 
     @property
@@ -102,7 +102,7 @@ class CheckpointFolder:
     def save(self, step: int) -> str:
         """Save a checkpoint after `step` steps; return its path, whole or not there at all.
 
-        Raises InputError if it can't be written; earlier checkpoints stay as they were.
+        Raises InputError if it can't be written. Earlier checkpoints stay as they were.
         """
         try:
             return self.manager.save(checkpoint_number=step)
@@ -125,7 +125,7 @@ class CheckpointFolder:
         return found
 
     def _find(self, check: Check | None) -> Restored:
-        """Return what the chief found, on every worker; what it refuses, all of them refuse."""
+        """Return what the chief found, on every worker. What it refuses, all of them refuse."""
         found, refusal = Restored(), None
         if self.is_kept:
             try:

@@ -97,7 +97,7 @@ class TrainConfig:
       knows, a `keras.losses.Loss`, a function of (labels, outputs) that gives one number
       per example, or a function without arguments that makes one of these.
     - `optimizer`: a name, an optimizer (it is copied), or a function that makes one.
-      `learning_rate` None takes a name's usual one; objects and functions have their own.
+      `learning_rate` None takes a name's usual one. Objects and functions have their own.
     - `warm_up_steps`: the rate rises from a tenth of `learning_rate` to all of it in that many
       steps.
     - `clipnorm`: clips the gradient of each variable to this norm, as Keras does on one device,
@@ -185,7 +185,7 @@ class TrainConfig:
             _set(self, "clipnorm", check_number("clipnorm", self.clipnorm, above=0))
         self._check_lists()
         if self.checkpoint_every is not None and self.checkpoint_dir is None:
-            raise InputError("checkpoint_every needs checkpoint_dir, the folder to save in.")
+            raise InputError("checkpoint_every needs a folder to save in. Add checkpoint_dir.")
         self._check_data()
         for name in ("checkpoint_dir", "export"):
             _set(self, name, _check_folder(name, getattr(self, name)))
@@ -255,7 +255,7 @@ class TrainConfig:
         if not self.has_own_data:
             for name in ("test_data", "steps_per_epoch"):
                 if getattr(self, name) is not None:
-                    raise InputError(f"{name} needs train_data, the data to train on.")
+                    raise InputError(f"{name} is for own data. Add train_data, or leave it out.")
             return
         for name, usual in (("max_examples", None), ("full_data", False), ("auto_shard", "data")):
             if getattr(self, name) != usual:

@@ -97,7 +97,7 @@ class ImageFeed(InputFeed):
             self.prepare = self._log
 
     def find_order(self, epoch: int) -> np.ndarray:
-        """Return the order in which `epoch` visits the examples, int64 [examples]."""
+        """Return `epoch`'s order of the examples, int64 [examples]."""
         return epoch_order(self.plan.examples, self.config.seed, epoch)
 
     def batches(self, epoch: int, first_step: int = 0) -> tf.data.Dataset:
@@ -111,7 +111,7 @@ class ImageFeed(InputFeed):
 
 
 class TestFeed(ImageFeed):
-    """The test images, in the order in which they stand."""
+    """The test images, in their own order."""
 
     def __init__(self, split: Split, config: TrainConfig, replicas: int) -> None:
         super().__init__(split, BatchPlan(len(split), TEST_BATCH_SIZE, replicas), config)

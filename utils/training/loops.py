@@ -131,7 +131,7 @@ def evaluate(state: TrainState, run: RunProgress, feed: InputFeed) -> dict[str, 
 
 
 def distribute(strategy: tf.distribute.Strategy, batches: Any) -> Any:
-    """Return global batches cut over the replicas; data that is already cut stays unchanged."""
+    """Return global batches cut over the replicas. Data that is already cut stays unchanged."""
     if isinstance(batches, tf.data.Dataset):
         return strategy.experimental_distribute_dataset(batches)
     return batches

@@ -1,7 +1,7 @@
 """float16 on several replicas: a loss scale that all of them share, and steps that all skip.
 
 float16 ends at 65,504 and has nothing between 0 and 6e-8. So the loss is multiplied by a scale
-before the backward pass, and the gradients are divided by it afterwards; a step whose gradients
+before the backward pass, and the gradients are divided by it afterwards. A step whose gradients
 aren't finite is skipped and the scale halved, and after enough finite steps in a row it is doubled
 (Micikevicius and others 2017, arXiv:1710.03740).
 

@@ -65,7 +65,7 @@ def train_on_cluster(
 ) -> TrainReport:
     """Train on `workers` workers and `ps` parameter servers; return the chief's report.
 
-    The launcher that `make_launcher` returns starts them and is closed at the end; without one
+    The launcher that `make_launcher` returns starts them and is closed at the end. Without one
     they start on this machine. Events of the chief go to `on_event`. Once `stop` is set, every
     task that trains gets SIGINT. They all save and stop together, and TrainingStopped is raised.
     Nothing outlives the call. Raises InputError with what a task couldn't use, and ClusterError
@@ -98,7 +98,7 @@ def train_on_cluster(
 
 
 def run_task(config: TrainConfig) -> TrainReport | tuple[int, int, str | None]:
-    """Train as one task of a local cluster; return the report, or where it stopped on SIGINT.
+    """Train as one task of a local cluster. Return the report, or where it stopped on SIGINT.
 
     Not SIGTERM: TensorFlow takes that for a notice of preemption, once the strategy is made.
     """

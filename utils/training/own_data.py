@@ -126,7 +126,7 @@ class DatasetFeed(InputFeed):
         return dataset.map(unconverted(padded))
 
     def _make_filler(self, first: Any) -> tf.data.Dataset:
-        """Return batches without end in which no example weighs anything."""
+        """Return endless batches whose examples all have weight 0."""
         features, labels, weights = pad(self.name, first, self.places, False, self.dtype)
         return tf.data.Dataset.from_tensors((features, labels, tf.zeros_like(weights))).repeat()
 

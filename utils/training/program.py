@@ -54,14 +54,14 @@ def train(
         train(model=build_model, train_data=make_data, loss="mse", strategy="mirrored")
 
     `settings` are the fields of `TrainConfig`, which describes them. `on_event` is called
-    with every event of `utils.events` as it happens. `should_stop` is asked between steps;
+    with every event of `utils.events` as it happens. `should_stop` is called between steps;
     when it says True, a checkpoint is saved (if there is a folder for it) and
     TrainingStopped is raised. Raises InputError for settings that can't be, and RunError
     where the workers of a cluster weren't started alike.
 
     With strategy "multi-worker" every worker calls it, with its own TF_CONFIG, and
     gets the same report; the chief alone calls `on_event`, keeps checkpoints and
-    exports. All stop when one of them is asked to. With "parameter-server" the
+    exports. All stop when one of them gets the signal. With "parameter-server" the
     coordinator (task "chief") calls it. `read_log` records which bundled images this
     process's replicas were handed, step by step (`training.input_feed`).
     """
@@ -179,7 +179,7 @@ def make_feeds(
 ) -> tuple["InputFeed", "InputFeed | None"]:
     """Return what feeds the training and the test; own data may have no test."""
     if read_log is not None and (config.has_own_data or config.has_scenes):
-        raise InputError("read_log knows only the bundled single images. Leave it out.")
+        raise InputError("read_log must be left out unless you train on the bundled single images.")
     if config.has_own_data:
         from .own_data import make_own_feed
 

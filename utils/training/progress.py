@@ -74,7 +74,7 @@ class RunProgress:
     A loop asks `next_steps` how many steps it may take, takes them, and tells
     `advance`, which reports, saves when a checkpoint is due, and raises
     TrainingStopped if the run was asked to stop. With several workers, each has one
-    and all of them move together; the chief's reports and keeps the checkpoints.
+    and all of them move together. The chief's reports and keeps the checkpoints.
     """
 
     def __init__(

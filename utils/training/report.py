@@ -37,7 +37,7 @@ class TrainReport:
 
     `loss` and `accuracy` are means over the epoch's training examples, taken before each step;
     `accuracy` is None if the loss isn't a classification's, and the test's numbers are None without
-    test data. Where the answer is a mask, `accuracy` counts pixels, and `test_foreground_iou` and
+    test data. If the answer is a mask, `accuracy` counts pixels, and `test_foreground_iou` and
     `test_garments_iou` are the intersections over union of garments against background and of the
     garment classes, on average (`data.masks`). `metrics` and `test_metrics` hold the requested
     metrics by name, the first with one number per epoch. `images_per_second` is the examples/s of

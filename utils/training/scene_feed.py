@@ -86,7 +86,7 @@ class SceneFeed(ImageFeed):
 
 
 class SceneTestFeed(SceneFeed):
-    """The test scenes, in the order in which they stand."""
+    """The test scenes, in their own order."""
 
     def __init__(self, split: SceneSplit, config: TrainConfig, replicas: int) -> None:
         super().__init__(split, BatchPlan(len(split), TEST_BATCH_SIZE, replicas), config)

@@ -302,7 +302,8 @@ def make_example_values(function: ExampleValues, labels_spec: Any, dtype: str) -
         result = function(*_cast_floats((labels, outputs), dtype))  # [per_replica_batch, ...]
         if result.shape.rank == 0:
             raise InputError(
-                "A loss or metric must give one number per example, got one for the batch."
+                "A loss or metric must give one number per example, got one for the batch. Leave "
+                "the mean over the batch out."
             )
         result = tf.cast(result, dtype)
         inner = list(range(1, result.shape.rank or 1))

@@ -2,7 +2,7 @@
 
 A global batch is cut over the replicas. Each example has a weight, and the weights of a
 global batch sum to 1 (padding weighs 0; `data.batches`, `training.own_data`). A replica's
-loss is the sum of its weighted losses; the optimizer adds up the gradients of the replicas,
+loss is the sum of its weighted losses. The optimizer adds up the gradients of the replicas,
 so what is applied is the gradient of the global batch's mean loss, whatever its size and
 however it is cut.
 
@@ -70,7 +70,7 @@ def find_gradients(
 ) -> tuple[tf.Tensor, list[Any], Any]:
     """Return a batch's loss, its gradient for each of `variables`, and the model's outputs.
 
-    `batch` is (features, labels, weights), with weights [per_replica_batch]; without weights
+    `batch` is (features, labels, weights), with weights [per_replica_batch]. Without weights
     the loss is the mean over the batch. `scale_loss` is an optimizer's, which divides the
     gradients again when it applies them.
     """

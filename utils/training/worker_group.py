@@ -77,7 +77,7 @@ class WorkerGroup:
     def compare(self, facts: Mapping[str, Any]) -> None:
         """Raise RunError on every worker, naming what differs and where, unless all `facts` agree.
 
-        `facts` are names with values that JSON can hold; a name that some worker lacks differs too.
+        `facts` are names with values that JSON can hold. A name that some worker lacks differs too.
         """
         try:
             everyone = self.gather({name: shorten(str(value)) for name, value in facts.items()})

@@ -1,6 +1,6 @@
 """What a course hands out: the students' copy, and an nbgrader course for the teacher.
 
-    DIR/students    notebooks, labs, the library without `distlab.grading`: works by itself
+    DIR/students    notebooks, labs, the library without `distlab.grading`: works alone
     DIR/nbgrader    nbgrader_config.py, gradebook.db, source/LAB/LAB.ipynb with hidden tests
 
 Both are made from the sources, next to DIR, and renamed into place when they are complete.

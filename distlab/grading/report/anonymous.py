@@ -51,7 +51,7 @@ def _hide(result: Result, code: str) -> Result:
 
 
 def _hide_messages(result: Result, code: str) -> Verdict:
-    """Return the verdict under the code; one that never ran has messages about its file."""
+    """Return the verdict under the code. One that never ran has messages about its file."""
     said = result.verdict.exercises
     if result.hand_in.problem:
         said = tuple(replace(e, message="no notebook that can be read") for e in said)

@@ -20,7 +20,7 @@ _NEVER = datetime.max
 
 
 def list_labs(course: Course, policies: Mapping[str, Policy] | None = None) -> list[str]:
-    """Return the labs that the gradebook holds, in the order in which they are due."""
+    """Return the gradebook's labs in the order of their due dates."""
     labs = {lab for marks in course.values() for lab in marks}
     rules = policies or {}
     return sorted(labs, key=lambda lab: (rules.get(lab, Policy()).due or _NEVER, lab))
@@ -29,7 +29,7 @@ def list_labs(course: Course, policies: Mapping[str, Policy] | None = None) -> l
 def find_percent(course: Course, student: str, weights: Mapping[str, float]) -> float | None:
     """Return a student's weighted percentage; None where nothing counts yet.
 
-    A missing submission counts as 0; one that waits for a human doesn't count.
+    A missing submission counts as 0. One that waits for a human doesn't count.
     """
     most = {lab: m for marks in course.values() for lab, (_, m) in marks.items()}
     mine = course.get(student, {})
@@ -84,7 +84,7 @@ def _make_csv(
     labs: Sequence[str],
     students: Sequence[str],
 ) -> str:
-    """Return a line for each student; marks that wait for a human are blank."""
+    """Return a line for each student. Marks that wait for a human are blank."""
     stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\n")
     table.writerow(["student", "name", *labs, "percent", "waiting"])
@@ -106,7 +106,7 @@ def _make_csv(
 
 
 def _find_share(marks: Mapping[str, tuple[float | None, float]], lab: str) -> float | None:
-    """Return the percent of a lab's points, None if there is no mark."""
+    """Return the percent of a lab's points, None without a mark."""
     mark, most = marks.get(lab, (None, 0.0))
     return None if mark is None or not most else 100 * mark / most
 

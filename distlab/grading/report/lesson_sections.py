@@ -1,4 +1,4 @@
-"""Which section of which lesson an exercise builds on: the one whose words are most like its own.
+"""Find the lesson's section that an exercise builds on, by the most similar words.
 
 The words of both are weighed by how few sections use them, and compared by their cosine
 (Salton and Buckley, "Term-weighting approaches in automatic text retrieval", 1988).

@@ -1,7 +1,7 @@
 """Answers that are nearly the same: names, comments and spacing don't count.
 
 An answer becomes the tokens of its syntax tree with its own names replaced by their
-order of appearance; two answers are as alike as their sets of token 5-grams (Jaccard).
+order of appearance. Two answers are as alike as their sets of token 5-grams (Jaccard).
 After MOSS: Schleimer, Wilkerson, Aiken, "Winnowing", SIGMOD 2003.
 What is short, close to the stub or close to the reference solution says nothing and
 is left out.
@@ -134,7 +134,7 @@ def _drop_docstrings(tree: ast.Module) -> ast.Module:
 
 
 class _Renamer(ast.NodeTransformer):
-    """Names become n0, n1, … as they appear; attributes, built-ins and keywords stay."""
+    """Names become n0, n1, … as they appear. Attributes, built-ins and keywords stay."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}

@@ -74,7 +74,7 @@ def _find_order(pairs: Sequence[tuple[np.ndarray, np.ndarray]], images: np.ndarr
 
 
 def _correlate(order: Sequence[int]) -> float:
-    """Return how much an order is still the one in which the images came, 1 for all."""
+    """Return how much an order is still the images' original order, 1 for all."""
     return float(np.corrcoef(np.arange(len(order)), order)[0, 1]) if len(order) > 2 else 1.0
 
 
@@ -93,7 +93,7 @@ INPUT = Exercise(
         "not-one-label": "labels are numbers from 0 to 9, one for each image: one-hot rows, or any "
         "other shape, need another loss",
         "float-labels": "the labels are floats: leave them as they come, integers",
-        "not-shuffled": "the images come in the order in which they were given: shuffle them",
+        "not-shuffled": "the images come in the order that they were given: shuffle them",
         "small-buffer": "the images are mixed with their neighbors only: the shuffle buffer has to "
         "hold all of them",
         "same-each-epoch": "every epoch has the same order: shuffle anew in each, so not before a "
@@ -198,7 +198,7 @@ MODEL = Exercise(
 
 
 def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: Any) -> Any:
-    """Run a real `fit`, two steps an epoch, in each of which the weight falls by the rate.
+    """Run a real `fit` with two steps per epoch. In each step the weight falls by the rate.
 
     Returns the rate of each epoch as used, and as the callback noted it down.
     """

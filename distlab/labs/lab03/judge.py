@@ -132,7 +132,7 @@ def _choose_epoch(seed: int, way: str, batch: int) -> dict[str, Any]:
 
 
 def _add_ones(images: np.ndarray) -> np.ndarray:
-    """Return images [n, 784] with a column of ones, whose weights are the biases."""
+    """Return images [n, 784] with a column of ones for the biases."""
     return np.concatenate([images, np.ones((len(images), 1))], axis=1)
 
 

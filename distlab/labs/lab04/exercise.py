@@ -125,8 +125,8 @@ STEP = Exercise(
         "unscaled-loss": "the weights are right, but the returned losses aren't divided: "
         "return the loss whose gradient was taken",
     },
-    hint="the weights after the step are those of one device, and the replicas' losses add up to "
-    "its mean loss",
+    hint="the weights after the step are the same as on one device, and the replicas' losses add "
+    "up to its mean loss",
     tolerance=1e-5,
     shows_case=False,
     contrast=contrast_steps,

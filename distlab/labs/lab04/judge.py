@@ -113,7 +113,7 @@ def expect_resume(seed: int, saved: int, total: int, way: str = "right") -> dict
 def _run_epochs(
     run: tuple[Any, ...], weights: np.ndarray, velocity: np.ndarray, epochs: int, way: str
 ) -> tuple[np.ndarray, np.ndarray, list[float]]:
-    """Take epochs of gradient descent with momentum; return weights, velocity, mean losses."""
+    """Take epochs of gradient descent with momentum. Return weights, velocity, mean losses."""
     images, labels, _ = run
     means = []
     cuts = _cut(len(labels), 8)

@@ -102,7 +102,7 @@ WEIGHTED = make_exercise(
 
 
 def draw_gradients(seed: int) -> list[list[np.ndarray]]:
-    """Return each replica's gradients: one [20, 6] and one [6], of which some is common to all."""
+    """Return each replica's gradients: one [20, 6] and one [6], with a part common to all."""
     rng = np.random.default_rng(seed)
     common = [rng.normal(size=shape) for shape in ((20, 6), (6,))]
     return [[g + rng.normal(size=g.shape) for g in common] for _ in range(REPLICAS)]

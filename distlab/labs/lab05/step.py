@@ -55,9 +55,9 @@ def measure(kind: str) -> Callable[[Answer, Cases], list[Any]]:
 
 
 def measure_updates(loss: Callable[..., Any], steps: Sequence[Step], kind: str) -> list[np.ndarray]:
-    """Take each step on four replicas; return the updates, [inputs, outputs] each.
+    """Take each step on four replicas. Return the updates, [inputs, outputs] each.
 
-    Each step has its own model; all run in one call of the replicas.
+    Each step has its own model. All run in one call of the replicas.
     Raises AssertionError if the loss returns anything but one number.
     """
     import tensorflow as tf

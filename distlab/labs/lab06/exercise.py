@@ -175,7 +175,7 @@ SCATTER = Exercise(
 
 @_note_refusals
 def try_gather(all_gather: Callable[..., Any], seed: int, ranks: int, length: int) -> Any:
-    """Begin where a reduce-scatter ends; return every rank's vector, and the traffic.
+    """Begin where a reduce-scatter ends. Return every rank's vector, and the traffic.
 
     Rank r has the sum of chunk r + 1 (mod ranks), and of the others its own values.
     """

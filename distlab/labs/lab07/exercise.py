@@ -94,7 +94,7 @@ ROLE = Exercise(
         "evaluator-listed": "the evaluator isn't part of the training cluster: leave its machine "
         "out of the list",
         "servers-forgotten": "the parameter servers are missing from the cluster",
-        "chief-as-worker": "the chief is among the workers: it has a job of its own, with one task",
+        "chief-as-worker": "the chief is among the workers: it has its own job, with one task",
         "called-master": "the coordinator's job is called chief; master was its name in "
         "TensorFlow 1",
         "numbered-through": "each job counts its own tasks from 0",

@@ -3,7 +3,7 @@
 
 `tests/cluster_mistakes.py` makes the failures. `<host K>` stands for the address of
 worker K, `<port K>` for its port, `<number>` for any number: `fill_in` puts some there.
-`make_logs` has those of all three workers of a cluster, one of which is to blame.
+`make_logs` has those of all three workers of a cluster; one of them is to blame.
 """
 
 import re

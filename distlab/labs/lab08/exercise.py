@@ -169,7 +169,7 @@ TRAINING = Exercise(
 def try_saving(
     functions: tuple[Callable[..., Any], Callable[..., Any]], *counts: Sequence[float]
 ) -> dict[str, Any]:
-    """Let each worker count and save; return what was left, and the sums of later all-reduces.
+    """Let each worker count and save. Return what was left, and the sums of later all-reduces.
 
     Worker k adds `counts[k]`. Each has its own parent folder, as if every machine had the shared
     disk in another place. So its files are distinguished from the others'.

@@ -74,7 +74,7 @@ class ResumableRun:
 def try_killed_run(
     train: Callable[..., Any], seed: int, total: int, every: int, die_at: int
 ) -> dict[str, Any]:
-    """Run `train` on two workers, of which one is killed once in step `die_at`.
+    """Run `train` on two workers, and kill one of them once, in step `die_at`.
 
     The group starts again, and worker 1 without the files of its lost machine. Returns the steps
     that worker 0 took, in order, how often the group started again, whether worker 1 saved the

@@ -53,7 +53,7 @@ FEATURES, BATCH, SAVES_BEFORE, SAVES_AFTER = 8, 16, 10, 2
 
 
 def draw_truth(seed: int) -> np.ndarray:
-    """Return the weights [8] with which the examples were made."""
+    """Return the weights [8] that made the examples."""
     rng = np.random.default_rng(seed)
     return np.round(rng.uniform(1, 3, size=FEATURES) * rng.choice([-1, 1], size=FEATURES), 3)
 
@@ -270,7 +270,7 @@ STALENESS = Exercise(
         "since-the-start": "only what was applied after this closure had read counts",
         "everything-counted": "a read of another closure makes nothing stale: of what lies between "
         "this closure's read and its apply, count the applies",
-        "as-applied": "the list is in the order in which the updates were applied: it goes by the "
+        "as-applied": "the list is in the order that the updates were applied: it goes by the "
         "closures' numbers, 0 first",
     },
     hint="take closure 0 of the example: which updates came after its read and before its apply?",
@@ -296,8 +296,8 @@ BOUND = Exercise(
         "one-more": "a worker that is already more than `bound` steps ahead may not begin another",
         "neighbor": "all workers count: the slowest may be any of them",
         "end-of-the-first": "the run ends when the last worker has done its last step",
-        "busy-as-waiting": "waiting is the time in which a worker may not begin its next step: "
-        "not the time in which it works, nor what comes after its last step",
+        "busy-as-waiting": "waiting is the time when a worker may not begin its next step. It "
+        "includes neither its work nor what comes after its last step",
     },
     hint="when may worker w begin step k? It has done its step before, and all have done k - bound",
     tolerance=1e-6,

@@ -103,7 +103,7 @@ def try_pipeline(make_fast: Callable[..., Any], seed: int, batch_size: int) -> d
     """Return the contents of every epoch of `make_fast`, and its speed relative to the naive
     pipeline's.
 
-    `ratio`: the two take turns, so that whatever else the machine does hits both; it is the median
+    `ratio`: the two take turns, so that whatever else the machine does hits both. It is the median
     over the rounds after the first, which fills caches. The better of clock and processor time
     counts: by the clock, a busy machine leaves little of what an answer gains by computing on two
     cores. `paid`: the same over all epochs together, with the work of making the data set and
@@ -154,7 +154,7 @@ class _Account:
 def _wait_until_paid(
     account: _Account, fast: Any, epochs: list[Any], shown: np.ndarray, batch_size: int
 ) -> float:
-    """Ask for epochs until work done ahead is paid; keep of them only what shows a mistake."""
+    """Ask for epochs until work done ahead is paid. Keep of them only what shows a mistake."""
     seen = {epoch["images"].tobytes() for epoch in epochs}
     while (paid := account.measure()) < PAID and account.fast < MAX_EPOCHS:
         epoch = _describe(_look(fast), shown)

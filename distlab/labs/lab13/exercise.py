@@ -167,7 +167,7 @@ def draw_steps(seed: int, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def try_program(train: Callable[..., Any], seed: int, scale: float, growth_steps: int) -> Any:
-    """Run a whole loop on two replicas; return the weights on each, and the scales."""
+    """Run a whole loop on two replicas. Return the weights on each, and the scales."""
     features, targets, kernel = draw_steps(seed, scale)
     strategy, make = make_mirrored(2), ModelMaker(kernel, "mixed_float16")
     with own_frames():

@@ -108,7 +108,7 @@ def _choose_scale(
     layer: int,
     trap: str,
 ) -> float:
-    """Return a loss scale with which the gradients overflow where they should; 0 for none."""
+    """Return a loss scale that makes the gradients overflow where they should, 0 for none."""
     if where == "forward":
         return float(2.0 ** rng.integers(4, 22))
     slopes, terms = _measure_back(kernels, features, labels)

@@ -50,7 +50,7 @@ class Block:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise refuse(
-            "A block can't be copied, since the meter counts this block's calls. Use it as it is."
+            "A block can't be copied, since the meter counts this block's calls. Use it unchanged."
         )
 
     def __call__(self, x: Any) -> Any:

@@ -55,8 +55,8 @@ BATCH = Exercise(
         "fewest-steps": "even the smallest possible number of steps grows with noise: "
         "steps = min_steps (1 + noise scale / batch)",
     },
-    hint="the mean of |gradient|² for one replica's batch, and for that of all replicas: both are "
-    "|G|² + S / B",
+    hint="the mean of |gradient|² for one replica's batch, and for the batch of all replicas: both "
+    "are |G|² + S / B",
     shows_case=False,
     run=each(try_batch),
     plain=True,
@@ -99,8 +99,8 @@ LIMIT = Exercise(
     mistakes={
         "input-added": "the next batch is read during the step: the longer of the two counts",
         "input-whole": "only the part of the input that the step waits for counts against it",
-        "stragglers-forgiven": "the step of one device that never waits is `compute`: what the "
-        "slowest device adds is lost as well",
+        "stragglers-forgiven": "the step of one device that never waits is `compute`: the "
+        "slowest device's delay is lost as well",
         "upside-down": "efficiency is the step of one device over this step, at most 1",
         "stragglers-whole": "the slowest device *adds* compute x (slowest - 1): the rest of its "
         "time is the computation itself",
@@ -140,7 +140,7 @@ MEASURED = Exercise(
     mistakes={
         "rate": "these are the images/s of all GPUs: divide them by the rate of one",
         "perfect": "this is nearly the number of GPUs, and too much: after the backward pass all "
-        "of them wait for an all-reduce, of which nothing is hidden",
+        "of them wait for an all-reduce, and nothing hides it",
         "one-image": "a step is a whole batch of images, not one of them",
         "one-for-all": "one batch was divided among the GPUs: each of them has its own, whole one",
         "whole-vectors": "a ring sends pieces of 1/P of the gradients in each message, not all",

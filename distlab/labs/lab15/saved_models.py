@@ -1,7 +1,7 @@
 """A submitted SavedModel: packed into one file, read as plain data, asked for masks.
 
 A SavedModel isn't trusted. Its graph may name any file, so a graph with operations that read or
-write files, call Python or keep state isn't run at all; the rest runs in its own process with a
+write files, call Python or keep state isn't run at all. The rest runs in its own process with a
 time limit, and only its answers come back.
 """
 

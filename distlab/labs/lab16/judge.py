@@ -95,7 +95,7 @@ def expect_merge(
 
 
 def _merge_naively(outputs: np.ndarray, lses: np.ndarray) -> dict[str, Any]:
-    """Return the merge without a maximum; a token that sees nothing may be cared for, or not."""
+    """Return the merge without a maximum. A token that sees nothing may be cared for, or not."""
     weights = np.exp(lses)
     total = weights.sum(axis=0)
     output = (weights[..., None] * outputs).sum(axis=0) / total[:, None]

@@ -81,7 +81,7 @@ def _read_layouts(found: Any, function: str, shapes: Shapes) -> dict[str, tuple[
 
 
 def draw_layouts(seed: int, batch: int, model: int) -> tuple[dict[str, Any], Shapes]:
-    """Return layouts, some of which no variable uses, and the shapes of the variables."""
+    """Return layouts, a few of them unused, and the shapes of the variables."""
     rng = np.random.default_rng(seed)
     hidden, inner, words = (8 * int(rng.integers(*few)) for few in ((3, 7), (9, 14), (15, 20)))
     sizes = {"hidden": hidden, "heads": 8, "head": 8, "inner": inner, "vocabulary": words}
@@ -274,7 +274,8 @@ CUT = Exercise(
         "are partial sums: give each device whole heads",
     },
     hint="run lab17.try_layouts on it. The MLP needs one sum each way, attention one forward and "
-    "three backward (query, key and value): which collective is none of those, nor the gradients'?",
+    "three backward (query, key and value): which collective isn't one of those, nor the "
+    "gradients'?",
     shows_case=False,
     run=each(try_cut),
     read=read_cut,

@@ -1,4 +1,4 @@
 """Lab 18, Many small jobs: its code, and its judge.
 
-- `shard_runs`: workers that claim shards, of which some die, and what their files say afterwards
+- `shard_runs`: workers that claim shards (some of them die), and their files afterwards
 """

@@ -103,7 +103,7 @@ def draw_parts(seed: int, count: int) -> tuple[list[np.ndarray], list[int]]:
 
 
 def write_parts(folder: Path, seed: int, count: int) -> None:
-    """Write the parts and their manifest; one has a wrong byte, one is cut, one is missing."""
+    """Write the parts and their manifest. One has a wrong byte, one is cut, one is missing."""
     parts, (wrong, cut, gone) = draw_parts(seed, count)
     notes, first = [], 0
     for number, values in enumerate(parts):
@@ -127,7 +127,7 @@ def write_parts(folder: Path, seed: int, count: int) -> None:
 
 
 def try_merge(merge: Callable[..., Any], seed: int, count: int) -> dict[str, Any]:
-    """Return what `merge` makes of a folder with parts, three of which are damaged."""
+    """Return what `merge` makes of a folder with parts, three of them damaged."""
     with tempfile.TemporaryDirectory() as root:
         write_parts(Path(root), seed, count)
         found = merge(Folder(root))

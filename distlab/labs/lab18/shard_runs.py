@@ -1,4 +1,4 @@
-"""Workers that claim shards: real processes, some of which die in a call or in the middle of a
+"""Workers that claim shards: real processes, and some die in a call or in the middle of a
 write. The evidence is in files: outputs, and a note of each call of `predict`.
 """
 
@@ -27,7 +27,7 @@ DISK_BYTES = 256  # how much of its first output a worker writes before it dies
 
 
 def draw_shards(seed: int) -> list[np.ndarray]:
-    """Return the rows [rows, FEATURES] of each shard; the first number of a row is its own."""
+    """Return the rows [rows, FEATURES] of each shard. The first number of a row is its own."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(49, 65, SHARDS)
     rows = rng.uniform(-1, 1, (sizes.sum(), FEATURES)).round(6)

@@ -28,7 +28,7 @@ class NoHost(InputError):
 
 
 def check_host(address: str) -> None:
-    """Raise NoHost if another program answers; if nothing does, a host may still come."""
+    """Raise NoHost if another program answers. If nothing does, a host may still come."""
     with contextlib.suppress(OSError, ChannelLost):
         end = socket.create_connection(split_address(address), CHECK_SECONDS)
         with contextlib.closing(open_connection(end, address)) as connection:

@@ -1,6 +1,6 @@
 """A connection between the host of a rendezvous and one member; both know the code.
 
-It is a sealed connection of `processes`, in which both sides also hear that the other lives. A
+It is a sealed connection of `processes`. Both sides also hear that the other lives. A
 frame is a kind, plain data, and bytes; nothing that arrives is run. Messages can be read on the
 way, as TensorFlow's can.
 """

@@ -1,11 +1,11 @@
 """Copies of a checkpoint folder on several machines: which is newest, and how it travels.
 
 Any program's folder: nothing is known of it but that files which haven't changed for a while,
-and didn't change while they were read, are whole (of TensorFlow's checkpoints, only those of
-which every piece is there). Each state of the folder has a number that grows from run to run;
+and didn't change while they were read, are whole (of TensorFlow's checkpoints, only complete
+ones). Each state of the folder has a number that grows from run to run;
 number and files stand in `.distlab-copy.json`. A copy is fetched piece by piece, checked
 by its hashes, and put in place file by file by renaming, TensorFlow's list of checkpoints
-last; from before the first renaming until after the last one the copy is marked as not whole.
+last. From before the first renaming until after the last one the copy is marked as not whole.
 """
 
 import hashlib
@@ -67,7 +67,7 @@ class Copy:
 
 
 def read_copy(data: Any) -> Copy:
-    """Return the copy that another machine describes; raises RunError for a doubtful one."""
+    """Return the copy that another machine describes. Raises RunError for a doubtful one."""
     try:
         files = tuple(FileState(str(p), int(s), int(c), str(d)) for p, s, c, d in data["files"])
         copy = Copy(int(data["number"]), files)
@@ -255,7 +255,7 @@ def _look_at(folder: Path, path: Path) -> tuple[str, int, int] | None:
 
 
 def _belongs_to_whole(path: str, names: set[str]) -> bool:
-    """Whether a file isn't part of a TensorFlow checkpoint that lacks its index."""
+    """Return whether a file isn't part of a TensorFlow checkpoint that lacks its index."""
     piece = SHARD.fullmatch(path)
     return piece is None or f"{piece['prefix']}.index" in names
 

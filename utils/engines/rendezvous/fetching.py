@@ -28,7 +28,9 @@ class PieceAsker:
         try:
             frame = self._pieces.get(timeout=PIECE_SECONDS)
         except queue.Empty:
-            raise RunError(f"{path} didn't arrive within {PIECE_SECONDS:.0f} s.") from None
+            raise RunError(
+                f"{path} didn't arrive within {PIECE_SECONDS:.0f} s. Check the network."
+            ) from None
         return None if frame.data.get("gone") else frame.body
 
 

@@ -87,7 +87,7 @@ class Guest:
             raise
 
     def ask(self, kind: str, **data: Any) -> None:
-        """Send a question. What comes for an earlier one, as in a round given up, is no answer."""
+        """Send a question. Answers to earlier ones, as in a round given up, don't count."""
         self._question += 1
         self.send(kind, question=self._question, **data)
 

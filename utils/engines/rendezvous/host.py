@@ -120,7 +120,7 @@ class MeetingLauncher:
         return self.places[task].host if task in self.places else self.about["host"]
 
     def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
-        """Hold rounds until one is complete; return the addresses of every task."""
+        """Hold rounds until one is complete. Return the addresses of every task."""
         self.lobby.is_running = False
         while True:
             crew = self._gather(stop)
@@ -308,7 +308,7 @@ class MeetingTasks:
 
 
 class HostedRun(ProgramRun):
-    """A run at a rendezvous, of which this machine is the host."""
+    """A run at a rendezvous, hosted by this machine."""
 
     def __init__(
         self,
@@ -359,7 +359,7 @@ class HostedRun(ProgramRun):
 
     @property
     def starts(self) -> int:
-        """How often all tasks have been started."""
+        """The number of starts of all tasks."""
         return self.supervisor.attempt
 
     def look(self) -> list[Presence]:

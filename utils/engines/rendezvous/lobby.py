@@ -21,7 +21,7 @@ MAX_GUESTS = 256
 
 
 class Lobby:
-    """The members of a run, in the order in which they joined.
+    """The members of a run, in the order of joining.
 
     `same` is what must be the same on every machine. `gather` is called by the host. With
     `only_tests` nothing is run, and machines that want to run are sent away.

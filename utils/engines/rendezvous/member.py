@@ -105,7 +105,7 @@ class MemberTasks:
 
     @property
     def is_running(self) -> bool:
-        """Whether a task hasn't ended yet."""
+        """True while a task runs."""
         return self.group is not None and any(task.status is None for task in self.group.tasks)
 
     def find(self, frame: MeetingFrame) -> Task | None:
@@ -203,7 +203,7 @@ class Member:
 
     @property
     def was_needed(self) -> bool:
-        """Whether this machine has had a task."""
+        """True if this machine has had a task."""
         return self._tasks.group is not None
 
     def run(self, signals: Signals) -> RunReport:
@@ -275,7 +275,7 @@ class Member:
         return None
 
     def _on_prepare(self, frame: MeetingFrame) -> None:
-        """Open the ports of the next attempt; tell them, and which checkpoint is here."""
+        """Open the ports of the next attempt. Tell them, and which checkpoint is here."""
         self._release_ports()
         try:
             self._settings.divide_gpus(frame.get("seats", int))
@@ -362,7 +362,7 @@ class Member:
 
 
 def _read_report(frame: MeetingFrame) -> RunReport:
-    """Return the report that the host sends at the end; raises RunError where it has none."""
+    """Return the report that the host sends at the end. Raises RunError where it has none."""
     if "error" in frame.data:
         raise RunError(f"The host ended the run: {frame.get('error', str)}")
     told = frame.get("report", dict)

@@ -121,7 +121,7 @@ def try_all(targets: list[tuple[str, int, str]]) -> list[str | None]:
 
 
 def describe_firewall(address: str, port: int, among: Sequence[int]) -> str:
-    """Return the rule with which a machine's firewall lets the others of its network through."""
+    """Return the firewall rule that lets the other machines of the network through."""
     _, network = find_interface(address)
     family = "ip6" if network.version == 6 else "ip"
     ports = f"{port}, {min(among)}-{max(among)}"

@@ -26,7 +26,7 @@ WARNING = (
 class Gathering:
     """People who meet for a run, each with a machine, where one of them decides what is run.
 
-    Everyone's program must be the same, and so must `same`, in which `kind` names the occasion. All
+    Everyone's program must be the same, and so must `same`; its `kind` names the occasion. All
     else is the host's: members take its handout (`RunSettings`) and its number of workers. `name`
     is this machine's name on the others. The first start waits for all workers until `begin` is set
     or the time to join is over, and continues with the machines that are there. With `only_tests`
@@ -45,7 +45,7 @@ class RendezvousSettings:
     """Where the machines of a run meet: `address` is "host:port", one machine's own.
 
     `local_workers` is how many workers this machine offers, `advertise_address` where the others
-    reach it (None: the address from which it reaches the host). Host and members wait
+    reach it (None: the address that it reaches the host from). Host and members wait
     `join_seconds` for each other. `trust_network` agrees to WARNING beforehand. `gathering` is
     for people who meet; without it all machines are one user's, who has typed one line on each.
 
@@ -53,7 +53,7 @@ class RendezvousSettings:
     later takes part: when all start again after a failure, or as soon as there is a new complete
     checkpoint. Members have the ranks of their `node_rank`, those without one by address; the
     host is 0. `preflight` measures how fast each pair of machines is, first. `line` is what
-    to type on any machine of the run, for what is said when the host is lost.
+    to type on any machine of the run. Messages show it when the host is lost.
     """
 
     address: str

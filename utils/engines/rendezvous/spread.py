@@ -98,5 +98,5 @@ class CheckpointSpread:
 
 
 def _has(guest: Guest, copy: Copy) -> bool:
-    """Whether the guest has the copy, or will not get it."""
+    """True once the guest has the copy, or will not get it."""
     return bool(guest.lost or guest.copy_error) or guest.copied >= copy.number

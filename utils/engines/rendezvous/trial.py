@@ -74,7 +74,7 @@ def describe_rates(names: Sequence[str], rates: Mapping[tuple[int, int], float])
 
 
 def try_pairs(own: Mapping[str, Any], guests: Sequence[Guest]) -> list[str]:
-    """Have every machine open one port and try all others'; return a line on each closed way.
+    """Have every machine open one port and try all others'. Return a line on each closed way.
 
     Raises ChannelLost where one is lost meanwhile, RunError where it can open none.
     """

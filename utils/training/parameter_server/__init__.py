@@ -6,7 +6,7 @@ Everything here runs in the coordinator's process, inside a function given to
 | module | what it holds |
 |---|---|
 | `coordination` | strategy, `ClusterCoordinator` and partitioner from TF_CONFIG |
-| `variables` | which piece of which variable lives on which server; reading them whole |
+| `variables` | the pieces of variables and their servers; reading them as one |
 | `counting` | a step counter that loses nothing, and Keras's made so |
 | `loop` | closures scheduled on whatever worker is free, joined and fetched |
 | `checkpoints` | periodic checkpoints in the coordinator, and resuming from the last |

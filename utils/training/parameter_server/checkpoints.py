@@ -28,7 +28,7 @@ def train_with_checkpoints(
 
     Returns what `loop.run` did of this run's steps, and the step that it began at.
     Closures are joined before each save, so that what is saved belongs to one step; the
-    pause is the price. A checkpoint holds weights, optimizer and counts; the optimizer's
+    pause is the price. A checkpoint holds weights, optimizer and counts. The optimizer's
     variables are saved piece by piece, so a run that resumes needs the same number of
     servers. Reports events "checkpoint" with `step` and `loss`. Raises InputError for
     numbers below 1, for a checkpoint of another model or number of servers, and as

@@ -69,7 +69,7 @@ def _check_configuration() -> None:
             "LocalCluster(workers=2, ps=2)."
         )
     if task in ("ps", "worker"):
-        raise InputError(f"Only the coordinator connects, and this is a {task} task, which serves.")
+        raise InputError(f"connect must run in the coordinator, got a {task} task, which serves.")
 
 
 def make_partitioner(

@@ -4,7 +4,7 @@ Each closure reads the parameters, computes a gradient and applies it, while oth
 worker waits, and a gradient may be older than the parameters that it changes.
 
 Follows TensorFlow's tutorial on parameter server training
-(https://www.tensorflow.org/tutorials/distribute/parameter_server_training); the
+(https://www.tensorflow.org/tutorials/distribute/parameter_server_training). The
 differences are the pieces of sharded variables, which Keras 3 can't differentiate
 itself, and a step counter that loses nothing.
 """
@@ -38,7 +38,7 @@ class ClosureResult:
 class AsynchronousLoop:
     """Trains `model` with closures, each a step on a batch of the worker that runs it.
 
-    Model and optimizer are made in the strategy's scope; the optimizer is built here,
+    Model and optimizer are made in the strategy's scope. The optimizer is built here,
     on the pieces of the variables, and counts exactly. `example_loss(labels, outputs)`
     returns one number per example, [batch], whose mean is the loss; `make_batches()` returns
     the `tf.data.Dataset` of (features, labels) that each worker makes for itself. `written`

@@ -1,4 +1,4 @@
-"""Where the variables live: the pieces, their servers, their bytes.
+"""List the pieces of variables, with their servers and bytes.
 
 A variable that was cut is a `ShardedVariable`: a list of variables, a piece on each server. Keras 3
 can hold one and read it whole, but neither differentiate it (it has no `handle`) nor save it.

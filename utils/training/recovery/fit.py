@@ -5,7 +5,7 @@ What Keras's callback does, and why that isn't exact recovery:
 - If it saves every N batches, it resumes at the *start* of the epoch with the weights from its
   middle: the batches before the backup are trained twice. Here the place is exact.
 - It overwrites its only file. A kill in that moment leaves half a file, and the next
-  start fails; between that file and the second one, with the epoch's number, the
+  start fails. Between that file and the second one, with the epoch's number, the
   epoch is counted incorrectly. Here one file holds all, written aside and put in place
   by a rename, which happens or doesn't; the one before is kept, as with
   `double_checkpoint=True`.
@@ -41,7 +41,7 @@ class AtomicBackup(keras.callbacks.BackupAndRestore):
         self.is_chief = is_chief
 
     def restore(self, model: keras.Model) -> tuple[int, list[str]]:
-        """Load the newest readable backup; return its steps, and the skipped backups.
+        """Load the newest readable backup. Return its steps, and the skipped backups.
 
         HDF5 notices a file that was cut short. It has no checksum: a changed byte
         in the middle of a weight stays unseen, unlike in TensorFlow's checkpoints.

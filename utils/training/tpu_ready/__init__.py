@@ -1,6 +1,6 @@
 """What would stop a Keras model's training step on a TPU, found with XLA on the CPU.
 
-`examine_model(model)` traces the step, reads its graph and compiles it; the report
+`examine_model(model)` traces the step, reads its graph and compiles it. The report
 names each op, its layer and the line of Python that made it. Imports no TensorFlow.
 
 - `examination`: `examine_model`: the training step traced, read and compiled by XLA; what was

@@ -43,7 +43,7 @@ SIZE_FOR_UNKNOWN = 32
 def make_batch(model: Any, batch_size: int) -> tuple[tuple[Any, ...], list[TpuFinding]]:
     """Return (inputs, targets) as tensors, and a finding for each size that isn't known.
 
-    Inputs are `[batch, ...]`, uniform in [0, 1) or zeros for whole numbers; for a size that the
+    Inputs are `[batch, ...]`, uniform in [0, 1) or zeros for whole numbers. For a size that the
     model leaves open, other than the batch's, it uses 32. Raises InputError for a model whose
     inputs aren't known yet.
     """

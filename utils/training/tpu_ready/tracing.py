@@ -33,7 +33,7 @@ class Trace:
 
 
 def trace_step(step: Callable[[Any], Any], data: Any) -> Trace:
-    """Trace `step(data)` and return the trace; what the step raises is raised."""
+    """Trace `step(data)` and return the trace. Exceptions of the step pass through."""
     trace = Trace()
     with _layers_noted(trace), contextlib.redirect_stdout(_PrintCatcher(trace.printed)):
         trace.function = step.get_concrete_function(data)
