@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from itertools import pairwise
@@ -13,7 +12,7 @@ import pytest
 
 from utils.data import load
 from utils.errors import DistributedError
-from utils.input_pipeline import LOCAL, Store, write_shards
+from utils.input_pipeline import LOCAL, Store, store, write_shards
 from utils.input_pipeline.examples import fingerprint
 from utils.input_pipeline.ladder import (
     LADDER,
@@ -232,22 +231,27 @@ def test_a_trace_has_every_piece_of_work_in_the_order_it_happened(shards):
 
 
 def test_a_trace_of_parallel_reading_overlaps(shards, tf, monkeypatch):
-    everyone = threading.Barrier(5)
+    begun = set()
 
-    def wait_for_everyone(name):
-        everyone.wait(120)
-        return name
+    def look(name, tick):
+        begun.add(name)
+        return len(begun) < 5
 
-    def delay(dataset, seconds):  # an opening lasts until five are under way
+    def delay_until_five_have_begun(dataset, seconds):
         if seconds != SLOW_HERE.open_seconds:
             return dataset
-        return dataset.map(
-            lambda name: tf.ensure_shape(
-                tf.numpy_function(wait_for_everyone, [name], tf.string), []
+        return dataset.flat_map(
+            lambda name: (
+                delay(tf.data.Dataset.range(9000), 0.02)
+                .take_while(lambda tick: tf.numpy_function(look, [name, tick], tf.bool))
+                .filter(lambda tick: tick < 0)
+                .map(lambda tick: name)
+                .concatenate(tf.data.Dataset.from_tensors(name))
             )
         )
 
-    monkeypatch.setattr("utils.input_pipeline.store.delay", delay)
+    delay = store.delay
+    monkeypatch.setattr(store, "delay", delay_until_five_have_begun)
     spans = trace(mapped_in_parallel(shards, SLOW_HERE, BATCH), steps=5)
     counts = Counter(span.stage for span in spans)
     assert counts["augment"] == counts["parse"] == 160 == counts["read"]
