@@ -17,6 +17,7 @@ from process_watch import lives, wait_for
 
 from distlab.cli import diagnose, starting
 from distlab.cli.run import tell_end
+from utils.cluster import local_launcher
 from utils.engines import ENGINES, RunReport, RunSettings, TaskReport, run_program
 from utils.processes.registry import MARK_VARIABLE, find_clusters
 from utils.tf_config.tracebacks import find_traceback
@@ -440,6 +441,30 @@ def test_the_cause_is_the_error_below_autographs_first_line(program):
     """)
     said = run("--workers", 1, name, status=1)[1]
     assert "ended with status 1: ValueError: shapes differ (/mine/net.py, line 3)" in said
+
+
+def test_the_killed_one_is_named_although_its_end_is_told_last(program, monkeypatch):
+    """Its peer sees it go, and ends; a busy launcher may hear of either end first."""
+    name = program("""
+        with open(f"process-{index}", "w") as file:
+            file.write(str(os.getpid()))
+        if index:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ConnectionError("UnavailableError: Collective ops is aborted by: Socket closed")
+    """)
+    signal_group = local_launcher._signal_group
+
+    def tell_last(process, number):
+        killed = Path("process-1")
+        if killed.exists() and killed.read_text() == str(process):
+            wait_for(lambda: '"status": 1' in Path("logs/events.jsonl").read_text())
+        signal_group(process, number)
+
+    monkeypatch.setattr(local_launcher, "_signal_group", tell_last)
+    monkeypatch.setattr("utils.cluster.supervisor.PEER_SECONDS", 300.0)
+    settings = RunSettings(workers=2, logs="logs")
+    report = run_program([sys.executable, name], settings, lambda *_: None, lambda *_: None)
+    assert report.status == 137 and "worker 1" in report.cause and "SIGKILL" in report.cause
 
 
 def test_a_culprits_own_error_comes_before_what_its_death_caused(program):

@@ -24,7 +24,6 @@ COLLATERAL = (
 # failures that are nobody's fault and go away: a port that another program took meanwhile, and,
 # about once in a hundred jobs with parameter servers, a request between tasks that arrives garbled
 ACCIDENTS, ACCIDENT_RETRIES = ("Could not start gRPC server", "Unable to parse request"), 3
-COLLATERAL_RANK = 2  # see `_rank`
 OUT_OF_MEMORY = ". If nobody killed it, memory may have run out"
 RESTART = "start the job with restarts=1 to resume from its checkpoint"
 MAX_LAST_LINE = 200  # letters
@@ -129,10 +128,12 @@ def _explain_functions(tasks: Sequence[Task]) -> ClusterError:
     return ClusterError(task.name, f"{summary} ({found.cause})", found.cure, details)
 
 
-def lacks_cause(tasks: Sequence[Task]) -> bool:
-    """Return whether all that has failed says that another task has gone, and none has yet."""
-    failed = [task for task in tasks if task.state in ("failed", "killed")]
-    return bool(failed) and all(_rank(task) == COLLATERAL_RANK for task in failed)
+def blames_another(task: Task) -> bool:
+    """Return whether a task that failed only says that it has lost another one."""
+    if task.result is not None:
+        return any(words in task.result[2] for words in COLLATERAL)
+    own = diagnose("\n".join(task.lines)) if task.is_program else None
+    return own is not None and is_collateral(own)
 
 
 def _rank(task: Task) -> int:
@@ -140,7 +141,7 @@ def _rank(task: Task) -> int:
         return 3  # a parameter-server cluster continues without a worker
     if task.result is None:
         return 0
-    return COLLATERAL_RANK if any(words in task.result[2] for words in COLLATERAL) else 1
+    return 2 if blames_another(task) else 1
 
 
 def _explain_death(task: Task) -> ClusterError:

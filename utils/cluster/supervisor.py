@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..errors import RunError
-from .failures import ACCIDENT_RETRIES, explain_failure, has_left, lacks_cause
+from .failures import ACCIDENT_RETRIES, blames_another, explain_failure, has_left
 from .group import Task, TaskGroup
 from .launcher import Launcher, Stop, Stopped
 from .record import JobRecord
 from .signals import choose_signal
 from .waiting import FreezeWatch, IdleTasks, PortWatch, is_stopped
 
-PEER_SECONDS = 1.0  # for the peers of a failed function to say what they saw
-CAUSE_SECONDS = 10.0  # if all of them only say that another one has gone
+PEER_SECONDS = 1.0  # for the peers of a failed task to say what they saw
+CAUSE_SECONDS = 10.0  # for the end of a function that its peers blame to be told
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
 SERVERS_SECONDS = 0.2  # for the servers of a coordinator that has succeeded
 SETTLE_SECONDS = 0.05  # the first report need not be of the first event
@@ -198,8 +198,9 @@ class Supervisor:
         """After a failure: gather what the others say, end them; return whether all start again."""
         group = self.group
         if group.failed:
-            time.sleep(SETTLE_SECONDS)
-            group.first_failed = min(group.failed, key=lambda task: task.ended_at)
+            self._await_cause(group)
+            causes = [task for task in group.failed if not blames_another(task)]
+            group.first_failed = min(causes or group.failed, key=lambda task: task.ended_at)
             if group.first_failed.is_independent:
                 self.error, _ = explain_failure([group.first_failed], group.first_failed)
                 return False
@@ -230,17 +231,19 @@ class Supervisor:
             leaving = self.restarts_left and any(map(has_left, group.vital))
             seconds = LEAVE_SECONDS if leaving else PEER_SECONDS
         group.let_end(seconds, signal.SIGTERM, self._hurries)
-        deadline = time.monotonic() + CAUSE_SECONDS
-        while self._awaits_cause(group) and time.monotonic() < deadline:
+
+    def _await_cause(self, group: TaskGroup) -> None:
+        """Wait while those that have failed only blame one whose end isn't known here yet."""
+        time.sleep(SETTLE_SECONDS)
+        programs = group.tasks[0].is_program
+        deadline = time.monotonic() + (PEER_SECONDS if programs else CAUSE_SECONDS)
+        while not self._hurries() and time.monotonic() < deadline:
+            ended = [task for task in group.tasks if task.state in ("failed", "killed")]
+            left = [t for t in group.tasks if not t.is_over and not is_stopped(t.process)]
+            if not left or not all(map(blames_another, ended)):
+                return
             with self._changed:
                 self._changed.wait(LOOK_SECONDS)
-
-    def _awaits_cause(self, group: TaskGroup) -> bool:
-        """Return whether a function's peer has seen a task go whose end isn't known here yet."""
-        if self._hurries() or any(task.is_program for task in group.tasks):
-            return False
-        left = [task for task in group.tasks if not task.is_over]
-        return lacks_cause(group.tasks) and any(not is_stopped(task.process) for task in left)
 
 
 def _end_of(group: TaskGroup) -> str:
