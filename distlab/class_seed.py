@@ -1,4 +1,4 @@
-"""What a class seed draws anew in the labs: `distlab release --class-seed WORD`.
+"""Draw a lab's names, inputs and numbers anew: `distlab release --class-seed WORD`.
 
 Three things follow from the word: each lab's `SEED`, which draws the inputs that a notebook
 shows; the names of the functions that a learner writes, which end in `_WORD`; and the numbers

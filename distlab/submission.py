@@ -1,4 +1,4 @@
-"""What `distlab submit` calls the zip that it packs, and how grading reads that name again."""
+"""Name the zip that `distlab submit` packs, and read that name again when grading."""
 
 import re
 import unicodedata

@@ -140,7 +140,7 @@ def make_optimizer(steps: int) -> keras.optimizers.Optimizer:
 
 
 class Job:
-    """What a checkpoint holds, and the steps that change it."""
+    """The contents of a checkpoint, and the steps that change it."""
 
     def __init__(self, strategy: tf.distribute.Strategy, steps: int) -> None:
         self.strategy = strategy

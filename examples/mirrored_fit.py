@@ -69,7 +69,7 @@ def main() -> None:
     strategy = make_strategy()
     if GLOBAL_BATCH_SIZE % strategy.num_replicas_in_sync:
         # `fit` adds up the replicas' tensors and fails where their shapes differ ("AddN ...").
-        raise SystemExit(f"{GLOBAL_BATCH_SIZE} images do not divide over the replicas")
+        raise SystemExit(f"{GLOBAL_BATCH_SIZE} images don't divide over the replicas")
     keras.utils.set_random_seed(0)
     train_batches = make_train_batches(options.max_examples)
     test_batches = tf.data.Dataset.from_tensor_slices(load_images("test")).batch(400)

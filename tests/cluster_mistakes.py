@@ -185,7 +185,7 @@ def make_a_strategy_again() -> None:
     if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:
         log = os.readlink("/proc/self/fd/1").removesuffix("0")
         peers = [Path(f"{log}{number}") for number in (1, 2)]
-        while any(peer.read_text().count(AGAIN) < 2 for peer in peers):
+        while any(peer.read_text(errors="replace").count(AGAIN) < 2 for peer in peers):
             time.sleep(0.05)
         time.sleep(2)  # they are about to wait for this one
     train_custom(1)
@@ -514,7 +514,9 @@ def is_over(mistake: Mistake) -> bool:
         return True
     logs = [task.read_log() for task in mistake.tasks]
     if mistake.kill and any(mistake.kill[1] in log for log in logs):
-        os.kill(mistake.tasks[mistake.kill[0]].pid, signal.SIGKILL)
+        victim = mistake.tasks[mistake.kill[0]]
+        if not poll(victim):
+            os.kill(victim.pid, signal.SIGKILL)
         mistake.kill = None
     if mistake.seen is None and has_happened(mistake, logs):
         mistake.seen = now

@@ -25,71 +25,19 @@ GIVEN_GPUS = "DISTLAB_TEST_GPUS"  # CUDA_VISIBLE_DEVICES as it was before the te
 WARM_START = make_warm_start()
 pytest_plugins = ("run_record",)
 NUMBERED = re.compile(r"(?<![a-z0-9])(lab)?(\d\d)[-_][a-z]")  # 05-loss-scaling, lab05_loss_scaling
+# the longest first: the last file to start should be a short one
+LONGEST = """
+lab_answers engine_clusters modernize_table recovery multi_worker book examples engine_joining
+scenes grading_capstone training checkpoints parameter_server gpu_check classroom
+grading_harness grading_executor grading_honest nbgrader_stock own_data labs cli_grade readme
+multi_worker_cli cluster_leftovers grading_attacks chaos launchers cli_train strategies release
+exercises rendezvous rendezvous_networks old_programs grading_damage notebooks_in_jupyterlab
+home lab_command cockpit_browser data tune user_function explorables modernize transformer
+tpu_ready grading_plans loss_scale authoring lesson_companions cluster_local devices cockpit
+engines cluster_diagnose hardening plan_command warm_kernel sharding command_line large_batch
+"""
+SLOW_FILES = [f"test_{name}.py" for name in LONGEST.split()]
 # lessons that run more of themselves under `make test-all`: engines, and the whole capstone
-SLOW_FILES = (  # the longest first: the last file to start should be a short one
-    "test_lab_answers.py",
-    "test_engine_clusters.py",
-    "test_modernize_table.py",
-    "test_recovery.py",
-    "test_multi_worker.py",
-    "test_book.py",
-    "test_examples.py",
-    "test_engine_joining.py",
-    "test_scenes.py",
-    "test_grading_capstone.py",
-    "test_training.py",
-    "test_checkpoints.py",
-    "test_parameter_server.py",
-    "test_gpu_check.py",
-    "test_classroom.py",
-    "test_grading_harness.py",
-    "test_grading_executor.py",
-    "test_grading_honest.py",
-    "test_nbgrader_stock.py",
-    "test_own_data.py",
-    "test_labs.py",
-    "test_cli_grade.py",
-    "test_readme.py",
-    "test_multi_worker_cli.py",
-    "test_cluster_leftovers.py",
-    "test_grading_attacks.py",
-    "test_chaos.py",
-    "test_launchers.py",
-    "test_cli_train.py",
-    "test_strategies.py",
-    "test_release.py",
-    "test_exercises.py",
-    "test_rendezvous.py",
-    "test_rendezvous_networks.py",
-    "test_old_programs.py",
-    "test_grading_damage.py",
-    "test_notebooks_in_jupyterlab.py",
-    "test_home.py",
-    "test_lab_command.py",
-    "test_cockpit_browser.py",
-    "test_data.py",
-    "test_tune.py",
-    "test_user_function.py",
-    "test_explorables.py",
-    "test_modernize.py",
-    "test_transformer.py",
-    "test_tpu_ready.py",
-    "test_grading_plans.py",
-    "test_loss_scale.py",
-    "test_authoring.py",
-    "test_lesson_companions.py",
-    "test_cluster_local.py",
-    "test_devices.py",
-    "test_cockpit.py",
-    "test_engines.py",
-    "test_cluster_diagnose.py",
-    "test_hardening.py",
-    "test_plan_command.py",
-    "test_warm_kernel.py",
-    "test_sharding.py",
-    "test_command_line.py",
-    "test_large_batch.py",
-)
 MORE_IN_ALL = ("19-engines.ipynb", "22-capstone.ipynb")
 
 

@@ -19,7 +19,7 @@ from tornado.websocket import websocket_connect
 
 from distlab.cli import lab
 
-START_SECONDS, END_SECONDS = 60, 30
+START_SECONDS, END_SECONDS = 180, 120
 BROWSER_FLAGS = (
     "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update "
     "--disable-sync --no-first-run"
@@ -53,7 +53,7 @@ class Lab:
     def _wait_for_address(self) -> tuple[str, str]:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
-            found = re.search(r"(http://127\.0\.0\.1:\d+/\S+)\?token=(\w+)", self.log.read_text())
+            found = re.search(r"(http://127\.0\.0\.1:\d+/\S+)\?token=(\w+)\s", self.log.read_text())
             if found:
                 return found.group(1), found.group(2)
             time.sleep(0.05)
@@ -66,7 +66,7 @@ class Lab:
             data=None if data is None else json.dumps(data).encode(),
             headers={"Authorization": f"token {self.token}"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             text = answer.read().decode()
         return json.loads(text) if text and path.startswith(("api", "lab/api", "distlab")) else text
 

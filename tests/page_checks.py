@@ -93,14 +93,17 @@ def move(stage, name: str) -> None:
     if slider.count():
         slider.focus()
     at_end = slider.count() and slider.evaluate("(it) => it.value === it.max")
-    for key in ("Home", "End") if at_end else ("End", "Home"):  # here there may be no more to see
+    keys = (
+        ("Home", "End") if at_end else ("End", "Home")
+    )  # at the first there may be no more to see
+    for key, looks in zip(keys, (400, 1800)):
         if slider.count():
             slider.press(key)
         elif field.count():
             field.fill(f"{{{key}")
         else:
             stage.locator("input[type=radio]:not(:checked)").first.check()
-        for _ in range(60):
+        for _ in range(looks):
             if stage.evaluate(PICTURE) != before:
                 return
             stage.page.wait_for_timeout(50)

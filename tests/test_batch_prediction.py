@@ -8,7 +8,7 @@ import resource
 import shutil
 import signal
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
@@ -67,6 +67,18 @@ def predict(shards, output, folder, *words, model, status=0):
         return running.end(status)
 
 
+@contextmanager
+def hold_shards(output, *numbers):
+    """Claim some shards, so that nobody gets to them, while the block runs."""
+    claims = output / "claims"
+    claims.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        for number in numbers:
+            lock = stack.enter_context((claims / f"s{number}.tfrecord.lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def read_output(folder):
     """Return the manifest and every row, in its order; nothing but outputs and claims is there."""
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -121,11 +133,14 @@ def test_no_kill_loses_or_doubles_a_row(given, tmp_path):
     seconds, cut = time.monotonic() - begun, 0
     for kill in range(KILLS):
         words = list_words(given / "shards", tmp_path / f"out{kill}", given / "model")
-        with ExitStack() as stack:
+        with ExitStack() as stack, ExitStack() as holding:
+            if kill == 0:  # it can't be done before
+                holding.enter_context(hold_shards(tmp_path / "out0", 5))
             victim, other = (stack.enter_context(start(*words, folder=tmp_path)) for _ in range(2))
             time.sleep(at_random.uniform(0.2, 1) * seconds)
             victim.send(signal.SIGKILL)
             cut += victim.process.wait(SECONDS) == -signal.SIGKILL
+            holding.close()
             other.end()
         assert_complete(tmp_path / f"out{kill}", given)
     assert cut > 0, "all were done before they were killed"
@@ -134,9 +149,7 @@ def test_no_kill_loses_or_doubles_a_row(given, tmp_path):
 def test_a_start_after_a_kill_continues_with_what_is_left(given, tmp_path):
     out = tmp_path / "out"
     words = list_words(given / "shards", out, given / "model")
-    (out / "claims").mkdir(parents=True)
-    with (out / "claims/s5.tfrecord.lock").open("w") as lock:  # it never gets to the last one
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with hold_shards(out, 5):  # it never gets to the last one
         with start(*words, folder=tmp_path) as running:
             wait_for((out / "s0.tfrecord.npy").exists)
             running.send(signal.SIGKILL)
@@ -153,12 +166,10 @@ def test_of_two_machines_with_a_shared_folder_one_dies(given, tmp_path):
     """Network namespaces; the last shard is held until the second machine's launcher is dead."""
     need_namespaces()
     networks, launchers, out = Namespaces(2), [], tmp_path / "out"
-    (out / "claims").mkdir(parents=True)
     meet = ["--rendezvous", f"{networks.address(0)}:2951", "--trust-network", "--independent"]
     words = [EXAMPLES / PROGRAM, *list_words(given / "shards", out, given / "model")[1:]]
     try:
-        with (out / "claims/s5.tfrecord.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with hold_shards(out, 5):
             for number in (0, 1):
                 own = ["--workers", 2, "--logs", f"logs{number}"]
                 inside = networks.inside(number)
@@ -284,10 +295,13 @@ def test_a_note_is_believed_only_with_its_output_and_its_shard(given, tmp_path):
 def test_a_full_disk_leaves_nothing_that_looks_complete(given, tmp_path):
     """A limit on the size of files stands in for the disk."""
     words = list_words(given / "shards", tmp_path / "out", given / "model")
-    with start(*words, folder=tmp_path) as running:
-        most = (128 + ROWS[0] - 1, resource.RLIM_INFINITY)  # NumPy's header, all but one row
-        resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, most)
-        lines = running.end(status=1)
+    with ExitStack() as holding, hold_shards(tmp_path / "out", *range(1, len(ROWS))):
+        holding.enter_context(hold_shards(tmp_path / "out", 0))
+        with start(*words, folder=tmp_path) as running:
+            most = (128 + ROWS[0] - 1, resource.RLIM_INFINITY)  # NumPy's header, all but one row
+            resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, most)
+            holding.close()
+            lines = running.end(status=1)
     assert lines == [f"--output {tmp_path}/out: File too large"]
     assert not list((tmp_path / "out").glob("*.npy")) and os.listdir(tmp_path / "out") == ["claims"]
     predict(given / "shards", tmp_path / "out", tmp_path, model=given / "model")

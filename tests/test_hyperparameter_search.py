@@ -4,7 +4,7 @@ import json
 import re
 import signal
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -123,7 +123,7 @@ def wait_for_trials(folder, count):
     """Return the running trials, once there are `count` of them."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
-        if (folder / "journal.log").exists():
+        with suppress(KeyError):  # the journal is there before the study
             found = [t for t in read_trials(folder) if t.state.name == "RUNNING" and t.params]
             if len(found) == count:
                 return found
@@ -134,14 +134,15 @@ def wait_for_trials(folder, count):
 def test_a_killed_worker_loses_its_trial_only_and_it_is_tried_again(data_file, tmp_path):
     folder, trials = tmp_path / "search", 2 * WORKERS
     words = list_words(folder, "--trials", trials)
+    in_first_trial = (tmp_path / "killed", 1, "keras:Model", "fit")
+    settings = {"data_file": data_file, "folder": tmp_path, "held": in_first_trial}
     with ExitStack() as stack:
-        workers = [
-            stack.enter_context(start(*words, data_file=data_file, folder=tmp_path))
-            for _ in range(WORKERS)
-        ]
+        workers = [stack.enter_context(start(*words, **settings)) for _ in range(WORKERS)]
         wait_for_trials(folder, WORKERS)
         for victim in workers[:KILLS]:
             victim.send(signal.SIGKILL)
+            victim.process.wait(SECONDS)
+        (tmp_path / "killed").touch()
         [worker.end() for worker in workers[KILLS:]]
     found = read_trials(folder)
     failed = [trial for trial in found if trial.state.name == "FAIL"]

@@ -136,7 +136,7 @@ def test_the_offline_line_is_what_make_runs() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=True,
     )
     (install,) = [text for text in shown.stdout.splitlines() if " -c constraints.txt -e " in text]
@@ -144,7 +144,9 @@ def test_the_offline_line_is_what_make_runs() -> None:
     for words in (shlex.split(line), shlex.split(install)):
         assert [word for word in words if word in options] == options
     online = ["make", "-n", "-B", "lab"]
-    shown = subprocess.run(online, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    shown = subprocess.run(
+        online, cwd=ROOT, capture_output=True, text=True, timeout=280, check=True
+    )
     assert "--no-index" not in shown.stdout
 
 

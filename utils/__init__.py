@@ -16,6 +16,7 @@ package doesn't import TensorFlow.
 - `events`: what a running task reports, as JSON lines: a writer and a reader
 - `files`: files replaced in one step (a reader sees the old or the new one, never half), and
   folders
+- `lazy`: public names of a package that are imported from their modules only when they are needed
 - `goodput`: the share of a run's wall time spent on steps that count in the end, from its events
 - `gpus`: this machine's GPUs: which ones a process may use, who else uses them, how workers divide
   them
@@ -47,9 +48,9 @@ package doesn't import TensorFlow.
 """
 
 import ast
-import importlib
 from pathlib import Path
-from typing import Any
+
+from .lazy import import_lazily
 
 __version__ = "0.2.0"
 # The names are listed once, in the stub next to this file, where type checkers look for them.
@@ -61,15 +62,7 @@ ROOM_OF = {
     for alias in node.names
 }
 __all__ = sorted(ROOM_OF)
-
-
-def __getattr__(name: str) -> Any:
-    """Return a public name from its module, which is imported only now."""
-    if name not in ROOM_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{ROOM_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = import_lazily(__name__, ROOM_OF)
 
 
 def __dir__() -> list[str]:

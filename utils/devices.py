@@ -1,4 +1,4 @@
-"""What a strategy's replicas run on: all GPUs, logical CPU devices, or a TPU's cores.
+"""Choose the devices of a strategy's replicas: all GPUs, logical CPU devices, or a TPU's cores.
 
 The one place where devices are chosen (`choose_devices`); `placement` names what a strategy has. A
 run takes all GPUs that this process may use. Without any, a laptop's one CPU is split into several

@@ -1,4 +1,4 @@
-"""What a running task reports, as JSON lines: a writer and a reader. NumPy at most.
+"""Write and read the reports of a running task, as JSON lines. NumPy at most.
 
 Each line is one object with at least `event` (its kind) and `time` (seconds
 since the epoch). `training` writes these kinds:

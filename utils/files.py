@@ -70,7 +70,9 @@ def make_folder(name: str, folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"x")
     except OSError as error:
-        raise InputError(f"{name} {folder} can't be written ({error.strerror}).") from None
+        raise InputError(
+            f"{name} {folder} can't be written ({error.strerror}). Name another folder."
+        ) from None
 
 
 def hold_folder(name: str, folder: Path) -> int:

@@ -159,7 +159,7 @@ class TaskStory:
 
 
 class StepGroup:
-    """What decides when a group's all-reduce can run: the last task that is ready, and pauses."""
+    """Finds when a group's all-reduce can run: after the last task is ready, and after pauses."""
 
     def __init__(self, stories: Iterable[TaskStory], since: float) -> None:
         self._last_ready: dict[tuple[int, int], float] = {}

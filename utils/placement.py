@@ -1,4 +1,4 @@
-"""What a strategy's replicas run on, read from the strategy, for people and programs."""
+"""Describe the devices of a strategy's replicas, for people and programs."""
 
 from __future__ import annotations
 

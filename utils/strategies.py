@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,7 @@ class StrategyRecord:
     take every step together. `is_coordinated`: one process, the coordinator, sends steps to
     workers, and servers hold the variables. `takes_xla`: a replica's variables are on its own
     device, where XLA can read them. `options` are what `make` takes besides. `exceptions` holds
-    what differs from "works" in the table, (loop, keras) -> row.
+    what differs from "works" in the table, (loop, keras) -> `works`, `error` and `note`.
     """
 
     name: str
@@ -85,7 +86,7 @@ class StrategyRecord:
     is_coordinated: bool = False
     takes_xla: bool = True
     options: tuple[str, ...] = ()
-    exceptions: tuple[Support, ...] = ()
+    exceptions: Mapping[tuple[str, str], tuple[bool | None, str, str]] = field(default_factory=dict)
 
     @property
     def can_fit(self) -> bool:
@@ -280,16 +281,12 @@ STRATEGIES: dict[str, StrategyRecord] = {
             max_replicas=MAX_REPLICAS,
             all_reduces=("nccl", "ring"),
             in_lockstep=True,
-            exceptions=(
-                Support(
-                    "multi-worker",
-                    "fit",
-                    "keras 3",
-                    works=False,
-                    error="PerReplica",
-                    note="use the custom loop, or patch_keras_fit of utils.keras_multi_worker",
+            exceptions={
+                ("fit", "keras 3"): (
+                    *(False, "PerReplica"),
+                    "use the custom loop, or patch_keras_fit of utils.keras_multi_worker",
                 ),
-            ),
+            },
         ),
         StrategyRecord(
             "parameter-server",
@@ -300,26 +297,14 @@ STRATEGIES: dict[str, StrategyRecord] = {
             is_coordinated=True,
             takes_xla=False,
             options=("partitioner",),
-            exceptions=(
-                Support(
-                    "parameter-server",
-                    "fit",
-                    "keras 3",
-                    works=False,
-                    error="create_per_worker_dataset",
-                    note="use the custom loop through ClusterCoordinator",
+            exceptions={
+                ("fit", "keras 3"): (
+                    *(False, "create_per_worker_dataset"),
+                    "use the custom loop through ClusterCoordinator",
                 ),
-                Support(
-                    "parameter-server",
-                    "custom",
-                    "keras 3",
-                    works=True,
-                    note="optimizer.iterations loses counts",
-                ),
-                Support(
-                    "parameter-server", "fit", "tf_keras", works=True, note="with DatasetCreator"
-                ),
-            ),
+                ("custom", "keras 3"): (True, "", "optimizer.iterations loses counts"),
+                ("fit", "tf_keras"): (True, "", "with DatasetCreator"),
+            },
         ),
         StrategyRecord(
             "tpu",
@@ -328,11 +313,7 @@ STRATEGIES: dict[str, StrategyRecord] = {
             place="TPU",
             max_replicas=0,
             single_replica_reason="it has one on each TPU core. Leave replicas out",
-            exceptions=tuple(
-                Support("tpu", loop, keras, works=None, note="needs TPU hardware")
-                for keras in KERAS
-                for loop in LOOPS
-            ),
+            exceptions=dict.fromkeys(product(LOOPS, KERAS), (None, "", "needs TPU hardware")),
         ),
     )
 }
@@ -347,9 +328,7 @@ NAMES = tuple(STRATEGIES)
 SINGLE_MACHINE, CLUSTER = list_names("machine"), list_names("cluster")
 # measured on TensorFlow 2.21.0, Keras 3.15.1, tf_keras 2.21.0
 SUPPORT = tuple(
-    {(row.loop, row.keras): row for row in record.exceptions}.get(
-        (loop, keras), Support(record.name, loop, keras, works=True)
-    )
+    Support(record.name, loop, keras, *record.exceptions.get((loop, keras), (True,)))
     for record in STRATEGIES.values()
     for keras in KERAS
     for loop in LOOPS

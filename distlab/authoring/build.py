@@ -20,7 +20,7 @@ READABLE = 0o644  # by all who share a course folder
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What became of one target: `error` is "" when it was built; `ran` if its cells ran."""
+    """The build of one target: `error` is "" if it worked, `ran` is True if its cells ran."""
 
     slug: str
     seconds: float
@@ -41,7 +41,7 @@ def find_stale(target: Target) -> list[str]:
         if lab is None:
             reasons.append(f"labs/{target.lab.name} is missing")
         elif lab != to_text(make_lab(expected)):
-            reasons.append(f"labs/{target.lab.name} is not what its source generates")
+            reasons.append(f"labs/{target.lab.name} isn't what its source generates")
     return reasons
 
 

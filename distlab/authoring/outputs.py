@@ -1,4 +1,4 @@
-"""What a run leaves in a notebook, made the same on every machine."""
+"""Make the outputs of a notebook the same on every machine."""
 
 import os
 import re

@@ -158,7 +158,7 @@ def choose_targets(targets: list[Target], names: list[str]) -> list[Target]:
         found += [t for t in targets if t.slug.partition("-")[2] == wanted]
         if not found:
             known = list_few(t.slug.split("-")[0] for t in targets)
-            raise CourseError(f"The source must be one of {known}, or a slug, got {name!r}.")
+            raise CourseError(f"NAME must be one of {known}, or a slug, got {name!r}.")
         chosen += [t for t in found if t not in chosen]
     return chosen if names else targets
 

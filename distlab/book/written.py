@@ -13,13 +13,7 @@ from distlab.home.pictures import read_picture
 from distlab.progress import PARTS
 from utils.data import load
 
-LOOK_UP = (
-    "reference/glossary",
-    "reference/errors",
-    "reference/cards",
-    "examples/index",
-    "api/index",
-)
+LOOK_UP = "reference/glossary reference/errors reference/cards examples/index api/index".split()
 MORE = "More labs"
 RECORDING = "_images/two_replicas.svg"  # lesson 00 shows it, so Sphinx has copied it there
 HOME = Path(__file__).with_name("home.md")

@@ -63,7 +63,7 @@ class Classroom:
 
     @property
     def line(self) -> str:
-        """What a student types."""
+        """The command line that a student types."""
         return f"distlab classroom join {self.address}"
 
     @property

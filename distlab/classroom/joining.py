@@ -94,7 +94,7 @@ def begin_at_enter(begin: threading.Event, what: str, tell: Say) -> None:
 
 
 class StudentView:
-    """What a student sees of the own task: now and then a step, and errors whole."""
+    """A student's view of the own task: a step now and then, and errors in full."""
 
     def __init__(self, tell: Say) -> None:
         self._tell = tell

@@ -1,4 +1,4 @@
-"""Where a class meets: the address, and what must be the same on every laptop."""
+"""The meeting of a class: its address, and what must be the same on every laptop."""
 
 import hashlib
 import os

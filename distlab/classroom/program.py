@@ -1,4 +1,4 @@
-"""What every laptop of a class runs: the course's own training, with the teacher's settings.
+"""The program of every laptop of a class: the course's own training, with the teacher's settings.
 
 Started as a task of a rendezvous: TF_CONFIG, the settings (`DISTLAB_HANDOUT`) and the folder of
 this machine's checkpoints come in the environment. It writes its progress as events, one JSON
@@ -54,7 +54,7 @@ def main() -> int:
     except Exception as error:
         if type(error).__name__ not in PEER_ERRORS:
             raise
-        print(f"the others do not answer any more ({type(error).__name__})", file=sys.stderr)
+        print(f"the others don't answer any more ({type(error).__name__})", file=sys.stderr)
         time.sleep(PATIENCE_SECONDS)
         return 3
     return 0

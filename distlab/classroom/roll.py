@@ -26,7 +26,7 @@ WAITS = "waits for the next start"
 
 
 class Hosted(Protocol):
-    """What a roll wants of `HostedRun`."""
+    """The part of `HostedRun` that a roll uses."""
 
     group: TaskGroup | None
     starts: int
@@ -75,7 +75,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a class ended that didn't end well; `cause` "was stopped" is the teacher's."""
+    """The end of a class that didn't end well; `cause` "was stopped" is the teacher's."""
 
     cause: str
 
@@ -254,7 +254,7 @@ class Roll:
 
     @property
     def has_begun(self) -> bool:
-        """Whether tasks have been started."""
+        """True once tasks have been started."""
         return self._group is not None
 
     def history(self, start: int = 0) -> list[Event]:

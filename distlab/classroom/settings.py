@@ -1,4 +1,4 @@
-"""What a class trains: the teacher's settings, as text on their way to the laptops."""
+"""The teacher's settings of a class, as text on their way to the laptops."""
 
 import json
 import time

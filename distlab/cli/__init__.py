@@ -26,15 +26,13 @@ runs, so that `distlab --help` answers at once.
   cloud
 - `modernize`: `distlab modernize`: what has to change in a program written for an older TensorFlow
 - `plan`: `distlab plan`: measure, read or describe a model, and predict what training it takes
-- `plan_report`: what `distlab plan` prints and draws
+- `plan_report`: what `distlab plan` prints
 - `processes`: `distlab processes`: find the clusters on this machine, and end what a crashed
   kernel left
 - `release`: `distlab release`: what students get, and an nbgrader course for the teacher
 - `run`: `distlab run`: start any program that reads TF_CONFIG as the tasks of a cluster
 - `simulate`: `distlab simulate`: one command, made from the simulators' questions
   (`utils.simulate`)
-- `simulate_pictures`: what `--plot` draws for each question of `distlab simulate`, and how it is
-  written
 - `starting`: who starts the tasks of a cluster that a command trains on: this machine, an engine,
   or several machines that meet at a rendezvous
 - `tf_config`: `distlab tf-config`: write the TF_CONFIG of every task of a cluster, and check what
@@ -67,29 +65,9 @@ from utils.errors import DistributedError
 from utils.processes.private_network import enter_if_wanted
 
 MODULES = (
-    "lab",
-    "doctor",
-    "data",
-    "train",
-    "run",
-    "classroom",
-    "manifest",
-    "diagnose",
-    "modernize",
-    "tf_config",
-    "processes",
-    "simulate",
-    "plan",
-    "user_function",
-    "lab_work",
-    "update",
-    "grade",
-    "release",
-    "hub_config",
-    "build",
-    "book",
-    "help",
-)
+    "lab doctor data train run classroom manifest diagnose modernize tf_config processes simulate "
+    "plan user_function lab_work update grade release hub_config build book help"
+).split()
 STARTS_CLUSTERS = ("check", "plan", "run", "train", "tune-input")
 
 

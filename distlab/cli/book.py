@@ -5,8 +5,13 @@ from pathlib import Path
 
 from distlab import progress
 from distlab.cli.long_command import say_waiting
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
+
+OPTIONS = """
+--output DIR  write the site to this folder
+--zip FILE  also pack it into one file for a learning platform
+"""
 
 
 def add_parser(commands: Commands) -> None:
@@ -19,10 +24,8 @@ def add_parser(commands: Commands) -> None:
         "Open index.html in its folder or put it on any web server. It needs no network. "
         "The packages of '.[book]' must be installed.",
     )
-    text = "write the site to this folder"
-    book.add_argument("--output", type=Path, default=Path("build/book"), metavar="DIR", help=text)
-    text = "also pack it into one file for a learning platform"
-    book.add_argument("--zip", type=Path, metavar="FILE", help=text)
+    more = {"output": {"type": Path, "default": Path("build/book")}, "zip": {"type": Path}}
+    declare(book, OPTIONS, **more)
 
 
 def run_book(parsed: argparse.Namespace) -> int:

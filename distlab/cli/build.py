@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlab.cli.long_command import sigterm_interrupts
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from utils.checks import check_count, check_number
 
 if TYPE_CHECKING:
@@ -16,6 +16,16 @@ NEXT = """They hold one small working exercise: put yours in its place. Then
   python -m distlab.grading.worked {lab}    works out the examples of the visible checks
   distlab build {lab}                       makes the lab and its solution
   pytest tests -k {lab}                     tries it; solutions/src/README.md says more"""
+CHOSEN = """
+--check  list stale notebooks, change nothing
+--force  also run notebooks that haven't changed
+--keep-outputs  run nothing; for changes of code that alter no output (make test compares them)
+"""
+ROOT = "--root DIR  the course's folder [found automatically]"
+HOW = """
+--jobs N=2  run N notebooks at once
+--timeout S=300  stop a notebook after this many seconds; a cell gets at most two fifths of them
+"""
 
 
 def add_parser(commands: Commands) -> None:
@@ -29,16 +39,8 @@ def add_parser(commands: Commands) -> None:
         "a change of the library altered an output.",
     )
     build.add_argument("names", nargs="*", metavar="NAME", help='"03", "lab01" or a slug [all]')
-    chosen = build.add_mutually_exclusive_group()
-    chosen.add_argument("--check", action="store_true", help="list stale notebooks, change nothing")
-    chosen.add_argument(
-        "--force", action="store_true", help="also run notebooks that haven't changed"
-    )
-    text = "run nothing; for changes of code that alter no output (make test compares them)"
-    chosen.add_argument("--keep-outputs", action="store_true", help=text)
-    build.add_argument("--jobs", type=int, default=2, metavar="N", help="run N notebooks at once")
-    text = "stop a notebook after this many seconds; a cell gets at most two fifths of them"
-    build.add_argument("--timeout", type=float, default=300.0, metavar="S", help=text)
+    declare(build.add_mutually_exclusive_group(), CHOSEN)
+    declare(build, HOW)
     new = add_command(
         commands,
         "new",
@@ -49,9 +51,7 @@ def add_parser(commands: Commands) -> None:
     new.add_argument("kind", choices=["lab"], metavar="KIND", help="what to start: lab")
     new.add_argument("title", metavar="TITLE", help='the title, such as "precision and memory"')
     for parser in (build, new):
-        parser.add_argument(
-            "--root", type=Path, metavar="DIR", help="the course's folder [found automatically]"
-        )
+        declare(parser, ROOT, root={"type": Path})
 
 
 def run_build(parsed: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ def run_build(parsed: argparse.Namespace) -> int:
             print(reason)
         before, after = course_map.fill_readme(root)
         if before != after:
-            print("README.md: its lessons and labs are not what the sources say")
+            print("README.md: its lessons and labs aren't what the sources say")
         print(f"{len(chosen) - len(stale)} of {len(chosen)} up to date")
         return 1 if stale or orphans or before != after else 0
     if course_map.refresh_readme(root):

@@ -2,31 +2,42 @@
 
 import argparse
 import sys
+from collections.abc import Iterable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from distlab.cli.parser import Commands, OneLineParser, add_command
+from distlab.cli.parser import Commands, OneLineParser, add_command, declare
 from distlab.cli.starting import add_network
 
 if TYPE_CHECKING:
     from utils.engines import RunReport
 
-PORT, WORKERS, JOIN_SECONDS = 2950, 8, 600.0
-SETTINGS = (
-    "epochs",
-    "examples",
-    "global_batch_size",
-    "hidden_units",
-    "optimizer",
-    "learning_rate",
-    "checkpoint_every",
-    "pause_seconds",
-    "seed",
-)
-PLACE = ("name", "logs", "advertise_address", "join_seconds", "trust_network")
+JOIN_SECONDS = 600.0
+PLACE = ("name", "logs", "trust_network")
 EPILOG = (
     "The command asks for the code, or reads it from the environment variable DISTLAB_CODE. "
     "docs/classroom.md has the lesson plan."
 )
+START = """
+--workers N=8  train on N laptops, this one included; Enter starts with fewer
+--advertise-address ADDRESS  this machine's address in the room's network [found automatically]
+--port N=2950  port to listen on
+--epochs N=20  train for N epochs
+--examples N=2560  images per epoch
+--global-batch-size N=128  images per step, over all laptops
+--hidden-units N=32  hidden units of the network
+--optimizer NAME=momentum  sgd, momentum or adam
+--learning-rate X=0.05  learning rate
+--checkpoint-every N=20  save a checkpoint every N steps
+--pause-seconds X=0.25  sleep this long before each step, so that the room can follow
+--seed N=0  seed of the initial weights
+--max-restarts N=20  restart all laptops up to N times after one is lost
+--checkpoint-dir DIR  resume from the checkpoint in this folder [a new folder]
+"""
+PLACE_OPTIONS = """
+--name NAME  the name that the others see [your login]
+--logs DIR  folder for logs and checkpoints [runs/class-TIME]
+"""
 
 
 def add_parser(subparsers: Commands) -> None:
@@ -53,17 +64,9 @@ def add_parser(subparsers: Commands) -> None:
         EPILOG,
     )
     for each in (join, test):
-        each.add_argument(
-            "address", metavar="ADDRESS", help="the teacher's address: HOST or HOST:PORT"
-        )
+        declare(each, "ADDRESS  the teacher's address: HOST or HOST:PORT")
         _add_place(each, with_address=True)
-    test.add_argument(
-        "--machines",
-        type=int,
-        default=2,
-        metavar="N",
-        help="wait for N machines, this one included",
-    )
+    declare(test, "--machines N=2  wait for N machines, this one included")
 
 
 def _add_start(actions: Commands) -> None:
@@ -76,67 +79,13 @@ def _add_start(actions: Commands) -> None:
         "trains with them. Ctrl-C ends the class on all laptops.",
         EPILOG,
     )
-    add = start.add_argument
-    add(
-        "--workers",
-        type=int,
-        default=WORKERS,
-        metavar="N",
-        help="train on N laptops, this one included; Enter starts with fewer",
-    )
-    add(
-        "--advertise-address",
-        metavar="ADDRESS",
-        help="this machine's address in the room's network [found automatically]",
-    )
-    add("--port", type=int, default=PORT, metavar="N", help="port to listen on")
-    add("--epochs", type=int, default=20, metavar="N", help="train for N epochs")
-    add("--examples", type=int, default=2560, metavar="N", help="images per epoch")
-    add(
-        "--global-batch-size",
-        type=int,
-        default=128,
-        metavar="N",
-        help="images per step, over all laptops",
-    )
-    add("--hidden-units", type=int, default=32, metavar="N", help="hidden units of the network")
-    add("--optimizer", default="momentum", metavar="NAME", help="sgd, momentum or adam")
-    add("--learning-rate", type=float, default=0.05, metavar="X", help="learning rate")
-    add(
-        "--checkpoint-every",
-        type=int,
-        default=20,
-        metavar="N",
-        help="save a checkpoint every N steps",
-    )
-    add(
-        "--pause-seconds",
-        type=float,
-        default=0.25,
-        metavar="X",
-        help="sleep this long before each step, so that the room can follow",
-    )
-    add("--seed", type=int, default=0, metavar="N", help="seed of the initial weights")
-    add(
-        "--max-restarts",
-        type=int,
-        default=20,
-        metavar="N",
-        help="restart all laptops up to N times after one is lost",
-    )
-    add(
-        "--checkpoint-dir",
-        metavar="DIR",
-        help="resume from the checkpoint in this folder [a new folder]",
-    )
+    declare(start, START)
     _add_place(start, with_address=False)
     start.add_json()
 
 
 def _add_place(parser: OneLineParser, with_address: bool) -> None:
-    add = parser.add_argument
-    add("--name", metavar="NAME", help="the name that the others see [your login]")
-    add("--logs", metavar="DIR", help="folder for logs and checkpoints [runs/class-TIME]")
+    declare(parser, PLACE_OPTIONS)
     add_network(parser, with_address, JOIN_SECONDS)
 
 
@@ -152,10 +101,11 @@ def run_start(arguments: argparse.Namespace) -> int:
     host = arguments.advertise_address or find_own_address()
     place = ClassPlace(
         join_address(host, arguments.port),
-        **_take(arguments, PLACE[:2] + PLACE[3:]),
+        **_take(arguments, PLACE),
+        join_seconds=arguments.join_timeout,
         checkpoint_dir=arguments.checkpoint_dir,
     )
-    settings = ClassSettings(**_take(arguments, SETTINGS))
+    settings = ClassSettings(**_take(arguments, [each.name for each in fields(ClassSettings)]))
     tables: list[Table] = []
 
     def tell(text: str) -> None:
@@ -180,7 +130,7 @@ def run_join(arguments: argparse.Namespace) -> int:
     from distlab.classroom.joining import join
     from distlab.classroom.meeting import say
 
-    report = join(arguments.address, **_take(arguments, PLACE))
+    report = join(arguments.address, **_take_place(arguments))
     if report.status and not report.seconds:
         say("you have left the class; type the same line again to come back")
     else:
@@ -193,7 +143,7 @@ def run_test(arguments: argparse.Namespace) -> int:
     from distlab.classroom.joining import try_connections
     from distlab.classroom.meeting import say
 
-    report = try_connections(arguments.address, arguments.machines, **_take(arguments, PLACE))
+    report = try_connections(arguments.address, arguments.machines, **_take_place(arguments))
     if report.cause is None:
         say(f"{report.workers} machines reach each other in both directions")
     else:
@@ -201,8 +151,13 @@ def run_test(arguments: argparse.Namespace) -> int:
     return report.status
 
 
-def _take(arguments: argparse.Namespace, names: tuple[str, ...]) -> dict[str, Any]:
+def _take(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(arguments, name) for name in names}
+
+
+def _take_place(arguments: argparse.Namespace) -> dict[str, Any]:
+    place = _take(arguments, (*PLACE, "advertise_address"))
+    return place | {"join_seconds": arguments.join_timeout}
 
 
 def _report(report: "RunReport", as_json: bool) -> None:

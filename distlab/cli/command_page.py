@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from distlab.cli import make_parser
-from distlab.cli.examples import EXAMPLES, TASKS
+from distlab.cli.examples import TASKS, list_examples
 from distlab.cli.parser import OneLineParser
 from utils.files import write_atomically
 
@@ -32,9 +32,9 @@ def write_page() -> str:
 
 
 def _write_command(parser: OneLineParser, mark: str) -> Iterator[str]:
-    name = parser.prog.removeprefix("distlab ")
     yield f"{mark} {parser.prog}\n\n{_escape(parser.description)}\n"
-    yield "```sh\n" + "\n".join(EXAMPLES[name]) + "\n```\n"
+    examples = list_examples(parser.prog, parser.list_commands())
+    yield "```sh\n" + "\n".join(examples) + "\n```\n"
     rows = [row for group in parser._action_groups for row in _list_rows(parser, group)]
     if rows:
         yield "| Argument or option | What it does |\n|---|---|\n" + "\n".join(rows) + "\n"

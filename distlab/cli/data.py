@@ -8,12 +8,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 from distlab.cli.long_command import say_waiting
-from distlab.cli.parser import Commands, OneLineParser, add_command
+from distlab.cli.parser import Commands, OneLineParser, add_command, declare
 from utils.data.catalog import DATA_SETS, FULL_EXAMPLES, find_facts
 from utils.data.fetch import DOWNLOAD_SECONDS, fetch
 from utils.data.verify import Place, list_places
 
 NAMES = " or ".join(DATA_SETS)
+FETCH = f"""
+NAME  {NAMES}
+--timeout SECONDS={DOWNLOAD_SECONDS:g}  give up after this long
+--output OUTPUT  TFDS data folder [TFDS's own]
+"""
 
 
 def add_parser(subparsers: Commands) -> None:
@@ -30,13 +35,7 @@ def add_parser(subparsers: Commands) -> None:
     verifying.add_argument("name", nargs="?", metavar="NAME", help=f"{NAMES} [all]")
     verifying.add_argument("--folder", type=Path, help="also check this folder (needs NAME)")
     fetching = _add_action(actions, "fetch", fetch_full, "download a full data set through TFDS")
-    fetching.add_argument("name", metavar="NAME", help=NAMES)
-    text = "give up after this long"
-    fetching.add_argument(
-        "--timeout", type=float, default=DOWNLOAD_SECONDS, metavar="SECONDS", help=text
-    )
-    text = "TFDS data folder [TFDS's own]"
-    fetching.add_argument("--output", type=Path, help=text)
+    declare(fetching, FETCH, output={"type": Path})
 
 
 def _add_action(
@@ -99,7 +98,7 @@ def _print_places(places: list[Place], as_json: bool) -> None:
             print(f"damaged: {place.problem}")
     for name in dict.fromkeys(place.name for place in places):
         if not any(p.name == name and p.kind != "bundled sample" for p in places):
-            print(f"the full {name} is not on this machine: `distlab data fetch {name}` gets it")
+            print(f"the full {name} isn't on this machine: `distlab data fetch {name}` gets it")
 
 
 def _count(examples: int | None) -> str:

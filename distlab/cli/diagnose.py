@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
 from utils.errors import shorten
 from utils.measure import count
@@ -36,12 +36,8 @@ def add_parser(subparsers: Commands) -> None:
     )
     text = "one log per task, or their folder; - reads standard input [-]"
     parser.add_argument("logs", nargs="*", metavar="LOG", default=["-"], help=text)
-    parser.add_argument(
-        "--tf-config",
-        metavar="FILE",
-        help="the TF_CONFIG of one task: a file, or the JSON itself; it helps to name the tasks "
-        "that others wait for",
-    )
+    text = "the TF_CONFIG of one task: a file, or the JSON itself; it helps to name the tasks that "
+    declare(parser, f"--tf-config FILE  {text}others wait for")
     parser.add_json()
 
 
@@ -93,7 +89,9 @@ def read_configs(given: str, logs: Iterable[str]) -> dict[str, str]:
         config = json.loads(text)
         jobs = dict(config["cluster"])
     except OSError as error:
-        raise CourseError(f"--tf-config {given} can't be read ({error.strerror}).") from None
+        raise CourseError(
+            f"--tf-config {given} can't be read ({error.strerror}). Name another file."
+        ) from None
     except (ValueError, TypeError, KeyError):
         raise CourseError(
             f"--tf-config {shorten(given)} must be JSON with a cluster. `distlab tf-config "

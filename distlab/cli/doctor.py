@@ -5,7 +5,7 @@ import json
 import os
 import sys
 
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 
 WAIT_NOTE = "Trying TensorFlow in its own process takes some seconds (--quick leaves it out)."
 
@@ -19,11 +19,8 @@ def add_parser(subparsers: Commands) -> None:
         "Check what this machine has, what works, what doesn't and why. "
         "The exit status is 1 if something that the course needs is broken.",
     )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="skip the checks that start TensorFlow, and don't verify full data sets",
-    )
+    text = "skip the checks that start TensorFlow, and don't verify full data sets"
+    declare(parser, f"--quick  {text}")
     parser.add_json()
 
 

@@ -5,14 +5,13 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distlab.class_seed import check_class_seed, use_class_seed
 from distlab.cli.long_command import Progress, sigterm_interrupts
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
 from utils.checks import check_count
 
@@ -24,6 +23,43 @@ if TYPE_CHECKING:
 
 MAX_CHANGES = 10  # shown on the terminal
 POLICY, ROSTER = "grading.toml", "students.csv"
+PATHS = "submitted output gradebook roster submission_times policy extensions marks".split()
+MANY = ("student", "exercise", "set", "remove")
+OPTIONS = f"""
+LAB  the lab to grade, such as lab05
+SUBMITTED  nbgrader's submitted/STUDENT/LAB/, a folder of notebooks, or a platform's zip
+files:
+--output REPORT  write pages, tables and the lab's journal to this folder
+--gradebook FILE  nbgrader's gradebook [gradebook.db in REPORT]
+--pattern REGEX=  how files are named: moodle, canvas, or a regex with (?P<student_id>…)
+--roster FILE  CSV of the class: student,name,… [{ROSTER} in this folder, if there is one]
+--submission-times FILE  CSV of submission times: student,handed_in, or a grading worksheet from
+    Moodle
+--class-seed WORD=  the word that the class's release was made with (none: without one)
+how it runs:
+--jobs N={min(4, os.cpu_count() or 1)}  grade N submissions at a time [one per core, at most 4]
+--no-sandbox  run answers without the sandbox; only for your own work, and the report says so
+--anonymous  replace names by codes, in REPORT/LAB/anonymous; --set and --marks take codes too
+--status  show the remembered options, who waits and why; grade nothing
+--json  print one JSON object
+due dates:
+--policy FILE  due dates, penalties, extra time, weights [{POLICY} in this folder, if there is
+    one]
+--due TIME=  2026-11-20T23:59 (in grading.toml's zone, else UTC), or with +01:00
+--penalty P=  per day or hour late: 10%%/day, 0.5/hour, or 10%%/day,50%% for at most 50%%
+--extensions FILE  CSV of students with more time: student,2 days
+marks:
+--student ID  grade only this student
+--exercise ID  change only this exercise's marks (id or number)
+--rerun  run graded answers again, on other inputs
+--set POINTS  set a mark by hand; grading doesn't change it (all: every exercise; auto: undo)
+--marks FILE  set marks by hand from a CSV: student,exercise,points,reason
+--reason TEXT=  the reason for --set, which the student reads
+--allow-bonus  accept hand marks above the maximum
+--restore  set the remembered hand marks in a new gradebook
+--forget  forget the remembered hand marks
+--remove ID  remove a student from the gradebook who has no submission and is on no list
+"""
 
 
 def add_parser(subparsers: Commands) -> None:
@@ -36,74 +72,12 @@ def add_parser(subparsers: Commands) -> None:
         "gradebook, feedback pages and a table into a folder. You can stop it at any moment, and "
         "the same command continues. The exit status is 1 if a submission waits for you.",
     )
-    add = parser.add_argument
-    add("lab", metavar="LAB", help="the lab to grade, such as lab05")
-    text = "nbgrader's submitted/STUDENT/LAB/, a folder of notebooks, or a platform's zip"
-    add("submitted", metavar="SUBMITTED", type=Path, nargs="?", help=text)
-    add = parser.add_argument_group("files").add_argument
-    text = "write pages, tables and the lab's journal to this folder"
-    add("--output", metavar="REPORT", type=Path, default=Path("grades"), help=text)
-    text = "nbgrader's gradebook [gradebook.db in REPORT]"
-    add("--gradebook", metavar="FILE", type=Path, help=text)
-    text = "how files are named: moodle, canvas, or a regex with (?P<student_id>…)"
-    add("--pattern", metavar="REGEX", default="", help=text)
-    text = f"CSV of the class: student,name,… [{ROSTER} in this folder, if there is one]"
-    add("--roster", metavar="FILE", type=Path, help=text)
-    text = "CSV of submission times: student,handed_in, or a grading worksheet from Moodle"
-    add("--submission-times", metavar="FILE", type=Path, help=text)
-    text = "the word that the class's release was made with (none: without one)"
-    add("--class-seed", metavar="WORD", default="", help=text)
-    add = parser.add_argument_group("how it runs").add_argument
-    text = "grade N submissions at a time [one per core, at most 4]"
-    add("--jobs", metavar="N", type=int, default=min(4, os.cpu_count() or 1), help=text)
-    text = "run answers without the sandbox; only for your own work, and the report says so"
-    add("--no-sandbox", action="store_true", help=text)
-    text = "replace names by codes, in REPORT/LAB/anonymous; --set and --marks take codes too"
-    add("--anonymous", action="store_true", help=text)
-    text = "show the remembered options, who waits and why; grade nothing"
-    add("--status", action="store_true", help=text)
-    parser.add_json(add)
-    _add_rules(parser.add_argument_group("due dates").add_argument)
-    _add_marks(parser.add_argument_group("marks").add_argument)
-
-
-def _add_rules(add: Callable[..., Any]) -> None:
-    text = f"due dates, penalties, extra time, weights [{POLICY} in this folder, if there is one]"
-    add("--policy", metavar="FILE", type=Path, help=text)
-    add(
-        "--due",
-        metavar="TIME",
-        default="",
-        help="2026-11-20T23:59 (in grading.toml's zone, else UTC), or with +01:00",
-    )
-    text = "per day or hour late: 10%%/day, 0.5/hour, or 10%%/day,50%% for at most 50%%"
-    add("--penalty", metavar="P", default="", help=text)
-    add(
-        "--extensions",
-        metavar="FILE",
-        type=Path,
-        help="CSV of students with more time: student,2 days",
-    )
-
-
-def _add_marks(add: Callable[..., Any]) -> None:
-    many: dict[str, Any] = {"action": "append", "default": []}
-    add("--student", metavar="ID", **many, help="grade only this student")
-    add("--exercise", metavar="ID", **many, help="change only this exercise's marks (id or number)")
-    add("--rerun", action="store_true", help="run graded answers again, on other inputs")
-    text = "set a mark by hand; grading doesn't change it (all: every exercise; auto: undo)"
-    add("--set", nargs=3, metavar=("STUDENT", "EXERCISE", "POINTS"), **many, help=text)
-    text = "set marks by hand from a CSV: student,exercise,points,reason"
-    add("--marks", metavar="FILE", type=Path, help=text)
-    text = "the reason for --set, which the student reads"
-    add("--reason", metavar="TEXT", default="", help=text)
-    text = "accept hand marks above the maximum"
-    add("--allow-bonus", action="store_true", help=text)
-    text = "set the remembered hand marks in a new gradebook"
-    add("--restore", action="store_true", help=text)
-    add("--forget", action="store_true", help="forget the remembered hand marks")
-    text = "remove a student from the gradebook who has no submission and is on no list"
-    add("--remove", metavar="ID", **many, help=text)
+    more: dict[str, dict[str, Any]] = {name: {"type": Path} for name in PATHS}
+    more["output"]["default"] = Path("grades")
+    more["submitted"]["nargs"] = "?"
+    more |= {name: {"action": "append", "default": []} for name in MANY}
+    more["set"] |= {"nargs": 3, "metavar": ("STUDENT", "EXERCISE", "POINTS")}
+    declare(parser, OPTIONS, **more)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -170,7 +144,9 @@ def _show_status(arguments: argparse.Namespace, remembered: "list[str]") -> int:
 
     marks = _find_journal(arguments).parent / "marks.csv"
     if not marks.is_file():
-        raise CourseError(f"{marks.parent}: this lab wasn't graded yet. Grade it first.")
+        raise CourseError(
+            f"{marks.parent} must hold marks, and it has none yet. Grade the lab first."
+        )
     waiting = describe_waiting([row for _, row in read_table(marks)])
     print(
         "\n".join(

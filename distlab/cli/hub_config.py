@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
 
 TEMPLATE = '''\
@@ -92,6 +92,10 @@ c.Spawner.pre_spawn_hook = give_course
 # c.KubeSpawner.storage_pvc_ensure = True
 # Pods reach each other's ports unless a NetworkPolicy lets only the hub and its proxy in.
 '''
+OPTIONS = """
+--course FOLDER=/srv/course  where the hub finds the students' copy [/srv/course]
+--output FILE  write this file [print the text]
+"""
 
 
 def add_parser(subparsers: Commands) -> None:
@@ -100,16 +104,10 @@ def add_parser(subparsers: Commands) -> None:
         "hub-config",
         run,
         "write a configuration for JupyterHub",
-        "Write jupyterhub_config.py: each user of this machine gets a copy of the course, and the "
-        "home page, the pictures and the warm kernels work. docs/hub.md has the steps.",
+        "Write a JupyterHub configuration. Each user of this machine gets a copy of the course, "
+        "with its home page, pictures and warm kernels. docs/hub.md has the steps.",
     )
-    parser.add_argument(
-        "--course",
-        metavar="FOLDER",
-        default="/srv/course",
-        help="where the hub finds the students' copy [/srv/course]",
-    )
-    parser.add_argument("--output", metavar="FILE", help="write this file [print the text]")
+    declare(parser, OPTIONS)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -26,9 +26,9 @@ from urllib.parse import quote
 import psutil
 
 from distlab import progress
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
-from utils.checks import check_count
+from utils.checks import check_count, list_few
 from utils.processes.lifetime import die_with_parent
 
 CONFIG_FOLDER = Path(__file__).resolve().parent.parent / "lab_config"
@@ -37,6 +37,11 @@ GRACE_SECONDS = 10.0
 END_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
+OPTIONS = """
+--port PORT  port to listen on [the first free port from 8888]
+--no-browser  print the address, don't open a browser
+--notebook NAME  open this notebook, such as 03 or 03-mirrored
+"""
 
 
 class _Stop(Exception):
@@ -47,15 +52,7 @@ def add_parser(subparsers: Commands) -> None:
     text = "Open the course in JupyterLab. Options after `--` are passed to `jupyter lab`."
     parser = add_command(subparsers, "lab", run, "open the course in JupyterLab", text)
     parser.usage = "distlab lab [options] [-- JupyterLab's options]"
-    parser.add_argument(
-        "--port", type=int, help="port to listen on [the first free port from 8888]"
-    )
-    parser.add_argument(
-        "--no-browser", action="store_true", help="print the address, don't open a browser"
-    )
-    parser.add_argument(
-        "--notebook", metavar="NAME", help="open this notebook, such as 03 or 03-mirrored"
-    )
+    declare(parser, OPTIONS, port={"type": int})
     parser.add_argument("options", nargs="*", help=argparse.SUPPRESS)
 
 
@@ -115,7 +112,7 @@ def find_page(folder: Path, name: str | None) -> str:
     fitting = [page for page in fitting if page.startswith("labs/")] or fitting
     if len(fitting) == 1:
         return fitting[0]
-    listed = ", ".join(Path(page).stem for page in fitting or pages) or "none"
+    listed = list_few(Path(page).stem for page in fitting or pages)
     trouble = "fits several notebooks" if fitting else "fits no notebook"
     raise CourseError(f"--notebook must be one of {listed}, got {name}: it {trouble}.")
 

@@ -12,28 +12,29 @@ from typing import Any
 
 from distlab import copies, progress
 from distlab.cli.long_command import say_waiting
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
 from distlab.submission import is_generic, is_plain_name, list_attached, make_zip_name
 from utils.checks import list_few, suggest
 
 CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
+LAB = "LAB  lab05, 05, or a notebook's path"
+SUBMIT = """
+--name NAME  the name that your teacher knows [your login name]
+--output OUTPUT  write the zip to this folder
+"""
 
 
 def add_parser(commands: Commands) -> None:
     check = add_command(commands, "check", run_check, "check your answers of a lab")
-    check.add_argument("lab", metavar="LAB", help="lab05, 05, or a notebook's path")
+    declare(check, LAB)
     check.add_json()
     text = "check a lab and pack it for submission"
     submit = add_command(commands, "submit", run_submit, text)
-    submit.add_argument("lab", metavar="LAB", help="lab05, 05, or a notebook's path")
-    submit.add_argument("--name", help="the name that your teacher knows [your login name]")
-    submit.add_argument(
-        "--output", type=Path, default=Path("handed-in"), help="write the zip to this folder"
-    )
-    text = "start a lab from scratch; yours is kept in work/kept"
+    declare(submit, LAB + SUBMIT, output={"type": Path, "default": Path("handed-in")})
+    text = "start a lab from scratch, and keep your version in work/kept"
     reset = add_command(commands, "reset", run_reset, text)
-    reset.add_argument("lab", metavar="LAB", help="lab05, 05, or a copy's path: work/NAME.ipynb")
+    declare(reset, "LAB  lab05, 05, or a copy's path: work/NAME.ipynb")
 
 
 def find_lab(name: str) -> Path:
@@ -147,7 +148,7 @@ def run_submit(arguments: argparse.Namespace) -> int:
             print(f"not yet  {result['id']}: {result['said']}")
     print(f"{right} of {len(results)} checks pass")
     packed = pack(path, name, arguments.output, _find_attached(path))
-    print(f"hand in: {packed}")
+    print(f"submission: {packed}")
     return 0
 
 
@@ -170,7 +171,7 @@ def _find_attached(path: Path) -> list[Path]:
             print(f"missing  {name}: the exercise that it belongs to earns nothing without it")
         elif file.stat().st_size > most:
             size = file.stat().st_size / 2**20
-            print(f"too large  {name}: {size:.1f} MiB, {most / 2**20:g} may be handed in: left out")
+            print(f"too large  {name}: {size:.1f} MiB, {most / 2**20:g} may be submitted: left out")
         else:
             found.append(file)
     return found

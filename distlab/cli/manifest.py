@@ -4,7 +4,7 @@ import argparse
 import sys
 from dataclasses import fields
 
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, add_program_options, declare
 
 TARGETS = ("kubernetes", "vertex", "sagemaker", "azureml")
 EPILOG = (
@@ -21,6 +21,24 @@ IMAGE_LINES = {  # of the Dockerfile
     "legacy": "ENV TF_USE_LEGACY_KERAS=1\n",
     "patched": f"ENV PYTHONPATH=/app/{KERAS_PACKAGE}/startup\n",
 }
+OPTIONS = f"""
+TARGET  {", ".join(TARGETS)}
+--workers N=2  number of workers
+--name NAME  name of the job [train-TIME]
+--image IMAGE=registry.example/train:1  the container image that you build and push
+--gpus N=0  GPUs per worker
+--accelerator TYPE  type of these GPUs: a Kubernetes resource [nvidia.com/gpu], or Vertex AI's
+    name [by machine type]
+--checkpoint-dir STORAGE  keep checkpoints there: pvc:NAME[/PATH], s3://BUCKET[/PATH],
+    gs://BUCKET[/PATH], or a datastore of Azure ML
+--max-restarts N=3  restart up to N times after a failure
+--independent  run workers that form no cluster; each restarts alone (kubernetes only)
+--machine TYPE  machine type; on Azure ML the compute cluster's name
+--kind job|tfjob=job  on kubernetes: an Indexed Job, or Kubeflow's TFJob
+--keras NAME=installed  give the program this Keras, as in distlab run
+--output DIR  write the files to this folder [print the manifest]
+PROGRAM  a Python file in the image, such as train.py
+"""
 
 
 def add_parser(subparsers: Commands) -> None:
@@ -34,60 +52,9 @@ def add_parser(subparsers: Commands) -> None:
         EPILOG,
     )
     parser.usage = "distlab manifest [options] TARGET PROGRAM [its options]"
-    add = parser.add_argument
-    add("target", choices=TARGETS, metavar="TARGET", help=", ".join(TARGETS))
-    add("--workers", type=int, default=2, metavar="N", help="number of workers")
-    add("--name", metavar="NAME", help="name of the job [train-TIME]")
-    add(
-        "--image",
-        default="registry.example/train:1",
-        metavar="IMAGE",
-        help="the container image that you build and push",
-    )
-    add("--gpus", type=int, default=0, metavar="N", help="GPUs per worker")
-    add(
-        "--accelerator",
-        metavar="TYPE",
-        help="type of these GPUs: a Kubernetes resource [nvidia.com/gpu], or Vertex AI's name [by "
-        "machine type]",
-    )
-    add(
-        "--checkpoint-dir",
-        metavar="STORAGE",
-        help="keep checkpoints there: pvc:NAME[/PATH], s3://BUCKET[/PATH], gs://BUCKET[/PATH], or "
-        "a datastore of Azure ML",
-    )
-    add(
-        "--max-restarts",
-        type=int,
-        default=3,
-        metavar="N",
-        help="restart up to N times after a failure",
-    )
-    add(
-        "--independent",
-        action="store_true",
-        help="run workers that form no cluster; each restarts alone (kubernetes only)",
-    )
-    add("--machine", metavar="TYPE", help="machine type; on Azure ML the compute cluster's name")
-    add(
-        "--kind",
-        choices=("job", "tfjob"),
-        default="job",
-        metavar="job|tfjob",
-        help="on kubernetes: an Indexed Job, or Kubeflow's TFJob",
-    )
-    add(
-        "--keras",
-        choices=("installed", "legacy", "patched"),
-        default="installed",
-        metavar="NAME",
-        help="give the program this Keras, as in distlab run",
-    )
-    add("--output", metavar="DIR", help="write the files to this folder [print the manifest]")
-    add("program", metavar="PROGRAM", help="a Python file in the image, such as train.py")
-    text = "passed to PROGRAM unchanged"
-    add("arguments", nargs=argparse.REMAINDER, metavar="its options", help=text).required = False
+    choices = {"kind": ("job", "tfjob"), "keras": tuple(IMAGE_LINES), "target": TARGETS}
+    declare(parser, OPTIONS, **{name: {"choices": some} for name, some in choices.items()})
+    add_program_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
 from utils.measure import count
 
@@ -22,6 +22,10 @@ EPILOG = (
     "docs/migrating.md has every entry with its old and its new form."
 )
 PROGRESS = 2_000  # files between two lines
+HOW = """
+--diff  print the mechanical changes as a patch
+--write  make the mechanical changes; each old file is kept as FILE.bak
+"""
 
 
 def add_parser(commands: Commands) -> None:
@@ -35,16 +39,9 @@ def add_parser(commands: Commands) -> None:
         "and the reason.",
         EPILOG,
     )
-    parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="a Python file, a notebook, or a folder of them"
-    )
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--diff", action="store_true", help="print the mechanical changes as a patch")
-    how.add_argument(
-        "--write",
-        action="store_true",
-        help="make the mechanical changes; each old file is kept as FILE.bak",
-    )
+    text = "a Python file, a notebook, or a folder of them"
+    parser.add_argument("paths", nargs="+", metavar="PATH", help=text)
+    declare(parser.add_mutually_exclusive_group(), HOW)
     parser.add_json()
 
 

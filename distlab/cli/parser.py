@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NoReturn
 
-from distlab.cli.examples import EXAMPLES, TASKS
+from distlab.cli.examples import TASKS, list_examples
 from distlab.errors import CourseError
 from utils.checks import MAX_LISTED, list_few, suggest
 
 MAX_WHOLE = 10**10  # no count here is larger
 MAX_WORD = 160  # of an error: a number of 400 digits needs no repeating
+KINDS = {"N": int, "X": float, "S": float, "M": float, "SECONDS": float}  # else text
 LONG_USAGE = 7  # arguments of a command whose usage line doesn't list them
 
 Commands = argparse._SubParsersAction  # what `add_parser` of a command's module gets
@@ -44,6 +45,7 @@ class OneLineParser(argparse.ArgumentParser):
             *arguments, **{**settings, "allow_abbrev": False, "formatter_class": DefaultsInBrackets}
         )
         self.register("type", int, read_whole)
+        self.register("type", float, read_number)
 
     def format_help(self) -> str:
         """Return the help: commands by task, options, and examples at the end."""
@@ -54,7 +56,7 @@ class OneLineParser(argparse.ArgumentParser):
             ]
             self.usage = " ".join([self.prog, "[options]", *names])
         shown = self._format_tasks() if self.prog == "distlab" else super().format_help()
-        examples = EXAMPLES.get(self.prog.removeprefix("distlab "), ())
+        examples = [] if self.prog == "distlab" else list_examples(self.prog, self.list_commands())
         lines = "".join(f"\n  {text}" for text in examples).replace("\n    ", "\n      ")
         return f"{shown}\nexamples:{lines}\n" if examples else shown
 
@@ -151,6 +153,49 @@ def add_command(
     return parser
 
 
+def declare(
+    parser: argparse._ActionsContainer, text: str, **more: dict[str, Any]
+) -> argparse._ActionsContainer:
+    """Declare the arguments and options of `text`, one on each line, the help after two spaces.
+
+        LAB                  the lab to grade, such as lab05
+        files:
+        --output DIR=grades  write pages and tables to this folder
+        --jobs N=4           grade N submissions at a time
+        --json               print one JSON object
+
+    A line that ends with a colon begins a group of the help. An indented line continues the one
+    above it. N is a whole number, X, M, S and SECONDS are numbers, and other words stand for text.
+    `more` has what else `add_argument` gets for an argument, by its name. Returns the last group.
+    """
+    group = parser
+    for line in re.sub(r"\n +", " ", text.strip()).split("\n"):
+        if line.endswith(":") and "  " not in line:
+            group = parser.add_argument_group(line[:-1])
+            continue
+        head, help = re.split("  +", line, maxsplit=1)
+        words = head.replace(",", "").split()
+        names = [word for word in words if word[0] == "-"] or [words[0].lower()]
+        settings: dict[str, Any] = {"action": "store_true"}
+        if words[-1][0] != "-":
+            metavar, given, default = words[-1].partition("=")
+            kind = KINDS.get(metavar, str)
+            settings = {
+                "metavar": metavar,
+                "type": kind,
+                "default": kind(default) if given else None,
+            }
+        name = next((name[2:] for name in names if name[:2] == "--"), names[0]).replace("-", "_")
+        group.add_argument(*names, help=help, **settings | more.get(name, {}))
+    return group
+
+
+def add_program_options(parser: OneLineParser) -> None:
+    """Declare the words after PROGRAM, which that gets as they are."""
+    own = {"nargs": argparse.REMAINDER, "metavar": "its options"}
+    parser.add_argument("arguments", help="passed to PROGRAM unchanged", **own).required = False
+
+
 def offer(word: Any, choices: Collection[Any]) -> str:
     """Return the probable choice, then a few of all choices."""
     near = suggest(str(word), choices)
@@ -159,12 +204,20 @@ def offer(word: Any, choices: Collection[Any]) -> str:
     )
 
 
+def read_number(text: str) -> float:
+    """Return the number that `text` is; raise ArgumentTypeError for any other text."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+
+
 def read_whole(text: str) -> int:
     """Return the whole number that `text` is; raise ArgumentTypeError for any other text."""
     try:
         number = int(text[:MAX_WORD])
     except ValueError:
-        raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
     if len(text) > MAX_WORD or abs(number) > MAX_WHOLE:
         limits = f"must be a whole number from {-MAX_WHOLE:,} to {MAX_WHOLE:,}"
         raise argparse.ArgumentTypeError(f"{limits}, got {text}")

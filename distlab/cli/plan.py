@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import json
 import os
 import sys
 from dataclasses import fields, replace
@@ -9,7 +10,6 @@ from dataclasses import fields, replace
 from distlab.cli import plan_report as report
 from distlab.cli.parser import Commands, add_command
 from distlab.cli.simulate import add_fields, as_type, make
-from distlab.cli.simulate_pictures import add_picture, show_answer
 from distlab.cli.user_model import build_user_model
 from distlab.errors import CourseError
 from utils.calibrate import Profile, Scenario, calibrate, check_locally, predict, read_profile
@@ -62,7 +62,6 @@ def add_parser(subparsers: Commands) -> None:
     )
     shaped.add_argument("--explain", action="store_true", help="print the reason for each number")
     parser.add_json()
-    add_picture(parser, "efficiency against devices")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -83,9 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
         predict(replace(STAND_IN, batch=arguments.batch), made)  # fails now, if it will
         profile, checks = measure(arguments)
     rows = predict(profile, made)
-    told, draw = report.summarize(profile, rows, checks), functools.partial(report.draw, rows)
-    text = functools.partial(report.tabulate, profile, rows, checks, made)
-    return show_answer(arguments, told, text, draw)
+    if arguments.json:
+        print(json.dumps(report.summarize(profile, rows, checks)))
+    else:
+        print(report.tabulate(profile, rows, checks, made))
+    return 0
 
 
 def refuse_others(arguments: argparse.Namespace, wrong: type, right: type, source: str) -> None:
@@ -104,8 +105,11 @@ def run_shape(arguments: argparse.Namespace, machine: Machine | None, sizes: tup
         raise CourseError('--parameters also needs --machine, such as "64 H100, 400Gb/s".')
     asked, explain = make(Run, arguments), arguments.explain
     plans = [asked.plan(machine, size, arguments.layout) for size in sizes]
-    told, draw = report.summarize_plans(plans, explain), functools.partial(report.draw_plans, plans)
-    return show_answer(arguments, told, lambda: report.tabulate_plans(plans, explain), draw)
+    if arguments.json:
+        print(json.dumps(report.summarize_plans(plans, explain)))
+    else:
+        print(report.tabulate_plans(plans, explain))
+    return 0
 
 
 def measure(arguments: argparse.Namespace) -> tuple[Profile, list]:

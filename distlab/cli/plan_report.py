@@ -1,12 +1,9 @@
-"""What `distlab plan` prints and draws."""
+"""The printed output of `distlab plan`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from distlab import figures
-from distlab.errors import CourseError
-from distlab.figures import Picture
 from utils.calibrate import LocalCheck, Prediction, Profile, Scenario
 from utils.simulate.comparisons import find_bucket_error
 from utils.simulate.planner import RunPlan
@@ -80,27 +77,6 @@ def note(price: float | None, measured: object) -> list[str]:
     """Return notes for the reader: a missing price, and what two numbers leave out."""
     notes = [NO_PRICE] * (price is None)
     return ["", *notes, *([] if measured else [TWO_NUMBERS.format(-find_bucket_error())])]
-
-
-def draw(rows: list[Prediction]) -> Picture:
-    """Return efficiency against devices; CourseError for one size."""
-    known = {row.devices: 100 * row.efficiency for row in rows if row.fits}
-    return draw_line(known, "% of one device's throughput", "What is left of each device")
-
-
-def draw_plans(plans: list[RunPlan]) -> Picture:
-    """Return MFU against devices; CourseError for one size."""
-    known = {plan.devices: 100 * plan.find_mfu(plan.best[0]) for plan in plans}
-    return draw_line(known, "% of the devices' peak", "MFU of the quickest layout")
-
-
-def draw_line(known: dict[int, float], label: str, title: str) -> Picture:
-    if len(known) < 2:
-        raise CourseError(
-            f"--plot needs two or more sizes that fit, got {len(known)}. Give --devices more."
-        )
-    sizes, words = sorted(known), {"x_label": "devices", "y_label": label, "title": title}
-    return figures.lines({title: (sizes, [known[n] for n in sizes])}, log_x=True, **words)
 
 
 def summarize_plans(plans: list[RunPlan], explain: bool) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
 
 if TYPE_CHECKING:
@@ -31,10 +31,9 @@ def add_parser(subparsers: Commands) -> None:
         "end the clusters whose owner (the kernel or script that started them) is gone.",
     )
     chosen = stop.add_mutually_exclusive_group()
-    chosen.add_argument(
-        "id", nargs="?", metavar="ID", help="end this cluster, even if its owner is alive"
-    )
-    chosen.add_argument("--all", action="store_true", help="end all clusters, in use or not")
+    text = "end this cluster, even if its owner is alive"
+    chosen.add_argument("id", nargs="?", metavar="ID", help=text)
+    declare(chosen, "--all  end all clusters, in use or not")
     stop.add_json()
 
 

@@ -6,8 +6,15 @@ from pathlib import Path
 
 from distlab.class_seed import check_class_seed, use_class_seed
 from distlab.cli.long_command import sigterm_interrupts
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
+
+OPTIONS = """
+FOLDER  an empty or new folder
+--labs LAB  release only these labs, such as lab01 lab05 [all]
+--class-seed WORD=  draw the labs' inputs, functions' names and some numbers anew; grade with the
+    same WORD
+"""
 
 
 def add_parser(subparsers: Commands) -> None:
@@ -19,12 +26,8 @@ def add_parser(subparsers: Commands) -> None:
         "Write DIR/students, a complete course without solutions, hidden tests and judges, "
         "and DIR/nbgrader, a course that nbgrader and formgrader open.",
     )
-    text = "an empty or new folder"
-    parser.add_argument("folder", metavar="DIR", type=Path, help=text)
-    text = "release only these labs, such as lab01 lab05 [all]"
-    parser.add_argument("--labs", metavar="LAB", nargs="+", default=[], help=text)
-    text = "draw the labs' inputs, functions' names and some numbers anew; grade with the same WORD"
-    parser.add_argument("--class-seed", metavar="WORD", default="", help=text)
+    more = {"folder": {"type": Path, "metavar": "DIR"}, "labs": {"nargs": "+", "default": []}}
+    declare(parser, OPTIONS, **more)
 
 
 def run(arguments: argparse.Namespace) -> int:

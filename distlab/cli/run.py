@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, add_program_options, declare
 from distlab.cli.starting import (
     add_engine,
     add_rendezvous,
@@ -42,6 +42,36 @@ EPILOG = (
 )
 
 
+TASKS = """
+tasks:
+--workers N  start N workers; with --rendezvous also a range, MIN:MAX; gpu: one for each GPU of
+    this machine
+--ps N=0  start N parameter servers, and a coordinator if N isn't 0
+--independent  run N separate programs, not a cluster: no TF_CONFIG, but DISTLAB_TASK_INDEX and
+    DISTLAB_TASK_COUNT; a failed task restarts alone
+--tf-config  with --independent: also set TF_CONFIG
+--max-restarts N=0  restart all tasks up to N times after a failure; with --ps, a failed worker
+    alone; with --independent, each failed task alone
+-m, --module  PROGRAM is a module, as with python -m
+files and devices:
+--checkpoint-dir DIR  create this folder for checkpoints; your program finds it in
+    DISTLAB_CHECKPOINT_DIR
+--logs DIR  write logs and events.jsonl to this folder [runs/ID]
+--keras NAME=installed  give the program this Keras: installed (Keras 3), legacy (Keras 2 as
+    tf.keras, for programs written before 2024), or patched (Keras 3, with a fit that trains
+    across workers)
+--gpus auto|none|N=auto  divide this machine's GPUs among the workers (auto), hide them (none), or
+    give each worker N; with Ray and Slurm, request N for each
+--grace-period SECONDS=30  give each task this long to save and exit after Ctrl-C, SIGTERM, a
+    closed terminal or another task's failure; your program finds it in DISTLAB_GRACE_SECONDS
+--idle-timeout SECONDS  end the run with status 124 once no task has written a line or a file or
+    used the processor for this long [wait forever]
+--port-range FIRST:LAST  let TensorFlow listen at these ports only, so that a firewall can be
+    prepared; with --rendezvous the rule for it is printed [any ports]
+"""
+KERAS = ("installed", "legacy", "patched")
+
+
 def add_parser(subparsers: Commands) -> None:
     parser = add_command(
         subparsers,
@@ -53,90 +83,12 @@ def add_parser(subparsers: Commands) -> None:
         EPILOG,
     )
     parser.usage = "distlab run [options] PROGRAM [its options]"
-    add = parser.add_argument_group("tasks").add_argument
-    add(
-        "--workers",
-        default="2",
-        metavar="N",
-        help="start N workers; with --rendezvous also a range, MIN:MAX; gpu: one for each GPU of "
-        "this machine",
-    )
-    add(
-        "--ps",
-        type=int,
-        default=0,
-        metavar="N",
-        help="start N parameter servers, and a coordinator if N isn't 0",
-    )
-    add(
-        "--independent",
-        action="store_true",
-        help="run N separate programs, not a cluster: no TF_CONFIG, but DISTLAB_TASK_INDEX and "
-        "DISTLAB_TASK_COUNT; a failed task restarts alone",
-    )
-    add("--tf-config", action="store_true", help="with --independent: also set TF_CONFIG")
-    add(
-        "--max-restarts",
-        type=int,
-        default=0,
-        metavar="N",
-        help="restart all tasks up to N times after a failure; with --ps, a failed worker alone; "
-        "with --independent, each failed task alone",
-    )
-    add("-m", "--module", action="store_true", help="PROGRAM is a module, as with python -m")
-    add = parser.add_argument_group("files and devices").add_argument
-    add(
-        "--checkpoint-dir",
-        metavar="DIR",
-        help="create this folder for checkpoints; your program finds it in DISTLAB_CHECKPOINT_DIR",
-    )
-    add("--logs", metavar="DIR", help="write logs and events.jsonl to this folder [runs/ID]")
-    add(
-        "--keras",
-        choices=("installed", "legacy", "patched"),
-        default="installed",
-        metavar="NAME",
-        help="give the program this Keras: installed (Keras 3), legacy (Keras 2 as tf.keras, for "
-        "programs written before 2024), or patched (Keras 3, with a fit that trains across "
-        "workers)",
-    )
-    add(
-        "--gpus",
-        default="auto",
-        metavar="auto|none|N",
-        help="divide this machine's GPUs among the workers (auto), hide them (none), or give each "
-        "worker N; with Ray and Slurm, request N for each",
-    )
-    add(
-        "--grace-period",
-        dest="grace_seconds",
-        type=float,
-        default=30.0,
-        metavar="SECONDS",
-        help="give each task this long to save and exit after Ctrl-C, SIGTERM, a closed terminal "
-        "or another task's failure; your program finds it in DISTLAB_GRACE_SECONDS",
-    )
-    add(
-        "--idle-timeout",
-        dest="idle_seconds",
-        type=float,
-        metavar="SECONDS",
-        help="end the run with status 124 once no task has written a line or a file or used the "
-        "processor for this long [wait forever]",
-    )
-    add(
-        "--port-range",
-        metavar="FIRST:LAST",
-        help="let TensorFlow listen at these ports only, so that a firewall can be prepared; with "
-        "--rendezvous the rule for it is printed [any ports]",
-    )
+    declare(parser, TASKS, workers={"type": str, "default": "2"}, keras={"choices": KERAS})
     add_rendezvous(parser, "run")
     add_engine(parser)
     parser.add_json()
-    add = parser.add_argument
-    add("program", metavar="PROGRAM", help="a Python file, or any other program")
-    text = "passed to PROGRAM unchanged"
-    add("arguments", nargs=argparse.REMAINDER, metavar="its options", help=text).required = False
+    declare(parser, "PROGRAM  a Python file, or any other program")
+    add_program_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -154,8 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
         checkpoint_dir=arguments.checkpoint_dir,
         logs=arguments.logs,
         gpus=int(gpus) if re.fullmatch("[0-9]{1,9}", gpus) else gpus,
-        grace_seconds=arguments.grace_seconds,
-        idle_timeout_seconds=arguments.idle_seconds,
+        grace_seconds=arguments.grace_period,
+        idle_timeout_seconds=arguments.idle_timeout,
         port_range=read_port_range(arguments.port_range),
         independent=arguments.independent,
         tf_config=arguments.tf_config,

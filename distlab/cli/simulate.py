@@ -2,11 +2,11 @@
 
 import argparse
 import functools
+import json
 from dataclasses import MISSING, fields
 from typing import Any
 
 from distlab.cli.parser import Commands, add_command
-from distlab.cli.simulate_pictures import PICTURES, add_picture, show_answer
 from utils.errors import InputError
 from utils.measure import format_bytes
 from utils.simulate.questions import QUESTIONS
@@ -52,7 +52,6 @@ def add_parser(subparsers: Commands) -> None:
         )
         add_fields(asked, question)
         asked.add_json()
-        add_picture(asked, PICTURES[name].shows)
 
 
 def add_fields(parser: Any, question: type, only: tuple = (), but: tuple = ()) -> None:
@@ -76,8 +75,8 @@ def run(name: str, arguments: argparse.Namespace) -> int:
     asked = make(QUESTIONS[name], arguments)
     answer = asked.answer()
     head = f"{name}: {describe(asked)}"
-    draw = functools.partial(PICTURES[name].draw, asked)
-    return show_answer(arguments, answer, lambda: tabulate(head, answer), draw)
+    print(json.dumps(answer) if arguments.json else tabulate(head, answer))
+    return 0
 
 
 def make(question: type, arguments: argparse.Namespace, **others: Any) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from distlab.cli.parser import OneLineParser, read_whole
+from distlab.cli.parser import OneLineParser, declare, read_whole
 from distlab.errors import CourseError
 from utils.checks import check_count
 
@@ -24,113 +24,62 @@ MAX_RESTARTS = 1000
 LOCAL_WORKERS, HEARTBEAT_SECONDS = 1, 10.0
 JOIN_SECONDS, ENGINE_SECONDS = 300.0, 600.0  # until all are there: machines, an engine's tasks
 GROW = ("at-failure", "at-checkpoint")
-DESTINATIONS = {  # of options whose name has no unit
-    "join-timeout": "join_seconds",
-    "heartbeat-timeout": "heartbeat_seconds",
-}
+MACHINES = f"""
+several machines:
+--rendezvous HOST:PORT  {{verb}} on several machines that meet at this address; type the same
+    command on each
+--local-workers N|gpu  run N of the workers, at most 256, on this machine, or one on each of its
+    GPUs
+--node-rank N  sort the machines after the host by N; those without it come last [by address]
+--grow WHEN={GROW[0]}  let a machine that joins late take part at-failure, when all start again
+    after one, or at-checkpoint: all restart for it once --checkpoint-dir holds a new checkpoint
+--preflight  before the start, measure how fast each pair of machines is, and name slow links
+--heartbeat-timeout SECONDS={HEARTBEAT_SECONDS:g}  count a machine as lost if nothing is heard
+    from it for this long
+"""
+ENGINE = f"""
+engines:
+--engine NAME  start the tasks with {", ".join(ENGINES[:-1])} or {ENGINES[-1]}
+--engine-address WHERE  use this running cluster: Ray's host:port, Spark's master, Slurm's
+    partition [a cluster of two nodes, set up on this machine and removed afterwards]
+--engine-options WORDS  further words for the engine, after a "=" and in quotes: sbatch's
+    "--account=x --time=8:00:00", Ray's "num_cpus=16 spot=1", Spark's "spark.executor.memory=8g"
+"""
+OWN_ADDRESS = """
+--advertise-address ADDRESS  give the others this address of this machine [found automatically]
+"""
+NETWORK = """
+--join-timeout SECONDS  wait this long for the other machines{more}
+--trust-network  confirm that everyone in this network may reach TensorFlow's ports
+"""
 
 
 def add_rendezvous(parser: OneLineParser, verb: str) -> None:
     """Declare the options of a run on several machines; `verb` says what they do there."""
-    group = parser.add_argument_group("several machines")
-    add = group.add_argument
-    add(
-        "--rendezvous",
-        metavar="HOST:PORT",
-        help=f"{verb} on several machines that meet at this address; type the same command on each",
-    )
-    add(
-        "--local-workers",
-        type=read_local_workers,
-        default=LOCAL_WORKERS,
-        metavar="N|gpu",
-        help="run N of the workers, at most 256, on this machine, or one on each of its GPUs",
-    )
-    add(
-        "--node-rank",
-        type=int,
-        metavar="N",
-        help="sort the machines after the host by N; those without it come last [by address]",
-    )
-    add(
-        "--grow",
-        choices=GROW,
-        default=GROW[0],
-        metavar="WHEN",
-        help="let a machine that joins late take part at-failure, when all start again after one, "
-        "or at-checkpoint: all restart for it once --checkpoint-dir holds a new checkpoint",
-    )
-    add(
-        "--preflight",
-        action="store_true",
-        help="before the start, measure how fast each pair of machines is, and name slow links",
-    )
-    add(
-        "--heartbeat-timeout",
-        dest="heartbeat_seconds",
-        type=float,
-        default=HEARTBEAT_SECONDS,
-        metavar="SECONDS",
-        help="count a machine as lost if nothing is heard from it for this long",
-    )
-    text = f" [{JOIN_SECONDS:g}], or for the tasks of --engine [{ENGINE_SECONDS:g}]"
-    add_network(group, True, None, text)
+    workers = {"type": read_local_workers, "default": LOCAL_WORKERS}
+    text = MACHINES.format(verb=verb)
+    group = declare(parser, text, local_workers=workers, grow={"choices": GROW})
+    more = f" [{JOIN_SECONDS:g}], or for the tasks of --engine [{ENGINE_SECONDS:g}]"
+    add_network(group, True, None, more)
 
 
 def add_engine(parser: OneLineParser) -> None:
     """Declare the options of a run on Ray, Spark or Slurm."""
-    add = parser.add_argument_group("engines").add_argument
-    add(
-        "--engine",
-        choices=ENGINES,
-        metavar="NAME",
-        help=f"start the tasks with {', '.join(ENGINES[:-1])} or {ENGINES[-1]}",
-    )
-    add(
-        "--engine-address",
-        metavar="WHERE",
-        help="use this running cluster: Ray's host:port, Spark's master, Slurm's partition "
-        "[a cluster of two nodes, set up on this machine and removed afterwards]",
-    )
-    add(
-        "--engine-options",
-        metavar="WORDS",
-        help='further words for the engine, after a "=" and in quotes: sbatch\'s '
-        '"--account=x --time=8:00:00", Ray\'s "num_cpus=16 spot=1", Spark\'s '
-        '"spark.executor.memory=8g"',
-    )
+    declare(parser, ENGINE, engine={"choices": ENGINES})
 
 
 def add_network(
     parser: argparse._ActionsContainer,
     with_address: bool,
     join_seconds: float | None,
-    join_text: str = "",
+    more: str = "",
 ) -> None:
     """Declare how machines find and reach each other; `with_address` adds this machine's own.
 
-    `join_text` ends the help of --join-timeout.
+    `more` ends the help of --join-timeout.
     """
-    add = parser.add_argument
-    if with_address:
-        add(
-            "--advertise-address",
-            metavar="ADDRESS",
-            help="give the others this address of this machine [found automatically]",
-        )
-    add(
-        "--join-timeout",
-        dest="join_seconds",
-        type=float,
-        default=join_seconds,
-        metavar="SECONDS",
-        help="wait this long for the other machines" + join_text,
-    )
-    add(
-        "--trust-network",
-        action="store_true",
-        help="confirm that everyone in this network may reach TensorFlow's ports",
-    )
+    text = OWN_ADDRESS * with_address + NETWORK.lstrip().format(more=more)
+    declare(parser, text, join_timeout={"default": join_seconds})
 
 
 def check_rendezvous(arguments: argparse.Namespace) -> None:
@@ -149,7 +98,7 @@ def check_rendezvous(arguments: argparse.Namespace) -> None:
         "join-timeout": (None, (*meeting, *engine)),
     }
     for name, (value, needs) in usual.items():
-        given = getattr(arguments, DESTINATIONS.get(name, name.replace("-", "_")))
+        given = getattr(arguments, name.replace("-", "_"))
         if given != value and not any(getattr(arguments, need) for need in needs):
             wanted = " or ".join(f"--{need}" for need in needs)
             which = "it" if len(needs) == 1 else "one"
@@ -173,9 +122,9 @@ def read_rendezvous(arguments: argparse.Namespace) -> "RendezvousSettings":
         arguments.rendezvous,
         arguments.local_workers,
         arguments.advertise_address,
-        JOIN_SECONDS if arguments.join_seconds is None else arguments.join_seconds,
+        JOIN_SECONDS if arguments.join_timeout is None else arguments.join_timeout,
         arguments.trust_network,
-        heartbeat_seconds=arguments.heartbeat_seconds,
+        heartbeat_seconds=arguments.heartbeat_timeout,
         grow=arguments.grow,
         node_rank=arguments.node_rank,
         preflight=arguments.preflight,
@@ -242,7 +191,7 @@ def read_workers(text: str | None) -> tuple[int | None, int | None]:
 
 @dataclass(frozen=True)
 class Starting:
-    """Who starts a cluster's tasks, where, and how often again."""
+    """The starter of a cluster's tasks, the place, and the number of restarts."""
 
     engine: str | None = None
     address: str | None = None
@@ -284,7 +233,7 @@ def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
 
 def read_start_seconds(arguments: argparse.Namespace) -> float:
     """Return how long an engine may take to start all tasks."""
-    return ENGINE_SECONDS if arguments.join_seconds is None else arguments.join_seconds
+    return ENGINE_SECONDS if arguments.join_timeout is None else arguments.join_timeout
 
 
 def train_at_rendezvous(

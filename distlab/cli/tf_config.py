@@ -6,10 +6,25 @@ import os
 import sys
 from pathlib import Path
 
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
 
 MAX_FILE_BYTES = 1_000_000
+BUILD = """
+--workers N=2  number of workers
+--ps N=0  number of parameter servers
+--chief  add a chief (with --ps, the coordinator)
+--evaluator  add an evaluator
+--host HOST  host name or address; repeat for more hosts [127.0.0.1]
+"""
+PORTS = """
+--base-port PORT  first port of each host
+--pick-ports  pick ports that are free on this machine now
+"""
+SHOWN = """
+--task JOB:INDEX  print only this task, such as worker:0
+--export  print export lines for a shell
+"""
 
 
 def add_parser(subparsers: Commands) -> None:
@@ -32,27 +47,10 @@ def _add_build(actions: Commands) -> None:
         "Print the TF_CONFIG of each task, one JSON object per line. Tasks are assigned to the "
         "hosts in turn. On each host, ports count up from the base port.",
     )
-    build.add_argument("--workers", type=int, default=2, metavar="N", help="number of workers")
-    build.add_argument("--ps", type=int, default=0, metavar="N", help="number of parameter servers")
-    build.add_argument(
-        "--chief", action="store_true", help="add a chief (with --ps, the coordinator)"
-    )
-    build.add_argument("--evaluator", action="store_true", help="add an evaluator")
-    build.add_argument(
-        "--host",
-        action="append",
-        metavar="HOST",
-        help="host name or address; repeat for more hosts [127.0.0.1]",
-    )
+    declare(build, BUILD, host={"action": "append"})
     ports = build.add_mutually_exclusive_group()
-    ports.add_argument(
-        "--base-port", type=int, default=12345, metavar="PORT", help="first port of each host"
-    )
-    ports.add_argument(
-        "--pick-ports", action="store_true", help="pick ports that are free on this machine now"
-    )
-    build.add_argument("--task", metavar="JOB:INDEX", help="print only this task, such as worker:0")
-    build.add_argument("--export", action="store_true", help="print export lines for a shell")
+    declare(ports, PORTS, base_port={"type": int, "default": 12345})
+    declare(build, SHOWN)
 
 
 def _add_lint(actions: Commands) -> None:
@@ -64,18 +62,11 @@ def _add_lint(actions: Commands) -> None:
         "Check one or more TF_CONFIGs; several are checked as the tasks of one cluster. The exit "
         "status is 1 if one has an error, 2 if a file can't be read.",
     )
-    check.add_argument(
-        "source",
-        nargs="*",
-        metavar="FILE|-|TEXT",
-        help='a file, - for standard input, or the JSON itself: "$TF_CONFIG" '
-        "[the variable TF_CONFIG]",
-    )
-    check.add_argument(
-        "--strategy",
-        choices=("multi-worker", "parameter-server"),
-        help="also check what this strategy needs",
-    )
+    text = 'a file, - for standard input, or the JSON itself: "$TF_CONFIG" [the variable TF_CONFIG]'
+    check.add_argument("source", nargs="*", metavar="FILE|-|TEXT", help=text)
+    strategies = ("multi-worker", "parameter-server")
+    text = "also check what this strategy needs"
+    check.add_argument("--strategy", choices=strategies, help=text)
     check.add_json()
 
 
@@ -96,7 +87,8 @@ def run_build(arguments: argparse.Namespace) -> int:
     if arguments.pick_ports:
         if len(hosts) > 1:
             raise CourseError(
-                "--pick-ports knows only this machine's ports, so --host must name one host."
+                f"--host must name one host with --pick-ports, got {len(hosts)}. It knows only "
+                "this machine's ports."
             )
         ports = pick_free_ports(len(cluster.tasks), hosts[0])
         cluster = build_cluster(*counts, hosts=hosts, ports=ports)

@@ -102,5 +102,5 @@ class RunListener:
             yield
         except OSError as error:
             raise CourseError(
-                f"--events {self._path} can't be written ({error.strerror})."
+                f"--events {self._path} can't be written ({error.strerror}). Name another file."
             ) from None

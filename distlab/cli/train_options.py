@@ -2,11 +2,11 @@
 
 import argparse
 import json
-from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from distlab.cli.parser import OneLineParser
+from distlab.cli.parser import OneLineParser, declare
 from distlab.cli.starting import add_engine, add_rendezvous
 from utils.devices import ALL_REDUCES, DEVICES
 from utils.strategies import NAMES
@@ -20,137 +20,70 @@ from utils.training.config import (
     TrainConfig,
 )
 
-SETTINGS = (
-    "strategy",
-    "replicas",
-    "devices",
-    "all_reduce",
-    "dataset",
-    "loop",
-    "auto_shard",
-    "model",
-    "epochs",
-    "global_batch_size",
-    "optimizer",
-    "learning_rate",
-    "warm_up_steps",
-    "clipnorm",
-    "jit_compile",
-    "dtype",
-    "seed",
-    "max_examples",
-    "full_data",
-    "data_folder",
-    "checkpoint_dir",
-    "checkpoint_every",
-    "export",
-)
+FIELDS = [each.name for each in fields(TrainConfig)]
+SETTINGS = tuple(FIELDS[: FIELDS.index("train_data")])  # what a word can say
+CHOICES = {
+    "strategy": NAMES,
+    "devices": DEVICES,
+    "all_reduce": ALL_REDUCES,
+    "auto_shard": AUTO_SHARD,
+    "model": MODELS,
+    "dtype": DTYPES,
+    "loop": LOOPS,
+    "optimizer": OPTIMIZERS,
+}
+OPTIONS = """
+strategy and devices:
+--strategy NAME  {strategy}
+--replicas, --replicas-per-worker N  replicas per worker [all GPUs; without GPUs, 2 if the
+    strategy has several]
+--device, --devices NAME  train on GPUs or logical CPUs: {devices}
+--all-reduce NAME  add up gradients with {all_reduce}
+--workers N  workers of multi-worker and parameter-server; with --rendezvous also a range, MIN:MAX
+    [2]
+--ps N  servers of parameter-server [1]
+--max-restarts N  restart all tasks up to N times after a failure [0]
+--auto-shard NAME  shard the data across the workers of multi-worker by {auto_shard}
+data and model:
+--dataset NAME  {datasets}
+--max-examples N  train on the first N examples [all]
+--full-data  train on the full data set, not on the sample
+--data-folder DIR  with --full-data: a TFDS folder, or an .npz file in Keras's format
+--model NAME  {model}
+--dtype NAME  {dtype}
+--seed N  seed of the initial weights and the order of examples
+training:
+--config FILE  read settings from a JSON file, such as {{"learning_rate": 0.02}}; options after it
+    override them
+--loop NAME  {loop}
+--epochs N  train for N epochs; a resumed run counts the epochs before it
+--global-batch-size N  examples per step, over all replicas
+--optimizer NAME  {optimizer}
+--learning-rate X  learning rate [{rates}]
+--warm-up-steps N  raise the learning rate from a tenth to all of it over N steps
+--clipnorm X  clip each variable's gradient, of all replicas together, to this norm [don't clip]
+--jit-compile  compile forward and backward pass with XLA; only with --loop custom
+output:
+--checkpoint-dir DIR  save checkpoints to this folder after each epoch and on Ctrl-C, and resume
+    from the latest; one run at a time
+--checkpoint-every N  also save every N steps
+--export DIR  write model.keras and saved_model to this folder
+--events FILE  append events to FILE as JSON lines
+--json  print the report as one JSON object; a loss that isn't finite is null
+"""
 
 
 def add_options(parser: OneLineParser) -> None:
-    """Declare every option of `distlab train`."""
-    usual = TrainConfig()
-    add = parser.add_argument_group("strategy and devices").add_argument
-    add("--strategy", default=usual.strategy, **_one_of(NAMES))
-    add(
-        "--replicas",
-        "--replicas-per-worker",
-        type=int,
-        metavar="N",
-        help="replicas per worker [all GPUs; without GPUs, 2 if the strategy has several]",
-    )
-    add(
-        "--device",
-        "--devices",
-        default=usual.devices,
-        dest="devices",
-        **_one_of(DEVICES, "train on GPUs or logical CPUs: "),
-    )
-    add("--all-reduce", default=usual.all_reduce, **_one_of(ALL_REDUCES, "add up gradients with "))
-    add(
-        "--workers",
-        metavar="N",
-        help="workers of multi-worker and parameter-server; with --rendezvous also a range, "
-        "MIN:MAX [2]",
-    )
-    add("--ps", type=int, metavar="N", help="servers of parameter-server [1]")
-    text = "restart all tasks up to N times after a failure [0]"
-    add("--max-restarts", type=int, metavar="N", help=text)
-    add(
-        "--auto-shard",
-        default=usual.auto_shard,
-        **_one_of(AUTO_SHARD, "shard the data across the workers of multi-worker by "),
-    )
-    add = parser.add_argument_group("data and model").add_argument
-    add("--dataset", default=usual.dataset, metavar="NAME", help=", ".join(DATASETS))
-    add("--max-examples", type=int, metavar="N", help="train on the first N examples [all]")
-    add("--full-data", action="store_true", help="train on the full data set, not on the sample")
-    add(
-        "--data-folder",
-        metavar="DIR",
-        help="with --full-data: a TFDS folder, or an .npz file in Keras's format",
-    )
-    add("--model", default=usual.model, **_one_of(MODELS))
-    add("--dtype", default=usual.dtype, **_one_of(DTYPES))
-    add(
-        "--seed",
-        type=int,
-        default=usual.seed,
-        metavar="N",
-        help="seed of the initial weights and the order of examples",
-    )
-    add = parser.add_argument_group("training").add_argument
-    add(
-        "--config",
-        action=ReadSettings,
-        metavar="FILE",
-        help='read settings from a JSON file, such as {"learning_rate": 0.02}; options after it '
-        "override them",
-    )
-    add("--loop", default=usual.loop, **_one_of(LOOPS))
-    add(
-        "--epochs",
-        type=int,
-        default=usual.epochs,
-        metavar="N",
-        help="train for N epochs; a resumed run counts the epochs before it",
-    )
-    add(
-        "--global-batch-size",
-        type=int,
-        default=usual.global_batch_size,
-        metavar="N",
-        help="examples per step, over all replicas",
-    )
-    add("--optimizer", default=usual.optimizer, **_one_of(OPTIMIZERS))
+    """Declare every option of `distlab train`; defaults are those of `TrainConfig`."""
+    listed = {name: ", ".join(some) for name, some in CHOICES.items()}
     rates = ", ".join(f"{name} {rate:g}" for name, rate in OPTIMIZERS.items())
-    add("--learning-rate", type=float, metavar="X", help=f"learning rate [{rates}]")
-    add(
-        "--warm-up-steps",
-        type=int,
-        default=usual.warm_up_steps,
-        metavar="N",
-        help="raise the learning rate from a tenth to all of it over N steps",
-    )
-    text = "clip each variable's gradient, of all replicas together, to this norm [don't clip]"
-    add("--clipnorm", type=float, metavar="X", help=text)
-    text = "compile forward and backward pass with XLA; only with --loop custom"
-    add("--jit-compile", action="store_true", help=text)
-    add = parser.add_argument_group("output").add_argument
-    add(
-        "--checkpoint-dir",
-        metavar="DIR",
-        help="save checkpoints to this folder after each epoch and on Ctrl-C, and resume from the "
-        "latest; one run at a time",
-    )
-    add("--checkpoint-every", type=int, metavar="N", help="also save every N steps")
-    add("--export", metavar="DIR", help="write model.keras and saved_model to this folder")
-    add("--events", metavar="FILE", help="append events to FILE as JSON lines")
-    add(
-        "--json",
-        action="store_true",
-        help="print the report as one JSON object; a loss that isn't finite is null",
-    )
+    more: dict[str, Any] = {each.name: {"default": each.default} for each in fields(TrainConfig)}
+    for name, some in CHOICES.items():
+        more[name]["choices"] = tuple(some)
+    more["device"] = {**more["devices"], "dest": "devices"}
+    more |= {"workers": {"type": str}, "config": {"action": ReadSettings}}
+    text = OPTIONS.format(**listed, rates=rates, datasets=", ".join(DATASETS))
+    declare(parser, text, **more)
     add_rendezvous(parser, "train")
     add_engine(parser)
 
@@ -181,7 +114,3 @@ class ReadSettings(argparse.Action):
                 known = f"choose from {', '.join(SETTINGS)}"
                 raise argparse.ArgumentError(self, f"{values}: {words} ({known})")
             setattr(namespace, name, value)
-
-
-def _one_of(names: Iterable[str], text: str = "") -> dict[str, Any]:
-    return {"choices": tuple(names), "metavar": "NAME", "help": f"{text}{', '.join(names)}"}

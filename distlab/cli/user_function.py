@@ -16,7 +16,7 @@ from typing import Any
 
 import utils
 from distlab.cli import user_child
-from distlab.cli.parser import Commands, add_command
+from distlab.cli.parser import Commands, add_command, declare
 from utils.errors import InputError, RunError
 from utils.gpus import VISIBLE
 
@@ -42,34 +42,23 @@ TPU_READY_MORE = (
     "ones in the graph. Modules are found in the current folder first, and yours is loaded in a "
     "separate process."
 )
+TUNE_OPTIONS = """
+--step-ms X=0  time of a training step in milliseconds; 0 measures at full speed
+--seconds S=20  measure for about this long
+--cache-mb M=1000  let a cache take at most this much memory
+--json  print one JSON object
+"""
 
 
 def add_parser(commands: Commands) -> None:
     text = "find good settings for a tf.data pipeline by measuring"
     tune = add_command(commands, "tune-input", run_tune, text, TUNE, TUNE_MORE)
-    add = tune.add_argument
-    add("target", metavar="MODULE:FUNCTION", help="such as my_input:make_dataset")
-    add(
-        "--step-ms",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="time of a training step in milliseconds; 0 measures at full speed",
-    )
-    add("--seconds", type=float, default=20.0, metavar="S", help="measure for about this long")
-    add(
-        "--cache-mb",
-        type=float,
-        default=1000.0,
-        metavar="M",
-        help="let a cache take at most this much memory",
-    )
-    tune.add_json()
+    tune.add_argument("target", metavar="MODULE:FUNCTION", help="such as my_input:make_dataset")
+    declare(tune, TUNE_OPTIONS)
     text = "find ops of a Keras model that would fail on a TPU"
     ready = add_command(commands, "tpu-ready", run_tpu_ready, text, TPU_READY, TPU_READY_MORE)
-    add = ready.add_argument
-    add("target", metavar="MODULE:FUNCTION", help="such as my_model:make_model")
-    add("--batch", type=int, default=32, metavar="N", help="examples per TPU core")
+    ready.add_argument("target", metavar="MODULE:FUNCTION", help="such as my_model:make_model")
+    declare(ready, "--batch N=32  examples per TPU core")
     ready.add_json()
 
 

@@ -16,7 +16,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a program ended.
+    """The end of a program.
 
     `status` is its exit status, the negative signal number if a signal ended it,
     None if it was killed at its time limit.
@@ -78,7 +78,7 @@ def describe_signal(number: int) -> str:
     """Return what the signal that ended a program means, in plain words."""
     meanings = {
         "SIGILL": "an illegal instruction: the processor lacks one that this build needs (AVX)",
-        "SIGSEGV": "a crash: a damaged installation, or packages that do not fit together",
+        "SIGSEGV": "a crash: a damaged installation, or packages that don't fit together",
         "SIGABRT": "it gave up: a failed check inside, or no memory",
         "SIGBUS": "a bus error: a damaged file, or a full disk or /dev/shm",
         "SIGKILL": "it was killed from outside, most often because memory ran out",

@@ -1,4 +1,4 @@
-"""What the doctor finds, and probes that may fail or hang without harm to the others."""
+"""The doctor's findings, and probes that may fail or hang without harm to the others."""
 
 import threading
 import time

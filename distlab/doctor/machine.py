@@ -63,7 +63,7 @@ def examine_system(
     """Is this a system that the course runs on: Linux, WSL2, macOS on Apple silicon?"""
     value = f"{platform.system()} {release}, {processor}"
     if system == "win32":
-        advice = "native Windows is not supported: install WSL2 (`wsl --install`) and work there"
+        advice = "native Windows isn't supported: install WSL2 (`wsl --install`) and work there"
         return Finding("system", "problem", value, advice)
     if system == "darwin" and processor == "x86_64":
         advice = "TensorFlow has had no build for Intel Macs since 2.17; on Apple silicon, use an "

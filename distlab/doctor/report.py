@@ -19,7 +19,7 @@ COLUMNS = (("keras 3", "fit"), ("keras 3", "custom"), ("tf_keras", "fit"), ("tf_
 ANSWERS = {True: "works", False: "fails", None: "TPU only"}
 WITHOUT = {  # finding -> what the course does without it
     "GPU": "speed: all strategies run, on logical CPU devices that share the cores",
-    "bubblewrap": "grading: it refuses to run submissions that it cannot seal",
+    "bubblewrap": "grading: it refuses to run submissions that it can't seal",
     "JAX": "Keras on JAX, with keras.distribution",
     "Java": "the Spark part of lesson 19",
     "browser": "opening JupyterLab automatically: `distlab lab --no-browser` prints the address",

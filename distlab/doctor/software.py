@@ -24,13 +24,7 @@ SHOWN = {
     "JAX": "jax",
     "JupyterLab": "jupyterlab",
 }
-RIVALS = (
-    "tensorflow-cpu",
-    "tensorflow-intel",
-    "tensorflow-macos",
-    "tf-nightly",
-    "intel-tensorflow",
-)
+RIVALS = "tensorflow-cpu tensorflow-intel tensorflow-macos tf-nightly intel-tensorflow".split()
 WITHOUT = {"jax": "`pip install -c constraints.txt jax` adds it"}  # the course does without
 REPAIR = "`make lab` builds the environment; or `pip install -c constraints.txt -e '.[lab]'`"
 FIND_UTILS = "import importlib.util as u; s = u.find_spec('utils'); print(s.origin if s else '')"
@@ -131,7 +125,7 @@ def examine_utils() -> Finding:
     outcome = run_command([sys.executable, "-c", FIND_UTILS], 8.0, folder)
     if outcome.status != 0:
         value = outcome.last_error_line or "no answer"
-        return Finding("utils", "warning", f"Python could not look for it: {value}", REPAIR)
+        return Finding("utils", "warning", f"Python couldn't look for it: {value}", REPAIR)
     seen = outcome.output.strip()
     if not seen:
         advice = f"notebooks cannot import `utils`: {REPAIR}"

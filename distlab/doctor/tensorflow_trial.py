@@ -130,7 +130,7 @@ def judge_gpus(driver: list[str], seen: dict[str, Any] | None, errors: str = "")
         advice = f"{explain_complaint(errors)}; without them {LEARNERS_NOTE}"
     else:
         advice = f"this TensorFlow was built without CUDA; {LEARNERS_NOTE}"
-    value = f"{len(driver)} x {driver[0]}, which TensorFlow does not see"
+    value = f"{len(driver)} x {driver[0]}, which TensorFlow doesn't see"
     return Finding("GPU", "warning", value, advice)
 
 

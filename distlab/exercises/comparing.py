@@ -1,4 +1,4 @@
-"""Whether two answers agree, and how they are shown: plain data, numbers within a tolerance."""
+"""Compare two answers and show them: plain data, numbers within a tolerance."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ NOTHING = (
 
 
 class Anything:
-    """What agrees with every answer: for a part that doesn't matter."""
+    """Agrees with every answer: for a part that doesn't matter."""
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    """What agrees with each of several answers."""
+    """Agrees with each of several answers."""
 
     answers: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Digest:
-    """What is kept of a large array: its shape, its first numbers and random sums of all of it.
+    """A summary of a large array: its shape, its first numbers and random sums of all of it.
 
     Each sum takes every element with a random sign. Arrays that differ by a share of
     their length have sums that differ by about that share of the sums' size

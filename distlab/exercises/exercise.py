@@ -99,7 +99,7 @@ def tell_difference(got: Any, right: Any) -> AnswerTable | None:
 
 @dataclass(frozen=True)
 class AnswerFault:
-    """What is wrong with an answer: what differs, the mistake's name or "", its words, a table."""
+    """The fault of an answer: the difference, the mistake's name or "", its words, a table."""
 
     difference: str
     mistake: str = ""

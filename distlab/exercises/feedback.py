@@ -139,7 +139,7 @@ def _name_next(lab: str, exercise: str, tasks: list[LabTask]) -> list[str]:
     learned = ", ".join(escape(task.title) for task in tasks)
     return [
         f"That was the whole lab. You've practiced: {learned}.",
-        f"<code>distlab submit {lab}</code> packs it for handing in. {_link_next_lesson(lab)}",
+        f"<code>distlab submit {lab}</code> packs it for submission. {_link_next_lesson(lab)}",
     ]
 
 

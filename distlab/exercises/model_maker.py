@@ -34,7 +34,7 @@ def cutting_off() -> Iterator[None]:
 
 
 class ModelMaker:
-    """What a learner's loop gets to make its model with: one dense layer of the weights `kernel`.
+    """Makes the model of a learner's loop: one dense layer of the weights `kernel`.
 
     `dtype` is a Keras dtype policy. Features are `louder` times as much larger on replica 1, and so
     on, so that weights show who trained on what. After `cut_after` gradients the next one cuts the

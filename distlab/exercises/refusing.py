@@ -52,7 +52,7 @@ def refuse_task(error: Any) -> Exception:
     if "was not done after" in said:  # the last line of its log says nothing of the answer
         said = said.partition("; its last line")[0] + (
             ": either it waits for something that never comes (a loop without an end, a worker "
-            "that does not take part), or this machine is busy: run the check again when it is not"
+            "that doesn't take part), or this machine is busy: run the check again when it isn't"
         )
     if _is_unwritten(said):
         return _word_unwritten(NotImplementedError(f"this exercise {_UNWRITTEN}"))

@@ -1,4 +1,4 @@
-"""Which checkpoints a run writes, seen from outside: by the names of their files."""
+"""Watch a run's checkpoints from outside, by the names of their files."""
 
 import os
 import re

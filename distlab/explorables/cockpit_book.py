@@ -39,11 +39,11 @@ class WatchedTask(Protocol):
 
     @property
     def calls(self) -> bool:
-        """Whether it trains; otherwise it serves those that do."""
+        """True if it trains. The others serve."""
 
 
 class Watchable(Protocol):
-    """What can be watched: a job of `utils.cluster`, or the roll of a class.
+    """Anything to watch: a job of `utils.cluster`, or the roll of a class.
 
     `error` has a `cause`, "was stopped" for one. Numbers from `start` on count from the
     beginning.
@@ -73,7 +73,7 @@ class Watchable(Protocol):
 
 @dataclass
 class LaneBook:
-    """What is known of one task: its story, its last step, its lines and its log."""
+    """The record of one task: its story, its last step, its lines and its log."""
 
     story: TaskStory = field(default_factory=TaskStory)
     last: "Event" = field(default_factory=dict)

@@ -40,7 +40,7 @@ class Chaos:
                 self._strike(off)
 
     def _is_calm(self) -> bool:
-        """Whether every worker trains: none is down, frozen or starting."""
+        """True if every worker trains: none is down, frozen or starting."""
         for task in self._workers():
             last = self._book.lanes[task].last
             if last.get("attempt") != self._job.attempt:

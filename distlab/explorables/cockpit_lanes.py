@@ -1,4 +1,4 @@
-"""What the cockpit shows of a job: one lane for each task, as plain data."""
+"""The cockpit's view of a job: one lane for each task, as plain data."""
 
 import math
 import time
@@ -27,7 +27,7 @@ SYMBOLS = {
 
 
 class Bytes:
-    """What the kernel counts on the tasks' TCP connections, asked for once a second at most."""
+    """The kernel's counts on the tasks' TCP connections, read once a second at most."""
 
     def __init__(self) -> None:
         self._meter, self._at = TrafficMeter(), 0.0

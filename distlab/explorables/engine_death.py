@@ -1,4 +1,4 @@
-"""What each way to start workers does when one of them dies, and the steps that it costs."""
+"""Show how each way to start workers reacts to a death, and the steps that it costs."""
 
 from collections.abc import Sequence
 from dataclasses import replace

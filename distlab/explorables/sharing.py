@@ -1,4 +1,4 @@
-"""What replicas share, as pictures and explorers: a cluster, its pace, its memory.
+"""Pictures and explorers of what replicas share: a cluster, its pace, its memory.
 
 Used by the lesson on why one distributes. Everything is computed from what the caller gives.
 """

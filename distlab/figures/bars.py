@@ -16,7 +16,7 @@ LOG_PX, LOG_WORDS = 20.0, "logarithmic scale: equal lengths are equal factors"
 
 @dataclass(frozen=True)
 class Scale:
-    """How bars lie on a sheet: names end at `left`, bars begin at `base_px`; a reference line."""
+    """The layout of bars: names end at `left`, bars begin at `base_px`; a reference line."""
 
     left: float
     unit: str
@@ -33,7 +33,6 @@ def bars(
     reference: tuple[str, float] | None = None,
     highlight: str | Collection[str] | None = None,
     log: bool = False,
-    alt: str | None = None,
 ) -> Picture:
     """Draw one horizontal bar for each of `values`, in their order, with its value in `unit`.
 
@@ -68,7 +67,7 @@ def bars(
 
     says = "; ".join(f"{name}: {_with_unit(value, unit)}" for name, value in values.items())
     line = f" A line marks {reference[0]} at {_with_unit(reference[1], unit)}." if reference else ""
-    words = alt or f"{title}. {says}.{line}{' The scale is logarithmic.' if log else ''}"
+    words = f"{title}. {says}.{line}{' The scale is logarithmic.' if log else ''}"
     height_px = bottom_px + (LOG_PX if log else 0) + 8
     chart = {"kind": "bars", "unit": unit, "groups": [["", _list_bars(values)]]}
     plain = None if log or reference or marked else chart
@@ -84,7 +83,6 @@ def grouped_bars(
     *,
     unit: str,
     title: str,
-    alt: str | None = None,
 ) -> Picture:
     """Draw the bars of several groups side by side: `{group: {name: value}}`.
 
@@ -118,7 +116,7 @@ def grouped_bars(
         f"{group}: {', '.join(f'{name} {_with_unit(v, unit)}' for name, v in values.items())}"
         for group, values in groups.items()
     ]
-    words = alt or f"{title}. {'; '.join(says)}."
+    words = f"{title}. {'; '.join(says)}."
     height_px = TOP_PX + sum(GROUP_PX + GAP_PX + len(v) * ROW_PX for v in groups.values())
     every_bar = [[group, _list_bars(values)] for group, values in groups.items()]
     chart = {"kind": "bars", "unit": unit, "groups": every_bar}
@@ -131,7 +129,6 @@ def stacked_bars(
     unit: str,
     title: str,
     reference: tuple[str, float] | None = None,
-    alt: str | None = None,
 ) -> Picture:
     """Draw one bar for each row, made of its parts one after the other: `{row: {part: value}}`.
 
@@ -163,7 +160,7 @@ def stacked_bars(
         for name, values in rows.items()
     )
     line = f" A line marks {reference[0]} at {_with_unit(reference[1], unit)}." if reference else ""
-    words = alt or f"{title}. {says}.{line}"
+    words = f"{title}. {says}.{line}"
     return draw_sheet(paint, title=title, alt=words, height_px=bottom_px + 8)
 
 

@@ -1,4 +1,4 @@
-"""How a global batch is cut: over workers, then over each worker's replicas."""
+"""Draw how a global batch is cut: over workers, then over each worker's replicas."""
 
 from itertools import pairwise
 

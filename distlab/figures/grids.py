@@ -109,7 +109,6 @@ def matrix(
     title: str,
     format: str = "{:g}",
     marked: Collection[tuple[int, int]] | None = None,
-    alt: str | None = None,
 ) -> Picture:
     """Draw a small table [rows, columns], each cell with its value and a tint of its size.
 
@@ -139,7 +138,7 @@ def matrix(
     return draw_sheet(
         lambda sheet: _draw_table(sheet, table, texts, rows, lines, marked, left, top_px),
         title=title,
-        alt=alt or f"{title}. {'; '.join(says)}.",
+        alt=f"{title}. {'; '.join(says)}.",
         height_px=top_px + len(rows) * CELL_PX + 6,
     )
 
@@ -197,7 +196,6 @@ def shares(
     examples: int,
     *,
     title: str,
-    alt: str | None = None,
 ) -> Picture:
     """Draw a row for each of `views` (who -> the ids of each step), a square for each example.
 
@@ -216,7 +214,7 @@ def shares(
     return draw_sheet(
         lambda sheet: _draw_shares(sheet, rows, lost, examples),
         title=title,
-        alt=alt or _describe_shares(rows, seen, lost, title),
+        alt=_describe_shares(rows, seen, lost, title),
         height_px=STRIPS_PX + (len(rows) + bool(lost)) * STRIP_PX + 8,
     )
 

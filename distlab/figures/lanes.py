@@ -31,7 +31,7 @@ TOP_PX, LOSS_PX, LANE_PX, LEFT_PX, AXIS_PX, KEY_PX = 40.0, 62.0, 52.0, 150.0, 44
 
 @dataclass(frozen=True)
 class Mark:
-    """What happened to a task `time` seconds after the start; `kind` is end, pause or back."""
+    """An event of a task, `time` seconds after the start; `kind` is end, pause or back."""
 
     kind: str
     words: str

@@ -18,7 +18,7 @@ PLAIN, DARK, LIGHT = 0.38, 0.68, 0.18  # how strong a bar's color is
 
 
 class Style(NamedTuple):
-    """How the bars of one kind look: the number of their color, and how strong it is."""
+    """The look of one kind of bars: the number of their color, and how strong it is."""
 
     color: int
     strength: float

@@ -1,4 +1,4 @@
-"""What would give an answer away isn't there: modules that the process of an answer lacks.
+"""Hide modules that would give an answer away from the process of an answer.
 
 A lab's `exercise.py` names them in `ABSENT`. The process that forks answers never imports them,
 and in an answer's namespaces they aren't on the disk either. Only the standard library is used.

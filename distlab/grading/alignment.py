@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done for one submission, in order; what was mended; `facts` without a verdict.
+    """The plan for one submission, in order, its repairs, and `facts` without a verdict.
 
     `unanswered` has, for graded cells that need not run, why not.
     """

@@ -46,7 +46,7 @@ class Shell:
 
 
 class Answer:
-    """What the cells of a learner have defined: `space` is their namespace."""
+    """The definitions of a learner's cells: `space` is their namespace."""
 
     def __init__(self) -> None:
         module = types.ModuleType("__main__")

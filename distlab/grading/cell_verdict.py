@@ -25,7 +25,7 @@ OURS = ("'distlab", "'utils")  # a missing module of the course is no reason to 
 
 @dataclass(frozen=True)
 class CellVerdict:
-    """What one graded cell earned. `status`: "right", "wrong" or "for a human".
+    """The verdict on one graded cell. `status`: "right", "wrong" or "for a human".
 
     `table` has the fields of an `AnswerTable` if the judge has one.
     """
@@ -58,7 +58,7 @@ def judge_cell(
         return CellVerdict("wrong", error.misconception, said, error.table and asdict(error.table))
     except Exception as error:
         what = clean(f"{type(error).__name__}: {error}", MAX_MESSAGE)
-        return CellVerdict("for a human", "", f"the judge could not read this answer ({what})")
+        return CellVerdict("for a human", "", f"the judge couldn't read this answer ({what})")
     return judge_right(cell, traffic(inputs) if traffic else None)
 
 
@@ -97,7 +97,7 @@ def judge_unanswered(cell: CellObservation) -> CellVerdict:
     if cell.status == "raised" and cell.error.startswith("NotImplementedError"):
         return CellVerdict("wrong", "", "this exercise is not written yet")
     if cell.status == "raised" and (missing := find_missing(cell)):
-        said = f"the answer needs what is not here ({missing}): a human should look at it"
+        said = f"the answer needs what isn't here ({missing}): a human should look at it"
         return CellVerdict("for a human", "", said[:MAX_MESSAGE])
     if cell.status == "raised":
         where = f" ({cell.trace.split(chr(10))[-1]})" if cell.trace else ""

@@ -33,7 +33,7 @@ from distlab.grading.roster import Match, Roster
 from distlab.submission import is_generic, list_attached
 
 _COPIES = {"originals", "kept"}  # the course's own folders, submitted with the full course
-_STRANGER = "is not in the list of students"
+_STRANGER = "isn't in the list of students"
 _UNSURE = f"several {TIMESTAMP} say when this was handed in: which one is nbgrader's?"
 # what browsers, Jupyter, Canvas and file managers add to a name that is there already
 _COPY = re.compile(
@@ -67,7 +67,7 @@ class HandIn:
 
     @property
     def key(self) -> str:
-        """What a teacher writes down to settle a question: the student and this very file."""
+        """The line that settles a question: the student and this very file."""
         return f"{self.student} {self.sha256[:8]}"
 
 
@@ -161,7 +161,7 @@ def _group(
         elif not is_stamp(entry.parts) and not entry.other:
             nobody.append(entry.name)
     held = {key: f for key, f in groups.items() if any(not is_stamp(e.parts) for e, _ in f)}
-    why = "do not fit the pattern: whose are they?" if pattern else "belong to other labs"
+    why = "don't fit the pattern: whose are they?" if pattern else "belong to other labs"
     notes = _describe(nobody, f"files {why}:")
     return held, notes + _describe(unknown, "files aren't notebooks: whose are they?")
 

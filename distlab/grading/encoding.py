@@ -185,7 +185,7 @@ def _make_set(items: list[Any]) -> Any:
     try:
         return set(items)
     except TypeError:
-        return Opaque("a set of what cannot be in a set")
+        return Opaque("a set of what can't be in a set")
 
 
 def _decode_dict(pairs: list[Any], depth: int) -> Mapping[Any, Any]:

@@ -1,4 +1,4 @@
-"""What each mark proves, as a table for docs/grading.md: `python -m distlab.grading.evidence`.
+"""Make the table of evidence in docs/grading.md: `python -m distlab.grading.evidence`.
 
 Made of the exercises' own `evidence`, so that no page claims more than they do.
 """

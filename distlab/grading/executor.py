@@ -44,7 +44,7 @@ class Prepared:
 def prepare(submission: Submission, seed: int, told: Read) -> Prepared:
     """Return what the reader's process has told of one notebook."""
     if isinstance(told, Refused):
-        problem = f"the notebook could not be read ({told}): a human should look at it"
+        problem = f"the notebook couldn't be read ({told}): a human should look at it"
         return Prepared(submission, seed, "", Plan((), unanswered={}), problem)
     plan = Plan.from_data(told)
     sha256 = hash_together(told["sha256"], submission.files)

@@ -32,7 +32,7 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """What is booked for one student; `penalty` is in points, times are UTC without a zone."""
+    """The booking for one student. `penalty` is in points, times are UTC without a zone."""
 
     verdict: Verdict
     timestamp: datetime | None = None
@@ -309,6 +309,6 @@ def _told_plainly(path: Path) -> Iterator[None]:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         what = next(
             (said for word, said in _REASONS.items() if word in reason),
-            f"cannot be used as a gradebook ({reason})",
+            f"can't be used as a gradebook ({reason})",
         )
         raise CourseError(f"{path}: {what}") from None

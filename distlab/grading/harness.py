@@ -202,7 +202,7 @@ class Harness:
             all_together = time.monotonic() >= self.end
             limit = self.order["submission_seconds"] if all_together else seconds
             what = "all cells together" if all_together else "it"
-            told = {"status": "timed out", "error": f"{what} did not end within {limit:g} s"}
+            told = {"status": "timed out", "error": f"{what} didn't end within {limit:g} s"}
         except AnswerGone:
             told = {"status": "killed", "error": self.answers.close() or "the process ended"}
         except Exception as error:

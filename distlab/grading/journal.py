@@ -28,7 +28,7 @@ VERSION = 2
 
 @dataclass(frozen=True)
 class Record:
-    """What is kept of one student: the file, how often it was run anew, what was seen and judged.
+    """The record of one student: the file, its reruns, the observation and the verdict.
 
     `asked` says which lab text was run (`describe_lab`); `observation` is None while a run
     is under way, `verdict` until it is judged.

@@ -55,7 +55,7 @@ class JudgeProcess:
         try:
             return self._ask([cell], seen)[0]
         except Refused as error:
-            why = f"the judge could not finish on this answer ({error})"
+            why = f"the judge couldn't finish on this answer ({error})"
             return CellVerdict("for a human", "", clean(why))
 
     def _ask(self, cells: Sequence[CellObservation], seen: Observation) -> list[CellVerdict]:

@@ -1,4 +1,4 @@
-"""What the judge of an exercise is: the exercise, and the reference that only grading has.
+"""The judge of an exercise: the exercise, and the reference that only grading has.
 
 A judge runs outside the learner's process. It sees the inputs, which it has drawn
 itself from the seed, and the plain data that came out of the learner's process.
@@ -90,7 +90,7 @@ class WrongAnswer(AssertionError):
 
 @dataclass(frozen=True)
 class LabRules:
-    """How a lab is run when it is graded: time limits in seconds, memory in MiB.
+    """The limits of a lab when it is graded: times in seconds, memory in MiB.
 
     `cell_seconds` is for the calls of one graded cell, `own_seconds` for each cell of the learner's
     own: seconds of the processor, and three times as many by the clock. `exclusive` labs measure
@@ -117,12 +117,12 @@ class LabRules:
 
     @property
     def own_together_seconds(self) -> float:
-        """How long the learner's own cells may take together, by the clock."""
+        """The seconds that the learner's own cells may take together, by the clock."""
         return 12 * self.own_seconds
 
     @property
     def all_seconds(self) -> float:
-        """How long a submission may take, by the clock."""
+        """The seconds that a submission may take, by the clock."""
         return self.submission_seconds + 2 * self.own_together_seconds
 
 

@@ -45,7 +45,7 @@ class GradedCell:
 
     @property
     def source(self) -> str:
-        """What the harness runs: it draws the inputs and asks the answer."""
+        """The harness's code: it draws the inputs and asks the answer."""
         return f"{self.imports}\n{self.inputs}\n{self.asking}"
 
     @cached_property
@@ -101,7 +101,7 @@ class LabSpec:
 
     @cached_property
     def prelude(self) -> str:
-        """What the lab's own cells do but try answers out: an answer's process begins with it."""
+        """The start of an answer's process: the lab's own cells, except those that try answers."""
         texts = [cell.text for cell in self.given if cell.kind == "given"]
         kept = [s for text in texts for s in _parse(text) if not isinstance(s, ast.Try)]
         return "\n".join(ast.unparse(statement) for statement in kept)

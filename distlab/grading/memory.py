@@ -1,4 +1,4 @@
-"""What a lab remembers from one grading to the next: its rules, and the marks set by hand.
+"""A lab's memory from one grading to the next: its rules, and the marks set by hand.
 
 Both are files in the lab's journal, so a deleted gradebook, or a missing option, changes no mark
 silently.

@@ -57,7 +57,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class LabNames:
-    """What a lab's folder and notebook are called: `lab05` and `lab05-loss-scaling`."""
+    """The names of a lab's folder and notebook: `lab05` and `lab05-loss-scaling`."""
 
     short: str
     slug: str

@@ -118,7 +118,7 @@ def _decode(data: bytes, notes: list[str]) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        notes.append(f"the file is not UTF-8 (byte {error.start}): what cannot be read shows as �")
+        notes.append(f"the file is not UTF-8 (byte {error.start}): what can't be read shows as �")
         return data.decode("utf-8", "replace")
 
 

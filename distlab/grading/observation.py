@@ -58,7 +58,7 @@ class CellObservation:
 
 @dataclass(frozen=True)
 class Observation:
-    """What was seen of one submission. `problem` is "" unless it couldn't be run at all.
+    """The observation of one submission. `problem` is "" unless it couldn't be run at all.
 
     `notes` say what was mended and what a human should look at, `facts` what a teacher may want
     to know of its text. `sealed` is False where it ran outside the sandbox.

@@ -1,4 +1,4 @@
-"""When a lab is due, what lateness costs, who has more time, and what counts how much.
+"""Due dates, penalties for lateness, extensions, and weights.
 
 From a plain file, `grading.toml`, for the whole course:
 
@@ -43,7 +43,7 @@ _PENALTY = re.compile(r"(\d+\.?\d*)(%?)/(hour|day)(?:,(\d+\.?\d*)%?)?")
 
 @dataclass(frozen=True)
 class Penalty:
-    """What lateness costs: `amount` for each `per_seconds` that has begun, at most `at_most`.
+    """The price of lateness: `amount` for each `per_seconds` that has begun, at most `at_most`.
 
     Both are percent of the lab's points if `percent`, else points.
     """
@@ -108,7 +108,9 @@ def read_policy(path: Path | None, lab: str, labs: Collection[str] = ()) -> Poli
         _check_file(data, labs)
         return _make_policy(data, lab)
     except OSError as error:
-        raise CourseError(f"{path} can't be read ({error.strerror}).") from None
+        raise CourseError(
+            f"{path} can't be read ({error.strerror}). Correct its permissions."
+        ) from None
     except (ValueError, TypeError, AttributeError, KeyError, DistributedError) as error:
         raise CourseError(f"{path}: {error}") from None
 
@@ -237,7 +239,7 @@ def read_extra(path: Path) -> dict[str, timedelta]:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = [row for row in csv.reader(stream) if any(cell.strip() for cell in row)]
     except (OSError, ValueError, csv.Error) as error:
-        raise CourseError(f"{path} can't be read ({error}).") from None
+        raise CourseError(f"{path} can't be read ({error}). Name a CSV file.") from None
     found = {}
     for number, row in enumerate(rows, 1):
         if number == 1 and row[0].strip().lower() == "student":

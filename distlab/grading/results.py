@@ -1,4 +1,4 @@
-"""What grading ends with: for each student the marks that count, and how they came about."""
+"""The results of grading: each student's marks, and how they came about."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ class Result:
 
     @property
     def mark(self) -> float | None:
-        """What counts in the end, never below 0; None while it waits for a human."""
+        """The final points, never below 0; None while it waits for a human."""
         return None if self.for_human else self.so_far
 
     @property
@@ -51,7 +51,7 @@ class Result:
 
     @property
     def for_human(self) -> bool:
-        """Whether a human should look at an exercise that has no mark set by hand yet."""
+        """True if a human should look at an exercise that has no mark set by hand yet."""
         return bool(self.open)
 
     @property
@@ -109,7 +109,7 @@ class ClassResult:
 
     @property
     def assignment(self) -> str:
-        """What the gradebook calls the lab: `lab05`, or its slug where it has known that before."""
+        """The gradebook's name of the lab: `lab05`, or its slug if it has known that before."""
         known = {name for marks in self.course.values() for name in marks}
         return self.lab.slug if self.lab.slug in known else self.lab.name
 

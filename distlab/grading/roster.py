@@ -1,4 +1,4 @@
-"""Who takes the course, and tables that name them: `students.csv`, lists of times, of marks.
+"""Read tables of students: `students.csv`, lists of times, of marks.
 
 A table has a head line. Its columns may be called as here or as Moodle (in English, German
 or French) and Canvas export them: a list of participants, a grading worksheet, a gradebook.
@@ -84,7 +84,7 @@ class Student:
 
     @property
     def is_named(self) -> bool:
-        """Whether the list tells more of the student than numbers."""
+        """True if the list tells more of the student than numbers."""
         return bool(self.name or self.email)
 
     def is_called(self, name: str, fold: bool = True) -> bool:
@@ -217,7 +217,7 @@ def decode(data: bytes) -> tuple[str, str]:
             return data.decode(encoding), encoding
         except UnicodeDecodeError:
             continue
-    raise ValueError("it is neither UTF-8 nor Windows text. Save it as CSV UTF-8")
+    raise ValueError("it must be UTF-8 or Windows text. Save it as CSV UTF-8")
 
 
 def _open_table(path: Path) -> tuple[list[str], int, str, str]:

@@ -163,7 +163,7 @@ class Running:
                     self.take(frame)
             except BadFrame as error:
                 self.notes.append(f"it sent what the course's harness never sends: {error}")
-                self.kill("what it sent could not be read")
+                self.kill("what it sent couldn't be read")
         return len(data)
 
     def take(self, frame: Frame) -> None:
@@ -193,7 +193,7 @@ class Running:
         """Kill what the harness hasn't ended in time."""
         if now >= self.attempt.deadline:
             limit = self.rules.all_seconds
-            self.kill(f"all cells together did not end within {limit:g} s")
+            self.kill(f"all cells together didn't end within {limit:g} s")
 
     def kill(self, why: str) -> None:
         if not self.attempt.why:
@@ -217,7 +217,7 @@ class Running:
             if self.starts < MAX_STARTS:  # for want of processes perhaps
                 return True
             said = errors.get(-1, "") or f"status {status}"
-            why = f"the sandbox could not start it ({said.split(chr(10))[-1]}): grade it again"
+            why = f"the sandbox couldn't start it ({said.split(chr(10))[-1]}): grade it again"
             self.notes.append(why)
             self._mark_unseen(why, "missing")
         self._mark_unseen(attempt.why or why or f"the process ended (status {status})", "killed")

@@ -28,7 +28,7 @@ from utils.measure import Stopwatch
 
 @dataclass(frozen=True)
 class Settings:
-    """What to grade and how; `students` and `exercises` () mean all of them."""
+    """The settings of a grading. `students` and `exercises` () mean all of them."""
 
     lab: LabSpec
     source: Path
@@ -106,8 +106,8 @@ def _check_list(settings: Settings, journal: Journal) -> None:
     lost = [student for student in before if student not in settings.roster.students]
     if settings.by_hand and lost:
         raise CourseError(
-            f"this list of students isn't the last grading's: {lost[0]!r} isn't in "
-            "it. No mark was set. Grade with the new list first."
+            "The list of students must be the last grading's to set marks, and it lacks "
+            f"{lost[0]!r}. No mark was set. Grade with the new list first."
         )
 
 

@@ -10,7 +10,7 @@ from distlab.grading.labs import ExerciseSpec
 
 @dataclass(frozen=True)
 class ExerciseVerdict:
-    """What one exercise earned. `status`: "right", "wrong" or "for a human".
+    """The verdict on one exercise. `status`: "right", "wrong" or "for a human".
 
     `misconception` is the name of the mistake ("" if none is known), `message` the learner's
     message: plain text, without control characters, not yet escaped for HTML. `table` shows the
@@ -45,7 +45,7 @@ class Verdict:
 
     @property
     def for_human(self) -> bool:
-        """Whether a human should look at it."""
+        """True if a human should look at it."""
         return any(exercise.status == "for a human" for exercise in self.exercises)
 
 

@@ -1,4 +1,4 @@
-"""What the home page shows: lessons, their labs, and how far a learner is in each.
+"""The home page's data: lessons, their labs, and how far a learner is in each.
 
 All of it is read from the notebooks themselves, since a students' copy has no sources: title
 and minutes stand in the first cell, what one sees happen in that cell's metadata.
@@ -22,7 +22,7 @@ _LESSON = re.compile(r"\b[Ll]esson (\d\d)\b")
 
 @dataclass(frozen=True)
 class Head:
-    """What a notebook says of itself. `steps` are what can be done in it, in order.
+    """A notebook's own data. `steps` are the things to do in it, in order.
 
     A step is a code cell of a lesson (its id) or an exercise of a lab (its name). `labs` and
     `lessons` are those that its text names, "lab05" and "05", in order.

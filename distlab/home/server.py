@@ -1,4 +1,4 @@
-"""What Jupyter's server does for the course: under `distlab lab`, on a hub, under any prefix.
+"""The course's part of Jupyter's server: under `distlab lab`, on a hub, under any prefix.
 
 It shows the home page and signs the lessons, so that their pictures are shown, makes kernels
 ready, and answers:

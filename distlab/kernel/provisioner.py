@@ -1,4 +1,4 @@
-"""How the server of `distlab lab` comes by its kernels: forked where it can be, else started.
+"""Give the server of `distlab lab` its kernels: forked if possible, else started.
 
 A provisioner is what Jupyter starts and ends kernels by:
 https://jupyter-client.readthedocs.io/en/latest/provisioning.html

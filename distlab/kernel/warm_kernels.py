@@ -105,7 +105,7 @@ class WarmKernels:
         """
         why = self.why_not(words, settings)
         if not why and not self._ready.wait(READY_SECONDS):
-            why = f"the warm process is not ready after {READY_SECONDS:.0f} s"
+            why = f"the warm process isn't ready after {READY_SECONDS:.0f} s"
         if why or self.trouble:
             raise NotForked(why or self.trouble)
         environment = {**(settings.get("env") or os.environ), "JPY_PARENT_PID": str(os.getpid())}
@@ -117,11 +117,11 @@ class WarmKernels:
                 number = self._server.fork(request)
                 self._kernels[number] = kernel
         except (PeerGone, RunError, OSError) as error:
-            raise NotForked(f"the warm process does not take it: {error}") from error
+            raise NotForked(f"the warm process doesn't take it: {error}") from error
         if not kernel.told.wait(FORK_SECONDS):
             with contextlib.suppress(PeerGone):
                 self._server.signal(number, signal.SIGKILL)  # should it come after all
-            raise NotForked("the warm process does not answer")
+            raise NotForked("the warm process doesn't answer")
         if not kernel.pid:
             raise NotForked(self.trouble or "it could not be forked")
         return kernel

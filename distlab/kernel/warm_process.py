@@ -16,17 +16,10 @@ from utils.processes.private_network import enter_if_wanted
 
 OURS = ("utils", "distlab")
 PRELOADED = (
-    "IPython.core.completer",
-    "ipykernel.kernelapp",
-    "ipykernel.datapub",
-    "ipywidgets",
-    "anywidget",
-    "matplotlib.pyplot",
-    "matplotlib.backends.backend_agg",
-    "matplotlib.backends.backend_svg",
-    "matplotlib_inline.backend_inline",
-    "psutil",
-)
+    "IPython.core.completer ipykernel.kernelapp ipykernel.datapub ipywidgets anywidget "
+    "matplotlib.pyplot matplotlib.backends.backend_agg matplotlib.backends.backend_svg "
+    "matplotlib_inline.backend_inline psutil"
+).split()
 
 
 class KernelLoop(ForkLoop):

@@ -41,7 +41,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done to one run: a fault of this `kind` hits worker `victim` at `moment`.
+    """The accident of one run: a fault of this `kind` hits worker `victim` at `moment`.
 
     `place` is the step or checkpoint at which it comes, `delay_seconds` how long after
     (at start-up: after the start). All of it follows from `seed`.
@@ -70,7 +70,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class ChaosOutcome:
-    """How one run ended.
+    """The end of one run.
 
     `lost_steps` counts what had to be trained twice, over all restarts, `lost_each` the
     same for each that came to train; `error` is the largest difference between its weights
@@ -225,7 +225,7 @@ def hit(job: Job, fault: Fault, timers: list[threading.Timer]) -> None:
 
 @dataclass
 class ChaosStart:
-    """What the tasks told of one attempt, in steps from the very start.
+    """The tasks' reports of one attempt, in steps from the very start.
 
     `restored` is where it began (None: it ended before that), `done` the last step
     that any worker reported, `saved` the chief's last checkpoint, `lost` the steps of

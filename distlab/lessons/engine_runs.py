@@ -47,7 +47,7 @@ SHOWN_EVERY = 40  # steps
 
 @dataclass
 class EngineRun:
-    """What was seen of one run; seconds count from the moment at which its line was typed.
+    """The observation of one run. Seconds count from the moment when its line was typed.
 
     `killed_at` and `again_at` are None if no worker was killed, or nothing resumed; `own_bytes` is
     the memory of all processes besides the workers, `begun` the step that each attempt resumed

@@ -1,4 +1,4 @@
-"""What a forward pass keeps for the backward pass, counted in bytes."""
+"""Count the bytes that a forward pass keeps for the backward pass."""
 
 from collections.abc import Callable
 from typing import Any

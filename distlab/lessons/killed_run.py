@@ -39,7 +39,7 @@ class StepLine:
 
 @dataclass
 class KilledRun:
-    """What was seen of a run: its report, the chief's steps, and when the worker was killed."""
+    """The observation of a run: its report, the chief's steps, and the time of the kill."""
 
     victim: int
     kill_after: int
@@ -136,4 +136,4 @@ def kill_worker(index: int) -> None:
         if is_alone or config.get("task") == {"type": "worker", "index": index}:
             signal_group(process.pid, signal.SIGKILL)
             return
-    raise CourseError(f"Worker {index} isn't running here.")
+    raise CourseError(f"Worker {index} must run on this machine to be killed, and it doesn't.")

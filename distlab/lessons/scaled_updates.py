@@ -1,4 +1,4 @@
-"""What each way to scale a loss does to an update: its ratio to the gradient, its picture.
+"""Compare ways to scale a loss: each update's ratio to the gradient, and its picture.
 
 Any way to scale a loss multiplies each example's gradient with a factor and adds
 up. So every update can be put together from the gradients of single examples,

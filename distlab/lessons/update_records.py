@@ -1,4 +1,4 @@
-"""What updates on parameter servers leave behind, as plain records. Imports no TensorFlow."""
+"""Plain records of updates on parameter servers. Imports no TensorFlow."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

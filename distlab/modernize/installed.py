@@ -1,4 +1,4 @@
-"""Which public names the installed TensorFlow and Keras have, read from their files.
+"""Find the public names of the installed TensorFlow and Keras, read from their files.
 
 Both ship their public API as generated modules that only import. Those are parsed, and nothing
 is imported. TensorFlow also ships the new names of what TensorFlow 1 had.

@@ -1,4 +1,4 @@
-"""What the names in a program mean: its imports followed, and the kind of each object.
+"""Resolve the names in a program: its imports followed, and the kind of each object.
 
 A kind is known where a variable is assigned from a constructor ("metric", "optimizer", "model",
 "strategy", "dataset", "loss", …). Usual names of such an object (`optimizer`, `train_accuracy`)

@@ -34,22 +34,11 @@ PARTS = (
     (STYLE, "It works, and has a newer form", "These still run."),
 )
 OLD_NAMES = (
-    "experimental-run-v2",
-    "datasets-from-function",
-    "make-numpy-dataset",
-    "strategy-reduce-axis",
-    "experimental-multi-worker",
-    "experimental-parameter-server",
-    "experimental-tpu",
-    "collective-communication",
-    "reset-states",
-    "reduction-enum",
-    "reduction-auto",
-    "legacy-optimizers",
-    "estimator",
-    "backup-experimental",
-    "save-folder",
-)
+    "experimental-run-v2 datasets-from-function make-numpy-dataset strategy-reduce-axis "
+    "experimental-multi-worker experimental-parameter-server experimental-tpu "
+    "collective-communication reset-states reduction-enum reduction-auto legacy-optimizers "
+    "estimator backup-experimental save-folder"
+).split()
 HEAD = ("| old | in TensorFlow 2.21, Keras 3 | today |", "|---|---|---|")
 
 

@@ -54,7 +54,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Reading:
-    """What was found in one file; `problem` says why it couldn't be read, and `note` what else."""
+    """The findings in one file. `problem` says why it couldn't be read, and `note` what else."""
 
     path: Path
     program: Program | None = None

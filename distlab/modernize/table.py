@@ -11,7 +11,7 @@ STOPS, SILENT, STYLE = "stops", "silently wrong", "old style"
 
 @dataclass(frozen=True)
 class OldForm:
-    """What is known of one old form; the head of `table.toml` says what the fields mean."""
+    """The entry of one old form. The head of `table.toml` explains the fields."""
 
     group: str
     name: str

@@ -1,4 +1,4 @@
-"""What learners write in the lessons, `lessonNN.py` for each: the answer and its mistakes.
+"""The *Your turn* answers of the lessons and their mistakes, `lessonNN.py` for each.
 
 A lesson imports its module in one line (`from distlab.turns import lesson05 as turns`)
 and calls `take` of each `Turn` in the cell after the one to be written in.

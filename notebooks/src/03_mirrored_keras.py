@@ -255,7 +255,7 @@ assert logged["train"][0] < first
 #
 # ## The best checkpoint, not the last
 #
-# `ModelCheckpoint` kept the epoch with the best *validation* accuracy. Evaluated again, it must give that number. The *test* set chose nothing, so its number is the honest one. Don't expect it to match. Blocks of 1,000 images differ by several points: after three epochs, this model got 85 to 89 % right on six blocks of the training file that it hadn't seen.
+# `ModelCheckpoint` kept the epoch with the best *validation* accuracy. Evaluated again, it must give that number. The *test* set chose nothing, so its number is the honest one. Don't expect it to match. Blocks of 1,000 images differ by several points: in one run of three epochs, this model got between 84 and 89 % right on six blocks of the training file that it hadn't seen.
 
 # %% tags=["nbval-ignore-output"]
 with strategy.scope():

@@ -3,7 +3,7 @@
 #
 # Every step of data-parallel training needs a sum: each replica has a gradient, and all of them need the total. The obvious way is to send everything to one place. But then every replica you add makes the others wait longer. Here you sum gradients in four ways, count every message, and learn to predict what the sum costs before you rent the machines.
 #
-# **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
+# **Time:** 65 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #

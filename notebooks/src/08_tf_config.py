@@ -3,7 +3,7 @@
 #
 # You start the same program on two machines, and it hangs. Or it stops with an error from deep inside TensorFlow. Or, worst of all, it runs happily on both, and neither notices the other. Often the cause is one environment variable, TF_CONFIG. Here you'll write it, watch a worker die and come back, and make nine mistakes on purpose, so that you know them when you meet them by accident.
 #
-# **Time:** 80 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
+# **Time:** 85 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #

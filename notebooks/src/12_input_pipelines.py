@@ -373,7 +373,7 @@ assert stages and events["step"] > 0
 #
 # **A good place for a break.** When you come back, run all cells above once.
 #
-# ## AUTOTUNE, and when it does not help
+# ## AUTOTUNE, and when it doesn't help
 #
 # Write `tf.data.AUTOTUNE` in place of a number, and TensorFlow chooses it while the pipeline runs. By default TensorFlow goes further: it makes stateless maps parallel (`parse`, but not `augment`, which draws random numbers) and fuses maps with the batch, even in a pipeline written naively. `as_written` switched that off, so that each line showed its own effect:
 #

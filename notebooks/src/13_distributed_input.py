@@ -3,7 +3,7 @@
 #
 # Two workers spend a night on one pass through a large data set. In the morning a quarter of the examples have never been seen, and another quarter were seen twice. Nothing crashed; the loss even went down. Here you follow single examples through the usual ways to split data over replicas and workers. At the end you can tell which examples reach nobody, and which are trained on twice.
 #
-# **Time:** 80 minutes · **Prerequisites:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
+# **Time:** 85 minutes · **Prerequisites:** [input pipelines](12-input-pipelines.ipynb) and [multi-worker training](09-multi-worker-mirrored.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -47,7 +47,7 @@ print(check_cover(views, range(32)))
 # %% [markdown]
 # `experimental_distribute_dataset` takes a dataset of *global* batches and splits each: the first replica gets the first two of eight. `views` holds the same thing as numbers: for each replica its *ids*, the numbers of its examples, step by step. `check_cover` counts over all replicas how many examples came exactly once, more than once, or never. We check every claim below like this.
 #
-# ## Batches that do not divide
+# ## Batches that don't divide
 #
 # **Predict.** 66 examples, a global batch of 32, four replicas. In the third step only 2 are left. How many does each replica get? Guess the largest share.
 
@@ -442,7 +442,7 @@ assert cover.doubled == () and 0 < len(cover.lost) < 200
 #
 # ### A data worker is killed
 #
-# When a data worker dies, the part of the source that it was working on may be lost with it. Worse, a consumer keeps asking the dead worker for more: no error, and no end. So never wait without a limit; here it's `wait(timeout=6)`, well over what this reader needs when nothing goes wrong. A second reader loses a data worker too, but gets a new one *at the same address*.
+# When a data worker dies, the part of the source that it was working on may be lost with it. Worse, a consumer keeps asking the dead worker for more, and raises no error while it does. TensorFlow's source gives it 60 minutes. So wait with a limit of your own; here it's `wait(timeout=6)`, well over what this reader needs when nothing goes wrong. A second reader loses a data worker too, but gets a new one *at the same address*.
 
 # %% tags=["nbval-ignore-output"]
 from utils.cluster import ClusterError

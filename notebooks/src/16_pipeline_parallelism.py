@@ -530,7 +530,7 @@ from distlab.lessons.one_model import draw_one_model
 figures.show(draw_one_model(16))
 
 # %% [markdown]
-# A stage holds more than a tensor-parallel GPU, because it keeps the activations of several micro-batches. But the step is shorter. Inside a copy only activations and their gradients at the cuts are sent, and the all-reduce between the eight copies hides behind the backward pass. A step has 1,024 sequences, 128 for each copy, so 128 micro-batches: the bubble is small.
+# A stage holds more than a tensor-parallel GPU, because it keeps the activations of several micro-batches. But the step is shorter. Inside a copy only activations and their gradients at the cuts are sent, and the all-reduce between the eight copies hides behind the backward pass of the last micro-batch. A step has 1,024 sequences, 128 for each copy, so 128 micro-batches: the bubble is small.
 #
 # ## On a real GPU
 #
@@ -538,7 +538,8 @@ figures.show(draw_one_model(16))
 #
 #     nvidia-smi dmon -s u
 #
-# Look at the column `sm`, the share of the time that each GPU computed. If the last stage's is far below the first's, move the cut. If all are low, make more micro-batches.
+# Look at the column `sm`, the share of the time that each GPU ran a kernel. If the last stage's is far below the first's, move the cut. If all are low, make more micro-batches.
+# If your stages send with NCCL, a receive that waits is a kernel too and counts as busy. Then look at a profile instead.
 #
 # ## Recap
 #

@@ -553,7 +553,7 @@ assert not any(row["fits"] for row in alone)  # without a cut through the sequen
 cut_explorer(tables, capacity_gb=80, name="H100")
 
 # %% [markdown]
-# With short sequences nothing in this table beats the simplest cut, because 7 billion parameters fit once the state is sharded. (Some other cuts tie with it.) Cuts through the model pay when the model is larger, when memory is smaller, or when there are more GPUs than sequences in a batch. With long sequences one sequence no longer fits next to the weights. Data parallelism alone doesn't fit on up to 32 GPUs, and on more there are fewer sequences than GPUs. So the sequence or the layers must be cut. By these numbers context is ahead of tensor by 1 to 4 %, except on 16 GPUs: there it recomputes, and tensor needn't.
+# With short sequences nothing in this table beats the simplest cut, because 7 billion parameters fit once the state is sharded. (Some other cuts tie with it.) Cuts through the model pay when the model is larger, when memory is smaller, or when there are more GPUs than sequences in a batch. With long sequences one sequence no longer fits next to the weights. Data parallelism alone doesn't fit on up to 32 GPUs, and on more there are fewer sequences than GPUs. So the sequence or the layers must be cut. By these numbers *data, context* is ahead of *data, tensor* by 1 to 4 % on up to 256 GPUs, except on 16. There it recomputes, and *data, tensor* needn't. (On 16 GPUs context alone, without data parallelism, is quickest. On 512 there are too few sequences for *data, tensor*.)
 #
 # ### The 7 B model, at last
 #

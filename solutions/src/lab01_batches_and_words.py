@@ -18,7 +18,7 @@
 # | sharded data parallelism | every replica takes a part of the batch, and stores a part of the weights, gradients and moments (ZeRO, FSDP) |
 #
 # Each exercise has a cell for your code and a check cell below it, which tries your function on
-# worked numbers and tells you what went wrong. When you hand in, other numbers are tried, drawn
+# worked numbers and tells you what went wrong. When you submit, other numbers are tried, drawn
 # from another `SEED` (that is what `INPUTS` in the check cells is for; leave it unchanged). A
 # function that computes its answer passes, one that remembers it doesn't.
 #
@@ -187,7 +187,7 @@ judges.BATCHES.judge(batch_cases, got_batches)
 # has two words, return either.
 #
 # **Example.** `choose_parallelism(2_000_000_000, 4, 24, 6, 8)` is `"model"` or `"sharded data"`:
-# 29.8 GiB of state and 4 GiB of activations do not fit into 24 GiB.
+# 29.8 GiB of state and 4 GiB of activations don't fit into 24 GiB.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -350,7 +350,7 @@ judges.SCALING.judge(scaling_cases, got_scaling)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells: every check cell should print that its worked examples are
 # right.

@@ -306,7 +306,7 @@ judges.METER.judge(meter_cases, got_meters)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells: every check cell should print that its worked examples are
 # right.

@@ -5,7 +5,7 @@
 #
 # **Time:** 60 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
-# The check cells run your functions for real, `fit` and files included, with two to four replicas on logical devices. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 03 has the ideas.
+# The check cells run your functions for real, `fit` and files included, with two to four replicas on logical devices. When you submit, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 03 has the ideas.
 #
 # {{absent}}
 
@@ -321,6 +321,6 @@ judges.PROGRAM.judge(program_cases, got_programs)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should report that its worked examples are right.

@@ -5,7 +5,7 @@
 #
 # **Time:** 70 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
-# The check cells run your functions on two or four replicas and compare the result with one device, computed in NumPy. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 04 has the ideas.
+# The check cells run your functions on two or four replicas and compare the result with one device, computed in NumPy. When you submit, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 04 has the ideas.
 #
 # {{absent}}
 
@@ -340,6 +340,6 @@ judges.PROGRAM.judge(program_cases, got_programs)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should report that its worked examples are right.

@@ -5,7 +5,7 @@
 #
 # **Time:** 60 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
-# In exercises 1 to 4 you write what one replica computes. The check cell runs it under MirroredStrategy on four replicas, takes one step of plain gradient descent at learning rate 1, and compares the update with one device's (in exercise 3, with the clipped gradient). It reports the ratio: ×1 is right, ×4 is four times too large. *Turned* means that the direction is off as well, which no learning rate fixes. The *residual* says how far, as a fraction of the right update's norm. The check uses its own batches. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
+# In exercises 1 to 4 you write what one replica computes. The check cell runs it under MirroredStrategy on four replicas, takes one step of plain gradient descent at learning rate 1, and compares the update with one device's (in exercise 3, with the clipped gradient). It reports the ratio: ×1 is right, ×4 is four times too large. *Turned* means that the direction is off as well, which no learning rate fixes. The *residual* says how far, as a fraction of the right update's norm. The check uses its own batches. When you submit, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
 #
 # In every exercise TensorFlow **adds up** the replicas' gradients. Lesson 05 has the ideas.
 #
@@ -315,6 +315,6 @@ judges.DIAGNOSIS.judge(bug_cases, got_bugs)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell of exercises 1 to 4 should report ×1, and exercise 5's that its worked examples are right.

@@ -3,7 +3,7 @@
 #
 # Every library that trains on many devices has this algorithm inside. You write both halves of it, put them together, and predict what it costs.
 #
-# **Time:** 50 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
+# **Time:** 45 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
 # All ranks live in this process, and every message goes through a network that counts it. The ranks stand in a ring: rank r sits between r - 1 and r + 1, and the last one's neighbor is rank 0. With P ranks, each rank's vector is cut into P chunks. `chunks[r][k]` is chunk k as rank r holds it, a NumPy array.
 #
@@ -13,7 +13,7 @@
 #     message.destination, message.chunk, message.values
 # ```
 #
-# In one step, each rank sends at most one message and receives at most one; all of them travel at once. You're graded on the sums, the number of steps, the messages and bytes of each rank, and what the messages held. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 06 has the ideas.
+# In one step, each rank sends at most one message and receives at most one; all of them travel at once. You're graded on the sums, the number of steps, the messages and bytes of each rank, and what the messages held. When you submit, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are. Lesson 06 has the ideas.
 #
 # {{absent}}
 
@@ -253,6 +253,6 @@ judges.SECONDS.judge(seconds_cases, got_seconds)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should report that its worked examples are right.

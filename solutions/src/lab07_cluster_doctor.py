@@ -5,7 +5,7 @@
 #
 # **Time:** 50 minutes · **Points:** 10 · **Hardware:** any computer; nothing here starts TensorFlow
 #
-# Lesson 08 has the ideas. Elsewhere `distlab tf-config lint` and `utils.tf_config` do this work for you. Here you do it yourself, with Python's `json`. When you hand in, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
+# Lesson 08 has the ideas. Elsewhere `distlab tf-config lint` and `utils.tf_config` do this work for you. Here you do it yourself, with Python's `json`. When you submit, other cases are drawn from another `SEED`. The lines between `BEGIN INPUTS` and `END INPUTS` draw them; leave those as they are.
 #
 # {{absent}}
 
@@ -286,6 +286,6 @@ judges.CAUSE.judge(cause_cases, got_causes)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should report that its worked examples are right.

@@ -257,7 +257,7 @@ judges.SAVING.judge(saving_cases, got_saved)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.

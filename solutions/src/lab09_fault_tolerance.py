@@ -275,7 +275,7 @@ judges.INTERVAL.judge(interval_cases, got_intervals)
 # best candidate, and what does the formula leave out?
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.

@@ -322,7 +322,7 @@ judges.BOUND.judge(bound_cases, got_bounds)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.

@@ -59,7 +59,7 @@ SEED = 2026
 # on a whole batch at once are yours to write: the check refuses calls of `utils.input_pipeline`, except
 # for `parse` and `augment`.
 #
-# **Example.** The same three lines with `.prefetch(1)` at the end are not enough.
+# **Example.** The same three lines with `.prefetch(1)` at the end aren't enough.
 #
 # <details><summary>Hint 1</summary>
 #
@@ -234,7 +234,7 @@ judges.CALLS.judge(call_cases, got_calls)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.

@@ -300,7 +300,7 @@ judges.SHARDED.judge(sharded_cases, got_sharded)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.

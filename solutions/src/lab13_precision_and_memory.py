@@ -423,6 +423,6 @@ judges.GRADIENTS.judge(gradients_cases, got_gradients)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should print that its worked examples are right.

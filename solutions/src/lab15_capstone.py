@@ -3,7 +3,7 @@
 #
 # This is the last lab, and the largest. You write one program that trains a model to find garments
 # in pictures. Its data are spread over the workers' disks. When one of two workers dies for good,
-# the other one finishes the job alone, with the same weights. At the end you hand in what the
+# the other one finishes the job alone, with the same weights. At the end you submit what the
 # program has learned.
 #
 # **Time:** 130 minutes · **Points:** 10 · **Hardware:** two CPU cores
@@ -525,7 +525,7 @@ else:
     assert found[2].shape == (6, 64, 64)
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should print that it is right so far. Then
 # `distlab submit lab15`, and look at what it prints: `capstone.savedmodel` has to be in the zip.

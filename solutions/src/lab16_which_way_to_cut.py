@@ -335,29 +335,14 @@ _machines = (
     (128, 24e9, 1e14, 2e10, 1e10),
 )
 layout_cases = []
+_of_model = "parameters", "layers", "hidden", "sequence", "batch"
+_of_machine = "devices", "per_node", "memory", "flops", "inside", "between"
 for (_n, *_shape), (_devices, _memory, *_rates) in zip(_models, _machines):
-    _layers, _hidden, _sequence, _batch = _shape
     _n, _memory = _n * float(rng.uniform(0.98, 1.02)), _memory * float(rng.uniform(0.99, 1.01))
-    _flops, _inside, _between = (np.array(_rates) * rng.uniform(0.95, 1.05, size=3)).tolist()
-    layout_cases.append(
-        (
-            {
-                "parameters": _n,
-                "layers": _layers,
-                "hidden": _hidden,
-                "sequence": _sequence,
-                "batch": _batch,
-            },
-            {
-                "devices": _devices,
-                "per_node": 8,
-                "memory": _memory,
-                "flops": _flops,
-                "inside": _inside,
-                "between": _between,
-            },
-        )
-    )
+    _rates = (np.array(_rates) * rng.uniform(0.95, 1.05, size=3)).tolist()
+    _model = dict(zip(_of_model, (_n, *_shape)))
+    _machine = dict(zip(_of_machine, (_devices, 8, _memory, *_rates)))
+    layout_cases.append((_model, _machine))
 ### END INPUTS
 got_layouts = lab16.LAYOUT.observe(choose_layout, layout_cases)
 lab16.LAYOUT.check(choose_layout)  # stops after 20 s
@@ -368,7 +353,7 @@ judges.LAYOUT.judge(layout_cases, got_layouts)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.

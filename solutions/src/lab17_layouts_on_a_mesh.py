@@ -244,7 +244,7 @@ judges.GATHER.judge(gather_cases, got_gathers)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.

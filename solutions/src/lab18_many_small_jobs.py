@@ -265,7 +265,7 @@ judges.MERGE.judge(merge_cases, got_merged)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Before you hand in
+# ## Before you submit
 #
 # Restart the kernel and run all cells. Every check cell should print that its worked examples are
 # right.

@@ -69,15 +69,9 @@ class Room:
         return self.started[-1]
 
     def start(self, workers):
-        where = [
-            "--advertise-address",
-            "127.0.0.1",
-            "--port",
-            self.port,
-            "--json",
-            "--workers",
-            workers,
-        ]
+        where = (
+            f"--advertise-address 127.0.0.1 --port {self.port} --json --workers {workers}".split()
+        )
         options = [
             word
             for name, value in json.loads(SETTINGS.to_text()).items()

@@ -18,31 +18,11 @@ from utils.events import read_events
 
 COMMAND = [sys.executable, "-m", "distlab", "train"]
 SMALL = ["--max-examples", "500", "--model", "mlp"]
-KEYS = [
-    "strategy",
-    "replicas",
-    "workers",
-    "devices",
-    "device_kinds",
-    "all_reduce",
-    "unused_gpus",
-    "device_note",
-    "dataset",
-    "source",
-    "examples",
-    "loop",
-    "global_batch_size",
-    "epochs",
-    "resumed_from",
-    "skipped_checkpoints",
-    "loss",
-    "accuracy",
-    "test_loss",
-    "test_accuracy",
-    "images_per_second",
-    "seconds",
-    "weights_checksum",
-]
+KEYS = (
+    "strategy replicas workers devices device_kinds all_reduce unused_gpus device_note dataset "
+    "source examples loop global_batch_size epochs resumed_from skipped_checkpoints loss accuracy "
+    "test_loss test_accuracy images_per_second seconds weights_checksum"
+).split()
 
 
 def distlab_train(*arguments):

@@ -170,12 +170,6 @@ def test_words_are_computed_from_the_data(pictures):
         assert words in pictures[name].alt
 
 
-def test_words_can_be_replaced():
-    picture = figures.bars({"a": 1}, unit="s", title="T", alt='one "bar" < two')
-    assert picture.alt == 'one "bar" < two'
-    assert ElementTree.fromstring(picture.svg).get("aria-label") == 'one "bar" < two'
-
-
 def test_losses_that_are_not_finite_are_named():
     picture = figures.lines(
         {"loss": ([1, 2, 3], [1.0, np.inf, np.nan]), "none": ([1], [np.nan])},

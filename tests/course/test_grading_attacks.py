@@ -266,4 +266,4 @@ def test_what_ended_a_process_is_said(graded):
     assert "memory" in errors["memory"]
     assert "output" in errors["output"] and "output" in errors["output on both streams without end"]
     for name in ("endless loop that swallows interrupts", "sleep with signals ignored", "stopped"):
-        assert "did not end within 3 s" in errors[name]
+        assert "didn't end within 3 s" in errors[name]

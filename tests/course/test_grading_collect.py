@@ -111,7 +111,7 @@ def test_pattern_of_a_platform(tmp_path):
     )
     assert found["bo"].timestamp == datetime(2026, 1, 29, 9, 30)
     assert any("latest, counts" in note for note in found["ana"].notes)
-    assert "'misnamed.ipynb'" in notes[0] and "do not fit the pattern" in notes[0]
+    assert "'misnamed.ipynb'" in notes[0] and "don't fit the pattern" in notes[0]
 
 
 @pytest.mark.parametrize("pattern", ["(", r"\w+"])

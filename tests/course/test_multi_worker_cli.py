@@ -81,16 +81,8 @@ def test_machines_that_meet_give_the_report_of_one(one_device, tmp_path, monkeyp
     for number, folder in enumerate(folders, start=1):
         folder.mkdir()
         monkeypatch.chdir(folder)
-        meeting = [
-            "--workers",
-            "1:2",
-            "--rendezvous",
-            address,
-            "--advertise-address",
-            f"127.0.0.{number}",
-            "--checkpoint-dir",
-            "kept",
-        ]
+        meeting = f"--workers 1:2 --rendezvous {address} --checkpoint-dir kept".split()
+        meeting += ["--advertise-address", f"127.0.0.{number}"]
         machines.append(start(*SMALL, *"--strategy multi-worker --json".split(), *meeting))
         if number == 1:
             assert "hosting at" in machines[0].stderr.readline()

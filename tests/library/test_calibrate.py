@@ -1,7 +1,6 @@
 """Plans: predictions from a profile by hand, known machines, and a real calibration."""
 
 import json
-import math
 
 import pytest
 
@@ -178,16 +177,6 @@ def test_profiles_travel_as_json(tmp_path):
         path.write_text(text)
         with pytest.raises(DistributedError, match=says):
             read_profile(path)
-    needed = {"forward_seconds": 1, "backward_seconds": 1, "gradient_bytes": 1}
-    for settings in (
-        {"batch": 0},
-        {"gradient_bytes": math.nan},
-        {"spread": 0.5},
-        {"fixed_seconds": 9.0},
-        {"backward_seconds": -1},
-    ):
-        with pytest.raises(DistributedError):
-            Profile(**{**needed, **settings})
 
 
 def test_two_local_workers_are_the_pair_and_more_share_the_cores():

@@ -88,7 +88,7 @@ def test_roles_are_explained_in_notes():
     assert "trains as the first worker" in role(write(with_chief, "chief", 0))
     assert "coordinator" in role(write(PS, "chief")) and "server" in role(write(PS, "worker"))
     assert any(
-        "must run as a process that is not listed" in f.what
+        "must run as a process that isn't listed" in f.what
         for f in lint(write({k: PS[k] for k in ("worker", "ps")}))
     )
 

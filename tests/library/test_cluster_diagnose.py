@@ -28,93 +28,47 @@ PROGRAM = Path(__file__).parents[1] / "cluster_mistakes.py"
 LIMIT_SECONDS = 500  # more than any of them takes
 pytestmark = pytest.mark.cold_start  # what TensorFlow writes as it starts is read here
 
-# mistake -> (what diagnose calls it, task that it names, words of the cause, words of the cure)
+# mistake | what diagnose calls it (=: the same) | task that it names | words of cause | of the cure
+ROWS = """
+missing-peer | = | worker:1 | waits for worker:1 at 127.0.0.1: | start that
+missing-leader | missing-peer | worker:0 | waits for worker:0 | start that task
+missing-server | missing-peer | chief:0 | coordinator waits | start every listed
+unknown-host | missing-peer | worker:0 | at worker-0.invalid:2222 | its address
+taken-port | = | worker:0 | is taken | its own free port
+duplicate-index | taken-port | worker:0 | another task with the same index | own free
+duplicate-index-elsewhere | duplicate-index | worker:1 | two processes say | of its own
+wrong-index | = | worker:2 | index 2 is out of range | count from 0
+late-tf-config | = | worker:0 | trains alone | before the strategy
+late-strategy | = | worker:0 | after TensorFlow had run | first thing
+second-strategy | = | local:0 | has 4 replicas, the first had 2 | ReductionToOneDevice
+renewed-server | = | worker:1 | made a second strategy | one strategy per
+dead-peer | = | worker:1 | has stopped answering | look in its own log for the first error
+dead-parameter-server | = | ps:0 | its variables with it | last checkpoint
+mismatched-sizes | = | worker:1 | the tasks disagree about the cluster | the same cluster
+mismatched-shapes | = | worker:1 | where another task has | the same model
+ps-strategy-without-ps | wrong-strategy | chief:0 | without ps | add ps addresses
+multi-worker-as-ps | wrong-strategy | ps:0 | made in a ps task | tf.distribute.Server
+keras-fit-multi-worker | = | worker:0 | Keras 3's fit | --keras legacy
+keras-fit-parameter-server | = | chief:0 | used directly | create_per_worker_dataset
+python-repr | not-json | worker:0 | not JSON | json.dumps
+misspelled-job | = | workers:0 | 'workers' | called chief, worker, ps
+type-not-in-cluster | = | chief:0 | no task of type chief | list its
+no-task | = | unknown | not which task | "task": {"type"
+own-parsing | not-json | worker:0 | TF_CONFIG is not JSON | json.dumps
+raised | exception | worker:1 | it raised KeyError: 'label_column' | have lost this one
+other-shape | wrong-shape | worker:0 | shapes that don't fit | dataset.element_spec
+graph-error | exception | worker:0 | InvalidArgumentError: indices = 7 is not | mistakes.py, line
+missing-file | = | worker:0 | /nowhere/train.tfrecord isn't on | same folder
+not-finite | = | worker:0 | no longer a finite number | learning rate
+disk-full | = | worker:0 | the disk is full | df -h
+corrupt-file | = | worker:0 | damaged at byte 0 | write it again
+open-files | = | worker:0 | as many files and connections | ulimit -n
+missing-library | = | worker:0 | libcudart.so.99 isn't | and-cuda
+evaluator-in-cluster | configuration | worker:0 | not part of the training cluster | leave it out
+"""
 EXPECTED = {
-    "missing-peer": ("missing-peer", "worker:1", "waits for worker:1 at 127.0.0.1:", "start that"),
-    "missing-leader": ("missing-peer", "worker:0", "waits for worker:0", "start that task"),
-    "missing-server": ("missing-peer", "chief:0", "coordinator waits", "start every listed"),
-    "unknown-host": ("missing-peer", "worker:0", "at worker-0.invalid:2222", "its address"),
-    "taken-port": ("taken-port", "worker:0", "is taken", "its own free port"),
-    "duplicate-index": ("taken-port", "worker:0", "another task with the same index", "own free"),
-    "duplicate-index-elsewhere": ("duplicate-index", "worker:1", "two processes say", "of its own"),
-    "wrong-index": ("wrong-index", "worker:2", "index 2 is out of range", "count from 0"),
-    "late-tf-config": ("late-tf-config", "worker:0", "trains alone", "before the strategy"),
-    "late-strategy": ("late-strategy", "worker:0", "after TensorFlow had run", "first thing"),
-    "second-strategy": (
-        "second-strategy",
-        "local:0",
-        "has 4 replicas, the first had 2",
-        "ReductionToOneDevice",
-    ),
-    "renewed-server": ("renewed-server", "worker:1", "made a second strategy", "one strategy per"),
-    "dead-peer": (
-        "dead-peer",
-        "worker:1",
-        "has stopped answering",
-        "look in its own log for the first error",
-    ),
-    "dead-parameter-server": (
-        "dead-parameter-server",
-        "ps:0",
-        "its variables with it",
-        "last checkpoint",
-    ),
-    "mismatched-sizes": (
-        "mismatched-sizes",
-        "worker:1",
-        "the tasks disagree about the cluster",
-        "the same cluster",
-    ),
-    "mismatched-shapes": (
-        "mismatched-shapes",
-        "worker:1",
-        "where another task has",
-        "the same model",
-    ),
-    "ps-strategy-without-ps": ("wrong-strategy", "chief:0", "without ps", "add ps addresses"),
-    "multi-worker-as-ps": ("wrong-strategy", "ps:0", "made in a ps task", "tf.distribute.Server"),
-    "keras-fit-multi-worker": (
-        "keras-fit-multi-worker",
-        "worker:0",
-        "Keras 3's fit",
-        "--keras legacy",
-    ),
-    "keras-fit-parameter-server": (
-        "keras-fit-parameter-server",
-        "chief:0",
-        "used directly",
-        "create_per_worker_dataset",
-    ),
-    "python-repr": ("not-json", "worker:0", "not JSON", "json.dumps"),
-    "misspelled-job": ("misspelled-job", "workers:0", "'workers'", "called chief, worker, ps"),
-    "type-not-in-cluster": ("type-not-in-cluster", "chief:0", "no task of type chief", "list its"),
-    "no-task": ("no-task", "unknown", "not which task", '"task": {"type"'),
-    "own-parsing": ("not-json", "worker:0", "TF_CONFIG is not JSON", "json.dumps"),
-    "raised": ("exception", "worker:1", "it raised KeyError: 'label_column'", "have lost this one"),
-    "other-shape": (
-        "wrong-shape",
-        "worker:0",
-        "shapes that don't fit",
-        "dataset.element_spec",
-    ),
-    "graph-error": (
-        "exception",
-        "worker:0",
-        "it raised InvalidArgumentError: indices = 7 is not",
-        "cluster_mistakes.py, line",
-    ),
-    "missing-file": ("missing-file", "worker:0", "/nowhere/train.tfrecord isn't on", "same folder"),
-    "not-finite": ("not-finite", "worker:0", "no longer a finite number", "learning rate"),
-    "disk-full": ("disk-full", "worker:0", "the disk is full", "df -h"),
-    "corrupt-file": ("corrupt-file", "worker:0", "damaged at byte 0", "write it again"),
-    "open-files": ("open-files", "worker:0", "as many files and connections", "ulimit -n"),
-    "missing-library": ("missing-library", "worker:0", "libcudart.so.99 isn't", "and-cuda"),
-    "evaluator-in-cluster": (
-        "configuration",
-        "worker:0",
-        "not part of the training cluster",
-        "leave it out",
-    ),
+    mistake: (mistake if name == "=" else name, *said)
+    for mistake, name, *said in (row.split(" | ") for row in ROWS.strip().splitlines())
 }
 # where tasks make the same mistake, or disagree, whoever is the first says so
 EITHER = {
@@ -257,12 +211,8 @@ def test_the_survivor_is_told_from_the_dead(made):
 def test_the_exception_alone_is_enough(made):
     """The last lines of a log, as an exception's text, name the same mistake."""
     for mistake in (
-        "taken-port",
-        "late-strategy",
-        "wrong-index",
-        "keras-fit-multi-worker",
-        "dead-parameter-server",
-    ):
+        "taken-port late-strategy wrong-index keras-fit-multi-worker dead-parameter-server"
+    ).split():
         log = next(task["log"] for task in made[mistake] if '\n  File "' in task["log"])
         error = log[log.rindex('\n  File "') + 1 :]
         assert diagnose(error).name == EXPECTED[mistake][0], error

@@ -141,7 +141,7 @@ def test_of_two_that_fail_the_one_that_was_killed_is_named_however_late_its_end_
 ):
     """The warm process is stopped, so nobody tells that worker 2 has ended before the others."""
     monkeypatch.setattr("utils.cluster.supervisor.PEER_SECONDS", 0.0)
-    monkeypatch.setattr("utils.cluster.supervisor.CAUSE_SECONDS", 300.0)
+    monkeypatch.setattr("utils.cluster.supervisor.LOST_SECONDS", 300.0)
     server = cluster.launcher.server.process.pid
     job = cluster.start(reduce_for_ever)
     wait_for_event(job)
@@ -238,9 +238,6 @@ def test_a_cluster_may_say_how_often_its_jobs_restart(tmp_path):
         (tmp_path / "died").unlink()
         with pytest.raises(ClusterError, match="worker 0"):
             cluster.run(die_once, str(tmp_path), echo=False, restarts=0)
-        for wrong in ({"engine": "ray", "launcher": cluster.launcher}, {"engine_address": "x:1"}):
-            with pytest.raises(DistributedError, match="Give an engine or|needs an engine"):
-                LocalCluster(**wrong)
     with pytest.raises(DistributedError, match="mesos"):
         LocalCluster(engine="mesos").run(die_once, str(tmp_path))
 
@@ -305,9 +302,6 @@ def test_what_cannot_be_sent_or_made_is_said(cluster):
     lock = threading.Lock()
     with pytest.raises(DistributedError, match="can't be sent to another process"):
         cluster.start(lambda: lock.acquire())
-    for settings in ({"workers": 0}, {"workers": 2.5}, {"ps": -1}, {"replicas_per_worker": 99}):
-        with pytest.raises(DistributedError, match="must be a whole number from"):
-            LocalCluster(**settings)
     job = cluster.start(add_up)
     with pytest.raises(DistributedError, match="must be one of worker 0, worker 1, worker 2"):
         job.kill("ps", 0)

@@ -13,7 +13,7 @@ from process_watch import lives, wait_for
 
 from distlab.cli import OneLineParser
 from distlab.cli import data as cli
-from utils.data import bundled, catalog, fetch, load, loading, make_tfds_folder, split_batch
+from utils.data import bundled, catalog, fetch, load, make_tfds_folder, split_batch
 from utils.data.catalog import FULL_EXAMPLES, MNIST, TFDS_VERSION
 from utils.data.images import ImageData, Split
 from utils.data.tfds_folder import (
@@ -132,10 +132,7 @@ def test_bundled_sample_has_the_promised_form(samples, name):
         assert set(split.labels) == set(range(10)) and len(split) == examples
     assert len(data.class_names) == 10 and isinstance(data.class_names, tuple)
     assert data.train.labels[:10].tolist() == FIRST_LABELS[name]
-
-
-def test_names_may_be_written_with_a_hyphen():
-    assert load("Fashion-MNIST").name == "fashion_mnist"
+    assert load(name.replace("_", "-").title()).name == name
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -445,8 +442,7 @@ def test_a_sample_as_npz_is_not_taken_for_the_full_set(sample_copy):
     assert_one_line(error, "holds 10,000", "60,000")
 
 
-def test_nothing_is_downloaded_unasked(nothing_installed, monkeypatch, tmp_path):
-    monkeypatch.setattr(loading, "fetch", lambda *a, **k: pytest.fail("a download was started"))
+def test_a_full_set_that_is_missing_is_named_with_what_gets_it(nothing_installed, tmp_path):
     with pytest.raises(DistributedError) as error:
         load("fashion_mnist", full=True)
     assert_one_line(error, "isn't on this machine", "distlab data fetch fashion-mnist")
@@ -454,11 +450,10 @@ def test_nothing_is_downloaded_unasked(nothing_installed, monkeypatch, tmp_path)
         load("mnist", full=True)
     assert_one_line(error, "MNIST isn't on this machine", "distlab data fetch mnist")
     with pytest.raises(DistributedError) as error:
-        load("mnist", full=True, folder=tmp_path, download=True)
+        load("mnist", full=True, folder=tmp_path)
     assert_one_line(error, str(tmp_path), "no prepared TFDS folder", "x_train")
-    for options in ({"folder": tmp_path}, {"download": True}):
-        with pytest.raises(DistributedError, match="full=True"):
-            load("mnist", **options)
+    with pytest.raises(DistributedError, match="full=True"):
+        load("mnist", folder=tmp_path)
 
 
 # fetch
@@ -530,21 +525,6 @@ def test_download_is_checked_put_in_place_and_not_repeated(small, tmp_path, noth
     with pytest.raises(DistributedError, match="corrupt"):
         fetch.fetch("mnist", seconds=120, command=command)
     assert list(nothing_installed.iterdir()) == []
-
-
-def test_load_downloads_when_asked(small, tmp_path, nothing_installed, monkeypatch):
-    prepare(small["mnist"], tmp_path / "server")
-    command = [sys.executable, "-c", COPYING, str(tmp_path / "server")]
-    asked = []
-
-    def fetch_from_here(name: str, seconds: float) -> Path:
-        asked.append((name, seconds))
-        return fetch.fetch(name, seconds=seconds, command=command)
-
-    monkeypatch.setattr(loading, "fetch", fetch_from_here)
-    for _ in range(2):  # the second time it is found
-        assert_same(load("mnist", full=True, download=True), small["mnist"])
-    assert asked == [("mnist", fetch.DOWNLOAD_SECONDS)]
 
 
 # verify, and the command

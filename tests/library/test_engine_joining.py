@@ -261,20 +261,8 @@ def test_a_run_goes_on_when_a_node_of_slurm_is_lost(clusters, tmp_path):
     """`slurmd` is killed: its node is down within seconds, and the job runs on what is left."""
     address, folder = clusters("slurm")
     (tmp_path / "program.py").write_text(PROGRAM)
-    command = [
-        sys.executable,
-        "-m",
-        "distlab",
-        "run",
-        "--engine",
-        "slurm",
-        "--engine-address",
-        address,
-        "--max-restarts",
-        "2",
-        "program.py",
-        "wait",
-    ]
+    words = f"run --engine slurm --engine-address {address} --max-restarts 2 program.py wait"
+    command = [sys.executable, "-m", "distlab", *words.split()]
     running = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

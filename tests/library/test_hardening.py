@@ -96,7 +96,8 @@ def test_full_disk_is_one_line_and_keeps_earlier_checkpoints(tf, tmp_path, monke
         patch.setattr(tf.train.CheckpointManager, "save", save_short_of_space)
         train(**{**QUICK, "epochs": 2}, checkpoint_dir=tmp_path)
     assert str(refused.value) == (
-        f"checkpoint_dir {tmp_path} can't be written (No space left on device)."
+        f"checkpoint_dir {tmp_path} can't be written (No space left on device). "
+        "Name another folder, or make room."
     )
     assert not (tmp_path / "train-9_temp").exists()
     resumed = train(**{**QUICK, "epochs": 2}, checkpoint_dir=tmp_path)

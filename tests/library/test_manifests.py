@@ -107,7 +107,7 @@ def run_start(tmp_path, files, environment):
         cwd=tmp_path,
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=280,
         env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stderr
@@ -239,7 +239,7 @@ def distlab(*words, status=0):
         [sys.executable, "-m", "distlab", "manifest", *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
     )
     assert done.returncode == status, done.stdout + done.stderr
     return done

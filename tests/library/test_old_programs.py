@@ -86,7 +86,7 @@ def test_fit_across_workers_trains_with_keras_2_and_with_keras_3_patched(tmp_pat
     wanted = [("installed", 1), ("legacy", 2), ("patched", 2), ("installed", 2)]
     running = {each: start(tmp_path, *each) for each in wanted}
     ended = {
-        each: (*process.communicate(timeout=250), process.returncode)
+        each: (*process.communicate(timeout=500), process.returncode)
         for each, process in running.items()
     }
     output, errors, status = ended.pop(("installed", 2))

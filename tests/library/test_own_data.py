@@ -354,7 +354,7 @@ def test_workers_with_different_data_are_told(launcher):
 
     settings = {**OWN, "strategy": "multi-worker", "train_data": make_different}
     with LocalCluster(2, launcher=launcher) as cluster, pytest.raises(ClusterError) as failed:
-        cluster.run(train_there, settings, timeout=100, echo=False)
+        cluster.run(train_there, settings, timeout=300, echo=False)
     assert "RunError: The workers weren't started alike: first batch of train data is" in str(
         failed.value
     )

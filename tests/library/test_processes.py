@@ -10,14 +10,13 @@ import sys
 import tempfile
 import textwrap
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
-from process_watch import Held, wait_for
+from process_watch import Held, lives, wait_for
 
 from utils.errors import DistributedError, RunError
 from utils.processes.connection import (
@@ -31,9 +30,10 @@ from utils.processes.connection import (
     split_address,
 )
 from utils.processes.fork_server import ForkServer, NotStarted
+from utils.tf_config import hold_free_ports
 
 
-def make_pair(limit_seconds=5.0):
+def make_pair(limit_seconds=120.0):
     ours, theirs = socket.socketpair()
     return Connection(ours, "theirs", limit_seconds), Connection(theirs, "ours", limit_seconds)
 
@@ -95,7 +95,7 @@ def test_waits_end_and_name_the_one_waited_for():
 )
 def test_what_is_no_message_is_refused(data):
     ours, theirs = socket.socketpair()
-    with ours, closing(Connection(theirs, "a stranger", 5)) as connection:
+    with ours, closing(Connection(theirs, "a stranger", 120)) as connection:
         ours.sendall(data)
         with pytest.raises(PeerGone, match="a stranger has sent something that isn't a message"):
             connection.receive()
@@ -106,8 +106,8 @@ def test_addresses_are_listened_at_and_reached_or_named():
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         assert listener.getsockname()[0] == "127.0.0.1"
         with (
-            closing(connect(address, "the host", 5)) as one,
-            closing(accept(listener, "you", 5)) as two,
+            closing(connect(address, "the host", 120)) as one,
+            closing(accept(listener, "you", 120)) as two,
         ):
             one.send("hello")
             assert two.receive().content == "hello"
@@ -115,8 +115,10 @@ def test_addresses_are_listened_at_and_reached_or_named():
             accept(listener, "worker 3", 0.1)
         with pytest.raises(DistributedError, match=f"Can't listen at {address}"):
             listen(address)
-    with pytest.raises(PeerSilent, match=f"the host doesn't answer at {address} after 0.2 s"):
-        connect(address, "the host", 0.2)
+    with hold_free_ports(1) as [port]:  # nobody else may listen there
+        said = f"the host doesn't answer at 127.0.0.1:{port} after 0.2 s"
+        with pytest.raises(PeerSilent, match=said):
+            connect(f"127.0.0.1:{port}", "the host", 0.2)
     assert split_address("[::1]:80") == ("::1", 80)
     for wrong in ("", "host", "host:", ":1", "host:99999", "host:x"):
         with pytest.raises(DistributedError, match="must be host:port"):
@@ -126,8 +128,9 @@ def test_addresses_are_listened_at_and_reached_or_named():
 def test_who_listens_answers_and_nobody_else():
     with closing(listen("127.0.0.1:0")) as listener:
         address = "127.0.0.1:{1}".format(*listener.getsockname())
-        assert answers(address, 1.0)
-    assert not answers(address, 1.0) and not answers("no address", 1.0)
+        assert answers(address, 90.0)
+    with hold_free_ports(1) as [port]:
+        assert not answers(f"127.0.0.1:{port}", 90.0) and not answers("no address", 90.0)
 
 
 LOOP = """
@@ -142,16 +145,17 @@ class Loop(ForkLoop):
 
     def prepare(self):
         if "thread" in sys.argv:
-            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+            threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
         if "fail" in sys.argv:
             raise ImportError("no module named tensorflaw")
         if "slow" in sys.argv:
-            time.sleep(60)
+            open(sys.argv[1] + "/preparing", "w").close()
+            time.sleep(300)
         return {"pid": os.getpid()}
 
     def run(self, request, body, descriptors):
         if request == "sleep":
-            time.sleep(60)
+            time.sleep(300)
         told = [request, body.decode(), os.getpgid(0) == os.getpid()]
         os.write(descriptors[0], json.dumps(told).encode())
         return 7
@@ -183,22 +187,22 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="forking is for Linux
 def test_children_are_forked_signaled_watched_and_told_of(tmp_path):
     held = Held()
     with closing(start_server(tmp_path)) as server:
-        assert server.wait_until_ready(20)["pid"] == server.process.pid and server.alive
+        assert server.wait_until_ready(120)["pid"] == server.process.pid and server.alive
         reader, writer = os.pipe()
         first = server.fork({"x": 1}, b"body", [writer])
         os.close(writer)
         with os.fdopen(reader, "rb") as file:
             assert json.loads(file.read()) == [{"x": 1}, "body", True]
-        forked, ended = server.receive(5), server.receive(5)
+        forked, ended = server.receive(120), server.receive(120)
         assert forked["told"] == "forked" and forked["id"] == first
         assert ended == {"told": "ended", "id": first, "status": 7, "why": ""}
         server.signal(first, signal.SIGKILL)  # it has ended: nothing happens
         asleep = [server.fork("sleep") for _ in range(2)]
-        children = [server.receive(5)["process"] for _ in asleep]
+        children = [server.receive(120)["process"] for _ in asleep]
         server.signal(asleep[0], signal.SIGTERM)
-        assert server.receive(5) == {"told": "ended", "id": asleep[0], "status": -15, "why": ""}
+        assert server.receive(120) == {"told": "ended", "id": asleep[0], "status": -15, "why": ""}
         (tmp_path / "end").touch()
-        told = server.receive(5)
+        told = server.receive(120)
         assert told == {"told": "ended", "id": asleep[1], "status": -9, "why": "the file is there"}
     assert not any(psutil.pid_exists(child) for child in children)
     assert server.process.returncode == 0 and (tmp_path / "cleared").exists()
@@ -220,7 +224,7 @@ def test_a_server_that_cannot_serve_says_why(tmp_path, word, why):
     with tempfile.TemporaryFile() as errors:
         with closing(start_server(tmp_path, word, errors=errors)) as server:
             with pytest.raises(NotStarted, match=f"the server did not start .*{why}") as refused:
-                server.wait_until_ready(2 if word == "slow" else 20)
+                server.wait_until_ready(2 if word == "slow" else 120)
             assert refused.value.why == why and isinstance(refused.value, RunError)
     assert server.process.returncode is not None
 
@@ -234,10 +238,10 @@ server = start_server(Path({folder!r}), *{words!r})
 if {words!r}:
     print(server.process.pid, flush=True)
 else:
-    server.wait_until_ready(20)
+    server.wait_until_ready(120)
     server.fork("sleep")
-    print(server.process.pid, server.receive(5)["process"], flush=True)
-time.sleep(60)
+    print(server.process.pid, server.receive(120)["process"], flush=True)
+time.sleep(300)
 """
 
 
@@ -249,11 +253,11 @@ def test_server_and_children_end_with_an_owner_that_was_killed(tmp_path, words):
     code = OWNER.format(folders=folders, folder=str(tmp_path), words=words)
     owner = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE)
     processes = [int(word) for word in owner.stdout.readline().split()]
-    assert all(psutil.pid_exists(process) for process in processes) and processes
+    assert all(map(lives, processes)) and processes
     if words:
-        time.sleep(1)  # it has begun to prepare
+        wait_for((tmp_path / "preparing").exists)
     owner.kill()
     owner.wait()
     owner.stdout.close()
-    wait_for(lambda: not any(map(psutil.pid_exists, processes)))
+    wait_for(lambda: not any(map(lives, processes)))
     assert (tmp_path / "cleared").exists()

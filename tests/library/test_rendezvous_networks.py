@@ -23,7 +23,11 @@ index, workers = config["task"]["index"], config["cluster"]["worker"]
 restart, folder = int(os.environ["DISTLAB_RESTART"]), os.environ["DISTLAB_CHECKPOINT_DIR"]
 kept = [name for name in os.listdir(folder) if name.startswith("step-")]
 print("attempt", restart, "of", len(workers), "from", *sorted(kept), flush=True)
+read = [f"../read-{k}-{workers[0]}" for k in range(len(workers))]  # of this attempt
+open(read[index], "w").close()
 if index == 0:
+    while not all(map(os.path.exists, read)):
+        time.sleep(0.05)  # what is saved next may be on the other machines at once
     open(os.path.join(folder, f"step-{len(kept)}"), "wb").write(os.urandom(200_000))
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 open(f"running-{index}-{restart}", "w").write(str(os.getpid()))

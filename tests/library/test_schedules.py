@@ -117,7 +117,7 @@ BROKEN = {
     "nothing at all": ([[], []], "stage 0: F0 is missing"),
     "number without end": (
         [[(F, 10**30)]],
-        f"stage 0, place 0: micro-batch {10**30} does not exist: there are 0 to 0",
+        f"stage 0, place 0: micro-batch {10**30} doesn't exist: there are 0 to 0",
     ),
     "doubled": (
         [[(F, 0), (F, 0), (BW, 0)]],
@@ -137,17 +137,17 @@ BROKEN = {
     "kind that is a list": ([[([], 0)]], "stage 0, place 0: kind [] is none of F, B, W, BW"),
     "no such micro-batch": (
         [[(F, 0), (BW, 0), (F, 1)]],
-        "stage 0, place 2: micro-batch 1 does not exist: there are 0 to 0",
+        "stage 0, place 2: micro-batch 1 doesn't exist: there are 0 to 0",
     ),
     "counted from one": (
         [[(F, -1)]],
-        "stage 0, place 0: micro-batch -1 does not exist: there are 0 to 0",
+        "stage 0, place 0: micro-batch -1 doesn't exist: there are 0 to 0",
     ),
     "half a micro-batch": (
         [[(F, 0.5)]],
-        "stage 0, place 0: micro-batch 0.5 does not exist: there are 0 to 0",
+        "stage 0, place 0: micro-batch 0.5 doesn't exist: there are 0 to 0",
     ),
-    "no such chunk": ([[(F, 0, 1)]], "stage 0, place 0: chunk 1 does not exist: there are 0 to 0"),
+    "no such chunk": ([[(F, 0, 1)]], "stage 0, place 0: chunk 1 doesn't exist: there are 0 to 0"),
     "no operation": (
         [["F0"]],
         "stage 0, place 0 must be an operation, got 'F0'. "

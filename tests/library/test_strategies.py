@@ -26,7 +26,7 @@ PROBE = Path(__file__).parents[1] / "strategy_probe.py"
 def measured():
     if sys.platform != "linux":
         pytest.skip("the probe forks after importing TensorFlow, which is safe on Linux only")
-    done = subprocess.run([sys.executable, str(PROBE)], capture_output=True, text=True, timeout=280)
+    done = subprocess.run([sys.executable, str(PROBE)], capture_output=True, text=True, timeout=550)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert done.returncode == 0, done.stderr[-2000:]
     return {(row["strategy"], row["loop"], row["keras"]): row for row in rows}
@@ -96,7 +96,7 @@ def test_each_record_of_a_cluster_makes_the_type_that_it_says(name, ps):
     assert STRATEGIES[name].is_coordinated == bool(ps)
     assert TAKES_SERVERS[name] == bool(ps)  # tf_config stands below the records
     with LocalCluster(workers=1, ps=ps) as cluster:
-        got = cluster.run(describe, name, timeout=90, echo=False)
+        got = cluster.run(describe, name, timeout=280, echo=False)
     is_so, made = got if ps else got[0]
     assert is_so, made
 

@@ -1,4 +1,4 @@
-"""What the workers of a calibration do: time a model's step, and all-reduces between them.
+"""Run a calibration's workers: time a model's step, and all-reduces between them.
 
 Functions here run in the tasks of a `LocalCluster`. A time is taken between barriers, over
 several steps inside one compiled loop, and repeated in rounds. The lower quartile of the
@@ -29,33 +29,13 @@ ROUNDS, ROUND_SECONDS = 15, 0.12
 MAX_STEPS = 200
 STORED_BATCHES = 4
 SHORT_NUMBERS = 4096  # of float32: 16 KiB
-IDLE_OPERATIONS = {
-    "Const",
-    "Identity",
-    "IdentityN",
-    "NoOp",
-    "Placeholder",
-    "ReadVariableOp",
-    "Reshape",
-    "Shape",
-    "StridedSlice",
-    "Pack",
-    "ExpandDims",
-    "Squeeze",
-    "StopGradient",
-}
-HEAVY_OPERATIONS = (
-    "MatMul",
-    "Conv",
-    "Pool",
-    "Sum",
-    "Mean",
-    "Max",
-    "Softmax",
-    "Gather",
-    "Scatter",
-    "Einsum",
+IDLE_OPERATIONS = set(
+    (
+        "Const Identity IdentityN NoOp Placeholder ReadVariableOp Reshape Shape StridedSlice Pack "
+        "ExpandDims Squeeze StopGradient"
+    ).split()
 )
+HEAVY_OPERATIONS = tuple("MatMul Conv Pool Sum Mean Max Softmax Gather Scatter Einsum".split())
 Builder = Callable[[], Any]
 Seconds = tuple[float, float]  # of the clock, of this process's processors
 

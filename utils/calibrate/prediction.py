@@ -34,7 +34,7 @@ MAX_DEVICES = 10**7
 
 @dataclass(frozen=True)
 class Scenario:
-    """What to predict: sizes, scaling, the job, the network, and what failures and hours cost.
+    """A scenario to predict: sizes, scaling, job, network, and the cost of failures and hours.
 
     `devices` are the sizes. `scaling` is "weak" (each device keeps its batch) or "strong" (the
     global batch stays). `examples` per epoch and `epochs` give hours and, with `price` per

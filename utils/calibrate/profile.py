@@ -1,4 +1,4 @@
-"""What is known of a model on one device: seconds, bytes, FLOPs, operations. NumPy at most."""
+"""The profile of a model on one device: seconds, bytes, FLOPs, operations. NumPy at most."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -13,7 +13,7 @@ MAX_SPREAD = 0.3
 
 @dataclass(frozen=True)
 class LocalCosts:
-    """What two processes of one machine measured; seconds of the clock and of processors.
+    """Measurements of two processes of one machine: seconds of the clock and of processors.
 
     A step while both compute (`step`), one while both train the same model (`pair`),
     and an all-reduce between them: of one number (`launch`), of 16 KiB (`short`), and of
@@ -40,7 +40,7 @@ class LocalCosts:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a model costs on one device. What isn't known stays at its default.
+    """The cost of a model on one device. Unknown fields keep their defaults.
 
     One step has `batch` examples and takes `forward_seconds` and `backward_seconds`;
     `fixed_seconds` of them don't grow with the batch. `input_seconds` is the time of the input

@@ -19,14 +19,7 @@ The way of a task:
 7. `processes` says who ends whom, so that nothing is left behind.
 """
 
-import importlib
-from typing import Any
+from ..lazy import import_lazily
 
 NAMES = {"ClusterError": "failures", "LocalCluster": "local", "make_launcher": "warm_launcher"}
-
-
-def __getattr__(name: str) -> Any:
-    """Return a public name from its module, which is imported only now."""
-    if name not in NAMES:
-        raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(importlib.import_module(f"{__name__}.{NAMES[name]}"), name)
+__getattr__ = import_lazily(__name__, NAMES)

@@ -52,6 +52,14 @@ def has_left(task: Task) -> bool:
     return result is not None and result[0] == "error" and result[1].startswith("SystemExit")
 
 
+def has_lost_peer(task: Task) -> bool:
+    """Return whether all that a task says is that another one has gone."""
+    if task.result is not None:
+        return any(words in task.result[2] for words in COLLATERAL)
+    own = diagnose("\n".join(list(task.lines))) if task.is_program else None
+    return own is not None and is_collateral(own)
+
+
 def explain_failure(tasks: Sequence[Task], first: Task | None = None) -> tuple[ClusterError, bool]:
     """Return the error of a failed attempt, and whether it was an accident.
 
@@ -128,20 +136,12 @@ def _explain_functions(tasks: Sequence[Task]) -> ClusterError:
     return ClusterError(task.name, f"{summary} ({found.cause})", found.cure, details)
 
 
-def blames_another(task: Task) -> bool:
-    """Return whether a task that failed only says that it has lost another one."""
-    if task.result is not None:
-        return any(words in task.result[2] for words in COLLATERAL)
-    own = diagnose("\n".join(task.lines)) if task.is_program else None
-    return own is not None and is_collateral(own)
-
-
 def _rank(task: Task) -> int:
     if not task.calls and task.state == "killed" and task.job == "worker":
         return 3  # a parameter-server cluster continues without a worker
     if task.result is None:
         return 0
-    return 2 if blames_another(task) else 1
+    return 2 if has_lost_peer(task) else 1
 
 
 def _explain_death(task: Task) -> ClusterError:

@@ -14,7 +14,7 @@ from ..measure import count
 
 
 class Stoppable(Protocol):
-    """What of a `Job` is needed here."""
+    """The part of a `Job` that is needed here."""
 
     tasks: Any
     finished: bool

@@ -27,7 +27,7 @@ from .task import TaskEnds
 
 
 class LocalLauncher:
-    """What both have in common: a folder for temporary files, pipes, and who reads them.
+    """The base of both launchers: a folder for temporary files, pipes, and their readers.
 
     The folder goes when the launcher is closed, or when the process that made it ends, in
     whatever way. Subclasses start processes.
@@ -46,7 +46,7 @@ class LocalLauncher:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What functions find: this process's environment, the cluster's mark, its folder.
+        """The environment of functions: this process's own, the cluster's mark, its folder.
 
         Without the log level that JAX sets when Keras imports it: a task sets its own, if none is
         there, and JAX's shows that CUDA is missing.

@@ -14,7 +14,7 @@ MAX_SECONDS = 1.0  # a heartbeat that stays away for longer may end the group
 
 
 class Slowing:
-    """How long each task of a job is frozen after each of its steps.
+    """The pause of each task of a job after each of its steps.
 
     A task reports its steps itself (event "step"), or another does for it, and names it in
     the field `of`. The thread that follows them starts with the first slow task.

@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..errors import RunError
-from .failures import ACCIDENT_RETRIES, blames_another, explain_failure, has_left
+from .failures import ACCIDENT_RETRIES, explain_failure, has_left, has_lost_peer
 from .group import Task, TaskGroup
 from .launcher import Launcher, Stop, Stopped
 from .record import JobRecord
 from .signals import choose_signal
-from .waiting import FreezeWatch, IdleTasks, PortWatch, is_stopped
+from .waiting import FreezeWatch, IdleTasks, PortWatch
 
 PEER_SECONDS = 1.0  # for the peers of a failed task to say what they saw
-CAUSE_SECONDS = 10.0  # for the end of a function that its peers blame to be told
+LOST_SECONDS = 5.0  # for the end of a function that the others have lost to be heard of
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
 SERVERS_SECONDS = 0.2  # for the servers of a coordinator that has succeeded
 SETTLE_SECONDS = 0.05  # the first report need not be of the first event
@@ -199,7 +199,7 @@ class Supervisor:
         group = self.group
         if group.failed:
             self._await_cause(group)
-            causes = [task for task in group.failed if not blames_another(task)]
+            causes = [task for task in group.failed if not has_lost_peer(task)]
             group.first_failed = min(causes or group.failed, key=lambda task: task.ended_at)
             if group.first_failed.is_independent:
                 self.error, _ = explain_failure([group.first_failed], group.first_failed)
@@ -233,17 +233,15 @@ class Supervisor:
         group.let_end(seconds, signal.SIGTERM, self._hurries)
 
     def _await_cause(self, group: TaskGroup) -> None:
-        """Wait while those that have failed only blame one whose end isn't known here yet."""
-        time.sleep(SETTLE_SECONDS)
+        """Wait for the end of a task that the others have lost: it may be heard of last."""
         programs = group.tasks[0].is_program
-        deadline = time.monotonic() + (PEER_SECONDS if programs else CAUSE_SECONDS)
-        while not self._hurries() and time.monotonic() < deadline:
+        deadline = time.monotonic() + (PEER_SECONDS if programs else LOST_SECONDS)
+        time.sleep(SETTLE_SECONDS)
+        while time.monotonic() < deadline and not self.stopped_by():
             ended = [task for task in group.tasks if task.state in ("failed", "killed")]
-            left = [t for t in group.tasks if not t.is_over and not is_stopped(t.process)]
-            if not left or not all(map(blames_another, ended)):
+            if not all(map(has_lost_peer, ended)):
                 return
-            with self._changed:
-                self._changed.wait(LOOK_SECONDS)
+            time.sleep(SETTLE_SECONDS)
 
 
 def _end_of(group: TaskGroup) -> str:

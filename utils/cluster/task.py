@@ -1,4 +1,4 @@
-"""What runs inside one task's process: `perform` anywhere, the rest on this machine."""
+"""Code that runs inside one task's process: `perform` anywhere, the rest on this machine."""
 
 import mmap
 import os

@@ -68,7 +68,7 @@ def explain_delay(tasks: Sequence[Task], seconds: float) -> ClusterError:
 
 def _explain_absent(task: Task, present: Sequence[Task], over: str) -> ClusterError:
     names = ", ".join(other.name for other in present)
-    cause = f"was not done {over}: it has not opened its port, {task.order.address}, "
+    cause = f"was not done {over}: it hasn't opened its port, {task.order.address}, "
     cause += f"and {names} {'wait' if len(present) > 1 else 'waits'} for it"
     cure = "make the strategy first in every task. job.logs shows what this one does instead"
     return ClusterError(task.name, cause, cure, last_lines(task, LAST_LINES))

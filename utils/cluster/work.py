@@ -1,4 +1,4 @@
-"""What processes do: processor time, bytes written, and for how long they have done nothing."""
+"""Measure processes: processor time, bytes written, and idle seconds."""
 
 import contextlib
 import time

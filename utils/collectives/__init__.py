@@ -25,8 +25,7 @@ records it. `ProcessRing` is the ring between real processes.
   halves
 """
 
-import importlib
-from typing import Any
+from ..lazy import import_lazily
 
 _NAMES = {
     "buckets": "BucketedResult flatten_bucket make_buckets reduce_in_buckets restore_bucket",
@@ -43,11 +42,4 @@ _NAMES = {
 }  # loaded with the first use of a name: who wants the network only gets no more
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = import_lazily(__name__, _HOMES)

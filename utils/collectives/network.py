@@ -37,7 +37,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Send:
-    """What one rank hands to the network in a step: `values` for `destination`."""
+    """One rank's message of a step: `values` for `destination`."""
 
     source: int
     destination: int
@@ -91,15 +91,15 @@ class Network:
                     raise InputError(f"rank must be from 0 to {self.ranks - 1}, got {rank}.")
             if sent.source == sent.destination:
                 raise InputError(
-                    f"Rank {sent.source} sends to itself. It has these values already."
+                    f"Rank {sent.source} must not send to itself. It has these values already."
                 )
         for verb, side in (("sends", "source"), ("receives", "destination")):
             counted = Counter(getattr(sent, side) for sent in sends)
             for rank, count in counted.items():
                 if count > 1:
                     raise InputError(
-                        f"Rank {rank} {verb} {count} messages in step {self.steps}. A port "
-                        "carries one each way, so use a step for each."
+                        f"A port carries one message each way per step, and rank {rank} {verb} "
+                        f"{count} in step {self.steps}. Use a step for each."
                     )
 
 

@@ -1,4 +1,4 @@
-"""What becomes of one value per replica: `reduce`, `gather` and `all_reduce` in NumPy.
+"""Combine one value per replica: `reduce`, `gather` and `all_reduce` in NumPy.
 
 | way | TensorFlow's call | who holds the answer |
 |---|---|---|

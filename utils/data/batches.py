@@ -25,7 +25,7 @@ from .images import Split
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """How `examples` are cut into global batches for `replicas` replicas."""
+    """The plan that cuts `examples` into global batches for `replicas` replicas."""
 
     examples: int
     global_batch_size: int

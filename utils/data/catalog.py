@@ -1,4 +1,4 @@
-"""What is known of each data set: classes, sources, sizes, and the bundled sample's checksum."""
+"""Facts on each data set: classes, sources, sizes, and the bundled sample's checksum."""
 
 from dataclasses import dataclass
 

@@ -7,19 +7,13 @@ from pathlib import Path
 from ..errors import InputError
 from .bundled import load_bundled, read_npz
 from .catalog import DataSetFacts, find_facts
-from .fetch import DOWNLOAD_SECONDS, fetch
 from .images import ImageData
 from .tfds_folder import find_prepared, make_full, read_full_prepared, standard_folder
 
 _load_sample = functools.cache(load_bundled)  # once per process: its arrays are read-only
 
 
-def load(
-    name: str,
-    full: bool = False,
-    folder: str | os.PathLike[str] | None = None,
-    download: bool = False,
-) -> ImageData:
+def load(name: str, full: bool = False, folder: str | os.PathLike[str] | None = None) -> ImageData:
     """Return the data set `name`, "fashion_mnist" or "mnist".
 
     The default is the bundled sample: the first 10,000 training and 2,000 test examples, the same
@@ -28,9 +22,8 @@ def load(
 
     1. `folder`, if given: a prepared TFDS folder, or an .npz file as Keras has it; nothing
        else is tried;
-    2. TFDS's standard folder, $TFDS_DATA_DIR or ~/tensorflow_datasets;
-    3. a download through TFDS into the standard folder, only with `download=True`,
-       ended after two minutes.
+    2. TFDS's standard folder, $TFDS_DATA_DIR or ~/tensorflow_datasets, where
+       `distlab data fetch` puts it. Nothing is downloaded here.
 
     Images are uint8 [examples, 28, 28], labels int64 [examples]. A full set keeps the order of its
     files (TFDS stores it shuffled). Raises InputError that names a damaged file, or says what to do
@@ -42,16 +35,14 @@ def load(
     """
     facts = find_facts(name)
     if not full:
-        if folder is not None or download:
-            raise InputError("folder and download are for the full data set. Add full=True.")
+        if folder is not None:
+            raise InputError("folder is for the full data set. Add full=True.")
         return _load_sample(facts.name)
     if folder is not None:
         return read_folder(Path(folder).expanduser(), facts)
     prepared = find_prepared(standard_folder(), facts.name)
     if prepared is not None:
         return read_full_prepared(prepared, facts)
-    if download:
-        return read_full_prepared(fetch(facts.name, seconds=DOWNLOAD_SECONDS), facts)
     raise InputError(f"The full {facts.title} isn't on this machine. {_advise(facts)}")
 
 

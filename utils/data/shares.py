@@ -1,4 +1,4 @@
-"""How TensorFlow splits a global batch over replicas."""
+"""Split a global batch over replicas as TensorFlow does."""
 
 from ..checks import check_count
 

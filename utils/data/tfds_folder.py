@@ -112,7 +112,9 @@ def _write(data: ImageData, folder: Path) -> Path:
             builder.download_and_prepare(file_format="tfrecord")
         except OSError as error:
             problem = error.strerror or error
-            raise InputError(f"{folder.parent} can't be written: {problem}") from None
+            raise InputError(
+                f"{folder.parent} can't be written ({problem}). Name another folder."
+            ) from None
     return Path(builder.data_dir)
 
 
@@ -217,10 +219,13 @@ def _read_stored(builder: "tfds.core.DatasetBuilder", split: str) -> Split:
             stored = [builder.info.features.deserialize_example_np(record) for record in records]
             pairs = [(example["image"][..., 0], example["label"]) for example in stored]
         except Exception as error:  # TensorFlow, protobuf and PIL each have their own
-            raise InputError(f"{path} is damaged or missing ({_one_line(error)}).") from None
+            raise InputError(
+                f"{path} is damaged or missing ({_one_line(error)}). Prepare the folder again."
+            ) from None
         if len(pairs) != expected:
             raise InputError(
-                f"{path} is damaged: it holds {len(pairs):,} examples instead of {expected:,}."
+                f"{path} is damaged: it must hold {expected:,} examples, got {len(pairs):,}. "
+                "Prepare the folder again."
             )
         examples += pairs
     images, labels = zip(*examples, strict=True)

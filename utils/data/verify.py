@@ -1,4 +1,4 @@
-"""Where each data set is found on this machine, and whether it is what it should be."""
+"""Find each data set on this machine, and check it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

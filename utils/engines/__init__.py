@@ -24,8 +24,7 @@ Restarts, grace, causes and signals come from `cluster.supervisor`. Importing th
 imports neither TensorFlow nor anything that a run doesn't need.
 """
 
-import importlib
-from typing import Any
+from ..lazy import import_lazily
 
 NAMES = {
     "ENGINES": "catalog",
@@ -38,10 +37,4 @@ NAMES = {
     "RunSettings": "settings",
     "TaskReport": "settings",
 }
-
-
-def __getattr__(name: str) -> Any:
-    """Return a public name from its module, which is imported only now."""
-    if name not in NAMES:
-        raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(importlib.import_module(f"{__name__}.{NAMES[name]}"), name)
+__getattr__ = import_lazily(__name__, NAMES)

@@ -1,4 +1,4 @@
-"""What an engine starts once for each task: it calls its launcher, and does what that orders.
+"""The agent, started by an engine once per task: it calls its launcher and follows its orders.
 
 It starts the task as its own child, forwards its output, and ends it when the launcher
 asks, hangs up or dies. With status 1 it asks its engine to start it again; 0 and 75 mean

@@ -26,11 +26,15 @@ class Engine:
 
     name: str
     title: str
-    module: str
     address_is: str
     find_missing: Callable[[bool], str | None]
     find_host: Callable[[str], str]
     no_gpus: str = ""
+
+    @property
+    def module(self) -> str:
+        """The module of its driver, which asks it for agents."""
+        return f"{__package__}.{self.name}_driver"
 
 
 def _find_missing_ray(is_local: bool) -> str | None:
@@ -76,36 +80,20 @@ def _find_slurm_controller(partition: str) -> str:
     return found[2] or found[1]
 
 
-_DIR = __package__
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine(
-            "ray",
-            "Ray",
-            f"{_DIR}.ray_driver",
-            "host:port",
-            _find_missing_ray,
-            _find_host_of_address,
-        ),
+        Engine("ray", "Ray", "host:port", _find_missing_ray, _find_host_of_address),
         Engine(
             "spark",
             "Spark",
-            f"{_DIR}.spark_driver",
             "spark://host:port",
             _find_missing_spark,
             _find_host_of_address,
             "its executors hold the GPUs. Set spark.task.resource.gpu.amount in Spark's own "
             "configuration.",
         ),
-        Engine(
-            "slurm",
-            "Slurm",
-            f"{_DIR}.slurm_driver",
-            "a partition",
-            _find_missing_slurm,
-            _find_slurm_controller,
-        ),
+        Engine("slurm", "Slurm", "a partition", _find_missing_slurm, _find_slurm_controller),
     )
 }
 

@@ -52,7 +52,7 @@ ACCELERATOR = re.compile(r"[\w-]+(\.[\w-]+)*(/[\w.-]+)?", re.ASCII)
 
 @dataclass(frozen=True)
 class ManifestSettings:
-    """What a manifest runs: `program` and its options in `image`, once on each of `workers`.
+    """The settings of a manifest: `program` and its options in `image`, once on each of `workers`.
 
     `gpus` are for each worker, and `accelerator` is their type in the target's words (a Kubernetes
     resource, a Vertex AI type). `machine` is the target's machine type. `max_restarts` is how often

@@ -1,4 +1,4 @@
-"""What one finds after a run: `runs/ID/attempt-N/worker-I/stdout.log`, stderr.log, events.jsonl.
+"""The files of a run: `runs/ID/attempt-N/worker-I/stdout.log`, stderr.log, events.jsonl.
 
 A log that has reached MAX_LOG_BYTES becomes stdout.log.1, in place of the one before, and begins
 anew: the newest lines are always there. `events.jsonl` has one JSON object a line, with its kind
@@ -80,7 +80,7 @@ class Log:
 
 
 class RunRecord(JobRecord):
-    """What tasks of a program write: in logs, and shown as it comes; and what happens to them.
+    """The output and events of a program's tasks: in logs, and shown as they come.
 
     A disk or a terminal that takes no more ends nothing. A file that can't be written is
     mentioned once.

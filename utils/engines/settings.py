@@ -1,4 +1,4 @@
-"""What to run, and what a run reports: plain, frozen data."""
+"""The settings and the report of a run: plain, frozen data."""
 
 import itertools
 import json
@@ -40,7 +40,7 @@ def make_run_id() -> str:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a program is run: `workers` tasks, or a parameter-server cluster where `ps` isn't 0.
+    """The settings of a run: `workers` tasks, or a parameter-server cluster if `ps` isn't 0.
 
     With `min_workers`, a rendezvous continues with fewer, down to that many.
     With `ps` the program runs on a coordinator (task "chief 0") as well. `max_restarts` is how
@@ -157,7 +157,7 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class TaskReport:
-    """How a task of the last attempt ended: `status` as a shell has it, 128 + a signal's number.
+    """The end of a task of the last attempt: `status` as a shell has it, 128 + a signal's number.
 
     A server has 0 if it was ended because its coordinator had succeeded.
     """

@@ -14,22 +14,12 @@ from .slurm_local import LocalSlurm
 
 COMMAND_SECONDS = 30.0
 LOOK_SECONDS = 1.0
-LIVES = {
-    "PENDING",
-    "CONFIGURING",
-    "RUNNING",
-    "COMPLETING",
-    "REQUEUED",
-    "REQUEUE_HOLD",
-    "RESV_DEL_HOLD",
-    "SUSPENDED",
-    "SPECIAL_EXIT",
-    "STAGE_OUT",
-    "STOPPED",
-    "SIGNALING",
-    "NODE_FAIL",
-    "PREEMPTED",
-}
+LIVES = set(
+    (
+        "PENDING CONFIGURING RUNNING COMPLETING REQUEUED REQUEUE_HOLD RESV_DEL_HOLD SUSPENDED "
+        "SPECIAL_EXIT STAGE_OUT STOPPED SIGNALING NODE_FAIL PREEMPTED"
+    ).split()
+)
 
 
 def make_script(command: list[str], apart: bool = False) -> str:

@@ -22,8 +22,7 @@ TensorFlow is imported when something is done, not here.
 - `tuning`: `tune`: stage settings found by measuring, the bottleneck, and the code
 """
 
-import importlib
-from typing import Any
+from ..lazy import import_lazily
 
 NAMES = {
     "batch_form": "parsing",
@@ -36,10 +35,4 @@ NAMES = {
     "tune": "tuning",
     "write_shards": "store",
 }
-
-
-def __getattr__(name: str) -> Any:
-    """Return a public name from its module, which is imported only now."""
-    if name not in NAMES:
-        raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(importlib.import_module(f"{__name__}.{NAMES[name]}"), name)
+__getattr__ = import_lazily(__name__, NAMES)

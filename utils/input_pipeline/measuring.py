@@ -1,4 +1,4 @@
-"""How fast a dataset delivers, whether two deliver the same, and how well an order is mixed."""
+"""Measure a dataset's speed, compare two datasets, and score a shuffle."""
 
 import statistics
 import time
@@ -139,8 +139,8 @@ def shuffle_quality(order: Sequence[int]) -> float:
     count = len(places)
     if count < 2 or not np.array_equal(np.sort(places), np.arange(count)):
         raise InputError(
-            f"order must hold each number from 0 to {count - 1} once, and at least 2 numbers, "
-            f"got {count}."
+            f"order must hold each number from 0 to n-1 once, for n of at least 2, got {count} "
+            "numbers."
         )
     moved = np.abs(places - np.arange(count)).mean()
     return float(moved / ((count**2 - 1) / (3 * count)))

@@ -1,4 +1,4 @@
-"""What `tune` found, as a plain record, a text for people and a dictionary for programs."""
+"""The result of `tune`: a plain record, a text for people and a dictionary for programs."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who gets which example: the ids that each replica or worker receives, as sets.
+"""Find which replica or worker receives which examples, by their ids.
 
 Datasets here end in the example's id, like `ladder`'s, or are ids alone.
 """
@@ -22,7 +22,7 @@ POLICIES = ("FILE", "DATA", "OFF", "AUTO", "HINT")
 
 @dataclass(frozen=True)
 class Cover:
-    """What became of the examples: how many came once, which never, which more than once."""
+    """The coverage of the examples: how many came once, which never, which more than once."""
 
     once: int
     lost: tuple[int, ...]

@@ -87,7 +87,9 @@ def write_examples(
         for name, part in zip(names, np.array_split(numbers, shards), strict=True):
             _write_file(name, (make_example(int(number)) for number in part))
     except OSError as error:
-        raise RunError(f"{folder} can't be written ({error.strerror or error}).") from None
+        raise RunError(
+            f"{folder} can't be written ({error.strerror or error}). Name another folder."
+        ) from None
     return Shards(tuple(str(name) for name in names), len(numbers))
 
 
@@ -123,7 +125,7 @@ def _serialize(example: dict[str, bytes | int]) -> bytes:
 
 @dataclass(frozen=True)
 class Store:
-    """What a request costs: seconds to open a shard, and seconds for each block of records.
+    """The cost of a request: seconds to open a shard, and seconds for each block of records.
 
     Raises InputError for delays below 0 and blocks below 1.
     """

@@ -1,4 +1,4 @@
-"""When each stage worked: clock readings taken inside a pipeline while it runs.
+"""Trace when each stage works, by clock readings inside a running pipeline.
 
 `trace` rebuilds a chain of stages with stamps. Every function of a map reads the clock
 (`tf.timestamp`) before and after its work, on whichever thread it runs. Around the

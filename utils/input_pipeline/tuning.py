@@ -32,7 +32,7 @@ from .report import Trial, TuneReport
 
 @dataclass(frozen=True)
 class Pace:
-    """How a dataset kept up: seconds and images per batch, and whether it came to its end."""
+    """A measured rate: seconds and images per batch, and whether the dataset came to its end."""
 
     batches: int
     images: int
@@ -91,7 +91,7 @@ def _guarded(dataset: Any) -> Any:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How many times as fast the second dataset is, and of either: seconds, images per second."""
+    """The second dataset's speed-up, and both datasets' seconds and images per second."""
 
     ratio: float
     seconds_per_batch: tuple[float, float]

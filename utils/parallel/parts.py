@@ -22,7 +22,7 @@ Tensors = list[Any]
 
 @dataclass(eq=False)
 class Forward:
-    """What a part keeps of one forward pass until its backward pass.
+    """The tensors that a part keeps of one forward pass until its backward pass.
 
     `tape` recorded how `outputs` [batch, ...] came from `inputs` [batch, ...] and
     `values`, the weights. `activation_bytes` counts the inputs and every layer's output.
@@ -209,7 +209,7 @@ def as_labels(labels: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LayerCost:
-    """What one layer costs for one micro-batch, measured: seconds and bytes."""
+    """The measured cost of one layer for one micro-batch: seconds and bytes."""
 
     name: str
     forward_seconds: float

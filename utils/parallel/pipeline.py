@@ -264,9 +264,9 @@ def run_threads(stages: Sequence[Stage], *mailboxes: Mailbox) -> list[StageRepor
                 mailbox.fail(error)
 
     threads = [threading.Thread(target=run, args=(stage,), daemon=True) for stage in stages]
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         for thread in threads:
             thread.join()
     except BaseException as interrupt:

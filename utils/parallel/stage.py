@@ -67,7 +67,7 @@ Post = Callable[[Key, Any], None]
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """How a pipeline runs.
+    """The rules of a pipeline's run.
 
     `recompute`: a forward keeps its input alone, and the backward computes the
     forward again. `slowed_to`: no operation takes less than its time there, in
@@ -98,7 +98,7 @@ class Rules:
 
 @dataclass(eq=False)
 class MicroBatchState:
-    """What a stage keeps of one micro-batch from its forward to its backward for weights.
+    """The tensors that a stage keeps of one micro-batch until its backward for weights.
 
     `inputs` is [micro_batch, ...]. `version` counts the updates that the weights had seen.
     `upstream`, the gradient for the outputs, is there between a B and its W.

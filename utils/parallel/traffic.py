@@ -1,4 +1,4 @@
-"""What crosses between devices: every tensor sent, with its bytes."""
+"""Count the traffic between devices: every tensor sent, with its bytes."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -68,7 +68,7 @@ class Seal:
 
 @dataclass
 class WireMessage:
-    """What arrived: `content` is plain data, `body` the `body_bytes` bytes after it."""
+    """A received message: `content` is plain data, `body` the `body_bytes` bytes after it."""
 
     content: Any
     body: bytearray

@@ -1,4 +1,4 @@
-"""How two ends of a connection show each other that they hold the same key, without sending it.
+"""Prove to the other end of a connection that both hold the same key, without sending it.
 
 Nobody's word counts before it (lengths in bytes):
 

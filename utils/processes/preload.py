@@ -1,4 +1,4 @@
-"""What a fork server imports before it forks, so that no child has to."""
+"""The imports of a fork server before it forks, so that no child has to import them."""
 
 import contextlib
 import importlib

@@ -1,4 +1,4 @@
-"""Which clusters run on this machine, and ending what a crashed owner left.
+"""List the clusters on this machine, and end what a crashed owner left.
 
 Every process of a cluster carries a mark in its environment (`DISTLAB_CLUSTER`),
 which forks and children inherit, and the cluster's temporary folder holds the same

@@ -78,7 +78,7 @@ def _name_bad_operation(schedule: Schedule) -> str:
             ):
                 whole = hasattr(number, "__index__") and not isinstance(number, bool)
                 if not (whole and 0 <= number < end):
-                    return f"{where}: {what} {number!r} does not exist: there are 0 to {end - 1}"
+                    return f"{where}: {what} {number!r} doesn't exist: there are 0 to {end - 1}"
     return "micro-batches and chunks must be whole numbers"
 
 

@@ -1,4 +1,4 @@
-"""What an all-reduce costs on links that you describe: a model with inputs, not a table.
+"""Simulate an all-reduce on links that you describe: a model with inputs, not a table.
 
 A message of n bytes takes latency + n / bandwidth. A rank sends one and receives
 one at a time. A step ends with its slowest message. Adding up costs nothing, and
@@ -45,7 +45,7 @@ MAX_BYTES = 1e21
 
 @dataclass(frozen=True)
 class Link:
-    """What a message pays: `latency_seconds`, and its bytes over `bandwidth_bytes_per_second`.
+    """A link: a message pays `latency_seconds`, and its bytes over `bandwidth_bytes_per_second`.
 
     Raises InputError for a negative latency, a bandwidth of 0 or less, and numbers that aren't
     finite.
@@ -177,7 +177,7 @@ def _check(algorithm: str, ranks: int, payload_bytes: float, nodes: Nodes | None
 
 @dataclass(frozen=True)
 class _Place:
-    """Where an all-reduce runs: the inputs of `simulate_all_reduce`."""
+    """The setting of an all-reduce: the inputs of `simulate_all_reduce`."""
 
     ranks: int
     payload_bytes: float

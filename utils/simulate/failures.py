@@ -1,4 +1,4 @@
-"""How often to save: what checkpoints cost, and what a failure loses. NumPy at most.
+"""Choose how often to save, from the cost of checkpoints and of failures. NumPy at most.
 
 A run saves after every `interval_seconds` of work, which takes `save_seconds`; failures
 come at random, one in `mtbf_seconds` on average (mean time between failures), and each

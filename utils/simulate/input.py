@@ -1,4 +1,4 @@
-"""What an input pipeline delivers, and when: every element followed from the file to the step.
+"""Simulate an input pipeline: every element is followed from the file to the step.
 
 The machines stand in the order of tf.data: read (waiting for a store, no processor), map
 (decode and augment, on the processor), shuffle, batch, prefetch, and the step that consumes.
@@ -52,7 +52,7 @@ class InputCosts:
 
 @dataclass(frozen=True)
 class InputChoice:
-    """How the pipeline is set. `shuffle` is in elements, `prefetch` in batches (0: none)."""
+    """The settings of the pipeline. `shuffle` is in elements, `prefetch` in batches (0: none)."""
 
     reads: int = 1
     calls: int = 1
@@ -69,7 +69,7 @@ class InputChoice:
 
 @dataclass(eq=False)
 class InputRun:
-    """When each element [element] was in each machine, and each batch [batch]: seconds.
+    """The seconds when each element [element], and each batch [batch], was in each machine.
 
     `order` [element] holds the elements as they left the shuffle. An element is `pulled` out
     of the map, `emitted` from the shuffle into its batch; a batch is `ready`, and then in

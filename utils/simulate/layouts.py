@@ -67,7 +67,7 @@ AXES = ("data", "tensor", "pipeline", "context")
 
 @dataclass(frozen=True)
 class Layout:
-    """How many devices each axis takes, and how a step runs on them.
+    """A layout: the number of devices of each axis, and how a step runs on them.
 
     `expert` devices of the data axis share the experts. Raises InputError for counts below 1,
     and for a combination that no framework runs.

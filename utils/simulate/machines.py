@@ -69,14 +69,14 @@ class Machine:
         if size * stride <= self.ranks_per_node:
             if self.node_bytes_per_second is None:
                 raise InputError(
-                    f"machine {self.name}: say what joins the {self.ranks_per_node} devices of a "
-                    'node, such as "300GB/s inside".'
+                    f"machine {self.name} must say what joins the {self.ranks_per_node} devices of "
+                    'a node. Add "300GB/s inside", for example.'
                 )
             return Link(self.node_latency_seconds, self.node_bytes_per_second)
         if self.network is None:
             raise InputError(
-                f"machine {self.name}: a node holds {self.ranks_per_node}. Say what joins the "
-                f'nodes, as in "{self.name}, 400Gb/s".'
+                f"machine {self.name} must say what joins the nodes of {self.ranks_per_node} "
+                f'devices. Try "{self.name}, 400Gb/s".'
             )
         members = max(1, self.ranks_per_node // stride)
         rate = self.network.link.bandwidth_bytes_per_second * members / self.ranks_per_node

@@ -93,7 +93,7 @@ def read_measured(path: str | Path) -> MeasuredAllReduce:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
-        raise InputError(f"network {path} can't be read ({reason}).") from None
+        raise InputError(f"network {path} can't be read ({reason}). Name another file.") from None
     plain = [line for line in lines if line.strip() and not line.startswith("#")]
     is_csv = bool(plain) and "," in plain[0]
     try:

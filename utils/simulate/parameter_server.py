@@ -153,7 +153,7 @@ def find_round_transfer(
 
 @dataclass
 class Simulation:
-    """What happened: `staleness` of each update, gradients by worker, and every step.
+    """The result of a run: `staleness` of each update, gradients by worker, and every step.
 
     `workers_of`, `begun` and `ended` hold one value for each step, `late` those whose
     gradient was dropped. `seconds` is when the last update was written.

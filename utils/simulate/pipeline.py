@@ -35,7 +35,7 @@ Row = tuple[str, float, float, str, str]  # of a timeline: lane, start, end, lab
 
 @dataclass(frozen=True, eq=False)
 class StageTimes:
-    """What one micro-batch costs, in any one unit of time.
+    """The cost of one micro-batch, in any one unit of time.
 
     `forward`, `backward_input` (B) and `backward_weight` (W) are the times of a full stage: one
     number for all stages, or one for each [stage]; with V chunks each chunk takes 1/V of it.

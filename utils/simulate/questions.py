@@ -18,20 +18,19 @@ from ..collectives import ALGORITHMS
 from ..errors import InputError
 from ..schedules import SCHEDULES, make_schedule
 from . import failures
-from .collective import AllReduceCost, Link, Nodes, simulate_all_reduce
-from .memory import STAGES, DeviceMemory, ParameterBytes, find_device_memory
+from .collective import Link, Nodes, simulate_all_reduce
+from .memory import STAGES, ParameterBytes, find_device_memory
 from .parameter_server import (
     DISTRIBUTIONS,
     MAX_UPDATES,
     Cluster,
-    Simulation,
     make_cluster,
     share_servers,
     simulate_parameter_server,
     synchronous_rate,
 )
-from .pipeline import PipelineRun, StageTimes, simulate_pipeline, summarize
-from .step import BUCKET_BYTES, Network, StepRun, StepWork, simulate_step
+from .pipeline import StageTimes, simulate_pipeline, summarize
+from .step import BUCKET_BYTES, Network, StepWork, simulate_step
 from .units import ask
 
 LEVELS = tuple(STAGES)
@@ -89,10 +88,10 @@ class StepQuestion(Wires):
         "number", "sigma of each device's lognormal slowdown (mean 1)", 0.0
     )
 
-    def simulate(self) -> StepRun:
-        """Return the step as it ran."""
+    def answer(self) -> dict[str, Any]:
+        """Return the step's seconds, by what they go to, and its efficiency."""
         work = StepWork(self.forward_seconds, self.backward_seconds, self.gradient_bytes)
-        return simulate_step(
+        run = simulate_step(
             work,
             self.devices,
             self.network,
@@ -100,18 +99,10 @@ class StepQuestion(Wires):
             overlap=not self.no_overlap,
             straggler_sigma=self.straggler_sigma,
         )
-
-    def answer(self) -> dict[str, Any]:
-        """Return the step's seconds, by what they go to, and its efficiency."""
-        run = self.simulate()
         names = (
-            "step_seconds",
-            "compute_seconds",
-            "straggler_seconds",
-            "communication_seconds",
-            "exposed_communication_seconds",
-            "efficiency",
-        )
+            "step_seconds compute_seconds straggler_seconds communication_seconds "
+            "exposed_communication_seconds efficiency"
+        ).split()
         return {name: getattr(run, name) for name in names} | {"buckets": len(run.ends)}
 
 
@@ -127,16 +118,10 @@ class AllReduce(Wires):
     ranks: int = ask("whole", "number of ranks")
     bytes: int = ask("large", "bytes that each rank holds")
 
-    def simulate(self, algorithm: str = "", payload_bytes: float | None = None) -> AllReduceCost:
-        """Return the cost of this all-reduce, or with another algorithm or size."""
-        network, size = self.network, self.bytes if payload_bytes is None else payload_bytes
-        return simulate_all_reduce(
-            algorithm or self.algorithm, self.ranks, size, network.link, network.nodes
-        )
-
     def answer(self) -> dict[str, Any]:
         """Return the fields of AllReduceCost."""
-        return asdict(self.simulate())
+        links = self.network.link, self.network.nodes
+        return asdict(simulate_all_reduce(self.algorithm, self.ranks, self.bytes, *links))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,17 +144,13 @@ class PipelineQuestion:
         "whole", "model parts per stage [interleaved-1f1b: 2, others: 1]", None
     )
 
-    def simulate(self) -> PipelineRun:
-        """Return the schedule as it ran."""
+    def answer(self) -> dict[str, Any]:
+        """Return bubble, makespan, longest span, and peaks by stage."""
         schedule = make_schedule(self.schedule, self.stages, self.micro_batches, self.chunks)
         times = StageTimes(
             self.forward, self.backward_input, self.backward_weight, self.communication
         )
-        return simulate_pipeline(schedule, times)
-
-    def answer(self) -> dict[str, Any]:
-        """Return bubble, makespan, longest span, and peaks by stage."""
-        return summarize(self.simulate())
+        return summarize(simulate_pipeline(schedule, times))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,19 +193,13 @@ class ParameterServer:
             raise InputError("bandwidth and parameter-bytes must be given for servers, too.")
         return share_servers(cluster, self.parameter_bytes, self.servers, self.bandwidth)
 
-    def simulate(self) -> Simulation:
-        """Return the asynchronous run."""
-        check_count("updates", self.updates, 1, MAX_UPDATES)
-        seed = check_count("seed", self.seed, 0)
-        return simulate_parameter_server("asynchronous", self.cluster, self.updates, seed=seed)
-
     def answer(self) -> dict[str, Any]:
         """Return staleness, and updates per second of both ways."""
-        run = self.simulate()
+        check_count("updates", self.updates, 1, MAX_UPDATES)
+        seed, cluster = check_count("seed", self.seed, 0), self.cluster
+        run = simulate_parameter_server("asynchronous", cluster, self.updates, seed=seed)
         counts = Counter(run.staleness)
-        rate = synchronous_rate(
-            self.cluster, self.updates, backup=self.backup_workers, seed=self.seed
-        )
+        rate = synchronous_rate(cluster, self.updates, backup=self.backup_workers, seed=seed)
         return {
             "mean_staleness": run.mean_staleness,
             "staleness_histogram": {str(stale): counts[stale] for stale in sorted(counts)},
@@ -249,31 +224,23 @@ class Failures:
         "number", "seconds of work between checkpoints [the best]", None
     )
 
-    @property
-    def mtbf_seconds(self) -> float:
-        """The time between failures of all nodes together."""
-        check_count("nodes", self.nodes)
-        hours = check_number("node MTBF in hours", self.node_mtbf_hours, above=0)
-        return failures.group_mtbf_seconds(hours * 3600, self.nodes)
-
-    def find_effective(self, interval_seconds: float) -> float:
-        """Return the share of time that trains with a checkpoint every `interval_seconds`."""
-        return failures.effective_time_fraction(
-            interval_seconds, self.checkpoint_seconds, self.mtbf_seconds, self.restart_seconds
-        )
-
     def answer(self) -> dict[str, Any]:
         """Return the best interval, Young's and Daly's, and the share of time that trains."""
-        save, mtbf = self.checkpoint_seconds, self.mtbf_seconds
+        check_count("nodes", self.nodes)
+        hours = check_number("node MTBF in hours", self.node_mtbf_hours, above=0)
+        mtbf = failures.group_mtbf_seconds(hours * 3600, self.nodes)
+        save, restart = self.checkpoint_seconds, self.restart_seconds
         check_number("checkpoint seconds", save, above=0)
-        check_number("restart seconds", self.restart_seconds, least=0)
+        check_number("restart seconds", restart, least=0)
         best = failures.best_interval_seconds(save, mtbf)
         interval = best if self.interval_seconds is None else self.interval_seconds
         return {
             "optimal_interval_seconds": best,
             "young_seconds": failures.young_interval_seconds(save, mtbf),
             "daly_seconds": failures.daly_interval_seconds(save, mtbf),
-            "effective_training_time": self.find_effective(interval),
+            "effective_training_time": failures.effective_time_fraction(
+                interval, save, mtbf, restart
+            ),
         }
 
 
@@ -303,24 +270,20 @@ class Memory:
         "number", "bytes of optimizer state per parameter", ParameterBytes.optimizer
     )
 
-    def simulate(self, stage: int | None = None) -> DeviceMemory:
-        """Return what one device holds, at this or another ZeRO stage."""
+    def answer(self) -> dict[str, Any]:
+        """Return the bytes by what they are for, and their total."""
         check_count("data parallel", self.data_parallel)
         each = ParameterBytes(self.weights_bytes, self.gradients_bytes, self.optimizer_bytes)
-        return find_device_memory(
+        held = find_device_memory(
             self.parameters,
             self.data_parallel,
-            self.zero_stage if stage is None else stage,
+            self.zero_stage,
             each,
             tensor_parallel=self.tensor_parallel,
             pipeline_parallel=self.pipeline_parallel,
             activation_bytes=self.activation_bytes,
             recomputed_layers=self.layers if self.recompute else None,
         )
-
-    def answer(self, stage: int | None = None) -> dict[str, Any]:
-        """Return the bytes by what they are for, and their total."""
-        held = self.simulate(stage)
         parts = {
             "parameters": held.weights,
             "gradients": held.gradients,

@@ -66,6 +66,13 @@ def make_error(where: str, what: str, cure: str) -> LintFinding:
     return LintFinding("error", where, what, cure)
 
 
+def find_first(where: str, *rules: tuple[object, str, str]) -> list[LintFinding]:
+    """Return the error of the first rule that is broken: (whether it is, what is wrong, cure)."""
+    return next(
+        ([make_error(where, what, cure)] for is_broken, what, cure in rules if is_broken), []
+    )
+
+
 def is_right(findings: Iterable[LintFinding]) -> bool:
     """Return whether no finding is an error."""
     return all(finding.severity != "error" for finding in findings)
@@ -87,36 +94,26 @@ def check_keys(value: dict[str, Any]) -> list[LintFinding]:
             found.append(make_error(key, what, cure))
     for key in value:
         if key not in ACCEPTED_KEYS:
-            what = "TensorFlow does not read this key"
+            what = "TensorFlow doesn't read this key"
             found.append(LintFinding("warning", key, what, 'it reads "cluster" and "task"'))
     layer = value.get("rpc_layer", "grpc")
     if layer != "grpc":
-        found.append(
-            LintFinding(
-                "warning",
-                "rpc_layer",
-                f"{show(layer)} is not what TensorFlow is built with",
-                'write "grpc", or leave it out',
-            )
-        )
+        what = f"{show(layer)} isn't what TensorFlow is built with"
+        found.append(LintFinding("warning", "rpc_layer", what, 'write "grpc", or leave it out'))
     return found
 
 
 def check_cluster(cluster: Any) -> tuple[dict[str, list[str]], list[LintFinding]]:
     """Return the jobs whose addresses are texts, and the faults of the specification."""
-    if not isinstance(cluster, dict):
-        what = f"is {show(cluster)}, not an object of jobs"
-        return {}, [make_error("cluster", what, f"write {CLUSTER_EXAMPLE}")]
-    if not cluster:
-        return {}, [
-            make_error(
-                "cluster",
-                "lists no task: TensorFlow trains alone",
-                f"write {CLUSTER_EXAMPLE}",
-            )
-        ]
+    is_object, cure = isinstance(cluster, dict), f"write {CLUSTER_EXAMPLE}"
+    found = find_first(
+        "cluster",
+        (not is_object, f"is {show(cluster)}, not an object of jobs", cure),
+        (not cluster, "lists no task: TensorFlow trains alone", cure),
+    )
+    if found:
+        return {}, found
     jobs: dict[str, list[str]] = {}
-    found: list[LintFinding] = []
     for job, addresses in cluster.items():
         if job not in JOBS:
             what = f"{show(job)} isn't a job that TensorFlow knows"
@@ -139,15 +136,13 @@ def _check_list(where: str, addresses: Any) -> tuple[list[LintFinding], list[str
             return _check_list(where, [by_index[index] for index in sorted(by_index)])
         what = "does not list every task from 0 on"
         return [make_error(where, what, 'write a list: ["host:2222", …]')], []
-    if isinstance(addresses, str):
-        what = f"is one text, {show(addresses)}, not a list"
-        return [make_error(where, what, f"write [{show(addresses)}]")], []
-    if not isinstance(addresses, list):
-        what = f"is {show(addresses)}, not a list of addresses"
-        return [make_error(where, what, 'write ["host:2222", …]')], []
-    if not addresses:
-        return [make_error(where, "lists no task", "add its addresses or drop the job")], []
-    faults = [
+    shown, is_list = show(addresses), isinstance(addresses, list)
+    faults = find_first(
+        where,
+        (isinstance(addresses, str), f"is one text, {shown}, not a list", f"write [{shown}]"),
+        (not is_list, f"is {shown}, not a list of addresses", 'write ["host:2222", …]'),
+        (not addresses, "lists no task", "add its addresses or drop the job"),
+    ) or [
         make_error(f"{where}[{i}]", f"{show(a)} is no text", 'write "host:port" in quotes')
         for i, a in enumerate(addresses)
         if not isinstance(a, str)
@@ -194,14 +189,8 @@ def _check_index(index: Any) -> list[LintFinding]:
         return [make_error("task.index", f"{number} is negative", "the first task is 0")]
     if not isinstance(index, int):
         what = f"is {show(index)}, which TensorFlow converts and your `index == {number}` does not"
-        return [
-            LintFinding(
-                "error" if isinstance(index, str) else "warning",
-                "task.index",
-                what,
-                f"write {number} without quotes",
-            )
-        ]
+        severity = "error" if isinstance(index, str) else "warning"
+        return [LintFinding(severity, "task.index", what, f"write {number} without quotes")]
     return []
 
 
@@ -242,7 +231,7 @@ def check_roles(
         what = "there is ps and no worker: nobody would compute"
         found.append(make_error("cluster", what, 'add "worker" addresses'))
     elif "ps" in jobs and "chief" not in jobs and TAKES_SERVERS.get(strategy) is not False:
-        what = "ps without chief: the coordinator must run as a process that is not listed"
+        what = "ps without chief: the coordinator must run as a process that isn't listed"
         found.append(LintFinding("note", "cluster", what, 'or list it as "chief"'))
     return found + _check_strategy(jobs, strategy)
 
@@ -304,69 +293,63 @@ def check_addresses(jobs: dict[str, list[str]], own: Place | None) -> list[LintF
 
 
 def _check_address(where: str, address: str) -> list[LintFinding]:
-    if "://" in address:
-        scheme, _, rest = address.partition("://")
-        rest = rest.strip("/") or "host:port"
-        return [
-            make_error(where, f"{show(address)} has a scheme, {scheme}://", f"write {show(rest)}")
-        ]
-    if address != address.strip() or any(c.isspace() for c in address):
-        cure = f"write {show(''.join(address.split()))}"
-        return [make_error(where, f"{show(address)} has a space in it", cure)]
-    if "," in address:
-        what = f"{show(address)} is several addresses in one text"
-        return [make_error(where, what, 'write a list: ["a:2222", "b:2222"]')]
-    if address.count(":") > 1 and not address.startswith("["):
-        return [
-            make_error(
-                where,
-                f"{show(address)} has several colons",
-                "write host:port, an IPv6 host in brackets: [::1]:2222",
-            )
-        ]
+    scheme, _, rest = address.partition("://")
     host, port = split_address(address)
-    return _check_host(where, host, address) + _check_port(where, port, address)
+    shown, rest = show(address), show(rest.strip("/") or "host:port")
+    several = address.count(":") > 1 and not address.startswith("[")
+    return find_first(
+        where,
+        ("://" in address, f"{shown} has a scheme, {scheme}://", f"write {rest}"),
+        (
+            any(c.isspace() for c in address),
+            f"{shown} has a space in it",
+            f"write {show(''.join(address.split()))}",
+        ),
+        (
+            "," in address,
+            f"{shown} is several addresses in one text",
+            'write a list: ["a:2222", "b:2222"]',
+        ),
+        (
+            several,
+            f"{shown} has several colons",
+            "write host:port, an IPv6 host in brackets: [::1]:2222",
+        ),
+    ) or _check_host(where, host, address) + _check_port(where, port or "", address)
 
 
 def _check_host(where: str, host: str, address: str) -> list[LintFinding]:
-    if not host:
-        return [
-            make_error(
-                where,
-                f"{show(address)} names no host",
-                "write the name under which the other tasks reach it",
-            )
-        ]
-    if host in ANY_HOSTS:
-        what = f"{host} is where a server listens, not an address that others can reach"
-        return [make_error(where, what, "write this task's own host name or address")]
-    if not HOST.fullmatch(host):
-        what = f"{show(host)} is no host name"
-        return [make_error(where, what, "letters, digits, dots and hyphens only")]
-    return []
+    named = "write the name under which the other tasks reach it"
+    listens = f"{host} is where a server listens, not an address that others can reach"
+    return find_first(
+        where,
+        (not host, f"{show(address)} names no host", named),
+        (host in ANY_HOSTS, listens, "write this task's own host name or address"),
+        (
+            not HOST.fullmatch(host),
+            f"{show(host)} is no host name",
+            "letters, digits, dots and hyphens only",
+        ),
+    )
 
 
-def _check_port(where: str, port: str | None, address: str) -> list[LintFinding]:
-    if port is None or port == "":
-        return [make_error(where, f"{show(address)} has no port", "write host:port")]
+def _check_port(where: str, port: str, address: str) -> list[LintFinding]:
     if port in PORT_WORDS:
         what = f"{show(address)} still has the documents' word for the port"
         return [LintFinding("warning", where, what, "put a number in before you start")]
-    if not (port.isascii() and port.isdigit()):
-        return [
-            make_error(
-                where,
-                f"the port {show(port)} is not a number",
-                f"write a number from 1 to {MAX_PORT}",
-            )
-        ]
-    if not 1 <= int(port[:9]) <= MAX_PORT or len(port) > 9:
-        what = f"there is no port {port[:12]} for peers to call"
-        return [make_error(where, what, f"choose from 1 to {MAX_PORT}")]
-    if int(port) <= LAST_PRIVILEGED_PORT:
+    is_number = port.isascii() and port.isdigit()
+    number, choice = int(port[:9]) if is_number else 0, f"from 1 to {MAX_PORT}"
+    far = not 1 <= number <= MAX_PORT or len(port) > 9
+    found = find_first(
+        where,
+        (not port, f"{show(address)} has no port", "write host:port"),
+        (not is_number, f"the port {show(port)} is not a number", f"write a number {choice}"),
+        (far, f"there is no port {port[:12]} for peers to call", f"choose {choice}"),
+    )
+    if not found and number <= LAST_PRIVILEGED_PORT:
         what = f"port {port} is privileged: only root may listen there"
         return [LintFinding("warning", where, what, f"choose one above {LAST_PRIVILEGED_PORT}")]
-    return []
+    return found
 
 
 def _find_duplicates(places: list[tuple[str, int, str]]) -> Iterator[LintFinding]:

@@ -1,4 +1,4 @@
-"""What a cluster and one of its tasks are: plain, frozen data.
+"""A cluster and its tasks as plain, frozen data.
 
 The vocabulary is TensorFlow's (`tf.train.ClusterSpec` and TF_CONFIG): a *job* is a
 kind of task (chief, worker, ps, evaluator), a *task* one process of it, an *address*

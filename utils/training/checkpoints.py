@@ -109,7 +109,8 @@ class CheckpointFolder:
         except (tf.errors.OpError, OSError) as error:
             self._remove_partial()
             raise InputError(
-                f"checkpoint_dir {self.folder} can't be written ({describe_failure(error)})."
+                f"checkpoint_dir {self.folder} can't be written ({describe_failure(error)}). "
+                "Name another folder, or make room."
             ) from None
 
     def restore_newest(self, check: Check | None = None) -> Restored:

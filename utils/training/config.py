@@ -1,4 +1,4 @@
-"""What to train, as a plain record that checks itself. Imports no TensorFlow."""
+"""The settings of a training, as a plain record that checks itself. Imports no TensorFlow."""
 
 import zlib
 from collections.abc import Callable, Sequence
@@ -13,18 +13,9 @@ from ..strategies import LOOPS, STRATEGIES, check_strategy, find_strategy
 
 DATASETS = ("fashion-mnist", "mnist", "fashion-scenes")
 OPTIMIZERS = {"sgd": 0.05, "momentum": 0.02, "adam": 0.001}  # with the usual learning rate
-KERAS_OPTIMIZERS = (  # further names, with Keras's own usual rate
-    "adadelta",
-    "adafactor",
-    "adagrad",
-    "adamax",
-    "adamw",
-    "ftrl",
-    "lamb",
-    "lion",
-    "muon",
-    "nadam",
-    "rmsprop",
+# further names, with Keras's own usual rate
+KERAS_OPTIMIZERS = (
+    "adadelta adafactor adagrad adamax adamw ftrl lamb lion muon nadam rmsprop".split()
 )
 DTYPES = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
 MODELS = ("cnn", "mlp", "transformer", "unet")
@@ -301,12 +292,7 @@ class TrainConfig:
         """
         names = ("model", "global_batch_size", "optimizer", "learning_rate", "dtype", "seed")
         kept = {name: describe(getattr(self, name)) for name in names}
-        for name in (
-            "loss",
-            "warm_up_steps",
-            "clipnorm",
-            "metrics",
-        ):  # absent from older checkpoints
+        for name in ("loss", "warm_up_steps", "clipnorm", "metrics"):  # not in old checkpoints
             if getattr(self, name):
                 kept[name] = describe(getattr(self, name))
         data = "own" if self.has_own_data else self.dataset.replace("_", "-")

@@ -1,4 +1,4 @@
-"""What the replicas of a run are fed: the bundled images here, own data in `own_data`."""
+"""Feed the replicas of a run: the bundled images here, own data in `own_data`."""
 
 from collections import defaultdict
 from typing import Any

@@ -19,7 +19,7 @@ from ..errors import InputError
 
 
 class LayerwiseDecay:
-    """What LARS and LAMB share: a decay inside the layer's ratio, and which variables have one."""
+    """The base of LARS and LAMB: a decay inside the layer's ratio, and which variables have one."""
 
     def __init__(self, *, decay: float, adapt_vectors: bool, **options: Any) -> None:
         check_number("decay", decay, least=0)

@@ -168,7 +168,7 @@ class DatasetFeed(InputFeed):
 
 
 class FunctionFeed(DatasetFeed):
-    """What a function of a `tf.distribute.InputContext` reads, in batches of one replica.
+    """The data of a function of a `tf.distribute.InputContext`, in batches of one replica.
 
     Nobody knows beforehand how many real examples all replicas have in a step, so they
     count them in the step.

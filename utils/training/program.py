@@ -330,7 +330,9 @@ def export_model(state: "TrainState", config: TrainConfig, spec: Any = None) -> 
         plain.export(folder / "saved_model", verbose=False)
     except (OSError, tf.errors.OpError) as error:
         reason = describe_failure(error)
-        raise InputError(f"export {folder} can't be written ({reason}).") from None
+        raise InputError(
+            f"export {folder} can't be written ({reason}). Name another folder."
+        ) from None
     return folder / "model.keras", folder / "saved_model"
 
 

@@ -99,7 +99,7 @@ class SceneTestFeed(SceneFeed):
 
 
 class MaskCounts(keras.metrics.Metric):
-    """How often the pixels of each class were predicted as each, over real examples.
+    """Count how often the pixels of each class were predicted as each, over real examples.
 
     Labels are class numbers [batch, height, width], outputs logits for each of them.
     """

@@ -1,4 +1,4 @@
-"""What every loop trains: model, optimizer, loss and metrics, made in the strategy's scope."""
+"""The state of every loop: model, optimizer, loss and metrics, made in the strategy's scope."""
 
 import functools
 import inspect

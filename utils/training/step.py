@@ -1,4 +1,4 @@
-"""How a step works: forward, loss, gradient, update, metrics, on every strategy alike.
+"""One training step on every strategy: forward, loss, gradient, update, metrics.
 
 A global batch is cut over the replicas. Each example has a weight, and the weights of a
 global batch sum to 1 (padding weighs 0; `data.batches`, `training.own_data`). A replica's

@@ -1,4 +1,4 @@
-"""What a course hands out: the students' copy, and an nbgrader course for the teacher.
+"""Release a course: the students' copy, and an nbgrader course for the teacher.
 
     DIR/students    notebooks, labs, the library without `distlab.grading`: works alone
     DIR/nbgrader    nbgrader_config.py, gradebook.db, source/LAB/LAB.ipynb with hidden tests
@@ -28,7 +28,7 @@ KEPT_FOLDERS = ("utils", "distlab", "labs", "notebooks", "solutions", "tests", "
 
 @dataclass(frozen=True)
 class Release:
-    """What was made: the two folders, the labs' slugs, and how many lessons."""
+    """A release: its two folders, the labs' slugs, and the number of lessons."""
 
     students: Path
     nbgrader: Path

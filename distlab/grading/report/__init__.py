@@ -1,4 +1,4 @@
-"""What a grading writes: pages for students and the class, and tables.
+"""Write a grading's pages for students and the class, and its tables.
 
 - `anonymous`: the same results without names: each student under a code that only this grading
   knows

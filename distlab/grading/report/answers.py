@@ -1,4 +1,4 @@
-"""What a student wrote for each exercise, read from the notebook without running it."""
+"""Read a student's answer to each exercise from the notebook, without running it."""
 
 import ast
 from pathlib import Path

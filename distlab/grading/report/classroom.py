@@ -1,4 +1,4 @@
-"""What a teacher wants to know of a whole class, as plain values for the class page."""
+"""Summarize a class for its page, as plain values."""
 
 import importlib
 import statistics

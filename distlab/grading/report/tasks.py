@@ -1,4 +1,4 @@
-"""What each exercise asked, from the lab's own source: contract, example, hints."""
+"""Read each exercise's task from the lab's own source: contract, example, hints."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _PARAGRAPH = re.compile(r"\*\*(Contract|Example)\.\*\*.*?(?=\n\*\*|\n<details>|\
 
 @dataclass(frozen=True)
 class Task:
-    """What one exercise asked, as HTML of the course's own words; hints are (title, HTML).
+    """The task of one exercise, as HTML of the course's own words; hints are (title, HTML).
 
     `reference` is the course's own solution, which no page shows.
     """

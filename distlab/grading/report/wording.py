@@ -1,4 +1,4 @@
-"""How the pages name a student's page, write points, and call a verdict."""
+"""The words of the pages: a student's page, points, and verdicts."""
 
 import hashlib
 import re

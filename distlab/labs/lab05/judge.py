@@ -37,7 +37,7 @@ def scaled(factor: Factor, by: float) -> Factor:
 
 @dataclass(frozen=True)
 class Scaling:
-    """What the gradient of each example on one replica is multiplied with.
+    """Return the factor of each example's gradient on one replica.
 
     `weigh` returns a replacement for the sample weights, [examples]; None uses the step's own.
     """

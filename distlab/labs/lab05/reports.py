@@ -1,4 +1,4 @@
-"""What is measured of a training step of lab 05 with a known bug in its loss."""
+"""Measure a training step of lab 05 with a known bug in its loss."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -27,7 +27,7 @@ WORKERS = 2
 
 
 class ResumableRun:
-    """What a learner's `train` gets besides its state: folders, and the step itself.
+    """The argument of a learner's `train` besides its state: folders, and the step itself.
 
     `shared_folder` holds the checkpoints that count; `write_folder` is where this worker
     writes its own: the shared one on worker 0, another one elsewhere.

@@ -38,7 +38,7 @@ EXPLANATIONS = {
 
 @dataclass(frozen=True)
 class LearnerRun:
-    """What was seen of one run: `traffic` has the bytes between the workers.
+    """The observation of one run: `traffic` has the bytes between the workers.
 
     `saved` has the steps in the names of all checkpoint files written during the run;
     `killed` says whether worker 1 was killed before the last step.

@@ -175,7 +175,7 @@ def _ask(folder: str, images: np.ndarray, masks: bool) -> Any:
             numbers = tf.cast(logits, tf.float32).numpy()
             pieces.append(numbers.argmax(axis=-1).astype(np.uint8) if masks else numbers)
     except Exception as error:
-        return f"the SavedModel cannot be asked: {type(error).__name__}: {error}"[:400]
+        return f"the SavedModel can't be asked: {type(error).__name__}: {error}"[:400]
     return np.concatenate(pieces)
 
 

@@ -44,7 +44,7 @@ class CompiledStep:
 
     @property
     def sent_bytes(self) -> int:
-        """What a device sends in a step, if all collectives work as rings."""
+        """The bytes that a device sends in a step, if all collectives work as rings."""
         return sum(sent for _, sent, _ in self.collectives)
 
 

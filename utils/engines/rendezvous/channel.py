@@ -29,7 +29,7 @@ BEAT = "beat"
 
 @dataclass
 class MeetingFrame:
-    """What arrived: `kind`, plain data, and the bytes after it."""
+    """A received message: `kind`, plain data, and the bytes after it."""
 
     kind: str
     data: dict[str, Any] = field(default_factory=dict)

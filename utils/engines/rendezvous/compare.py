@@ -1,4 +1,4 @@
-"""What has to be the same on every machine of a run, and saying which of it differs."""
+"""Compare what has to be the same on every machine of a run, and name what differs."""
 
 import hashlib
 import importlib.metadata

@@ -188,7 +188,10 @@ class CheckpointCopy:
             return True
         except OSError as error:
             why = first_line(error)
-            raise RunError(f"checkpoint-dir {self.folder} can't be written: {why}.") from None
+            raise RunError(
+                f"checkpoint-dir {self.folder} can't be written ({why}). Make room, or name "
+                "another folder."
+            ) from None
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 

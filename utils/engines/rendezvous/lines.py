@@ -1,4 +1,4 @@
-"""What a task of another machine wrote, on its way to the host: in order, and never too much."""
+"""Lines of another machine's tasks on their way to the host: in order, and never too many."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Who has joined a run: machines are compared at the door, and wait for a place in their order."""
+"""The lobby of a run: machines are compared at the door, and wait for a place in order."""
 
 import contextlib
 import threading

@@ -43,7 +43,7 @@ class RefusedByHost(RunError):
 
 
 class MemberRecord(RunRecord):
-    """What tasks write here: as in any run, and on its way to the host."""
+    """The tasks' output here: as in any run, and on its way to the host."""
 
     def __init__(self, logs: Path, show: Print, say: Say) -> None:
         super().__init__(logs, show, say)

@@ -1,4 +1,4 @@
-"""Whether the machines of a run reach each other, tried at the very ports that it will use."""
+"""Try if the machines of a run reach each other, at the very ports that it will use."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Where machines meet, and what a user must have agreed to before they do."""
+"""The meeting point of machines, and the user's consent before they meet."""
 
 import errno
 import ipaddress
@@ -42,7 +42,7 @@ class Gathering:
 
 @dataclass(frozen=True)
 class RendezvousSettings:
-    """Where the machines of a run meet: `address` is "host:port", one machine's own.
+    """The meeting point of a run's machines: `address` is "host:port", one machine's own.
 
     `local_workers` is how many workers this machine offers, `advertise_address` where the others
     reach it (None: the address that it reaches the host from). Host and members wait

@@ -1,4 +1,4 @@
-"""Whether all machines of a run reach each other: asked of each, and told in words."""
+"""Ask each machine of a run if it reaches all others, and say so in words."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations

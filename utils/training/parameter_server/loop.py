@@ -29,7 +29,7 @@ ExampleLoss = Callable[[Any, Any], "tf.Tensor"]  # labels, outputs -> [batch]
 
 @dataclass(frozen=True)
 class ClosureResult:
-    """What one closure returned: which worker ran it, and its batch's loss."""
+    """The result of one closure: the worker that ran it, and its batch's loss."""
 
     worker: int
     loss: float

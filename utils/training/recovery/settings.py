@@ -68,7 +68,7 @@ class RecoverySettings:
 
 @dataclass(frozen=True)
 class RecoveryReport:
-    """What one worker ends with: `restored_step` is where its last attempt began.
+    """One worker's result: `restored_step` is where its last attempt began.
 
     `losses` has the loss of each step of the last attempt, `weights` the model's
     trainable variables, float64.

@@ -1,4 +1,4 @@
-"""What all three ways share: what is trained, its step, and the batches from a step on."""
+"""The base of all three ways: the model, its step, and the batches from a step on."""
 
 import time
 from collections.abc import Callable, Iterator

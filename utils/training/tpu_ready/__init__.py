@@ -1,4 +1,4 @@
-"""What would stop a Keras model's training step on a TPU, found with XLA on the CPU.
+"""Find what would stop a Keras model's training step on a TPU, with XLA on the CPU.
 
 `examine_model(model)` traces the step, reads its graph and compiles it. The report
 names each op, its layer and the line of Python that made it. Imports no TensorFlow.

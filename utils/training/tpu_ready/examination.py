@@ -187,7 +187,7 @@ def _check_batch_size(batch_size: int) -> None:
 def _advise_batch(batch_size: int) -> list[TpuFinding]:
     if batch_size % 8 == 0:
         return []
-    return [TpuFinding(BATCH, f"{batch_size} examples on a core are not a multiple of 8")]
+    return [TpuFinding(BATCH, f"{batch_size} examples on a core aren't a multiple of 8")]
 
 
 def _give_loss(model: Any) -> str:

@@ -1,4 +1,4 @@
-"""What an examination found, as plain records and as text."""
+"""The findings of an examination, as plain records and as text."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -98,7 +98,7 @@ class ReadyReport:
     def _say_compiled(self) -> str:
         note = f" ({self.loss_note})" if self.loss_note else ""
         if not self.compiled:
-            return f"XLA did not compile the training step{note}."
+            return f"XLA didn't compile the training step{note}."
         times = f"in {self.compile_seconds:.1f} s, then {1e3 * self.step_seconds:.1f} ms a step"
         says = f"XLA compiled the training step for the CPU{note}: {self.ops} ops, {times}."
         if self.ready:
