@@ -5,7 +5,7 @@
 
 TensorFlow 2.21, Keras 3.15. On a TPU machine install `tensorflow-tpu` in place of `tensorflow`.
 Data: an .npz file with x_train, y_train, x_test, y_test (Fashion-MNIST); name your own with
-FASHION_MNIST=/path/to/file.npz. The last line that is printed is JSON: loss and accuracy.
+FASHION_MNIST=/path/to/file.npz. The last printed line is JSON: loss and accuracy.
 """
 
 import argparse

@@ -194,6 +194,25 @@ def data_file(tmp_path_factory):
     return path
 
 
+@pytest.fixture
+def write_warm(tmp_path_factory, monkeypatch):
+    """Call it with a program's text: the command that runs it, in a warm process if there is one.
+
+    For a program that needs its own process and imports TensorFlow anyway.
+    """
+    import warm_start
+
+    folder = tmp_path_factory.mktemp("programs").resolve()
+    monkeypatch.setattr(warm_start, "FOLDERS", (*warm_start.FOLDERS, folder))
+
+    def write(text: str, name: str = "program.py") -> list[str]:
+        path = folder / name
+        path.write_text(text)
+        return [sys.executable, str(path)]
+
+    return write
+
+
 @pytest.fixture(scope="module")
 def launcher():
     """A module's own launcher: one warm process starts the tasks of all its clusters."""

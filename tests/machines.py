@@ -16,6 +16,19 @@ import threading
 from pathlib import Path
 
 CODE = "test-code-2345"
+# a host with a range of workers that waits for all of them before its first start: on a busy
+# machine the others may take longer to come than a host waits once there are enough
+WAITS_FOR_ALL = """
+import runpy
+from utils.engines.rendezvous.lobby import Lobby
+
+def gather_all(lobby, seats, least, most, *limits):
+    Lobby.gather = gather
+    return gather(lobby, seats, most, most, *limits)
+
+gather, Lobby.gather = Lobby.gather, gather_all
+runpy.run_module("distlab", None, "__main__")
+"""
 
 
 class Launcher:

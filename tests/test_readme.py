@@ -123,10 +123,10 @@ def run_python(*arguments, folder, python=sys.executable, **variables):
     return done.stdout
 
 
-def test_an_own_model_trains_on_one_machine_and_on_two(tmp_path):
-    (tmp_path / "mine.py").write_text(MINE)
+def test_an_own_model_trains_on_one_machine_and_on_two(write_warm):
+    folder = Path(write_warm(MINE, "mine.py")[1]).parent
     one, two = (line.split()[1:] for line in re.findall("^python mine.py .*", OWN, re.MULTILINE))
-    alone = run_python(*one, folder=tmp_path)
+    alone = run_python(*one, folder=folder)
     assert "own data, 1,000 training examples" in alone and "mirrored, 2 replicas" in alone
     text = re.search(r"export TF_CONFIG='(.*?)'", OWN)[1]
     for name, port in zip(("one:2222", "two:2222"), pick_free_ports(2)):
@@ -134,7 +134,7 @@ def test_an_own_model_trains_on_one_machine_and_on_two(tmp_path):
         text = text.replace(name, f"127.0.0.1:{port}")
     texts = [text, text.replace('"index": 0', '"index": 1')]
     with ThreadPoolExecutor() as pool:
-        told = list(pool.map(lambda t: run_python(*two, folder=tmp_path, TF_CONFIG=t), texts))
+        told = list(pool.map(lambda t: run_python(*two, folder=folder, TF_CONFIG=t), texts))
     losses = [re.findall(r"loss ([\d.]+)", output) for output in (alone, *told)]
     assert losses[1] == losses[2] and len(losses[0]) == 3
     assert [float(loss) for loss in losses[1]] == pytest.approx(
@@ -206,7 +206,6 @@ print(distkit.__version__, utils.MINE, len(report.loss), course & set(sys.module
     own = {"folder": project, "python": tmp_path / "env" / "bin" / "python"}
     version = installed.version
     assert run_python("-c", short, **own) == f"{version} 1 1 set()\n"
-    assert "mirrored, 2 replicas" in run_python("mine.py", "mirrored", **own)
     lines = run_python("cluster.py", **own).splitlines()
     assert len(lines) == 2 and lines[0] == lines[1] and lines[0].startswith("1 [] 2 "), lines
     strings = [path for path in copied.rglob("*.py") if '"utils.' in path.read_text()]

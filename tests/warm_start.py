@@ -43,7 +43,13 @@ from utils.processes.preload import import_modules, import_tensorflow
 
 ROOT = Path(__file__).resolve().parents[1]
 TASKS = "utils.cluster.task_server"
-MODULES = (TASKS, KERNEL, "utils.cluster.cold_task", "distlab.classroom.program")
+MODULES = (
+    TASKS,
+    KERNEL,
+    "utils.cluster.cold_task",
+    "distlab.classroom.program",
+    "benchmarks.gpu_checks",
+)
 COMMANDS = (
     "train",
     "tune-input",

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 
 from distlab.cli.parser import Commands, add_command, declare
@@ -34,16 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(doctor.make_record(findings), indent=2))
     else:
-        if hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="backslashreplace")
-        print(doctor.format_report(findings, color=_wants_color(), plain=not _prints_symbols()))
+        print(doctor.format_report(findings, plain=not _prints_symbols()))
     return 0 if doctor.can_run(findings) else 1
-
-
-def _wants_color() -> bool:
-    """Color only on a terminal, and not where NO_COLOR is set (no-color.org)."""
-    plain_terminal = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return sys.stdout.isatty() and not plain_terminal
 
 
 def _prints_symbols() -> bool:

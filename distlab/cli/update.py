@@ -58,7 +58,7 @@ def _list_edited(course: Path) -> list[str]:
 
 
 def _move(course: Path, name: str) -> str:
-    """Move a notebook that was changed in place to the copies, and restore the original."""
+    """Move a notebook changed in place to the copies, and restore the original."""
     path, copy = course / name, course / copies.FOLDER / Path(name).name
     moved = path.is_file() and not copy.exists()
     if not path.is_file():  # deleted

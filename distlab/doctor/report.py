@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from distlab.doctor.findings import STATUSES, Finding, can_run
-from utils.strategies import CLUSTER, NAMES, SINGLE_MACHINE, SUPPORT
+from utils.strategies import CLUSTER, SINGLE_MACHINE
 
 WIDTH = 80
 MARKS = {"ok": "✓", "missing": "–", "warning": "!", "problem": "✗"}
 PLAIN_MARKS = {"ok": "+", "missing": "-", "warning": "!", "problem": "x"}
-COLORS = {"ok": "32", "missing": "2", "warning": "33", "problem": "31"}  # SGR codes
 NAME_WIDTH = 20
 INDENT = 2 + 9 + NAME_WIDTH
-COLUMNS = (("keras 3", "fit"), ("keras 3", "custom"), ("tf_keras", "fit"), ("tf_keras", "custom"))
-ANSWERS = {True: "works", False: "fails", None: "TPU only"}
 WITHOUT = {  # finding -> what the course does without it
     "GPU": "speed: all strategies run, on logical CPU devices that share the cores",
     "bubblewrap": "grading: it refuses to run submissions that it can't seal",
@@ -34,20 +31,14 @@ def describe_works(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return what of the course works here and what doesn't, as plain data.
 
     `lessons`: the notebooks that are here, each with whether it runs.
-    `strategies`: those that `distlab train` has. `table`: strategy -> "Keras loop" ->
-    True, False, or None where a TPU is needed, as measured
-    (`utils.strategies.SUPPORT`). `without`: what isn't to be had, and the finding
-    that says why.
+    `strategies`: those that `distlab train` has. `without`: what isn't to be had, and the
+    finding that says why.
     """
     runs = can_run(findings)
-    table = {name: {} for name in NAMES}
-    for row in SUPPORT:
-        table[row.strategy][f"{row.keras} {row.loop}"] = row.works
     lacking = [f for f in findings if f.name in WITHOUT and f.status != "ok"]
     return {
         "lessons": {path.stem: runs for path in sorted(NOTEBOOKS.glob("[0-9][0-9]-*.ipynb"))},
         "strategies": list(SINGLE_MACHINE + CLUSTER) if runs else [],
-        "table": table,
         "without": [{"what": WITHOUT[f.name], "why": f"{f.name}: {f.value}"} for f in lacking],
     }
 
@@ -61,13 +52,12 @@ def make_record(findings: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def format_report(findings: Sequence[Finding], color: bool = False, plain: bool = False) -> str:
+def format_report(findings: Sequence[Finding], plain: bool = False) -> str:
     """Return the findings and what works here as text of 80 columns at most.
 
-    Every line has its status as a word; `color` adds terminal colors to it,
-    `plain` keeps to ASCII marks.
+    Every line has its status as a word. `plain` keeps to ASCII marks.
     """
-    lines = [line for finding in findings for line in _format_finding(finding, color, plain)]
+    lines = [line for finding in findings for line in _format_finding(finding, plain)]
     counts = {status: sum(f.status == status for f in findings) for status in STATUSES}
     lines += ["", "What works here", *_format_works(describe_works(findings)), ""]
     verdict = "The course can run here" if can_run(findings) else "The course can't run here yet"
@@ -75,11 +65,9 @@ def format_report(findings: Sequence[Finding], color: bool = False, plain: bool 
     return "\n".join([*lines, f"{verdict}: {counted}."])
 
 
-def _format_finding(finding: Finding, color: bool, plain: bool) -> list[str]:
+def _format_finding(finding: Finding, plain: bool) -> list[str]:
     mark = (PLAIN_MARKS if plain else MARKS)[finding.status]
     status = f"{mark} {finding.status:<9}"
-    if color:
-        status = f"\x1b[{COLORS[finding.status]}m{status}\x1b[0m"
     first, *more = _wrap(finding.value, WIDTH - INDENT) or [""]
     advice = _wrap(finding.advice, WIDTH - INDENT - 3)
     more += [f"{'->' if number == 0 else '  '} {text}" for number, text in enumerate(advice)]
@@ -92,21 +80,11 @@ def _format_works(works: dict[str, Any]) -> list[str]:
     texts = [f"lessons: {ready or 'none'}"]
     texts.append(f"distlab train --strategy: {', '.join(works['strategies']) or 'none'}")
     lines = [line for text in texts for line in _wrap_item(text)]
-    lines += _tabulate(works)
     if works["without"]:
         lines += ["", "What you do without here"]
         for item in works["without"]:
             lines += _wrap_item(f"{item['what']} ({item['why']})")
     return lines
-
-
-def _tabulate(works: dict[str, Any]) -> list[str]:
-    header = [" " * 19 + "".join(f"{part:<15}" for part in parts) for parts in zip(*COLUMNS)]
-    lines = ["", "Trains, by Keras and training loop, as measured for the course", *header]
-    for name, cells in works["table"].items():
-        answers = "".join(f"{ANSWERS[cells[f'{keras} {loop}']]:<15}" for keras, loop in COLUMNS)
-        lines.append(f"  {name:<17}{answers}")
-    return [line.rstrip() for line in lines]
 
 
 def _wrap(text: str, width: int) -> list[str]:

@@ -81,7 +81,7 @@ QUESTIONS = (
         "not TensorFlow",
         [
             "It has to be cut. TensorFlow's DTensor can, but PyTorch FSDP, Megatron-LM and JAX do "
-            "it with less work. distlab plan --parameters finds the cut."
+            "it with less work of yours. distlab plan --parameters finds the cut."
         ],
     ),
     Question(
@@ -111,7 +111,7 @@ QUESTIONS = (
         "{devices} devices: {place}.",
         lambda job, n: job.place == HERE,
         "MirroredStrategy",
-        ["All devices are in one machine: one process, and fit works unchanged."],
+        ["All devices are in one machine: one process, and fit works as it is."],
         "in_turn",
     ),
     Question(

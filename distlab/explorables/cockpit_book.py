@@ -240,7 +240,7 @@ class JobBook:
         return f"{said} Nobody waits for it: the others continue." if "worker" in name else said
 
     def _note_deaths(self) -> None:
-        """Note tasks that were killed from outside."""
+        """Note tasks killed from outside."""
         killed = [task for task in self._job.tasks if task.state == "killed"]
         if self._job.is_stopping:  # asked afterwards: the stop may have killed them meanwhile
             return

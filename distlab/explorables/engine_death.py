@@ -47,8 +47,8 @@ def death_explorer(way: str = "distlab run") -> Explorer:
                 "Lose fewer steps: what do you change?",
                 start,
                 {"saves": ["5", "10"]},
-                "How often the program saves. On average half an interval is lost, by any kind of "
-                "restart. Here a death falls on a multiple of ten; yours won't.",
+                "How often the program saves. On average half an interval is lost, whoever does "
+                "the restart. Here a death falls on a multiple of ten; yours won't.",
             ),
             Try(
                 "Start it by hand: who starts it again?",

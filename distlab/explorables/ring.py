@@ -77,7 +77,7 @@ def ring_of(vectors: Sequence[np.ndarray]) -> Explorable:
     power = 3 * int(np.floor(np.log10(largest) / 3)) if not 1 <= largest < 1000 else 0
     firsts = [[shorten_number(c[0] / 10.0**power) if c else None for c in row] for row in chunks]
     data = {
-        "label": "Ring all-reduce of your numbers",
+        "label": "Ring all-reduce of your own numbers",
         "algorithms": ["ring"],
         "autoplay": False,
         "values": firsts,

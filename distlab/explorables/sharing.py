@@ -158,7 +158,7 @@ def show_pace(slow_seconds: float) -> Picture:
         f"Gradients ready after {say_number(until)} s: {done['synchronous']} with an all-reduce, "
         f"where all wait for the slowest, {done['asynchronous']} where nobody waits."
     )
-    title = f"Four workers; one of them needs {say_number(slow_seconds)} s instead of 1 s"
+    title = f"Four workers, one of which needs {say_number(slow_seconds)} s instead of 1 s"
     both = [*rows["synchronous"], *rows["asynchronous"]]
     picture = timeline(both, title=title).with_ideas({"computes": "forward", "waits": "wait"})
     return replace(picture, caption=words)

@@ -32,7 +32,7 @@ class Refused(ValueError):
 
 
 class ReaderProcess:
-    """`ask` answers one request after the other; a context manager that leaves nothing behind.
+    """`ask` answers one request after the other. A context manager that leaves nothing behind.
 
     It is given `lab` as it was read here; `data` names the data sets that its requests
     need. It starts at once; the first `ask` waits until it is ready.

@@ -195,7 +195,7 @@ def _environment(course: str) -> dict[str, str]:
 
 
 class Sandbox:
-    """The fork server as its parent sees it; a context manager that leaves nothing behind.
+    """The fork server as its parent sees it. A context manager that leaves nothing behind.
 
     `lab` is the lab whose `exercise` it imports, `rules` the lab's. It starts at
     once; `wait_until_ready` comes before the first `fork`.

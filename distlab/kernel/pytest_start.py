@@ -1,7 +1,7 @@
 """A pytest plugin that makes tests shorter: `addopts` in pyproject.toml names it.
 
 nbval, another plugin, is loaded in runs of notebooks alone (`--nbval`): it imports Jupyter, which
-takes longer than most tests. Only a plugin that is named there comes before it. Lessons with a long
+takes longer than most tests. Only a plugin named there comes before it. Lessons with a long
 run are run in their reduced form, unless DISTLAB_REDUCED is set to nothing (`make test-all`). And
 the kernels of notebooks are forked from one warm process, like `distlab lab`'s.
 """

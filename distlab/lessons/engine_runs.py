@@ -5,7 +5,7 @@
 
 The program prints "worker 1 of 2 is process 4711, from step 0" when it begins, and worker 0 "step
 20 loss 0.5" as it trains: all measurements come from these lines, so that each way of starting is
-measured alike. A run on an engine that is missing here is replaced by one that was stored with its
+measured alike. A run on an engine that is missing here is replaced by a stored one with its
 date, which `watch_engine` says; where CI is set, it raises instead.
 """
 

@@ -474,7 +474,7 @@ edit_cluster(
 )
 
 # %% [markdown]
-# The index on node-a was the hidden one. Once "workers" is repaired, its TF_CONFIG is correct by itself, and only next to the other does it turn out that nobody is worker 0. That's why `lint_together` reads all of them. (One thing the linter can't see: whether a TF_CONFIG is on the machine that it names. The picture knows both machines, and says so.)
+# The index on node-a was the hidden one. Once "workers" is repaired, its TF_CONFIG alone is correct, and only next to the other does it turn out that nobody is worker 0. That's why `lint_together` reads all of them. (One thing the linter can't see: whether a TF_CONFIG is on the machine that it names. The picture knows both machines, and says so.)
 #
 # ## Symptoms, on one page
 #

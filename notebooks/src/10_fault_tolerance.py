@@ -635,7 +635,7 @@ interval_explorer(timing.median_seconds, workers=1000)
 #
 # ## Recap
 #
-# - A run that was killed after step 11 was resumed, and ended with the uninterrupted run's weights, to 1e-9.
+# - A run killed after step 11 was resumed, and ended with the uninterrupted run's weights, to 1e-9.
 # - When killed, each method lost at most the steps of one interval; with notice, the handler lost none.
 # - A checkpoint with half a data file was still named as the newest; `latest_intact` skipped it.
 # - Without momentum, or without the place in the data, a resumed run quietly ended with other weights.

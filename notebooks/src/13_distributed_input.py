@@ -442,7 +442,7 @@ assert cover.doubled == () and 0 < len(cover.lost) < 200
 #
 # ### A data worker is killed
 #
-# When a data worker dies, the part of the source that it was working on may be lost with it. Worse, a consumer keeps asking the dead worker for more, and raises no error while it does. TensorFlow's source gives it 60 minutes. So wait with a limit of your own; here it's `wait(timeout=6)`, well over what this reader needs when nothing goes wrong. A second reader loses a data worker too, but gets a new one *at the same address*.
+# When a data worker dies, the part of the source that it was working on may be lost with it. Worse, a consumer keeps asking the dead worker for more, and raises no error while it does. TensorFlow's source gives it 60 minutes. So wait with your own limit; here it's `wait(timeout=6)`, well over what this reader needs when nothing goes wrong. A second reader loses a data worker too, but gets a new one *at the same address*.
 
 # %% tags=["nbval-ignore-output"]
 from utils.cluster import ClusterError

@@ -206,7 +206,7 @@ runs["Slurm"] = kill_on("slurm")
 assert not runs["Slurm"].status
 
 # %% [markdown]
-# Six ways, one loss. Under the launcher, each engine noticed the death in its own way: Ray starts the actor again (it was told `max_restarts=-1`), Spark repeats the whole stage (a shuffle follows it), and on Slurm our script requeues the job. How little a launcher asks of an engine shows best in the engine's own code. Here is Ray's, a program that you can keep:
+# Six ways, one loss. Under the launcher, each engine noticed the death in its own way: Ray starts the actor again (`max_restarts=-1` says so), Spark repeats the whole stage (a shuffle follows it), and on Slurm our script requeues the job. How little a launcher asks of an engine shows best in the engine's own code. Here is Ray's, a program that you can keep:
 
 # %% tags=["nbval-ignore-output"]
 # %%writefile runs/lesson19/with_ray.py
@@ -562,7 +562,7 @@ killed = [run for run in runs.values() if run.killed_at]
 assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for run in killed)
 
 # %% [markdown]
-# Green is training. Much of "starting" is the same in every lane: two processes import TensorFlow. What an engine adds on this machine is mostly the cluster that was started just for this. On a cluster that already runs you'd pay only for the processes.
+# Green is training. Much of "starting" is the same in every lane: two processes import TensorFlow. What an engine adds on this machine is mostly the cluster, started just for this. On a cluster that already runs you'd pay only for the processes.
 #
 # And this is what the seconds buy:
 #

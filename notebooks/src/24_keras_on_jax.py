@@ -442,7 +442,7 @@ assert max(differences) < 0.02  # float32 adds up in another order, and that gro
 print("three layouts, one kill, and each weight within 0.02 of one device's")
 
 # %% [markdown]
-# Four devices in one process, then two processes of two that were interrupted, and the weights end within 0.02 of one device's. (Float32 adds up in another order, and the small differences grow over 80 steps.) Nothing here survives the loss of a process while it runs: by default the others notice after up to 100 seconds (JAX's heartbeat timeout; here `distlab run` was quicker), and all have to start again.
+# Four devices in one process, then two interrupted processes of two, and the weights end within 0.02 of one device's. (Float32 adds up in another order, and the small differences grow over 80 steps.) Nothing here survives the loss of a process while it runs: by default the others notice after up to 100 seconds (JAX's heartbeat timeout; here `distlab run` was quicker), and all have to start again.
 #
 # ## Recap
 #

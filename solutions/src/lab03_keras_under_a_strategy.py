@@ -30,7 +30,7 @@ SEED = 2026
 #
 # **1 point · medium · 10 minutes**
 #
-# **Contract.** `make_input(images, labels, batch_size, seed)` takes NumPy arrays, uint8 `[n, 28, 28]` and int64 `[n]`, the size of the global batch and a number. It returns a `tf.data.Dataset` of pairs (images, labels) in batches: images are float32 `[batch, 28, 28, 1]`, scaled to [0, 1], labels are integers `[batch]`. One pass over it holds every example once, and ends; a smaller last batch is kept. The examples are shuffled, all with all, and every pass has another order. Two data sets that are made with the same `seed` have the same orders, so a run can be repeated; another seed gives other orders.
+# **Contract.** `make_input(images, labels, batch_size, seed)` takes NumPy arrays, uint8 `[n, 28, 28]` and int64 `[n]`, the size of the global batch and a number. It returns a `tf.data.Dataset` of pairs (images, labels) in batches: images are float32 `[batch, 28, 28, 1]`, scaled to [0, 1], labels are integers `[batch]`. One pass over it holds every example once, and ends; a smaller last batch is kept. The examples are shuffled, all with all, and every pass has another order. Two data sets that are made with the same `seed` have the same orders, so a run can be repeated. Another seed gives other orders.
 #
 # **Example.** 70 images in batches of 32 become batches of 32, 32 and 6.
 #

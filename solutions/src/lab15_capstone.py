@@ -470,7 +470,7 @@ judges.PROGRAM.judge(killed_cases, got_killed)
 # </details>
 # <details><summary>Worked idea</summary>
 #
-# If the run of your own model is in `my-run`: `return lab15.pack_model("my-run")`.
+# If your own model's run is in `my-run`: `return lab15.pack_model("my-run")`.
 #
 # </details>
 
@@ -530,5 +530,5 @@ else:
 # Restart the kernel and run all cells. Every check cell should print that it is right so far. Then
 # `distlab submit lab15`, and look at what it prints: `capstone.savedmodel` has to be in the zip.
 #
-# Last of all, take out your plan. With the rate of your own run, what would this job have taken on
+# Last of all, take out your plan. At your own run's rate, what would this job have taken on
 # eight machines? You can find out: the program is ready for them.

@@ -57,7 +57,7 @@ def test_the_command_tries_tensorflow_in_a_child_and_says_that_the_course_can_ru
     for name in ("TensorFlow start", "logical devices", "computation"):
         assert find(found, name).status == "ok"
     assert "splits into 4" in find(found, "logical devices").value
-    assert "GFLOP/s" in find(found, "computation").value
+    assert "convolution are right on" in find(found, "computation").value
     assert all(len(line) <= 80 for line in doctor.format_report(found).splitlines())
 
 
@@ -76,7 +76,6 @@ def test_the_json_object_has_its_fields_and_quick_leaves_the_child_out():
     assert not {"TensorFlow start", "computation"} & {*names}
     works = record["works"]
     assert works["strategies"] == [*SINGLE_MACHINE, "multi-worker", "parameter-server"]
-    assert works["table"]["multi-worker"]["keras 3 fit"] is False
     assert done.stderr.split()[-1] == "False", "the parent imported TensorFlow"
 
 
@@ -97,8 +96,8 @@ def test_a_crash_of_tensorflow_is_told_by_its_signal_and_gives_exit_status_1(tmp
     assert "The course can't run here yet" in done.stdout
 
 
-def test_text_goes_to_an_ascii_terminal_without_color(monkeypatch):
-    done = run_distlab("doctor", "--quick", PYTHONIOENCODING="ascii", FORCE_COLOR="1")
+def test_text_goes_to_an_ascii_terminal():
+    done = run_distlab("doctor", "--quick", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii() and "\x1b" not in done.stdout and "+ ok " in done.stdout
 
@@ -245,14 +244,6 @@ def test_the_report_has_words_beside_its_marks_and_80_columns_at_most():
     assert "The course can't run here yet: 1 ok, 1 missing, 1 warning, 1 problem." in text
     assert "the Spark part of lesson 19 (Java: not installed)" in text
     assert "grading: it refuses" in text and "distlab train --strategy: none" in text
-    assert "\x1b" not in text
-
-
-def test_the_report_in_color_says_the_same():
-    colored = doctor.format_report(FINDINGS, color=True)
-    for code in ("32", "2", "33", "31", "0"):
-        colored = colored.replace(f"\x1b[{code}m", "")
-    assert colored == doctor.format_report(FINDINGS)
     assert doctor.format_report(FINDINGS, plain=True).isascii()
 
 

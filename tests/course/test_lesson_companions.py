@@ -98,23 +98,21 @@ def test_tiles_say_which_devices_hold_a_piece():
     assert ">32 × 784<" in picture.svg and picture.png().startswith(b"\x89PNG")
 
 
-def test_the_cards_of_lessons_14_to_17_run_as_they_stand():
+def test_the_cards_of_lessons_14_to_17_run_as_they_stand(write_warm):
     """One process for all: the logical devices of lesson 15's come before anything runs."""
     cards = [read_card(lesson) for lesson in ("15", "16", "17", "14")]
     program = "\n".join(f"exec({card!r}, {{}})" for card in cards)
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+    words = write_warm(program)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert "[TensorShape([784, 6]), TensorShape([784, 6])" in done.stdout
     assert "zb-h2 None 0.0 (7, 7, 7, 7)" in done.stdout
     assert "TPUs not found in the cluster" in done.stderr  # 14 needs one
 
 
-def test_the_cards_of_lessons_6_7_and_9_run_as_they_stand(tmp_path):
+def test_the_cards_of_lessons_6_7_and_9_run_as_they_stand(tmp_path, write_warm):
     program = "\n".join(f"exec({read_card(lesson)!r}, {{}})" for lesson in ("09", "06", "07"))
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
+    words = write_warm(program)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "model.keras").exists()  # the only process is the chief
 

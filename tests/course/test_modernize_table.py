@@ -148,7 +148,7 @@ def test_the_new_form_runs(tf, entry, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in ENTRIES if entry.alone])
-def test_a_form_that_needs_its_own_process(name):
+def test_a_form_that_needs_its_own_process(write_warm, name):
     entry = find_entry(name)
     setting = f"free_port = {pick_free_ports(1)[0]}\n"
     if "strategy.scope" in entry.old:
@@ -157,9 +157,8 @@ def test_a_form_that_needs_its_own_process(name):
     for form in (entry.old, entry.new):
         last = f"\nassert {entry.holds or True}, 'does not hold'\n"
         program = PRELUDE.partition("strategy =")[0] + setting + form + last
-        done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
-        )
+        words = write_warm(program)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120)
         ends.append(done.stderr)
     wanted = entry.error if entry.says == STOPS else "does not hold"
     assert wanted in ends[0] and wanted not in ends[1], ends

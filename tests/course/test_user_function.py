@@ -16,7 +16,6 @@ from distlab.cli import main
 ROOT = Path(__file__).resolve().parents[2]
 PIPELINE = """
 import sys
-import tensorflow as tf
 from utils.io import COUNT, __file__ as own_file
 
 def double_all(numbers):
@@ -28,6 +27,7 @@ def double(number):
 double.batch_form = double_all
 
 def make_dataset():
+    import tensorflow as tf
     import utils
     assert utils.__file__ is not None and own_file.startswith(utils.__path__[0])
     assert not hasattr(utils, "input_pipeline") and "distlab" not in sys.modules
@@ -37,7 +37,8 @@ def make_dataset():
 def make_model():
     import keras
     import utils
-    return keras.Sequential([keras.Input((COUNT,)), keras.layers.Dense(utils.WIDTH)])
+    layers = [keras.Input((COUNT,)), keras.layers.Dense(utils.WIDTH, dtype="float64")]
+    return keras.Sequential(layers)
 
 def leave():
     sys.exit(7)
@@ -67,25 +68,29 @@ def project(tmp_path, monkeypatch):
 
 
 def test_tune_works_in_a_project_with_its_own_utils(project, capfd):
-    assert main(["tune-input", "mypipe:make_dataset", "--seconds", "2", "--json"]) == 0
+    options = ["--seconds", "2", "--step-ms", "2", "--json"]
+    assert main(["tune-input", "mypipe:make_dataset", *options]) == 0
     printed = capfd.readouterr()
     found = json.loads(printed.out)  # what the user prints doesn't get in
-    assert found["tuned"] > 0 and "double" in found["code"]
+    assert found["tuned"] > 0 and "double" in found["code"] and "dataset" in found["code"]
+    assert found["step_seconds"] == 0.002
     assert "map double" in [cost["name"] for cost in found["costs"]]
     assert found["trials"] or found["notes"], "as far as a busy machine came"
     assert "a word of the user's own" in printed.err
 
 
 def test_tpu_ready_works_in_a_project_with_its_own_utils(project, capfd):
-    assert main(["tpu-ready", "mypipe:make_model", "--json"]) == 0
+    assert main(["tpu-ready", "mypipe:make_model", "--batch", "8", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
-    assert found["ready"] and found["model"] == "sequential"
+    assert found["ready"] and found["compiled"] and found["batch_size"] == 8
+    assert found["model"] == "sequential"
+    assert {(f["kind"], f["problem"]) for f in found["findings"]} == {("float64", False)}
 
 
 @pytest.mark.parametrize(
     "target, said",
     [
-        ("mypipe:leave", "leave() (mypipe.py, line 27) called sys.exit(7): return instead"),
+        ("mypipe:leave", "leave() (mypipe.py, line 28) called sys.exit(7): return instead"),
         ("leaving:stop", "stop() (leaving.py, line 2) called sys.exit('enough'): return instead"),
         ("mypipe:vanish", "The process of mypipe:vanish ended with status 3 and gave no report"),
     ],

@@ -278,7 +278,7 @@ def test_tfds_reads_the_same_from_the_folder_made_of_the_sample(samples, name, c
         np.testing.assert_array_equal(batch["label"].numpy(), mine.labels)
 
 
-def test_tfds_folder_is_made_once_by_two_processes_at_the_same_time_offline(cache):
+def test_tfds_folder_is_made_once_by_two_processes_at_the_same_time_offline(cache, write_warm):
     program = (
         "import socket\n"
         "def refuse(*a, **k): raise AssertionError('network used')\n"
@@ -286,7 +286,7 @@ def test_tfds_folder_is_made_once_by_two_processes_at_the_same_time_offline(cach
         "from utils.data import make_tfds_folder\n"
         "print(make_tfds_folder('mnist'))\n"
     )
-    command = [sys.executable, "-c", program]
+    command = write_warm(program)
     both = [subprocess.Popen(command, stdout=-1, stderr=-1, text=True) for _ in range(2)]
     shown = [process.communicate(timeout=200) for process in both]
     assert [process.returncode for process in both] == [0, 0], shown
@@ -627,9 +627,9 @@ print(json.dumps(found))
 """
 
 
-def test_a_batch_is_split_as_tensorflow_splits_it() -> None:
+def test_a_batch_is_split_as_tensorflow_splits_it(write_warm) -> None:
     """Every batch of 1 to 64 examples on 2 to 8 replicas."""
-    done = subprocess.run([sys.executable, "-c", SPLITS], capture_output=True, text=True)
+    done = subprocess.run(write_warm(SPLITS), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     sizes = [*range(1, 65), 10, 10, 6]
     wanted = [split_batch(size, replicas) for replicas in range(2, 9) for size in sizes]

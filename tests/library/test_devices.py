@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 from gpu_fakes import MIG
@@ -255,10 +254,10 @@ print(repr(os.environ.get("CUDA_VISIBLE_DEVICES")), list_gpus(), LocalCluster(3)
         (2, "don't see the 2 GPUs.\n"),
     ],
 )
-def test_a_notebook_runs_on_logical_cpus_everywhere(fake_gpus, number, sentence):
+def test_a_notebook_runs_on_logical_cpus_everywhere(fake_gpus, write_warm, number, sentence):
     """Its set-up cell, in a process: said once, and hidden from what the notebook starts too."""
     fake_gpus(*[H100] * number)
-    done = subprocess.run([sys.executable, "-c", SET_UP], capture_output=True, text=True)
+    done = subprocess.run(write_warm(SET_UP), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-1500:]
     *said, names, hidden = done.stdout.splitlines(keepends=True)
     assert names == "['CPU:0', 'CPU:1'] ['CPU:0', 'CPU:1', 'CPU:2']\n"

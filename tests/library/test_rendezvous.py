@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from machines import CODE, Launcher
+from machines import CODE, WAITS_FOR_ALL, Launcher
 from process_watch import lives, wait_for
 
 from utils.cluster.signals import Signals
@@ -219,12 +219,13 @@ def test_a_member_that_was_frozen_comes_back_by_itself_and_the_run_grows(meeting
         while restart < 2 or not os.path.exists("end"):
             time.sleep(0.05)
     """)
-    words = ["--workers", "1:2", "--max-restarts", 1, "--heartbeat-timeout", 3]
+    words = ["--workers", "1:2", "--max-restarts", 1, "--heartbeat-timeout", 8]
     words += ["--grow", "at-checkpoint", "--checkpoint-dir"]
-    host, member = (meeting.start(n, *words, f"kept-{n}", name) for n in (1, 2))
+    host = meeting.start(1, *words, "kept-1", name, program=["-c", WAITS_FOR_ALL])
+    member = meeting.start(2, *words, "kept-2", name)
     wait_for(lambda: os.path.exists("here-0-0") and os.path.exists("here-1-0"))
     member.freeze()
-    host.wait_for("is lost with its machine, which has said nothing for 3 s")
+    host.wait_for("is lost with its machine, which has said nothing for 8 s")
     wait_for(lambda: os.path.exists("here-0-1"))
     member.process.send_signal(signal.SIGCONT)
     member.wait_for("calling the host again for 300 s")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from machines import Launcher, Namespaces
+from machines import WAITS_FOR_ALL, Launcher, Namespaces
 from needs import need_namespaces
 from process_watch import lives, wait_for
 
@@ -65,7 +65,8 @@ def machines(tmp_path):
             return launcher
 
         def start_all(self, *words, order=(0, 1, 2, 3)):
-            launchers = {number: self.start(number, *words, host=order[0]) for number in order[:1]}
+            patient = {"program": ["-c", WAITS_FOR_ALL]} if len(order) == 4 else {}
+            launchers = {order[0]: self.start(order[0], *words, host=order[0], **patient)}
             for number in order[1:]:
                 launchers[number] = self.start(number, *words, host=order[0])
                 launchers[order[0]].wait_for(f"({networks.address(number)}) has joined")
@@ -153,10 +154,10 @@ def test_a_pulled_cable_and_a_pair_that_is_kept_apart(machines):
     subprocess.run(
         ["ip", "-n", networks.name(2), "route", "del", "blackhole", networks.address(1)], check=True
     )
-    launchers = machines.start_all("--max-restarts", 1, "--heartbeat-timeout", 3, *words)
+    launchers = machines.start_all("--max-restarts", 1, "--heartbeat-timeout", 8, *words)
     processes = machines.find_processes(0)
     networks.unplug(3)
-    launchers[0].wait_for("worker 3 is lost with its machine, which has said nothing for 3 s")
+    launchers[0].wait_for("worker 3 is lost with its machine, which has said nothing for 8 s")
     launchers[3].wait_for("calling the host again")
     networks.unplug(3, "up")
     ends = [launchers[number].end() for number in range(4)]

@@ -1,6 +1,7 @@
 """Who gets which example: views, auto-shard policies, rebatching, two real workers, the service."""
 
 import os
+import time
 
 import psutil
 import pytest
@@ -249,7 +250,7 @@ def test_two_real_workers_get_what_the_views_say(tf, cluster, tmp_path):
     names = make_files(tf, tmp_path)
     ids = read_ids(tf, names)
     for policy in ("FILE", "DATA", "OFF"):
-        seen = by_worker(cluster.run(receive, names, policy, 8, timeout=90, echo=False))
+        seen = by_worker(cluster.run(receive, names, policy, 8, timeout=300, echo=False))
         said = auto_shard(ids.batch(4), 2, policy)
         assert {who: all_ids(view) for who, view in seen.items()} == {
             who: all_ids(view) for who, view in said.items()
@@ -258,7 +259,7 @@ def test_two_real_workers_get_what_the_views_say(tf, cluster, tmp_path):
 
 
 def test_uneven_ends_are_padded_with_nothing_on_real_workers(tf, cluster):
-    results = cluster.run(receive, None, "DATA", 4, examples=10, timeout=90, echo=False)
+    results = cluster.run(receive, None, "DATA", 4, examples=10, timeout=300, echo=False)
     seen = by_worker(results)
     assert check_cover(seen, range(10)).once == 10
     lengths = {who: [len(step) for step in view] for who, view in seen.items()}
@@ -272,10 +273,37 @@ def single(launcher):
         yield cluster
 
 
-def test_the_service_shares_one_run_between_two_consumers(single):
-    with DataService(single, workers=2, seconds=120) as service:
-        jobs = [single.start(consume, service.address, "DYNAMIC", "one", 320, 0.02) for _ in "ab"]
-        views = {f"consumer {i}": job.wait(60)[0] for i, job in enumerate(jobs)}
+def consume_and_hold(address, job_name, examples, batches, go):
+    """Consume; after `batches` of them say "held", and go on once the file `go` is there."""
+    from utils.input_pipeline import service
+
+    send, seen = service.report, []
+
+    def report(event, **fields):
+        seen.append(event)
+        if len(seen) == batches + 1:
+            send("held")
+            while not os.path.exists(go):
+                time.sleep(0.01)
+        send(event, **fields)
+
+    service.report = report
+    return service.consume(address, "DYNAMIC", job_name, examples)
+
+
+def wait_until_held(job):
+    assert next(event for event in job.events() if event["event"] == "held")
+
+
+def test_the_service_shares_one_run_between_two_consumers(single, tmp_path):
+    go = tmp_path / "go"
+    with DataService(single, workers=2, seconds=600) as service:
+        arguments = (consume_and_hold, service.address, "one", 320, 0, str(go))
+        jobs = [single.start(*arguments) for _ in "ab"]
+        for job in jobs:
+            wait_until_held(job)
+        go.touch()
+        views = {f"consumer {i}": job.wait(300)[0] for i, job in enumerate(jobs)}
         assert check_cover(views, range(320)).once == 320
         assert all(views.values()), "both received something"
         processes = [task.process for job in service.jobs for task in job.tasks]
@@ -288,23 +316,25 @@ def alive(process):
 
 
 def test_without_sharding_each_data_worker_gives_everything(tf, single):
-    with DataService(single, workers=2, seconds=120) as service:
+    with DataService(single, workers=2, seconds=600) as service:
         off = tf.data.experimental.service.ShardingPolicy.OFF
         served = through_service(tf.data.Dataset.range(12).batch(4), service.address, off)
         view = {"me": [batch.tolist() for batch in served.as_numpy_iterator()]}
         assert check_cover(view, range(12)).doubled == tuple(range(12))
 
 
-def test_a_killed_consumer_takes_what_it_had_and_a_killed_worker_comes_back_on_its_port(single):
-    with DataService(single, workers=2, seconds=120) as service:
-        doomed = single.start(consume, service.address, "DYNAMIC", "two", 400, 0.05)
-        other = single.start(consume, service.address, "DYNAMIC", "two", 400, 0.05)
-        for number, _ in enumerate(doomed.events()):
-            if number == 4:
-                break
+def test_a_killed_consumer_takes_what_it_had_and_a_killed_worker_comes_back_on_its_port(
+    single, tmp_path
+):
+    with DataService(single, workers=2, seconds=600) as service:
+        never = str(tmp_path / "never")
+        doomed = single.start(consume_and_hold, service.address, "two", 400, 5, never)
+        wait_until_held(doomed)
+        other = single.start(consume, service.address, "DYNAMIC", "two", 400)
         doomed.kill("worker", 0)
-        rest = other.wait(90)[0]
-        views = {"doomed": [event["ids"] for event in doomed.events()], "other": rest}
+        rest = other.wait(300)[0]
+        told = [event["ids"] for event in doomed.events() if event["event"] == "batch"]
+        views = {"doomed": told, "other": rest}
         cover = check_cover(views, range(400))
         assert cover.doubled == () and cover.lost and len(cover.lost) < 200, "at most once"
 
@@ -313,7 +343,7 @@ def test_a_killed_consumer_takes_what_it_had_and_a_killed_worker_comes_back_on_i
         service.kill_worker(0)
         service.add_worker(service.ports[0])
         assert service.ports[2] == service.ports[0]
-        received = {"reader": reader.wait(90)[0]}
+        received = {"reader": reader.wait(300)[0]}
         assert check_cover(received, range(400)).doubled == ()
 
 
@@ -325,12 +355,12 @@ def test_a_service_that_cannot_start_says_so(single):
         raise ValueError("no room")
 
     with pytest.raises(DistributedError, match="dispatcher has ended .*no room"):
-        wait_until_ready(single.start(fail), "dispatcher", seconds=30)
+        wait_until_ready(single.start(fail), "dispatcher", seconds=120)
 
 
 def test_nothing_is_left_of_a_service_whose_block_fails(single):
     processes = []
-    with pytest.raises(ZeroDivisionError), DataService(single, 1, 120) as service:
+    with pytest.raises(ZeroDivisionError), DataService(single, 1, 600) as service:
         processes += [task.process for job in service.jobs for task in job.tasks]
         1 / 0  # noqa: B018
     assert len(processes) == 2 and not any(alive(process) for process in processes)

@@ -1,10 +1,13 @@
 """The small Transformer: trains as by hand under every strategy, is cut by heads and by layers."""
 
+import functools
+
 import numpy as np
 import pytest
 from parallel_models import DEVICES, assert_equal_step, make_batch
 from test_training import assert_same_weights, train_by_hand
 
+from utils import models
 from utils.cluster import LocalCluster
 from utils.models import build_encoder_decoder, build_transformer
 from utils.parallel.attention import SplitAttention
@@ -23,10 +26,19 @@ TINY = {
     "global_batch_size": 16,
     "epochs": 2,
 }
+SMALLER = functools.partial(build_transformer, blocks=1, width=16, heads=2)
 
 
 @pytest.fixture(scope="module")
-def by_hand(tf):
+def smaller():
+    """`train` takes one block, a quarter of the weights: every run tests it on 2,000 images."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(models.MODELS, "transformer", SMALLER)
+        yield
+
+
+@pytest.fixture(scope="module")
+def by_hand(tf, smaller):
     return train_by_hand(tf, limit=35, batch=16, epochs=2, model="transformer")
 
 
@@ -60,8 +72,8 @@ def test_it_resumes_and_exports(by_hand, tmp_path):
 
 
 def train_here(jobs):
-    from utils.training import train
-
+    """In a task: train job after job with the smaller model."""
+    models.MODELS["transformer"] = SMALLER
     return [train(**job) for job in jobs]
 
 

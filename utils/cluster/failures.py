@@ -118,7 +118,7 @@ def _explain_program(task: Task, found: Diagnosis | None) -> ClusterError:
 def _explain_functions(tasks: Sequence[Task]) -> ClusterError:
     """Return the error of the first task that failed for its own reason.
 
-    A task that was killed comes before one with an error, and an error that only
+    A killed task comes before one with an error, and an error that only
     says that a peer has gone comes last.
     """
     bad = ("frozen", "failed", "killed")

@@ -159,7 +159,7 @@ class Supervisor:
             self.restarts, task.restarts_left = self.restarts + 1, task.restarts_left - 1
         else:
             self._count_restart()
-        self._record.say(f"{task.name} {task.describe_end()}; it starts again, the others continue")
+        self._record.say(f"{task.name} {task.describe_end()}; it starts again, the others go on")
         try:
             self.group.start_again(task)
         except RunError as error:

@@ -24,7 +24,7 @@ VARIABLES = {
 
 
 def make_actor(ray: Any) -> Any:
-    """Return the actor that keeps one agent; defined here, so that it travels by value."""
+    """Return the actor that keeps one agent. Defined here, so that it travels by value."""
 
     @ray.remote(max_restarts=-1, max_task_retries=-1, num_cpus=1)
     class Keeping:

@@ -12,6 +12,7 @@ from ..checks import check_count, check_number, show
 from ..cluster.launcher import RESTART_VARIABLE, TaskOrder
 from ..environment import memory_variables
 from ..errors import InputError
+from ..files import make_folder
 from ..gpus import VISIBLE, divide_gpus, list_gpus
 from ..tf_config import TaskConfig
 
@@ -204,13 +205,7 @@ def make_logs_folder(folder: str | None, name: str) -> Path:
     Raises InputError if it can't be written.
     """
     path = Path(folder) if folder else Path("runs", name)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise InputError(f"logs must be a writable folder, got {path} ({reason}).") from None
-    if not os.access(path, os.W_OK):
-        raise InputError(f"logs must be a writable folder, got {path}. Name another folder.")
+    make_folder("logs", path)
     return path
 
 

@@ -60,7 +60,7 @@ def configure(wanted: Wanted) -> dict[str, str]:
 
 
 def make_task(command: list[str], environment: dict[str, str]):  # noqa: ANN201
-    """Return what each task of the stage does; defined here, so that it travels by value."""
+    """Return what each task of the stage does. Defined here, so that it travels by value."""
 
     def run(numbers):
         import os

@@ -71,7 +71,7 @@ class Rules:
 
     `recompute`: a forward keeps its input alone, and the backward computes the
     forward again. `slowed_to`: no operation takes less than its time there, in
-    seconds, and no message less than its delay; the work is done for real first.
+    seconds, and no message less than its delay. The work is done for real first.
     `learning_rate`: None adds gradients up over the step. A number updates the
     stage's weights after every micro-batch, without waiting for the others.
     `stash`: such a backward uses the weights that its forward used, else the

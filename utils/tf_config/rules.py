@@ -67,7 +67,7 @@ def make_error(where: str, what: str, cure: str) -> LintFinding:
 
 
 def find_first(where: str, *rules: tuple[object, str, str]) -> list[LintFinding]:
-    """Return the error of the first rule that is broken: (whether it is, what is wrong, cure)."""
+    """Return the error of the first broken rule: (whether it is, what is wrong, cure)."""
     return next(
         ([make_error(where, what, cure)] for is_broken, what, cure in rules if is_broken), []
     )

@@ -156,7 +156,7 @@ def describe_role(config: TaskConfig) -> str:
     if config.job == "ps":
         return "a parameter server: it holds variables and waits for others, and trains nothing"
     if config.job == "evaluator":
-        return "evaluates checkpoints while the others train, with a strategy for its own machine"
+        return "evaluates checkpoints while the others train, with a strategy of its own machine"
     if cluster.uses_parameter_servers:
         return _describe_coordination(config)
     if config.job == "chief":

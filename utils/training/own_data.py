@@ -106,7 +106,7 @@ class DatasetFeed(InputFeed):
     def _cut(self, epoch: int, first_step: int, share: int = 1) -> tf.data.Dataset:
         """Return the dataset from a step of an epoch on, to its end: `share` batches a step.
 
-        A dataset that is shuffled with a seed has another order in every pass over it. A run that
+        A dataset shuffled with a seed has another order in every pass over it. A run that
         resumes in a later epoch makes up for the earlier epochs' passes: making an iterator counts
         as one, and reads nothing.
         """

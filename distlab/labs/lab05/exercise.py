@@ -1,7 +1,7 @@
 """Lab 05, loss scaling: the update that four replicas make of a loss, and the messages for it.
 
 Exercises 1, 2 and 4 are losses: `step.measure` takes a step with each, and returns weights before
-- after, the update that was applied. Exercise 3 returns what each replica applies.
+- after, the applied update. Exercise 3 returns what each replica applies.
 """
 
 from collections.abc import Callable, Mapping

@@ -150,7 +150,7 @@ REPAIR = Exercise(
         "sorted": "the machines were put into another order: worker 0's list is the right one",
         "all-the-first": "every task says that it is worker 0",
     },
-    hint="everyone gets worker 0's cluster, and the index of its own place",
+    hint="everyone gets worker 0's cluster, and its own place as the index",
     shows_case=False,
     by_hand=BY_HAND,
     run=each(try_repair),
