@@ -225,13 +225,23 @@ def launcher():
 
 @pytest.fixture(scope="module")
 def chromium():
-    """A module's own headless browser; skips without one."""
-    from lab_server import BROWSER_FLAGS
+    """A module's own headless browser, whose pages wait long; skips without one."""
+    from lab_server import BROWSER_FLAGS, PATIENCE_MS
 
     path = need_browser()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
+        running = playwright.chromium.launch(
+            executable_path=path, args=BROWSER_FLAGS, timeout=PATIENCE_MS
+        )
+        make_page = running.new_page
+
+        def open_page(**options):
+            page = make_page(**options)
+            page.set_default_timeout(PATIENCE_MS)
+            return page
+
+        running.new_page = open_page
         yield running
         running.close()

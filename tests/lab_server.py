@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -18,8 +17,10 @@ from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
 from distlab.cli import lab
+from utils.tf_config import pick_free_ports
 
-START_SECONDS, END_SECONDS = 180, 120
+START_SECONDS, END_SECONDS = 180, 120  # only so that a hang ends
+PATIENCE_MS = 1000 * START_SECONDS  # of a browser's pages
 BROWSER_FLAGS = (
     "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update "
     "--disable-sync --no-first-run"
@@ -30,9 +31,7 @@ class Lab:
     """A running `distlab lab` with a home of its own; its kernels are plain unless `warm`."""
 
     def __init__(self, course: Path, home: Path, *options: str, warm: bool = False) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        [self.port] = pick_free_ports(1)
         command = [sys.executable, "-m", "distlab", "lab", "--no-browser", "--port", str(self.port)]
         root = str(Path(lab.__file__).parents[2])
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
@@ -66,7 +65,7 @@ class Lab:
             data=None if data is None else json.dumps(data).encode(),
             headers={"Authorization": f"token {self.token}"},
         )
-        with urllib.request.urlopen(request, timeout=120) as answer:
+        with urllib.request.urlopen(request, timeout=END_SECONDS) as answer:
             text = answer.read().decode()
         return json.loads(text) if text and path.startswith(("api", "lab/api", "distlab")) else text
 

@@ -79,6 +79,12 @@ def find_with_axe(
     return [f"{where}: {found.generate_report()}"] if found.violations_count else []
 
 
+def wait_for_colors(page) -> None:
+    """Wait until nothing glides to another color or place any more."""
+    page.wait_for_function("""() => document.getAnimations().every((one) =>
+      one.playState !== "running" || one.effect.getComputedTiming().iterations === Infinity)""")
+
+
 def move(stage, name: str) -> None:
     """Take its first slider to an end, choose another option or write: what it draws must change.
 

@@ -4,6 +4,7 @@ Library: https://nbclient.readthedocs.io (NotebookClient).
 """
 
 import asyncio
+import atexit
 import contextlib
 import os
 import signal
@@ -94,6 +95,8 @@ class _Client(NotebookClient):
     async def async_start_new_kernel(self, **kwargs: Any) -> None:
         await super().async_start_new_kernel(**kwargs)
         self.group.leader = self.km.provisioner.pid
+        if self.group.out_of_time:  # before there was anything to kill
+            self.group.kill()
 
     async def _async_cleanup_kernel(self) -> None:
         # a cell that ran out of time: find its processes while its kernel lives
@@ -147,6 +150,7 @@ def _run(client: _Client, seconds: float) -> None:
             limit = client.timeout_func(client.nb.cells[client.cell_index])
             raise _failure(client, f"took more than {limit:g} s") from error
         except (DeadKernelError, RuntimeError) as error:
+            atexit.unregister(client._cleanup_kernel)  # nbclient forgets it of one that dies early
             log.seek(0)
             said = log.read().decode(errors="replace").strip().split("\n")[-1]
             late = f"the notebook took more than {seconds:g} s"

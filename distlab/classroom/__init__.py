@@ -20,18 +20,11 @@ Importing this package doesn't import TensorFlow. Code that only a notebook need
 demand.
 """
 
-from typing import Any
-
 from distlab.classroom.hosting import Classroom as Classroom
 from distlab.classroom.joining import join as join
 from distlab.classroom.joining import try_connections as try_connections
 from distlab.classroom.settings import ClassSettings as ClassSettings
+from utils.lazy import import_lazily
 
-
-def __getattr__(name: str) -> Any:
-    """Return `start` or `RunningClass`, whose cockpit is too much for a student's shell."""
-    if name not in ("start", "RunningClass"):
-        raise AttributeError(f"module {__name__} has no attribute {name}")
-    from distlab.classroom import notebook
-
-    return getattr(notebook, name)
+# their cockpit is too much for a student's shell
+__getattr__ = import_lazily(__name__, dict.fromkeys(("start", "RunningClass"), "notebook"))

@@ -112,10 +112,9 @@ class OneLineParser(argparse.ArgumentParser):
                 action, f"invalid choice: {value!r}{offer(value, action.choices)}"
             )
 
-    def add_json(self, add: Callable[..., Any] | None = None) -> None:
-        """Add `--json`, which every command that prints results has, by `add` of a group."""
-        add = add or self.add_argument
-        add("--json", action="store_true", help="print one JSON object")
+    def add_json(self) -> None:
+        """Add `--json`, which every command that prints results has."""
+        self.add_argument("--json", action="store_true", help="print one JSON object")
 
     def list_commands(self) -> dict[str, "OneLineParser"]:
         """Return the parsers of the commands below this one, by name."""

@@ -24,6 +24,7 @@ class Chaos:
     def __init__(self, job: Job, book: JobBook, act: Callable[[str, str], None]) -> None:
         self._job, self._book, self._act = job, book, act
         self._off = threading.Event()
+        self._killed_in = 0  # the attempt of the last kill
         self._thread: threading.Thread | None = None
 
     def switch(self, on: bool) -> None:
@@ -40,7 +41,9 @@ class Chaos:
                 self._strike(off)
 
     def _is_calm(self) -> bool:
-        """True if every worker trains: none is down, frozen or starting."""
+        """True if every worker trains: none is down, frozen or starting, or about to be."""
+        if self._killed_in == self._job.attempt and self._book.is_synchronous:
+            return False  # the job may not have noticed yet
         for task in self._workers():
             last = self._book.lanes[task].last
             if last.get("attempt") != self._job.attempt:
@@ -53,6 +56,7 @@ class Chaos:
     def _strike(self, off: threading.Event) -> None:
         victim, alone = random.choice(self._workers()), not self._book.is_synchronous
         if random.random() < 0.5 and (alone or self._job.restarts_left):
+            self._killed_in = self._job.attempt
             self._act("kill", victim)
             if alone:
                 off.wait(AWAY_SECONDS)

@@ -54,6 +54,7 @@ class Cockpit(Explorable):
         self._message, self._done = "", dict[str, Any]()
         self._score, self._scored_at = dict[str, Any](), -math.inf
         self._reading, self._closed = threading.RLock(), threading.Event()
+        self._obeying = threading.Lock()
         options = {"press": {"count": 0}, "chaos": False}
         super().__init__("cockpit", self._look(), options, still="")
         self._done = dict(self.options)
@@ -101,10 +102,12 @@ class Cockpit(Explorable):
         for name, value in moved.items():
             if name == "press":
                 self.act(str(value.get("action", "")), str(value.get("task", "")))
-            elif name == "chaos":
-                self._chaos.switch(bool(value))
-            elif name.startswith(SLOW):
-                self._slow(name.removeprefix(SLOW), value)
+                continue
+            with self._obeying:  # of two moves at once, the later holds, whichever thread is first
+                if name == "chaos":
+                    self._chaos.switch(bool(self.options[name]))
+                elif name.startswith(SLOW):
+                    self._slow(name.removeprefix(SLOW), self.options[name])
 
     def _slow(self, task: str, milliseconds: Any) -> None:
         job, _, index = task.partition(" ")
@@ -123,8 +126,9 @@ class Cockpit(Explorable):
                 return
 
     def _update(self) -> None:
-        if not self._closed.is_set():
-            self.data = self._look()  # sent only if it differs
+        with self._reading:  # or a thread that looked earlier could show it later
+            if not self._closed.is_set():
+                self.data = self._look()  # sent only if it differs
 
     def _read(self, seconds: float = float("inf")) -> StageRecord:
         with self._reading:

@@ -89,24 +89,25 @@ class WatchedReplicas(Explorable):
                 self._changed.wait_for(self._may_train)
                 if self._closed:
                     return
-                wanted = self._options["replicas"], self._options["again"]
+                options = self._options
+            wanted = options["replicas"], options["again"]
             if wanted != begun:
                 begun = wanted
                 self._start()
             elif len(self.frames) >= self._limit:
-                self._rest()
+                self._rest(options)
                 continue
             self.data = self._describe(self._step())
             self._slow = max(0, self._slow - 1)
             with self._changed:
                 self._changed.wait(self._interval)
 
-    def _rest(self) -> None:
-        """Nobody has touched it for long: it trains on when asked to."""
+    def _rest(self, options: dict[str, Any]) -> None:
+        """Nobody has touched it for long: it trains on when asked to, by other options."""
         self.data = {**self.data, "frame": {**self.data["frame"], "resting": True}}
         with self._changed:
             self._limit += MAX_STEPS
-            self._changed.wait()
+            self._changed.wait_for(lambda: self._closed or self._options is not options)
 
     @property
     def _interval(self) -> float:

@@ -76,7 +76,7 @@ from utils.cluster import LocalCluster
 from utils.training.recovery import RecoverySettings
 
 folder = tempfile.TemporaryDirectory()  # removed at the end of the lesson
-settings = RecoverySettings(folder.name, pause_seconds=0.02)  # slow enough to be killed in time
+settings = RecoverySettings(folder.name, pause_seconds=0.06)  # slow enough to be killed in time
 cluster = LocalCluster(workers=2, environment={"GCE_METADATA_IP": "127.0.0.1:9"})
 whole = cluster.run(train_unprotected, settings, timeout=60, echo=False)[0]
 print(whole.step, "steps,", len(whole.weights), "arrays of weights")

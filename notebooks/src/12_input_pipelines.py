@@ -33,6 +33,19 @@ import numpy as np
 import psutil
 
 # %% [markdown]
+# ## Who waits for whom?
+#
+# Here is an input pipeline as a conveyor, with made-up costs. On the left files are read, then the images are decoded and augmented, and on the right a training step takes batch after batch. While the accelerator has no batch, it's hatched: you pay for it, and it does nothing. **Make the hatching go away.** You don't have to know yet what the settings mean; the three questions on top show you around.
+
+# %% tags=["nbval-ignore-output"]
+from distlab.explorables import conveyor
+from utils.simulate.input import InputCosts
+
+conveyor(InputCosts(2.6e-4, 1.2e-4, 1e-4), step_seconds=0.02)
+
+# %% [markdown]
+# That was a drawing. Now you build the same pipeline and measure each of its costs, and in the end the conveyor comes back with your numbers.
+#
 # ## Write the data first
 #
 # An input pipeline *extracts* bytes from files, *transforms* them into tensors and *loads* those into the step. The files come first: 4,000 real images, each packed as a PNG with its label and its number into a `tf.train.Example`, in 8 TFRecord files, the *shards*. Several files can be read at once, and split between workers ([distributed input](13-distributed-input.ipynb)). PNGs have to be decoded, which takes time, as in real life.
@@ -610,16 +623,13 @@ assert shards.bytes < 4 * pixels
 #
 # ## And then: what if?
 #
-# Here is your naive pipeline as a conveyor, with the costs that you measured and the slow store. A box is 16 images, and a batch is 8 boxes. The accelerator is hatched while it starves. The model behind it knows only who waits for whom ([`utils/simulate/input.py`](../utils/simulate/input.py)); there is no measurement in it apart from yours. Press Play, then move the controls:
+# The conveyor is back. This time it's your naive pipeline, with the costs that you measured and the slow store. A box is 16 images, and a batch is 8 boxes. The model behind it knows only who waits for whom ([`utils/simulate/input.py`](../utils/simulate/input.py)); there is no measurement in it apart from yours. Press Play, then move the controls:
 #
 # 1. Raise *Prefetch* first. Which buffer stays empty, and why?
 # 2. Raise the files read at once until reading is no longer the bottleneck. Which stage is next?
 # 3. More calls than cores: does it help? And how large must a prefetch be once reads have *jitter* (under *More*)?
 
 # %% tags=["nbval-ignore-output"]
-from distlab.explorables import conveyor
-from utils.simulate.input import InputCosts
-
 wait = SLOW.wait_seconds(500) / 500  # seconds for each image of a shard
 conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
 

@@ -58,6 +58,16 @@ figures.show(figures.bars(held, unit="GB", title=title, reference=("accelerator:
 # %% [markdown]
 # (These numbers are arithmetic: 16 bytes times 7.5 billion. Nothing was measured.) If you said about 2, you divided by 64. Data parallelism spreads the examples, not the model: 64 devices hold 64 copies, and the model fits on none of them. Split evenly, it would take 1.88 GB on each. There are three ways to get there. Cut *between* layers: each device has some of the layers. Cut *through* layers: each device has a part of every layer. Or stay data-parallel and shard only what is *stored*, as ZeRO and FSDP do. That comes [at the end](#What-it-costs), and in practice it is often the first thing to try.
 #
+# Here are the 64 copies as glasses: each glass is a device, the red line is its memory, and under it stand the bytes that the device sends in a step. **Get the glasses below the red line, in at least two ways.** You don't have to know yet what each setting does.
+
+# %%
+from distlab.explorables import memory_machine
+
+memory_machine()
+
+# %% [markdown]
+# The glasses come back at the end, when you've built what fills and empties them. (They count a Transformer's activations too, so they hold more than the bars.)
+#
 # Every split below has to give the same loss and gradients as the whole model. Most are compared with one reference: a network with ten hidden units, unsplit, in float64.
 
 # %%
@@ -434,7 +444,7 @@ assert outside.device.endswith("CPU:0") and inside.device.endswith("CPU:2")
 #
 # ## What it costs
 #
-# Memory first, and the third way out. ZeRO cuts no layer: training stays data-parallel. But each device stores only its share of the optimizer state (stage 1), of the gradients as well (stage 2), and of the weights as well (stage 3). It fetches the rest when it needs it. PyTorch's FSDP does what stage 3 does. Here is the ZeRO paper's row for 7.5 billion parameters on 64 devices. Below the picture are its published GB next to what we compute. The bars leave out activations. The glasses below them include them, for a Transformer: each glass is a device, the red line is its memory, and under it stand the bytes that the device sends in a step.
+# Memory first, and the third way out. ZeRO cuts no layer: training stays data-parallel. But each device stores only its share of the optimizer state (stage 1), of the gradients as well (stage 2), and of the weights as well (stage 3). It fetches the rest when it needs it. PyTorch's FSDP does what stage 3 does. Here is the ZeRO paper's row for 7.5 billion parameters on 64 devices. Below the picture are its published GB next to what we compute. The bars leave out activations. The glasses from the top include them.
 #
 # **Your turn.** The bytes for one parameter were 2 (weight), 2 (gradient) and 12 (optimizer). How many of them does each of `ranks` devices hold at stage 0 (plain data parallelism), 1, 2 and 3?
 
@@ -445,7 +455,6 @@ def bytes_each(stage, ranks):
 
 
 # %%
-from distlab.explorables import memory_machine
 from utils.simulate.published import read_table
 
 (row,) = read_table("zero_memory")

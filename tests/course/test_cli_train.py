@@ -9,9 +9,9 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 
 import pytest
+from process_watch import wait_for
 
 from distlab.cli import main
 from utils.events import read_events
@@ -26,7 +26,7 @@ KEYS = (
 
 
 def distlab_train(*arguments):
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120)
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=240)
 
 
 def test_json_is_one_object_and_nothing_else_is_said():
@@ -73,11 +73,9 @@ def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number)
     process = subprocess.Popen(
         [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.time() + 90
-    while time.time() < deadline and not any_epoch(tmp_path / "e"):
-        time.sleep(0.02)
+    wait_for(lambda: any_epoch(tmp_path / "e"), 240)
     process.send_signal(number)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=240)[1]
     assert process.returncode == 128 + number
     where, said = said.splitlines()
     assert where.startswith("distlab train: ")
@@ -114,7 +112,7 @@ def test_progress_bar_on_a_terminal():
         except OSError:  # the other end is closed
             break
         shown += piece
-    output = process.communicate(timeout=120)[0]
+    output = process.communicate(timeout=240)[0]
     os.close(controller)
     assert process.returncode == 0 and json.loads(output)["epochs"] == 1
     assert b"step" in shown and b"epoch 1, loss" in shown

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import socket
+import threading
 import time
 from types import SimpleNamespace
 
@@ -27,6 +28,7 @@ from distlab.figures.lanes import (
 from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.group import Task
 from utils.cluster.launcher import TaskOrder
+from utils.cluster.supervisor import Supervisor
 from utils.cluster.traffic import TrafficMeter
 from utils.errors import DistributedError
 from utils.goodput import StepGroup, TaskSpan, TaskStory
@@ -35,8 +37,11 @@ from utils.training.recovery import RecoverySettings, train_with_recovery
 FLOATS = 50_000
 
 
-def count_down(folder, steps, own_count=False):
-    """Steps that all-reduce FLOATS numbers; a saved step to go on from; a loss of 1 / step."""
+def count_down(folder, steps, own_count=False, hold=0):
+    """Steps that all-reduce FLOATS numbers; a saved step to go on from; a loss of 1 / step.
+
+    Before step `hold`, what hasn't resumed waits for a file "go", or for its end.
+    """
     import tensorflow as tf
 
     from utils.events import report
@@ -51,6 +56,8 @@ def count_down(folder, steps, own_count=False):
 
     step = tf.function(lambda: strategy.run(give))
     for number in range(done + 1, steps + 1):
+        while number == hold and not done and not os.path.exists(os.path.join(folder, "go")):
+            time.sleep(0.05)
         report("ready")
         step()
         counted = {"sent_bytes": 4 * FLOATS * number} if own_count else {}
@@ -95,8 +102,15 @@ def seconds_of(view, name, kind):
     return sum(end - start for start, end, what in lanes_of(view)[name]["spans"] if what == kind)
 
 
-def test_a_worker_dies_and_comes_back_in_front_of_the_reader(cluster, tmp_path):
-    job = cluster.start(count_down, str(tmp_path), 80, restarts=1)
+def test_a_worker_dies_and_comes_back_in_front_of_the_reader(cluster, tmp_path, monkeypatch):
+    seen, let_peers_end = threading.Event(), Supervisor._let_peers_end
+
+    def hold_peers(supervisor, group):
+        let_peers_end(supervisor, group)
+        assert seen.wait(120)
+
+    monkeypatch.setattr(Supervisor, "_let_peers_end", hold_peers)
+    job = cluster.start(count_down, str(tmp_path), 80, restarts=1, hold=30)
     view = cockpit(job)
     sent = []
     view.observe(lambda change: sent.append(time.monotonic()), names="data")
@@ -107,23 +121,22 @@ def test_a_worker_dies_and_comes_back_in_front_of_the_reader(cluster, tmp_path):
     wait_for(lambda: "worker 1 was killed" in view.data["message"])
     states = wait_for(lambda: "killed" in (s := [x["state"] for x in view.data["lanes"]]) and s)
     assert states == ["waiting", "killed"], "the other one stops, and only the killed row is red"
+    seen.set()
     wait_for(lambda: "The whole group resumed" in view.data["message"])
-    [done, same] = job.wait(60)
+    [done, same] = job.wait(240)
     wait_for(lambda: not view._thread.is_alive())
 
     killed = lanes_of(view)["worker 1"]
     at, back = re.fullmatch(
         r"✕ killed by you at step (\d+) · ↻ back at step (\d+)", killed["notes"]
     ).groups()
-    # worker 1 may be killed between a step and its report of it: worker 0, which took the same
-    # step, may have saved it, and no later one can be done without worker 1
-    assert int(at) >= 23 and int(back) == done + 1 <= int(at) + 2 and done == same
+    assert 23 <= int(at) < 30 and int(back) == done + 1 == same + 1 == 21
     [used] = [step for _, step, used in lanes_of(view)["worker 0"]["flags"] if used]
     assert used == done, "the flag that the restart began at is lit"
-    if int(at) > done:
-        begun, lost_until = killed["lost"][0]
-        [gone] = [time for time, kind, _ in killed["marks"] if kind == "end"]
-        assert begun < lost_until <= gone + 0.5, "the lost stretch ends where it was killed"
+    begun, lost_until = killed["lost"][0]
+    steps = [e for e in job.history() if (e["event"], e["task"]) == ("step", "worker 1")]
+    last = max(event["time"] for event in steps if event["attempt"] == 1)
+    assert begun < lost_until == pytest.approx(last - view._book.begun, abs=1e-3)
     assert seconds_of(view, "worker 1", "down") > 0 and len(view.data["losses"]) == 2
     for lane in view.data["lanes"]:
         assert lane["words"] == "✔ done" and lane["state"] == "done"
@@ -146,6 +159,9 @@ def test_slow_down_pause_resume_restart_and_stop(cluster, tmp_path):
     wait_for(lambda: step_of(view) >= before + 4)
     wait_for(lambda: seconds_of(view, "worker 0", "wait") > waited + 0.6)
     move(view, **{"slow worker 1": 0})
+    wait_for(lambda: not job._supervisor.is_slow("worker 1"))
+    view._obey({"slow worker 1": 400})  # a thread of the former move that is late
+    assert not job._supervisor.is_slow("worker 1"), "the last move holds"
     press(view, "pause", "worker 0")
     wait_for(lambda: lanes_of(view)["worker 0"]["words"] == "❚❚ paused")
     wait_for(lambda: lanes_of(view)["worker 1"]["words"] == "◌ waiting for worker 0")
@@ -203,8 +219,13 @@ def test_who_waits_for_a_paused_or_a_slow_worker_is_gray_also_in_a_distributed_i
     assert kind_at(view, "worker 0", held) == "wait", "and afterwards"
     begun = len(list_gaps(job, "worker 1", 0.35))
     move(view, **{"slow worker 1": 400})
-    gaps = wait_for(lambda: (g := list_gaps(job, "worker 1", 0.35)[begun:])[3:] and g)
-    wait_for(lambda: [kind_at(view, "worker 0", end - 0.01) for end in gaps].count("wait") >= 3)
+    # a busy machine makes gaps, too, in which worker 0 may do something else: it goes on to slow
+
+    def list_kinds():
+        gaps = list_gaps(job, "worker 1", 0.35)[begun:]
+        return [kind_at(view, "worker 0", end - 0.01) for end in gaps]
+
+    wait_for(lambda: list_kinds().count("wait") >= 3)
     job.stop()
     wait_for(lambda: view.data["finished"])
     shares = dict(view.data["score"]["parts"])
@@ -231,33 +252,75 @@ def test_chaos_makes_workers_fail_until_it_is_switched_off(cluster, tmp_path, mo
     job.stop()
 
 
+def test_chaos_kills_no_task_again_before_the_job_has_noticed(monkeypatch):
+    """Or it would hit the next attempt, which may be the last that is allowed."""
+    tasks = [SimpleNamespace(name=f"worker {n}", job="worker", state="running") for n in (0, 1)]
+    job = SimpleNamespace(attempt=1, restarts_left=1, tasks=tasks)
+    lanes = {task.name: SimpleNamespace(last={"attempt": 1}) for task in tasks}
+    acted = []
+    book = SimpleNamespace(lanes=lanes, is_synchronous=True)
+    chaos = cockpit_chaos.Chaos(job, book, lambda *action: acted.append(action))
+    monkeypatch.setattr(cockpit_chaos.random, "random", lambda: 0.0)
+    assert chaos._is_calm()
+    chaos._strike(threading.Event())
+    assert acted[0][0] == "kill" and not chaos._is_calm()
+    job.attempt = 2
+    for lane in lanes.values():
+        lane.last["attempt"] = 2
+    assert chaos._is_calm()
+
+
+def test_of_two_looks_at_once_the_later_is_shown(monkeypatch):
+    names = {"attempt": 1, "finished": True, "is_stopping": False, "error": None}
+    nothing = {name: lambda start=0: [] for name in ("history", "output", "actions")}
+    task = SimpleNamespace(name="worker 0", state="done", attempt=1, process=None, calls=True)
+    view = cockpit(SimpleNamespace(tasks=[task], **names, **nothing))
+    wait_for(lambda: not view._thread.is_alive())
+    looked, other, seen = threading.Event(), threading.Event(), iter(range(1, 3))
+
+    def look():
+        number = next(seen)
+        if number == 1:
+            looked.set()
+            other.wait(1)  # so long the other one had time to overtake it
+        return {"clock": number}
+
+    monkeypatch.setattr(view, "_look", look)
+    first = threading.Thread(target=view._update)
+    first.start()
+    assert looked.wait(120)
+    view._update()
+    other.set()
+    first.join(120)
+    assert view.data == {"clock": 2}
+
+
 def test_restart_of_a_synchronous_task_restarts_its_group_where_that_is_allowed(cluster, tmp_path):
-    job = cluster.start(count_down, str(tmp_path), 100, restarts=1)
+    job = cluster.start(count_down, str(tmp_path), 100, restarts=1, hold=30)
     view = cockpit(job)
     wait_for(lambda: step_of(view) > 12)
     view.act("restart", "worker 1")
-    assert job.wait(60)[0] in range(10, 100, 10) and job.attempt == 2
+    assert job.wait(240)[0] in (10, 20) and job.attempt == 2
     wait_for(lambda: not view._thread.is_alive())
     assert "✕ restarted by you at step" in lanes_of(view)["worker 1"]["notes"]
 
 
 def test_bytes_are_the_kernels_or_the_tasks_own_count(cluster, tmp_path):
-    job = cluster.start(count_down, str(tmp_path), 120)
+    job = cluster.start(count_down, str(tmp_path), 60, hold=41)
     view = cockpit(job)
-    wait_for(lambda: step_of(view) > 40)
+    wait_for(lambda: step_of(view) == 40)
     process = job.tasks[1].process
-    first = step_of(view)
-    sent, received = view._bytes._meter.read([process])[process]
-    last = step_of(view) + 20  # the view may be behind
-    job.wait(60)
+    counted = TrafficMeter().read([process])[process]
     reduced = 4 * FLOATS  # each of two workers sends half of its numbers twice
-    assert 0.7 * reduced * first < sent < 2 * reduced * last
-    assert 0.7 * reduced * first < received < 2 * reduced * last
-    assert re.fullmatch(r"TCP: [\d.]+ MiB out, [\d.]+ MiB in", lanes_of(view)["worker 1"]["bytes"])
+    assert all(0.7 * 40 * reduced < each < 2 * 40 * reduced for each in counted)
+    told = r"TCP: [\d.]+ MiB out, [\d.]+ MiB in"
+    wait_for(lambda: re.fullmatch(told, lanes_of(view)["worker 1"]["bytes"]))
+    (tmp_path / "go").touch()
+    job.wait(240)
     own = tmp_path / "own"
     own.mkdir()
     job = cluster.start(count_down, str(own), 30, own_count=True)
-    job.wait(60)
+    job.wait(240)
     view = cockpit(job)
     assert lanes_of(view)["worker 0"]["bytes"] == "5.7 MiB out (its own count)"
     wait_for(lambda: not view._thread.is_alive())
@@ -281,7 +344,7 @@ def test_the_meter_counts_every_byte_of_a_connection_also_once_it_has_closed():
 
 def test_a_still_picture_stands_in_where_widgets_cannot_run(cluster, tmp_path):
     job = cluster.start(count_down, str(tmp_path), 12)
-    job.wait(60)
+    job.wait(240)
     view = cockpit(job)
     bundle = view._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle

@@ -144,7 +144,7 @@ def test_every_help_is_the_same_asked_either_way_and_starts_no_tensorflow(tmp_pa
         assert status == 0 and errors == "", path
         assert output.startswith(" ".join(["usage: distlab", *path])), path
     program = "import sys, distlab.cli as c; c.make_parser(); print('tensorflow' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=240)
     assert done.stdout == b"False\n", done.stderr
 
 
@@ -188,7 +188,7 @@ def complete(shell, words, folder):
     script = f"""eval "$({shell})"
 COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}
 _distlab; printf '%s\\n' "${{COMPREPLY[@]}}" """
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     return done.stdout.split()
 
@@ -218,7 +218,7 @@ def test_bash_knows_every_command_with_all_of_its_options(tmp_path):
         words = " ".join(["distlab", *path, "''"])
         script.append(f"COMP_WORDS=({words}); COMP_CWORD={len(path) + 1}; _distlab")
         script.append('echo "${COMPREPLY[@]}"')
-    done = subprocess.run(["bash", "-c", "\n".join(script)], capture_output=True, timeout=60)
+    done = subprocess.run(["bash", "-c", "\n".join(script)], capture_output=True, timeout=240)
     assert done.returncode == 0 and done.stderr == b""
     for path, line in zip(paths, done.stdout.decode().splitlines(), strict=True):
         below, options = parser.find(path).list_commands(), parser.find(path)._option_string_actions
@@ -241,7 +241,7 @@ def test_a_long_command_says_how_far_it_is_where_there_is_no_terminal(capsys):
         "distlab train: 20 of 1,000 steps, epoch 1",
         "distlab train: 1,000 of 1,000 steps",
     ]
-    Progress("distlab train", 10, "step").show(5)  # not yet
+    Progress("distlab train", 10, "step", seconds=600.0).show(5)  # not yet
     Progress("distlab train", 10, "step", quiet=True, seconds=0.0).show(5)
     assert capsys.readouterr().err == ""
     with say_waiting("distlab data fetch mnist", seconds=0.01):

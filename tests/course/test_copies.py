@@ -76,7 +76,7 @@ def test_only_notebooks_of_the_course_are_copied(course: Path) -> None:
 
 def git(folder: Path, *words: str) -> str:
     line = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *words]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=240, check=True)
     return done.stdout
 
 

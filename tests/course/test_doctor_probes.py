@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from process_watch import group_members
+from process_watch import group_members, wait_for
 
 from distlab.doctor import machine, report, software, tools
 from distlab.doctor.examination import look_for_gpus
@@ -58,11 +58,12 @@ def test_bubblewrap_that_hangs_is_ended_and_said_so(programs, tmp_path):
         pytest.skip("bubblewrap is for Linux")
     assert tools.examine_bubblewrap().status == "missing"
     pid_file = tmp_path / "pid"
-    programs("bwrap", f"echo $$ > {pid_file}; exec {shutil.which('sleep', path=os.defpath)} 60")
+    programs("bwrap", f"echo $$ > {pid_file}; exec {shutil.which('sleep', path=os.defpath)} 600")
     found = tools.examine_bubblewrap(limit_seconds=2.0)
     assert found.status == "warning" and "no answer within 2 s" in found.value
     assert "refuses" in found.advice
-    assert not group_members(int(pid_file.read_text()))
+    begun = pid_file.read_text() if pid_file.exists() else ""  # or killed before it could write
+    wait_for(lambda: not begun.strip() or not group_members(int(begun)))
 
 
 def test_bubblewrap_that_may_not_seal_names_the_setting(programs, tmp_path):

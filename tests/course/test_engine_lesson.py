@@ -35,7 +35,7 @@ for step in range(begin, 100, 20):
         open("part", "w").write(str(step))
         os.replace("part", "step")  # it may be ended at any time
         print(f"step {step + 20} loss {1 / (step + 1):.4f}", flush=True)
-    time.sleep(60 if step == 60 and not begin else 0.3)  # until the kill
+    time.sleep(600 if step == 60 and not begin else 0.3)  # until the kill
 """
 
 

@@ -9,7 +9,10 @@ import re
 import signal
 import sys
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -285,11 +288,37 @@ def test_an_answer_that_never_ends_is_stopped(answer) -> None:
     before = signal.getsignal(signal.SIGALRM)
     with pytest.raises(AssertionError, match="^f was stopped after 0.2 seconds.*never ends"):
         exercise.observe(answer, [(1,)])
-    assert exercise.observe(max, [(1, 2)]) == [2]
+    assert replace(exercise, seconds=600).observe(max, [(1, 2)]) == [2]
     assert signal.getsignal(signal.SIGALRM) is before
     for thread in set(threading.enumerate()) - running:
         thread.join(90)
         assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("share", "limits"), [(0.5, 2), (0.25, 4), (0.05, 10), (0.01, 1), (1.0, 1)]
+)
+def test_an_answer_that_others_slow_down_gets_its_time(monkeypatch, share, limits) -> None:
+    """It gets as many limits as its `share` of a processor takes; with 0.01 it waits."""
+    asked = []
+
+    def process_time():
+        asked.append(0.2 * share * len(asked))
+        return asked[-1]
+
+    def end_at(limit):
+        while len(asked) <= limit:  # the first is asked at the start
+            time.sleep(0.01)
+        return limit
+
+    clock = SimpleNamespace(process_time=process_time)
+    monkeypatch.setattr("distlab.exercises.watching.time", clock)
+    exercise = Exercise("l", "e", "f", (), {}, "", seconds=0.2)
+    assert exercise.observe(end_at, [(limits - 1,)]) == [limits - 1]
+    asked.clear()
+    with pytest.raises(AssertionError, match="^f was stopped after 0.2 seconds"):
+        exercise.observe(end_at, [(1000,)])
+    assert len(asked) == limits + 1
 
 
 def test_a_cell_says_after_how_many_seconds_its_answer_is_stopped() -> None:

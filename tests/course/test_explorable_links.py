@@ -73,3 +73,15 @@ def test_a_slide_is_one_piece_that_the_back_row_reads_and_keys_turn(page):
     assert "?slide#ex:schedule-2:" in page.url and shown.count() == 1
     page.keyboard.press("Escape")
     assert shown.count() == 0 and "?slide" not in page.url
+
+
+def test_a_slide_without_a_name_is_the_first_piece_that_can_be_shared(chromium, tmp_path):
+    """A guess is one's own."""
+    path = write_page(EXAMPLES["guess"](), tmp_path / "page.html")
+    html, ring = path.read_text(), EXAMPLES["ring"]().to_html()
+    path.write_text(html.replace("</main>", f"{ring}</main>"))
+    page = chromium.new_page()
+    page.goto(f"{path.as_uri()}?slide")
+    page.locator(".ex-slide").wait_for()
+    assert page.locator(".ex-slide").get_attribute("id").startswith("ex-ring-")
+    page.close()

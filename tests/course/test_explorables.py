@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from lab_server import END_SECONDS, Lab
 from nbformat.v4 import new_code_cell, new_notebook
+from page_checks import wait_for_colors
+from process_watch import wait_for
 from test_explorer_predictions import make_explorer
 
 from distlab.errors import CourseError
@@ -802,12 +804,12 @@ def test_explorers_are_accessible_and_answer_where_no_kernel_runs(chromium, tmp_
         page.goto(path.as_uri())
         stages = page.locator(".ex-stage")
         stages.nth(len(pieces) - 1).wait_for()
-        for k, name in enumerate(EXPLORERS):
+        for k in range(len(EXPLORERS)):
             before = stages.nth(k).inner_text()
             stages.nth(k).locator("input[type=range]").first.press("End")
-            page.wait_for_timeout(60)
-            assert stages.nth(k).inner_text() != before, name
-        page.wait_for_timeout(400)
+            changed = "([node, before]) => node.innerText !== before"
+            page.wait_for_function(changed, arg=[stages.nth(k).element_handle(), before])
+        wait_for_colors(page)
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -819,12 +821,18 @@ def test_play_moves_and_with_reduced_motion_it_steps(chromium, tmp_path):
     for motion in ("no-preference", "reduce"):
         page, _ = open_piece(chromium, "race", tmp_path, reduced_motion=motion)
         place = page.get_by_label("Time of the all-reduce", exact=True)
+        place.evaluate("""(node) => {
+          const look = () => { seen.add(node.value); requestAnimationFrame(look); };
+          window.seen = new Set();
+          look();
+        }""")
         page.get_by_role("button", name="Play").click()
-        page.wait_for_timeout(300)
-        first = float(place.input_value())
-        page.wait_for_timeout(300)
-        assert first > 0
-        assert (float(place.input_value()) > first) == (motion == "no-preference")
+        if motion == "reduce":
+            page.wait_for_function("seen.size === 2")
+            page.wait_for_timeout(300)
+            assert page.evaluate("seen.size") == 2, "one step for each press"
+        else:
+            page.wait_for_function("seen.size > 4")
         page.close()
 
 
@@ -980,30 +988,32 @@ def test_in_jupyterlab_the_kernel_hears_what_the_hand_chose(chromium, tmp_path):
 
 def move_in_jupyterlab(page) -> None:
     """Run the piece, move it by the keyboard, read its options, set one from Python."""
-    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
+    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/")
     cells = [page.locator(".jp-Notebook .jp-CodeCell").nth(k) for k in range(3)]
     cells[0].locator(".cm-content").click()
     page.keyboard.press("Shift+Enter")
     micros, follow = (
         page.get_by_label(n, exact=True) for n in ("Micro-batches", "Follow micro-batch")
     )
-    micros.wait_for(timeout=60_000)
+    micros.wait_for()
     micros.focus()
     page.keyboard.press("ArrowRight")
     page.locator(".ex-more summary").click()
     follow.focus()
     page.keyboard.press("End")
-    page.wait_for_timeout(400)
     assert page.locator(".jp-Notebook .jp-CodeCell").count() == 3  # Lab's own keys did nothing
-    cells[1].locator(".cm-content").click()
-    page.keyboard.press("Shift+Enter")
-    cells[1].get_by_text("9 15").wait_for(timeout=20_000)
+
+    def run_second():
+        cells[1].locator(".cm-content").click()
+        page.keyboard.press("Shift+Enter")
+        page.wait_for_timeout(400)
+        return cells[1].get_by_text("9 15").count()
+
+    wait_for(run_second)  # JupyterLab sends a move when the kernel has taken the one before
     cells[2].locator(".cm-content").click()
     page.keyboard.press("Shift+Enter")
     page.locator(".ex-stage").get_by_text("stage 1").first.wait_for()
-    page.locator(".ex-stage").get_by_text("stage 2").first.wait_for(
-        state="detached", timeout=20_000
-    )
+    page.locator(".ex-stage").get_by_text("stage 2").first.wait_for(state="detached")
 
 
 def test_the_answer_slides_in_beside_a_word(chromium, tmp_path):
@@ -1013,7 +1023,7 @@ def test_the_answer_slides_in_beside_a_word(chromium, tmp_path):
     page.goto(write_page(piece, tmp_path / "word.html").as_uri())
     assert "measured: tree" in page.locator(".ex-stage").inner_text()
     page.get_by_label("tree").check()
-    page.get_by_text("measured: tree, as you said").wait_for(timeout=5000)
+    page.get_by_text("measured: tree, as you said").wait_for()
     page.close()
 
 
@@ -1024,7 +1034,7 @@ def test_a_page_without_a_kernel_shows_the_answer_when_asked(chromium, tmp_path)
     page.goto(write_page(piece, tmp_path / "later.html").as_uri())
     assert "75" not in page.locator(".ex-stage").inner_text()
     page.get_by_role("button", name="Show the answer").click()
-    page.get_by_text("simulated: 75 min").first.wait_for(timeout=5000)
+    page.get_by_text("simulated: 75 min").first.wait_for()
     assert page.get_by_role("button").count() == 0
     page.close()
 
@@ -1046,10 +1056,10 @@ def test_guesses_gather_in_a_strip_that_the_home_page_can_read(chromium, tmp_pat
     page.get_by_label("ring", exact=True).check()
     show = page.get_by_role("button", name="Show the answer")
     show.first.click()
-    page.get_by_text("measured: 75 min", exact=True).wait_for(timeout=5000)
+    page.get_by_text("measured: 75 min", exact=True).wait_for()
     assert not page.get_by_text("in this lesson").count(), "one guess makes no strip"
     show.first.click()
-    page.get_by_text("Your 2 guesses in this lesson").wait_for(timeout=5000)
+    page.get_by_text("Your 2 guesses in this lesson").wait_for()
     assert page.get_by_text(re.compile("^(Spot on|Near|Far off)")).count()
     show.first.click()
     page.get_by_label("How often?", exact=True).press("End")

@@ -323,7 +323,7 @@ def test_the_reader_keeps_matplotlib_as_it_was():
 
 def test_import_is_lazy():
     code = "import sys, distlab.figures; print('matplotlib' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert run.stdout.strip() == "False", run.stderr
 
 

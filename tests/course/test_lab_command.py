@@ -5,15 +5,14 @@ import os
 import shutil
 import signal
 import sys
-import time
 from pathlib import Path
 
 import nbformat
 import psutil
 import pytest
-from lab_server import BROWSER_FLAGS, END_SECONDS, Lab
+from lab_server import END_SECONDS, Lab
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from needs import need_browser
+from process_watch import lives, wait_for
 
 from distlab.cli import lab, make_parser
 from distlab.home.server import trust_notebooks
@@ -58,16 +57,8 @@ def start(course, tmp_path):
         made.process.wait(END_SECONDS)
 
 
-def gone(process: psutil.Process, seconds: float = 5.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.05)
-    return False
+def wait_until_gone(*processes: psutil.Process) -> None:
+    wait_for(lambda: not any(lives(process.pid) for process in processes))
 
 
 def test_the_home_page_its_settings_and_sigterm(start, tmp_path):
@@ -85,7 +76,7 @@ def test_the_home_page_its_settings_and_sigterm(start, tmp_path):
     }
     kernels = running.start_kernel()
     assert running.end(signal.SIGTERM) == 0
-    assert gone(running.server) and all(gone(kernel) for kernel in kernels)
+    wait_until_gone(running.server, *kernels)
     written = {p.name for p in (tmp_path / ".jupyter").rglob("*") if p.is_file()}
     assert written <= {"migrated"}, "the reader's own Jupyter configuration was written to"
 
@@ -94,7 +85,7 @@ def test_one_ctrl_c_ends_server_and_kernels(start):
     running = start()
     kernels = running.start_kernel()
     assert running.end(signal.SIGINT) == 0
-    assert gone(running.server) and all(gone(kernel) for kernel in kernels)
+    wait_until_gone(running.server, *kernels)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
@@ -105,55 +96,41 @@ def test_a_killed_half_takes_the_other_and_the_kernels_with_it(start, victim):
     (running.server if victim == "server" else running.process).kill()
     status = running.process.wait(END_SECONDS)
     assert status != 0
-    assert gone(running.server, 60) and all(gone(kernel, 60) for kernel in kernels)
+    wait_until_gone(running.server, *kernels)
 
 
-def test_the_course_home_in_a_browser(start):
-    path = need_browser()
-    from playwright.sync_api import sync_playwright
-
+def test_the_course_home_in_a_browser(start, chromium):
     running = start()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
-        try:
-            page = browser.new_page(viewport={"width": 1400, "height": 1000})
-            trouble, outside = watch(page)
-            page.goto(f"{running.url}?token={running.token}")
-            page.wait_for_selector("#distlab-home h1:has-text('The course')", timeout=60_000)
-            page.click("#distlab-home a:has-text('First')")
-            page.wait_for_selector(".jp-Notebook >> text=batch_explorer()", timeout=60_000)
-            assert page.locator(".lm-TabBar-tab:has-text('01-first.ipynb')").count() == 1
-            move_slider_by_keyboard(page)
-            assert page.locator(".jp-toast, .Toastify__toast").count() == 0
-        finally:
-            browser.close()
+    page = chromium.new_page(viewport={"width": 1400, "height": 1000})
+    trouble, outside = watch(page)
+    page.goto(f"{running.url}?token={running.token}")
+    page.wait_for_selector("#distlab-home h1:has-text('The course')")
+    page.click("#distlab-home a:has-text('First')")
+    page.wait_for_selector(".jp-Notebook >> text=batch_explorer()")
+    assert page.locator(".lm-TabBar-tab:has-text('01-first.ipynb')").count() == 1
+    move_slider_by_keyboard(page)
+    assert page.locator(".jp-toast, .Toastify__toast").count() == 0
+    page.close()
     assert trouble == [] and outside == []
 
 
-def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course):
-    path = need_browser()
-    from playwright.sync_api import sync_playwright
-
+def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course, chromium):
     lesson = course / "notebooks" / "07-what-a-step-sends.ipynb"
     shutil.copyfile(ROOT / "notebooks" / lesson.name, lesson)
     running = start()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
-        try:
-            page = browser.new_page(viewport={"width": 1400, "height": 1000})
-            address = f"http://127.0.0.1:{running.port}/lab/tree/notebooks/{lesson.name}"
-            page.goto(f"{address}?token={running.token}")
-            page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
-            page.wait_for_timeout(2_000)  # the kernel's own words come after it is idle
-            changed = page.locator(".lm-TabBar-tab.jp-mod-dirty:has-text('07-what')")
-            assert changed.count() == 0
-            page.locator(".jp-Notebook .jp-CodeCell .cm-content >> visible=true").first.click()
-            page.keyboard.type("# ")
-            changed.wait_for(timeout=30_000)
-            page.keyboard.press("Control+s")
-            changed.wait_for(state="detached", timeout=30_000)
-        finally:
-            browser.close()
+    page = chromium.new_page(viewport={"width": 1400, "height": 1000})
+    address = f"http://127.0.0.1:{running.port}/lab/tree/notebooks/{lesson.name}"
+    page.goto(f"{address}?token={running.token}")
+    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/")
+    page.wait_for_timeout(2_000)  # the kernel's own words come after it is idle
+    changed = page.locator(".lm-TabBar-tab.jp-mod-dirty:has-text('07-what')")
+    assert changed.count() == 0
+    page.locator(".jp-Notebook .jp-CodeCell .cm-content >> visible=true").first.click()
+    page.keyboard.type("# ")
+    changed.wait_for()
+    page.keyboard.press("Control+s")
+    changed.wait_for(state="detached")
+    page.close()
     assert lesson.read_bytes() == (ROOT / "notebooks" / lesson.name).read_bytes()
     copy = course / "work" / lesson.name
     saved, given = (json.loads(p.read_text()) for p in (copy, lesson))
@@ -182,14 +159,14 @@ def watch(page) -> tuple[list[str], list[str]]:
 
 def move_slider_by_keyboard(page) -> None:
     """Run the explorer and move it with the arrow keys, which JupyterLab would take."""
-    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
+    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/")
     page.click(".jp-Notebook .jp-CodeCell .cm-content")
     page.keyboard.press("Shift+Enter")
     slider = page.get_by_label("Replicas per worker")
-    slider.wait_for(timeout=60_000)
+    slider.wait_for()
     slider.focus()
     slider.press("ArrowRight")
-    page.wait_for_selector("svg[aria-label*='divide by 20 replicas']", timeout=30_000)
+    page.wait_for_selector("svg[aria-label*='divide by 20 replicas']")
     assert slider.input_value() == "5"
 
 

@@ -36,7 +36,7 @@ def distlab(course: Path, *arguments: str, where: str = "") -> subprocess.Comple
         cwd=course / where,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )

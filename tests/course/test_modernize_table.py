@@ -108,7 +108,7 @@ def another_worker_writes(name):
     try:
         yield
     finally:
-        other.communicate("\n", timeout=60)
+        other.communicate("\n", timeout=240)
 
 
 HELP = {

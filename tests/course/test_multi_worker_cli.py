@@ -6,10 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
+from process_watch import wait_for
 
 from distlab.cli import main
 from utils.events import read_events
@@ -39,13 +39,6 @@ def end(process, seconds=240):
         process.kill()
         process.wait()
     return process.returncode, output, errors
-
-
-def wait_until(ready, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -117,15 +110,15 @@ def test_stopped_by_a_signal_all_save_together_and_nothing_is_left(tmp_path, num
     arguments = "--max-examples 500 --model mlp --strategy multi-worker --workers 2".split()
     arguments += ["--checkpoint-dir", str(tmp_path / "c"), "--events", str(tmp_path / "e")]
     process = start(*arguments, "--epochs", "10000")
-    wait_until(lambda: (tmp_path / "e").exists() and any(read_events(tmp_path / "e", "epoch")))
+    wait_for(lambda: (tmp_path / "e").exists() and any(read_events(tmp_path / "e", "epoch")))
     family = psutil.Process(process.pid).children(recursive=True)
     assert len(family) >= 3, "a warm process and two workers"
     process.send_signal(number)
-    status, _, errors = end(process, 60)
+    status, _, errors = end(process)
     assert status == 128 + number
     devices, stopped = errors.splitlines()
     assert "worker 1 CPU:0" in devices and "stopped in epoch" in stopped and "to resume" in stopped
-    assert psutil.wait_procs(family, timeout=30)[1] == []
+    assert psutil.wait_procs(family, timeout=120)[1] == []
     steps = [event for event in read_events(tmp_path / "e") if event["event"] == "step"]
     epochs = str(steps[-1]["epoch"] + 1)
     status, _, errors = end(start(*arguments, "--epochs", epochs))
@@ -182,7 +175,7 @@ def test_workers_that_were_started_differently_say_so_and_end(option, values, wo
         start(*SMALL, "--strategy", "multi-worker", option, value, tf_config=text)
         for text, value in zip(texts.values(), values)
     ]
-    ends = [end(task, 100) for task in tasks]
+    ends = [end(task) for task in tasks]
     for status, output, errors in ends:
         assert (status, output) == (2, ""), errors
         assert len(find_errors(errors)) == 1 and words in errors, errors
@@ -202,12 +195,12 @@ def test_a_task_that_waits_for_its_peer_names_it_and_ends_at_the_signal():
         with socket.socket() as probe:
             return probe.connect_ex((host, int(port))) == 0
 
-    wait_until(listens)
+    wait_for(listens)
     leader = json.loads(texts["worker:1"])["cluster"]["worker"][0]
     said = f"distlab train: waiting for worker:0 at {leader}, which doesn't answer\n"
     assert process.stderr.readline() == said
     process.send_signal(signal.SIGINT)
-    assert end(process, 30)[0] == -signal.SIGINT
+    assert end(process)[0] == -signal.SIGINT
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -33,6 +32,7 @@ from distlab.grading.labs import LabSpec, read_lab
 from distlab.grading.observation import Submission
 from distlab.grading.release import make_release
 from distlab.submission import list_attached
+from utils.tf_config import pick_free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = ROOT / "tests" / "nbgrader_worker.py"
@@ -183,9 +183,7 @@ def test_formgrader_opens_the_course(course: Path) -> None:
 @contextmanager
 def serve(folder: Path) -> Iterator[Callable[[str], str]]:
     """A Jupyter server in `folder`, with nbgrader in it; yields a function that gets pages."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    [port] = pick_free_ports(1)
     command = [
         sys.executable,
         "-m",
@@ -210,7 +208,7 @@ def serve(folder: Path) -> Iterator[Callable[[str], str]]:
     def ask(page: str) -> str:
         address = f"http://127.0.0.1:{port}{page}"
         asked = urllib.request.Request(address, headers={"Authorization": "token t"})
-        with urllib.request.urlopen(asked, timeout=60) as answer:
+        with urllib.request.urlopen(asked, timeout=120) as answer:
             return answer.read().decode()
 
     try:

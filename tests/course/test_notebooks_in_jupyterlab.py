@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from lab_server import END_SECONDS, Lab
 from needs import EVERYTHING
-from page_checks import find_with_axe, move, watch
+from page_checks import find_with_axe, move, wait_for_colors, watch
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("notebooks", "labs", "examples", "utils", "distlab")
@@ -112,7 +112,7 @@ def change_theme(page, theme: str) -> None:
     change = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
     page.evaluate(change, theme)
     page.wait_for_function("(it) => document.body.dataset.jpThemeName === it", arg=theme)
-    page.wait_for_timeout(500)  # what glides to another color
+    wait_for_colors(page)
 
 
 def run_the_rest(page) -> None:

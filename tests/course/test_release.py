@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -358,16 +357,31 @@ def test_a_release_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["course"]
 
 
+HALF = """
+import sys, time
+from distlab.cli import main
+from distlab.grading import release
+
+write = release.write_students
+
+def write_and_wait(*given):
+    write(*given)
+    print("half", flush=True)
+    time.sleep(600)
+
+release.write_students = write_and_wait
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_half_way_it_leaves_nothing(tmp_path: Path, number: int) -> None:
-    command = [sys.executable, "-m", "distlab", "release", str(tmp_path / "out")]
-    making = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 120
-    while not list(tmp_path.glob(".out-*/students/labs/*")):
-        assert making.poll() is None and time.monotonic() < until
-        time.sleep(0.01)
+    command = [sys.executable, "-c", HALF, "release", str(tmp_path / "out")]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    making = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
+    assert making.stdout.readline() == "half\n" and list(tmp_path.glob(".out-*/students/labs/*"))
     making.send_signal(number)
-    assert making.communicate(timeout=60)[1] == "distlab release: interrupted\n"
+    assert making.communicate(timeout=240)[1] == "distlab release: interrupted\n"
     assert making.returncode == 130 and os.listdir(tmp_path) == []
 
 

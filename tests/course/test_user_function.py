@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+from process_watch import lives, wait_for
 
 from distlab.cli import main
 
@@ -104,7 +104,7 @@ def test_python_m_distlab_finds_our_utils_and_not_the_projects(project):
     done = subprocess.run(
         [sys.executable, "-m", "distlab", "tune-input", "leaving:stop"],
         cwd=project,
-        timeout=60,
+        timeout=240,
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -127,10 +127,7 @@ def test_nothing_of_the_child_is_left(project, number):
     family = psutil.Process(process.pid).children(recursive=True)
     assert len(family) == 2
     os.kill(process.pid, number)
-    errors = process.communicate(timeout=30)[1]
+    errors = process.communicate(timeout=120)[1]
     assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
     assert errors == ("distlab tune-input: interrupted\n" if number == signal.SIGINT else "")
-    deadline = time.monotonic() + 60
-    while any(p.is_running() and p.status() != "zombie" for p in family):
-        assert time.monotonic() < deadline, family
-        time.sleep(0.05)
+    wait_for(lambda: not any(lives(process.pid) for process in family))

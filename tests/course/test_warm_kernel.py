@@ -40,7 +40,8 @@ def running(tmp_path_factory):
     for part in ("notebooks", "labs"):
         (folder / part).mkdir()
     (folder / "README.md").write_text("# The course\n")
-    started = Lab(folder, home, warm=True)
+    patient = "--KernelManager.shutdown_wait_time=120"  # or a busy kernel is killed at its exit
+    started = Lab(folder, home, "--", patient, warm=True)
     started.folder = folder
     yield started
     started.process.kill()
@@ -156,11 +157,11 @@ def test_kernels_end_with_the_warm_process(kernels, tmp_path):
     first, second = (start_sleeping(kernels, tmp_path) for _ in range(2))
     assert first.poll() is None and psutil.Process(first.pid).status() != psutil.STATUS_ZOMBIE
     first.kill()
-    assert first.wait(20) == -9 and first.poll() == -9
+    assert first.wait(120) == -9 and first.poll() == -9
     first.kill()  # again: nothing happens
     kernels.close()
-    assert second.wait(20) == -9
-    assert not lives(second.pid) and not lives(kernels.pid)
+    assert second.wait(120) == -9
+    wait_for(lambda: not lives(second.pid) and not lives(kernels.pid))
     wait_for(lambda: kernels.trouble)
     with pytest.raises(RuntimeError, match="the warm process has ended"):
         start_sleeping(kernels, tmp_path)

@@ -13,10 +13,10 @@ export async function mountOnPage(piece, host, told, options) {
     if (typeof told === "string") data = await unpack(told);
   } catch {  // DecompressionStream is in browsers since 2023
     host.append(make("p", { text: "This picture needs a newer browser." }));
-    return;
+    return passOver(host);
   }
   const { stage } = mount(piece, host, data, options), name = namePiece(host);
-  if (!Object.keys(stage.fits).length || "question" in data) return;  // a guess is one's own
+  if (!Object.keys(stage.fits).length || "question" in data) return passOver(host);  // a guess is one's own
   const first = { ...options };
   const take = () => {
     const told = readState(name);
@@ -39,7 +39,8 @@ export async function mountOnPage(piece, host, told, options) {
   const alone = button("Full screen", () => showAlone(host.classList.contains(SLIDE) ? null : host, write()));
   stage.root.append(make("div", { class: "ex-share" }, said, button("Copy link", copy), alone));
   host.shareState = write;
-  if (isSlide() && (readState(name) !== null || (!location.hash.startsWith(HASH) && isFirst(host)))) showAlone(host, location.hash);
+  if (isSlide() && readState(name) !== null) showAlone(host, location.hash);
+  showFirst();
   if (take()) document.readyState === "complete" ? host.scrollIntoView() : window.addEventListener("load", () => host.scrollIntoView());
   window.addEventListener("hashchange", () => { if (take()) host.scrollIntoView(); });
   document.addEventListener("keydown", (event) => turn(event, host));
@@ -55,8 +56,16 @@ async function unpack(text) {
 function listPieces() { return [...document.querySelectorAll('[id^="ex-"]')].filter((each) => /-[0-9a-f]{10}$/.test(each.id)); }
 function kindOf(piece) { return piece.id.replace(/^ex-|-[0-9a-f]{10}$/g, ""); }
 
-// Whether a piece is the first of the page: one with much data may be there later than the next.
-function isFirst(host) { return listPieces().find((each) => kindOf(each) !== "guess") === host; }
+function passOver(host) {
+  host.isUnshared = true;
+  showFirst();
+}
+
+// `?slide` alone shows the first piece that can be shared, once it's there: pieces mount in any order.
+function showFirst() {
+  const first = listPieces().find((each) => !each.isUnshared);
+  if (isSlide() && first?.shareState && !location.hash.startsWith(HASH)) showAlone(first, location.hash);
+}
 
 // "ring" for the page's first piece of that kind, "ring-2" for the next.
 function namePiece(host) {

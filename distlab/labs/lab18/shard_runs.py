@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from distlab.exercises.refusing import refuse
 
 SHARDS, FEATURES, MAX_BATCH = 8, 4, 16
-CALL_SECONDS, END_SECONDS = 0.005, 8.0
+CALL_SECONDS, LOOK_SECONDS = 0.005, 0.005
+IDLE_SECONDS, END_SECONDS = 0.1, 8.0  # of looks at a worker that sleeps, without a call
+SPIN_SECONDS = 1.0  # of processor time without a call: at least, for one that never sleeps
 KILLED_CALL = 7  # in the second shard of a worker that predicts 16 rows at a time
-LAST_SECONDS = 0.4  # that this call takes: the other worker has looked at all shards meanwhile
 DISK_BYTES = 256  # how much of its first output a worker writes before it dies
 
 
@@ -41,12 +43,16 @@ def predict_rows(rows: np.ndarray) -> np.ndarray:
 
 
 class ShardTrial:
-    """A folder with shards, and the workers that predict them."""
+    """A folder with shards, and the workers that predict them.
+
+    A worker stays in its first call until it's released, and in the one in which it's killed: so
+    what they find doesn't depend on which of them the machine lets run.
+    """
 
     def __init__(self, work: Callable[..., Any], seed: int) -> None:
         self._work, self._root = work, Path(tempfile.mkdtemp())
         self.shards = draw_shards(seed)
-        for name in ("shards", "output", "calls"):
+        for name in ("shards", "output", "calls", "released"):
             (self._root / name).mkdir()
         self._paths = [str(self._root / "shards" / f"s{k}.npy") for k in range(SHARDS)]
         for path, rows in zip(self._paths, self.shards):
@@ -59,6 +65,12 @@ class ShardTrial:
         if process == 0:
             self._be_worker(killed_call, disk_bytes)
         self._workers.append(process)
+        return process
+
+    def start_alone(self, disk_bytes: int = 0) -> int:
+        """Fork a worker that waits for nobody."""
+        process = self.start(disk_bytes=disk_bytes)
+        self.release(process)
         return process
 
     def _be_worker(self, killed_call: int, disk_bytes: int) -> None:
@@ -84,31 +96,50 @@ class ShardTrial:
                 shape = list(rows.shape)
                 raise ValueError(f"predict takes 1 to {MAX_BATCH} rows [rows, 4], got {shape}.")
             calls += 1
-            if calls == killed_call:
-                time.sleep(LAST_SECONDS)
-                os.kill(os.getpid(), signal.SIGKILL)
+            while calls == killed_call:
+                time.sleep(LOOK_SECONDS)
             numbers = "-".join(str(int(number)) for number in rows[:, 0])
             (self._root / "calls" / f"{os.getpid()}_{calls}_{numbers}").touch()
             time.sleep(CALL_SECONDS)
+            while not (self._root / "released" / str(os.getpid())).exists():
+                time.sleep(LOOK_SECONDS)
             return predict_rows(rows)
 
         return predict
 
-    def wait_for_call(self) -> None:
-        """Return once a worker has predicted something."""
-        deadline = time.monotonic() + END_SECONDS
-        while not os.listdir(self._root / "calls") and time.monotonic() < deadline:
-            time.sleep(0.001)
+    def release(self, *processes: int) -> None:
+        """Let workers go on after their first call."""
+        for process in processes:
+            (self._root / "released" / str(process)).touch()
+
+    def settle(self, *processes: int, seconds: float = IDLE_SECONDS) -> None:
+        """Return once each worker has ended, or slept or spun for `seconds` without a call.
+
+        One that waits for a processor does neither: a busy machine makes this longer.
+        """
+        for process in map(psutil.Process, processes):
+            looks, calls, begun = 0, -1, 0.0
+            while looks < seconds / LOOK_SECONDS:
+                time.sleep(LOOK_SECONDS)
+                status, seen = process.status(), self._count_calls(process.pid)
+                spent = sum(process.cpu_times()[:2])
+                if seen != calls:
+                    looks, calls, begun = 0, seen, spent
+                looks += status == psutil.STATUS_SLEEPING
+                spins = spent - begun > max(seconds, SPIN_SECONDS)
+                if spins or status == psutil.STATUS_ZOMBIE:
+                    break
+
+    def _count_calls(self, process: int) -> int:
+        return sum(name.startswith(f"{process}_") for name in os.listdir(self._root / "calls"))
 
     def end(self, process: int) -> bool:
-        """Wait for a worker; return False if it has to be killed after END_SECONDS."""
-        deadline = time.monotonic() + END_SECONDS
-        while time.monotonic() < deadline:
-            if os.waitpid(process, os.WNOHANG)[0]:
-                self._workers.remove(process)
-                return True
-            time.sleep(0.005)
-        return False
+        """Wait for a worker; return False if it has to be killed, as it sleeps for END_SECONDS."""
+        self.settle(process, seconds=END_SECONDS)
+        ended = bool(os.waitpid(process, os.WNOHANG)[0])
+        if ended:
+            self._workers.remove(process)
+        return ended
 
     def look(self, lost: bool) -> dict[str, Any]:
         """Return what the files say; `lost`: a worker may have lost a shard.
@@ -153,19 +184,37 @@ def _agree(found: np.ndarray, wanted: np.ndarray) -> bool:
     return found.shape == wanted.shape and bool(np.allclose(found, wanted))
 
 
+def _kill_one_of_two(trial: ShardTrial) -> list[bool]:
+    """Kill a worker in a call; return whether both have ended.
+
+    The other one has begun beside it, and has looked at all shards before it dies.
+    """
+    victim = trial.start(killed_call=KILLED_CALL)
+    trial.settle(victim)
+    other = trial.start()
+    trial.settle(other)
+    for one in (victim, other):
+        trial.release(one)
+        trial.settle(one)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(victim, signal.SIGKILL)
+    return [trial.end(one) for one in (victim, other)]
+
+
 def try_work(work: Callable[..., Any], how: str, seed: int) -> dict[str, Any]:
     """Run workers in one of three ways: "together", "killed" in a call, or "cut" in a write."""
     trial = ShardTrial(work, seed)
     try:
         if how == "together":
-            ended = [trial.end(one) for one in (trial.start(), trial.start())]
+            both = trial.start(), trial.start()
+            trial.settle(*both)  # both have begun
+            trial.release(*both)
+            ended = [trial.end(one) for one in both]
         elif how == "killed":
-            victim = trial.start(killed_call=KILLED_CALL)
-            trial.wait_for_call()
-            ended = [trial.end(one) for one in (victim, trial.start())]
+            ended = _kill_one_of_two(trial)
         else:
-            trial.end(trial.start(disk_bytes=DISK_BYTES))
-            ended = [trial.end(trial.start())]
+            trial.end(trial.start_alone(disk_bytes=DISK_BYTES))
+            ended = [trial.end(trial.start_alone())]
         return {**trial.look(how != "together"), "all workers returned": all(ended)}
     finally:
         trial.close()

@@ -1,0 +1,32 @@
+"""Lab 18's workers: what is found doesn't depend on which of them the machine lets run."""
+
+import os
+import signal
+import threading
+
+import pytest
+from lab_runner import load_answers
+
+from distlab.labs.lab18.judge import expect_work
+from distlab.labs.lab18.shard_runs import ShardTrial, try_work
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize(
+    ("way", "how"), [("no-claim", "together"), ("no-claim", "killed"), ("looked-once", "killed")]
+)
+def test_a_mistake_is_found_although_a_worker_is_late(monkeypatch, way, how, late):
+    """The first or the second one stands still for so long that the other could do everything."""
+    start = ShardTrial.start
+
+    def start_late(trial, *given, **more):
+        number, process = len(trial._workers), start(trial, *given, **more)
+        if number == late:
+            os.kill(process, signal.SIGSTOP)
+            threading.Timer(0.7, os.kill, [process, signal.SIGCONT]).start()
+        return process
+
+    monkeypatch.setattr(ShardTrial, "start", start_late)
+    space = {}
+    exec(load_answers("lab18").WRONG["work"][way], space)
+    assert try_work(space["work"], how, 11) == expect_work(how, 11, way)
