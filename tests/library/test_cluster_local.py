@@ -116,7 +116,7 @@ def test_of_several_root_errors_the_first_is_named(cluster):
             None, None, "2 root error(s) found.\n  (0) INTERNAL: first cause\n  (1) CANCELLED: x"
         )
 
-    with pytest.raises(ClusterError, match=r"worker \d: InternalError: \(0\) INTERNAL: first cause"):
+    with pytest.raises(ClusterError, match=r"worker \d: InternalError: \(0\) INTERNAL: first"):
         cluster.run(fail, echo=False, timeout=120)
 
 
