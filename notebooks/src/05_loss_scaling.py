@@ -231,7 +231,7 @@ figures.show(draw_updates(arrows, title="The update (thick) and the gradient (th
 #
 # Keras's object averages over the replica's 16, just as `tf.reduce_mean` does, yet it gives ×1 and not ×4. Inside a strategy, Keras 3 divides by the number of replicas once more, without being asked. If you then divide by 4 yourself, your step is four times too short.
 #
-# It does so in the scope even outside `run`, where there's nothing to add up. That bites when you evaluate by hand: for a batch with a mean loss of 2.597, the same object returned 0.649 in the scope, a quarter.
+# It does so in the scope even outside `run`, where there's nothing to add up. That bites when you evaluate by hand: in the scope, the same object returns a quarter of a batch's mean loss.
 #
 # ### Does the length matter?
 #
@@ -502,7 +502,7 @@ except ValueError as error:
 #
 # ## Every mistake in one picture
 #
-# The picture has every measured update that isn't what it should be, as a thick arrow over the thin one that it should be. Orange arrows are turned, and no learning rate undoes that. Blue ones have the correct direction and a wrong length. Another rate undoes it if the arrow is the whole update, and the same in every step. Three kinds of blue arrows aren't. The penalty's is the penalty alone: the whole update with a fourfold penalty has the ratio 1.03 and the residual 0.27, so it's turned. The factor between the two weighted means is the mean weight of a batch, which changes from batch to batch. And after the last batch come full ones, which need no correction: no single rate fits both.
+# The picture has every measured update that isn't what it should be, as a thick arrow over the thin one that it should be. Orange arrows are turned, and no learning rate undoes that. Blue ones have the correct direction and a wrong length. Another rate undoes it if the arrow is the whole update, and the same in every step. Three kinds of blue arrows aren't. The penalty's is the penalty alone: the whole update with a fourfold penalty is turned. (Its residual depends on the weights. In two runs it was 0.27 and 0.14.) The factor between the two weighted means is the mean weight of a batch, which changes from batch to batch. And after the last batch come full ones, which need no correction: no single rate fits both.
 #
 # Where only the scale of the loss is wrong, the update can be put together from the gradients of single examples, each multiplied by a factor. Go back to the arrow near the top and look for three of them: more replicas (which ways change, and which don't?), a smaller last batch with the written size, and a batch that doesn't divide evenly with Keras's loss object.
 

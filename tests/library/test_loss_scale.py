@@ -256,7 +256,7 @@ def test_named_models_learn_in_half_precision(tf, dtype, loop):
         replicas=2,
         dtype=dtype,
         loop=loop,
-        max_examples=2000,
+        max_examples=1000,
         model="mlp",
         epochs=2,
     )

@@ -105,13 +105,19 @@ def test_callbacks_see_epochs_and_end_the_run(tf, loop):
     first, second = report.loss
     assert seen[::2] == ["begin", (first, pytest.approx(0.05)), (second, 0.25)]
     assert seen[1::2] == ["epoch 0", "epoch 1", "end"] and report.epochs == 2
-    by_function = train(strategy="mirrored", loop=loop, callbacks=lambda: [Watch()], **SMALL)
-    assert by_function.weights_checksum == report.weights_checksum
+    if loop == "custom":
+        by_function = train(strategy="mirrored", loop=loop, callbacks=lambda: [Watch()], **SMALL)
+        assert by_function.weights_checksum == report.weights_checksum
 
 
 @pytest.fixture(scope="module")
 def unclipped(tf):
     return train(**SMALL)
+
+
+@pytest.fixture(scope="module")
+def mirrored(tf):
+    return train(strategy="mirrored", replicas=2, **SMALL)
 
 
 @pytest.mark.parametrize(
@@ -144,18 +150,17 @@ def test_clipping_reaches_the_optimizer_inside_a_loss_scale(tf):
     assert plain.loss[1] < 0.9 * plain.loss[0]
 
 
-def test_xla_trains_the_same(tf):
-    settings = {**SMALL, "strategy": "mirrored", "replicas": 2}
-    assert_same_weights(train(jit_compile=True, **settings), train(**settings))
+def test_xla_trains_the_same(mirrored):
+    compiled = train(jit_compile=True, strategy="mirrored", replicas=2, **SMALL)
+    assert_same_weights(compiled, mirrored)
 
 
-def test_a_model_may_be_an_instance_or_a_class(tf):
+def test_a_model_may_be_an_instance_or_a_class(tf, mirrored):
     from utils.models import build_mlp
 
     made = build_mlp(dtype="float64")
     settings = {**SMALL, "strategy": "mirrored", "replicas": 2}
-    wanted = train(**settings)
-    assert_same_weights(train(**{**settings, "model": made}), wanted)
+    assert_same_weights(train(**{**settings, "model": made}), mirrored)
     np.testing.assert_array_equal(
         made.get_weights()[0], build_mlp(dtype="float64").get_weights()[0]
     )
@@ -168,7 +173,7 @@ def test_a_model_may_be_an_instance_or_a_class(tf):
         def call(self, images):
             return self.net(images)
 
-    assert_same_weights(train(**{**settings, "model": Own}), wanted)
+    assert_same_weights(train(**{**settings, "model": Own}), mirrored)
 
 
 def train_there(settings):
@@ -183,19 +188,24 @@ def stop_early():
     return [keras.callbacks.EarlyStopping("is_wrong", patience=1, min_delta=1, mode="min")]
 
 
+STOPPED = {**SMALL, "epochs": 5, "metrics": [is_wrong], "callbacks": stop_early, "clipnorm": 0.1}
+
+
+@pytest.fixture(scope="module")
+def stopped(tf):
+    return train(**STOPPED)
+
+
 @pytest.mark.parametrize(("workers", "servers"), [(2, 0), (1, 1)])
-def test_clusters_have_the_metrics_and_callbacks_of_one_device(tf, launcher, workers, servers):
+def test_clusters_have_the_metrics_and_callbacks_of_one_device(stopped, launcher, workers, servers):
     """No epoch gains a whole point, so all stop after the second."""
-    settings = {**SMALL, "epochs": 5, "metrics": [is_wrong], "callbacks": stop_early}
-    settings["clipnorm"] = 0.1
-    one = train(**settings)
-    there = {**settings, "strategy": "parameter-server" if servers else "multi-worker"}
+    there = {**STOPPED, "strategy": "parameter-server" if servers else "multi-worker"}
     with LocalCluster(workers, servers, launcher=launcher) as cluster:
         told = cluster.run(train_there, there, timeout=200, echo=False)
     for report in [told] if servers else told:
-        assert_same_weights(report, one)
-        assert report.epochs == one.epochs == 2
-        assert report.metrics["is_wrong"] == pytest.approx(one.metrics["is_wrong"])
+        assert_same_weights(report, stopped)
+        assert report.epochs == stopped.epochs == 2
+        assert report.metrics["is_wrong"] == pytest.approx(stopped.metrics["is_wrong"])
 
 
 @pytest.mark.parametrize("strategy", ["one-device", "mirrored"])
@@ -219,7 +229,7 @@ def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf, strategy):
 
     own = {"optimizer": lambda: tf.keras.optimizers.SGD(ByHand()), "learning_rate": None}
     expected = train(**{**settings, **own})
-    plain = train(**settings)
     for ours, theirs in zip(warmed.weights, expected.weights, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
-    assert not np.allclose(warmed.weights[0], plain.weights[0], atol=1e-4)
+    if strategy == "one-device":
+        assert not np.allclose(warmed.weights[0], train(**settings).weights[0], atol=1e-4)
