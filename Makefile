@@ -1,34 +1,18 @@
 # Thin: the work is in `distlab`. Every target builds the environment first, if it is not there.
-#   make lab · make test · make bench · make clean
 VENV := .venv
 BIN := $(VENV)/bin
-# Two cores of a small machine; each takes 1 to 2 GB.
-JOBS ?= 2
 # WHEELS=FOLDER installs from the files in FOLDER alone, without a network.
 OFFLINE := $(if $(WHEELS),--no-index --find-links '$(WHEELS)')
 # GPU=1 also installs CUDA's libraries, for a machine with an NVIDIA GPU.
 READY := $(VENV)/.ready$(if $(GPU),-gpu)
-TEACH := $(READY)-teach
-TEST := $(READY)-test
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check $(OFFLINE) -c constraints.txt -e
 .DEFAULT_GOAL := help
 
-.PHONY: help lab teach test test-fast test-all bench gpu-check chaos grade-demo build book doctor wheels constraints clean run-gpu-check
+.PHONY: help lab doctor clean
 
-help:
+help::
 	@echo 'make lab     open the course in JupyterLab (make lab ARGS=--no-browser)'
-	@echo 'make test    run the tests, lessons and labs included; a part: make test ARGS="-k lesson05"'
-	@echo 'make test-fast  the fast ones, in two minutes'
-	@echo 'make test-all  every test at full length, all notebooks in JupyterLab; then chaos'
-	@echo 'make bench   measure, side by side'
-	@echo 'make gpu-check  prove on a machine with GPUs what cannot be seen without, and write a report'
-	@echo 'make chaos   kill and freeze training runs at random: all must survive'
-	@echo 'make teach   add what a teacher needs: distlab release, distlab grade'
-	@echo 'make grade-demo  grade a small class and say where its pages are'
-	@echo 'make build   regenerate notebooks and labs whose source changed'
-	@echo 'make book    the course as a static site in build/book, to read without a kernel'
 	@echo 'make doctor  say what this machine has and what works'
-	@echo 'make wheels  fill the folder wheels/, from which make lab WHEELS=wheels installs without a network'
 	@echo 'make clean   remove the environment'
 
 # The first Python from 3.11 to 3.13 that can make a virtual environment; PYTHON=... names another.
@@ -49,6 +33,36 @@ $(READY): pyproject.toml constraints.txt
 	@$(if $(GPU),$(INSTALL) '.[gpu]')
 	@touch $@
 
+lab: $(READY)
+	@$(BIN)/distlab lab $(ARGS)
+
+doctor: $(READY)
+	@$(BIN)/distlab doctor $(ARGS)
+
+clean:
+	@rm -rf $(VENV)
+
+# ---- For teachers and authors: a release to students ends here.
+TEACH := $(READY)-teach
+TEST := $(READY)-test
+# Two cores of a small machine; each takes 1 to 2 GB.
+JOBS ?= 2
+
+.PHONY: teach test test-fast test-all bench gpu-check chaos grade-demo build book wheels constraints run-gpu-check
+
+help::
+	@echo 'make test    run the tests, lessons and labs included; a part: make test ARGS="-k lesson05"'
+	@echo 'make test-fast  the fast ones, in two minutes'
+	@echo 'make test-all  every test at full length, all notebooks in JupyterLab; then chaos'
+	@echo 'make bench   measure, side by side'
+	@echo 'make gpu-check  prove on a machine with GPUs what cannot be seen without, and write a report'
+	@echo 'make chaos   kill and freeze training runs at random: all must survive'
+	@echo 'make teach   add what a teacher needs: distlab release, distlab grade'
+	@echo 'make grade-demo  grade a small class and say where its pages are'
+	@echo 'make build   regenerate notebooks and labs whose source changed'
+	@echo 'make book    the course as a static site in build/book, to read without a kernel'
+	@echo 'make wheels  fill the folder wheels/, from which make lab WHEELS=wheels installs without a network'
+
 $(TEACH): $(READY)
 	@echo "Adding what a teacher's commands need"
 	@$(INSTALL) '.[lab,teach]'
@@ -58,9 +72,6 @@ $(TEST): $(READY)
 	@echo 'Adding what the tests need'
 	@$(INSTALL) '.[lab,teach,test]'
 	@touch $@
-
-lab: $(READY)
-	@$(BIN)/distlab lab $(ARGS)
 
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --disable-warnings
 
@@ -104,9 +115,6 @@ book: $(READY)
 	  $(INSTALL) '.[book]'
 	@$(BIN)/distlab book $(ARGS)
 
-doctor: $(READY)
-	@$(BIN)/distlab doctor $(ARGS)
-
 # What an install needs, for this kind of machine and this Python; setuptools builds the course itself.
 wheels: $(READY)
 	@$(BIN)/python -m pip download --quiet --disable-pip-version-check -d wheels -c constraints.txt '.[lab,teach,test,book]' 'setuptools>=77'
@@ -125,6 +133,3 @@ constraints:
 	  $$fresh/venv/bin/python -c 'import json, sys; names = [p["metadata"] for p in json.load(open(sys.argv[1]))["install"]]; print(*(n["name"] + "==" + n["version"] for n in names if n["name"].startswith("nvidia")), sep="\n")' $$fresh/gpu.json; \
 	} > $$fresh/pins && \
 	cp $$fresh/pins constraints.txt
-
-clean:
-	@rm -rf $(VENV)

@@ -143,7 +143,7 @@ for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/sys/
 """,
     "answers forged on the pipe": """
 import json, os
-names = {"epoch-test": {"got_epochs": ["list", [["tuple", [["int", "3"], ["int", "2"]]]] * 4]}}
+names = {"epoch-test": {"got_epochs": ["list", [["tuple", [3, 2]]] * 4]}}
 for descriptor in range(3, 64):
     for cell in range(1, 12):
         body = json.dumps({"got_epochs": names["epoch-test"]["got_epochs"], "points": 10}).encode()

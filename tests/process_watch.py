@@ -7,7 +7,7 @@ import time
 import psutil
 
 
-def wait_for(look, seconds: float = 90.0):
+def wait_for(look, seconds: float = 180.0):
     """Return what `look` finds as soon as it does; the limit is for a machine with much to do."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -20,7 +20,7 @@ from .measure import count
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"  # TensorFlow then takes a GPU's memory only as it needs it
 HIDE_ALL = {"", "-1", "none", "void", "nodevfiles"}  # Slurm writes NoDevFiles
-ANSWER_SECONDS, IMPORT_SECONDS = 20.0, 120.0
+ANSWER_SECONDS, IMPORT_SECONDS = 60.0, 120.0
 FULL = 0.95  # of a GPU's memory: with less to spare, cuDNN alone doesn't fit
 MEMORY = "--query-gpu=index,uuid,memory.used,memory.total"
 PROCESSES = "--query-compute-apps=gpu_uuid,pid,process_name"

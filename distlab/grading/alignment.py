@@ -6,6 +6,7 @@ don't run: their calls are the harness's. Damage is mended, and said. Runs in a 
 own (`reader_server`), since it parses what learners wrote.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,11 @@ from distlab.grading.facts import find_facts
 from distlab.grading.labs import ExerciseSpec, GradedCell, LabSpec
 from distlab.grading.notebook_file import Cell, Notebook
 from distlab.grading.program_cell import is_program
+
+# in case a full solution was submitted
+_HIDDEN = re.compile(
+    r"^### BEGIN HIDDEN TESTS$.*?^### END HIDDEN TESTS$\n?", re.DOTALL | re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -104,16 +110,16 @@ class Aligner:
 
     def _cut_checks(self, cell: Cell) -> list[Piece]:
         """Return what is the learner's own in `cell`, and the places of graded cells in it."""
-        rest, checks = cell_text.drop_hidden(cell.text), []
+        rest, checks, given = _HIDDEN.sub("", cell.text), [], set()
         for graded in self.lab.graded.values():
-            cut, share = cell_text.cut_lines(rest, graded.text)
-            if share or cell.grade_id == graded.id:
+            rest, found = cell_text.cut_check(rest, graded.text)
+            if found or cell.grade_id == graded.id:
                 checks.append(graded.id)
-                rest = cut
+                given |= set(cell_text.find_defined(graded.text))
         if not checks:
             return [Piece(cell.label, cell.text, cell.grade_id)]
         places = [Piece(cell.label, "", check=check) for check in checks]
-        if not cell_text.find_defined(rest, but_got=True):
+        if not set(cell_text.find_defined(rest)) - given:
             if rest.strip():
                 self.notes.append(f"{cell.label}, a check, had been changed: the course's was run")
             return places

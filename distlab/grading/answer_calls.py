@@ -5,12 +5,12 @@ its changes to them come back too. A `Network` stays with the harness, and an an
 are calls the other way.
 """
 
+import contextlib
 import json
-import select
+import signal
 import socket
-import struct
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,7 @@ from distlab.grading.encoding import decode, encode
 from utils.collectives import Network, Send
 from utils.errors import InputError
 
-MAX_MESSAGE_BYTES, PIECE = 8 * 2**20, 2**18
-_LENGTH = struct.Struct("!I")
+MAX_MESSAGE_BYTES, AGAIN_SECONDS = 8 * 2**20, 3.0
 
 
 class AnswerRaised(Exception):
@@ -37,39 +36,44 @@ class AnswerGone(Exception):
     """The process of the answer has ended, or sent something that isn't a message."""
 
 
-class AnswerLate(Exception):
-    """The answer didn't come before the deadline."""
+class AnswerLate(BaseException):
+    """The answer didn't come in time: no `except Exception` of an exercise catches it."""
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise AnswerLate in the block after `seconds`, and again if something has caught it."""
+
+    def stop(number: int, frame: object) -> None:
+        raise AnswerLate
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), AGAIN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Channel:
     """One end of the socket between harness and answer. Messages are JSON, of limited size."""
 
     def __init__(self, end: socket.socket) -> None:
-        self._end, self._buffer = end, bytearray()
-        self.deadline = float("inf")
+        self._pipe = Connection(end.detach())
         self.failed: list[str] = []  # statements of the answer that failed
 
     def send(self, **message: Any) -> None:
-        """Send one message; AnswerGone if its reader has gone, AnswerLate if not in time."""
-        data = json.dumps(message).encode()
-        data = memoryview(_LENGTH.pack(len(data)) + data)
-        while data:
-            self._wait(writing=True)
-            try:
-                data = data[self._end.send(data, socket.MSG_DONTWAIT) :]
-            except BlockingIOError:
-                continue
-            except OSError:
-                raise AnswerGone from None
+        """Send one message; AnswerGone if its reader has gone."""
+        try:
+            self._pipe.send_bytes(json.dumps(message).encode())
+        except OSError:
+            raise AnswerGone from None
 
     def receive(self) -> dict[str, Any]:
         """Return the next message; AnswerGone at the end or for a malformed one."""
-        size = _LENGTH.unpack(self._read(_LENGTH.size))[0]
-        if size > MAX_MESSAGE_BYTES:
-            raise AnswerGone
         try:
-            message = json.loads(self._read(size))
-        except (ValueError, RecursionError):
+            message = json.loads(self._pipe.recv_bytes(MAX_MESSAGE_BYTES))
+        except (OSError, EOFError, ValueError, RecursionError):
             raise AnswerGone from None
         if not isinstance(message, dict):
             raise AnswerGone
@@ -77,29 +81,6 @@ class Channel:
         new = [str(s)[:300] for s in said[:8]] if isinstance(said, list) else []
         self.failed += [s for s in new if s not in self.failed][: 8 - len(self.failed)]
         return message
-
-    def _read(self, size: int) -> bytes:
-        while len(self._buffer) < size:
-            self._wait()
-            try:
-                data = self._end.recv(PIECE)
-            except OSError:
-                data = b""
-            if not data:
-                raise AnswerGone
-            self._buffer += data
-        found = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        return found
-
-    def _wait(self, writing: bool = False) -> None:
-        if self.deadline == float("inf"):  # the answer's side waits as long as it takes
-            select.select([] if writing else [self._end], [self._end] if writing else [], [])
-            return
-        left = self.deadline - time.monotonic()
-        ways = ([], [self._end], []) if writing else ([self._end], [], [])
-        if left <= 0 or not any(select.select(*ways, left)):
-            raise AnswerLate
 
 
 # ---- the harness's side
@@ -215,10 +196,11 @@ def unpack(channel: Channel, arguments: Sequence[Any]) -> list[Any]:
     """Return the arguments of a call in the answer's process."""
     found, networks = [], 0
     for each in arguments:
-        if each[0] == "network":
+        kind = each[0] if isinstance(each, list) else ""
+        if kind == "network":
             found.append(RemoteNetwork(channel, networks, each[1]))
             networks += 1
-        elif each[0] == "folder":
+        elif kind == "folder":
             found.append(unpack_folder(each[1]))
         else:
             found.append(decode(each))

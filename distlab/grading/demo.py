@@ -1,12 +1,14 @@
 """A small class to try grading on: `python -m distlab.grading.demo [FOLDER]` (`make grade-demo`).
 
-Nine submissions of lab 01, made from its solution and its stub: correct, wrong in known ways,
-damaged, late, hostile, and one that isn't a notebook. Then `distlab grade` grades them.
+Nine submissions of lab 01, made from its solution, its stub and its tests' answers: correct, wrong
+in known ways, damaged, late, hostile, and one that isn't a notebook. Then `distlab grade` grades
+them.
 """
 
 import argparse
 import copy
 import json
+import runpy
 import shutil
 import subprocess
 import sys
@@ -20,31 +22,6 @@ from distlab.errors import CourseError
 LAB = "lab01"
 DUE = "2026-11-20T12:00"
 TIMES = {"on time": "2026-11-19 18:30:00 UTC", "late": "2026-11-21 18:30:00 UTC"}
-DROPPED = """def plan_epoch(examples, global_batch_size):
-    return examples // global_batch_size, global_batch_size
-"""
-ONE_WORKER = """def replica_batch_sizes(batch_size, workers, replicas_per_worker):
-    sizes = []
-    for replica in range(replicas_per_worker):
-        more = 1 if replica < batch_size % replicas_per_worker else 0
-        sizes.append(batch_size // replicas_per_worker + more)
-    return sizes
-"""
-RENAMED = """def replica_batch_sizes(n, w, r):
-    out = []
-    for k in range(r):  # each replica
-        rest = 1 if k < n % r else 0
-        out.append(n // r + rest)
-    return out
-"""
-WEIGHTS_ONLY = """def choose_parallelism(
-    parameters, activation_gib, device_gib, copy_hours, allowed_hours
-):
-    fits = 4 * parameters / 2**30 + activation_gib <= device_gib
-    if fits:
-        return "one device" if copy_hours <= allowed_hours else "data"
-    return "model" if copy_hours <= allowed_hours else "both"
-"""
 HOSTILE = """class Right:
     def __eq__(self, other): return True
 
@@ -52,11 +29,12 @@ def plan_epoch(examples, global_batch_size):
     print("<script>document.title = 'owned'</script>")
     return Right()
 """
-CLASS: dict[str, tuple[str, dict[str, str], str]] = {  # student: notebook, answers, when
+# student: notebook, mistakes of tests/answers ("" for another right answer) or texts, when
+CLASS: dict[str, tuple[str, dict[str, str], str]] = {
     "student-1": ("solution", {}, "on time"),
-    "student-2": ("solution", {"epoch": DROPPED}, "on time"),
-    "student-3": ("solution", {"batches": ONE_WORKER, "parallelism": WEIGHTS_ONLY}, "on time"),
-    "student-4": ("solution", {"batches": RENAMED}, "on time"),
+    "student-2": ("solution", {"epoch": "rest-dropped"}, "on time"),
+    "student-3": ("solution", {"batches": "one-worker", "parallelism": "weights-only"}, "on time"),
+    "student-4": ("solution", {"batches": ""}, "on time"),
     "student-5": ("stub", {}, "on time"),
     "student-6": ("solution", {"epoch": HOSTILE}, "on time"),
     "student-7": ("solution", {}, "late"),
@@ -71,13 +49,20 @@ def make_class(folder: Path) -> Path:
     if target.lab is None or not target.notebook.is_file():
         raise CourseError(f"{target.notebook} isn't built yet. Run `distlab build {LAB}`.")
     notebooks = {"solution": _read(target.notebook), "stub": _read(target.lab)}
-    notebooks["no metadata"] = _strip(notebooks["solution"])
+    notebooks["no metadata"] = copy.deepcopy(notebooks["solution"])
+    for cell in notebooks["no metadata"]["cells"]:
+        cell["metadata"] = {}
+    known = runpy.run_path(str(root / "tests" / "answers" / f"{LAB}.py"))
     submitted = folder / "submitted"
     shutil.rmtree(submitted, ignore_errors=True)
     for student, (kind, answers, when) in CLASS.items():
         place = submitted / student / LAB
         place.mkdir(parents=True)
-        (place / target.lab.name).write_text(json.dumps(_fill(notebooks[kind], answers)))
+        texts = {
+            name: known["WRONG"][name].get(told, told) if told else known["RIGHT"][name][0]
+            for name, told in answers.items()
+        }
+        (place / target.lab.name).write_text(json.dumps(_fill(notebooks[kind], texts)))
         (place / "timestamp.txt").write_text(TIMES[when])
     place = submitted / "student-9" / LAB
     place.mkdir(parents=True)
@@ -87,13 +72,6 @@ def make_class(folder: Path) -> Path:
 
 def _read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _strip(notebook: Any) -> Any:
-    bare = copy.deepcopy(notebook)
-    for cell in bare["cells"]:
-        cell["metadata"] = {}
-    return bare
 
 
 def _fill(notebook: Any, answers: dict[str, str]) -> Any:

@@ -1,6 +1,6 @@
 """Plain data between the sealed process and the judge: JSON, never pickle.
 
-Numbers keep every bit (floats as hex, arrays as typed bytes). Whatever isn't plain
+Numbers keep every bit (arrays as typed bytes). Whatever isn't plain
 (an object, a function, something too deep or too large) arrives as `Opaque`, which
 equals nothing.
 """
@@ -61,7 +61,7 @@ class _Budget:
 
 
 def encode(value: Any, most_bytes: int = MAX_BYTES) -> Any:
-    """Return `value` as JSON data: a list of a tag and its content.
+    """Return `value` as JSON data: numbers and words as they are, else a list of a tag and content.
 
     Tensors, variables and array scalars become arrays or numbers. Never raises for
     what a learner's object does when it is looked at.
@@ -85,15 +85,15 @@ def _encode(value: Any, depth: int, budget: _Budget) -> Any:
 
 def _encode_plain(value: Any, depth: int, budget: _Budget) -> Any:
     if value is None or type(value) is bool:
-        return ["value", value]
+        return value
     if isinstance(value, int):  # also an IntEnum
         value = int.__int__(value)
-        return ["int", str(value)] if value.bit_length() < 4096 else ["opaque", "int too large"]
+        return value if value.bit_length() < 4096 else ["opaque", "int too large"]
     if type(value) in (float, Fraction, Decimal):
-        return ["float", float(value).hex()]
+        return float(value)
     if isinstance(value, str):
         text = str.__str__(value)
-        return ["text", text] if budget.fits(len(text)) else ["opaque", "text too long"]
+        return text if budget.fits(len(text)) else ["opaque", "text too long"]
     if type(value) is Opaque:
         return ["opaque", value.what[:200]]
     if isinstance(value, dict):
@@ -142,13 +142,12 @@ def decode(data: Any) -> Any:
 
     Raises ValueError for data that `encode` can't have written.
     """
-    try:
-        return _decode(data, 0)
-    except OverflowError as error:  # a float or a size beyond any
-        raise ValueError(f"not encoded data: {error}") from None
+    return _decode(data, 0)
 
 
 def _decode(data: Any, depth: int) -> Any:
+    if data is None or isinstance(data, bool | int | float | str):
+        return data
     if not isinstance(data, list) or not data or depth > MAX_DEPTH + 1:
         raise ValueError("not encoded data")
     tag, content = data[0], data[1:]
@@ -162,21 +161,7 @@ def _decode(data: Any, depth: int) -> Any:
         return {"list": list, "tuple": tuple, "set": _make_set}[tag](items)
     if tag == "dict" and isinstance(content, list):
         return _decode_dict(content, depth)
-    return _decode_scalar(tag, content)
-
-
-def _decode_scalar(tag: Any, content: Any) -> Any:
-    if tag == "value" and (content is None or isinstance(content, bool)):
-        return content
-    if not isinstance(content, str):
-        raise ValueError("not encoded data")
-    if tag == "int" and len(content) < 1300:
-        return int(content)
-    if tag == "float":
-        return float.fromhex(content)
-    if tag == "text":
-        return content
-    if tag == "opaque":
+    if tag == "opaque" and isinstance(content, str):
         return Opaque(content[:200])
     raise ValueError(f"not encoded data: {str(tag)[:40]}")
 
@@ -206,7 +191,7 @@ def _decode_array(kind: Any, shape: Any, body: Any) -> np.ndarray:
         dtype = np.dtype(kind)
         sizes = [int(n) for n in shape]
         raw = base64.b64decode(body, validate=True)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"not an encoded array: {error}") from None
     right = dtype.kind in _KINDS and all(n >= 0 for n in sizes)
     if not right or math.prod(sizes) * dtype.itemsize != len(raw):

@@ -1,16 +1,15 @@
 """Reads what a sandbox says, with limits: nothing of it is trusted.
 
-A frame is one line of JSON with `at` ("begin", "end", "done"); an "end" has `size`,
-and as many bytes follow, which are kept as text and not parsed.
+A frame is what was seen of one graded cell: one line of JSON. Its `got` is kept as text and not
+parsed.
 """
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
 from distlab.grading.text import clean
 
-MAX_LINE, MAX_BODY = 2**16, 8 * 2**20
+MAX_LINE = 20 * 2**20
 STATUSES = ("ok", "raised", "timed out", "killed")
 MAX_KEPT, MAX_WRITTEN = 20_000, 32 * 2**20
 
@@ -21,17 +20,15 @@ class BadFrame(ValueError):
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame: `cell` is the index in the order; the rest belongs to an "end"."""
+    """One frame: `cell` is the index in the order."""
 
-    at: str
-    cell: int = -1
-    status: str = ""
+    cell: int
+    status: str
+    got: str = "{}"
     error: str = ""
     trace: str = ""
     failed: str = ""
-    seconds: float = 0.0
     traffic: int = 0
-    got: str = "{}"
 
 
 class FrameReader:
@@ -39,70 +36,32 @@ class FrameReader:
 
     def __init__(self) -> None:
         self.buffer = bytearray()
-        self.head: dict[str, Any] | None = None
         self.began = False  # whether the runner has sent anything
 
     def feed(self, data: bytes) -> list[Frame]:
         self.began = self.began or bool(data)
-        self.buffer += data
-        found = []
-        while (frame := self._next()) is not None:
-            found.append(frame)
-        return found
-
-    def _next(self) -> Frame | None:
-        if self.head is None:
-            end = self.buffer.find(b"\n", 0, MAX_LINE)
-            if end < 0:
-                if len(self.buffer) >= MAX_LINE:
-                    raise BadFrame("a line without an end")
-                return None
-            self.head = read_head(bytes(self.buffer[:end]))
-            del self.buffer[: end + 1]
-        size = self.head.get("size", 0)
-        if len(self.buffer) < size:
-            return None
-        body, head = bytes(self.buffer[:size]).decode("utf-8", "replace"), self.head
-        del self.buffer[:size]
-        self.head = None
-        return make_frame(head, body or "{}")
+        *lines, rest = data.split(b"\n")
+        if len(self.buffer) + len(data) > MAX_LINE:
+            raise BadFrame(f"more than {MAX_LINE:,} bytes at a time")
+        if lines:
+            lines[0] = bytes(self.buffer) + lines[0]
+            self.buffer.clear()
+        self.buffer += rest
+        return [read_frame(line) for line in lines]
 
 
-def read_head(line: bytes) -> dict[str, Any]:
-    """Return the frame's line as a dictionary whose parts have the right types."""
+def read_frame(line: bytes) -> Frame:
+    """Return the frame of a line, with its parts of the right types and its texts cleaned."""
     try:
-        head = json.loads(line)
-    except (ValueError, RecursionError):
-        raise BadFrame("a line that isn't JSON") from None
-    kinds = {
-        "at": str,
-        "cell": int,
-        "status": str,
-        "error": str,
-        "trace": str,
-        "failed": str,
-        "seconds": float,
-        "traffic": int,
-        "size": int,
-    }
-    if not isinstance(head, dict) or any(type(v) is not kinds.get(k) for k, v in head.items()):
-        raise BadFrame("a line that isn't a frame")
-    if not 0 <= head.get("size", 0) <= MAX_BODY:
-        raise BadFrame(f"an answer of more than {MAX_BODY:,} bytes")
-    return head
-
-
-def make_frame(head: dict[str, Any], body: str) -> Frame:
-    parts = {k: v for k, v in head.items() if k != "size"}
-    if parts.get("at") not in ("begin", "end", "done"):
-        raise BadFrame("a frame of an unknown type")
-    if parts["at"] == "end" and parts.get("status") not in STATUSES:
-        raise BadFrame("an end with an unknown status")
-    for name in ("error", "trace", "failed"):
-        parts[name] = clean(parts.get(name, ""), MAX_KEPT)
-    seconds = parts.get("seconds", 0.0)
-    parts["seconds"] = round(min(max(seconds, 0.0), 1e6), 4) if seconds == seconds else 0.0
-    return Frame(**parts, got=body)
+        frame = Frame(**json.loads(line))
+    except (ValueError, TypeError, RecursionError):
+        raise BadFrame("a line that isn't a frame") from None
+    if any(type(getattr(frame, part.name)) is not part.type for part in fields(Frame)):
+        raise BadFrame("a frame with a part of another type")
+    if frame.status not in STATUSES:
+        raise BadFrame("a frame with an unknown status")
+    texts = {name: clean(getattr(frame, name), MAX_KEPT) for name in ("error", "trace", "failed")}
+    return replace(frame, **texts)
 
 
 class OutputReader:
@@ -116,6 +75,7 @@ class OutputReader:
         self.token = make_mark(token, 0)[:-MARK_DIGITS]
         self.kept: dict[int, bytearray] = {}
         self.rest, self.written, self.cell = b"", 0, -1  # written: since the last mark
+        self.over = False  # whether its cell was ended for writing too much
 
     def feed(self, data: bytes) -> None:
         self.written += len(data)
@@ -126,7 +86,7 @@ class OutputReader:
             number = data[at + len(self.token) : at + size]
             self.cell = int(number) if number.isdigit() else -1
             data = data[at + size :]
-            self.kept[self.cell], self.written = bytearray(), len(data)
+            self.kept[self.cell], self.written, self.over = bytearray(), len(data), False
         sure = max(0, len(data) - size) if at < 0 else at
         self._keep(data[:sure])
         self.rest = data[sure:]

@@ -72,6 +72,8 @@ class Book:
         try:
             with _told_plainly(self.path):
                 (self._db.rollback if kind else self._db.commit)()
+                if error is not None:
+                    raise error
         finally:
             self._gradebook.close()
             self._lock.__exit__(None, None, None)
@@ -93,43 +95,41 @@ class Book:
 
     # -- reading
 
+    def _list_submitted(self) -> Any:
+        notebook = self._rows.find_notebook()
+        return notebook.submissions if notebook is not None else ()
+
     def read_manual(self) -> dict[str, dict[str, float]]:
         """Return the points that a human has set: student -> exercise -> points.
 
         An exercise counts as set if one of its graded cells is; the others count as they are.
         """
         found: dict[str, dict[str, float]] = {}
-        with _told_plainly(self.path):
-            notebook = self._rows.find_notebook()
-            for submitted in notebook.submissions if notebook is not None else ():
-                grades = {grade.name: grade for grade in submitted.grades}
-                for exercise in self.lab.exercises:
-                    mine = [grades[c.id] for c in exercise.cells if c.id in grades]
-                    if any(_is_manual(grade) for grade in mine):
-                        points = sum(_find_score(grade) for grade in mine)
-                        found.setdefault(submitted.student.id, {})[exercise.id] = points
+        for submitted in self._list_submitted():
+            grades = {grade.name: grade for grade in submitted.grades}
+            for exercise in self.lab.exercises:
+                mine = [grades[c.id] for c in exercise.cells if c.id in grades]
+                if any(_is_manual(grade) for grade in mine):
+                    points = sum(_find_score(grade) for grade in mine)
+                    found.setdefault(submitted.student.id, {})[exercise.id] = points
         return found
 
     def read_scored(self) -> set[str]:
         """Return the students who have automatic points in this lab."""
-        with _told_plainly(self.path):
-            notebook = self._rows.find_notebook()
-            return {
-                s.student.id
-                for s in (notebook.submissions if notebook is not None else ())
-                if any(grade.auto_score for grade in s.grades)
-            }
+        return {
+            s.student.id
+            for s in self._list_submitted()
+            if any(grade.auto_score for grade in s.grades)
+        }
 
     def read_reasons(self) -> dict[str, dict[str, str]]:
         """Return what humans said of exercises: student -> exercise -> words."""
         found: dict[str, dict[str, str]] = {}
-        with _told_plainly(self.path):
-            notebook = self._rows.find_notebook()
-            for submitted in notebook.submissions if notebook is not None else ():
-                for comment in submitted.comments:
-                    if comment.manual_comment:
-                        mine = found.setdefault(submitted.student.id, {})
-                        mine[comment.name] = comment.manual_comment
+        for submitted in self._list_submitted():
+            for comment in submitted.comments:
+                if comment.manual_comment:
+                    mine = found.setdefault(submitted.student.id, {})
+                    mine[comment.name] = comment.manual_comment
         return found
 
     def read_course(self) -> dict[str, dict[str, tuple[float | None, float]]]:
@@ -138,14 +138,13 @@ class Book:
         The mark is None where an exercise of it waits for a human.
         """
         found: dict[str, dict[str, tuple[float | None, float]]] = {}
-        with _told_plainly(self.path):
-            open_ones = self._rows.find_open()
-            for assignment in self._gradebook.assignments:
-                for submitted in assignment.submissions:
-                    mark = max(0.0, submitted.score - (submitted.late_submission_penalty or 0.0))
-                    waits = submitted.id in open_ones
-                    marks = found.setdefault(submitted.student.id, {})
-                    marks[assignment.name] = (None if waits else mark, assignment.max_score)
+        open_ones = self._rows.find_open()
+        for assignment in self._gradebook.assignments:
+            for submitted in assignment.submissions:
+                mark = max(0.0, submitted.score - (submitted.late_submission_penalty or 0.0))
+                waits = submitted.id in open_ones
+                marks = found.setdefault(submitted.student.id, {})
+                marks[assignment.name] = (None if waits else mark, assignment.max_score)
         return found
 
     # -- writing
@@ -162,21 +161,20 @@ class Book:
                 f"{student}, {exercise.id}: the mark must be at most {most:g} points, got "
                 f"{points:g}. Add --allow-bonus to give more."
             )
-        with _told_plainly(self.path):
-            notebook = self._rows.ensure_submission(student, self._rows.ensure_notebook())
-            left, (*others, _) = points, exercise.cells
-            for cell in exercise.cells:
-                grade = self._rows.ensure_grade(notebook, cell.id)
-                most = self._rows.weigh(cell.points, exercise)
-                share = min(left, most) if left is not None and cell in others else left
-                grade.manual_score, grade.extra_credit = share, None
-                grade.needs_manual_grade = share is None and grade.auto_score is None
-                left = None if left is None or share is None else left - share
-            comment = self._rows.ensure_comment(notebook, exercise.id)
-            comment.manual_comment = by_hand.reason or (
-                None if points is None else comment.manual_comment
-            )
-            self._db.flush()
+        notebook = self._rows.ensure_submission(student, self._rows.ensure_notebook())
+        left, (*others, _) = points, exercise.cells
+        for cell in exercise.cells:
+            grade = self._rows.ensure_grade(notebook, cell.id)
+            most = self._rows.weigh(cell.points, exercise)
+            share = min(left, most) if left is not None and cell in others else left
+            grade.manual_score, grade.extra_credit = share, None
+            grade.needs_manual_grade = share is None and grade.auto_score is None
+            left = None if left is None or share is None else left - share
+        comment = self._rows.ensure_comment(notebook, exercise.id)
+        comment.manual_comment = by_hand.reason or (
+            None if points is None else comment.manual_comment
+        )
+        self._db.flush()
 
     def write(
         self,
@@ -189,29 +187,16 @@ class Book:
 
         `waiting` have a submission, and no mark yet. formgrader shows the roster's names.
         """
-        with _told_plainly(self.path):
-            notebook = self._rows.ensure_notebook()
-            if due is not None:
-                notebook.assignment.duedate = due
-            for entry in entries:
-                self._write_entry(entry, notebook)
-            for student in waiting:
-                for grade in self._rows.ensure_submission(student, notebook).grades:
-                    grade.needs_manual_grade = grade.auto_score is None and not _is_manual(grade)
-            self._rows.name_students(roster or Roster())
-            self._db.flush()
-
-    def remove(self, student: str) -> None:
-        """Remove a student's marks of this lab, and the student if no other lab has any.
-
-        Raises CourseError if there are none.
-        """
-        with _told_plainly(self.path):
-            if not self._rows.remove(student):
-                raise CourseError(
-                    f"{student!r} has no marks of {self.lab.name} in the gradebook, so nothing "
-                    "was removed."
-                )
+        notebook = self._rows.ensure_notebook()
+        if due is not None:
+            notebook.assignment.duedate = due
+        for entry in entries:
+            self._write_entry(entry, notebook)
+        for student in waiting:
+            for grade in self._rows.ensure_submission(student, notebook).grades:
+                grade.needs_manual_grade = grade.auto_score is None and not _is_manual(grade)
+        self._rows.name_students(roster or Roster())
+        self._db.flush()
 
     def _write_entry(self, entry: Entry, notebook: Any) -> None:
         submitted = self._rows.ensure_submission(entry.verdict.student, notebook)

@@ -2,7 +2,7 @@
 
 It runs next to the sealed processes and out of their sight, and never runs a learner's code: each
 answer has its own process, which gets nothing but its own statements. It tells the grader through a
-pipe, as frames: one line of JSON, and as many bytes as its `size` says.
+pipe, as frames: one line of JSON for each graded cell.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from distlab.grading.answer_calls import (
     Channel,
     RemoteAnswer,
     ask_until_answered,
+    within,
 )
 from distlab.grading.encoding import encode
 
@@ -102,7 +103,6 @@ class Harness:
                 if self.channel is not None:
                     self.run_cell(step)
         self.answers.close()
-        self.say({"at": "done"})
 
     def mark(self, number: int) -> None:
         """Write to both streams whose output comes next."""
@@ -114,24 +114,24 @@ class Harness:
         alone = check["program"] or check["attached"]
         self.mark(NO_CHECK)
         channel = self.start(check) if alone else self.get_channel()
-        self.say({"at": "begin", "cell": k})
         self.mark(k)
-        begun, before = time.monotonic(), read_traffic_bytes(self.traffic)
+        before = read_traffic_bytes(self.traffic)
         told, got = self.ask(check, channel)
         if alone or told["status"] in ("timed out", "killed"):
             self.lose()
-        body = json.dumps(got).encode()
+        body = json.dumps(got)
         if len(body) > MAX_MESSAGE_BYTES:  # of all cases together
             told |= {"status": "raised", "error": "ValueError: it gives too much"}
-            body = b"{}"
+            body = "{}"
         frame = {
-            "at": "end",
             "cell": k,
-            "seconds": time.monotonic() - begun,
+            "got": body,
             "traffic": read_traffic_bytes(self.traffic) - before,
             **told,
         }
-        self.say(frame, body)
+        data = json.dumps(frame).encode() + b"\n"
+        while data:
+            data = data[os.write(self.pipe, data) :]
 
     def get_channel(self) -> Channel:
         """Return the channel to a process that has run the cells up to here."""
@@ -144,21 +144,22 @@ class Harness:
 
     def start(self, check: Mapping[str, Any] | None = None) -> Channel:
         """Start a process; for a program or a file, with that alone and nothing of the cells."""
-        channel = self.answers.start()
-        channel.deadline = self.end
-        prelude = self.order["prelude"]
-        with contextlib.suppress(AnswerGone, AnswerLate, AnswerRaised):
-            ask(channel, do="begin", prelude=prelude, files=self.order["files"])
+        channel, prelude = self.answers.start(), self.order["prelude"]
+        requests: list[dict[str, Any]] = [
+            {"do": "begin", "prelude": prelude, "files": self.order["files"]}
+        ]
         if check is not None:
             self.channel = None
-            programs = [cell for cell in self.cells if cell["program"]]
-            for cell in programs if check["program"] else ():
-                with contextlib.suppress(AnswerGone, AnswerLate, AnswerRaised):
-                    ask(channel, do="cell", seconds=self.order["own_seconds"], **cell)
+            if check["program"]:
+                told = {"do": "cell", "seconds": self.order["own_seconds"]}
+                requests += [told | cell for cell in self.cells if cell["program"]]
             if check["attached"]:
                 names = dict.fromkeys(check["functions"], check["attached"])
-                with contextlib.suppress(AnswerGone, AnswerLate, AnswerRaised):
-                    ask(channel, do="name", names=names)
+                requests.append({"do": "name", "names": names})
+        with contextlib.suppress(AnswerLate), within(self.end - time.monotonic()):
+            for request in requests:
+                with contextlib.suppress(AnswerGone, AnswerRaised):
+                    ask(channel, **request)
         return channel
 
     def run_cell(self, cell: Mapping[str, Any]) -> bool:
@@ -166,9 +167,9 @@ class Harness:
         assert self.channel is not None
         seconds = max(LEAST, min(self.order["own_seconds"], self.own_left / BY_CLOCK))
         begun = time.monotonic()
-        self.channel.deadline = begun + BY_CLOCK * seconds + SPARE
         try:
-            ask(self.channel, do="cell", seconds=seconds, **cell)
+            with within(BY_CLOCK * seconds + SPARE):
+                ask(self.channel, do="cell", seconds=seconds, **cell)
             return True
         except AnswerLate:
             self.cut.append(f"{cell['label']} was cut off after {BY_CLOCK * seconds:g} s")
@@ -190,12 +191,12 @@ class Harness:
     ) -> tuple[dict[str, str], dict[str, Any]]:
         """Return how it went, and the encoded `got_` values."""
         seconds = self.order["cell_seconds"]
-        channel.deadline = min(self.end, time.monotonic() + seconds)
         space: dict[str, Any] = {"np": np, "SEED": self.order["seed"], "__name__": "harness"}
         space |= {name: RemoteAnswer(channel, name) for name in check["functions"]}
         told = {"status": "ok"}
         try:
-            exec(compile(check["source"], f"<{check['id']}>", "exec"), space)  # noqa: S102 - ours
+            with within(min(self.end - time.monotonic(), seconds)):
+                exec(compile(check["source"], f"<{check['id']}>", "exec"), space)  # noqa: S102 - ours
         except AnswerRaised as error:
             told = {"status": "raised", "error": error.error, "trace": error.trace}
         except AnswerLate:
@@ -212,13 +213,6 @@ class Harness:
         told["failed"] = "\n".join([*channel.failed, *self.cut][:8])
         got = {n: encode(v) for n, v in space.items() if n in check["got"]}
         return told, got
-
-    def say(self, frame: dict[str, Any], body: bytes | None = None) -> None:
-        if body is not None:
-            frame["size"] = len(body)
-        data = json.dumps(frame).encode() + b"\n" + (body or b"")
-        while data:
-            data = data[os.write(self.pipe, data) :]
 
 
 def read_traffic_bytes(devices: TextIO) -> int:

@@ -23,7 +23,7 @@ from distlab.grading.verdict import ExerciseVerdict, Verdict
 from utils.errors import DistributedError
 from utils.files import PART, write_atomically
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,8 @@ class Record:
     verdict: Verdict | None = None
 
     def to_json(self) -> str:
-        """Return it as JSON, without the verdict, which has its own file."""
-        data = {
-            "version": VERSION,
-            "student": self.student,
-            "sha256": self.sha256,
-            "asked": self.asked,
-            "attempt": self.attempt,
-            "observation": json.loads(self.observation.to_json()) if self.observation else None,
-        }
-        return json.dumps(data, sort_keys=True)
+        """Return it as JSON."""
+        return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "Record":
@@ -60,32 +52,17 @@ class Record:
             data: dict[str, Any] = json.loads(text)
             if data["version"] != VERSION:
                 raise CourseError(f"it is from another version of distlab ({data['version']})")
-            seen = data["observation"]
+            seen, said = data["observation"], data["verdict"]
             return cls(
                 str(data["student"]),
                 str(data["sha256"]),
                 str(data["asked"]),
                 int(data["attempt"]),
                 Observation.from_json(json.dumps(seen)) if seen else None,
+                _read_verdict(said) if said else None,
             )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CourseError(f"it isn't a record ({error})") from None
-
-    def add_verdict(self, text: str) -> "Record":
-        """Return the record with the verdict of `text`; as it was if that isn't of this run."""
-        try:
-            data = json.loads(text)
-            mine = [self.student, self.sha256, self.attempt]
-            found = _read_verdict(data["verdict"])
-            return replace(self, verdict=found) if data["of"] == mine else self
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return self  # it is judged again
-
-    def verdict_to_json(self) -> str:
-        """Return what `add_verdict` reads."""
-        assert self.verdict is not None
-        of = [self.student, self.sha256, self.attempt]
-        return json.dumps({"of": of, "verdict": asdict(self.verdict)}, sort_keys=True)
 
 
 def _read_verdict(data: dict[str, Any]) -> Verdict:
@@ -123,7 +100,6 @@ class Journal:
         for path in sorted((self.folder / "records").glob("*.json")):
             try:
                 record = Record.from_json(path.read_text(encoding="utf-8"))
-                record = record.add_verdict(self._read_verdict(path.name))
                 found[record.student] = _lighten(record)
             except (DistributedError, OSError, UnicodeDecodeError) as error:
                 path.replace(path.with_suffix(".damaged"))
@@ -131,12 +107,6 @@ class Journal:
         for path in self.folder.glob(f"*/*{PART}"):
             path.unlink(missing_ok=True)
         return found
-
-    def _read_verdict(self, name: str) -> str:
-        try:
-            return (self.folder / "verdicts" / name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            return ""
 
     def seed_for(self, student: str, sha256: str, attempt: int) -> int:
         """Return the seed of a run: always the same one for the same file and attempt."""
@@ -167,14 +137,13 @@ class Journal:
             self._write(record)
         return record
 
-    def keep(self, observation: Observation) -> Record:
-        """Keep what a run has seen, of the file as it was when it was run."""
+    def keep(self, observation: Observation, verdict: Verdict) -> None:
+        """Keep what a run has seen, of the file as it was when it was run, and its verdict."""
         record = self.records[observation.student]
         sha256 = observation.sha256 or record.sha256
-        record = replace(record, observation=observation, sha256=sha256)
+        record = replace(record, observation=observation, sha256=sha256, verdict=verdict)
         self._write(record)
         self.records[record.student] = _lighten(record)
-        return record
 
     def recall(self, student: str) -> Observation:
         """Return the complete observation, with the answers' results: only the disk has these."""
@@ -182,13 +151,6 @@ class Journal:
         seen = Record.from_json(path.read_text(encoding="utf-8")).observation
         assert seen is not None
         return seen
-
-    def keep_verdict(self, verdict: Verdict, durable: bool = False) -> None:
-        """Keep the verdict of a run; unless `durable`, a power cut means judging it again."""
-        record = replace(self.records[verdict.student], verdict=verdict)
-        self.records[record.student] = record
-        path = self.folder / "verdicts" / _file_name(record.student)
-        write_atomically(path, record.verdict_to_json(), durable)
 
     def _write(self, record: Record) -> None:
         path = self.folder / "records" / _file_name(record.student)

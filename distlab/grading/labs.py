@@ -63,7 +63,6 @@ class GivenCell:
     kind: str
     id: str  # the grade_id, or the cell's own id where it has none
     text: str  # as a learner gets it: stub, no hidden tests
-    names: tuple[str, ...] = ()  # what it defines: functions, classes, variables, imports
 
 
 @dataclass(frozen=True)
@@ -230,7 +229,7 @@ def _parse(text: str) -> list[ast.stmt]:
 def _read_given(cell: Any) -> GivenCell:
     role = cell.metadata.get("nbgrader", {})
     kind = "solution" if role.get("solution") else "graded" if role.get("grade") else "given"
-    return GivenCell(kind, role.get("grade_id", cell.id), cell.source, find_names(cell.source))
+    return GivenCell(kind, role.get("grade_id", cell.id), cell.source)
 
 
 def find_names(text: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ https://nbgrader.readthedocs.io/en/stable/plugins/zipcollect-plugin.html
 import re
 import unicodedata
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from distlab.errors import CourseError
@@ -28,6 +28,7 @@ TIMESTAMP = "timestamp.txt"  # nbgrader writes it next to a notebook
 PATTERNS = {"moodle": MOODLE, "canvas": CANVAS}
 # the course's own folders around a lab's notebook: never a student's name
 COURSE_FOLDERS = ("labs", "notebooks", "solutions", "originals", "kept", "work")
+_MOODLE_TIMES = ("%A, %d %B %Y, %I:%M %p", "%A, %B %d, %Y, %I:%M %p", "%A, %d %B %Y, %H:%M")
 _LAB = re.compile(r"lab\d\d(?!\d)", re.IGNORECASE)
 
 
@@ -191,23 +192,25 @@ def is_stamp(parts: tuple[str, ...]) -> bool:
     return parts[-1].lower() == TIMESTAMP
 
 
-def parse_time(text: str) -> datetime | None:
+def parse_time(text: str, zone: tzinfo = UTC) -> datetime | None:
     """Return a time in UTC, without a zone, as nbgrader keeps them; None if it isn't a time.
 
-    Understands nbgrader's timestamps (`2026-01-30 15:00:00.5 UTC`), ISO 8601, and the
-    digits of file names (`2026-01-30-15-00-00`). A time without a zone is UTC.
+    Understands nbgrader's timestamps (`2026-01-30 15:00:00.5 UTC`), ISO 8601, the digits of file
+    names (`2026-01-30-15-00-00`), and Moodle in English. A time without a zone is in `zone`.
     """
-    digits = re.fullmatch(r"(\d{4})\D?(\d\d)\D?(\d\d)\D?(\d\d)\D?(\d\d)(\D?(\d\d))?", text.strip())
-    try:
-        if digits:
-            return datetime(*(int(digits[k] or 0) for k in (1, 2, 3, 4, 5, 7)))
-        time, zone = _split_zone(text.strip()[:100])
-        found = datetime.fromisoformat(time)
-        if zone:
-            found = found.replace(tzinfo=ZoneInfo(zone))
-        return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
-    except (ValueError, OverflowError, ZoneInfoNotFoundError, OSError):
-        return None
+    text = text.strip()[:100]
+    if digits := re.fullmatch(r"(\d{4})\D?(\d\d)\D?(\d\d)\D?(\d\d)\D?(\d\d)(\D?(\d\d))?", text):
+        year, month, day, hour, minute, _, second = digits.groups("00")
+        text = f"{year}-{month}-{day}T{hour}:{minute}:{second}"
+    for how in ("", *_MOODLE_TIMES):
+        try:
+            time, named = (text, "") if how else _split_zone(text)
+            found = datetime.strptime(time, how) if how else datetime.fromisoformat(time)
+            own = ZoneInfo(named) if named else found.tzinfo or zone
+            return found.replace(tzinfo=own).astimezone(UTC).replace(tzinfo=None)
+        except (ValueError, OverflowError, ZoneInfoNotFoundError, OSError):
+            continue
+    return None
 
 
 def _split_zone(text: str) -> tuple[str, str]:

@@ -70,7 +70,6 @@ def read_notebook(data: bytes) -> Notebook:
     notes: list[str] = []
     content = _parse(data, notes)
     raw = _find_cells(content, notes)
-    _note_kernel(content.get("metadata"), notes)
     if len(raw) > MAX_CELLS:
         raise Unreadable(
             f"the notebook must have at most {MAX_CELLS:,} cells, got {len(raw):,}: {HUMAN}"
@@ -132,17 +131,6 @@ def _find_cells(content: dict[str, Any], notes: list[str]) -> list[Any]:
         found = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
         return [cell for cells in found if isinstance(cells, list) for cell in cells]
     raise Unreadable("the file is JSON without cells, so it isn't a notebook")
-
-
-def _note_kernel(metadata: Any, notes: list[str]) -> None:
-    kernel = metadata.get("kernelspec") if isinstance(metadata, dict) else None
-    if not isinstance(kernel, dict):
-        return
-    name, language = str(kernel.get("name"))[:40], str(kernel.get("language", "python"))[:40]
-    if language.lower() != "python":
-        notes.append(f"written for a kernel of {language!r}: run as Python")
-    elif name != "python3":
-        notes.append(f"made with the kernel {name!r}: run with the course's Python")
 
 
 def _read_cell(number: int, cell: Any) -> Cell:

@@ -5,7 +5,7 @@ decodes what a learner wrote.
 """
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,6 @@ class CellObservation:
     trace: str = ""
     output: str = ""
     errors: str = ""
-    seconds: float = 0.0
     traffic_bytes: int = 0
     failed: tuple[str, ...] = ()
 
@@ -73,8 +72,6 @@ class Observation:
     facts: tuple[str, ...] = ()
     problem: str = ""
     sealed: bool = True
-    seconds: float = 0.0
-    versions: dict[str, str] = field(default_factory=dict)
 
     def lighten(self) -> "Observation":
         """Return it without the answers' results, which may be large and are judged once."""

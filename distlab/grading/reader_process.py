@@ -8,12 +8,11 @@ a judge slow, large or crash costs only itself.
 import json
 import os
 import pickle
-import selectors
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from utils.errors import RunError
 from utils.processes.fork_server import ForkServer, NotStarted
 
 START_SECONDS, SPARE_SECONDS = 120.0, 30.0
-MAX_ANSWER_BYTES, PIECE_BYTES = 64 * 2**20, 2**18
+MAX_ANSWER_BYTES = 64 * 2**20
 
 
 class Refused(ValueError):
@@ -59,17 +58,21 @@ class ReaderProcess:
 
         Raises CourseError if the process itself has ended.
         """
-        reader, writer = os.pipe()
+        reader, writer = Pipe(duplex=False)
         try:
-            with os.fdopen(reader, "rb", buffering=0) as file:
-                try:
+            with reader:
+                with writer:
                     if not self._server.ready:
                         self._server.wait_until_ready(START_SECONDS)
                     asked = json.dumps(request).encode()
-                    child = self._server.fork(None, asked, [writer])
-                finally:
-                    os.close(writer)
-                data = self._read_answer(file)
+                    child = self._server.fork(None, asked, [writer.fileno()])
+                try:
+                    late = not reader.poll(self.seconds)
+                    data = None if late else reader.recv_bytes(MAX_ANSWER_BYTES)
+                except EOFError:  # killed before it was done
+                    data = b""
+                except OSError:  # too much
+                    data = None
                 if data is None:
                     self._server.signal(child, signal.SIGKILL)
             while (told := self._server.receive(SPARE_SECONDS))["told"] != "ended":
@@ -80,28 +83,13 @@ class ReaderProcess:
             raise CourseError(f"{error} ({self._server.read_last_error()})") from None
         return self._read_result(data, told["status"])
 
-    def _read_answer(self, file: Any) -> bytes | None:
-        """Return all that comes, None if it takes too long or is too much."""
-        data, deadline = bytearray(), time.monotonic() + self.seconds
-        with selectors.DefaultSelector() as selector:
-            selector.register(file, selectors.EVENT_READ)
-            while len(data) <= MAX_ANSWER_BYTES and (left := deadline - time.monotonic()) > 0:
-                if not selector.select(left):
-                    continue
-                piece = file.read(PIECE_BYTES)
-                if not piece:
-                    return bytes(data)
-                data += piece
-        return None
-
     def _read_result(self, data: bytes | None, status: int) -> dict[str, Any]:
         if data is None:
             most = f"{self.seconds:g} s or {MAX_ANSWER_BYTES // 2**20} MiB"
             raise Refused(f"it took more than {most}")
-        try:
-            answer = json.loads(data)
-        except ValueError:  # killed before it was done
-            raise Refused(f"it ended with status {status}") from None
+        if not data:
+            raise Refused(f"it ended with status {status}")
+        answer = json.loads(data)
         if "refused" in answer:
             raise Refused(answer["refused"])
         return answer["result"]

@@ -8,12 +8,12 @@ the lab.
 import gc
 import importlib
 import json
-import os
 import pickle
 import resource
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +58,8 @@ class ReaderLoop(ForkLoop):
             answer = {"result": found}
         except BaseException as error:
             answer = {"refused": f"{type(error).__name__}: {error}"[:300]}
-        data = json.dumps(answer).encode()
-        while data:
-            data = data[os.write(descriptors[0], data) :]
+        with Connection(descriptors[0], readable=False) as writer:
+            writer.send_bytes(json.dumps(answer).encode())
         return 0
 
 

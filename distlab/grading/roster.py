@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distlab.errors import CourseError
-from distlab.grading.naming import Owner, clean_name
+from distlab.grading.naming import Owner, clean_name, parse_time
 
 Row = tuple[int, dict[str, str]]  # line, and cells by their column's name in lower case
 # The first column of each list that has a text counts.
@@ -57,7 +57,6 @@ _COLUMNS = {
     "time": ("handed_in", "handed_in_utc", "time", "last modified (submission)", "submitted at"),
 }
 _LETTERS = str.maketrans("łøđðıħ", "loddih")  # letters that Unicode doesn't take apart
-_MOODLE_TIMES = ("%A, %d %B %Y, %I:%M %p", "%A, %B %d, %Y, %I:%M %p", "%A, %d %B %Y, %H:%M")
 
 
 @dataclass(frozen=True)
@@ -324,26 +323,13 @@ def read_times(path: Path, zone: tzinfo = UTC) -> tuple[Roster, dict[str, dateti
             raise CourseError(f"{path} must have a column of times. Call it `handed_in`.")
         if student is None or text in ("", "-"):
             continue
-        time = _parse_any(text, zone)
+        time = parse_time(text, zone)
         if time is None:
             raise CourseError(
                 f"{path}, line {line}: a time must look like 2026-11-20T23:59, got {text!r}."
             )
         found[student.id], times[student.id] = student, time
     return Roster(found), times
-
-
-def _parse_any(text: str, zone: tzinfo) -> datetime | None:
-    """Return a time as ISO 8601 or Moodle (in English) writes it, in UTC; None for no time."""
-    for how in ("", *_MOODLE_TIMES):
-        try:
-            text = text.removesuffix(" UTC") + "+00:00" * text.endswith(" UTC")
-            time = datetime.strptime(text, how) if how else datetime.fromisoformat(text)
-            time = time if time.tzinfo else time.replace(tzinfo=zone)
-            return time.astimezone(UTC).replace(tzinfo=None)
-        except (ValueError, OverflowError):
-            continue
-    return None
 
 
 def read_marks(path: Path) -> list[tuple[str, ByHand]]:

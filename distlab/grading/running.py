@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import secrets
+import signal
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -11,9 +12,9 @@ from pathlib import Path
 
 from distlab.grading.alignment import Plan
 from distlab.grading.frames import MAX_WRITTEN, BadFrame, Frame, FrameReader, OutputReader
-from distlab.grading.handed_in import Files, open_plain
+from distlab.grading.handed_in import open_plain
 from distlab.grading.labs import LabSpec
-from distlab.grading.observation import CellObservation
+from distlab.grading.observation import CellObservation, Observation, Submission
 from distlab.grading.process_tree import SHORTAGE
 from distlab.grading.sandbox import Sandbox
 from distlab.submission import MAX_ATTACHED_BYTES
@@ -24,7 +25,7 @@ MAX_PROCESSES = {False: 16, True: 96}  # by whether the lab starts processes
 
 @dataclass
 class Attempt:
-    """One run: the graded cells (`checks`) that it was given, `current` the one that runs."""
+    """One run: the graded cells (`checks`) that it was given."""
 
     number: int
     checks: list[str]
@@ -32,9 +33,6 @@ class Attempt:
     streams: dict[str, OutputReader]
     deadline: float
     frames: FrameReader = field(default_factory=FrameReader)
-    current: str = ""
-    ended: bool = False  # whether the running answer was ended because of its output
-    done: bool = False
     why: str = ""
 
     def close(self) -> None:
@@ -44,20 +42,32 @@ class Attempt:
 
 
 class Running:
-    """Runs the steps of `plan` behind one harness; what can't be run is seen at once."""
+    """Runs the steps of `plan` behind one harness; what can't be run is seen at once.
+
+    `sha256` is the notebook's, `problem` says why there is nothing to run, if there isn't.
+    """
 
     def __init__(
-        self, plan: Plan, seed: int, lab: LabSpec, sandbox: Sandbox, files: Files = ()
+        self,
+        submission: Submission,
+        seed: int,
+        plan: Plan,
+        sha256: str,
+        problem: str,
+        lab: LabSpec,
+        sandbox: Sandbox,
     ) -> None:
-        self.plan, self.seed, self.lab, self.sandbox = plan, seed, lab, sandbox
-        self.files, self.rules = files, lab.rules
+        self.submission, self.seed, self.plan = submission, seed, plan
+        self.sha256, self.problem = sha256, problem
+        self.lab, self.sandbox, self.rules = lab, sandbox, lab.rules
+        self.alone, self.tried_again = True, False  # whether nothing else ran while it did
         self.seen = {
             check: CellObservation(check, "raised", error=why)
             for check, why in (plan.unanswered or {}).items()
         }
         self.notes: list[str] = []
         self.starts, self.token = 0, secrets.token_hex(8)
-        self.begun, self.attempt = time.monotonic(), Attempt(0, [], {}, {}, 0.0)
+        self.attempt = Attempt(0, [], {}, {}, 0.0)
 
     def find_unseen(self) -> list[str]:
         """Return the graded cells that are still to run, in the order of the submission."""
@@ -89,7 +99,7 @@ class Running:
             "output_mib": MAX_WRITTEN // 2**20,
         }
         try:
-            number = self.sandbox.fork(theirs, limits)
+            number = self.sandbox.fork(limits, b"", theirs)
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
@@ -119,7 +129,6 @@ class Running:
                     "id": cell.id,
                     "source": cell.source,
                     "got": cell.got,
-                    "exercise": cell.exercise,
                     "functions": exercises[cell.exercise].functions,
                     "program": exercises[cell.exercise].program,
                     "attached": exercises[cell.exercise].attached,
@@ -132,7 +141,7 @@ class Running:
             "own_seconds": self.rules.own_seconds,
             "own_together_seconds": self.rules.own_together_seconds,
             "submission_seconds": self.rules.submission_seconds,
-            "files": {name: self._read_file(path) for name, path in self.files},
+            "files": {name: self._read_file(path) for name, path in self.submission.files},
         }
         order = os.memfd_create("order")
         data = json.dumps(told).encode()
@@ -153,10 +162,12 @@ class Running:
         except BlockingIOError:
             return None
         if kind != "frames":
-            attempt.streams[kind].feed(data)
-            if attempt.streams[kind].written > MAX_WRITTEN and not attempt.ended:
-                attempt.ended = True
-                self.sandbox.end_answer(attempt.number)
+            stream = attempt.streams[kind]
+            stream.feed(data)
+            if stream.written > MAX_WRITTEN and not stream.over:
+                for each in attempt.streams.values():
+                    each.over = True
+                self.sandbox.signal(attempt.number, signal.SIGHUP)
         elif not attempt.why:
             try:
                 for frame in attempt.frames.feed(data):
@@ -167,27 +178,20 @@ class Running:
         return len(data)
 
     def take(self, frame: Frame) -> None:
-        """Take one frame: it must fit what went before."""
+        """Take one frame: its cell is one that was asked for."""
         attempt = self.attempt
-        if frame.at == "done":
-            attempt.done = True
-        elif not 0 <= frame.cell < len(attempt.checks):
+        if not 0 <= frame.cell < len(attempt.checks):
             raise BadFrame("a cell that the lab doesn't have")
-        elif frame.at == "begin":
-            attempt.current, attempt.ended = attempt.checks[frame.cell], False
-        elif attempt.checks[frame.cell] != attempt.current:
-            raise BadFrame("the end of a cell that never began")
-        else:
-            self.seen[attempt.current] = CellObservation(
-                attempt.current,
-                frame.status,
-                got=frame.got,
-                error=frame.error,
-                trace=frame.trace,
-                seconds=frame.seconds,
-                traffic_bytes=frame.traffic,
-                failed=tuple(frame.failed.split("\n")) if frame.failed else (),
-            )
+        check = attempt.checks[frame.cell]
+        self.seen[check] = CellObservation(
+            check,
+            frame.status,
+            got=frame.got,
+            error=frame.error,
+            trace=frame.trace,
+            traffic_bytes=frame.traffic,
+            failed=tuple(frame.failed.split("\n")) if frame.failed else (),
+        )
 
     def check_time(self, now: float) -> None:
         """Kill what the harness hasn't ended in time."""
@@ -199,7 +203,7 @@ class Running:
         if not self.attempt.why:
             self.attempt.why = why
             self.attempt.deadline = float("inf")
-            self.sandbox.kill(self.attempt.number)
+            self.sandbox.signal(self.attempt.number, signal.SIGKILL)
 
     def finish_attempt(self, status: int, why: str) -> bool:
         """Its processes have ended: read the rest of the pipes; return whether to try again."""
@@ -227,6 +231,16 @@ class Running:
         for check in self.find_unseen():
             self.seen[check] = CellObservation(check, status, error=why)
 
-    def get_cells(self) -> list[CellObservation]:
-        """Return what was seen of every graded cell, in the order of the lab."""
-        return [self.seen[check] for check in self.lab.graded if check in self.seen]
+    def observe(self) -> Observation:
+        """Return what was seen, with every graded cell in the order of the lab."""
+        return Observation(
+            student=self.submission.student,
+            lab=self.lab.name,
+            sha256=self.sha256,
+            seed=self.seed,
+            cells=tuple(self.seen[check] for check in self.lab.graded if check in self.seen),
+            notes=(*self.plan.notes, *self.notes),
+            facts=self.plan.facts,
+            problem=self.problem,
+            sealed=self.sandbox.sealed,
+        )

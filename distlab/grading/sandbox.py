@@ -5,23 +5,18 @@ the course's packages without its judges: no solutions, no home, no network, no 
 of the outside. https://github.com/containers/bubblewrap
 """
 
-import contextlib
 import os
 import shutil
-import signal
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import distlab
 from distlab.errors import CourseError
-from distlab.grading.budget import MemoryBudget
 from distlab.grading.judging import LabRules
 from distlab.grading.process_tree import FOLDER_PREFIX
-from utils.errors import RunError
 from utils.processes.fork_server import ForkServer, NotStarted
 
 COURSE = "/course"
@@ -53,7 +48,7 @@ SYSTEM = (
     "/etc/ssl/openssl.cnf",
 )
 DEVICES = ("null", "zero", "full", "random", "urandom")
-START_SECONDS, BASE_MIB = 180.0, 2048  # the server's own memory, data sets included
+START_SECONDS = 180.0
 ADVICE = "`distlab doctor` says what is missing; --no-sandbox is for your own work only"
 
 
@@ -194,33 +189,19 @@ def _environment(course: str) -> dict[str, str]:
     }
 
 
-class Sandbox:
-    """The fork server as its parent sees it. A context manager that leaves nothing behind.
+class Sandbox(ForkServer):
+    """The fork server as its parent sees it: its requests are submissions.
 
-    `lab` is the lab whose `exercise` it imports, `rules` the lab's. It starts at
-    once; `wait_until_ready` comes before the first `fork`.
+    `lab` is the lab whose `exercise` it imports, `rules` the lab's. A request is the most of each
+    thing in `submission_server.TOO_MUCH`, with the descriptors of the order, and of where frames,
+    output and errors go.
     """
 
-    def __init__(
-        self,
-        lab: str,
-        rules: LabRules,
-        sealed: bool = True,
-        jobs: int = 2,
-        start_seconds: float = START_SECONDS,
-    ) -> None:
-        self.sealed, self.start_seconds = sealed, start_seconds
-        self.versions: dict[str, str] = {}
+    def __init__(self, lab: str, rules: LabRules, sealed: bool = True) -> None:
+        self.sealed, passed = sealed, list[int]()
         # sealed, it has its own /tmp; otherwise the fork server removes the folder as it ends
         self.folder = "/tmp" if sealed else tempfile.mkdtemp(prefix=FOLDER_PREFIX)
-        self._errors = tempfile.TemporaryFile()
-        self._server = self._start([lab, f"onednn={rules.onednn:d}", *rules.data])
-        self.budget = MemoryBudget((BASE_MIB + jobs * rules.memory_mib) * 2**20)
-        self.budget.add(self._server.process.pid)
-
-    def _start(self, needed: list[str]) -> ForkServer:
-        passed: list[int] = []
-        if self.sealed:
+        if sealed:
             command, environment = build_command(check_can_seal()), None
             passed = [int(n) for f, n in zip(command, command[1:]) if f == "--file"]
         else:
@@ -229,10 +210,10 @@ class Sandbox:
             places = {n: v.replace("/tmp", self.folder) for n, v in _environment(course).items()}
             environment = {**places, "PYTHONPATH": course}
         try:
-            return ForkServer(
+            super().__init__(
                 "the sandbox",
-                [*command, *needed],
-                errors=self._errors,
+                [*command, lab, f"onednn={rules.onednn:d}", *rules.data],
+                errors=tempfile.TemporaryFile(),
                 passed=passed,
                 env=environment,
                 cwd="/",
@@ -241,64 +222,18 @@ class Sandbox:
             for number in passed:
                 os.close(number)
 
-    def fileno(self) -> int:
-        """Return the descriptor that can be read from when `receive` has something."""
-        return self._server.connection.fileno()
-
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, seconds: float = START_SECONDS) -> dict[str, Any]:
         """Wait until it can fork; CourseError, with the reason, if it can't seal or start."""
-        if self.versions:
-            return
         try:
-            self.versions = self._server.wait_until_ready(self.start_seconds)["versions"]
+            return {} if self.ready else super().wait_until_ready(seconds)
         except NotStarted as error:
             why = f"cannot seal here ({error.why}): {ADVICE}" if self.sealed else str(error)
             raise CourseError(why) from None
 
-    def fork(self, descriptors: Sequence[int], limits: Mapping[str, float]) -> int:
-        """Start a submission and return its number.
-
-        `descriptors`: its order, and where frames, output and errors go. `limits`: the most
-        of each thing in `submission_server.TOO_MUCH`.
-        """
-        with self._explaining_its_end():
-            return self._server.fork(dict(limits), descriptors=descriptors)
-
-    def end_answer(self, number: int) -> None:
-        """End the answer that runs: it writes too much."""
-        with self._explaining_its_end():
-            self._server.signal(number, signal.SIGHUP)
-
-    def kill(self, number: int) -> None:
-        with self._explaining_its_end():
-            self._server.signal(number, signal.SIGKILL)
-
-    def receive(self) -> dict[str, Any]:
-        """Return what the fork server tells next: which submission has started or ended, and why.
-
-        As `ForkServer.receive`.
-        """
-        with self._explaining_its_end():
-            return self._server.receive()
-
-    @contextlib.contextmanager
-    def _explaining_its_end(self) -> Iterator[None]:
-        try:
-            yield
-        except RunError:
-            last = self._server.read_last_error()
-            raise CourseError(f"The sandbox has ended ({last}). Start again.") from None
-
     def close(self) -> None:
         """End the fork server and every submission; safe to call twice."""
-        self._server.close()
-        self._errors.close()
-        self.budget.close()
+        super().close()
+        if self._errors is not None:
+            self._errors.close()
         if not self.sealed:
             shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self) -> "Sandbox":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

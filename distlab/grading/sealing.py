@@ -2,14 +2,13 @@
 
 The fork server runs under bubblewrap. Every submission gets its own namespaces on top of that:
 user, pid, mount, network, ipc, host name. This file is read inside the sandbox. Follows
-namespaces(7), user_namespaces(7), capabilities(7), seccomp(2) and landlock(7).
+namespaces(7), user_namespaces(7), capabilities(7) and seccomp(2).
 """
 
 import ctypes
 import os
 import resource
 import socket
-import struct
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -92,7 +91,7 @@ def seal(most_threads: int, hidden: Sequence[Path] = ()) -> None:
     bring_up_loopback()
     socket.sethostname("lab")
     with open("/proc/self/oom_score_adj", "w") as file:
-        file.write("800")  # an answer raises its own to 1000
+        file.write("800")
     _forbid_user_namespaces()
     for kind, most in {**LIMITS, resource.RLIMIT_NPROC: most_threads}.items():
         hard = resource.getrlimit(kind)[1]
@@ -100,7 +99,6 @@ def seal(most_threads: int, hidden: Sequence[Path] = ()) -> None:
         resource.setrlimit(kind, (most, most))
     _drop_capabilities()
     call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    restrict_files()
     forbid_calls()
 
 
@@ -133,28 +131,6 @@ def _drop_capabilities() -> None:
         if _libc.prctl(PR_CAPBSET_DROP, ctypes.c_long(capability), 0, 0, 0) < 0:
             break
     drop_capabilities()
-
-
-def restrict_files() -> bool:
-    """Let this process and its children write below /tmp, /dev/shm and to devices only.
-
-    Landlock; returns False where the kernel has none.
-    """
-    version = _libc.syscall(444, None, ctypes.c_long(0), ctypes.c_long(1))
-    if version < 1:
-        return False
-    writing = 0b1_1111_1111_0010 & ~0b1100  # all rights of version 1 but execute and reading
-    writing |= (1 << 13 if version >= 2 else 0) | (1 << 14 if version >= 3 else 0)
-    attributes = struct.pack("Q", writing)
-    ruleset = call("syscall", 444, attributes, len(attributes), 0)
-    for place in ("/tmp", "/dev"):
-        folder = os.open(place, os.O_PATH)
-        rule = struct.pack("=Qi", writing, folder)
-        call("syscall", 445, ruleset, 1, rule, 0)
-        os.close(folder)
-    call("syscall", 446, ruleset, 0)
-    os.close(ruleset)
-    return True
 
 
 class _Condition(ctypes.Structure):

@@ -67,11 +67,9 @@ class SubmissionLoop(ForkLoop):
         if there := list_imported(self.absent):
             raise RuntimeError(f"{there[0]} is imported, and answers of {self.lab} may not have it")
         self.hidden = find_places(self.absent, Path(utils.__file__).parents[1])
-        from utils.environment import versions
-
         if self.sealed:
             sealing.make_filter()
-        return {"versions": versions()}
+        return {}
 
     def run(self, request: Any, body: bytes, descriptors: Sequence[int]) -> int:
         """As the harness: make the namespaces, start their process 1, run the order."""
@@ -105,7 +103,7 @@ class SubmissionLoop(ForkLoop):
 
     def send_signal(self, child: Child, number: int) -> None:
         """Tell process 1 what an answer had too much of, or kill everything."""
-        first = process_tree.find_children(child.process)
+        first = process_tree.find_tree(child.process, recursive=False)[1:]
         if number in TOO_MUCH:
             return process_tree.send_signal(first, number)
         everyone = [] if self.sealed else process_tree.find_tree(child.process)[1:]

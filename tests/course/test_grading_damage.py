@@ -214,10 +214,9 @@ DAMAGE = {
     "metadata lost, and reversed": (lambda n: reverse(strip_metadata(n)), "run after it"),
     "extra cells": (add_cells, None),
     "another kernel": (
-        lambda n: change(n, kernelspec={"name": "venv-7", "language": "python"}),
-        "venv-7",
+        lambda n: change(n, kernelspec={"name": "ir", "language": "R"}),
+        None,
     ),
-    "another language": (lambda n: change(n, kernelspec={"name": "ir", "language": "R"}), "'R'"),
     "metadata that is none": (lambda n: {**n, "metadata": None}, None),
     "outputs full": (fill_outputs, None),
     "format 3": (make_old, "old notebook"),

@@ -25,20 +25,13 @@ FORGED = [
     "x",
     {},
     [],
-    ["value"],
-    ["value", 7],
+    ["int"],
     ["int", 7],
-    ["int", "9" * 2000],
-    ["int", "x"],
-    ["float", "x"],
-    ["float", 1.0],
-    ["float", "0x1p999999"],
     ["array", "<f8", [float("inf")], ""],
     ["array", "<f8", [0, 10**40], ""],
-    ["text", None],
     ["list", "abc"],
     ["dict", [[1]]],
-    ["dict", [[["list", []], ["value", None]]]],
+    ["dict", [[["list", []], None]]],
     ["unknown", 1],
     ["list", [["list"]]],
     ["array", "<f8", [2], "AAAA"],
@@ -87,10 +80,7 @@ def plain(value) -> bool:
 def test_random_forgeries_never_do_anything_but_fail():
     rng = random.Random(5)
     parts = [
-        "value",
-        "int",
-        "float",
-        "text",
+        "opaque",
         "list",
         "tuple",
         "set",
@@ -106,7 +96,6 @@ def test_random_forgeries_never_do_anything_but_fail():
         1e300,
         "",
         "7",
-        "0x1p3",
         "AAAAAAAAAAA=",
         {},
     ]
@@ -114,7 +103,7 @@ def test_random_forgeries_never_do_anything_but_fail():
     def make(depth):
         if depth == 0 or rng.random() < 0.3:
             return rng.choice(parts)
-        return [rng.choice(parts[:9]), *(make(depth - 1) for _ in range(rng.randrange(4)))]
+        return [rng.choice(parts[:6]), *(make(depth - 1) for _ in range(rng.randrange(4)))]
 
     good = 0
     for _ in range(20_000):
@@ -304,7 +293,7 @@ def test_objects_equal_nothing():
         "7",
         "{",
         "[" * 10**5,
-        '{"got_x": 1}',
+        '{"got_x": ["int", 1]}',
         '{"got_x": ["list", ' + "[" * 50 + "]" * 50 + "]}",
     ],
 )
@@ -324,15 +313,12 @@ def test_only_the_names_that_are_asked_for_are_read():
         b"\x80\x04",
         b"[]",
         b"7",
-        b'{"at": "end", "cell": "1"}',
-        b'{"at": "end", "cell": true}',
-        b'{"at": "end", "status": "right"}',
-        b'{"at": "begin", "mark": 10}',
-        b'{"at": "x"}',
+        b'{"cell": "1", "status": "ok"}',
+        b'{"cell": true, "status": "ok"}',
+        b'{"cell": 1, "status": "right"}',
+        b'{"cell": 1, "status": "ok", "mark": 10}',
+        b'{"cell": 1, "status": "ok", "traffic": 1.5}',
         b"{}",
-        b'{"at": "end", "status": "ok", "size": -1}',
-        b'{"at": "end", "status": "ok", "size": 1e3}',
-        b'{"at": "end", "status": "ok", "size": 99999999999}',
         b"[" * 60_000,
         b"x" * 70_000,
     ],
@@ -343,13 +329,13 @@ def test_frames_that_the_runner_does_not_write_are_refused(line):
 
 
 def test_frames_come_out_however_the_bytes_are_cut():
-    head = {"at": "end", "cell": 3, "status": "ok", "seconds": 0.5, "size": 5}
-    data = json.dumps(head).encode() + b'\n{"a":' + b'{"at": "done"}\n'
+    frames = [{"cell": k, "status": "ok", "got": '{"a":'} for k in (3, 4)]
+    data = b"".join(json.dumps(frame).encode() + b"\n" for frame in frames)
     for step in (1, 2, 7, 1000):
         reader, found = FrameReader(), []
         for k in range(0, len(data), step):
             found += reader.feed(data[k : k + step])
-        assert [f.at for f in found] == ["end", "done"] and found[0].got == '{"a":'
+        assert [f.cell for f in found] == [3, 4] and found[0].got == '{"a":'
 
 
 def test_output_is_told_apart_by_cell_however_it_is_cut():

@@ -3,9 +3,7 @@
 import dataclasses
 import json
 import os
-import select
 import sys
-import threading
 from pathlib import Path
 
 import psutil
@@ -13,16 +11,13 @@ import pytest
 from grading_notebooks import LAB, RIGHT, fill, write
 from process_watch import wait_for
 
-from distlab.errors import CourseError
 from distlab.grading import sandbox, submission_server
 from distlab.grading.alignment import Aligner
-from distlab.grading.background import BackgroundQueue
-from distlab.grading.executor import LabProcesses, observe
+from distlab.grading.executor import observe
 from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.judging import LabRules
 from distlab.grading.notebook_file import read_notebook
 from distlab.grading.observation import Observation, Submission
-from distlab.grading.reader_process import Refused
 from utils.errors import DistributedError
 
 RULES = LabRules(data=(), cell_seconds=4, own_seconds=1, submission_seconds=30)
@@ -259,36 +254,3 @@ def test_a_graded_cell_is_asked_for_its_answers_and_its_check_does_not_run():
     plan = Aligner(LAB, read_notebook(json.dumps(fill(RIGHT)).encode())).align()
     assert [s.check for s in plan.steps if s.check] == list(LAB.graded)
     assert [s.text for s in plan.steps if not s.check] == [RIGHT[e.id] for e in LAB.exercises]
-
-
-class SlowReader(LabProcesses):
-    """Stands for the reader's process: one file keeps it until it is let go."""
-
-    def __init__(self) -> None:
-        self.reader, self.let_go = self, threading.Event()
-
-    def ask(self, do: str, path: str) -> dict[str, str]:
-        if path == "held":
-            assert self.let_go.wait(120)
-            raise Refused("it took too long")
-        if path == "ended":
-            raise CourseError("the reader has ended")
-        return {"path": path}
-
-
-def test_a_file_that_keeps_the_reader_does_not_keep_the_loop():
-    reader = SlowReader()
-    with BackgroundQueue(reader.read) as queue:
-        for path in ("held", "other"):
-            queue.put(Path(path))
-        assert list(queue.take()) == [] and queue.waiting == 2  # at once
-        reader.let_go.set()
-        told = []
-        while queue.waiting:
-            assert select.select([queue], [], [], 120)[0], "nothing was read"
-            told += queue.take()
-        assert isinstance(told[0], Refused) and told[1] == {"path": "other"}
-        queue.put(Path("ended"))
-        assert select.select([queue], [], [], 120)[0]
-        with pytest.raises(CourseError):
-            list(queue.take())

@@ -268,7 +268,7 @@ def test_the_class_page_counts_what_it_should(report, chromium):
     links = page.locator("a").all()
     hrefs = [a.get_attribute("href").partition("#")[0] for a in links]
     assert [href for href in hrefs if not (report[1] / href).is_file()] == []
-    assert any(href.endswith(".ipynb") for href in hrefs)  # the lesson's section
+    assert any(href.endswith(".ipynb") for href in hrefs)  # the lesson
     page.close()
 
 

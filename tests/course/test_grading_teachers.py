@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 import zipfile
 from dataclasses import replace
@@ -20,7 +19,6 @@ from distlab.grading.observation import Observation
 from distlab.grading.policy import Policy, override, parse_penalty, read_policy
 from distlab.grading.report.anonymous import anonymise
 from distlab.grading.report.changes import note_changes
-from distlab.grading.report.lesson_sections import find_sections
 from distlab.grading.report.pages import write_report
 from distlab.grading.results import ClassResult, finish, hold_back
 from distlab.grading.roster import ByHand, Roster, Student, read_marks, read_roster
@@ -302,9 +300,7 @@ def test_unknown_times_are_said_loudly(lab, tmp_path):
 
 SAMPLE = """
 zone = "Europe/Prague"
-[penalty]
-percent = 10
-per = "day"
+penalty = "10%/day"
 [labs.lab05]
 due = 2026-11-20T23:59:00
 weights = {plain = 2}
@@ -319,18 +315,11 @@ def write_rules(tmp_path, text):
 def test_rules_of_one_lab_do_not_stop_another(tmp_path):
     path, labs = write_rules(tmp_path, SAMPLE), list_labs(ROOT)
     for name in labs:
-        policy = override(read_policy(path, name, labs), "", "", None)
+        policy = override(read_policy(path, name, labs), "", "")
         assert (policy.due is not None) == (name == "lab05")
     policy = read_policy(path, "lab05", labs)
     assert policy.due == datetime(2026, 11, 20, 22, 59)
     assert policy.show_time(policy.due) == "2026-11-20 23:59 CET"
-    with_zone = read_policy(
-        write_rules(
-            tmp_path, SAMPLE.replace('zone = "Europe/Prague"', "").replace("59:00", "59:00+02:00")
-        ),
-        "lab05",
-    )
-    assert with_zone.show_time(with_zone.due) == "2026-11-20 23:59 UTC+02:00"
 
 
 @pytest.mark.parametrize(
@@ -338,8 +327,8 @@ def test_rules_of_one_lab_do_not_stop_another(tmp_path):
     [
         ("labs.lab05", "labs.lab55", ["'lab55'", "Did you mean 'lab"]),
         ("weights =", "weihgts =", ["labs.lab05", "'weihgts'", "Did you mean 'weights'"]),
-        ("percent", "precent", ["penalty", "'precent'", "Did you mean 'percent'"]),
-        ("[penalty]", "[penatly]", ["'penatly'", "Did you mean 'penalty'"]),
+        ("10%/day", "10%", ["penalty must look like 10%/day"]),
+        ("penalty =", "penatly =", ["'penatly'", "Did you mean 'penalty'"]),
         ("Europe/Prague", "Europe/Prag", ["zone must be a time zone", "got 'Europe/Prag'"]),
         ("weights = {plain = 2}", 'confirmed = "ana 1"', ["confirmed"]),
     ],
@@ -391,20 +380,3 @@ def test_the_book_keeps_reasons_refuses_too_much_and_knows_what_waits(lab, tmp_p
         assert named["ana"] == ("Ana Maria", "Novák", "a@x.org") and named["cy"] == (None,) * 3
         book.set_points("cy", ByHand("epoch", None))
         assert "cy" not in book.read_reasons() and "cy" not in book.read_manual()
-
-
-def test_every_exercise_has_a_section_to_read_again():
-    for source in sorted((ROOT / "solutions" / "src").glob("lab*.py")):
-        found = find_sections(source, ROOT)
-        assert set(found) == {e.id for e in read_lab(source.stem[:5], ROOT).exercises}
-        for section in found.values():
-            notebook = json.loads((ROOT / section.link.partition("#")[0]).read_text())
-            text = "".join("".join(cell["source"]) + "\n" for cell in notebook["cells"])
-            assert f"## {section.title}" in text
-    lab05 = {
-        name: s.title
-        for name, s in find_sections(
-            ROOT / "solutions" / "src" / "lab05_loss_scaling.py", ROOT
-        ).items()
-    }
-    assert len(set(lab05.values())) >= len(lab05) - 1  # two of them share the weights' section

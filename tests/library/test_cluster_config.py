@@ -1,5 +1,6 @@
 """Cluster specifications and TF_CONFIG: what is built, read, and found wrong. No process starts."""
 
+import contextlib
 import io
 import json
 import shlex
@@ -187,8 +188,8 @@ def test_ports_are_free_and_differ():
         assert len(set(ports)) == 20
         with pytest.raises(OSError), socket.socket() as other:
             other.bind(("127.0.0.1", ports[0]))
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", ports[0]))
+    for one in cc.bind_ports(15, "127.0.0.1", ports):  # others may have been taken since
+        one.close()
     with pytest.raises(DistributedError, match="address of this machine"):
         cc.pick_free_ports(1, "192.0.2.1")
 
@@ -202,10 +203,11 @@ def test_ports_are_not_those_that_the_system_hands_out(said, below, tmp_path, mo
 
 
 def test_ports_of_a_range_are_picked_and_too_few_are_said():
-    with cc.hold_free_ports(3) as ports:
-        held, *free = ports
-    with socket.create_server(("127.0.0.1", held)):
-        assert cc.pick_free_ports(2, among=ports) == free
+    with contextlib.ExitStack() as stack:
+        bound = cc.bind_ports(3, "127.0.0.1", range(20_000, 30_000))  # so nobody else picks them
+        ports = [stack.enter_context(one).getsockname()[1] for one in bound]
+        bound[0].listen()
+        assert cc.pick_free_ports(2, among=ports) == ports[1:]
         with pytest.raises(
             DistributedError, match="must have 3 free ports on 127.0.0.1, got .* with 2"
         ):
@@ -262,7 +264,7 @@ def test_export_is_a_line_for_a_shell(capsys, tmp_path):
     assert main("tf-config build --pick-ports --task worker:1 --export".split()) == 0
     line = capsys.readouterr().out
     shown = subprocess.run(
-        ["sh", "-c", line + 'printf %s "$TF_CONFIG"'], capture_output=True, text=True, timeout=60
+        ["sh", "-c", line + 'printf %s "$TF_CONFIG"'], capture_output=True, text=True, timeout=120
     ).stdout
     assert (
         cc.parse_tf_config(shown).name

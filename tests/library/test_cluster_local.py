@@ -33,6 +33,14 @@ def add_up():
     return index, total
 
 
+def report_for_ever():
+    from utils.events import report
+
+    while True:
+        report("step")
+        time.sleep(0.02)
+
+
 def reduce_for_ever():
     import tensorflow as tf
 
@@ -57,14 +65,14 @@ def wait_for_event(job):
 
 
 def test_results_come_in_rank_order_with_named_lines_and_events(cluster, capsys):
-    assert cluster.run(add_up, timeout=60) == [(0, 3.0), (1, 3.0), (2, 3.0)]
+    assert cluster.run(add_up, timeout=120) == [(0, 3.0), (1, 3.0), (2, 3.0)]
     shown = capsys.readouterr().out
     assert all(f"[worker {i}] worker {i} has 3.0" in shown for i in range(3))
     job = cluster.start(add_up)
     events = list(job.events())
     assert sorted(e["task"] for e in events) == ["worker 0", "worker 1", "worker 2"]
     assert all(e["loss"] == 3.0 and e["attempt"] == 1 for e in events)
-    assert len(job.wait(60)) == 3 and job.logs("worker", 1) == ["worker 1 has 3.0"]
+    assert len(job.wait(120)) == 3 and job.logs("worker", 1) == ["worker 1 has 3.0"]
 
 
 def test_each_task_is_a_process_with_its_own_port_and_group(cluster):
@@ -96,7 +104,7 @@ def test_an_exception_names_the_worker_that_raised_it(cluster):
         return float(step())
 
     with pytest.raises(ClusterError, match="worker 1: ValueError: no such column") as failed:
-        cluster.run(fail, echo=False, timeout=60)
+        cluster.run(fail, echo=False, timeout=120)
     assert failed.value.task == "worker 1" and "Traceback" in failed.value.details
 
 
@@ -108,8 +116,8 @@ def test_of_several_root_errors_the_first_is_named(cluster):
             None, None, "2 root error(s) found.\n  (0) INTERNAL: first cause\n  (1) CANCELLED: x"
         )
 
-    with pytest.raises(ClusterError, match=r"worker 0: InternalError: \(0\) INTERNAL: first cause"):
-        cluster.run(fail, echo=False, timeout=60)
+    with pytest.raises(ClusterError, match=r"worker \d: InternalError: \(0\) INTERNAL: first"):
+        cluster.run(fail, echo=False, timeout=120)
 
 
 def test_of_a_value_over_many_lines_the_message_keeps_its_end(cluster):
@@ -117,7 +125,7 @@ def test_of_a_value_over_many_lines_the_message_keeps_its_end(cluster):
         raise ValueError("cannot convert (PerReplica:{\n  0: 1.0\n  1: 2.0\n}) to a Tensor.")
 
     with pytest.raises(ClusterError, match=r"convert \(PerReplica:\{ … \}\) to a Tensor"):
-        cluster.run(fail, echo=False, timeout=60)
+        cluster.run(fail, echo=False, timeout=120)
 
 
 def test_a_killed_worker_is_named(cluster):
@@ -125,26 +133,50 @@ def test_a_killed_worker_is_named(cluster):
     wait_for_event(job)
     job.kill("worker", 2)
     with pytest.raises(ClusterError, match="worker 2: was ended by SIGKILL"):
-        job.wait(30)
+        job.wait(120)
+
+
+def test_of_two_that_fail_the_one_that_was_killed_is_named_however_late_its_end_is_told(
+    cluster, monkeypatch
+):
+    """The warm process is stopped, so nobody tells that worker 2 has ended before the others."""
+    monkeypatch.setattr("utils.cluster.supervisor.PEER_SECONDS", 0.0)
+    monkeypatch.setattr("utils.cluster.supervisor.LOST_SECONDS", 300.0)
+    server = cluster.launcher.server.process.pid
+    job = cluster.start(reduce_for_ever)
+    wait_for_event(job)
+    os.kill(server, signal.SIGSTOP)
+    try:
+        os.kill(job.tasks[2].process, signal.SIGKILL)
+        wait_for(lambda: any(task.state == "failed" for task in job.tasks))
+        time.sleep(0.5)  # for a supervisor that would name one of them
+    finally:
+        os.kill(server, signal.SIGCONT)
+    with pytest.raises(ClusterError, match="worker 2: was ended by SIGKILL"):
+        job.wait(120)
 
 
 def test_a_frozen_worker_is_named_when_time_is_up_and_can_go_on(cluster):
-    job = cluster.start(reduce_for_ever)
+    job = cluster.start(report_for_ever)
     wait_for_event(job)
+    first = psutil.Process(job.tasks[0].process)
     job.pause("worker", 0)
-
-    def stands_still():
-        before = len(job.history())
-        time.sleep(0.5)
-        return len(job.history()) == before and before
-
-    seen = wait_for(stands_still)  # a frozen worker holds up a synchronous group
+    wait_for(lambda: first.status() == psutil.STATUS_STOPPED)
+    stopped_at = time.time()
+    wait_for(lambda: sum(event["time"] > stopped_at for event in job.history()) > 5)
+    resumed_at = time.time()
     job.resume("worker", 0)
-    wait_for(lambda: len(job.history()) > seen)
+
+    def own_times():
+        return [event["time"] for event in job.history() if event["task"] == "worker 0"]
+
+    wait_for(lambda: max(own_times()) > resumed_at)
+    assert not [at for at in own_times() if stopped_at < at < resumed_at], "the others went on"
     job.pause("worker", 0)
+    wait_for(lambda: first.status() == psutil.STATUS_STOPPED)
     with pytest.raises(ClusterError, match=r"worker 0: is frozen.*job.resume\('worker', 0\)"):
         job.wait(1)
-    assert job.finished and not any(psutil.pid_exists(task.process) for task in job.tasks)
+    assert job.finished and not any(lives(task.process) for task in job.tasks)
 
 
 def test_a_task_that_waits_for_ever_is_ended_in_time(cluster):
@@ -185,7 +217,7 @@ def test_the_whole_group_restarts_and_goes_on(cluster, tmp_path):
         if event["event"] == "step" and event["step"] == 5 and event["attempt"] == 1:
             job.kill("worker", 1)
             break
-    resumed_at = job.wait(60)
+    resumed_at = job.wait(120)
     assert len(set(resumed_at)) == 1 and resumed_at[0] >= 4
     restarts = [e for e in job.events() if e["event"] == "restart"]
     assert [e["task"] for e in restarts] == ["worker 1"] and job.attempt == 2
@@ -210,8 +242,8 @@ def test_a_cluster_may_say_how_often_its_jobs_restart(tmp_path):
         LocalCluster(engine="mesos").run(die_once, str(tmp_path))
 
 
-def test_parameter_servers_run_the_function_on_the_coordinator():
-    def coordinate():
+def test_parameter_servers_run_the_function_on_the_coordinator(tmp_path):
+    def coordinate(go):
         import tensorflow as tf
 
         from utils.events import report
@@ -231,14 +263,16 @@ def test_parameter_servers_run_the_function_on_the_coordinator():
             if number % 20 == 19:
                 report("step", step=number + 1)
                 coordinator.join()
-                time.sleep(0.3)
+            while number == 30 and not go.exists():  # until a worker starts again
+                time.sleep(0.05)
         return float(variable.numpy()), variable.device
 
     with LocalCluster(workers=2, ps=1) as cluster:
-        job = cluster.start(coordinate)
+        job = cluster.start(coordinate, tmp_path / "go")
         wait_for_event(job)
         job.restart("worker", 1)
-        count, device = job.wait(90)
+        (tmp_path / "go").touch()
+        count, device = job.wait(120)
     assert count >= 60 and "/job:ps" in device
 
 
@@ -273,7 +307,7 @@ def test_what_cannot_be_sent_or_made_is_said(cluster):
         job.kill("ps", 0)
     with pytest.raises(ClusterError, match="can't restart alone"):
         job.restart("worker", 0)
-    job.wait(60)
+    job.wait(120)
 
 
 def test_fresh_processes_where_fork_is_not_safe(monkeypatch):
@@ -316,15 +350,13 @@ def test_nothing_outlives_its_owner(tmp_path, number):
         [sys.executable, "-c", textwrap.dedent(OWNER), str(tmp_path)],
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 60
-    while sum(p.stat().st_size > 0 for p in tmp_path.iterdir()) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: sum(p.stat().st_size > 0 for p in tmp_path.iterdir()) == 2)
     processes = {int(pid) for p in tmp_path.iterdir() for pid in p.name.split("-")}
     assert len(processes) == 4
     [folder] = {Path(p.read_text()) for p in tmp_path.iterdir()}
     assert folder.is_dir()
     processes |= {child.pid for child in psutil.Process(owner.pid).children(recursive=True)}
     owner.send_signal(number)
-    owner.wait(20)
-    wait_for(lambda: not any(map(lives, processes)), 30)
-    wait_for(lambda: not folder.exists(), 30)
+    owner.wait(120)
+    wait_for(lambda: not any(map(lives, processes)))
+    wait_for(lambda: not folder.exists())

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from utils.cluster import LocalCluster
 from utils.engines import RunSettings
 from utils.engines.engine_launcher import make_launcher
 from utils.engines.programs import ProgramRun, share_cores
-from utils.processes.registry import MARK_FILE, PREFIX, parse_mark
+from utils.processes.registry import find_clusters
 
 pytestmark = pytest.mark.timeout(900)  # an engine's start takes minutes where others compute
 SECONDS = 280.0
@@ -125,11 +124,12 @@ def check_restart(launcher, alone, folder, victim):
     with LocalCluster(2, launcher=launcher) as cluster:
         config = {**EXACT, "checkpoint_dir": folder, "checkpoint_every": 1}
         job = cluster.start(train_here, config, folder, restarts=1)
-        there = {}
+        there, waits = {}, False
         for event in job.events():
             if event["event"] == "there":
                 there[event["task"]] = event
-            if event["event"] == "waiting":
+            waits |= event["event"] == "waiting"
+            if waits and len(there) == 2:
                 os.kill(there["worker 1"][victim], signal.SIGKILL)
                 break
         results = job.wait(SECONDS)
@@ -266,7 +266,7 @@ def test_nothing_outlives_the_command_that_is_killed(tmp_path):
         start_new_session=True,
     )
     check_kill(psutil.Process(running.pid), tmp_path)
-    running.wait(60)
+    running.wait(120)
 
 
 def check_kill(launcher, folder):
@@ -288,5 +288,4 @@ def check_kill(launcher, folder):
 
 def list_folders(owners):
     """Return the temporary folders of clusters that one of `owners`, process numbers, has made."""
-    marks = Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{MARK_FILE}")
-    return [path.parent for path in marks if parse_mark(path.read_text()).owner in owners]
+    return [Path(found.mark.folder) for found in find_clusters() if found.mark.owner in owners]

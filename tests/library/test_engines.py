@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +17,7 @@ from process_watch import lives, wait_for
 
 from distlab.cli import diagnose, starting
 from distlab.cli.run import tell_end
+from utils.cluster import local_launcher
 from utils.engines import ENGINES, RunReport, RunSettings, TaskReport, run_program
 from utils.processes.registry import MARK_VARIABLE, find_clusters
 from utils.tf_config.tracebacks import find_traceback
@@ -56,7 +56,7 @@ def start(*words, **settings):
 
 def run(*words, status=0, **settings):
     running = start(*words, **settings)
-    output, errors = running.communicate(timeout=120)
+    output, errors = running.communicate(timeout=300)
     assert running.returncode == status, output + errors
     return output, errors
 
@@ -91,7 +91,7 @@ def test_the_first_error_is_named_with_its_traceback_and_status(program):
     name = program("""
         if index == 1:
             raise ValueError("no such column: price")
-        time.sleep(60)
+        time.sleep(300)
     """)
     output, errors = run("--workers", 3, name, status=1)
     assert "Traceback (most recent call last)" in errors and "[worker 1] Traceback" in output
@@ -101,7 +101,7 @@ def test_the_first_error_is_named_with_its_traceback_and_status(program):
 
 
 def test_the_status_is_that_of_the_task_that_failed_first(program):
-    name = program("time.sleep(30 * (index == 0)); print('no data'); sys.exit(7)")
+    name = program("time.sleep(300 * (index == 0)); print('no data'); sys.exit(7)")
     report = run_json(name, status=7)
     assert [task["status"] for task in report["tasks"]] == [143, 7]
     assert "worker 1" in report["cause"] and "status 7" in report["cause"]
@@ -121,7 +121,7 @@ def test_the_first_error_is_found_while_the_others_go_on_talking(program):
 
 
 def test_a_killed_task_is_128_and_its_signal(program):
-    name = program("os.kill(os.getpid(), signal.SIGKILL) if index else time.sleep(30)")
+    name = program("os.kill(os.getpid(), signal.SIGKILL) if index else time.sleep(300)")
     report = run_json(name, status=137)
     assert report["tasks"][1]["status"] == 137 and "SIGKILL" in report["cause"]
     assert "memory may have run out" in report["cause"]
@@ -129,14 +129,14 @@ def test_a_killed_task_is_128_and_its_signal(program):
 
 def test_all_start_again_on_new_ports_as_often_as_allowed(program):
     name = program("""
-        print("attempt", restart, cluster["worker"][index], flush=True)
+        print("attempt", restart, *cluster["worker"], flush=True)
         open(f"{index}-{restart}", "w").close()
         while not os.path.exists(f"0-{restart}"):  # or it is ended before its first line
             time.sleep(0.01)
         if index == 1 and restart < 2:
             sys.exit(3)
         if restart < 2:
-            time.sleep(30)
+            time.sleep(300)
     """)
     report = run_json("--max-restarts", 5, name)
     assert report["restarts"] == 2 and report["cause"] is None
@@ -145,7 +145,7 @@ def test_all_start_again_on_new_ports_as_often_as_allowed(program):
     assert paths[-1] == log
     attempts = [line for path in paths for line in path.read_text().splitlines()]
     assert [line.split()[1] for line in attempts] == ["0", "1", "2"]
-    assert len({line.split()[2] for line in attempts}) == 3
+    assert len({line.partition("127.")[2] for line in attempts}) == 3
     report = run_json("--max-restarts", 1, name, status=3)
     assert report["restarts"] == 1 and "worker 1" in report["cause"]
 
@@ -155,13 +155,12 @@ def test_a_run_with_parameter_servers_ends_with_its_coordinator(program):
         print(task["type"], index, sorted(cluster))
         if task["type"] != "chief":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            time.sleep(400)
+            time.sleep(600)  # and were ended
         time.sleep(0.5)
     """)
     report = run_json("--workers", 2, "--ps", 1, name)
     assert [t["task"] for t in report["tasks"]] == ["chief 0", "worker 0", "worker 1", "ps 0"]
     assert [t["status"] for t in report["tasks"]] == [0, 0, 0, 0]
-    assert report["seconds"] < 400, "the others would sleep on, and were ended"
 
 
 def test_a_worker_of_a_parameter_server_cluster_starts_again_alone_at_its_address(program):
@@ -174,10 +173,11 @@ def test_a_worker_of_a_parameter_server_cluster_starts_again_alone_at_its_addres
         if task == {"type": "worker", "index": 1}:
             sys.stdout.flush()
             open("again", "w").close()
+        open(f"said-{task['type']}-{index}", "w").close()
         if task["type"] != "chief":
-            time.sleep(60)
-        while not os.path.exists("again"):
-            time.sleep(0.05)
+            time.sleep(300)
+        while not os.path.exists("again") or sum(n.startswith("said") for n in os.listdir()) < 4:
+            time.sleep(0.05)  # or it ends the others before their first line
     """)
     report = run_json("--workers", 2, "--ps", 1, "--max-restarts", 1, name)
     assert report["restarts"] == 1 and report["cause"] is None
@@ -208,12 +208,12 @@ def test_signals_are_passed_on_and_tasks_may_end_by_themselves(program, number):
         signal.signal(signal.SIGINT, leave)
         signal.signal(signal.SIGTERM, leave)
         open(f"ready-{index}", "w").close()
-        time.sleep(60)
+        time.sleep(300)
     """)
     running = start("--json", name, preexec_fn=heed_hangups)
     wait_for(lambda: os.path.exists("ready-0") and os.path.exists("ready-1"))
     running.send_signal(number)
-    report = json.loads(running.communicate(timeout=60)[0])
+    report = json.loads(running.communicate(timeout=120)[0])
     assert running.returncode == 128 + number
     assert [task["status"] for task in report["tasks"]] == [0, 0]
     heard = signal.SIGINT if number == signal.SIGINT else signal.SIGTERM
@@ -250,7 +250,7 @@ def test_tasks_that_do_nothing_after_a_signal_are_killed_with_what_they_started(
     running = start("--grace-period", grace, program(DEAF))
     processes, mark = wait_for_deaf()
     running.send_signal(signal.SIGTERM)
-    assert running.communicate(timeout=60) and running.returncode == 143
+    assert running.communicate(timeout=120) and running.returncode == 143
     assert are_gone(processes) and not find_clusters(mark.split(":")[0])
 
 
@@ -258,10 +258,10 @@ def test_a_second_signal_ends_them_at_once(program):
     running = start("--grace-period", 200, program(DEAF.replace("time.sleep(300)", BUSY)))
     processes, _ = wait_for_deaf()
     running.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    assert any("passed on to every task" in line for line in running.stderr)  # or both are one
     assert running.poll() is None and not are_gone(processes[:1])
     running.send_signal(signal.SIGINT)
-    assert running.communicate(timeout=60) and running.returncode == 130
+    assert running.communicate(timeout=120) and running.returncode == 130
     assert are_gone(processes)
 
 
@@ -279,12 +279,12 @@ def test_nothing_outlives_a_launcher_that_is_killed(program, with_keeper):
     if with_keeper:
         keepers[0].kill()
     running.kill()
-    running.communicate(timeout=30)
+    running.communicate(timeout=120)
     if with_keeper:
         assert not are_gone(processes)
         identity = mark.split(":")[0]
         command = [sys.executable, "-m", "distlab", "processes", "stop", identity]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
     wait_for(lambda: are_gone(processes))
     wait_for(lambda: not os.path.exists(mark.split(":", 4)[4]))
 
@@ -374,7 +374,7 @@ def test_the_library_call_gives_the_same_report(program, tmp_path):
         if index == 0:
             print("hi", flush=True)
             open("said", "w").close()
-            time.sleep(30)
+            time.sleep(300)
         while not os.path.exists("said"):
             time.sleep(0.05)
         raise KeyError("x")
@@ -443,6 +443,30 @@ def test_the_cause_is_the_error_below_autographs_first_line(program):
     assert "ended with status 1: ValueError: shapes differ (/mine/net.py, line 3)" in said
 
 
+def test_the_killed_one_is_named_although_its_end_is_told_last(program, monkeypatch):
+    """Its peer sees it go, and ends; a busy launcher may hear of either end first."""
+    name = program("""
+        with open(f"process-{index}", "w") as file:
+            file.write(str(os.getpid()))
+        if index:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ConnectionError("UnavailableError: Collective ops is aborted by: Socket closed")
+    """)
+    signal_group = local_launcher._signal_group
+
+    def tell_last(process, number):
+        killed = Path("process-1")
+        if killed.exists() and killed.read_text() == str(process):
+            wait_for(lambda: '"status": 1' in Path("logs/events.jsonl").read_text())
+        signal_group(process, number)
+
+    monkeypatch.setattr(local_launcher, "_signal_group", tell_last)
+    monkeypatch.setattr("utils.cluster.supervisor.PEER_SECONDS", 300.0)
+    settings = RunSettings(workers=2, logs="logs")
+    report = run_program([sys.executable, name], settings, lambda *_: None, lambda *_: None)
+    assert report.status == 137 and "worker 1" in report.cause and "SIGKILL" in report.cause
+
+
 def test_a_culprits_own_error_comes_before_what_its_death_caused(program):
     name = program("""
         def fail(number, frame):
@@ -460,7 +484,7 @@ def test_a_culprits_own_error_comes_before_what_its_death_caused(program):
 
 def test_diagnose_reads_logs_a_folder_or_standard_input(program):
     name = program("""
-        time.sleep(30) if index == 0 else None
+        time.sleep(300) if index == 0 else None
         raise RuntimeError("Attempt to convert a value (PerReplica:{ 0: 1 }) to a Tensor")
     """)
     assert "Keras 3's fit cannot train" in run("--logs", "logs", name, status=1)[1]
@@ -470,14 +494,14 @@ def test_diagnose_reads_logs_a_folder_or_standard_input(program):
             capture_output=True,
             text=True,
             input=open("logs/attempt-1/worker-1/stderr.log").read(),
-            timeout=60,
+            timeout=120,
         )
         assert (
             done.returncode == 1 and "cure: run the same command with --keras legacy" in done.stdout
         )
     program(
         """
-        time.sleep(30) if index == 0 else None
+        time.sleep(300) if index == 0 else None
         raise ValueError("no such column")
     """,
         "other.py",

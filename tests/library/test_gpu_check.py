@@ -26,11 +26,11 @@ def test_each_check_passes_on_two_logical_devices(name):
 
 
 def test_what_cannot_be_shown_and_what_fails_is_told_apart():
-    assert gpu_check.run_check("all-reduces", "CPU", 1, 60)["state"] == "not run"
-    assert "need a GPU" in gpu_check.run_check("marked-tests", "CPU", 2, 60)["why"]
+    assert gpu_check.run_check("all-reduces", "CPU", 1, 280)["state"] == "not run"
+    assert "need a GPU" in gpu_check.run_check("marked-tests", "CPU", 2, 280)["why"]
     late = gpu_check.run_check("resume", "CPU", 2, 0.05)
     assert late["state"] == "FAILED" and "no end within" in late["why"]
-    assert "no-such" in gpu_check.run_check("no-such", "CPU", 2, 60)["why"]
+    assert "no-such" in gpu_check.run_check("no-such", "CPU", 2, 280)["why"]
 
 
 def test_weights_that_differ_fail_a_check():

@@ -130,7 +130,7 @@ def test_a_closed_terminal_ends_a_run_with_its_grace(tmp_path):
     try:
         wait_for((tmp_path / "ready-0").exists)
         os.close(ours)
-        assert running.wait(60) == 128 + signal.SIGHUP
+        assert running.wait(120) == 128 + signal.SIGHUP
         assert (tmp_path / "saved-0").exists()
     finally:
         running.kill()

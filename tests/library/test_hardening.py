@@ -178,7 +178,7 @@ def test_wrong_data_is_known_before_tensorflow_is_imported(tmp_path):
         f"status = main(['train', '--full-data', '--data-folder', {str(tmp_path)!r}]); "
         "sys.exit(9 if 'tensorflow' in sys.modules else status)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "no prepared TFDS folder" in only_line(done.stderr)
 
 
@@ -196,7 +196,7 @@ def test_train_in_another_thread_gives_the_same_weights(tf):
     settings = {**QUICK, "strategy": "mirrored", "replicas": 3}
     thread = threading.Thread(target=lambda: found.update(it=train(**settings)))
     thread.start()
-    thread.join(60)
+    thread.join(300)
     assert found["it"].weights_checksum == train(**settings).weights_checksum
 
 
@@ -219,7 +219,7 @@ def test_full_disk_under_standard_output():
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=120,
         )
     assert done.returncode == 2 and "No space left" in only_line(done.stderr)
 
@@ -234,7 +234,7 @@ def test_closed_standard_error_and_a_cluster_in_the_environment(tmp_path):
         ["sh", "-c", command],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         env={**os.environ, "TF_CONFIG": config},
     )
     assert done.returncode == 0 and parse_strictly(done.stdout)["replicas"] == 2

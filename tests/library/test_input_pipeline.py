@@ -12,7 +12,7 @@ import pytest
 
 from utils.data import load
 from utils.errors import DistributedError
-from utils.input_pipeline import LOCAL, Store, write_shards
+from utils.input_pipeline import LOCAL, Store, store, write_shards
 from utils.input_pipeline.examples import fingerprint
 from utils.input_pipeline.ladder import (
     LADDER,
@@ -230,7 +230,28 @@ def test_a_trace_has_every_piece_of_work_in_the_order_it_happened(shards):
     assert min(span.start for span in spans) == 0
 
 
-def test_a_trace_of_parallel_reading_overlaps(shards):
+def test_a_trace_of_parallel_reading_overlaps(shards, tf, monkeypatch):
+    begun = set()
+
+    def look(name, tick):
+        begun.add(name)
+        return len(begun) < 5
+
+    def delay_until_five_have_begun(dataset, seconds):
+        if seconds != SLOW_HERE.open_seconds:
+            return dataset
+        return dataset.flat_map(
+            lambda name: (
+                delay(tf.data.Dataset.range(9000), 0.02)
+                .take_while(lambda tick: tf.numpy_function(look, [name, tick], tf.bool))
+                .filter(lambda tick: tick < 0)
+                .map(lambda tick: name)
+                .concatenate(tf.data.Dataset.from_tensors(name))
+            )
+        )
+
+    delay = store.delay
+    monkeypatch.setattr(store, "delay", delay_until_five_have_begun)
     spans = trace(mapped_in_parallel(shards, SLOW_HERE, BATCH), steps=5)
     counts = Counter(span.stage for span in spans)
     assert counts["augment"] == counts["parse"] == 160 == counts["read"]
@@ -374,4 +395,4 @@ def test_prefetch_reads_ahead_of_the_step(tf, prefetch):
 def test_the_room_starts_without_tensorflow():
     code = "import sys, utils.input_pipeline.sharding, utils.input_pipeline.service, "
     code += "utils.input_pipeline.trace as t; sys.exit('tensorflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,18 +14,21 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from machines import CODE, Launcher
 from process_watch import Held, lives, wait_for
 
 from utils.cluster.launcher import TaskOrder
 from utils.cluster.local_launcher import ColdLauncher, _signal
+from utils.cluster.local_tasks import listens_at
 from utils.cluster.task import pack_call
 from utils.cluster.warm_launcher import WarmLauncher, can_fork
 from utils.engines import RendezvousSettings, RunSettings
 from utils.engines.rendezvous.host import MeetingLauncher
 from utils.engines.rendezvous.settings import open_address
 from utils.errors import DistributedError, RunError
+from utils.processes.fork_server import ForkServer
 from utils.processes.preload import TRAINING_MODULES
 from utils.tf_config import TaskConfig, deal_addresses, pick_free_ports
 
@@ -59,7 +63,7 @@ class Told:
         with self.changed:
             return [said[1:] for said in self.said.get(task, []) if said[0] == kind]
 
-    def wait(self, task, kind, count=1, seconds=60):
+    def wait(self, task, kind, count=1, seconds=120):
         with self.changed:
             there = self.changed.wait_for(lambda: len(self.get(task, kind)) >= count, seconds)
         assert there, f"{task}: no {kind} in {self.said}"
@@ -246,8 +250,10 @@ def test_a_killed_task_ends_with_what_it_started_and_the_other_goes_on(tried):
     assert told.wait("worker 1", "end") == [(-signal.SIGKILL,)]
     wait_for(lambda: not lives(children["worker 1"]))
     assert lives(children["worker 0"]) and not told.get("worker 0", "end")
-    with pytest.raises(RunError, match="worker 0 can't restart: it hasn't ended"):
-        tasks.start_again("worker 0")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("utils.cluster.local_tasks.END_SECONDS", 0.1)
+        with pytest.raises(RunError, match="worker 0 can't restart: it hasn't ended"):
+            tasks.start_again("worker 0")
     tasks.end()
     assert told.get("worker 0", "end") == [(-signal.SIGKILL,)]
     wait_for(lambda: not lives(children["worker 0"]))
@@ -314,6 +320,41 @@ def test_tasks_do_not_inherit_the_log_level_that_jax_sets(monkeypatch):
         for level, kept in (("1", None), ("0", "0"), ("3", "3")):
             monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
             assert launcher.environment.get("TF_CPP_MIN_LOG_LEVEL") == kept
+
+
+ORPHAN = """
+import os, time
+from utils.processes import fork_server
+
+class Loop(fork_server.ForkLoop):
+    def run(self, request, body, descriptors):
+        time.sleep(600)
+
+def wait_for_its_end(server=os.getpid()):
+    while os.getppid() == server:
+        time.sleep(0.01)
+
+fork_server.die_with_parent = wait_for_its_end
+fork_server.serve(Loop())
+"""
+
+
+@pytest.mark.skipif(not can_fork(), reason="forking is for Linux")
+def test_a_child_ends_although_its_server_was_killed_before_it_could_ask_for_that():
+    with closing(ForkServer("the server", [sys.executable, "-c", ORPHAN])) as server:
+        server.wait_until_ready(120)
+        server.fork({})
+        child = server.receive(120)["process"]
+        server.process.kill()
+        wait_for(lambda: not lives(child))
+
+
+def test_a_port_is_found_although_a_child_of_its_process_has_just_ended(monkeypatch):
+    with subprocess.Popen(["true"]) as process:
+        gone = psutil.Process(process.pid)
+    monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [gone])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert listens_at(server.getsockname()[1], os.getpid())
 
 
 def test_a_signal_to_a_task_that_another_thread_has_just_collected_is_nothing(monkeypatch):

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 MIN_SPREAD = 0.2
 CROWDED = 1.25
-RUN_SECONDS = 300.0
 SHORT_BYTES = 4 * 4096
 Builder = Callable[[], Any]
 
@@ -105,9 +104,7 @@ def calibrate(
     from ..cluster import LocalCluster
 
     with LocalCluster(2, devices="cpu", launcher=launcher) as cluster:
-        first, second = cluster.run(
-            _measure, "measure_costs", model, batch, echo=False, timeout=RUN_SECONDS
-        )
+        first, second = cluster.run(_measure, "measure_costs", model, batch, echo=False)
     return make_profile(name or str(model), batch, first, second)
 
 
@@ -175,14 +172,7 @@ def check_locally(
     for number in workers:
         predicted = predict_local(profile.local, number)
         with LocalCluster(number, devices="cpu", launcher=launcher) as cluster:
-            times = cluster.run(
-                _measure,
-                "measure_training",
-                model,
-                profile.batch,
-                echo=False,
-                timeout=RUN_SECONDS,
-            )
+            times = cluster.run(_measure, "measure_training", model, profile.batch, echo=False)
         measured = max(seconds for seconds, _ in times)
         low, high = predicted * (1 - MAX_SPREAD), predicted * (1 + MAX_SPREAD)
         yield LocalCheck(number, predicted, low, high, measured)

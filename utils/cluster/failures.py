@@ -54,7 +54,10 @@ def has_left(task: Task) -> bool:
 
 def has_lost_peer(task: Task) -> bool:
     """Return whether all that a task says is that another one has gone."""
-    return task.result is not None and any(words in task.result[2] for words in COLLATERAL)
+    if task.result is not None:
+        return any(words in task.result[2] for words in COLLATERAL)
+    own = diagnose("\n".join(list(task.lines))) if task.is_program else None
+    return own is not None and is_collateral(own)
 
 
 def explain_failure(tasks: Sequence[Task], first: Task | None = None) -> tuple[ClusterError, bool]:

@@ -131,7 +131,7 @@ class TaskGroup:
     def start_again(self, task: Task) -> None:
         """Start one task again, once it has ended."""
         with self._record.changed:
-            self._record.changed.wait_for(lambda: task.status is not None, timeout=5)
+            self._record.changed.wait_for(lambda: task.status is not None, timeout=60)
             task.state, task.status, task.result, task.ended_at = "starting", None, None, None
             task.idle_seconds = 0.0
         self._launched.start_again(task.name)
@@ -196,11 +196,6 @@ class TaskGroup:
     @property
     def failed(self) -> list[Task]:
         return [task for task in self.vital if task.state in ("failed", "killed")]
-
-    @property
-    def has_dead(self) -> bool:
-        """Whether a task, a server included, ended before it gave a result."""
-        return any(task.state in ("failed", "killed") and not task.result for task in self.tasks)
 
     @property
     def has_failed(self) -> bool:

@@ -17,7 +17,7 @@ from .slowing import Slowing
 from .supervisor import Supervisor
 from .waiting import explain_delay
 
-STOP_SECONDS = 15.0
+STOP_SECONDS = 90.0  # longer than a launcher waits for killed tasks
 
 
 class Job:

@@ -137,7 +137,7 @@ class ColdLauncher(LocalLauncher):
         super().close()
         self._kept.close()
         for waiting in self._waiting:
-            waiting.join(5)
+            waiting.join(60)
 
 
 def explain_start(program: str, error: OSError) -> str:

@@ -1,5 +1,6 @@
 """The tasks of one start on this machine: their pipes, their ends, and their listener."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -22,7 +23,7 @@ from .streams import MAX_LINE_BYTES, ErrorLine, LineReader, Streams
 from .task import TaskEnds
 from .work import IdleWatch
 
-LEAVE_SECONDS, END_SECONDS = 0.5, 5.0
+LEAVE_SECONDS, END_SECONDS = 0.5, 60.0  # a killed task needs a processor to end
 NUMBERS = {
     "kill": signal.SIGKILL,
     "terminate": signal.SIGTERM,
@@ -241,10 +242,10 @@ class LocalTasks:
 
 def listens_at(port: int, process: int) -> bool:
     """Return whether a process of this machine, or one of its children, listens at `port`."""
-    try:
+    found = []
+    with contextlib.suppress(psutil.Error, OSError):
         first = psutil.Process(process)
-        family = [first, *first.children(recursive=True)]
-        found = [each for one in family for each in one.net_connections("tcp")]
-    except (psutil.Error, OSError):
-        return False
+        for one in (first, *first.children(recursive=True)):
+            with contextlib.suppress(psutil.Error, OSError):  # a child may end meanwhile
+                found += one.net_connections("tcp")
     return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in found)

@@ -77,7 +77,7 @@ class Streams:
         """Finish all requests, then stop reading; safe to call twice."""
         if self._thread.is_alive():
             self.call(None)
-            self._thread.join(5)
+            self._thread.join(60)
             for source in list(self._keys):
                 self.remove(source)
             self._selector.close()

@@ -16,8 +16,8 @@ from .record import JobRecord
 from .signals import choose_signal
 from .waiting import FreezeWatch, IdleTasks, PortWatch
 
-PEER_SECONDS = 1.0  # for the peers of a failed function to say what they saw
-LOST_SECONDS = 5.0  # for the end of a task that the others have lost to be heard of
+PEER_SECONDS = 1.0  # for the peers of a failed task to say what they saw
+LOST_SECONDS = 5.0  # for the end of a function that the others have lost to be heard of
 LEAVE_SECONDS = 20.0  # for the peers of a task that left by sys.exit to save and leave too
 SERVERS_SECONDS = 0.2  # for the servers of a coordinator that has succeeded
 SETTLE_SECONDS = 0.05  # the first report need not be of the first event
@@ -198,8 +198,9 @@ class Supervisor:
         """After a failure: gather what the others say, end them; return whether all start again."""
         group = self.group
         if group.failed:
-            time.sleep(SETTLE_SECONDS)
-            group.first_failed = min(group.failed, key=lambda task: task.ended_at)
+            self._await_cause(group)
+            causes = [task for task in group.failed if not has_lost_peer(task)]
+            group.first_failed = min(causes or group.failed, key=lambda task: task.ended_at)
             if group.first_failed.is_independent:
                 self.error, _ = explain_failure([group.first_failed], group.first_failed)
                 return False
@@ -230,9 +231,17 @@ class Supervisor:
             leaving = self.restarts_left and any(map(has_left, group.vital))
             seconds = LEAVE_SECONDS if leaving else PEER_SECONDS
         group.let_end(seconds, signal.SIGTERM, self._hurries)
-        if group.failed and all(map(has_lost_peer, group.failed)):
-            with self._changed:
-                self._changed.wait_for(lambda: group.has_dead or self.stopped_by(), LOST_SECONDS)
+
+    def _await_cause(self, group: TaskGroup) -> None:
+        """Wait for the end of a task that the others have lost: it may be heard of last."""
+        programs = group.tasks[0].is_program
+        deadline = time.monotonic() + (PEER_SECONDS if programs else LOST_SECONDS)
+        time.sleep(SETTLE_SECONDS)
+        while time.monotonic() < deadline and not self.stopped_by():
+            ended = [task for task in group.tasks if task.state in ("failed", "killed")]
+            if not all(map(has_lost_peer, ended)):
+                return
+            time.sleep(SETTLE_SECONDS)
 
 
 def _end_of(group: TaskGroup) -> str:

@@ -21,7 +21,7 @@ from .local_launcher import ColdLauncher, LocalLauncher
 from .local_tasks import OnEnd, Process
 from .task import TaskEnds
 
-START_SECONDS, FORK_SECONDS = 120.0, 30.0
+START_SECONDS, FORK_SECONDS = 300.0, 60.0
 
 
 def can_fork() -> bool:
@@ -122,7 +122,7 @@ class WarmLauncher(LocalLauncher):
         """End the warm process and every task of it; safe to call twice."""
         self.server.close()  # and every task with it
         if self._listener.is_alive():
-            self._listener.join(5)
+            self._listener.join(60)
         if self.server.process.returncode:  # it couldn't clear up behind itself
             end_cluster(self.mark.identity)
         super().close()

@@ -214,12 +214,13 @@ class ForkLoop:
             self.send_signal(self.children[asked["id"]], asked["number"])
 
     def _fork(self, number: int, message: WireMessage) -> None:
+        server = os.getpid()
         try:
             process = os.fork()
         except OSError as error:  # no memory, too many processes
             process, why = -1, f"it could not be forked ({error.strerror})"
         if process == 0:
-            self._be_child(message)
+            self._be_child(message, server)
         for descriptor in message.descriptors:
             os.close(descriptor)
         if process < 0:
@@ -228,12 +229,14 @@ class ForkLoop:
         self.children[number] = Child(process, message.content["request"])
         self.connection.send({"told": "forked", "id": number, "process": process})
 
-    def _be_child(self, message: WireMessage) -> NoReturn:
+    def _be_child(self, message: WireMessage, server: int) -> NoReturn:
         """Leave the server behind, run, and never return."""
         status = 1
         try:
             os.setsid()
             die_with_parent()
+            if os.getppid() != server:  # it died a moment ago
+                os._exit(1)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)

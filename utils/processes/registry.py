@@ -189,7 +189,7 @@ def _folder_time(folder: str) -> float:
         return 0.0
 
 
-def end_cluster(identity: str, seconds: float = 5.0) -> int:
+def end_cluster(identity: str, seconds: float = 60.0) -> int:
     """Kill every process of the cluster, remove its folder, return how many were killed.
 
     Raises InputError if one is still there after `seconds`.

@@ -7,10 +7,8 @@ what isn't handed out are left out, the others stay as they are.
 import re
 from collections.abc import Callable, Set
 
-STUDENTS_TARGETS = ("help", "lab", "doctor", "clean")
 TEACHERS_SECTION = "Teach"  # how its heading on a page begins
 _LINK = re.compile(r"(?<!!)\[([^\[\]]*)\]\(([^()\s]+)\)")
-_RULE = re.compile(r"^([\w$()/.-]+):(?!=)")
 
 
 def unlink(text: str, exists: Callable[[str], bool]) -> str:
@@ -30,36 +28,8 @@ def unlink(text: str, exists: Callable[[str], bool]) -> str:
 
 
 def fit_makefile(text: str) -> str:
-    """Return the Makefile with the students' targets only, and an install without test tools."""
-    lines = _drop_rules(text.split("\n"))
-    kept = []
-    for line in lines:
-        shown = re.search(r"echo 'make (\S+) ", line)
-        if shown and shown[1] not in STUDENTS_TARGETS:
-            continue
-        if line.startswith(".PHONY:"):
-            line = ".PHONY: " + " ".join(STUDENTS_TARGETS)
-        if not line.startswith(("#   make ", "JOBS ", "TEACH ", "TEST ", "PYTEST ")):
-            kept.append(line)
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).rstrip() + "\n"
-
-
-def _drop_rules(lines: list[str]) -> list[str]:
-    """Return the lines without the rules of other targets, their recipes and their comments."""
-    kept: list[str] = []
-    dropping = False
-    for line in lines:
-        rule = _RULE.match(line)
-        if rule:
-            name = rule[1]
-            dropping = not name.startswith((".", "$(READY)")) and name not in STUDENTS_TARGETS
-            while dropping and kept and kept[-1].startswith("#"):
-                kept.pop()
-        elif not line.startswith("\t"):
-            dropping = False
-        if not dropping:
-            kept.append(line)
-    return kept
+    """Return the students' part of the Makefile."""
+    return text.partition("\n# ---- For teachers")[0].rstrip() + "\n"
 
 
 def fit_pyproject(text: str) -> str:
@@ -78,8 +48,9 @@ def fit_page(
     text = re.sub(
         rf"^## {TEACHERS_SECTION}.*?(?=^## |\Z)", "", text, flags=re.MULTILINE | re.DOTALL
     )
-    lines = _drop_column(text.split("\n"), "Solution")
-    kept = [line for line in lines if _holds(line, commands, targets, exists)]
+    text = text.replace("| Solution |\n|---", "|\n")
+    text = re.sub(r"^(\|.*\|) \[[^|]*\]\(solutions/[^|]* \|$", r"\1", text, flags=re.MULTILINE)
+    kept = [line for line in text.split("\n") if _holds(line, commands, targets, exists)]
     full = re.sub(r"^## .*\n+(?=## )", "", "\n".join(kept), flags=re.MULTILINE)  # of those cut
     return unlink(full, exists)
 
@@ -94,20 +65,3 @@ def _holds(line: str, commands: Set[str], targets: Set[str], exists: Callable[[s
         return False
     row = re.match(r"\| *\[[^\]]*\]\(([^)\s]+)\)", line)
     return row is None or "://" in row[1] or exists(row[1].partition("#")[0])
-
-
-def _drop_column(lines: list[str], title: str) -> list[str]:
-    """Return the lines with the column `title` taken out of every table that has it."""
-    kept, column = [], -1
-    for line in lines:
-        if not line.startswith("|"):
-            column = -1
-        cells = line.strip().strip("|").split("|")
-        names = [cell.strip() for cell in cells]
-        if line.startswith("|") and title in names:
-            column = names.index(title)
-        if column >= 0:
-            del cells[column]
-            line = "|" + "|".join(cells) + "|"
-        kept.append(line)
-    return kept

@@ -9,8 +9,6 @@
 - `classroom`: a class's results for its teacher, as plain values for the class page
 - `course`: the whole course: every student's mark in every lab, how each week went, and who falls
   behind
-- `lesson_sections`: the lesson's section that an exercise builds on, found by the most similar
-  words
 - `pages`: the pages of one lab: one for each student, one for the class, and the marks as a table
 - `platforms`: marks and feedback in the forms that learning platforms take in; what waits stays
   blank

@@ -4,21 +4,20 @@ It is kept in one file, replaced in one step, so that a killed grading notes eac
 its end, or at the next one's.
 """
 
-import csv
-import io
 import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from distlab.grading.report.text import to_cell, write_if_new
+from distlab.grading.report.text import to_cell, to_csv, write_if_new
 from distlab.grading.report.wording import show_points
 from distlab.grading.results import BY_HAND, ClassResult, Result
 from distlab.grading.text import clean_line
 from utils.files import write_atomically
 
 LATENESS = "lateness"
+HEAD = ("time_utc", "student", "exercise", "before", "after", "why")
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,8 @@ def note_changes(found: ClassResult, folder: Path) -> list[Change]:
     text = json.dumps({"marks": {**kept["marks"], **states}, "log": log}, sort_keys=True)
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         write_atomically(path, text, durable=True)
-    write_if_new(folder / "changes.csv", _to_csv([Change(**item) for item in log]))
+    rows = [HEAD, *(_to_row(Change(**item)) for item in log)]
+    write_if_new(folder / "changes.csv", to_csv(rows))
     return changes
 
 
@@ -106,11 +106,6 @@ def _compare(
     return found
 
 
-def _to_csv(changes: list[Change]) -> str:
-    stream = io.StringIO()
-    table = csv.writer(stream, lineterminator="\n")
-    table.writerow(["time_utc", "student", "exercise", "before", "after", "why"])
-    for c in changes:
-        points = (show_points(c.before), show_points(c.after))
-        table.writerow([c.time, to_cell(c.student), c.exercise, *points, to_cell(c.why)])
-    return stream.getvalue()
+def _to_row(c: Change) -> list[str]:
+    points = (show_points(c.before), show_points(c.after))
+    return [c.time, to_cell(c.student), c.exercise, *points, to_cell(c.why)]

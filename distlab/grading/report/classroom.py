@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from distlab.authoring.sources import find_targets
 from distlab.exercises.exercise import list_exercises
 from distlab.grading.labs import ExerciseSpec
 from distlab.grading.report.changes import Change
-from distlab.grading.report.lesson_sections import Section, find_sections
 from distlab.grading.report.similar import find_groups
 from distlab.grading.report.wording import find_kind, page_name, show_points
 from distlab.grading.results import ClassResult, Result
@@ -30,7 +30,8 @@ def describe_class(
         "absent": [(_name_of(found, s), clean_line(why)) for s, why in found.absent.items()],
         "human": [_describe_human(found, r) for r in found.results if r.for_human],
         "exercises": rank_exercises(found),
-        "misconceptions": count_misconceptions(found, find_sections(found.lab.source, found.root)),
+        "misconceptions": count_misconceptions(found),
+        "lessons": list_lessons(found),
         "changes": [(_name_of(found, c.student), clean_line(c.describe())) for c in changes],
         "groups": _describe_groups(found, tasks, answers),
         "columns": [exercise.id for exercise in found.lab.exercises],
@@ -100,10 +101,15 @@ def rank_exercises(found: ClassResult) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["share"], row["number"]))
 
 
-def count_misconceptions(
-    found: ClassResult, sections: Mapping[str, Section]
-) -> list[dict[str, Any]]:
-    """Return each misconception in words, who shows it and where to read, the most common first."""
+def list_lessons(found: ClassResult) -> list[dict[str, str]]:
+    """Return the lessons, but for the introduction, that link the lab."""
+    lessons = [t for t in find_targets(found.root) if not t.lab and t.slug[:2] != "00"]
+    mine = [t for t in lessons if found.lab.slug in t.source.read_text(encoding="utf-8")]
+    return [{"number": t.slug[:2], "link": f"notebooks/{t.slug}.ipynb"} for t in mine]
+
+
+def count_misconceptions(found: ClassResult) -> list[dict[str, Any]]:
+    """Return each misconception in words, and who shows it, the most common first."""
     students: dict[tuple[str, str], list[str]] = defaultdict(list)
     for result in found.results:
         for said in result.verdict.exercises:
@@ -118,7 +124,6 @@ def count_misconceptions(
             "exercise": _name(numbers[exercise]),
             "students": who,
             "text": texts.get((exercise, name), ""),
-            "section": sections.get(exercise),
             "percent": round(100 * len(who) / len(found.results)),
         }
         for (exercise, name), who in students.items()

@@ -1,7 +1,5 @@
 """The whole course: every student's mark in every lab, how each week went, and who falls behind."""
 
-import csv
-import io
 import statistics
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -9,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from distlab.grading.policy import Policy
-from distlab.grading.report.text import to_cell, write_if_new
+from distlab.grading.report.text import to_cell, to_csv, write_if_new
 from distlab.grading.report.wording import show_points
 from distlab.grading.results import Course
 from distlab.grading.roster import Roster, read_table
@@ -84,25 +82,16 @@ def _make_csv(
     labs: Sequence[str],
     students: Sequence[str],
 ) -> str:
-    """Return a line for each student. Marks that wait for a human are blank."""
-    stream = io.StringIO()
-    table = csv.writer(stream, lineterminator="\n")
-    table.writerow(["student", "name", *labs, "percent", "waiting"])
+    """Return a line for each student; marks that wait for a human are blank."""
+    rows = [["student", "name", *labs, "percent", "waiting"]]
     for student in students:
         marks = course.get(student, {})
         got = [show_points(marks[lab][0]) if lab in marks else "" for lab in labs]
         percent = find_percent(course, student, _weights(policies, labs))
         waits = " ".join(lab for lab in labs if lab in marks and marks[lab][0] is None)
-        table.writerow(
-            [
-                to_cell(student),
-                to_cell(roster.show(student)),
-                *got,
-                "" if percent is None else f"{percent:.1f}",
-                waits,
-            ]
-        )
-    return stream.getvalue()
+        share = "" if percent is None else f"{percent:.1f}"
+        rows.append([to_cell(student), to_cell(roster.show(student)), *got, share, waits])
+    return to_csv(rows)
 
 
 def _find_share(marks: Mapping[str, tuple[float | None, float]], lab: str) -> float | None:

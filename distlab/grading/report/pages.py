@@ -5,9 +5,7 @@ policy in each page forbids whatever might run or load.
 """
 
 import base64
-import csv
 import hashlib
-import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -18,7 +16,7 @@ from distlab.grading.report.answers import read_answers
 from distlab.grading.report.changes import Change
 from distlab.grading.report.platforms import write_for_platforms
 from distlab.grading.report.tasks import read_tasks
-from distlab.grading.report.text import to_cell, write_if_new
+from distlab.grading.report.text import to_cell, to_csv, write_if_new
 from distlab.grading.report.wording import find_kind, page_name, show_points, split_message
 from distlab.grading.results import ClassResult, Result, describe_lateness
 from distlab.grading.text import clean, clean_line
@@ -78,7 +76,7 @@ def write_report(
     texts = {folder / "feedback" / page_name(student): text for student, text in pages.items()}
     texts[folder / "class.html"] = render("class.html", values)
     slides = describe_slides(found, tasks, answers, values["misconceptions"])
-    room = {"lab": found.lab, "course": values["course"], "slides": slides}
+    room = {name: values[name] for name in ("lab", "course", "lessons")} | {"slides": slides}
     texts[folder / "room.html"] = render("room.html", room | allow_script("room.js"))
     texts[folder / "marks.csv"] = make_csv(found)
     for path, text in texts.items():
@@ -173,29 +171,14 @@ def _clean_table(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def make_csv(found: ClassResult) -> str:
     """Return a line for each student, a column for each exercise; waiting marks are blank."""
-    stream = io.StringIO()
-    table = csv.writer(stream, lineterminator="\n")
     exercises = [exercise.id for exercise in found.lab.exercises]
-    table.writerow(
-        [
-            "student",
-            "name",
-            "handed_in_utc",
-            "time_from",
-            *exercises,
-            "late_penalty",
-            "mark",
-            "max",
-            "set_by_hand",
-            "for_a_human",
-            "sealed",
-            "notes",
-        ]
-    )
+    head = "student name handed_in_utc time_from".split()
+    tail = "late_penalty mark max set_by_hand for_a_human sealed notes".split()
+    rows = [[*head, *exercises, *tail]]
     for result in found.results:
         points = {e.id: e.points for e in result.verdict.exercises if e.id not in result.open}
         stamp = result.hand_in.timestamp
-        table.writerow(
+        rows.append(
             [
                 to_cell(result.student),
                 to_cell(found.roster.show(result.student)),
@@ -211,10 +194,8 @@ def make_csv(found: ClassResult) -> str:
                 to_cell("; ".join(result.notes)),
             ]
         )
-    for student in found.waiting:
-        row = [to_cell(student), to_cell(found.roster.show(student))]
-        table.writerow([*row, *[""] * (len(exercises) + 8), "handed in, not graded yet"])
-    for student, why in found.absent.items():
-        row = [to_cell(student), to_cell(found.roster.show(student))]
-        table.writerow([*row, *[""] * (len(exercises) + 8), to_cell(why)])
-    return stream.getvalue()
+    without = {**dict.fromkeys(found.waiting, "handed in, not graded yet"), **found.absent}
+    for student, why in without.items():
+        named = [to_cell(student), to_cell(found.roster.show(student))]
+        rows.append([*named, *[""] * (len(exercises) + 8), to_cell(why)])
+    return to_csv(rows)

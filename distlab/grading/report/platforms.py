@@ -8,7 +8,6 @@ waits is left out. If the list of students is the platform's own table, that tab
 in and given back: the same rows in the same order and encoding, points on its own scale.
 """
 
-import csv
 import io
 import re
 import zipfile
@@ -16,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from distlab.grading.report.text import to_cell, write_if_new
+from distlab.grading.report.text import to_cell, to_csv, write_if_new
 from distlab.grading.report.wording import show_points
 from distlab.grading.results import ClassResult, Result
 from distlab.grading.roster import PlatformTable
@@ -70,12 +69,6 @@ def _find_number(found: ClassResult, result: Result, platform: str) -> str:
 def _find_name(found: ClassResult, result: Result) -> str:
     known = found.roster.students.get(result.student)
     return clean_line((known.name if known else "") or result.hand_in.owner.told or result.student)
-
-
-def _to_csv(head: Sequence[str], rows: Sequence[Sequence[str]], delimiter: str = ",") -> str:
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n", delimiter=delimiter).writerows([head, *rows])
-    return stream.getvalue()
 
 
 _GRADE, _MOST = ("grade", "bewertung", "note"), ("maximum grade", "bestwertung", "note maximale")
@@ -136,7 +129,7 @@ def _scale(found: ClassResult, owner: str | None, result: Result | None, most: s
 
 
 def _encode(sheet: PlatformTable, rows: Sequence[Sequence[str]]) -> bytes:
-    text = _to_csv(sheet.head, rows, sheet.delimiter)
+    text = to_csv([sheet.head, *rows], sheet.delimiter)
     return text.encode(sheet.encoding, errors="replace")
 
 
@@ -156,7 +149,7 @@ def make_moodle_csv(found: ClassResult, numbered: _Numbered) -> str:
                 _comment(result),
             ]
         )
-    return _to_csv(MOODLE_HEAD, rows)
+    return to_csv([MOODLE_HEAD, *rows])
 
 
 def _comment(result: Result) -> str:
@@ -188,7 +181,7 @@ def make_canvas_csv(found: ClassResult, numbered: _Numbered) -> str:
                     show_points(result.mark),
                 ]
             )
-    return _to_csv((*CANVAS_HEAD, found.lab.title), rows)
+    return to_csv([(*CANVAS_HEAD, found.lab.title), *rows])
 
 
 def _write_feedback(

@@ -1,7 +1,7 @@
 """Answers that are nearly the same: names, comments and spacing don't count.
 
-An answer becomes the tokens of its syntax tree with its own names replaced by their
-order of appearance. Two answers are as alike as their sets of token 5-grams (Jaccard).
+An answer becomes its tokens with its own names replaced by their order of appearance; two
+answers are as alike as their sets of token 5-grams (Jaccard).
 After MOSS: Schleimer, Wilkerson, Aiken, "Winnowing", SIGMOD 2003.
 What is short, close to the stub or close to the reference solution says nothing and
 is left out.
@@ -9,7 +9,9 @@ is left out.
 
 import ast
 import builtins
+import contextlib
 import io
+import keyword
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -24,6 +26,9 @@ FEWEST_TOKENS = 40
 ALIKE = 0.9
 MAX_PARTNERS = 5  # an answer that more students share is a common one
 Grams = frozenset[tuple[str, ...]]
+_SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.ENDMARKER}
+_SPACING = {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+_KNOWN = {*vars(builtins), *keyword.kwlist}
 
 
 @dataclass(frozen=True)
@@ -104,59 +109,17 @@ def make_grams(text: str) -> Grams:
 
 def list_tokens(text: str) -> list[str]:
     """Return the tokens of an answer without its own names, comments, docstrings, spacing."""
-    tree = parse(text)
-    try:
-        plain = ast.unparse(_Renamer().visit(_drop_docstrings(tree))) if tree else text
-        return _tokens(plain)
-    except (RecursionError, MemoryError, ValueError):
-        return text.split()
-
-
-def _tokens(text: str) -> list[str]:
-    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
-    found = []
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type not in skipped:
-                found.append(token.string or tokenize.tok_name[token.type])
-    except (tokenize.TokenError, SyntaxError):
-        pass  # what could be read
+    names: dict[str, str] = {}
+    found: list[str] = []
+    with contextlib.suppress(RecursionError, MemoryError, ValueError):
+        text = ast.unparse(tree) if (tree := parse(text)) else text
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):  # what could be read
+        for kind, word, *_ in tokenize.generate_tokens(io.StringIO(text).readline):
+            begins = not found or found[-1] in ("NEWLINE", "INDENT", "DEDENT")
+            empty = begins and kind in (tokenize.STRING, tokenize.NEWLINE)  # a docstring, its end
+            if kind in _SPACING:
+                word = tokenize.tok_name[kind]
+            elif kind == tokenize.NAME and word not in _KNOWN and found[-1:] != ["."]:
+                word = names.setdefault(word, f"n{len(names)}")
+            found += [word] * (kind not in _SKIPPED and not empty)
     return found
-
-
-def _drop_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
-            if isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str):
-                node.body = body[1:] or [ast.Pass()]  # type: ignore[attr-defined]
-    return tree
-
-
-class _Renamer(ast.NodeTransformer):
-    """Names become n0, n1, … as they appear. Attributes, built-ins and keywords stay."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-
-    def _rename(self, name: str) -> str:
-        if name in vars(builtins):
-            return name
-        return self._names.setdefault(name, f"n{len(self._names)}")
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        node.id = self._rename(node.id)
-        return node
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        node.arg, node.annotation = self._rename(node.arg), None
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.name, node.returns = self._rename(node.name), None
-        self.generic_visit(node)
-        return node
-
-    def visit_alias(self, node: ast.alias) -> ast.AST:
-        node.asname = self._rename(node.asname) if node.asname else None
-        return node

@@ -53,7 +53,6 @@ def describe_slides(
                 },
                 "why": row["text"] or clean_line(parts.get("why", "")) or row["name"],
                 "exercise": row["exercise"],
-                "section": row["section"],
                 "lines": pick_lines(wrong, tasks[row["id"]].reference, exercise),
                 "people": count(people, "student") if people >= FEWEST_PEOPLE else "",
             }

@@ -1,6 +1,9 @@
 """Tables and pages with others' text: no formula in a table, no file written for nothing."""
 
+import csv
+import io
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 
 from distlab.grading.text import clean_line
@@ -12,6 +15,13 @@ def to_cell(text: str) -> str:
     line = clean_line(text, 2000)
     first = unicodedata.normalize("NFKC", line[:1])  # also the wide ones: ＝ ＋
     return "'" + line if first in ("=", "+", "-", "@", "|", "%", "−") else line
+
+
+def to_csv(rows: Sequence[Sequence[str]], delimiter: str = ",") -> str:
+    """Return rows, the head first, as the text of a table; `to_cell` is the caller's."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n", delimiter=delimiter).writerows(rows)
+    return stream.getvalue()
 
 
 def write_if_new(path: Path, content: str | bytes, durable: bool = False) -> None:

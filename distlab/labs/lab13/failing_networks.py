@@ -23,23 +23,19 @@ def draw_network(seed: int, where: str, layer: int, trap: str = "") -> Network:
     Four layers of eight in float16, 6 examples. `where` is "forward" (layer's output overflows),
     "backward" (the gradient of layer's kernel does) or "none". The overflow is by a factor of four,
     and all before it stays four times below the limit. `trap` names a mistake that finds another
-    place in this network: a judge has chosen the seeds in `failing_networks.json` so.
+    place in this network: the seeds in `failing_networks.json` were chosen so with the judge's
+    `find_overflow`.
     """
     chosen = _read_seeds()[f"{where} {layer} {trap}".strip()]
-    return draw_candidate(chosen[seed % len(chosen)], where, layer, trap)
+    rng = np.random.default_rng(chosen[seed % len(chosen)])
+    while True:
+        if network := _draw(rng, where, layer, trap):
+            return network
 
 
 @cache
 def _read_seeds() -> dict[str, list[int]]:
     return json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-
-
-def draw_candidate(seed: int, where: str, layer: int, trap: str) -> Network:
-    """Return the first network of `seed` that may fail where it should."""
-    rng = np.random.default_rng(seed)
-    while True:
-        if network := _draw(rng, where, layer, trap):
-            return network
 
 
 def _draw(rng: np.random.Generator, where: str, layer: int, trap: str) -> Network | None:
