@@ -155,7 +155,9 @@ def test_the_rules_file_is_read_as_it_says(tmp_path: Path) -> None:
     path.write_text(text)
     labs = list_labs(ROOT)
     for lab in labs:  # this one file serves every lab
-        assert (override(read_policy(path, lab, labs), "", "").due is None) == (lab != "lab05")
+        assert (override(read_policy(path, lab, labs), "", "", None).due is None) == (
+            lab != "lab05"
+        )
     policy = read_policy(path, "lab05")
     assert str(policy.due) == "2026-11-20 22:59:00" and policy.weight == 2
     assert policy.penalty.find_points(86400 + 1, 10) == 2 and policy.penalty.grace_seconds == 900

@@ -95,7 +95,7 @@ distlab hub-config --course /opt/course --output jupyterhub_config.py
 distlab release ../release
 distlab release ../first-week --labs lab01 lab02
 distlab grade lab05 submitted --gradebook gradebook.db --output report
-distlab grade lab05 --set ana weighted 2 --reason 'explained in the room'
+distlab grade lab05 --status
 distlab build 03 --check
 distlab build lab05
 distlab new lab "gradient clipping"

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 MAX_CHANGES = 10  # shown on the terminal
 POLICY, ROSTER = "grading.toml", "students.csv"
-PATHS = "submitted output gradebook roster submission_times policy marks".split()
-MANY = ("student", "exercise", "set")
+PATHS = "submitted output gradebook roster submission_times policy extensions marks".split()
+MANY = ("student", "exercise", "set", "remove")
 OPTIONS = f"""
 LAB  the lab to grade, such as lab05
 SUBMITTED  nbgrader's submitted/STUDENT/LAB/, a folder of notebooks, or a platform's zip
@@ -40,12 +40,14 @@ how it runs:
 --jobs N={min(4, os.cpu_count() or 1)}  grade N submissions at a time [one per core, at most 4]
 --no-sandbox  run answers without the sandbox; only for your own work, and the report says so
 --anonymous  replace names by codes, in REPORT/LAB/anonymous; --set and --marks take codes too
+--status  show the remembered options, who waits and why; grade nothing
 --json  print one JSON object
 due dates:
 --policy FILE  due dates, penalties, extra time, weights [{POLICY} in this folder, if there is
     one]
 --due TIME=  2026-11-20T23:59 (in grading.toml's zone, else UTC), or with +01:00
 --penalty P=  per day or hour late: 10%%/day, 0.5/hour, or 10%%/day,50%% for at most 50%%
+--extensions FILE  CSV of students with more time: student,2 days
 marks:
 --student ID  grade only this student
 --exercise ID  change only this exercise's marks (id or number)
@@ -54,6 +56,9 @@ marks:
 --marks FILE  set marks by hand from a CSV: student,exercise,points,reason
 --reason TEXT=  the reason for --set, which the student reads
 --allow-bonus  accept hand marks above the maximum
+--restore  set the remembered hand marks in a new gradebook
+--forget  forget the remembered hand marks
+--remove ID  remove a student from the gradebook who has no submission and is on no list
 """
 
 
@@ -83,6 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
         if isinstance(value, Path):
             setattr(arguments, name, value.absolute())
     remembered = _recall(arguments)
+    if arguments.status:
+        return _show_status(arguments, remembered)
     with use_class_seed(arguments.class_seed and check_class_seed(arguments.class_seed)):
         return _grade_and_report(arguments, remembered)
 
@@ -121,11 +128,33 @@ def _recall(arguments: argparse.Namespace) -> list[str]:
     used = fill_in(vars(arguments), read_rules(_find_journal(arguments)))
     arguments.policy = _find(arguments.policy, POLICY)
     arguments.roster = _find(arguments.roster, ROSTER)
-    if arguments.submitted is None:
+    if arguments.submitted is None and not arguments.status:
         raise CourseError(
             "SUBMITTED is missing: the lab wasn't graded before. Give a folder or zip."
         )
+    if arguments.restore and arguments.forget:
+        raise CourseError("--restore and --forget can't be given together. Choose one.")
     return used
+
+
+def _show_status(arguments: argparse.Namespace, remembered: "list[str]") -> int:
+    """Print what the lab remembers and who waits; return 1 if someone does."""
+    from distlab.grading.memory import describe_waiting
+    from distlab.grading.roster import read_table
+
+    marks = _find_journal(arguments).parent / "marks.csv"
+    if not marks.is_file():
+        raise CourseError(f"{marks.parent}: this lab wasn't graded yet. Grade it first.")
+    waiting = describe_waiting([row for _, row in read_table(marks)])
+    print(
+        "\n".join(
+            [
+                *(f"remembered  {_clean(text)}" for text in remembered),
+                *(f"no mark     {_clean(line)}" for line in waiting),
+            ]
+        )
+    )
+    return int(bool(waiting))
 
 
 def _write_without_names(
@@ -201,7 +230,7 @@ def _read_settings(arguments: argparse.Namespace) -> "Settings":
         source=arguments.submitted,
         out=arguments.output / lab.name,
         gradebook=_find_gradebook(arguments),
-        policy=override(policy, arguments.due, arguments.penalty),
+        policy=override(policy, arguments.due, arguments.penalty, arguments.extensions),
         pattern=arguments.pattern,
         jobs=arguments.jobs,
         sealed=not arguments.no_sandbox,
@@ -213,6 +242,8 @@ def _read_settings(arguments: argparse.Namespace) -> "Settings":
         roster=read_roster(arguments.roster),
         times=arguments.submission_times,
         rules=list_rules(vars(arguments)),
+        kept_marks="restore" * arguments.restore + "forget" * arguments.forget,
+        remove=tuple(arguments.remove),
     )
 
 

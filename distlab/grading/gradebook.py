@@ -198,6 +198,18 @@ class Book:
         self._rows.name_students(roster or Roster())
         self._db.flush()
 
+    def remove(self, student: str) -> None:
+        """Remove a student's marks of this lab, and the student if no other lab has any.
+
+        Raises CourseError if there are none.
+        """
+        with _told_plainly(self.path):
+            if not self._rows.remove(student):
+                raise CourseError(
+                    f"{student!r} has no marks of {self.lab.name} in the gradebook, so nothing "
+                    "was removed."
+                )
+
     def _write_entry(self, entry: Entry, notebook: Any) -> None:
         submitted = self._rows.ensure_submission(entry.verdict.student, notebook)
         submitted.assignment.timestamp = entry.timestamp

@@ -124,6 +124,21 @@ class Rows:
                 self.ensure_grade(submitted, cell.id)
         return submitted
 
+    def remove(self, student: str) -> bool:
+        """Remove the submission of a student, who goes too if it was the only one."""
+        notebook = self.find_notebook()
+        submission = self._find_submissions(notebook).pop(student, None) if notebook else None
+        if submission is None:
+            return False
+        owner = submission.student
+        self._db.delete(submission)
+        self._db.flush()
+        self._db.expire(owner)
+        if not owner.submissions:
+            self._db.delete(owner)
+            self._db.flush()
+        return True
+
     def _find_submissions(self, notebook: Any) -> dict[str, Any]:
         """Return the submissions of the lab by student: read once."""
         if self._submissions is None:

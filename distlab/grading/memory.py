@@ -5,7 +5,8 @@ silently.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from distlab.errors import CourseError
 from distlab.grading.report.text import write_if_new
 from distlab.grading.roster import ByHand
 
-FILES = ("submitted", "roster", "submission_times", "policy", "gradebook")
+FILES = ("submitted", "roster", "submission_times", "policy", "extensions", "gradebook")
 TEXTS = ("due", "penalty", "pattern", "class_seed")
 NONE = "none"  # given for an option: it isn't used any more
 _DAMAGED = "{} is damaged ({}). Restore it from a backup, or delete it to start without."
@@ -96,6 +97,21 @@ def spread(by_hand: ByHand, most: Mapping[str, float]) -> Iterator[ByHand]:
             share = points if by_hand.points == total else round(by_hand.points * points / total, 2)
             left = round(left - share, 6)
         yield ByHand(name, share, by_hand.reason)
+
+
+def suggest_student(told: str, names: Mapping[str, str]) -> str:
+    """Return ". Did you mean 'id'?" for an id or name that isn't known; `names` are by id."""
+    ids = {**{student: student for student in names}, **{n: s for s, n in names.items()}}
+    near = dict.fromkeys(ids[found] for found in get_close_matches(told, ids, 3))
+    return f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def describe_waiting(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return a line for each student of marks.csv who has no mark, with the reason."""
+    waits = [row for row in rows if row["for_a_human"] != "no"]
+    return [
+        f"{row['name'] or row['student']}: {row['notes'] or 'waits for a human'}" for row in waits
+    ]
 
 
 def _read(path: Path) -> dict[str, Any]:

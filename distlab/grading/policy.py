@@ -3,8 +3,13 @@
 From a plain file, `grading.toml`, for the whole course:
 
     zone = "Europe/Prague"  # of times without one, and of those on the pages; else UTC
+
     absent = 0             # a platform's file has 0 for who handed in nothing; else "blank"
-    penalty = "10%/day,50%"  # for every lab that has a due date: as `--penalty`
+
+    [penalty]              # for every lab that has a due date; or points = 1
+    percent = 10           # of the lab's points, for each day that has begun
+    per = "day"            # or "hour"
+    at_most = 50           # percent (points, where the penalty is in points)
     grace_minutes = 15
 
     [extra_time]           # for every lab
@@ -73,6 +78,11 @@ class Policy:
     zone: tzinfo = UTC
     absent: float | None = None  # platforms' mark for students without a submission; None: blank
 
+    @property
+    def own_zone(self) -> tzinfo:
+        """The zone of times that name none: what `zone` says, else UTC."""
+        return self.zone if isinstance(self.zone, ZoneInfo) else UTC
+
     def show_time(self, time: datetime) -> str:
         """Return a time (UTC, without a zone) as the pages write it: in the course's zone."""
         return time.replace(tzinfo=UTC).astimezone(self.zone).strftime("%Y-%m-%d %H:%M %Z")
@@ -107,8 +117,7 @@ def read_policy(path: Path | None, lab: str, labs: Collection[str] = ()) -> Poli
 
 
 def _check_file(data: dict[str, Any], labs: Collection[str]) -> None:
-    known = {"zone", "penalty", "grace_minutes", "extra_time", "absent", "labs"}
-    _check_keys(data, known, "the file")
+    _check_keys(data, {"zone", "penalty", "extra_time", "absent", "labs"}, "the file")
     if data.get("absent", "blank") not in ("blank", 0):
         raise CourseError(f'absent must be 0 or "blank", got {data["absent"]!r}.')
     if labs:
@@ -116,35 +125,43 @@ def _check_file(data: dict[str, Any], labs: Collection[str]) -> None:
     known = {"due", "weight", "weights", "extra_time", "penalty", "confirmed"}
     for name, table in data.get("labs", {}).items():
         _check_keys(table, known, f"labs.{name}")
+        _read_penalty(table.get("penalty", {}))
 
 
 def _make_policy(data: dict[str, Any], lab: str) -> Policy:
     mine = data.get("labs", {}).get(lab, {})
     times = {**data.get("extra_time", {}), **mine.get("extra_time", {})}
     zone = _read_zone(data.get("zone"))
-    due, penalty = mine.get("due"), mine.get("penalty", data.get("penalty"))
-    grace = 60 * _read_number(data, "grace_minutes")
+    due = mine.get("due")
     if not isinstance(names := mine.get("confirmed", []), list):
         raise CourseError(f'confirmed must be a list such as ["ana 3f2a91cd"], got {names!r}.')
     return Policy(
-        due=None if due is None else parse_due(str(due), zone),
-        penalty=parse_penalty(str(penalty), grace) if penalty else Penalty(grace_seconds=grace),
+        due=None if due is None else parse_due(str(due), zone or UTC),
+        penalty=_read_penalty(mine.get("penalty", data.get("penalty", {}))),
         extra={student: parse_duration(str(text)) for student, text in times.items()},
         weight=_read_number(mine, "weight", 1.0),
         weights={name: _read_number(mine["weights"], name) for name in mine.get("weights", {})},
         confirmed=frozenset(map(str, names)),
-        zone=zone,
+        zone=zone or _find_zone(str(due)) or UTC,
         absent=0.0 if data.get("absent") == 0 else None,
     )
 
 
-def _read_zone(name: Any) -> tzinfo:
+def _read_zone(name: Any) -> tzinfo | None:
     try:
-        return ZoneInfo(name) if name else UTC
+        return ZoneInfo(name) if name else None
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
         raise CourseError(
             f'zone must be a time zone such as "Europe/Prague", got {name!r}.'
         ) from None
+
+
+def _find_zone(due: str) -> tzinfo | None:
+    """Return the zone of a due date that has one, for the pages."""
+    try:
+        return datetime.fromisoformat(due).tzinfo
+    except ValueError:
+        return None
 
 
 def _check_keys(table: dict[str, Any], known: set[str], where: str) -> None:
@@ -157,6 +174,26 @@ def _read_number(table: Mapping[str, Any], name: str, usual: float = 0.0) -> flo
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
         raise CourseError(f"{name} must be a number from 0, got {value!r}.")
     return float(value)
+
+
+def _read_penalty(table: dict[str, Any]) -> Penalty:
+    known = {"percent", "points", "per", "at_most", "grace_minutes"}
+    _check_keys(table, known, "penalty")
+    if not table:
+        return Penalty()
+    if ("percent" in table) == ("points" in table) or table.get("per") not in ("hour", "day"):
+        raise CourseError(
+            'penalty must have either percent or points, and per = "hour" or "day", got '
+            f"{', '.join(f'{name} = {value!r}' for name, value in table.items())}."
+        )
+    percent = "percent" in table
+    return Penalty(
+        _read_number(table, "percent" if percent else "points"),
+        percent,
+        3600 if table["per"] == "hour" else 86400,
+        _read_number(table, "at_most") if "at_most" in table else None,
+        60 * _read_number(table, "grace_minutes"),
+    )
 
 
 def parse_penalty(text: str, grace_seconds: float = 0.0) -> Penalty:
@@ -194,13 +231,37 @@ def parse_duration(text: str) -> timedelta:
     return timedelta(seconds=float(found[1]) * _UNITS[found[2][0]])
 
 
-def override(policy: Policy, due: str, penalty: str) -> Policy:
-    """Return `policy` with what the command line says ("": as it was)."""
+def read_extra(path: Path) -> dict[str, timedelta]:
+    """Return the extra time of students from lines `student,2 days`; CourseError if bad."""
+    import csv
+
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = [row for row in csv.reader(stream) if any(cell.strip() for cell in row)]
+    except (OSError, ValueError, csv.Error) as error:
+        raise CourseError(f"{path} can't be read ({error}).") from None
+    found = {}
+    for number, row in enumerate(rows, 1):
+        if number == 1 and row[0].strip().lower() == "student":
+            continue
+        if len(row) != 2:
+            raise CourseError(
+                f"{path}, line {number} must be a student and a time, such as ana,2 days; got "
+                f"{','.join(row)!r}."
+            )
+        found[row[0].strip()] = parse_duration(row[1])
+    return found
+
+
+def override(policy: Policy, due: str, penalty: str, extra: Path | None) -> Policy:
+    """Return `policy` with what the command line says ("" and None: as it was)."""
     if due:
-        policy = replace(policy, due=parse_due(due, policy.zone))
+        policy = replace(policy, due=parse_due(due, policy.own_zone))
     if penalty:
         grace = policy.penalty.grace_seconds
         policy = replace(policy, penalty=parse_penalty(penalty, grace))
+    if extra:
+        policy = replace(policy, extra={**policy.extra, **read_extra(extra)})
     if penalty and policy.due is None:
         raise CourseError("A penalty needs a due date. Give --due, or due in grading.toml.")
     return policy

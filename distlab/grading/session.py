@@ -1,5 +1,6 @@
 """One run of grading: collect, run, judge, book. It can be stopped at any moment."""
 
+import shlex
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +23,7 @@ from distlab.grading.report.wording import count
 from distlab.grading.results import ClassResult, Course, Result, finish, hold_back
 from distlab.grading.roster import ByHand, Roster, read_times
 from distlab.grading.verdict import ExerciseVerdict, Verdict
-from utils.checks import check_choice, suggest
+from utils.checks import check_choice
 from utils.measure import Stopwatch
 
 
@@ -46,6 +47,8 @@ class Settings:
     roster: Roster = Roster()
     times: Path | None = None  # a list of each student's time of submission
     rules: Mapping[str, str] = field(default_factory=dict)  # the lab's memory of this run
+    kept_marks: str = ""  # "restore" or "forget" the marks by hand that a new gradebook lacks
+    remove: tuple[str, ...] = ()  # students of the gradebook whom nothing else knows
 
 
 Progress = Callable[[int, int], None]  # how many are done, of how many
@@ -72,9 +75,10 @@ def grade(settings: Settings, on_progress: Progress = lambda done, total: None) 
         if processes is not None:
             stack.enter_context(processes)
         students = {h.student for h in found.hand_ins} | set(found.absent)
+        _check_list(settings, journal)
         _set_by_hand(settings, journal, students)
         if settings.rules:
-            memory.write_rules(journal.folder, settings.rules)
+            memory.write_rules(journal.folder, {**settings.rules, "ids": [*settings.roster.ids]})
         _run(settings, journal, chosen, on_progress, processes)
         stack.close()
         results, course = _book(settings, journal, found)
@@ -97,14 +101,25 @@ def grade(settings: Settings, on_progress: Progress = lambda done, total: None) 
     return replace(result, notes=notes)
 
 
+def _check_list(settings: Settings, journal: Journal) -> None:
+    """Raise CourseError for marks by hand under another list of students than the last one."""
+    before = memory.read_rules(journal.folder).get("ids", [])
+    lost = [student for student in before if student not in settings.roster.students]
+    if settings.by_hand and lost:
+        raise CourseError(
+            f"this list of students isn't the last grading's: {lost[0]!r} isn't in "
+            "it. No mark was set. Grade with the new list first."
+        )
+
+
 def _name_orphans(found: ClassResult) -> list[str]:
     """Return a note on students in the gradebook whom no submission and no list knows."""
     known = {r.student for r in found.results}.union(found.waiting, found.absent, found.roster.ids)
     booked = [s for s, marks in sorted(found.course.items()) if found.assignment in marks]
     orphans = [student for student in booked if student not in known]
-    said = "in the gradebook, but no submission and no list of students knows them: "
-    said += ", ".join(map(repr, orphans[:5])) + ". To remove: nbgrader db student remove ID"
-    return [f"{count(len(orphans), 'student')} {said}"] if orphans else []
+    options = " ".join(f"--remove {shlex.quote(student)}" for student in orphans[:5])
+    said = "in the gradebook, but no submission and no list of students knows them"
+    return [f"{count(len(orphans), 'student')} {said}. To remove: {options}"] if orphans else []
 
 
 def _collect(settings: Settings, journal: Journal) -> Collection:
@@ -172,30 +187,42 @@ def _set_by_hand(settings: Settings, journal: Journal, students: set[str]) -> No
     """Open the gradebook (so that a bad one is known before hours of work) and set marks in it."""
     codes = {journal.code_for(student): student for student in students}
     with Book(settings.gradebook, settings.lab, settings.policy.weights) as book:
-        _bring_back(journal, book)
-        known = students | set(book.read_course() if settings.by_hand else ())
-        names = {settings.roster.show(student): student for student in sorted(known)}
+        _bring_back(settings, journal, book)
+        booked = book.read_course() if settings.by_hand or settings.remove else {}
+        known = {s: settings.roster.show(s) for s in sorted(students | set(booked))}
         for told, by_hand in settings.by_hand:
             student = codes.get(told, told)
             if student not in known:
-                near = suggest(names.get(told, told), sorted(known))
+                near = memory.suggest_student(student, known)
                 raise CourseError(
                     "A mark must be of a student with a submission or in the gradebook, got "
                     f"{student!r}{near or '.'} No mark was set."
                 )
             for mark in memory.spread(by_hand, book.most):
                 book.set_points(student, mark, settings.above_maximum)
+        for student in settings.remove:
+            if student in students or student in settings.roster.ids:
+                raise CourseError(
+                    f"--remove must name a student with no submission who isn't in the list of "
+                    f"students, got {student!r}. Nothing was removed."
+                )
+            book.remove(student)
 
 
-def _bring_back(journal: Journal, book: Book) -> None:
-    """Set the marks by hand that the lab remembers in a gradebook that is new."""
-    kept = memory.read_marks(journal.folder) if book.is_new else {}
+def _bring_back(settings: Settings, journal: Journal, book: Book) -> None:
+    """Bring the remembered marks by hand into a new gradebook, or stop and say so."""
+    kept = memory.read_marks(journal.folder)
+    if not book.is_new or not kept or settings.kept_marks == "forget":
+        return
+    if settings.kept_marks != "restore":
+        number = count(sum(map(len, kept.values())), "mark")
+        raise CourseError(
+            f"{settings.gradebook} is new, but this lab remembers {number} set by hand. Add "
+            "--restore to set them again, or --forget."
+        )
     for student, marks in kept.items():
         for by_hand in marks.values():
             book.set_points(student, by_hand, above=True)
-    if kept:
-        number = count(sum(map(len, kept.values())), "mark")
-        journal.notes.append(f"the gradebook is new: {number} by hand were set in it again")
 
 
 def _run(

@@ -94,7 +94,7 @@ def graded(tmp_path_factory):
     hand_in(submitted, "dora")
     (submitted / "eve" / "lab01").mkdir(parents=True)
     (submitted / "eve" / "lab01" / "essay.docx").write_text("I have written a lot")
-    (root / "rules.toml").write_text('[extra_time]\nbela = "1 day"\n')
+    (root / "extra.csv").write_text("student,extra\nbela,1 day\n")
     arguments = [
         submitted,
         "--output",
@@ -105,8 +105,8 @@ def graded(tmp_path_factory):
         "2026-11-20T23:59",
         "--penalty",
         "10%/day",
-        "--policy",
-        root / "rules.toml",
+        "--extensions",
+        root / "extra.csv",
     ]
     status, output, errors = distlab_grade(*arguments, "--json")
     assert errors == "", errors
@@ -161,16 +161,18 @@ def test_every_path_is_read_from_where_the_command_is_typed(tmp_path):
     hand_in(tmp_path / "class", "ana", folder="solutions")
     files = {
         "list.csv": "student,name\nana,Ana Alt\n",
+        "extra.csv": "ana,2 days\n",
         "times.csv": "student,handed_in\nana,2026-11-21T10:00\n",
-        "rules.toml": "penalty = '1/day'\n[extra_time]\nana = '2 days'\n"
-        "[labs.lab01]\ndue = 2026-11-20T23:59:00\n",
+        "rules.toml": "[labs.lab01]\ndue = 2026-11-20T23:59:00\n"
+        "[penalty]\npoints = 1\nper = 'day'\n",
         "marks.csv": "student,exercise,points,reason\nana,epoch,1,asked\n",
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     options = (
         "--output out --gradebook book/gradebook.db --roster list.csv --submission-times "
-        "times.csv --policy rules.toml --marks marks.csv --json"
+        "times.csv --policy rules.toml --extensions extra.csv "
+        "--marks marks.csv --json"
     ).split()
     run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     done = run([*COMMAND, "class", *options])

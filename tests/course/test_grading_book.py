@@ -436,7 +436,10 @@ def test_a_penalty_takes_no_mark_below_zero_and_words_say_what_it_cost(lab):
 def test_a_course_file(tmp_path):
     path = tmp_path / "grading.toml"
     path.write_text("""
-penalty = "10%/day,50%"
+[penalty]
+percent = 10
+per = "day"
+at_most = 50
 grace_minutes = 15
 [extra_time]
 ana = "2 days"
@@ -451,14 +454,16 @@ extra_time = {bela = "90 minutes"}
     assert policy.penalty == Penalty(10, True, 86400, 50, 900) and policy.weights == {"scale": 1.5}
     assert policy.extra == {"ana": timedelta(days=2), "bela": timedelta(minutes=90)}
     assert read_policy(path, "lab01").due is None and read_policy(None, "lab01") == Policy()
-    changed = override(policy, "2026-11-21T00:00", "1/hour")
+    (tmp_path / "extra.csv").write_text("student,extra\nana,1 week\n")
+    changed = override(policy, "2026-11-21T00:00", "1/hour", tmp_path / "extra.csv")
     assert changed.due == datetime(2026, 11, 21) and changed.penalty.grace_seconds == 900
+    assert changed.extra["ana"] == timedelta(weeks=1) and "bela" in changed.extra
 
 
 @pytest.mark.parametrize(
     "text, word",
     [
-        ("penalty = '10%'", "must look like 10%/day"),
+        ("[penalty]\npercent = 10", "per = "),
         ("[penalties]\n", "penalties"),
         ("x = ", "grading.toml"),
         ("[labs.lab01]\ndeu = 3", "deu"),
@@ -476,11 +481,14 @@ def test_mistakes_in_a_course_file_are_one_clear_line(tmp_path, text, word):
 
 
 def test_mistakes_on_the_command_line_are_one_clear_line(tmp_path):
+    (tmp_path / "extra.csv").write_text("ana\n")
     for act in (
         lambda: parse_due("tomorrow"),
         lambda: parse_penalty("10% a day"),
         lambda: parse_duration("2 moons"),
-        lambda: override(Policy(), "", "1/day"),
+        lambda: override(Policy(), "", "1/day", None),
+        lambda: override(Policy(), "", "", tmp_path / "extra.csv"),
+        lambda: override(Policy(), "", "", tmp_path / "none.csv"),
         lambda: read_policy(tmp_path / "none.toml", "lab01"),
     ):
         with pytest.raises(DistributedError) as error:

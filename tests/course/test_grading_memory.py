@@ -69,8 +69,13 @@ def test_rules_are_remembered_until_others_are_given(term, grade):
     assert status == 2 and "list.csv is remembered" in said.err and "Give --roster" in said.err
 
 
-def test_a_list_of_strangers_sets_no_mark(term, grade):
+def test_another_list_than_the_last_sets_no_mark(term, grade):
     grade(*FIRST)
+    (term / "other.csv").write_text("student,name\nana,Ana Alt\n")
+    status, said = grade("--roster", "other.csv", "--set", "ana", "all", "6")
+    assert status == 2 and "isn't the last grading's" in said.err
+    assert read_course(term) == dict.fromkeys(("ana", "lea.lang", "hugo", "zoe"), "")
+    assert "--roster" in grade()[1].out  # still the first list
     (term / "strangers.csv").write_text("student,name\nbob,Bob\n")
     status, said = grade("--roster", "strangers.csv")
     assert status == 2 and "none of the 2 submissions is from a student in the list" in said.err
@@ -106,29 +111,40 @@ def test_one_damaged_submission_is_settled_by_one_mark_and_a_name_is_guessed(ter
     assert marks["lea.lang"]["mark"] == "7"
 
 
-def test_a_new_gradebook_gets_the_marks_by_hand_again(term, grade):
+@pytest.mark.parametrize("answer, mark", [("--restore", "6"), ("--forget", "")])
+def test_a_new_gradebook_stops_until_someone_says_what_becomes_of_marks(term, grade, answer, mark):
     grade(*FIRST)
     grade("--set", "hugo", "all", "6", "--reason", "by mail")
     shutil.rmtree(term / "b")
     status, said = grade()
-    assert status == 1 and "note: the gradebook is new: 4 marks by hand were set" in said.out
-    assert (
-        read_marks(term)["hugo"]["mark"] == "6" and "by mail" in read_marks(term)["hugo"]["notes"]
-    )
-    assert "is new" not in grade()[1].out and read_marks(term)["hugo"]["mark"] == "6"
+    assert status == 2 and "4 marks set by hand. Add --restore" in said.err
+    assert read_marks(term)["hugo"]["mark"] == "6"  # nothing was written
+    assert grade(answer)[0] == 1
+    assert read_marks(term)["hugo"]["mark"] == mark
+    assert ("by mail" in read_marks(term)["hugo"]["notes"]) == bool(mark)
+    assert grade()[0] == 1 and read_marks(term)["hugo"]["mark"] == mark
 
 
-def test_students_whom_nothing_knows_are_named(term, grade):
+def test_status_says_what_is_remembered_and_who_waits(term, grade):
+    status, said = grade("--status")
+    assert status == 2 and "wasn't graded yet" in said.err
+    grade(*FIRST)
+    status, said = grade("--status")
+    assert status == 1 and "remembered  --due 2026-11-20T23:59" in said.out
+    assert "no mark     Ana Alt: " in said.out and "not a notebook" in said.out
+    assert "no mark     Zoe Zak: handed in nothing" in said.out
+
+
+def test_students_whom_nothing_knows_are_named_and_can_be_removed(term, grade):
     grade(*FIRST)
     (term / "class" / "lea.lang").rename(term / "class" / "lea")
     (term / "list.csv").write_text("student,name\nana,Ana Alt\nlea,Lea Lang\n")
     _, said = grade()
-    assert "1 student in the gradebook, but no" in said.out and "'lea.lang'. To rem" in said.out
-    nbgrader = [sys.executable, "-m", "nbgrader", "db", "student", "remove", "lea.lang", "--force"]
-    place = f"--db=sqlite:///{term}/b/book.db"
-    subprocess.run([*nbgrader, place], check=True, capture_output=True, timeout=120)
-    _, said = grade()
-    assert "To remove" not in said.out and set(read_course(term)) == {"ana", "lea"}
+    assert "1 student in the gradebook, but no" in said.out and "--remove lea.lang" in said.out
+    assert grade("--remove", "ana")[0] == 2
+    _, said = grade("--remove", "lea.lang")
+    assert "--remove" not in said.out and set(read_course(term)) == {"ana", "lea"}
+    assert grade("--remove", "lea.lang")[0] == 2
 
 
 @pytest.mark.parametrize("points", [0, 1, 6, 9.99, 10, None])

@@ -300,7 +300,9 @@ def test_unknown_times_are_said_loudly(lab, tmp_path):
 
 SAMPLE = """
 zone = "Europe/Prague"
-penalty = "10%/day"
+[penalty]
+percent = 10
+per = "day"
 [labs.lab05]
 due = 2026-11-20T23:59:00
 weights = {plain = 2}
@@ -315,11 +317,18 @@ def write_rules(tmp_path, text):
 def test_rules_of_one_lab_do_not_stop_another(tmp_path):
     path, labs = write_rules(tmp_path, SAMPLE), list_labs(ROOT)
     for name in labs:
-        policy = override(read_policy(path, name, labs), "", "")
+        policy = override(read_policy(path, name, labs), "", "", None)
         assert (policy.due is not None) == (name == "lab05")
     policy = read_policy(path, "lab05", labs)
     assert policy.due == datetime(2026, 11, 20, 22, 59)
     assert policy.show_time(policy.due) == "2026-11-20 23:59 CET"
+    with_zone = read_policy(
+        write_rules(
+            tmp_path, SAMPLE.replace('zone = "Europe/Prague"', "").replace("59:00", "59:00+02:00")
+        ),
+        "lab05",
+    )
+    assert with_zone.show_time(with_zone.due) == "2026-11-20 23:59 UTC+02:00"
 
 
 @pytest.mark.parametrize(
@@ -327,8 +336,8 @@ def test_rules_of_one_lab_do_not_stop_another(tmp_path):
     [
         ("labs.lab05", "labs.lab55", ["'lab55'", "Did you mean 'lab"]),
         ("weights =", "weihgts =", ["labs.lab05", "'weihgts'", "Did you mean 'weights'"]),
-        ("10%/day", "10%", ["penalty must look like 10%/day"]),
-        ("penalty =", "penatly =", ["'penatly'", "Did you mean 'penalty'"]),
+        ("percent", "precent", ["penalty", "'precent'", "Did you mean 'percent'"]),
+        ("[penalty]", "[penatly]", ["'penatly'", "Did you mean 'penalty'"]),
         ("Europe/Prague", "Europe/Prag", ["zone must be a time zone", "got 'Europe/Prag'"]),
         ("weights = {plain = 2}", 'confirmed = "ana 1"', ["confirmed"]),
     ],
