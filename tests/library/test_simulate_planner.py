@@ -20,7 +20,7 @@ from utils.simulate.layouts import (
 )
 from utils.simulate.machines import find_machine, read_network
 from utils.simulate.measured import read_measured
-from utils.simulate.planner import Run, describe_overflow, tabulate_layouts
+from utils.simulate.planner import Run, describe_overflow, find_cheapest_change, tabulate_layouts
 from utils.simulate.published import FOLDER
 from utils.simulate.step import Network
 from utils.simulate.transformer import Transformer, find_kept_bytes, make_transformer
@@ -161,10 +161,23 @@ def test_layers_that_do_not_divide_go_at_the_pace_of_the_fullest_stage():
     assert paces[0] == pytest.approx(paces[1], rel=0.02)
 
 
-def test_what_overflows_is_named():
+def test_what_overflows_is_named_with_the_cheapest_change():
     over = cost(Layout(data=64, micro_batch=2))
     assert not over.fits and over.step_seconds is None and over.bottleneck == "memory"
-    assert over.overflow == "optimizer" and "148 GB" in describe_overflow(over, MACHINE)
+    assert over.overflow == "optimizer"
+    change, changed = find_cheapest_change(MODEL, over.layout, MACHINE, 1024)
+    assert change == "ZeRO stage 1" and changed.fits
+    said = describe_overflow(MODEL, over, MACHINE, 1024)
+    assert "148 GB" in said and "ZeRO stage 1 makes it fit" in said
+    slow = find_machine("64 H100, 8 a node, 400Gb/s")
+    change, changed = find_cheapest_change(MODEL, Layout(data=64), slow, 1024)
+    cut = cost(Layout(data=4, pipeline=16), slow)  # quicker by less than 5 %, and it cuts the model
+    assert change == "ZeRO stage 1"
+    assert cut.step_seconds < changed.step_seconds < 1.05 * cut.step_seconds
+    long = Transformer(7e9, 32, 4096, 2**17, 50_000)
+    change, _ = find_cheapest_change(long, Layout(data=64, zero_stage=1), MACHINE, 64)
+    assert "Recomputation" not in change  # even then one sequence is too long
+    assert "parallelism over" in change
 
 
 def test_the_best_layouts_of_ten_thousand_in_two_seconds():

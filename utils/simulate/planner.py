@@ -14,13 +14,13 @@ at most.
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..checks import check_count, check_number
 from ..errors import InputError
 from .failures import best_effective_time
-from .layouts import AXES, Assumed, Layout, LayoutCost, cost_layout
+from .layouts import AXES, USUAL, Assumed, Layout, LayoutCost, cost_layout
 from .machines import Machine, find_machine
 from .memory import DeviceMemory
 from .transformer import Transformer, make_transformer
@@ -64,7 +64,7 @@ class Run:
         """Return the quickest layouts that fit, one for each cut, or the `layout` that you name.
 
         `devices` is the machine's number if left out. Raises InputError, in one line, if nothing
-        fits, and for a layout of another size.
+        fits (with the cheapest change for a named layout), and for a layout of another size.
         """
         for name in ("tokens", "node_mtbf_hours"):
             if getattr(self, name) is not None:
@@ -158,18 +158,60 @@ def _cost_named(
         )
     cost = cost_layout(model, layout, machine, batch, assumed)
     if not cost.fits:
-        raise InputError(describe_overflow(cost, machine))
+        raise InputError(describe_overflow(model, cost, machine, batch, assumed))
     return (cost,), 1, 1
 
 
-def describe_overflow(cost: LayoutCost, machine: Machine) -> str:
-    """Return what doesn't fit, and what to do."""
+def describe_overflow(
+    model: Transformer, cost: LayoutCost, machine: Machine, batch: int, assumed: Assumed = USUAL
+) -> str:
+    """Return what doesn't fit, and the change that costs the least time."""
     part = cost.overflow
-    return (
+    said = (
         f"layout {cost.layout}: needs {cost.memory.total / 1e9:,.0f} GB per device, {machine.name} "
         f"has {cost.capacity / 1e9:,.0f}. The largest part: {part}, "
-        f"{getattr(cost.memory, part) / 1e9:,.0f} GB. Leave the layout out to see what fits."
+        f"{getattr(cost.memory, part) / 1e9:,.0f} GB."
     )
+    found = find_cheapest_change(model, cost.layout, machine, batch, assumed)
+    if found is None:
+        return f"{said} No single change makes it fit. Leave the layout out to try all."
+    change, changed = found
+    return f"{said} {change} makes it fit ({changed.memory.total / 1e9:,.0f} GB)."
+
+
+def find_cheapest_change(
+    model: Transformer, layout: Layout, machine: Machine, batch: int, assumed: Assumed = USUAL
+) -> tuple[str, LayoutCost] | None:
+    """Return the single change of `layout` that fits and costs least time; None if none does.
+
+    Tried are smaller micro-batches (accumulation), recomputation, ZeRO 1 to 3, and more tensor,
+    pipeline or context parallelism at the cost of data parallelism, in this order. The first one
+    within 5 % of the quickest is returned, so that a run isn't cut where a switch would do.
+    """
+    changes = {
+        f"Micro-batch {m}, accumulated,": replace(layout, micro_batch=m)
+        for m in range(1, layout.micro_batch)
+    }
+    changes["Recomputation"] = replace(layout, recompute=True)
+    for stage in range(layout.zero_stage + 1, 4 if layout.pipeline == 1 else 2):
+        changes[f"ZeRO stage {stage}"] = replace(layout, zero_stage=stage)
+    for axis in ("tensor", "pipeline", "context"):
+        for more in (2, 4, 8, 16):
+            if layout.data % more == 0 and not (axis == "pipeline" and layout.zero_stage > 1):
+                cut = {"data": layout.data // more, axis: getattr(layout, axis) * more}
+                if cut["data"] % layout.expert == 0:
+                    named = f"{axis.capitalize()} parallelism over {cut[axis]}"
+                    changes[named] = replace(layout, **cut)
+    found = []
+    for name, changed in changes.items():
+        try:
+            cost = cost_layout(model, changed, machine, batch, assumed)
+        except InputError:
+            continue  # it doesn't divide the model or the batch
+        if cost.fits:
+            found.append((name, cost))
+    quickest = min((cost.step_seconds for _, cost in found), default=None)
+    return next((pair for pair in found if pair[1].step_seconds <= 1.05 * quickest), None)
 
 
 def list_layouts(
