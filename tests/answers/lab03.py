@@ -408,7 +408,9 @@ WRONG = {
         "double-precision": make_input("data.batch(batch_size)", "images[..., None] / 255"),
         "": make_input(TORN),
         "not-shuffled": make_input("data.batch(batch_size)", shuffle="data"),
-        "small-buffer": make_input("data.batch(batch_size)", shuffle="data.shuffle(8, seed=seed)"),
+        "small-buffer": make_input(
+            "data.batch(batch_size)", shuffle="data.shuffle(len(labels) * 2 // 3, seed=seed)"
+        ),
         "same-each-epoch": make_input("data.cache().batch(batch_size)"),
         "same-each-epoch (on purpose)": make_input(
             "data.batch(batch_size)",

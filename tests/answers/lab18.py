@@ -505,3 +505,7 @@ WRONG = {
         "gone-ones-not-named": merge(name="names += [part['file']] * os.path.exists(path)"),
     },
 }
+
+REFUSED = {
+    "merge": {"A part whose file is missing is damaged": merge(damaged="part['rows'] == 0")},
+}

@@ -130,7 +130,16 @@ def try_merge(merge: Callable[..., Any], seed: int, count: int) -> dict[str, Any
     """Return what `merge` makes of a folder with parts, three of them damaged."""
     with tempfile.TemporaryDirectory() as root:
         write_parts(Path(root), seed, count)
-        found = merge(Folder(root))
+        try:
+            found = merge(Folder(root))
+        except FileNotFoundError as error:
+            name = Path(str(error.filename)).name
+            if not name.startswith("part-"):
+                raise
+            raise refuse(
+                f"merge raised FileNotFoundError for {name}. A part whose file is missing is "
+                "damaged: name it, leave nan in its rows, and continue with the others."
+            ) from error
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise refuse(
             "merge must return two things, the values and the names of damaged files, got "
