@@ -50,8 +50,11 @@ def try_input(make_input: Callable[..., Any], seed: int, examples: int, batch: i
     feeds = (data for mix in (9, 10, 11) for data in (dataset, make(mix)))
     more = (_find_order(_read_pass(data, examples) or [], images) for data in feeds)
     return describe_pairs(passes[0]) | {
-        "mixed throughout": _count_neighbors(one) < examples / 4
-        and any(_find_earliest(order) >= EARLY * examples for order in chain(orders, more)),
+        "mixed throughout": int(np.sum(np.diff(one) == 1)) < examples / 4
+        and any(
+            max(np.subtract(order, range(len(order))), default=0) >= EARLY * examples
+            for order in chain(orders, more)
+        ),
         "another order in the next epoch": one != following,
         "the same order for the same seed": one == same_seed,
         "another order for another seed": one != other_seed,
@@ -78,16 +81,6 @@ def _find_order(pairs: Sequence[tuple[np.ndarray, np.ndarray]], images: np.ndarr
     seen = np.array([np.sum(image, dtype=float) for x, _ in pairs for image in np.atleast_1d(x)])
     scaled = seen * (sums.max() / seen.max() if len(seen) and seen.max() else 1)
     return [int(np.argmin(np.abs(sums - one))) for one in scaled]
-
-
-def _find_earliest(order: Sequence[int]) -> int:
-    """Return by how many places an image came early at most: with a buffer of n, n - 1."""
-    return max((place - seat for seat, place in enumerate(order)), default=0)
-
-
-def _count_neighbors(order: Sequence[int]) -> int:
-    """Return how many images still come right after the one that they came after."""
-    return int(np.sum(np.diff(order) == 1))
 
 
 INPUT = Exercise(
