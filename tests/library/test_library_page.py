@@ -7,7 +7,6 @@ import inspect
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -155,10 +154,10 @@ def test_the_page_describes_the_public_names_and_uses_each():
 
 
 @pytest.mark.slow(40)
-def test_every_example_of_the_page_runs_and_prints_what_it_says(tmp_path):
+def test_every_example_of_the_page_runs_and_prints_what_it_says(tmp_path, write_warm):
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     ran = subprocess.run(
-        [sys.executable, "-c", RUN],
+        write_warm(RUN),
         input=json.dumps(blocks),
         cwd=tmp_path,
         capture_output=True,
