@@ -222,7 +222,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder, seen by all workers")
     parser.add_argument("--epochs", type=int, default=8, help="in all, those before included")
     parser.add_argument("--seed", type=int, default=0, help="of first weights and of the order")
-    parser.add_argument("--steps", type=int, default=10**9, help="stop after so many, in all")
+    parser.add_argument("--steps", type=int, default=10**9, help="stop after N steps, in all")
     parser.add_argument(
         "--checkpoint-every", type=int, default=10, help="steps between checkpoints"
     )

@@ -198,7 +198,11 @@ if __name__ == "__main__":
 """
     (project / "cluster.py").write_text(cluster)
     short = """
-import sys, distkit, utils
+import contextlib, io, runpy, sys, distkit, utils
+sys.argv = ["mine.py", "mirrored"]
+with contextlib.redirect_stdout(io.StringIO()) as said:
+    runpy.run_path("mine.py", run_name="__main__")
+assert "mirrored, 2 replicas" in said.getvalue(), said.getvalue()
 report = distkit.train(strategy="mirrored", replicas=2, model="mlp", max_examples=64, epochs=1)
 course = {"distlab", "tqdm", "tensorflow_datasets", "pandas"}
 print(distkit.__version__, utils.MINE, len(report.loss), course & set(sys.modules))

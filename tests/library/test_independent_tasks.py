@@ -106,6 +106,7 @@ def test_the_summary_counts_what_failed_and_names_the_first(write):
     name = write("""
         while index == 2 and '"status": 6' not in open("logs/events.jsonl").read():
             time.sleep(0.05)  # until the end of the other one has been seen
+        print("Connection reset by peer" * (index == 1), flush=True)  # of a download
         sys.exit(5 + index if index else 0)
     """)
     running = start("--workers", 3, name)

@@ -58,11 +58,11 @@ def train_and_hold(settings, step):
     go = Path(settings.folder, "go")
 
     def note_and_hold(trainer, epoch, number, loss):
+        if number == step - 1 and settings.method == "preemption":  # before anyone reports `step`
+            handler = signal.getsignal(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, lambda *told: (go.touch(), handler(*told)))
         note(trainer, epoch, number, loss)
         if number == step:
-            if settings.method == "preemption":
-                handler = signal.getsignal(signal.SIGTERM)
-                signal.signal(signal.SIGTERM, lambda *told: (go.touch(), handler(*told)))
             while not go.exists():
                 time.sleep(0.01)
         return number

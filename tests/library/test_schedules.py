@@ -116,7 +116,7 @@ BROKEN = """
 [[(F, 0), (B, 0)]] | stage 0: W0 is missing (and no BW0)
 [[(F, 0), (BW, 0)], []] | stage 1: F0 is missing
 [[], []] | stage 0: F0 is missing
-[[(F, 10**9)]] | stage 0, place 0: micro-batch 1000000000 doesn't exist: there are 0 to 0
+[[(F, 10**20)]] | stage 0, place 0: micro-batch 100000000000000000000 doesn't exist
 [[(F, 0), (F, 0), (BW, 0)]] | stage 0: F0 is doubled: it stands at places 0 and 1
 [[(F, 0), (BW, 0), (W, 0)]] | stage 0: W0 is doubled: BW0 already does it
 [[(F, 0), (B, 0), (BW, 0)]] | stage 0: B0 is doubled: BW0 already does it

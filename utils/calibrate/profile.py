@@ -124,7 +124,7 @@ def read_profile(source: str | Path | dict[str, Any]) -> Profile:
     known = {field.name for field in fields(Profile)}
     if unknown := sorted(set(record) - known):
         raise InputError(
-            f"The profile's fields must be among {list_few(sorted(known))}, got "
+            f"The profile's fields must be among {', '.join(sorted(known))}, got "
             f"{list_few(map(repr, unknown))}."
         )
     needed = ("forward_seconds", "backward_seconds", "gradient_bytes")

@@ -54,10 +54,17 @@ def has_left(task: Task) -> bool:
 
 def has_lost_peer(task: Task) -> bool:
     """Return whether all that a task says is that another one has gone."""
+    if task.status == -signal.SIGKILL:
+        return False  # whatever it had said before
     if task.result is not None:
         return any(words in task.result[2] for words in COLLATERAL)
     own = diagnose("\n".join(list(task.lines))) if task.is_program else None
     return own is not None and is_collateral(own)
+
+
+def is_spared(task: Task) -> bool:
+    """Return whether the task is a killed worker that a parameter-server cluster does without."""
+    return not (task.calls or task.is_program) and (task.state, task.job) == ("killed", "worker")
 
 
 def explain_failure(tasks: Sequence[Task], first: Task | None = None) -> tuple[ClusterError, bool]:
@@ -137,8 +144,8 @@ def _explain_functions(tasks: Sequence[Task]) -> ClusterError:
 
 
 def _rank(task: Task) -> int:
-    if not task.calls and task.state == "killed" and task.job == "worker":
-        return 3  # a parameter-server cluster continues without a worker
+    if is_spared(task):
+        return 3
     if task.result is None:
         return 0
     return 2 if has_lost_peer(task) else 1

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..errors import RunError
-from .failures import ACCIDENT_RETRIES, explain_failure, has_left, has_lost_peer
+from .failures import ACCIDENT_RETRIES, explain_failure, has_left, has_lost_peer, is_spared
 from .group import Task, TaskGroup
 from .launcher import Launcher, Stop, Stopped
 from .record import JobRecord
@@ -198,9 +198,13 @@ class Supervisor:
         """After a failure: gather what the others say, end them; return whether all start again."""
         group = self.group
         if group.failed:
-            self._await_cause(group)
-            causes = [task for task in group.failed if not has_lost_peer(task)]
-            group.first_failed = min(causes or group.failed, key=lambda task: task.ended_at)
+            time.sleep(SETTLE_SECONDS)
+            failed = group.failed
+            if not failed[0].is_independent:  # those have no peers to lose
+                self._await_cause(group)
+                causes = [task for task in group.failed if not has_lost_peer(task)]
+                failed = causes or group.failed
+            group.first_failed = min(failed, key=lambda task: task.ended_at)
             if group.first_failed.is_independent:
                 self.error, _ = explain_failure([group.first_failed], group.first_failed)
                 return False
@@ -236,10 +240,9 @@ class Supervisor:
         """Wait for the end of a task that the others have lost: it may be heard of last."""
         programs = group.tasks[0].is_program
         deadline = time.monotonic() + (PEER_SECONDS if programs else LOST_SECONDS)
-        time.sleep(SETTLE_SECONDS)
         while time.monotonic() < deadline and not self.stopped_by():
-            ended = [task for task in group.tasks if task.state in ("failed", "killed")]
-            if not all(map(has_lost_peer, ended)):
+            ended = [t for t in group.tasks if t.state in ("failed", "killed") and not is_spared(t)]
+            if not all(map(has_lost_peer, ended)) or all(task.is_over for task in group.tasks):
                 return
             time.sleep(SETTLE_SECONDS)
 

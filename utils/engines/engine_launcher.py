@@ -28,6 +28,7 @@ from .settings import RunReport, RunSettings, name_mark
 
 START_SECONDS = 600.0  # a queue may be long; a line says so every few seconds
 ADDRESS_SECONDS, LEAVE_SECONDS, END_SECONDS = 30.0, 0.5, 15.0
+KILL_SECONDS = 60.0  # a killed task needs a processor to end
 PROBE_SECONDS = 0.3
 
 
@@ -210,8 +211,8 @@ class EngineTasks:
 
     def start_again(self, task: str) -> None:
         line = self._lines[task]
-        if not line.ended.wait(5):
-            raise RunError(f"{task} can't restart: it hasn't ended after 5 s.")
+        if not line.ended.wait(KILL_SECONDS):
+            raise RunError(f"{task} can't restart: it hasn't ended after {KILL_SECONDS:g} s.")
         if line.gone:
             self._lines[task] = self._launcher.gather(line.rank + 1)[line.rank]
         self._orders[task] = self._orders[task].again()

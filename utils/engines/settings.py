@@ -49,8 +49,8 @@ class RunSettings:
     starts, and passed on to it in the variable DISTLAB_CHECKPOINT_DIR. TensorFlow listens
     at ports of `port_range`, both ends included, None for any. `logs` is a folder for what
     `run_record` keeps, runs/`run_id` without it. Tasks find `run_id` in DISTLAB_RUN_ID. `gpus` is
-    "auto" (this machine's are divided among its workers), "none", or the number that an engine
-    gives each worker.
+    "auto" (this machine's are divided among its workers), "none", or a number for
+    each worker, which an engine is asked for.
     Once no program has done anything for `idle_timeout_seconds` (no line, no file, next to no
     processor time), the tasks count as failed. `grace_seconds` is the longest that a task may take
     to end after a signal, or after another task has failed. The program finds it in

@@ -64,7 +64,7 @@ def write_code(stages: list[ChainStage], settings: TuneSettings) -> str:
     numbers = (settings.read_calls, settings.map_calls, settings.prefetch)
     lines = ["AUTOTUNE = tf.data.AUTOTUNE"] if AUTOTUNE in numbers else []
     if source.dataset is not None:
-        lines.append(f"dataset = ...  # your source, unchanged: {source.name}")
+        lines.append(f"dataset = ...  # your source as it is: {source.name}")
     lines += [f"dataset = {step.code}" for step in plan(stages, settings, repeated=True)]
     return "\n".join(lines)
 

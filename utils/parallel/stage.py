@@ -48,7 +48,7 @@ class Mailbox:
                     raise InputError(f"{who} stopped, as another stage failed: {self._error}")
                 if time.monotonic() > end:
                     raise InputError(
-                        f"{who} has waited {limit_seconds:.0f} s for {key}, which no stage sent."
+                        f"{who} has waited {limit_seconds:.0f} s for {key}, which hasn't arrived."
                     )
                 due = self._arrived[key][0] if key in self._arrived else end
                 self._changed.wait(max(min(due, end) - time.monotonic(), 0.0) + 1e-4)

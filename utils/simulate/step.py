@@ -98,7 +98,7 @@ class StepRun:
 
     @property
     def reduced_seconds(self) -> float:
-        """The time at which the update can begin: the last bucket has arrived."""
+        """When the update can begin: all is computed, and the last bucket has arrived."""
         return max(self.compute_seconds, float(self.ends[-1]) if len(self.ends) else 0.0)
 
     @property

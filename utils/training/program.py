@@ -61,7 +61,7 @@ def train(
 
     With strategy "multi-worker" every worker calls it, with its own TF_CONFIG, and
     gets the same report; the chief alone calls `on_event`, keeps checkpoints and
-    exports. All stop when one of them gets the signal. With "parameter-server" the
+    exports. All stop once `should_stop` says True on one of them. With "parameter-server" the
     coordinator (task "chief") calls it. `read_log` records which bundled images this
     process's replicas were handed, step by step (`training.input_feed`).
     """
