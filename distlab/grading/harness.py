@@ -137,7 +137,7 @@ class Harness:
         """Return the channel to a process that has run the cells up to here."""
         while self.channel is None:
             self.channel = self.start()
-            for cell in list(self.cells):
+            for cell in list(self.cells) if time.monotonic() < self.end else ():
                 if not self.run_cell(cell):
                     break
         return self.channel

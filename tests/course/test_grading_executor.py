@@ -166,6 +166,10 @@ def test_strategies_and_clusters_of_processes_run_in_the_sandbox(tmp_path):
     assert "said: (4, 4)" in seen["strategy"].cells[0].output, seen["strategy"]
 
 
+KILLER = """import os, psutil
+os.kill(psutil.Process(os.getppid()).ppid(), 9)"""  # unsealed, the harness can be reached
+
+
 def test_unsealed_says_so_and_closing_early_leaves_nothing(tmp_path):
     answer = "import time, os\ndef plan_epoch(*a):\n    os.system('sleep 7654321 &')"
     answer += "\n    time.sleep(1000)"
@@ -175,10 +179,14 @@ def test_unsealed_says_so_and_closing_early_leaves_nothing(tmp_path):
     )
     handed = [
         Submission("asleep", write(sleeper, tmp_path / "asleep.ipynb")),
+        Submission("killer", write(fill(RIGHT, (KILLER,)), tmp_path / "killer.ipynb")),
         Submission("awake", write(fill(RIGHT), tmp_path / "awake.ipynb")),
     ]
     before = psutil.Process().children(recursive=True)
     run = observe(lab, handed, lambda s: 3, sealed=False)
+    killed = next(run)
+    assert killed.student == "killer" and {c.status for c in killed.cells} == {"killed"}
+    assert not any("couldn't start" in note for note in killed.notes), killed
     observation = next(run)
     assert observation.student == "awake" and not observation.sealed
     with JudgeProcess(lab) as bench:

@@ -1,21 +1,25 @@
 """The harness: the same marks as a cell that runs as it stands, and only what can be counted on."""
 
 import dataclasses
+import io
+import json
 import os
 import pickle
 import random
 import socket
 from itertools import cycle, islice
+from types import SimpleNamespace
 
 import pytest
 from grading_notebooks import LAB, RIGHT, ROOT, WRONG, fill, read_stub, write
 from lab_runner import get_lab, load_answers
 from needs import EVERYTHING
 
-from distlab.grading.answer_calls import AnswerGone, AnswerLate, Channel, RemoteAnswer, within
+from distlab.grading.answer_calls import AnswerGone, AnswerLate, Channel, RemoteAnswer
 from distlab.grading.cell_verdict import judge_right
 from distlab.grading.encoding import encode
 from distlab.grading.executor import observe
+from distlab.grading.harness import Harness
 from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.judging import LabRules, WrongAnswer
 from distlab.grading.labs import list_labs, read_lab
@@ -150,9 +154,28 @@ def test_an_answer_that_is_too_large_costs_only_itself(odd):
     assert "gives too much" in verdict.exercises[0].message, observation.cells[0]
 
 
-def test_a_late_or_partial_reply_is_not_an_answer():
-    with pytest.raises(AnswerLate), within(0):
-        pytest.fail("no time is left, so nothing may be asked")
+def test_when_no_time_is_left_nothing_is_asked():
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    channel, (reader, writer) = Channel(ours), os.pipe()
+    check = {"id": "c", "source": "got_x = f(1)", "got": ["got_x"], "functions": ["f"]}
+    order = {
+        "steps": [{"label": "cell 1", "text": "f = abs", "program": False}, {"check": 0}],
+        "checks": [{**check, "program": False, "attached": ""}],
+        **dict.fromkeys(("submission_seconds", "own_together_seconds"), 0),
+        **dict.fromkeys(("own_seconds", "cell_seconds", "seed", "token", "prelude"), 1),
+        "files": {},
+    }
+    answers = SimpleNamespace(start=lambda: channel, close=lambda: "")
+    Harness(order, answers, writer, io.StringIO()).run()
+    hello, frame, rest = os.read(reader, 2**16).split(b"\n")
+    assert (hello, rest) == (b"", b"") and json.loads(frame)["status"] == "timed out"
+    assert json.loads(frame)["error"] == "all cells together didn't end within 0 s"
+    with pytest.raises(BlockingIOError):
+        theirs.recv(1)
+
+
+def test_a_partial_reply_or_a_time_limit_is_not_an_answer():
     ours, theirs = map(Channel, socket.socketpair())
     theirs.send(failed=[])  # the reply to a cell, one request late
     with pytest.raises(AnswerGone):
