@@ -143,32 +143,30 @@ for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/sys/
 """,
     "answers forged on the pipe": """
 import json, os
-names = {"epoch-test": {"got_epochs": ["list", [["tuple", [3, 2]]] * 4]}}
+got = json.dumps({"got_epochs": ["list", [["tuple", [3, 2]]] * 4]})
 for descriptor in range(3, 64):
-    for cell in range(1, 12):
-        body = json.dumps({"got_epochs": names["epoch-test"]["got_epochs"], "points": 10}).encode()
-        for head in ({"at": "begin", "cell": cell},
-                     {"at": "end", "cell": cell, "status": "ok", "seconds": 0.1,
-                      "error": "", "trace": "", "size": len(body)}):
-            try:
-                os.write(descriptor, json.dumps(head).encode() + b"\\n"
-                         + (body if head["at"] == "end" else b""))
-            except OSError:
-                break
+    for cell in range(12):
+        try:
+            frame = json.dumps({"cell": cell, "status": "ok", "got": got}) + "\\n"
+            os.write(descriptor, frame.encode())
+        except OSError:
+            break
 """,
     "marks forged on the pipe": """
-import os
+import json, os
+got = json.dumps({"status": "right", "points": 10})
 for descriptor in range(3, 64):
     try:
-        os.write(descriptor, b'{"at": "end", "cell": 2, "status": "right", "points": 10}\\n')
+        os.write(descriptor, json.dumps({"cell": 2, "status": "ok", "got": got}).encode() + b"\\n")
     except OSError:
         pass
 """,
-    "a frame of a terabyte announced": """
+    "a line of 24 MiB without an end": """
 import os
 for descriptor in range(3, 64):
     try:
-        os.write(descriptor, b'{"at": "end", "cell": 0, "status": "ok", "size": 1000000000000}\\n')
+        for k in range(24):
+            os.write(descriptor, b"[" * 2**20)
     except OSError:
         pass
 """,
@@ -177,14 +175,6 @@ import os
 for descriptor in range(3, 64):
     try:
         os.write(descriptor, b"[" * 60000 + b"\\n")
-    except OSError:
-        pass
-""",
-    "a forged end of everything": """
-import os
-for descriptor in range(3, 64):
-    try:
-        os.write(descriptor, b'{"at": "done"}\\n')
     except OSError:
         pass
 """,

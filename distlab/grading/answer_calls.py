@@ -36,19 +36,24 @@ class AnswerGone(Exception):
     """The process of the answer has ended, or sent something that isn't a message."""
 
 
-class AnswerLate(BaseException):
-    """The answer didn't come in time: no `except Exception` of an exercise catches it."""
+class AnswerLate(KeyboardInterrupt):
+    """The answer didn't come in time: neither an exercise nor `encode` catches it."""
 
 
 @contextlib.contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise AnswerLate in the block after `seconds`, and again if something has caught it."""
+    """Raise AnswerLate in the block after `seconds`, and again if something has caught it.
+
+    At once if no time is left.
+    """
+    if seconds <= 0:
+        raise AnswerLate
 
     def stop(number: int, frame: object) -> None:
         raise AnswerLate
 
     signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), AGAIN_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_SECONDS)
     try:
         yield
     finally:
@@ -100,7 +105,7 @@ class RemoteAnswer:
         for given, after in zip(arguments, changed if isinstance(changed, list) else []):
             if after is not None:
                 _take_over(given, read_value(after))
-        return read_value(told.get("result"))
+        return read_result(told)
 
     def observe_there(self, exercise: Exercise, names: Sequence[str], cases: Any) -> Any:
         """Let the answer's process run the exercise itself; return what was seen there."""
@@ -111,7 +116,7 @@ class RemoteAnswer:
             names=list(names),
             cases=encode(cases),
         )
-        return read_value(ask_until_answered(self._channel, []).get("result"))
+        return read_result(ask_until_answered(self._channel, []))
 
 
 def ask_until_answered(channel: Channel, networks: Sequence[Network]) -> dict[str, Any]:
@@ -144,6 +149,13 @@ def _exchange(
     except (TypeError, ValueError, IndexError, OverflowError) as error:
         return {"refused": f"not a step of the network ({type(error).__name__})"}
     return {"arrived": encode([(s.source, s.destination, s.values, s.chunk) for s in arrived])}
+
+
+def read_result(told: Mapping[str, Any]) -> Any:
+    """Return the result in a reply; AnswerGone for a reply without one."""
+    if "result" not in told:
+        raise AnswerGone
+    return read_value(told["result"])
 
 
 def read_value(data: Any) -> Any:

@@ -208,6 +208,8 @@ def be_answer(end: int, absent: Sequence[str]) -> None:
         )
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # rather this process than the harness
     folder = os.environ["TMPDIR"]
     for name in ("work", "home"):
         os.makedirs(f"{folder}/{name}", exist_ok=True)

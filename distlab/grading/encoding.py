@@ -77,7 +77,7 @@ def _encode(value: Any, depth: int, budget: _Budget) -> Any:
         return ["opaque", "too deep or too large"]
     try:
         return _encode_plain(value, depth, budget)
-    except (_Full, KeyboardInterrupt):  # an interrupt is the time limit's
+    except (_Full, KeyboardInterrupt):  # an interrupt is a time limit's
         raise
     except BaseException as error:  # also a SystemExit of the learner's
         return ["opaque", f"{type(value).__name__} ({type(error).__name__})"[:200]]

@@ -98,7 +98,7 @@ class Executor:
         while waiting or self.active or self.finished or self.late:
             if self.late and not (waiting or self.active):
                 self.start_again(self.late.popleft())
-            while waiting and len(self.active) < self.jobs:
+            if self.has_room(waiting):  # one at a time: who runs isn't left alone for long
                 submission = waiting.popleft()
                 running = self.read(submission, seed_for(submission))
                 if running.find_unseen():
@@ -108,7 +108,11 @@ class Executor:
             while self.finished:
                 yield self.finished.popleft()
             if self.active:
-                self.step()
+                self.step(0.0 if self.has_room(waiting) else TICK_SECONDS)
+
+    def has_room(self, waiting: Sequence[Submission]) -> bool:
+        """Return whether one of `waiting` may start now."""
+        return bool(waiting) and len(self.active) < self.jobs
 
     def read(self, submission: Submission, seed: int) -> Running:
         """Have one notebook read and aligned; nothing runs of what can't be."""
@@ -137,11 +141,11 @@ class Executor:
         for descriptor in attempt.pipes:
             self.selector.register(descriptor, selectors.EVENT_READ, running)
 
-    def step(self) -> None:
-        """Read what has come, then look at the clocks."""
+    def step(self, seconds: float) -> None:
+        """Read what has come, or comes within `seconds`, then look at the clocks."""
         now = time.monotonic()
         first = min(r.attempt.deadline for r in self.active.values())
-        for key, _ in self.selector.select(min(max(first - now, 0.0), TICK_SECONDS)):
+        for key, _ in self.selector.select(min(max(first - now, 0.0), seconds)):
             if not isinstance(key.data, Running):
                 key.data()
             elif key.fd in self.selector.get_map():

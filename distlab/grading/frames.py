@@ -1,7 +1,7 @@
 """Reads what a sandbox says, with limits: nothing of it is trusted.
 
 A frame is what was seen of one graded cell: one line of JSON. Its `got` is kept as text and not
-parsed.
+parsed. An empty line says only that the harness has begun.
 """
 
 import json
@@ -47,7 +47,7 @@ class FrameReader:
             lines[0] = bytes(self.buffer) + lines[0]
             self.buffer.clear()
         self.buffer += rest
-        return [read_frame(line) for line in lines]
+        return [read_frame(line) for line in lines if line]
 
 
 def read_frame(line: bytes) -> Frame:

@@ -2,7 +2,7 @@
 
 It runs next to the sealed processes and out of their sight, and never runs a learner's code: each
 answer has its own process, which gets nothing but its own statements. It tells the grader through a
-pipe, as frames: one line of JSON for each graded cell.
+pipe, as frames: one line of JSON for each graded cell, and an empty one for each process.
 """
 
 import contextlib
@@ -145,6 +145,7 @@ class Harness:
     def start(self, check: Mapping[str, Any] | None = None) -> Channel:
         """Start a process; for a program or a file, with that alone and nothing of the cells."""
         channel, prelude = self.answers.start(), self.order["prelude"]
+        os.write(self.pipe, b"\n")  # the sandbox works: what ends the harness now isn't its start
         requests: list[dict[str, Any]] = [
             {"do": "begin", "prelude": prelude, "files": self.order["files"]}
         ]

@@ -137,8 +137,11 @@ class Journal:
             self._write(record)
         return record
 
-    def keep(self, observation: Observation, verdict: Verdict) -> None:
-        """Keep what a run has seen, of the file as it was when it was run, and its verdict."""
+    def keep(self, observation: Observation, verdict: Verdict | None) -> None:
+        """Keep what a run has seen, of the file as it was when it was run, and its verdict.
+
+        `verdict` is None until it is judged.
+        """
         record = self.records[observation.student]
         sha256 = observation.sha256 or record.sha256
         record = replace(record, observation=observation, sha256=sha256, verdict=verdict)

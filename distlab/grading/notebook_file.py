@@ -70,6 +70,7 @@ def read_notebook(data: bytes) -> Notebook:
     notes: list[str] = []
     content = _parse(data, notes)
     raw = _find_cells(content, notes)
+    _note_language(content.get("metadata"), notes)
     if len(raw) > MAX_CELLS:
         raise Unreadable(
             f"the notebook must have at most {MAX_CELLS:,} cells, got {len(raw):,}: {HUMAN}"
@@ -131,6 +132,13 @@ def _find_cells(content: dict[str, Any], notes: list[str]) -> list[Any]:
         found = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
         return [cell for cells in found if isinstance(cells, list) for cell in cells]
     raise Unreadable("the file is JSON without cells, so it isn't a notebook")
+
+
+def _note_language(metadata: Any, notes: list[str]) -> None:
+    kernel = metadata.get("kernelspec") if isinstance(metadata, dict) else None
+    language = kernel.get("language") if isinstance(kernel, dict) else None
+    if isinstance(language, str) and language.lower() != "python":
+        notes.append(f"written for a kernel of {language[:40]!r}: run as Python")
 
 
 def _read_cell(number: int, cell: Any) -> Cell:

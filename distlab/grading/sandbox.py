@@ -122,6 +122,8 @@ def _show_places(package: Path, secret: list[Path]) -> list[str]:
     arguments: list[str] = []
     for place in sorted(places, key=lambda p: len(p.parts)):
         arguments += _make_parents(place) + places[place]
+    for place in sorted(hidden):  # nothing may stay there for the next submission
+        arguments += ["--remount-ro", str(place)]
     return arguments + _show_course(package)
 
 

@@ -296,7 +296,10 @@ def _observe(
     submissions = [Submission(h.student, h.path, h.files) for h in todo if h.path is not None]
     seen = observe(settings.lab, submissions, seed_for, settings.jobs, processes=processes)
     with closing(seen):  # ends its processes
-        yield from seen
+        for each in seen:
+            before = records[each.student].verdict if settings.exercises else None
+            journal.keep(each, before)  # at once: a stop costs no run that has ended
+            yield each
 
 
 def _keep(settings: Settings, journal: Journal, seen: Observation, said: Verdict) -> None:

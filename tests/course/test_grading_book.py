@@ -17,6 +17,7 @@ from nbgrader.api import Gradebook
 from sqlalchemy import URL
 from traitlets.config import Config
 
+from distlab.grading import session
 from distlab.grading.collect import HandIn
 from distlab.grading.gradebook import Book, Entry, to_comment
 from distlab.grading.journal import Journal, describe_lab, hold_lock
@@ -312,6 +313,24 @@ def test_the_journal_keeps_what_was_seen_and_said(lab, tmp_path):
         journal.asked = "another text of the lab"
         assert journal.find("ana", "beef") is None
     assert (tmp_path.stat().st_mode & 0o777) >= 0o700 and (tmp_path / "secret").stat().st_size == 64
+
+
+def test_what_has_run_is_kept_before_it_is_judged(lab, tmp_path, monkeypatch):
+    seen, last = make_seen(lab), make_verdict(lab, "ana", {"epoch": 0})
+    monkeypatch.setattr(session, "observe", lambda *a, **k: (each for each in [seen, seen]))
+    handed = [HandIn("ana", tmp_path / "ana.ipynb", sha256="f00d")]
+    for exercises, kept in (((), None), (("epoch",), last)):  # that replaces only its own verdict
+        settings = session.Settings(lab, tmp_path, tmp_path, tmp_path / "book", exercises=exercises)
+        with Journal(tmp_path / "journal", lab) as journal:
+            journal.begin("ana", "f00d", False)
+            journal.keep(seen, last)
+            run = session._observe(settings, journal, handed, object())
+            assert next(run) == seen
+            run.close()
+        with Journal(tmp_path / "journal", lab) as journal:
+            record = journal.find("ana", "f00d")
+            assert journal.recall("ana") == seen
+            assert (record.verdict is None) == (kept is None)
 
 
 def test_another_folder_draws_other_seeds(lab, tmp_path):

@@ -10,6 +10,7 @@ import json
 import pytest
 from grading_notebooks import LAB, RIGHT, fill, make_code, read_stub, write
 
+from distlab.grading.alignment import drop_hidden
 from distlab.grading.executor import observe
 from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.notebook_file import Unreadable, read_notebook
@@ -215,7 +216,7 @@ DAMAGE = {
     "extra cells": (add_cells, None),
     "another kernel": (
         lambda n: change(n, kernelspec={"name": "ir", "language": "R"}),
-        None,
+        "written for a kernel of 'R'",
     ),
     "metadata that is none": (lambda n: {**n, "metadata": None}, None),
     "outputs full": (fill_outputs, None),
@@ -279,6 +280,13 @@ def test_the_marks_stay_and_what_was_done_is_said(graded, name):
     notes = " / ".join(observation.notes)
     assert said in notes if said else notes == "", notes
     assert not verdict.for_human
+
+
+def test_hidden_tests_are_left_out_and_many_beginnings_take_no_time():
+    hidden = "### BEGIN HIDDEN TESTS\nassert False\n### END HIDDEN TESTS"
+    assert drop_hidden(f"a = 1\n{hidden}\nb = 2\n{hidden}") == "a = 1\nb = 2\n"
+    begun = "### BEGIN HIDDEN TESTS\n" * 20_000
+    assert drop_hidden(begun) == begun
 
 
 def test_an_answer_that_is_not_there_is_said_and_costs_nobody_else(graded):

@@ -330,12 +330,14 @@ def test_frames_that_the_runner_does_not_write_are_refused(line):
 
 def test_frames_come_out_however_the_bytes_are_cut():
     frames = [{"cell": k, "status": "ok", "got": '{"a":'} for k in (3, 4)]
-    data = b"".join(json.dumps(frame).encode() + b"\n" for frame in frames)
+    data = b"\n" + b"".join(json.dumps(frame).encode() + b"\n" for frame in frames)
     for step in (1, 2, 7, 1000):
         reader, found = FrameReader(), []
         for k in range(0, len(data), step):
             found += reader.feed(data[k : k + step])
         assert [f.cell for f in found] == [3, 4] and found[0].got == '{"a":'
+    hello = FrameReader()
+    assert hello.feed(b"\n") == [] and hello.began
 
 
 def test_output_is_told_apart_by_cell_however_it_is_cut():

@@ -3,12 +3,14 @@
 import dataclasses
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
 from grading_notebooks import LAB, RIGHT, fill, write
+from needs import need_sandbox
 from process_watch import wait_for
 
 from distlab.grading import sandbox, submission_server
@@ -203,6 +205,27 @@ def test_it_refuses_where_it_cannot_seal(tmp_path, monkeypatch, script, said):
     with pytest.raises(DistributedError, match=said) as caught:
         list(observe(LAB, [], lambda s: 1))
     assert "no-sandbox" in str(caught.value)
+
+
+def test_the_folder_of_the_course_is_hidden_and_nothing_can_be_left_there(monkeypatch):
+    need_sandbox()
+    folder = Path(sys.prefix) / "share"
+    monkeypatch.chdir(folder)
+    command = sandbox.build_command(sandbox.check_can_seal())
+    passed = [int(n) for f, n in zip(command, command[1:]) if f == "--file"]
+    shown = sandbox._show_at(folder)
+    code = f"import os; print(os.listdir({str(shown)!r})); open({str(shown / 'note')!r}, 'w')"
+    try:
+        ended = subprocess.run(
+            [*command[: command.index("-m")], "-c", code],
+            pass_fds=passed,
+            capture_output=True,
+            text=True,
+        )
+    finally:
+        for number in passed:
+            os.close(number)
+    assert ended.stdout == "[]\n" and "Read-only file system" in ended.stderr
 
 
 def test_it_refuses_on_other_systems(monkeypatch):

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pickle
 import random
+import socket
 from itertools import cycle, islice
 
 import pytest
@@ -11,7 +12,9 @@ from grading_notebooks import LAB, RIGHT, ROOT, WRONG, fill, read_stub, write
 from lab_runner import get_lab, load_answers
 from needs import EVERYTHING
 
+from distlab.grading.answer_calls import AnswerGone, AnswerLate, Channel, RemoteAnswer, within
 from distlab.grading.cell_verdict import judge_right
+from distlab.grading.encoding import encode
 from distlab.grading.executor import observe
 from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.judging import LabRules, WrongAnswer
@@ -145,6 +148,22 @@ def test_an_answer_that_is_too_large_costs_only_itself(odd):
     observation, verdict = odd["wide"]
     assert verdict.mark == LAB.points - 2 and not verdict.notes
     assert "gives too much" in verdict.exercises[0].message, observation.cells[0]
+
+
+def test_a_late_or_partial_reply_is_not_an_answer():
+    with pytest.raises(AnswerLate), within(0):
+        pytest.fail("no time is left, so nothing may be asked")
+    ours, theirs = map(Channel, socket.socketpair())
+    theirs.send(failed=[])  # the reply to a cell, one request late
+    with pytest.raises(AnswerGone):
+        RemoteAnswer(ours, "plan_epoch")(1000, 64)
+
+    class Slow:
+        def __array__(self):
+            raise AnswerLate
+
+    with pytest.raises(AnswerLate):
+        encode([Slow()])
 
 
 BUSY = """import os, time

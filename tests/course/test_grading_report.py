@@ -489,7 +489,7 @@ def replica_batch_sizes(batch_size, workers, replicas_per_worker):
     return sizes
 '''
 COPIED = """
-def replica_batch_sizes(n, w, r):
+def replica_batch_sizes(n: int, w: int, r: int) -> list[int]:
     # all my own work
     out = [ ]
     total = w*r

@@ -107,12 +107,24 @@ def make_grams(text: str) -> Grams:
     return frozenset(zip(*(tokens[k:] for k in range(GRAM))))
 
 
+def _drop_annotations(tree: ast.AST) -> ast.AST:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.returns = None
+    return tree
+
+
 def list_tokens(text: str) -> list[str]:
-    """Return the tokens of an answer without its own names, comments, docstrings, spacing."""
+    """Return the tokens of an answer without its own names, comments, docstrings, spacing.
+
+    Annotations of arguments and results don't count either.
+    """
     names: dict[str, str] = {}
     found: list[str] = []
     with contextlib.suppress(RecursionError, MemoryError, ValueError):
-        text = ast.unparse(tree) if (tree := parse(text)) else text
+        text = ast.unparse(_drop_annotations(tree)) if (tree := parse(text)) else text
     with contextlib.suppress(tokenize.TokenError, SyntaxError):  # what could be read
         for kind, word, *_ in tokenize.generate_tokens(io.StringIO(text).readline):
             begins = not found or found[-1] in ("NEWLINE", "INDENT", "DEDENT")
