@@ -73,7 +73,8 @@ def write_lessons(root: Path, folder: str = "notebooks/") -> str:
     strays = entries.keys() - {number for numbers in PARTS.values() for number in numbers}
     if strays:
         raise CourseError(
-            f"Lesson {min(strays)} must be in a part of authoring.course_map. Add it to one."
+            f"Lesson {min(strays)} must be in a part of the course. Add it to PARTS in "
+            "distlab/progress.py."
         )
     tables = []
     for part, numbers in PARTS.items():

@@ -149,8 +149,11 @@ def find_targets(root: Path) -> list[Target]:
     return found
 
 
-def choose_targets(targets: list[Target], names: list[str]) -> list[Target]:
-    """Return the targets that `names` name ("03", "lab01" or a slug); all of them for no name."""
+def choose_targets(targets: list[Target], names: list[str], what: str = "NAME") -> list[Target]:
+    """Return the targets that `names` name ("03", "lab01" or a slug); all of them for no name.
+
+    Raises CourseError for an unknown name, which says that `what` must be another.
+    """
     chosen = []
     for name in names:
         wanted = name.removesuffix(".ipynb").removesuffix(".py").replace("_", "-")
@@ -158,7 +161,7 @@ def choose_targets(targets: list[Target], names: list[str]) -> list[Target]:
         found += [t for t in targets if t.slug.partition("-")[2] == wanted]
         if not found:
             known = list_few(t.slug.split("-")[0] for t in targets)
-            raise CourseError(f"NAME must be one of {known}, or a slug, got {name!r}.")
+            raise CourseError(f"{what} must be one of {known}, or a slug, got {name!r}.")
         chosen += [t for t in found if t not in chosen]
     return chosen if names else targets
 

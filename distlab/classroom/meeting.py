@@ -75,7 +75,10 @@ class ClassPlace:
 def add_port(address: str) -> str:
     """Return "host:port" for "host", too. Raises CourseError for an empty one."""
     if not address.strip(":[] "):
-        raise CourseError("The address must be the teacher's, got none. Try 192.168.1.10.")
+        raise CourseError(
+            "The address must be the teacher's, got none. "
+            "Type the one that the teacher shows, such as 192.168.1.10."
+        )
     if address.count(":") > 1 and not address.startswith("["):
         address = f"[{address}]"  # IPv6
     has_port = ":" in address.rpartition("]")[2]

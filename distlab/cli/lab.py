@@ -14,6 +14,7 @@ gets SIGTERM should this process be killed.
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ import psutil
 from distlab import progress
 from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
-from utils.checks import check_count, list_few
+from utils.checks import check_count, list_few, suggest
 from utils.processes.lifetime import die_with_parent
 
 CONFIG_FOLDER = Path(__file__).resolve().parent.parent / "lab_config"
@@ -103,7 +104,7 @@ def find_page(folder: Path, name: str | None) -> str:
         for part in ("notebooks", "labs", "solutions")
         for path in (folder / part).glob("*.ipynb")
     )
-    wanted = name.removesuffix(".ipynb")
+    wanted = re.sub(r"^(lab)?(\d)$", r"\g<1>0\2", name.removesuffix(".ipynb"))  # lab5 is lab05
     exact = [
         page for page in pages if page.removesuffix(".ipynb") in (wanted, f"notebooks/{wanted}")
     ]
@@ -114,7 +115,9 @@ def find_page(folder: Path, name: str | None) -> str:
         return fitting[0]
     listed = list_few(Path(page).stem for page in fitting or pages)
     trouble = "fits several notebooks" if fitting else "fits no notebook"
-    raise CourseError(f"--notebook must be one of {listed}, got {name}: it {trouble}.")
+    stems = [Path(page).stem for page in pages]
+    near = "" if fitting else suggest(wanted, [stem.split("-")[0] for stem in stems] + stems)
+    raise CourseError(f"--notebook must be one of {listed}, got {name}: it {trouble}{near or '.'}")
 
 
 def make_command(folder: Path, page: str, arguments: argparse.Namespace) -> list[str]:

@@ -87,8 +87,8 @@ def run_build(arguments: argparse.Namespace) -> int:
     if arguments.pick_ports:
         if len(hosts) > 1:
             raise CourseError(
-                f"--host must name one host with --pick-ports, got {len(hosts)}. It knows only "
-                "this machine's ports."
+                "--host must name one host with --pick-ports, which knows only this machine's "
+                f"ports, got {len(hosts)}."
             )
         ports = pick_free_ports(len(cluster.tasks), hosts[0])
         cluster = build_cluster(*counts, hosts=hosts, ports=ports)

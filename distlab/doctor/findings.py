@@ -87,6 +87,6 @@ def _look(probe: Probe) -> None:
 def _no_answer(probe: Probe) -> list[Finding]:
     value = f"no answer within {probe.limit_seconds:g} s"
     advice = (
-        "the machine is very busy, or something that it asked (a network disk, a program) hangs"
+        "the machine is very busy, or what this check waits for (a network disk, a program) hangs"
     )
     return [Finding(probe.name, "warning", value, advice)]

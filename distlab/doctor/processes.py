@@ -119,9 +119,9 @@ def list_workers() -> list[psutil.Process]:
     """Return this user's processes that are tasks of a TensorFlow cluster, or ours, by pid.
 
     A task is a Python with TF_CONFIG in its environment (one that it didn't get from the shell that
-    this process has it from), one that runs our module that starts workers, or a kernel (or
-    its child) without its JupyterLab. This process, its ancestors and other containers' processes
-    aren't.
+    this process has it from), one that runs a module of ours that starts workers, or a
+    kernel (or its child) without its JupyterLab. This process, its ancestors and other
+    containers' processes aren't.
     """
     own = psutil.Process()
     family = {own.pid, *(parent.pid for parent in own.parents())}

@@ -16,7 +16,6 @@ from typing import Any
 
 from distlab.exercises.refusing import refuse
 
-WINDOWS = 10  # at most so many limits, one after the other, on a machine that's busy
 COURSE = ("utils", "distlab")  # packages whose own calls of each other don't count
 
 
@@ -66,7 +65,7 @@ def stop_after(seconds: float | None, function: str = "the answer") -> Iterator[
     """Stop what runs within, also in threads that it starts, after `seconds`; None: never.
 
     Where other programs take most of the processor, it gets the same time again, as long as it
-    still computes, at most ten times.
+    gets a tenth of one: at most seven times.
 
     Raises AssertionError that says so. It works in the main thread alone, where a notebook's
     cells run, and on systems that have interval timers; elsewhere nothing is stopped.
@@ -80,8 +79,8 @@ def stop_after(seconds: float | None, function: str = "the answer") -> Iterator[
 
     def stop(number: int, frame: FrameType | None) -> None:
         computed.append(time.process_time())
-        computes = computed[-1] - computed[-2] > 0.02 * seconds  # it neither sleeps nor waits
-        if computes and computed[-1] - computed[0] < 0.8 * seconds and len(computed) <= WINDOWS:
+        computes = computed[-1] - computed[-2] > 0.1 * seconds  # it neither sleeps nor waits
+        if computes and computed[-1] - computed[0] < 0.8 * seconds:
             signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
             return
         for thread in set(threading.enumerate()) - before:  # replicas run in threads
@@ -96,8 +95,9 @@ def stop_after(seconds: float | None, function: str = "the answer") -> Iterator[
         yield
     except _TooLong:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        waited = seconds * (len(computed) - 1)
         raise refuse(
-            f"{function} was stopped after {seconds:g} seconds. Does it have a loop that never "
+            f"{function} was stopped after {waited:g} seconds. Does it have a loop that never "
             "ends? Look at what should make it stop (a while, a repeat())"
         ) from None
     finally:

@@ -15,8 +15,8 @@ class Slider:
     """A number from `minimum` to `maximum` in steps of `step`, shown with its `unit`.
 
     With a `base` the number is an exponent, and the display shows the power: 1,024 for 10 of 2.
-    `grid` are the values that it takes without a kernel. Without it, they are spread
-    over the range. Raises CourseError for an empty range, a step of 0 or less, or a value
+    `grid` are the values that it takes without a kernel. By default they are
+    spread over the range. Raises CourseError for an empty range, a step of 0 or less, or a value
     outside the range.
     """
 

@@ -132,7 +132,7 @@ def read_lab(name: str, root: Path | None = None) -> LabSpec:
             "Grading needs the teacher's copy of the course, but there is no solutions/src here. "
             "Change to the folder of that copy."
         )
-    targets = sources.choose_targets(labs, [name])
+    targets = sources.choose_targets(labs, [name], "LAB")
     if len(targets) != 1:
         raise CourseError(f"LAB must name one lab, got {name!r} for {len(targets)}. Try lab01.")
     return _read_target(targets[0])

@@ -45,7 +45,7 @@ def run_without_flush(
     """Train with one SGD update on each stage after each micro-batch, which counts as a batch.
 
     The weights of `pipeline` change. With `stash` a backward uses the weights of
-    its forward. Without, it computes the forward again with the present ones, as
+    its forward. Otherwise it computes the forward again with the present ones, as
     a system does that keeps inputs alone. Raises CourseError for a learning rate
     that isn't above 0, for a pipeline with several chunks, and for what
     `run_pipeline` refuses.

@@ -58,7 +58,7 @@ figures.show(figures.bars(held, unit="GB", title=title, reference=("accelerator:
 # %% [markdown]
 # (These numbers are arithmetic: 16 bytes times 7.5 billion. Nothing was measured.) If you said about 2, you divided by 64. Data parallelism spreads the examples, not the model: 64 devices hold 64 copies, and the model fits on none of them. Split evenly, it would take 1.88 GB on each. There are three ways to get there. Cut *between* layers: each device has some of the layers. Cut *through* layers: each device has a part of every layer. Or stay data-parallel and shard only what is *stored*, as ZeRO and FSDP do. That comes [at the end](#What-it-costs), and in practice it is often the first thing to try.
 #
-# Here are the 64 copies as glasses: each glass is a device, the red line is its memory, and under it stand the bytes that the device sends in a step. **Get the glasses below the red line, in at least two ways.** You don't have to know yet what each setting does.
+# Here are the 64 copies as glasses, the first ones and the last: each glass is a device, the red line is its memory, and under it stand the bytes that the device sends in a step. **Get the glasses below the red line, in at least two ways.** You don't have to know yet what each setting does.
 
 # %%
 from distlab.explorables import memory_machine

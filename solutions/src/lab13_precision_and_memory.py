@@ -177,7 +177,7 @@ judges.SCALE.judge(scale_cases, got_scales)
 #
 # **3 points · hard · 20 minutes**
 #
-# Now the whole program: scope, data, compiled step, and a dynamic loss scale. In some steps an example is so bright, on one replica or the other, that its gradient is infinite. With others that depends on the scale. Then *both* replicas have to skip the step. Two of the six features are so small that they learn nothing unless the loss is scaled.
+# Now the whole program: scope, data, compiled step, and a dynamic loss scale. In some steps an example is so bright, on one replica or the other, that its gradient is infinite, whatever the scale; in others only at a large scale. Whenever it is, *both* replicas have to skip the step. Two of the six features are so small that they learn nothing unless the loss is scaled.
 #
 # **Contract.** `train(strategy, make_model, features, targets, scale, growth_steps)`
 #

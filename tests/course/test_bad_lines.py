@@ -52,7 +52,7 @@ def test_every_bad_line_is_refused_in_one_line_that_says_why(tmp_path, monkeypat
         (words, says, status, output, errors)
         for (words, says), (status, output, errors) in zip(rows, seen, strict=True)
         if (status, output, errors.count("\n")) != (2, "", 1 + (OTHERS in words))
-        or not errors.startswith("distlab")
+        or not errors.startswith((f"distlab {words[0]}", "distlab:"))
         or not all(each in errors for each in says)
         or ", its options" in errors
         or len(errors) > 500

@@ -10,8 +10,12 @@ START = """from utils.cluster import LocalCluster
 from distlab.explorables import cockpit
 
 def count(end):
-    import itertools, pathlib, time
+    import itertools, json, os, pathlib, time
     from utils.events import report
+    begun = pathlib.Path(f"{end}-{json.loads(os.environ['TF_CONFIG'])['task']['index']}")
+    while begun.exists() and not pathlib.Path(end).exists():  # the second start
+        time.sleep(0.1)
+    begun.touch()
     for step in itertools.count():
         time.sleep(0.1)
         report("step", step=step, loss=1 / (1 + step))
@@ -55,26 +59,27 @@ def test_a_worker_is_killed_by_a_click_while_a_cell_waits_for_the_job(tmp_path):
 def kill_while_waiting(page, end_file) -> str:
     """Run both cells, kill worker 1 while the second waits; return what that one prints.
 
-    The workers count until `end_file` is there, however long the page takes.
+    The workers count until `end_file` is there, however long the page takes. When they start
+    again they wait for it, so that the row of the killed one stays as it is.
     """
     from axe_playwright_python.sync_playwright import Axe
 
-    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=60_000)
+    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=180_000)
     first, second = (page.locator(".jp-Notebook .jp-CodeCell").nth(k) for k in (0, 1))
     first.locator(".cm-content").click()
     page.keyboard.press("Shift+Enter")
     page.keyboard.press("Shift+Enter")
-    first.get_by_text("step 3").first.wait_for(timeout=60_000)
+    first.get_by_text("step 3").first.wait_for(timeout=180_000)
     assert second.locator(".jp-InputPrompt").inner_text() == "[*]:"
     assert Axe().run(page, context=".ck").violations_count == 0
     slow = first.get_by_role("slider", name="Slow down worker 0")
     slow.press("ArrowRight")
     assert slow.get_attribute("aria-valuetext") == "+50 ms a step"
     first.get_by_role("button", name="Kill worker 1").press("Enter")
-    first.get_by_text("worker 1 was killed").wait_for(timeout=60_000)
+    first.get_by_text("worker 1 was killed").wait_for(timeout=180_000)
     assert first.locator('[data-state="killed"]').get_attribute("aria-label") == "worker 1"
     assert second.locator(".jp-InputPrompt").inner_text() == "[*]:"
     end_file.touch()
     output = second.locator(".jp-OutputArea-output")
-    output.wait_for(timeout=60_000)
+    output.wait_for(timeout=180_000)
     return output.inner_text().strip()

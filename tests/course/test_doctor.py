@@ -195,8 +195,15 @@ def test_a_child_killed_for_memory_while_computing_is_told_so():
 
 def test_of_a_child_that_was_killed_for_hanging_the_stage_is_named(monkeypatch):
     hung = commands.Outcome(None, f"{IMPORTED}\n", "")
-    monkeypatch.setattr(tensorflow_trial, "run_command", lambda *words, **more: hung)
+    asked = []
+
+    def hang(command, limit_seconds, **more):
+        asked.append(limit_seconds)
+        return hung
+
+    monkeypatch.setattr(tensorflow_trial, "run_command", hang)
     found = try_child("", 2.0)
+    assert asked == [2.0]
     start = find(found, "TensorFlow start")
     assert start.status == "problem"
     assert "no answer within 2 s, importing Keras" in start.value

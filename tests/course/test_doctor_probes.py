@@ -59,11 +59,14 @@ def test_bubblewrap_that_hangs_is_ended_and_said_so(programs, tmp_path):
     assert tools.examine_bubblewrap().status == "missing"
     pid_file = tmp_path / "pid"
     programs("bwrap", f"echo $$ > {pid_file}; exec {shutil.which('sleep', path=os.defpath)} 600")
-    found = tools.examine_bubblewrap(limit_seconds=2.0)
-    assert found.status == "warning" and "no answer within 2 s" in found.value
-    assert "refuses" in found.advice
-    begun = pid_file.read_text() if pid_file.exists() else ""  # or killed before it could write
-    wait_for(lambda: not begun.strip() or not group_members(int(begun)))
+    for limit_seconds in (1.0, 10.0, 120.0):  # a busy machine may kill it before it has begun
+        found = tools.examine_bubblewrap(limit_seconds)
+        assert found.status == "warning" and f"no answer within {limit_seconds:g} s" in found.value
+        assert "refuses" in found.advice
+        if begun := pid_file.read_text().strip() if pid_file.exists() else "":
+            break
+    assert begun
+    wait_for(lambda: not group_members(int(begun)))
 
 
 def test_bubblewrap_that_may_not_seal_names_the_setting(programs, tmp_path):

@@ -286,7 +286,7 @@ def run_in_threads(*case):
 def test_an_answer_that_never_ends_is_stopped(answer) -> None:
     exercise, running = Exercise("l", "e", "f", (), {}, "", seconds=0.2), set(threading.enumerate())
     before = signal.getsignal(signal.SIGALRM)
-    with pytest.raises(AssertionError, match="^f was stopped after 0.2 seconds.*never ends"):
+    with pytest.raises(AssertionError, match=r"^f was stopped after [\d.]+ seconds.*never ends"):
         exercise.observe(answer, [(1,)])
     assert replace(exercise, seconds=600).observe(max, [(1, 2)]) == [2]
     assert signal.getsignal(signal.SIGALRM) is before
@@ -295,11 +295,9 @@ def test_an_answer_that_never_ends_is_stopped(answer) -> None:
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize(
-    ("share", "limits"), [(0.5, 2), (0.25, 4), (0.05, 10), (0.01, 1), (1.0, 1)]
-)
+@pytest.mark.parametrize(("share", "limits"), [(0.5, 2), (0.25, 4), (0.15, 6), (0.05, 1), (1.0, 1)])
 def test_an_answer_that_others_slow_down_gets_its_time(monkeypatch, share, limits) -> None:
-    """It gets as many limits as its `share` of a processor takes; with 0.01 it waits."""
+    """It gets as many limits as its `share` of a processor takes; with 0.05 it waits."""
     asked = []
 
     def process_time():
@@ -316,7 +314,7 @@ def test_an_answer_that_others_slow_down_gets_its_time(monkeypatch, share, limit
     exercise = Exercise("l", "e", "f", (), {}, "", seconds=0.2)
     assert exercise.observe(end_at, [(limits - 1,)]) == [limits - 1]
     asked.clear()
-    with pytest.raises(AssertionError, match="^f was stopped after 0.2 seconds"):
+    with pytest.raises(AssertionError, match=f"^f was stopped after {0.2 * limits:g} seconds"):
         exercise.observe(end_at, [(1000,)])
     assert len(asked) == limits + 1
 

@@ -76,12 +76,17 @@ def test_a_slide_is_one_piece_that_the_back_row_reads_and_keys_turn(page):
 
 
 def test_a_slide_without_a_name_is_the_first_piece_that_can_be_shared(chromium, tmp_path):
-    """A guess is one's own."""
+    """A guess is one's own, and a piece may fail."""
     path = write_page(EXAMPLES["guess"](), tmp_path / "page.html")
-    html, ring = path.read_text(), EXAMPLES["ring"]().to_html()
-    path.write_text(html.replace("</main>", f"{ring}</main>"))
+    broken = EXAMPLES["memory"]()
+    broken.data = {}
+    html, more = path.read_text(), broken.to_html() + EXAMPLES["ring"]().to_html()
+    path.write_text(html.replace("</main>", f"{more}</main>"))
     page = chromium.new_page()
+    wrong = []
+    page.on("pageerror", lambda error: wrong.append(error))
     page.goto(f"{path.as_uri()}?slide")
     page.locator(".ex-slide").wait_for()
     assert page.locator(".ex-slide").get_attribute("id").startswith("ex-ring-")
+    assert len(wrong) == 1  # and is in the browser's console
     page.close()

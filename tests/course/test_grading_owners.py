@@ -456,7 +456,7 @@ def test_a_list_of_students_gives_ids_and_names_who_handed_in_nothing(tmp_path, 
     (mine,) = (h for h in found.hand_ins if text_of(h) == "a")
     assert mine.student == ids[0] and not mine.question and "Ana" in roster.show(mine.student)
     (other,) = (h for h in found.hand_ins if text_of(h) == "e")
-    assert "in the list of students" in other.question
+    assert "isn't in the list of students" in other.question
     assert found.absent == {ids[1]: "handed in nothing"}
 
 

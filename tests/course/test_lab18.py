@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 
+import numpy as np
 import pytest
 from lab_runner import load_answers
 
@@ -30,3 +31,14 @@ def test_a_mistake_is_found_although_a_worker_is_late(monkeypatch, way, how, lat
     space = {}
     exec(load_answers("lab18").WRONG["work"][way], space)
     assert try_work(space["work"], how, 11) == expect_work(how, 11, way)
+
+
+def test_a_worker_that_predicts_without_end_is_ended(monkeypatch):
+    monkeypatch.setattr("distlab.labs.lab18.shard_runs.MAX_CALLS", 50)
+
+    def work(paths, output, predict):
+        while True:
+            predict(np.load(paths[0])[:16])
+
+    found = try_work(work, "together", 11)
+    assert found["all workers returned"] is False and found["predicted again"] == "too much"

@@ -180,11 +180,14 @@ def test_the_course_folder_is_found_from_below(course, tmp_path, monkeypatch):
 def test_a_notebook_is_found_by_the_start_of_its_name(course):
     assert lab.find_page(course, None) == ""
     assert lab.find_page(course, "01") == "notebooks/01-first.ipynb"
-    assert lab.find_page(course, "lab01") == "labs/lab01-first.ipynb"
+    for name in ("lab01", "lab1"):
+        assert lab.find_page(course, name) == "labs/lab01-first.ipynb"
     assert lab.find_page(course, "10-tenth.ipynb") == "notebooks/10-tenth.ipynb"
     for name, says in (("1x", "fits no notebook"), ("", "fits several notebooks")):
         with pytest.raises(DistributedError, match=f"01-first.*{says}"):
             lab.find_page(course, name)
+    with pytest.raises(DistributedError, match=r"fits no notebook. Did you mean 'lab01'\?$"):
+        lab.find_page(course, "lap01")
 
 
 def test_options_reach_jupyter_lab(course):

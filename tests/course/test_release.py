@@ -341,7 +341,7 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
         make_release(ROOT, tmp_path / "mine.txt")
     with pytest.raises(DistributedError, match="inside the course's utils/"):
         make_release(ROOT, ROOT / "utils" / "out")
-    with pytest.raises(DistributedError, match="NAME must be one of .* got 'lab77'"):
+    with pytest.raises(DistributedError, match="--labs must be one of .* got 'lab77'"):
         make_release(ROOT, tmp_path / "out", ["lab77"])
     assert os.listdir(tmp_path) == ["mine.txt"]
 

@@ -75,7 +75,7 @@ class RowDense:
     """A dense layer split by rows over `group`: kernel [inputs, outputs], bias [outputs].
 
     With `split_input` each device has its own columns of the input already, from a
-    layer split by columns. Without, every device has the whole input and takes its
+    layer split by columns. Without it, every device has the whole input and takes its
     columns. The bias is whole on each device, and is added once. Raises
     InputError for more devices than rows.
     """

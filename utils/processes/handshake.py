@@ -93,9 +93,9 @@ def introduce(connection: Connection, stretch: Callable[[bytes], bytes]) -> None
 
 
 def hear_host(connection: Connection) -> dict[str, Any]:
-    """Return the first words of a host. Raises Garbled where another program answers.
+    """Return the first words of a host, which speaks first, and at once.
 
-    A host speaks first, and at once. ChannelLost where it refuses to talk for now.
+    Raises Garbled if another program answers, ChannelLost if the host refuses to talk for now.
     """
     hello = _hear(connection, silence=Garbled)
     if "refused" in hello:

@@ -55,16 +55,19 @@ class Wires:
     def network(self) -> Network:
         """The links as a Network. Raises InputError if the three node fields are incomplete."""
         inside = {
-            "ranks_per_node": self.ranks_per_node,
-            "node_latency": self.node_latency,
-            "node_bandwidth": self.node_bandwidth,
+            "--ranks-per-node": self.ranks_per_node,
+            "--node-latency": self.node_latency,
+            "--node-bandwidth": self.node_bandwidth,
         }
-        missing = [name.replace("_", "-") for name, value in inside.items() if value is None]
+        missing = [name for name, value in inside.items() if value is None]
         link = Link(self.latency, self.bandwidth)
         if len(missing) == len(inside):
             return Network(link)
         if missing:
-            raise InputError(f"{' and '.join(missing)} must be given for nodes, too.")
+            given = " and ".join(name for name in inside if name not in missing)
+            raise InputError(
+                f"{' and '.join(missing)} must be given with {given}. Add what's missing."
+            )
         nodes = Nodes(self.ranks_per_node, Link(self.node_latency, self.node_bandwidth))
         return Network(link, nodes)
 
@@ -119,8 +122,14 @@ class AllReduce(Wires):
     bytes: int = ask("large", "bytes that each rank holds")
 
     def answer(self) -> dict[str, Any]:
-        """Return the fields of AllReduceCost."""
-        links = self.network.link, self.network.nodes
+        """Return the fields of AllReduceCost. Raises InputError for hierarchical without nodes."""
+        network = self.network
+        if self.algorithm == "hierarchical" and network.nodes is None:
+            raise InputError(
+                "--ranks-per-node, --node-latency and --node-bandwidth must be given for "
+                "hierarchical. Add them."
+            )
+        links = network.link, network.nodes
         return asdict(simulate_all_reduce(self.algorithm, self.ranks, self.bytes, *links))
 
 
@@ -190,7 +199,9 @@ class ParameterServer:
         if self.servers is None:
             return cluster
         if self.bandwidth is None:
-            raise InputError("bandwidth and parameter-bytes must be given for servers, too.")
+            raise InputError(
+                "--bandwidth and --parameter-bytes must be given with --servers. Add them."
+            )
         return share_servers(cluster, self.parameter_bytes, self.servers, self.bandwidth)
 
     def answer(self) -> dict[str, Any]:

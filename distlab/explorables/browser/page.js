@@ -15,7 +15,14 @@ export async function mountOnPage(piece, host, told, options) {
     host.append(make("p", { text: "This picture needs a newer browser." }));
     return passOver(host);
   }
-  const { stage } = mount(piece, host, data, options), name = namePiece(host);
+  let stage;
+  try {
+    stage = mount(piece, host, data, options).stage;
+  } catch (error) {  // the next piece may still be shown
+    passOver(host);
+    throw error;
+  }
+  const name = namePiece(host);
   if (!Object.keys(stage.fits).length || "question" in data) return passOver(host);  // a guess is one's own
   const first = { ...options };
   const take = () => {

@@ -94,5 +94,5 @@ def _choose_labs(root: Path, names: Sequence[str]) -> list[sources.Target]:
             "Change to the folder of that copy."
         )
     wanted = [f"lab{name}" if name.isdigit() else name for name in names]  # 05 is lab05
-    chosen = sources.choose_targets(labs, wanted)
+    chosen = sources.choose_targets(labs, wanted, "--labs")
     return sorted(chosen, key=lambda target: target.slug)

@@ -134,7 +134,7 @@ def try_merge(merge: Callable[..., Any], seed: int, count: int) -> dict[str, Any
             found = merge(Folder(root))
         except FileNotFoundError as error:
             name = Path(str(error.filename)).name
-            if not name.startswith("part-"):
+            if not name.startswith("part-") or Path(root, name).exists():
                 raise
             raise refuse(
                 f"merge raised FileNotFoundError for {name}. A part whose file is missing is "

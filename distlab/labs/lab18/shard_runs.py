@@ -24,6 +24,7 @@ SHARDS, FEATURES, MAX_BATCH = 8, 4, 16
 CALL_SECONDS, LOOK_SECONDS = 0.005, 0.005
 IDLE_SECONDS, END_SECONDS = 0.1, 8.0  # of looks at a worker that sleeps, without a call
 SPIN_SECONDS = 1.0  # of processor time without a call: at least, for one that never sleeps
+MAX_CALLS, MAX_SECONDS = 4 * SHARDS * 64, 120.0  # of a worker that goes on and on
 KILLED_CALL = 7  # in the second shard of a worker that predicts 16 rows at a time
 DISK_BYTES = 256  # how much of its first output a worker writes before it dies
 
@@ -115,19 +116,24 @@ class ShardTrial:
     def settle(self, *processes: int, seconds: float = IDLE_SECONDS) -> None:
         """Return once each worker has ended, or slept or spun for `seconds` without a call.
 
-        One that waits for a processor does neither: a busy machine makes this longer.
+        One that waits for a processor does neither: a busy machine makes this longer. One that
+        predicts without end gets MAX_CALLS.
         """
         for process in map(psutil.Process, processes):
-            looks, calls, begun = 0, -1, 0.0
-            while looks < seconds / LOOK_SECONDS:
+            looks, calls, begun, before = 0, -1, 0.0, 0.0
+            deadline = time.monotonic() + MAX_SECONDS
+            while looks < seconds / LOOK_SECONDS and time.monotonic() < deadline:
                 time.sleep(LOOK_SECONDS)
                 status, seen = process.status(), self._count_calls(process.pid)
-                spent = sum(process.cpu_times()[:2])
+                if status == psutil.STATUS_ZOMBIE or seen > MAX_CALLS:
+                    break
+                spent = _read_processor_seconds(process)
                 if seen != calls:
                     looks, calls, begun = 0, seen, spent
-                looks += status == psutil.STATUS_SLEEPING
-                spins = spent - begun > max(seconds, SPIN_SECONDS)
-                if spins or status == psutil.STATUS_ZOMBIE:
+                # psutil says "running" of all processes of a Mac
+                looks += spent == before if psutil.MACOS else status == psutil.STATUS_SLEEPING
+                before = spent
+                if spent - begun > max(seconds, SPIN_SECONDS):
                     break
 
     def _count_calls(self, process: int) -> int:
@@ -178,6 +184,14 @@ def _read(path: Path) -> np.ndarray | None:
         return np.load(path)
     except (OSError, ValueError, EOFError):
         return None
+
+
+def _read_processor_seconds(process: psutil.Process) -> float:
+    """Return the processor time of a worker, 0 if it has just ended."""
+    try:
+        return float(sum(process.cpu_times()[:2]))
+    except psutil.Error:
+        return 0.0
 
 
 def _agree(found: np.ndarray, wanted: np.ndarray) -> bool:
