@@ -170,7 +170,7 @@ def test_a_frozen_worker_is_named_when_time_is_up_and_can_go_on(cluster):
     def own_times():
         return [event["time"] for event in job.history() if event["task"] == "worker 0"]
 
-    wait_for(lambda: max(own_times()) > resumed_at)
+    wait_for(lambda: max(own_times(), default=0) > resumed_at)
     assert not [at for at in own_times() if stopped_at < at < resumed_at], "the others went on"
     job.pause("worker", 0)
     wait_for(lambda: first.status() == psutil.STATUS_STOPPED)
