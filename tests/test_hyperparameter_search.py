@@ -123,7 +123,7 @@ def wait_for_trials(folder, count):
     """Return the running trials, once there are `count` of them."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
-        with suppress(KeyError):  # the journal is there before the study
+        with suppress(KeyError, FileNotFoundError):  # folder, journal and study come one by one
             found = [t for t in read_trials(folder) if t.state.name == "RUNNING" and t.params]
             if len(found) == count:
                 return found

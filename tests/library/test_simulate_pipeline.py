@@ -360,13 +360,6 @@ def test_command_takes_chunks(capsys):
     assert usual == two and three["bubble_fraction"] < two["bubble_fraction"]
 
 
-def test_command_draws(capsys, tmp_path):
-    path = tmp_path / "zero.svg"
-    status, out, err = call(capsys, *changed(plot=str(path)), "--json")
-    assert status == 0 and "zero.svg" in err and json.loads(out)
-    assert path.read_text().startswith("<svg") and "stage 7" in path.read_text()
-
-
 def test_command_names_its_options():
     parser = OneLineParser()
     command.add_parser(parser.add_subparsers())
