@@ -5,7 +5,7 @@
 def work(
     take="fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)",
     again="if os.path.exists(final): continue",
-    save="np.save(final + '.part.npy', values); os.rename(final + '.part.npy', final)",
+    save="part = f'{final}.{os.getpid()}.npy'; np.save(part, values); os.rename(part, final)",
     order="left",
     loop="while left := [s for s in shards if not os.path.exists(os.path.join(output, os.path.basename(s)))]",
     size="16",
