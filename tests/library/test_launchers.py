@@ -251,7 +251,7 @@ def test_a_killed_task_ends_with_what_it_started_and_the_other_goes_on(tried):
     wait_for(lambda: not lives(children["worker 1"]))
     assert lives(children["worker 0"]) and not told.get("worker 0", "end")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("utils.cluster.local_tasks.END_SECONDS", 0.1)
+        patch.setattr("utils.cluster.local_tasks.KILL_SECONDS", 0.1)
         with pytest.raises(RunError, match="worker 0 can't restart: it hasn't ended"):
             tasks.start_again("worker 0")
     tasks.end()

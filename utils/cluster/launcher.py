@@ -26,15 +26,24 @@ Launchers need no descriptors, process numbers or signals: `act` takes words, an
 "kill". Every launcher passes tests/library/test_launchers.py.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
+from ..errors import RunError
 from ..events import Event
 from .grace import Notice
 
 Stop = Callable[[], int]  # the number of the signal that asks to stop, 0 for none
 RESTART_VARIABLE = "DISTLAB_RESTART"  # how often a task has started again
+KILL_SECONDS = 60.0  # a killed task needs a processor to end
+
+
+def await_end(task: str, ended: threading.Event, seconds: float) -> None:
+    """Return once a task that is to start again has ended; RunError if it doesn't."""
+    if not ended.wait(seconds):
+        raise RunError(f"{task} can't restart: it hasn't ended after {seconds:g} s.")
 
 
 class Stopped(Exception):

@@ -15,15 +15,14 @@ from typing import NamedTuple, Protocol
 
 import psutil
 
-from ..errors import RunError
 from ..processes.connection import Connection, WireMessage
 from .grace import GraceWatch, Notice
-from .launcher import TaskListener, TaskOrder
+from .launcher import KILL_SECONDS, TaskListener, TaskOrder, await_end
 from .streams import MAX_LINE_BYTES, ErrorLine, LineReader, Streams
 from .task import TaskEnds
 from .work import IdleWatch
 
-LEAVE_SECONDS, END_SECONDS = 0.5, 60.0  # a killed task needs a processor to end
+LEAVE_SECONDS = 0.5
 NUMBERS = {
     "kill": signal.SIGKILL,
     "terminate": signal.SIGTERM,
@@ -182,8 +181,7 @@ class LocalTasks:
         self._running[order.name] = running
 
     def start_again(self, task: str) -> None:
-        if not self._running[task].ended.wait(END_SECONDS):
-            raise RunError(f"{task} can't restart: it hasn't ended after {END_SECONDS:g} s.")
+        await_end(task, self._running[task].ended, KILL_SECONDS)
         self._orders[task] = self._orders[task].again()
         self._start(self._orders[task])
 
@@ -225,7 +223,7 @@ class LocalTasks:
             time.sleep(0.01)
         for task in self.left:
             self.act(task, "kill")
-        deadline = time.monotonic() + END_SECONDS
+        deadline = time.monotonic() + KILL_SECONDS
         for running in self._running.values():
             running.ended.wait(max(0.0, deadline - time.monotonic()))
         self._function.close()

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..checks import check_number
 from ..cluster.grace import Notice
-from ..cluster.launcher import Stop, Stopped, TaskListener, TaskOrder
+from ..cluster.launcher import KILL_SECONDS, Stop, Stopped, TaskListener, TaskOrder, await_end
 from ..cluster.local_tasks import ACTIONS
 from ..errors import InputError, RunError
 from ..processes.connection import answers
@@ -28,7 +28,6 @@ from .settings import RunReport, RunSettings, name_mark
 
 START_SECONDS = 600.0  # a queue may be long; a line says so every few seconds
 ADDRESS_SECONDS, LEAVE_SECONDS, END_SECONDS = 30.0, 0.5, 15.0
-KILL_SECONDS = 60.0  # a killed task needs a processor to end
 PROBE_SECONDS = 0.3
 
 
@@ -211,8 +210,7 @@ class EngineTasks:
 
     def start_again(self, task: str) -> None:
         line = self._lines[task]
-        if not line.ended.wait(KILL_SECONDS):
-            raise RunError(f"{task} can't restart: it hasn't ended after {KILL_SECONDS:g} s.")
+        await_end(task, line.ended, KILL_SECONDS)
         if line.gone:
             self._lines[task] = self._launcher.gather(line.rank + 1)[line.rank]
         self._orders[task] = self._orders[task].again()

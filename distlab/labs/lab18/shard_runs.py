@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 
 from distlab.exercises.refusing import refuse
+from utils.cluster.work import measure_work
 
 SHARDS, FEATURES, MAX_BATCH = 8, 4, 16
 CALL_SECONDS, LOOK_SECONDS = 0.005, 0.005
@@ -127,7 +128,7 @@ class ShardTrial:
                 status, seen = process.status(), self._count_calls(process.pid)
                 if status == psutil.STATUS_ZOMBIE or seen > MAX_CALLS:
                     break
-                spent = _read_processor_seconds(process)
+                spent = measure_work([process]).cpu_seconds
                 if seen != calls:
                     looks, calls, begun = 0, seen, spent
                 # psutil says "running" of all processes of a Mac
@@ -184,14 +185,6 @@ def _read(path: Path) -> np.ndarray | None:
         return np.load(path)
     except (OSError, ValueError, EOFError):
         return None
-
-
-def _read_processor_seconds(process: psutil.Process) -> float:
-    """Return the processor time of a worker, 0 if it has just ended."""
-    try:
-        return float(sum(process.cpu_times()[:2]))
-    except psutil.Error:
-        return 0.0
 
 
 def _agree(found: np.ndarray, wanted: np.ndarray) -> bool:

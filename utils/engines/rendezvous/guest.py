@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...cluster.grace import Notice
-from ...cluster.launcher import TaskListener
+from ...cluster.launcher import TaskListener, await_end
 from ...cluster.streams import clean_line
 from ...errors import RunError
 from ...processes.handshake import ChannelLost
@@ -220,8 +220,7 @@ class RemoteTask:
 
     def start_again(self) -> None:
         """Start it again on its machine, once it has ended; RunError where that can't be."""
-        if not self.ended.wait(AGAIN_SECONDS):
-            raise RunError(f"{self.name} can't restart: it hasn't ended after {AGAIN_SECONDS:g} s.")
+        await_end(self.name, self.ended, AGAIN_SECONDS)
         self._is_over, self.listens, self.idle_seconds = False, False, 0.0
         self.ended.clear()
         with contextlib.suppress(ChannelLost):
