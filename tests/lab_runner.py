@@ -24,7 +24,7 @@ QUICK = {"lab11": {"ROUNDS": 3}}  # what a lab measures less often in tests
 # exercises whose answers run once, on the examples, for the check and for the judge;
 # all but the first right one of each, which is judged by numbers of its own
 SLOW = {
-    "lab03": {"model", "program"},
+    "lab03": {"model", "callbacks", "program"},
     "lab04": {"program", "accuracy"},
     "lab08": {"shards", "training", "saving"},
     "lab09": {"killed"},

@@ -83,6 +83,7 @@ def make_callbacks(boundaries, rates, noted):
 )
 
 
+# one iterator for all epochs: Keras makes two for each epoch of a data set that ends
 def program(
     scale=" / np.float32(255)",
     scope="strategy.scope()",
@@ -105,7 +106,10 @@ def train_digits(strategy, loss, training, validation, batch_size, rates, folder
     best = folder + "/best.weights.h5"
     keep = keras.callbacks.ModelCheckpoint(best, monitor="{monitor}", save_best_only=True, save_weights_only=True)
     schedule = keras.callbacks.LearningRateScheduler(lambda epoch: {rate})
-    model.fit({train}, validation_data={valid}, epochs={epochs}, callbacks=[keep, schedule], verbose=0, shuffle=False)
+    train, held_out = {train}, {valid}
+    steps, looks = (sum(1 for _ in data) for data in (train, held_out))
+    model.fit(train.repeat(), validation_data=held_out.repeat(), steps_per_epoch=steps, validation_steps=looks,
+              epochs={epochs}, callbacks=[keep, schedule], verbose=0, shuffle=False)
     {after}
     return model.get_weights()
 """
@@ -491,7 +495,10 @@ WRONG = {
         ),
         "shuffled": program(
             train="batches(*training).unbatch().shuffle(64, seed=1).batch(batch_size)"
-        ),
+        )
+        .replace("    steps, looks", "    # counting draws an order: steps, looks")
+        .replace(".repeat()", "")
+        .replace("steps_per_epoch=steps, validation_steps=looks", "**{}"),
         "shuffled (by fit)": OWN_KEEPER.replace("shuffle=False, ", "").replace(
             "keeper = Keeper(rates)", "keeper, _ = Keeper(rates), keras.utils.set_random_seed(1)"
         ),

@@ -208,6 +208,7 @@ def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: An
     Returns the rate of each epoch as used, and as the callback noted it down.
     """
     import keras
+    import tensorflow as tf
 
     model = keras.Sequential(
         [keras.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")]
@@ -226,8 +227,9 @@ def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: An
     if not isinstance(made, list | tuple):
         raise refuse(f"make_callbacks must return a list of callbacks, got {show(made)}.")
     callbacks = [*made, watch]
-    two = np.ones((2, 1))
-    model.fit(two, two, batch_size=1, epochs=boundaries[-1] + 2, verbose=0, callbacks=callbacks)
+    data = tf.data.Dataset.from_tensors((np.ones((1, 1)), np.ones((1, 1)))).repeat()
+    options = {"epochs": boundaries[-1] + 2, "shuffle": False, "callbacks": callbacks}
+    model.fit(data, steps_per_epoch=2, verbose=0, **options)
     if len(noted) == len(counts) and counts != list(range(1, len(counts) + 1)):
         raise refuse(
             f"You noted {counts[0]} of the {len(noted)} rates by the end of the first epoch. Note "
