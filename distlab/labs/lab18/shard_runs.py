@@ -155,7 +155,11 @@ class ShardTrial:
         """
         failed = self._root / "failed"
         if failed.exists():
-            raise refuse(f"work ended with an error in a worker: {failed.read_text()}")
+            said = failed.read_text()
+            if said.startswith("FileNotFoundError"):
+                said += ". Did another worker move that file? Claim a shard, and write it under a "
+                said += "temporary name of your own"
+            raise refuse(f"work ended with an error in a worker: {said}")
         rows = "all there"
         for path, shard in zip(self._paths, self.shards):
             found = _read(self._root / "output" / Path(path).name)
