@@ -243,7 +243,7 @@ figures.show(draw_costs(by_hand, between, N))
 # %% [markdown]
 # Three of the four are best at something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive is best in none of these columns.
 #
-# Which of them is fastest? That depends on the vector and on the links. Here all four race on one clock, with eight ranks. A plain *tree* is the fifth: half of the ranks drop out in each step up to rank 0, and come back on the way down. Press Play, then look at the bar below.
+# Which of them is fastest? That depends on the vector and on the links. Here all four race on one clock, with eight ranks. A plain *tree* is the fifth: half of the ranks drop out in each step up to rank 0, and come back on the way down. Press Play. The bar below shows who wins at which size.
 
 # %%
 from distlab.explorables import all_reduce_race
