@@ -342,7 +342,6 @@ from utils.simulate.collective import Link, fit_link, simulate_all_reduce
 
 doubling_seconds = turns.DOUBLING.take(doubling_seconds)
 
-
 drawn, links = {}, {}
 for name, seconds in best.items():
     links[name], _ = fit_link("ring", 2, sizes[::2], seconds[::2], relative=True)
