@@ -126,8 +126,9 @@ def stop(arguments, path, number):
     process.send_signal(number)
     status, _, errors = end(process)
     assert status == 128 + number
-    devices, stopped = errors.splitlines()
+    devices, *resumed, stopped = errors.splitlines()
     assert "worker 1 CPU:0" in devices and "stopped in epoch" in stopped and "to resume" in stopped
+    assert len(resumed) == (before > 0)
     assert psutil.wait_procs(family, timeout=120)[1] == []
     return list(read_events(path, "step"))[-1]
 
