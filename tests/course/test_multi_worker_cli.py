@@ -117,7 +117,7 @@ def test_stopped_by_a_signal_all_save_together_and_nothing_is_left(tmp_path):
 
 
 def stop(arguments, path, number):
-    """Stop a run in its second epoch, or a later one, by a signal; return its last step's event."""
+    """Stop a run by a signal once it has trained an epoch; return its last step's event."""
     before = len(list(read_events(path, "epoch"))) if path.exists() else 0
     process = start(*arguments, "--epochs", "10000")
     wait_for(lambda: path.exists() and len(list(read_events(path, "epoch"))) > before)
@@ -126,7 +126,7 @@ def stop(arguments, path, number):
     process.send_signal(number)
     status, _, errors = end(process)
     assert status == 128 + number
-    devices, *resumed, stopped = errors.splitlines()
+    *resumed, devices, stopped = errors.splitlines()
     assert "worker 1 CPU:0" in devices and "stopped in epoch" in stopped and "to resume" in stopped
     assert len(resumed) == (before > 0)
     assert psutil.wait_procs(family, timeout=120)[1] == []
