@@ -330,3 +330,14 @@ def test_workers_with_different_data_are_told(launcher):
     assert "RunError: The workers weren't started alike: first batch of train data is" in str(
         failed.value
     )
+
+
+def test_a_loss_without_a_module_is_the_users_own(tf):
+    from utils.training.state import find_loss
+
+    def own(labels, outputs):
+        return labels - outputs
+
+    own.__module__ = None
+    assert find_loss(own, "float32") == (own, "")
+    assert find_loss(tf.keras.losses.get("mse"), "float32")[1] == "mean_squared_error"
