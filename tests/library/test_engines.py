@@ -19,7 +19,8 @@ from process_watch import lives, wait_for
 from distlab.cli import diagnose, starting
 from distlab.cli.run import tell_end
 from utils.cluster import local_launcher
-from utils.engines import ENGINES, RunReport, RunSettings, TaskReport, run_program
+from utils.engines import ENGINES, RunReport, RunSettings, TaskReport, catalog, run_program
+from utils.errors import InputError
 from utils.processes.registry import MARK_VARIABLE, find_clusters
 from utils.tf_config.tracebacks import find_traceback
 
@@ -198,6 +199,19 @@ def test_the_command_names_every_engine():
 def heed_hangups():
     """In a child: these tests may run under nohup."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [("exec sleep 60", "no answer in 0.5 s"), ("echo >&2 'no config'", "no config")],
+)
+def test_a_controller_that_does_not_answer_is_said(monkeypatch, tmp_path, does, said):
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\n{does}\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(catalog, "ANSWER_SECONDS", 0.5)
+    with pytest.raises(InputError, match=rf"Slurm doesn't answer here \({said}\)"):
+        ENGINES["slurm"].find_host("partition")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
