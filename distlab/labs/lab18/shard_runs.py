@@ -110,7 +110,7 @@ class ShardTrial:
         return predict
 
     def release(self, *processes: int) -> None:
-        """Let workers go on after their first call."""
+        """Let workers continue after their first call."""
         for process in processes:
             (self._root / "released" / str(process)).touch()
 
