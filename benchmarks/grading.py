@@ -2,7 +2,7 @@
 
 Both grade the same 40 hand-ins of lab 05, each into a gradebook of its own: three of four
 are the solution, one is the stub, and the marks of both are looked at. Both are timed as a
-teacher starts them, their start included, and again by what one more hand-in costs. nbgrader
+teacher starts them, their start included, and again by what one more submission costs. nbgrader
 takes minutes for all of them, so a few are timed and its start is added. Processor time is
 shown beside the clock's: other programs disturb it less.
 
@@ -36,7 +36,7 @@ CLASS = 40
 
 
 def run(rounds: int) -> None:
-    """Print seconds a hand-in of both, their ratio, and the seconds of a class of 300."""
+    """Print seconds per submission of both, their ratio, and the seconds of a class of 300."""
     lab = os.environ.get("GRADING_LAB", "lab05")
     sample = min(CLASS - 1, int(os.environ.get("GRADING_SAMPLE", max(2, rounds // 3))))
     large = int(os.environ.get("GRADING_CLASS", 300))
@@ -141,9 +141,9 @@ def run_nbgrader(course: Path, *arguments: str) -> None:
 
 
 def time_nbgrader(own: Path, course: Path, lab: str, sample: int) -> tuple[float, float]:
-    """Return the seconds of `nbgrader autograde` for one hand-in, and for one more.
+    """Return the seconds of `nbgrader autograde` for one submission, and for one more.
 
-    It has a course of its `own`, with a gradebook that nobody else has written: a hand-in
+    It has a course of its `own`, with a gradebook that nobody else has written: a submission
     whose marks are there already would be left out.
     """
     seconds = []

@@ -126,11 +126,13 @@ def take_trial(study: optuna.Study, options):
     for trial in study.get_trials(deepcopy=False, states=[TrialState.RUNNING]) if freed else []:
         if trial.number not in freed:
             continue
-        study.tell(trial.number, state=TrialState.FAIL)  # whoever ran it has died
+        # Whoever ran it has died. So may this worker, after either of the two steps.
         attempt = trial.user_attrs.get("attempt", 1)
-        if attempt < MAX_ATTEMPTS:
+        queued = {other.user_attrs.get("again") for other in study.get_trials(deepcopy=False)}
+        if attempt < MAX_ATTEMPTS and trial.number not in queued:
             about = {"attempt": attempt + 1, "again": trial.number}
             study.enqueue_trial(trial.params, user_attrs=about)
+        study.tell(trial.number, state=TrialState.FAIL)
     trials = study.get_trials(deepcopy=False)
     waiting = any(trial.state == TrialState.WAITING for trial in trials)
     firsts = sum("again" not in trial.user_attrs for trial in trials)

@@ -37,8 +37,8 @@ tpu_ready grading_plans loss_scale authoring lesson_companions cluster_local dev
 engines cluster_diagnose hardening plan_command warm_kernel sharding command_line large_batch
 """
 SLOW_FILES = [f"test_{name}.py" for name in LONGEST.split()]
-# lessons that run more of themselves under `make test-all`: engines, and the whole capstone
-MORE_IN_ALL = ("19-engines.ipynb", "22-capstone.ipynb")
+# lessons that run more of themselves: engines, if they're installed; the capstone, if all is tested
+MORE = {"19-engines.ipynb": "more_with_tools", "22-capstone.ipynb": "more_in_all"}
 
 
 class SplitTensorFlow:
@@ -118,8 +118,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.suffix == ".ipynb":
             item.add_marker(pytest.mark.slow(60))
             item.extra_keyword_matches.add(name_notebook(item.path.name))
-            if item.path.name in MORE_IN_ALL:
-                item.add_marker(pytest.mark.more_in_all)
+            if mark := MORE.get(item.path.name):
+                item.add_marker(mark)
         elif found := NUMBERED.search(item.name):
             item.extra_keyword_matches.add(f"{found[1] or 'lesson'}{found[2]}")
         if item.path.name in SLOW_FILES:

@@ -2,7 +2,7 @@
 
 `--record FILE` writes what became of each test; `--after FILE` runs only what didn't pass in
 the run recorded there, and fails if a test was skipped in both (`.ci/run` calls the two).
-Tests marked `more_in_all` do more under `make test-all`, so they run again.
+Tests that do more there run again: marked `more_with_tools`, or `more_in_all` for all tests.
 """
 
 import json
@@ -55,8 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def does_more_now(item: pytest.Item) -> bool:
     """Return whether a test does more than in the first run: with tools, or everything whole."""
-    more = item.get_closest_marker("more_in_all") is not None
-    return more and (EVERYTHING or item.path.suffix == ".ipynb")
+    marks = ("more_with_tools", "more_in_all") if EVERYTHING else ("more_with_tools",)
+    return any(item.get_closest_marker(mark) for mark in marks)
 
 
 class Meter:

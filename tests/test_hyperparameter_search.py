@@ -171,3 +171,22 @@ def test_a_trial_that_ends_while_another_worker_looks_is_kept(tmp_path, monkeypa
     second, _ = program.take_trial(study, options)
     assert [trial.state.name for trial in study.trials] == ["COMPLETE", "RUNNING"]
     assert second.number == 1 and "again" not in second.user_attrs
+
+
+@pytest.mark.parametrize("step", ["enqueue_trial", "tell"])
+def test_who_dies_while_it_gives_up_a_trial_loses_and_doubles_none(tmp_path, monkeypatch, step):
+    program = load_program(PROGRAM)
+    options = SimpleNamespace(folder=tmp_path, seed=0, epochs=1, max_examples=None, trials=1)
+    study = program.open_study(options)
+    _, lock = program.take_trial(study, options)
+    lock.file.close()
+
+    def die(*arguments, **keywords):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(study, step, die)
+        program.take_trial(study, options)
+    again, _ = program.take_trial(study, options)
+    assert [trial.state.name for trial in study.trials] == ["FAIL", "RUNNING"]
+    assert again.user_attrs == {"attempt": 2, "again": 0}

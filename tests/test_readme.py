@@ -103,9 +103,10 @@ OWN = DOCS["own-project"]
 EXAMPLE, MINE = re.findall(r"^```python\n(.*?)^```", OWN, re.MULTILINE | re.DOTALL)
 
 
-def test_the_example_runs_anywhere_where_utils_is_installed(tmp_path):
+def test_the_example_runs_anywhere_where_utils_is_installed(tmp_path, write_warm):
     assert len(EXAMPLE.splitlines()) <= 5
-    done = run_python("-c", EXAMPLE, folder=tmp_path)
+    run_python("-c", "import utils.training", folder=tmp_path)
+    done = run_python(*write_warm(EXAMPLE)[1:], folder=tmp_path)
     assert "mirrored, 2 replicas" in done and "epoch   2: loss" in done
     assert re.search(r"^[0-9a-f]{64} \[", done, re.MULTILINE)
 
@@ -195,23 +196,21 @@ if __name__ == "__main__":
     with LocalCluster(workers=2) as cluster:
         for mine, ours, report in cluster.run(train_there, "multi-worker", timeout=150, echo=False):
             print(mine, ours, report.workers, report.weights_checksum)
+
+    import contextlib, io, runpy, distkit, utils
+    sys.argv = ["mine.py", "mirrored"]
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        runpy.run_path("mine.py", run_name="__main__")
+    assert "mirrored, 2 replicas" in said.getvalue(), said.getvalue()
+    report = distkit.train(strategy="mirrored", replicas=2, model="mlp", max_examples=64, epochs=1)
+    course = {"distlab", "tqdm", "tensorflow_datasets", "pandas"}
+    print(distkit.__version__, utils.MINE, len(report.loss), course & set(sys.modules))
 """
     (project / "cluster.py").write_text(cluster)
-    short = """
-import contextlib, io, runpy, sys, distkit, utils
-sys.argv = ["mine.py", "mirrored"]
-with contextlib.redirect_stdout(io.StringIO()) as said:
-    runpy.run_path("mine.py", run_name="__main__")
-assert "mirrored, 2 replicas" in said.getvalue(), said.getvalue()
-report = distkit.train(strategy="mirrored", replicas=2, model="mlp", max_examples=64, epochs=1)
-course = {"distlab", "tqdm", "tensorflow_datasets", "pandas"}
-print(distkit.__version__, utils.MINE, len(report.loss), course & set(sys.modules))
-"""
     own = {"folder": project, "python": tmp_path / "env" / "bin" / "python"}
-    version = installed.version
-    assert run_python("-c", short, **own) == f"{version} 1 1 set()\n"
-    lines = run_python("cluster.py", **own).splitlines()
-    assert len(lines) == 2 and lines[0] == lines[1] and lines[0].startswith("1 [] 2 "), lines
+    one, other, alone = run_python("cluster.py", **own).splitlines()
+    assert one == other and one.startswith("1 [] 2 "), (one, other)
+    assert alone == f"{installed.version} 1 1 set()"
     strings = [path for path in copied.rglob("*.py") if '"utils.' in path.read_text()]
     assert not strings, "a name in a string would be the other project's"
 

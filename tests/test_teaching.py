@@ -214,7 +214,7 @@ def test_release_hand_in_grade_and_formgrader(tmp_path: Path) -> None:
         ROOT,
         "grade",
         "lab01",
-        str(students / "handed-in"),
+        str(students / "submissions"),
         "--output",
         str(tmp_path / "grades"),
         "--gradebook",

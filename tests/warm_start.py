@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import runpy
 import select
 import signal
 import socket
@@ -34,6 +35,7 @@ from utils.processes.connection import Connection, PeerGone, PeerSilent, WireMes
 from utils.processes.forked_program import (
     KERNEL,
     enter,
+    forget_modules,
     pick_starting,
     run_program,
 )
@@ -56,8 +58,12 @@ COMMANDS = (
     "tpu-ready",
     "classroom",
 )  # of `distlab`: they, or theirs, need TensorFlow
+USER_CHILD = str(ROOT / "distlab/cli/user_child.py")  # for projects with a `utils` of their own
 FOLDERS = (ROOT / "examples", ROOT / "tests")
+# what `distlab run` sets for its programs: a fork reads them in time, or takes one core anyway
+UNBUFFERED, RUN_SETS = "PYTHONUNBUFFERED", ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS")
 PRELOADED = ("IPython.core.completer", "ipykernel.kernelapp", "matplotlib.pyplot", "tf_keras")
+OURS = ("utils", "distlab")
 START_SECONDS, HIGH = 300.0, 100  # from HIGH up, descriptors are in nobody's way
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
@@ -168,9 +174,14 @@ class WarmStart:
     def _can_start(self, wanted: Start) -> bool:
         if not (wanted.is_plain and is_listed(wanted.words, wanted.place)):
             return False
-        if has_other_packages(Path(wanted.place).resolve(), ROOT, ("utils", "distlab")):
+        if not is_apart(wanted.words) and has_other_packages(
+            Path(wanted.place).resolve(), ROOT, OURS
+        ):
             return False
-        return pick_starting(wanted.environment) == pick_starting(self._environment)
+        free = {UNBUFFERED, *RUN_SETS} - set(self._environment)
+        starting = pick_starting(wanted.environment)
+        own = {name: starting[name] for name in starting if name not in free}
+        return own == pick_starting(self._environment)
 
     def _ask(self, wanted: Start) -> int:
         self._start_server()
@@ -202,6 +213,8 @@ def is_listed(words: Sequence[str], folder: str) -> bool:
     """Return whether a command imports TensorFlow, and is one of those that start warm."""
     if words[0] != sys.executable or len(words) < 2:
         return False
+    if words[1:] == ["-P", USER_CHILD]:
+        return True
     if is_module_command(words):
         return words[4] == str(ROOT) and words[5] in MODULES
     if words[1] == "-m":
@@ -212,6 +225,11 @@ def is_listed(words: Sequence[str], folder: str) -> bool:
             and (words[3] in COMMANDS)
         )
     return words[1].endswith(".py") and Path(folder, words[1]).resolve().parent in FOLDERS
+
+
+def is_apart(words: Sequence[str]) -> bool:
+    """Return whether a command finds our packages, or none, whatever is in its folder."""
+    return is_module_command(words) or words[1:] == ["-P", USER_CHILD]
 
 
 @contextlib.contextmanager
@@ -319,7 +337,17 @@ def serve_programs(connection: Connection, programs: Programs | None = None) -> 
     if not {TASKS, KERNEL} & set(request["words"]) and leave_warm_fork(held):
         return
     become(request, held, numbers)
+    if request["words"][2:] == [USER_CHILD]:
+        return run_user_child(request["words"])
     run_program(request["words"])
+
+
+def run_user_child(words: Sequence[str]) -> None:
+    """Run it with none of our packages loaded, as it begins."""
+    forget_modules(OURS)
+    del sys.path[0]
+    sys.orig_argv, sys.argv = list(words), list(words[2:])
+    runpy.run_path(USER_CHILD, run_name="__main__")
 
 
 def leave_warm_fork(held: Sequence[int]) -> bool:
@@ -354,6 +382,8 @@ def become(request: Mapping[str, Any], held: Sequence[int], numbers: Sequence[in
         where = "noexec:chdir" if sys.version_info >= (3, 13) else "noexec"
         os.write(told, f"{type(error).__name__}:{error.errno:x}:{where}".encode())
         os._exit(255)
+    if UNBUFFERED in os.environ:
+        sys.stdout.reconfigure(line_buffering=True)
     os.close(told)
 
 

@@ -142,6 +142,8 @@ def _keep_outputs(notebook: Any, target: Target) -> None:
     by_place = len(cells) == len(before) and not moved
     for place, cell in enumerate(cells):
         old = before[place] if by_place else by_id.get(cell.id)
+        if old is not None and old.source != cell.source:  # cells that begin alike swap their ids
+            old = next((each for each in before if each.source == cell.source), old)
         if old is None:
             raise CourseError(
                 f"{target.notebook.name} has no outputs for the new cell {cell.id}. "

@@ -25,7 +25,7 @@ from utils.tf_config.symptoms import (
     Symptom,
 )
 
-INTRO = """# Error messages, their causes and cures
+INTRO = """# Error messages, their causes and fixes
 
 Paste what you see, a line or a whole log, or describe it in a few words. The entries that fit your
 text come first, then the nearest ones. `distlab diagnose` reads the logs of all tasks together, in
@@ -110,7 +110,7 @@ def write_errors(course: Path) -> str:
 def _write_entry(said: Iterable[str], cause: str, cure: str, look: str = "book-pattern") -> str:
     messages = "\n".join(f"{_code(each)}\n" for each in said)
     parts = f"**Cause:** {_plain(cause)}"
-    parts += f"\n\n**Cure:** {_plain(cure)}" if cure else ""
+    parts += f"\n\n**Fix:** {_plain(cure)}" if cure else ""
     return f":::{{container}} book-error {look}\n{messages}\n{parts}\n:::\n"
 
 

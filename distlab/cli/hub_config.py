@@ -47,7 +47,7 @@ c.Spawner.environment = {{
 
 
 def give_course(spawner):
-    """Copy the course to ~/course, as the user, unless it's there. What is there stays as it is."""
+    """Copy the course to ~/course, as the user, unless it's there. What is there stays."""
     user = pwd.getpwnam(spawner.user.name)
     target = Path(user.pw_dir, "course")
     if target.exists():

@@ -31,7 +31,7 @@ def add_parser(commands: Commands) -> None:
     check.add_json()
     text = "check a lab and pack it for submission"
     submit = add_command(commands, "submit", run_submit, text)
-    declare(submit, LAB + SUBMIT, output={"type": Path, "default": Path("handed-in")})
+    declare(submit, LAB + SUBMIT, output={"type": Path, "default": Path("submissions")})
     text = "start a lab from scratch, and keep your version in work/kept"
     reset = add_command(commands, "reset", run_reset, text)
     declare(reset, "LAB  lab05, 05, or a copy's path: work/NAME.ipynb")

@@ -9,13 +9,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from distlab.exercises.refusing import refuse
 
+START_SECONDS = 10.0  # in which a thread that was just being started has begun
 COURSE = ("utils", "distlab")  # packages whose own calls of each other don't count
 
 
@@ -83,10 +84,7 @@ def stop_after(seconds: float | None, function: str = "the answer") -> Iterator[
         if computes and computed[-1] - computed[0] < 0.8 * seconds:
             signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
             return
-        for thread in set(threading.enumerate()) - before:  # replicas run in threads
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
-            )
+        _end_threads(set(threading.enumerate()) - before, 0)  # replicas run in threads
         raise _TooLong
 
     handler = signal.signal(signal.SIGALRM, stop)
@@ -95,6 +93,7 @@ def stop_after(seconds: float | None, function: str = "the answer") -> Iterator[
         yield
     except _TooLong:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        _end_threads(set(threading.enumerate()) - before, START_SECONDS)
         waited = seconds * (len(computed) - 1)
         raise refuse(
             f"{function} was stopped after {waited:g} seconds. Does it have a loop that never "
@@ -103,3 +102,14 @@ def stop_after(seconds: float | None, function: str = "the answer") -> Iterator[
     finally:
         signal.setitimer(signal.ITIMER_REAL, *timer)
         signal.signal(signal.SIGALRM, handler)
+
+
+def _end_threads(threads: Iterable[threading.Thread], seconds: float) -> None:
+    """Make `threads` exit at their next step; wait up to `seconds` for one that hasn't begun."""
+    limit = time.monotonic() + seconds
+    for thread in threads:
+        while thread.ident is None and time.monotonic() < limit:
+            time.sleep(0.01)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+        )

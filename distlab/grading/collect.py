@@ -363,7 +363,7 @@ def _find_time(
     if len({e.text for e in beside}) > 1:
         return None, _UNSURE, []
     time = parse_time(beside[0].text)
-    wrong = f"{beside[0].name!r} holds no time ({beside[0].text[:40]!r}): hand-in time unknown"
+    wrong = f"{beside[0].name!r} holds no time ({beside[0].text[:40]!r}): submission time unknown"
     return (time, "nbgrader's timestamp", []) if time else (None, "", [wrong])
 
 

@@ -328,7 +328,7 @@ def _examine_steps(
     saved, every = 0, settings.checkpoint_every or settings.steps_per_epoch
     for attempt in told:
         if attempt.restored is not None and attempt.restored < saved:
-            return f"went on from step {attempt.restored}, and {saved} was saved"
+            return f"continued from step {attempt.restored}, and {saved} was saved"
         if attempt.lost > every:
             return f"lost {attempt.lost} steps, and saved every {every}"
         saved = max(saved, attempt.saved)

@@ -146,7 +146,7 @@ assert last.apart == 0  # the copies are equal, to the last bit
 watched
 
 # %% [markdown]
-# Back to your own training: how is a global batch cut? Run the cell and move its slider: which of the first 20 images does each replica get? TensorFlow divides 20 by the number of replicas, rounds up, and hands out shares of that size until the images run out. Try eight replicas: six get 3 images, one gets 2, and the last stands idle. (That's for data in memory. [Lesson 13](13-distributed-input.ipynb) has the rules for files.)
+# Back to your own training: how is a global batch cut? Run the cell and move its slider: which of the first 20 images does each replica get? TensorFlow divides 20 by the number of replicas, rounds up, and hands out shares of that size until the images run out. Try eight replicas: six get 3 images, one gets 2, and the last is idle. (That's for data in memory. [Lesson 13](13-distributed-input.ipynb) has the rules for files.)
 
 
 # %%

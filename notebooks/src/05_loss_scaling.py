@@ -360,7 +360,7 @@ measure("last batch", ways, model, last_batch, last_gradient)
 print("the loss that tf.reduce_mean reports:", strategy.reduce("SUM", own, axis=None).numpy())
 
 # %% [markdown]
-# `tf.reduce_mean` now gives ×2, since two replicas have something to add. Keras's object, and `compute_average_loss` without a size, assume that all four replicas hold as many examples as this one, and divide by 4 where 2 is right. The constant 32 gives 2/32. The real count is exact.
+# `tf.reduce_mean` now gives ×2, since two replicas have something to add. Keras's object, and `compute_average_loss` without a size, assume that all four replicas hold this replica's number of examples, and divide by 4 where 2 is right. The constant 32 gives 2/32. The real count is exact.
 #
 # An empty replica has one more effect. The mean of nothing is not a number. Here its gradient is empty and does no harm, but the loss that you report is nan.
 #
@@ -386,7 +386,7 @@ ways = {
 measure("pixels", ways, segmenter, distribute(images[:64], masks)[0], pixel_gradient)
 
 # %% [markdown]
-# 784 is 28 · 28: every image counts as often as it has pixels. Average over the pixels first. Keras's object does so automatically.
+# 784 is 28 · 28: every image counts 784 times. Average over the pixels first. Keras's object does so automatically.
 #
 # ## Batch normalization
 #

@@ -3,7 +3,7 @@
 #
 # Every step of data-parallel training needs a sum: each replica has a gradient, and all of them need the total. The obvious way is to send everything to one place. But then every replica you add makes the others wait longer. Here you sum gradients in four ways, count every message, and learn to predict what the sum costs before you rent the machines.
 #
-# **Time:** 65 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
+# **Time:** 60 minutes · **Prerequisites:** [the training loop by hand](04-custom-training-loop.ipynb), [loss scaling](05-loss-scaling.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -29,23 +29,13 @@ from collections import Counter
 import numpy as np
 
 # %% [markdown]
-# ## Which way is fastest?
-#
-# Sixteen GPUs hold a vector each, and every one of them needs the sum of all sixteen. Here are five ways to get there, on one clock. **Find a size at which the ring wins, and one at which it loses.** You don't have to know yet what the five do. Look at the bar at the bottom, and move the size.
-
-# %%
-from distlab.explorables import all_reduce_race
-
-all_reduce_race(ranks=16, autoplay=False)
-
-# %% [markdown]
-# Four of the five come in this lesson, with a post office that counts what they send. Then the race comes back, and you'll know why it ends as it does.
-#
 # ## Four ranks, ten numbers
+#
+# When a hundred GPUs send their gradients to one of them, it receives 99 and sends the sum 99 times. How little can the busiest GPU get by with?
 #
 # An operation that a group of processes carries out together is a *collective*, and its members are called *ranks*. An **all-reduce** is the collective that adds up one array from every rank and gives every rank the sum.
 #
-# Our four ranks are four replicas. Each computes a gradient on its own 32 Fashion-MNIST images. The picture shows the gradient of the last layer's bias: ten numbers per rank, and in the bottom row the sum that every rank needs. With the model's other arrays they make one long vector per rank, and that's what we'll send.
+# Our four ranks are four replicas. Each computes a gradient on its own 32 Fashion-MNIST images. The picture shows the gradient of the last layer's bias: ten numbers per rank, and their sum in the bottom row. With the model's other arrays they make one long vector per rank, and that's what we'll send.
 
 # %%
 from distlab import figures
@@ -214,7 +204,7 @@ ring_of(biases)
 #
 # A ring of P ranks needs 2(P - 1) steps. Every step costs a *latency*, the time that even an empty message takes. So for short vectors, fewer steps are better. In **recursive doubling**, each rank swaps its sum with a partner at distance 1, then 2, then 4, and so on. At distance 1 ranks 0 and 1 swap, and so do 2 and 3. At distance 2 it's 0 and 2, and 1 and 3. (So the partner is `rank ^ distance`: one bit of the rank flips.) That takes log2 P steps, each with the whole vector. The number of ranks must be a power of two here.
 #
-# **Hierarchical** is for machines that hold several ranks each, where the network between machines is the slow part. Add up inside every machine, run a ring over one leader per machine, and pass the sum back. Here each machine has two ranks: 0 and 1, 2 and 3. (If every GPU has its own network card, one leader leaves most cards idle, and one ring per chunk is better.)
+# **Hierarchical** is for machines that hold several ranks each, where the network between machines is the slow part. Add up inside every machine, run a ring over one leader per machine, and pass the sum back. Here each machine has two ranks: 0 and 1, 2 and 3. (If every GPU has its own network card, one leader leaves most cards idle. One ring per chunk is better.)
 
 
 # %%
@@ -251,9 +241,9 @@ for name, algorithm in algorithms.items():
 figures.show(draw_costs(by_hand, between, N))
 
 # %% [markdown]
-# Three of the four are best at something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive is best in none of these columns. (In total it sends the fewest messages: 6, against 8, 8 and 24. But all six pass through rank 0.)
+# Three of the four are best at something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive is best in none of these columns.
 #
-# Which of them is fastest? That depends on the vector and on the links. Here is the race from the top again, with eight ranks: all four on one clock, with a plain *tree* as the fifth: it halves the ranks in each step up to rank 0, and doubles them on the way down. Press Play, then look at the bar below: who wins at which size?
+# Which of them is fastest? That depends on the vector and on the links. Here all four race on one clock, with eight ranks. A plain *tree* is the fifth: half of the ranks drop out in each step up to rank 0, and come back on the way down. Press Play. The bar below shows who wins at which size.
 
 # %%
 from distlab.explorables import all_reduce_race
@@ -263,22 +253,10 @@ all_reduce_race()
 # %% [markdown]
 # Three things to try:
 #
-# 1. Make the vector 1 kB, and play again: now latency decides, and the fewest steps win. At 100 MB bytes decide, and the ring wins.
+# 1. Find a size at which the ring wins, and one at which it loses. (Latency decides for short vectors, bytes for long ones.)
 # 2. Go from 8 ranks to 16. The naive curve climbs, and the ring's right end hardly moves: that is the 2(P - 1)/P.
 # 3. Make the links inside a node 10 times as fast (under *More*). The ring gains nothing. Why? And which algorithm gains most?
 #
-# `utils.collectives` has the four for other lengths and numbers of ranks. Its sums and counts are the same as ours:
-
-# %%
-from utils.collectives import all_reduce
-
-for name, counted in by_hand.items():
-    result = all_reduce(vectors, name, ranks_per_node=2)
-    assert (result.steps, max(result.messages_per_rank), max(result.bytes_per_rank)) == counted
-    np.testing.assert_allclose(result.vectors[0], total, atol=1e-6)
-print("the same sums, steps, messages and bytes as", *by_hand)
-
-# %% [markdown]
 # ## The mistake: comparing sums to the bit
 #
 # You move a run from one machine to two, and the losses differ in the sixth digit. Is that a bug? Here all four algorithms add up 1,000 random float32 numbers of each of four ranks. The obvious test asks for equal sums.
@@ -299,7 +277,7 @@ for name, per_rank in sums.items():
 #
 # ## Between processes
 #
-# `ProcessRing` in `utils` is our ring between real processes: each holds one socket to the next rank and one from the previous. We time it against the ring that TensorFlow uses between workers without GPUs. ([Lesson 09](09-multi-worker-mirrored.ipynb) is about its strategy.)
+# `ProcessRing` in `utils` is our ring between real processes: each holds one socket to the next rank and one from the previous. We time it against the ring that TensorFlow uses between workers without GPUs ([lesson 09](09-multi-worker-mirrored.ipynb)).
 #
 # How do you time a collective? Three things in the cell matter. The first call isn't timed, because it traces the graph and opens connections. A barrier before each timed call makes both workers start together, or you'd time the wait for the slower one. And the two take turns, so that other programs slow both alike. The best of seven rounds counts.
 
@@ -364,17 +342,13 @@ from utils.simulate.collective import Link, fit_link, simulate_all_reduce
 
 doubling_seconds = turns.DOUBLING.take(doubling_seconds)
 
-
-def predict_seconds(algorithm, ranks, sizes, link):
-    return sizes, [simulate_all_reduce(algorithm, ranks, size, link).seconds for size in sizes]
-
-
 drawn, links = {}, {}
 for name, seconds in best.items():
     links[name], _ = fit_link("ring", 2, sizes[::2], seconds[::2], relative=True)
     drawn[f"{name}, measured"] = sizes, seconds
-    drawn[f"{name}, predicted"] = predict_seconds("ring", 2, sizes, links[name])
-    assert 0.1 < drawn[f"{name}, predicted"][1][0] / seconds[0] < 10
+    predicted = [simulate_all_reduce("ring", 2, size, links[name]).seconds for size in sizes]
+    drawn[f"{name}, predicted"] = sizes, predicted
+    assert 0.1 < predicted[0] / seconds[0] < 10
     rate = links[name].bandwidth_bytes_per_second / 1e9
     print(f"{name:<11}{1e6 * links[name].latency_seconds:7.1f} µs a message, {rate:.2f} GB/s")
 figures.show(draw_times(drawn, "Measured, and predicted from every other size"))
@@ -391,11 +365,11 @@ for size in (2**10, 2**26):  # sixteen ranks on the link fitted to our ring
 # %% [markdown]
 # Two numbers give the shape of each line: flat on the left, where latency is nearly everything, and rising on the right, where bytes are. In between, the model can be wrong by a factor of two. ([Lesson 07](07-what-a-step-sends.ipynb) tests it on published clusters.) On the left the two wait for different things. Our ring sends at once. TensorFlow's goes through its runtime's threads and gRPC, its network layer, and the receiver has to *ask* for each chunk.
 #
-# The last cell is about sixteen ranks on links like *yours*. In this model doubling wins for short vectors and the ring for long ones. That's why libraries have several algorithms and choose by size.
+# The last cell puts sixteen ranks on links like *yours*. In this model doubling wins for short vectors and the ring for long ones. So libraries have several algorithms and choose by size.
 #
 # ## What it costs
 #
-# How many vectors does the busiest rank send as the group grows? The model counts, up to 1,024 ranks:
+# The model counts what the busiest rank sends, for groups of up to 1,024:
 
 # %%
 kinds = ("naive", "ring", "recursive-doubling", "tree")
@@ -407,7 +381,7 @@ for ranks in (2, 4, 8, 64, 1024):
     print(f"{ranks:>5}{sent[0]:>8.0f}{sent[1]:>8.3f}{sent[2]:>11.0f}{sent[3]:>7.0f}")
 
 # %% [markdown]
-# In a ring, each rank sends less than two vectors per all-reduce, for 8 ranks as for 1,024. What grows is the number of latencies. (The trees of NCCL, NVIDIA's library, are double binary trees: about 2 log2 P steps, and no rank sends more than two vectors.)
+# In a ring, each rank sends less than two vectors per all-reduce, for 8 ranks as for 1,024. What grows is the number of latencies. (NCCL, NVIDIA's library, has double binary trees, in which no rank sends more than two vectors.)
 #
 # **Recap**
 #
@@ -426,7 +400,7 @@ for ranks in (2, 4, 8, 64, 1024):
 #     return 2 * (P - 1) * latency + 2 * (P - 1) / P * N / bandwidth
 # ```
 #
-# A whole program for several workers, whose gradients TensorFlow adds up: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
+# `utils.collectives` has all five algorithms. A whole program for several workers, with TensorFlow adding up the gradients: [multi_worker_custom_loop.py](../examples/multi_worker_custom_loop.py).
 #
 # ## On a real GPU
 #

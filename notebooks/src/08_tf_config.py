@@ -128,7 +128,7 @@ assert [lines[-1][8:] for lines in printed] == 2 * [": 2 replicas in sync, y = 3
 # %% [markdown]
 # Two separate processes count two replicas and learn one line, because an environment variable told each of them about the other.
 #
-# One thing in the program is easy to overlook: `seed=0`. Each worker shuffles all 64 points and keeps its half. With the same seed both cut the same order, so the two halves fit together. Without one they shuffle differently. We counted on two workers: On average a quarter, 16 of 64 numbers, come twice, and as many never. [Lesson 13](13-distributed-input.ipynb) shows how to count that in your own program.
+# One thing in the program is easy to overlook: `seed=0`. Each worker shuffles all 64 points and keeps its half. With the same seed both cut the same order, so the two halves fit together. Without one they shuffle differently. We counted on two workers: On average a quarter, 16 of 64 numbers, come twice, and another quarter never. [Lesson 13](13-distributed-input.ipynb) shows how to count that in your own program.
 #
 # **Your turn.** Every machine should run the same script, so the script has to find out which task it is. It has the list of workers, `["gpu9:12345", "gpu10:12345", …]`, and the name of its own machine, such as `"gpu10"`. What is the index?
 

@@ -218,7 +218,7 @@ cockpit(played)
 
 # %%
 def resume_without(settings, choices):
-    """Go on from step 8 once for each choice, with that part of the checkpoint left out."""
+    """Continue from step 8 once for each choice, with that part of the checkpoint left out."""
     trainer, reports = Trainer(settings), []
     for missing in choices:
         held = {"model": trainer.model, "optimizer": trainer.optimizer, "step": trainer.step}

@@ -161,7 +161,7 @@ from utils.training.parameter_server.coordination import connect
 
 
 def show_placement():
-    """Return where each piece of the model's variables lies."""
+    """Return where each piece of the model's variables is."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(
         min_shard_bytes=256 << 10, max_shards=2

@@ -448,7 +448,7 @@ my_guess
 
 # %%
 def versions_seen(dataset, epochs=5):
-    """Return the mean number of different versions of an image in so many epochs."""
+    """Return the mean number of different versions of an image after `epochs` epochs."""
     seen = {}
     for _ in range(epochs):
         for images, _, ids in dataset.as_numpy_iterator():

@@ -268,7 +268,7 @@ print("shuffle, then shard:", check_cover(wrong, range(32)))
 assert check_cover(wrong, range(32)).lost
 
 # %% [markdown]
-# Two workers with two orders (two seeds, or no seed at all) cut two different decks. Some examples go to both, and as many to nobody. (In the picture of the policies above, *shuffle, then shard* lets you watch them fall.) There is no error and no warning, and each worker has its 16.
+# Two workers with two orders (two seeds, or no seed at all) cut two different decks. Some examples go to both, and the same number to neither. (In the picture of the policies above, *shuffle, then shard* lets you watch them fall.) There is no error and no warning, and each worker has its 16.
 #
 # **Your turn.** Four files of eight numbers: file 0 has 0 to 7, file 1 has 8 to 15, and `read(file)` is the dataset of one file's numbers. Write a worker's part so that it reads only its own files, and shuffles.
 
@@ -325,7 +325,7 @@ for seed in (None, 0):
     assert (seed is None) == bool((times != 1).any())
 
 # %% [markdown]
-# Without a seed, some of the numbers were never seen, and as many were seen twice. It changes from run to run. On average it's a quarter, 16 of 64: each worker misses a number with probability one half. (A second epoch misses others, so after two epochs a sixteenth is still unseen. An evaluation has no second epoch.) The epoch was as long as it should be, so nothing else gives it away. What other pipelines gave on two workers (the last two rows read files):
+# Without a seed, some of the numbers were never seen, and just as many were seen twice. It changes from run to run. On average it's a quarter, 16 of 64: each worker misses a number with probability one half. (A second epoch misses others, so after two epochs a sixteenth is still unseen. An evaluation has no second epoch.) The epoch was as long as it should be, so nothing else gives it away. What other pipelines gave on two workers (the last two rows read files):
 #
 # | pipeline | seen once | seen never | seen twice |
 # |---|---|---|---|

@@ -120,7 +120,7 @@ runs["by hand"].show()
 assert runs["by hand"].begun == [0] and len(runs["by hand"].lines) >= 2 * 7
 
 # %% [markdown]
-# That works, and it's worth doing once. But you chose the ports, you typed two texts that differ in one digit, you watch two windows, and when one process dies you start both again.
+# That works, and it's worth doing once. But you chose the ports, you typed two TF_CONFIGs that differ in one digit, you watch two windows, and when one process dies you start both again.
 #
 # ## distlab run
 #
@@ -448,7 +448,7 @@ print("the answers of one process alone:", same)
 #
 # ## Kubernetes and the clouds
 #
-# A Kubernetes cluster doesn't fit into a lesson. What you hand it does: a *manifest*. `distlab manifest kubernetes` writes a Job with `completionMode: Indexed`, so that each pod has an index, and a headless Service, so that each has a name. A container's files are gone after a restart, so checkpoints go to a volume, here the claim `shared`. It fills in commented templates, which you can read and edit in [examples/deploy](../examples/deploy/). These manifests were checked against published schemas. **They were not run**: no cluster and no cloud account stands behind this course.
+# A Kubernetes cluster doesn't fit into a lesson. What you hand it does: a *manifest*. `distlab manifest kubernetes` writes a Job with `completionMode: Indexed`, so that each pod has an index, and a headless Service, so that each has a name. A container's files are gone after a restart, so checkpoints go to a volume, here the claim `shared`. It fills in commented templates, which you can read and edit in [examples/deploy](../examples/deploy/). These manifests were checked against published schemas. **They were not run**: this course has no cluster and no cloud account.
 
 # %%
 from utils.engines.manifests import ManifestSettings, describe_check, make_manifest

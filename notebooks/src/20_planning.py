@@ -249,7 +249,7 @@ print(f"and with each forward pass computed twice to save memory: {run * 8 / 6:.
 #
 # ## The mistake: strong scaling by division
 #
-# In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People often plan the second with the efficiency of the first. They forget that the gradients stay as large as ever, however few examples they come from, and that a step launches as many operations. The picture has both: 256 examples on each device (weak), and 256 on all devices together (strong). Why not 4,096 on each? They'd need 304 GB, nearly all of it for activations, and an H100 has 80. `predict` then says so and predicts nothing.
+# In *weak* scaling each device keeps its batch, and the global batch grows with the devices. In *strong* scaling the global batch stays, and each device gets less to do. People often plan the second with the efficiency of the first. They forget that the gradients stay as large as ever, however few examples they come from, and that a step launches just as many operations. The picture has both: 256 examples on each device (weak), and 256 on all devices together (strong). Why not 4,096 on each? They'd need 304 GB, nearly all of it for activations, and an H100 has 80. `predict` then says so and predicts nothing.
 
 # %%
 ndr = find_machine("H100 on NDR")

@@ -325,7 +325,7 @@ through_server = turns.SERVER.take(through_server)
 print(f"one of 4 servers of 64 workers sends {through_server(64, 4):g} times the model in a round")
 
 # %% [markdown]
-# These are all the bytes on the network, each counted once. A ring of two workers sends half as much as the parameter servers do. There, each worker fetches all parameters for its step and sends all gradients back. (With more workers, each still moves twice the model per step on parameter servers. In a ring it sends nearly that much too. What limits parameter servers is the servers' own links, as your line says; they receive as many gradients.) Strategies that stay in one process send nothing over the network. All of them differ more in what a failure means:
+# These are all the bytes on the network, each counted once. A ring of two workers sends half as much as the parameter servers do. There, each worker fetches all parameters for its step and sends all gradients back. (With more workers, each still moves twice the model per step on parameter servers. In a ring it sends nearly that much too. What limits parameter servers is the servers' own links. Your line says how much they send, and the workers' gradients bring the same number of bytes back to them.) Strategies that stay in one process send nothing over the network. All of them differ more in what a failure means:
 #
 # | strategy | a worker dies | what you need |
 # |---|---|---|

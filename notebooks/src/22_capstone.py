@@ -1,7 +1,7 @@
 # %% [markdown] shows="A whole project: decide, measure, plan, run on two workers, lose one, resume, evaluate, report"
 # # The capstone: one project, end to end
 #
-# On Monday someone hands you pictures and asks which pixels show a shirt. Train it on our machines, they say; they go down now and then. What will it cost, and when will it be done? No single trick answers that. You need most of this course at once, in the right order. Here you take such a project from the first picture to a model that other programs can load. The run loses a worker on the way, and you end with a page to hand in.
+# On Monday someone hands you pictures and asks which pixels show a shirt. Train it on our machines, they say; they go down now and then. What will it cost, and when will it be done? No single trick answers that. You need most of this course at once, in the right order. Here you take such a project from the first picture to a model that other programs can load. The run loses a worker on the way, and you end with a one-page report.
 #
 # **Time:** 85 minutes · **Prerequisites:** [input pipelines](12-input-pipelines.ipynb), [fault tolerance](10-fault-tolerance.ipynb), [planning](20-planning.ipynb) · **Hardware:** two CPU cores
 #
@@ -498,7 +498,7 @@ for name, row in bills.items():
 assert bills["10 million scenes, 64 A100"].hours < bills["10 million scenes, one A100"].hours
 
 # %% [markdown]
-# The last word is the bottleneck. All of these are predictions. An A100 computes a step of this small network sooner than TensorFlow can launch its operations one by one, so launches set the pace. XLA (`jit_compile=True`) fuses many of them, and more scenes per GPU give each launch more to do. And here is the page to hand in, written from what this notebook measured.
+# The last word is the bottleneck. All of these are predictions. An A100 computes a step of this small network sooner than TensorFlow can launch its operations one by one, so launches set the pace. XLA (`jit_compile=True`) fuses many of them, and more scenes per GPU give each launch more to do. And here is the report, written from what this notebook measured.
 
 # %% tags=["nbval-ignore-output"]
 from distlab.lessons.capstone import write_report

@@ -519,7 +519,7 @@ assert error < 1e-12
 # | context | activations | keys and values, round the ring | none if the ring is fast and the mask's work is spread evenly | when one sequence is too long |
 # | expert | the experts' weights | each token there and back, not hidden | waits for the fullest expert | if the model has experts |
 #
-# Now numbers for our model. The planner behind `distlab plan --parameters` goes beyond the `predict` of [lesson 20](20-planning.ipynb). It computes memory and seconds of every layout on H100s, eight to a node, with a link of 400 Gb/s for each GPU, which is 3,200 Gb/s per node. We ask for two sequence lengths, with about 4 million tokens a step in both.
+# Now numbers for our model. The planner behind `distlab plan --parameters` goes beyond the `predict` of [lesson 20](20-planning.ipynb). It computes memory and seconds of every layout on H100s, eight to a node, with a link of 400 Gb/s for each GPU, which is 3,200 Gb/s per node. We ask for two sequence lengths, with about 4 million tokens per step in both.
 
 # %%
 from utils.simulate.planner import tabulate_layouts

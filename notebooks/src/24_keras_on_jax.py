@@ -73,7 +73,7 @@ one = train()
 print(held(one), [variable.path for variable in one.variables])
 
 # %% [markdown]
-# The kernel of the first layer is 784 × 256, and its momentum is just as large. All of it lies on the first device, and three devices have nothing to do. Remember the paths: they are how you will name a variable.
+# The kernel of the first layer is 784 × 256, and its momentum is just as large. All of it is on the first device, and three devices have nothing to do. Remember the paths: they are how you will name a variable.
 #
 # ## Data parallel
 #

@@ -234,8 +234,8 @@ judges.PREDICT.judge(predict_cases, got_predictions)
 # A metric is fed on every replica, batch after batch, and read once in a while. You write a small one.
 #
 # **Contract.** `make_meter(strategy)` returns two functions. `add(values)` is called on every replica,
-# inside `strategy.run`, with this replica's own tensor `[share]` of float64, as often as there are
-# batches. It returns nothing. `read()` is called outside, and returns two numbers over everything that
+# inside `strategy.run`, once for each batch, with this replica's own tensor `[share]` of float64.
+# It returns nothing. `read()` is called outside, and returns two numbers over everything that
 # all replicas have added so far: how many numbers, and their mean. Before anything is added both are 0.
 #
 # **Example.** Replica 0 adds 1, 2, 3 and replica 1 adds 10: `read()` returns 4 and 4. They add 5 and

@@ -285,7 +285,7 @@ judges.RELOAD.judge(reload_cases, got_reloaded)
 # %% nbgrader={"grade_id": "program", "solution": true}
 def train_digits(strategy, loss, training, validation, batch_size, rates, folder):
     ### BEGIN SOLUTION
-    # The checkpoint keeps the best epoch on disk while training goes on, whatever comes later.
+    # The checkpoint keeps the best epoch on disk while training continues, whatever comes later.
     # EarlyStopping with little patience saves time, and misses an epoch that is better again.
     def batch(pair):
         pixels = pair[0][..., np.newaxis].astype("float32") / 255  # [n, 28, 28, 1]

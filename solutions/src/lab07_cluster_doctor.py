@@ -78,7 +78,7 @@ judges.WORKER.judge(worker_cases, got_configs)
 #
 # **2 points · medium · 10 minutes**
 #
-# **Contract.** `write_role(machines, job, index)` takes a dictionary from job to addresses, with the keys "chief", "worker", "ps" and "evaluator", and one task: its job and its index within that job. It returns that task's TF_CONFIG as text. The cluster holds the coordinator (job "chief"), the workers and the parameter servers, and it's the same for every task. The evaluator stands outside: no cluster lists it, not even the one in its own TF_CONFIG. Its *task* says what it is. (TensorFlow also accepts an evaluator with its own cluster. In this exercise it gets everyone's.)
+# **Contract.** `write_role(machines, job, index)` takes a dictionary from job to addresses, with the keys "chief", "worker", "ps" and "evaluator", and one task: its job and its index within that job. It returns that task's TF_CONFIG as text. The cluster holds the coordinator (job "chief"), the workers and the parameter servers, and it's the same for every task. The evaluator is outside: no cluster lists it, not even the one in its own TF_CONFIG. Its *task* says what it is. (TensorFlow also accepts an evaluator with its own cluster. In this exercise it gets everyone's.)
 #
 # **Example.** With one machine per job, `"chief": ["a:1"]` and so on, the parameter server's task is `{"type": "ps", "index": 0}`, next to the same cluster as everyone's.
 #

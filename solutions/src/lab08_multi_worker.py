@@ -138,7 +138,7 @@ def train_worker(seed, steps, batch):
 
     ### BEGIN SOLUTION
     # Each worker divides its own sum by the whole batch, so that adding up is all that is left.
-    # A mean over its own rows, added up, takes steps that are as many times too long as there are workers.
+    # Means over each worker's own rows, added up, make the step too long: times the number of workers.
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     own = slice(strategy.cluster_resolver.task_id, None, strategy.num_replicas_in_sync)
     weights = tf.constant(softmax.draw_weights(seed))

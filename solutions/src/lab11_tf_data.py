@@ -209,7 +209,7 @@ judges.RATE.judge(rate_cases, got_rates)
 # %% nbgrader={"grade_id": "calls", "solution": true}
 def count_calls(examples, epochs, cache_after):
     ### BEGIN SOLUTION
-    # What stands before a cache runs once for each example, while the first epoch fills it. What comes
+    # Stages before a cache run once for each example, while the first epoch fills it. What comes
     # after it runs in every epoch, and a cache at the end freezes the augmentation too.
     decodings = examples * (epochs if cache_after == "nothing" else 1)
     augmentations = examples * (1 if cache_after == "augment" else epochs)

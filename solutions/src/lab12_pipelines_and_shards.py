@@ -59,7 +59,7 @@ SEED = 2026
 def column_layer(x, kernels, biases, upstream):
     ### BEGIN SOLUTION
     # Every device sees all of x and a part of the output, so x's gradient is the only sum over devices:
-    # an all-reduce. Without it each device goes on with its own part of that gradient, and nothing fails.
+    # an all-reduce. Without it each device continues with its own part of that gradient, and nothing fails.
     edges = np.cumsum([kernel.shape[1] for kernel in kernels])[:-1]
     shares = np.split(upstream, edges, axis=1)  # [device][batch, own columns]
     output = np.concatenate([x @ w + b for w, b in zip(kernels, biases)], axis=1)

@@ -165,10 +165,12 @@ def test_words_change_without_a_run_and_nothing_else_does(course: Path, capsys) 
     write_lesson(course, "00_tiny", STAMPED + "\n# %%\nnew = 1\n")
     assert distlab_build(course, "--keep-outputs") == 1
     assert "has no outputs for the new cell" in capsys.readouterr().out
-    write_lesson(course, "00_tiny", STAMPED.replace("# %%\n", "# %%\nfirst = 1\n\n# %%\n", 1))
+    write_lesson(
+        course, "00_tiny", STAMPED.replace("# %%\n", "# %%\nimport time\nfirst = 1\n\n# %%\n", 1)
+    )
     assert distlab_build(course) == 0
     [stamp] = read_cells(path)[2]["outputs"]
-    write_lesson(course, "00_tiny", STAMPED + "\n# %%\nfirst = 1\n")
+    write_lesson(course, "00_tiny", STAMPED + "\n# %%\nimport time\nfirst = 1\n")
     assert distlab_build(course, "--keep-outputs") == 0, "with its cells in another order"
     moved = [{**stamp, "execution_count": 1}]
     assert [cell.get("outputs") for cell in read_cells(path)] == [None, moved, []]

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
+import warm_start
 from machines import CODE, Launcher
 from page_checks import find_with_axe
 from process_watch import lives, wait_for
@@ -158,6 +159,7 @@ def list_numbers(owner):
 @pytest.fixture
 def room(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warm_start, "FOLDERS", (*warm_start.FOLDERS, tmp_path.resolve()))
     made = Room()
     yield made
     made.thaw()  # before: what is frozen holds its launcher's pipes open

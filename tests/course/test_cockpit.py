@@ -193,6 +193,12 @@ def kind_at(view, name, moment):
     return next((kind for start, end, kind in reversed(spans) if start <= at <= end), "nothing")
 
 
+def last_seconds_of(view, name, kind):
+    """How long the task has been doing what its lane shows last; 0 if that is another kind."""
+    start, end, what = lanes_of(view)[name]["spans"][-1]
+    return end - start if what == kind else 0.0
+
+
 def list_gaps(job, name, least_seconds):
     """The ends of the stretches in which a task has reported nothing."""
     times = [event["time"] for event in job.history() if event["task"] == name]
@@ -207,10 +213,10 @@ def test_who_waits_for_a_paused_or_a_slow_worker_is_gray_also_in_a_distributed_i
     view = cockpit(job)
     wait_for(lambda: step_of(view) > 3)
     press(view, "pause", "worker 1")
-    wait_for(lambda: lanes_of(view)["worker 1"]["spans"][-1][2] == "paused")
-    wait_for(lambda: lanes_of(view)["worker 0"]["spans"][-1][2] == "wait")
-    held = time.time()
-    wait_for(lambda: view.data["clock"] + view._book.begun > held + 0.1)
+    # for long: it also waits for a moment in every step
+    wait_for(lambda: last_seconds_of(view, "worker 1", "paused") > 1.5)
+    wait_for(lambda: last_seconds_of(view, "worker 0", "wait") > 1.5)
+    held = view.data["clock"] + view._book.begun - 1
     assert kind_at(view, "worker 0", held) == "wait", "while it waits"
     assert kind_at(view, "worker 1", held) == "paused"
     step = step_of(view)

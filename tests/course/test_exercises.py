@@ -265,24 +265,37 @@ def test_a_fault_in_words_is_said_in_words() -> None:
 
 
 def run_endlessly(*case):
-    while True:
+    end = time.monotonic() + 300  # or it would slow down all later tests, if this one fails
+    while time.monotonic() < end:
         with contextlib.suppress(Exception):
             sum(range(100))
 
 
-def run_in_threads(*case):
-    def run() -> None:
-        with contextlib.suppress(SystemExit):
-            run_endlessly()
+def run_until_told(*case):
+    with contextlib.suppress(SystemExit):
+        run_endlessly()
 
-    threads = [threading.Thread(target=run) for _ in range(2)]
+
+def run_in_threads(*case):
+    threads = [threading.Thread(target=run_until_told) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-@pytest.mark.parametrize("answer", [run_endlessly, run_in_threads])
+def run_in_a_late_thread(*case):
+    """Be stopped while a thread is being started, as on a busy machine."""
+
+    class LateThread(threading.Thread):
+        def _bootstrap(self):
+            time.sleep(1)
+            super()._bootstrap()
+
+    LateThread(target=run_until_told).start()
+
+
+@pytest.mark.parametrize("answer", [run_endlessly, run_in_threads, run_in_a_late_thread])
 def test_an_answer_that_never_ends_is_stopped(answer) -> None:
     exercise, running = Exercise("l", "e", "f", (), {}, "", seconds=0.2), set(threading.enumerate())
     before = signal.getsignal(signal.SIGALRM)
@@ -309,7 +322,7 @@ def test_an_answer_that_others_slow_down_gets_its_time(monkeypatch, share, limit
             time.sleep(0.01)
         return limit
 
-    clock = SimpleNamespace(process_time=process_time)
+    clock = SimpleNamespace(process_time=process_time, monotonic=time.monotonic)
     monkeypatch.setattr("distlab.exercises.watching.time", clock)
     exercise = Exercise("l", "e", "f", (), {}, "", seconds=0.2)
     assert exercise.observe(end_at, [(limits - 1,)]) == [limits - 1]

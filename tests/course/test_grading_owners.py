@@ -402,7 +402,7 @@ def test_submit_asks_for_a_name_where_the_login_is_shared(tmp_path, monkeypatch,
     assert main(["submit", str(notebook)]) == 2
     said = capsys.readouterr().err
     assert login in said and "--name" in said and said.count("\n") == 1
-    assert not (tmp_path / "handed-in").exists()
+    assert not (tmp_path / "submissions").exists()
 
 
 def test_names_that_can_be_part_of_a_files_name():

@@ -533,6 +533,18 @@ def test_answers_that_do_not_parse_are_compared_too():
     )
 
 
+def test_annotations_do_not_count():
+    plain = (
+        "def f(a, *b):\n    c = [d := a for _ in b]\n    async def g(e): return e\n    return c, g"
+    )
+    noted = """def f(a: int, *b: int) -> tuple:
+    c: list[int] = [d := a for _ in b]
+    g: object
+    async def g(e: str) -> str: return e
+    return c, g"""
+    assert list_tokens(plain) == list_tokens(noted)
+
+
 def test_right_answers_of_different_styles_are_not_alike():
     right = load_answers("lab01").RIGHT
     for exercise, texts in right.items():

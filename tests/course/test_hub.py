@@ -320,7 +320,7 @@ def test_a_lab_is_checked_and_submitted_from_a_notebook(hub):
         "capture_output=True, text=True, cwd='..'))"
     )
     talk.close()
-    sent = list((hub.homes[USERS[2]] / "course" / "handed-in").glob(f"lab01*_{USERS[2]}_*.zip"))
+    sent = list((hub.homes[USERS[2]] / "course" / "submissions").glob(f"lab01*_{USERS[2]}_*.zip"))
     assert len(sent) == 1, said
 
 

@@ -42,3 +42,11 @@ def test_a_worker_that_predicts_without_end_is_ended(monkeypatch):
 
     found = try_work(work, "together", 11)
     assert found["all workers returned"] is False and found["predicted again"] == "too much"
+
+
+def test_a_file_that_another_worker_moved_is_no_riddle():
+    def work(paths, output, predict):
+        os.replace(f"{output}/part.npy", f"{output}/there.npy")
+
+    with pytest.raises(AssertionError, match="Did another worker move that file"):
+        try_work(work, "together", 11)

@@ -79,7 +79,7 @@ def test_submit_packs_the_notebook_with_name_and_time(course: Path) -> None:
     done = distlab(course, "submit", "lab01", "--name", "ada.l")
     assert done.returncode == 0, done.stderr
     assert "1 of 4 checks pass" in done.stdout
-    (packed,) = (course / "handed-in").iterdir()
+    (packed,) = (course / "submissions").iterdir()
     with zipfile.ZipFile(packed) as archive:
         notebook, time = archive.namelist()
         assert notebook == f"ada.l/{LAB}/{LAB}.ipynb"
@@ -94,7 +94,7 @@ def test_what_is_submitted_can_be_collected(course: Path) -> None:
     from distlab.grading.naming import LabNames
 
     distlab(course, "submit", "lab01", "--name", "ada.l")
-    (packed,) = (course / "handed-in").iterdir()
+    (packed,) = (course / "submissions").iterdir()
     found = collect(packed, LabNames("lab01", LAB), course / "keep")
     assert [hand_in.student for hand_in in found.hand_ins] == ["ada.l"]
     assert found.hand_ins[0].timestamp is not None

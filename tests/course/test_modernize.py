@@ -5,7 +5,6 @@ programs run after `--write`, with the losses of the program in examples/ that d
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -295,13 +294,9 @@ PAIRS = [  # an old program, how it's run after --write, and the example that do
 ]
 
 
-def start(words, folder, data_file):
-    environment = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
-    environment |= {"FASHION_MNIST": str(data_file), "TF_CPP_MIN_LOG_LEVEL": "3"}
+def start(words):
     return subprocess.Popen(
         [sys.executable, *map(str, words)],
-        cwd=folder,
-        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -309,18 +304,26 @@ def start(words, folder, data_file):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder whose programs start warm."""
+def folder(tmp_path, monkeypatch, data_file):
+    """The present folder, whose programs start warm and read `data_file`."""
     monkeypatch.setattr(warm_start, "FOLDERS", (*warm_start.FOLDERS, tmp_path.resolve()))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.setenv("FASHION_MNIST", str(data_file))
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     return tmp_path
 
 
-def read_report(process):
+def read_output(process):
     output = process.communicate(timeout=250)[0]
     assert process.returncode == 0, output[-3000:]
+    return output
+
+
+def read_loss(output):
     found = re.findall(r'(\{"loss".*\})', output)
     assert found, output[-3000:]
-    return json.loads(found[-1])
+    return json.loads(found[-1])["loss"]
 
 
 def make_changed_copy(path, folder, capsys):
@@ -338,20 +341,23 @@ def make_changed_copy(path, folder, capsys):
 
 @pytest.mark.parametrize("name, options, example, words", PAIRS, ids=[p[0] for p in PAIRS])
 def test_a_changed_program_has_the_losses_of_the_example(
-    name, options, example, words, folder, data_file, capsys
+    name, options, example, words, folder, capsys
 ):
     copy = make_changed_copy(ROOT / f"tests/programs/{name}.py", folder, capsys)
-    command = ["-m", "distlab", "run", *options, copy.name] if options else [copy.name]
-    changed = start(command, folder, data_file)
-    wanted = start([ROOT / "examples" / example, *words], folder, data_file)
-    losses = [read_report(process)["loss"] for process in (changed, wanted)]
+    wanted = start([ROOT / "examples" / example, *words])
+    if options:
+        assert main(["run", *options, copy.name]) == 0
+        changed = capsys.readouterr().out
+    else:
+        changed = read_output(start([copy.name]))
+    losses = [read_loss(output) for output in (changed, read_output(wanted))]
     assert losses[0] == pytest.approx(losses[1], abs=1e-3) and 0 < losses[0] < 2
 
 
-def test_a_session_program_of_2017_runs_after_two_lines(folder, data_file, capsys):
+def test_a_session_program_of_2017_runs_after_two_lines(folder, capsys):
     """No example does the same. It imports TensorFlow 1's names, and its loss falls."""
     copy = make_changed_copy(ROOT / "tests/programs/sessions_2017.py", folder, capsys)
     assert "import tensorflow.compat.v1 as tf\ntf.disable_v2_behavior()\n" in copy.read_text()
-    output = start([copy.name], folder, data_file).communicate(timeout=200)[0]
+    output = read_output(start([copy.name]))
     losses = [float(value) for value in re.findall(r"loss (\S+)", output)]
     assert len(losses) >= 20 and losses[-1] < losses[0] / 10, output

@@ -105,26 +105,32 @@ def test_parameter_servers_with_events(tmp_path):
     assert kinds == ["start"] + ["epoch", "checkpoint"] * 2 + ["end"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_by_a_signal_all_save_together_and_nothing_is_left(tmp_path, number):
+def test_stopped_by_a_signal_all_save_together_and_nothing_is_left(tmp_path):
+    """By Ctrl-C, then the resumed run by SIGTERM; a third one goes on from there."""
     arguments = "--max-examples 500 --model mlp --strategy multi-worker --workers 2".split()
     arguments += ["--checkpoint-dir", str(tmp_path / "c"), "--events", str(tmp_path / "e")]
+    steps = [stop(arguments, tmp_path / "e", each) for each in (signal.SIGINT, signal.SIGTERM)]
+    status, _, errors = end(start(*arguments, "--epochs", str(steps[-1]["epoch"] + 1)))
+    assert status == 0, errors
+    starts = list(read_events(tmp_path / "e", "start"))
+    assert [event["first_step"] for event in starts] == [0, *(event["step"] for event in steps)]
+
+
+def stop(arguments, path, number):
+    """Stop a run by a signal once it has trained an epoch; return its last step's event."""
+    before = len(list(read_events(path, "epoch"))) if path.exists() else 0
     process = start(*arguments, "--epochs", "10000")
-    wait_for(lambda: (tmp_path / "e").exists() and any(read_events(tmp_path / "e", "epoch")))
+    wait_for(lambda: path.exists() and len(list(read_events(path, "epoch"))) > before)
     family = psutil.Process(process.pid).children(recursive=True)
     assert len(family) >= 3, "a warm process and two workers"
     process.send_signal(number)
     status, _, errors = end(process)
     assert status == 128 + number
-    devices, stopped = errors.splitlines()
+    *resumed, devices, stopped = errors.splitlines()
     assert "worker 1 CPU:0" in devices and "stopped in epoch" in stopped and "to resume" in stopped
+    assert len(resumed) == (before > 0)
     assert psutil.wait_procs(family, timeout=120)[1] == []
-    steps = [event for event in read_events(tmp_path / "e") if event["event"] == "step"]
-    epochs = str(steps[-1]["epoch"] + 1)
-    status, _, errors = end(start(*arguments, "--epochs", epochs))
-    assert status == 0, errors
-    starts = list(read_events(tmp_path / "e", "start"))
-    assert [event["first_step"] for event in starts] == [0, steps[-1]["step"]]
+    return list(read_events(path, "step"))[-1]
 
 
 def test_an_error_in_a_worker_is_one_line(tmp_path):
@@ -158,22 +164,22 @@ def test_with_tf_config_it_runs_as_that_task(one_device):
 
 
 @pytest.mark.parametrize(
-    "option, values, words",
+    "first, second, words",
     [
-        ("--epochs", ("1", "2"), "started alike: epochs is 1 on worker 0, 2 on worker 1"),
         (
-            "--learning-rate",
-            ("0.001", "0.5"),
-            "started alike: learning rate is 0.001 on worker 0, 0.5 on worker 1",
+            "--epochs 1 --learning-rate 0.001",
+            "--epochs 2 --learning-rate 0.5",
+            "started alike: epochs is 1 on worker 0, 2 on worker 1; "
+            "learning rate is 0.001 on worker 0, 0.5 on worker 1. Start",
         ),
-        ("--replicas", ("1", "2"), "replicas, and all must have equally many"),
+        ("--replicas 1", "--replicas 2", "replicas, and all must have equally many"),
     ],
 )
-def test_workers_that_were_started_differently_say_so_and_end(option, values, words):
+def test_workers_that_were_started_differently_say_so_and_end(first, second, words):
     texts = configure(workers=2)
     tasks = [
-        start(*SMALL, "--strategy", "multi-worker", option, value, tf_config=text)
-        for text, value in zip(texts.values(), values)
+        start(*SMALL, "--strategy", "multi-worker", *options.split(), tf_config=text)
+        for text, options in zip(texts.values(), (first, second))
     ]
     ends = [end(task) for task in tasks]
     for status, output, errors in ends:

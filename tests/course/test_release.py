@@ -300,7 +300,7 @@ def test_check_submit_and_reset_work_there(students: Path, tmp_path: Path) -> No
     done = run(course, "-m", "distlab", "submit", "lab01", "--name", "ana")
     assert done.returncode == 0, done.stderr
     assert "1 of 4 checks pass" in done.stdout
-    (packed,) = (course / "handed-in").glob("*.zip")
+    (packed,) = (course / "submissions").glob("*.zip")
     with zipfile.ZipFile(packed) as archive:
         assert f"ana/{LAB}/{LAB}.ipynb" in archive.namelist()
     assert json.loads((course / ".distlab" / "progress.json").read_text())["lab01"].keys() == {

@@ -308,6 +308,8 @@ def test_what_cannot_be_sent_or_made_is_said(cluster):
     with pytest.raises(ClusterError, match="can't restart alone"):
         job.restart("worker", 0)
     job.wait(120)
+    with pytest.raises(ClusterError, match="its job has ended"):
+        job.restart("worker", 0)
 
 
 def test_fresh_processes_where_fork_is_not_safe(monkeypatch):

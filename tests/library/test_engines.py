@@ -12,13 +12,15 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+import warm_start
 from command_lines import run_all
 from process_watch import lives, wait_for
 
 from distlab.cli import diagnose, starting
 from distlab.cli.run import tell_end
 from utils.cluster import local_launcher
-from utils.engines import ENGINES, RunReport, RunSettings, TaskReport, run_program
+from utils.engines import ENGINES, RunReport, RunSettings, TaskReport, catalog, run_program
+from utils.errors import InputError
 from utils.processes.registry import MARK_VARIABLE, find_clusters
 from utils.tf_config.tracebacks import find_traceback
 
@@ -199,6 +201,19 @@ def heed_hangups():
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [("exec sleep 60", "no answer in 0.5 s"), ("echo >&2 'no config'", "no config")],
+)
+def test_a_controller_that_does_not_answer_is_said(monkeypatch, tmp_path, does, said):
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\n{does}\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(catalog, "ANSWER_SECONDS", 0.5)
+    with pytest.raises(InputError, match=rf"Slurm doesn't answer here \({said}\)"):
+        ENGINES["slurm"].find_host("partition")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_signals_are_passed_on_and_tasks_may_end_by_themselves(program, number):
     name = program("""
@@ -300,8 +315,9 @@ def test_a_program_that_ends_well_leaves_no_child_and_no_folder(program):
     assert not os.path.exists(words[0][1].split(":", 4)[4])
 
 
-def test_a_port_that_was_lost_is_not_a_failure(program):
+def test_a_port_that_was_lost_is_not_a_failure(program, tmp_path, monkeypatch):
     """TensorFlow's own server finds its port taken; all start again, which no restart pays for."""
+    monkeypatch.setattr(warm_start, "FOLDERS", (*warm_start.FOLDERS, tmp_path.resolve()))
     name = program("""
         import socket
         if index == 1 and not os.path.exists("taken"):
@@ -315,9 +331,10 @@ def test_a_port_that_was_lost_is_not_a_failure(program):
             tf.distribute.Server(cluster, job_name="worker", task_index=1)
             print("has its server")
     """)
-    report = run_json("--max-restarts", 0, name)
-    assert report["restarts"] == 0 and report["cause"] is None
-    assert "has its server" in open(report["tasks"][1]["log"]).read()
+    said, settings = [], RunSettings(workers=2, max_restarts=0, logs="logs")
+    report = run_program([sys.executable, name], settings, lambda *line: said.append(line))
+    assert (report.restarts, report.cause) == (0, None)
+    assert said.count(("worker 1", "has its server")) == 1 and os.path.exists("taken")
 
 
 def test_modules_and_other_programs_run_too(program):

@@ -14,6 +14,7 @@ from utils.errors import DistributedError
 from utils.events import EventWriter, read_events, to_json_line
 from utils.files import hold_folder, make_folder
 from utils.training import TrainConfig, train
+from utils.training.checkpoints import KEPT
 
 QUICK = {"max_examples": 200, "model": "mlp", "epochs": 1}
 FLAGS = ["--max-examples", "200", "--model", "mlp", "--epochs", "1"]
@@ -104,17 +105,18 @@ def test_full_disk_is_one_line_and_keeps_earlier_checkpoints(tf, tmp_path, monke
     assert resumed.weights_checksum == whole.weights_checksum
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"gibberish {"])
-def test_damaged_list_of_checkpoints_is_written_anew_and_nothing_is_lost(tf, tmp_path, content):
+def test_damaged_list_of_checkpoints_is_written_anew_and_nothing_is_lost(tf, tmp_path):
     """TensorFlow ignores such a list, and would begin again over the checkpoints."""
     train(**QUICK, checkpoint_dir=tmp_path)
-    (tmp_path / "checkpoint").write_bytes(content)
-    seen = []
-    train(**{**QUICK, "epochs": 2}, checkpoint_dir=tmp_path, on_event=seen.append)
-    assert first_step(seen) == 4
-    assert tf.train.latest_checkpoint(tmp_path) == str(tmp_path / "train-8")
-    listed = tf.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths
-    assert [path.rsplit("-", 1)[1] for path in listed] == ["4", "8"]
+    for epochs, content in enumerate((b"", b"\xff\xfe\x00", b"gibberish {"), start=2):
+        (tmp_path / "checkpoint").write_bytes(content)
+        seen = []
+        train(**{**QUICK, "epochs": epochs}, checkpoint_dir=tmp_path, on_event=seen.append)
+        assert first_step(seen) == 4 * (epochs - 1), content
+        assert tf.train.latest_checkpoint(tmp_path) == str(tmp_path / f"train-{4 * epochs}")
+        listed = tf.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths
+        steps = range(4, 4 * epochs + 1, 4)
+        assert [int(path.rsplit("-", 1)[1]) for path in listed] == [*steps][-KEPT:]
 
 
 def test_checkpoint_newer_than_the_list_or_the_clock_is_used(tf, tmp_path):

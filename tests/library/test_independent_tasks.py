@@ -79,7 +79,7 @@ def test_a_task_that_fails_starts_again_alone(write):
     assert (status, report["failed"], report["restarts"]) == (0, 0, 2)
     assert [said.count(f"[worker {index}] run") for index in range(3)] == [1, 3, 1]
     assert Path("logs/attempt-1/worker-1/stdout.log").read_text() == "run 0\nrun 1\nrun 2\n"
-    words = "worker 1 was ended by SIGKILL; it starts again, the others go on"
+    words = "worker 1 was ended by SIGKILL; it starts again, the others continue"
     assert said.count(words) == 2
 
 

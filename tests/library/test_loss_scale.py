@@ -124,11 +124,11 @@ def two_replicas(tf):
 
 @pytest.fixture(scope="module")
 def references(tf, two_replicas):
-    """What tf_keras does on two replicas: nobody, the first or the second overflows."""
+    """What tf_keras does on two replicas: the first or the second overflows."""
     import tf_keras
 
     wrap = tf_keras.mixed_precision.LossScaleOptimizer
-    return {bad: run_steps(tf, tf_keras, wrap, bad, two_replicas) for bad in (None, 0, 7)}
+    return {bad: run_steps(tf, tf_keras, wrap, bad, two_replicas) for bad in (0, 7)}
 
 
 def test_the_reference_skips_the_step_that_overflows(references):
@@ -140,7 +140,7 @@ def test_the_reference_skips_the_step_that_overflows(references):
     assert np.abs(after[0] - during[0]).min() > 0 and np.isfinite(after).all()
 
 
-@pytest.mark.parametrize("bad", [None, 0, 7])
+@pytest.mark.parametrize("bad", [0, 7])
 def test_every_step_is_that_of_tf_keras(tf, references, two_replicas, bad):
     import keras
 
@@ -184,25 +184,20 @@ def assert_as_reference(report, reference, atol=1e-6):
 @pytest.mark.parametrize(
     "strategy, replicas, bad, loop",
     [
-        ("mirrored", 2, 7, "custom"),
-        ("mirrored", 2, 7, "fit"),
-        ("mirrored", 2, 0, "custom"),
         ("central-storage", 2, 7, "custom"),
         ("central-storage", 2, 7, "fit"),
         ("mirrored", 4, 3, "fit"),
         ("one-device", 1, 7, "custom"),
-        ("default", 1, 7, "fit"),
     ],
 )
 def test_train_is_safe(references, strategy, replicas, bad, loop):
-    """A float16 sum over other numbers of examples rounds otherwise."""
+    """As is `mirrored` on two replicas, which the next test trains with both loops.
+
+    A float16 sum over other numbers of examples rounds otherwise. Place 3 belongs to the second
+    of four replicas: another example than in the reference, and the same skipped step.
+    """
     report = train(strategy=strategy, replicas=replicas, loop=loop, **Own(bad).settings())
-    wanted = references[0 if bad < 4 and replicas == 2 else 7]
-    if (strategy, replicas) == (
-        "mirrored",
-        4,
-    ):  # the bad example differs, the skipped step doesn't
-        wanted = references[0]
+    wanted = references[0 if bad == 3 else 7]
     assert_as_reference(report, wanted, atol=1e-6 if replicas == 2 else 2e-3)
 
 
@@ -246,17 +241,15 @@ def test_a_static_scale_is_divided_out_again(tf):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "dtype, loop",
-    [("mixed_float16", "fit"), ("mixed_bfloat16", "custom"), ("mixed_bfloat16", "fit")],
-)
+@pytest.mark.parametrize("dtype, loop", [("mixed_float16", "fit"), ("mixed_bfloat16", "custom")])
 def test_named_models_learn_in_half_precision(tf, dtype, loop):
     report = train(
         strategy="mirrored",
         replicas=2,
         dtype=dtype,
         loop=loop,
-        max_examples=1000,
+        max_examples=320,
+        global_batch_size=32,
         model="mlp",
         epochs=2,
     )

@@ -1,5 +1,6 @@
 """Pipelines that run: equal gradients, the schedule's own order, activations counted."""
 
+import gc
 import signal
 import threading
 import time
@@ -227,7 +228,7 @@ def test_an_error_in_one_stage_ends_all_of_them(tower, tf):
 
 
 @pytest.mark.parametrize("begun", [0, 3])
-def test_an_interrupt_ends_the_stages(tower, monkeypatch, begun):
+def test_an_interrupt_ends_the_stages(tower, monkeypatch, request, begun):
     """As when the reader presses the kernel's stop button, before all stages run or later."""
     held, run = Held(), Stage.run
 
@@ -237,6 +238,8 @@ def test_an_interrupt_ends_the_stages(tower, monkeypatch, begun):
         return run(stage)
 
     monkeypatch.setattr(Stage, "run", interrupt_and_run)
+    gc.disable()  # Python drops what is raised while it collects, and JAX lets it run code then
+    request.addfinalizer(gc.enable)
     with pytest.raises(KeyboardInterrupt):  # to its end it would take longer than a test may
         run_one(tower, "1f1b", 1, 999, Rules(slowed_to=StageTimes(0.8, 0.8, 0.8)), examples=999)
     held.assert_nothing_stays()

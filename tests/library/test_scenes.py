@@ -174,12 +174,7 @@ def by_hand(tf, same_shards):
 
 @pytest.mark.parametrize(
     "strategy, replicas, loop",
-    [
-        ("default", 1, "fit"),
-        ("one-device", 1, "custom"),
-        ("mirrored", 3, "custom"),
-        ("central-storage", 3, "fit"),
-    ],
+    [("mirrored", 3, "custom"), ("central-storage", 3, "fit")],
 )
 def test_weights_equal_one_device_with_uneven_batches(tiny, by_hand, strategy, replicas, loop):
     """The loss is over all pixels of the global batch, however it is cut: 8 over 3, then 6."""

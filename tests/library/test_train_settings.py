@@ -8,6 +8,7 @@ from typing import get_type_hints
 import numpy as np
 import pytest
 from test_checkpoints import Cut, cut_at
+from test_loss_scale import RATE, START, Own
 
 from utils.cluster import LocalCluster
 from utils.errors import DistributedError
@@ -57,7 +58,7 @@ def test_a_notebook_completes_the_settings():
     assert {"checkpoint_dir=", "checkpoint_every="} <= found
 
 
-@pytest.mark.parametrize(("strategy", "replicas", "loop"), [("one-device", 1, "custom"), *MANY])
+@pytest.mark.parametrize(("strategy", "replicas", "loop"), [MANY[0], MANY[3]])
 def test_metrics_are_means_over_real_examples_whoever_has_them(tf, strategy, replicas, loop):
     """202 examples in batches of 64: padding counts in none of them."""
     metrics = [is_wrong, "accuracy", tf.keras.metrics.SparseTopKCategoricalAccuracy(1, "top")]
@@ -105,9 +106,6 @@ def test_callbacks_see_epochs_and_end_the_run(tf, loop):
     first, second = report.loss
     assert seen[::2] == ["begin", (first, pytest.approx(0.05)), (second, 0.25)]
     assert seen[1::2] == ["epoch 0", "epoch 1", "end"] and report.epochs == 2
-    if loop == "custom":
-        by_function = train(strategy="mirrored", loop=loop, callbacks=lambda: [Watch()], **SMALL)
-        assert by_function.weights_checksum == report.weights_checksum
 
 
 @pytest.fixture(scope="module")
@@ -124,8 +122,8 @@ def mirrored(tf):
     ("clip", "ways"),
     [
         ({"clipnorm": 0.1}, [MANY[0], MANY[3]]),
-        ({"global_clipnorm": 0.2}, [MANY[1], MANY[2]]),
-        ({"clipvalue": 0.01}, [MANY[0], MANY[1]]),
+        ({"global_clipnorm": 0.2}, [MANY[2]]),
+        ({"clipvalue": 0.01}, [MANY[1]]),
     ],
 )
 def test_clipping_is_of_the_sum_as_on_one_device(tf, unclipped, clip, ways):
@@ -144,10 +142,11 @@ def test_clipping_is_of_the_sum_as_on_one_device(tf, unclipped, clip, ways):
 
 
 def test_clipping_reaches_the_optimizer_inside_a_loss_scale(tf):
-    settings = {**SMALL, "dtype": "mixed_float16", "strategy": "mirrored", "clipnorm": 1e-9}
-    clipped, plain = train(**settings), train(**{**settings, "clipnorm": None})
-    assert clipped.loss_scale and clipped.loss[1] == pytest.approx(clipped.loss[0], rel=0.05)
-    assert plain.loss[1] < 0.9 * plain.loss[0]
+    """Seven steps at a rate below 0.1 move no weight by more than 1e-7; without, all by more."""
+    own = {"strategy": "mirrored", "optimizer": "sgd", "learning_rate": RATE}
+    clipped, plain = (train(**Own(None).settings(**own, clipnorm=norm)) for norm in (1e-7, None))
+    assert clipped.loss_scale and np.abs(clipped.weights[0] - START).max() <= 1e-7
+    assert np.abs(plain.weights[0] - START).min() > 1e-5
 
 
 def test_xla_trains_the_same(mirrored):
@@ -208,11 +207,10 @@ def test_clusters_have_the_metrics_and_callbacks_of_one_device(stopped, launcher
         assert report.metrics["is_wrong"] == pytest.approx(stopped.metrics["is_wrong"])
 
 
-@pytest.mark.parametrize("strategy", ["one-device", "mirrored"])
-def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf, strategy):
+def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf):
     """Two steps of SGD, at a tenth of the rate and at its middle between a tenth and all of it."""
     settings = {
-        "strategy": strategy,
+        "strategy": "mirrored",
         "model": "mlp",
         "optimizer": "sgd",
         "learning_rate": 0.2,
@@ -231,5 +229,4 @@ def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf, strategy):
     expected = train(**{**settings, **own})
     for ours, theirs in zip(warmed.weights, expected.weights, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
-    if strategy == "one-device":
-        assert not np.allclose(warmed.weights[0], train(**settings).weights[0], atol=1e-4)
+    assert not np.allclose(warmed.weights[0], train(**settings).weights[0], atol=1e-4)

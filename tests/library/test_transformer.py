@@ -44,13 +44,7 @@ def by_hand(tf, smaller):
 
 @pytest.mark.parametrize(
     "strategy, replicas, loop",
-    [
-        ("default", 1, "fit"),
-        ("mirrored", 2, "fit"),
-        ("mirrored", 3, "custom"),
-        ("central-storage", 2, "custom"),
-        ("central-storage", 3, "fit"),
-    ],
+    [("mirrored", 3, "fit"), ("central-storage", 2, "custom")],
 )
 def test_it_trains_as_by_hand(by_hand, strategy, replicas, loop):
     weights, losses = by_hand

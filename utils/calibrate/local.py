@@ -166,7 +166,7 @@ def check_locally(
     *,
     launcher: Launcher | None = None,
 ) -> Iterator[LocalCheck]:
-    """Run `workers` workers of this machine for each number; yield predictions beside them."""
+    """Run `workers` workers of this machine for each number; yield predictions next to them."""
     from ..cluster import LocalCluster
 
     for number in workers:

@@ -152,9 +152,11 @@ class Job:
 
         A task of a synchronous group comes back only with its whole group: it is
         killed, and the group starts again. Raises ClusterError where the job has no
-        restart left for that.
+        restart left for that, or has ended.
         """
         task = self._find(job, index)
+        if self.finished:
+            raise ClusterError(task.name, "its job has ended", "start the job again")
         if task.calls and not self._supervisor.restarts_left:
             raise ClusterError(
                 task.name,

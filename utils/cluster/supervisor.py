@@ -74,7 +74,7 @@ class Supervisor:
             self._changed.notify_all()
 
     def run(self) -> None:
-        """Go on until the tasks have succeeded, were stopped, or have failed for good.
+        """Continue until the tasks have succeeded, were stopped, or have failed for good.
 
         None is left then. `error` says why they have failed, `group` is the last attempt.
         """
@@ -159,7 +159,7 @@ class Supervisor:
             self.restarts, task.restarts_left = self.restarts + 1, task.restarts_left - 1
         else:
             self._count_restart()
-        self._record.say(f"{task.name} {task.describe_end()}; it starts again, the others go on")
+        self._record.say(f"{task.name} {task.describe_end()}; it starts again, the others continue")
         try:
             self.group.start_again(task)
         except RunError as error:

@@ -14,6 +14,7 @@ from ..errors import InputError
 
 SLURM_COMMANDS = ("sbatch", "srun", "scontrol", "squeue", "scancel", "sinfo")
 SLURM_DAEMONS = ("munged", "slurmctld", "slurmd")
+ANSWER_SECONDS = 30.0  # of Slurm's controller
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,14 @@ def _find_host_of_address(address: str) -> str:
 
 
 def _find_slurm_controller(partition: str) -> str:
-    asked = subprocess.run(
-        ["scontrol", "show", "config"], capture_output=True, text=True, timeout=30
-    )
-    found = re.search(r"SlurmctldHost\[0\]\s*=\s*([^\s(]+)(?:\(([^)]+)\))?", asked.stdout)
+    command, said = ["scontrol", "show", "config"], "no controller is named"
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS)
+        output, said = asked.stdout, (asked.stderr.strip().splitlines() or [said])[-1]
+    except subprocess.TimeoutExpired:
+        output, said = "", f"no answer in {ANSWER_SECONDS:g} s"
+    found = re.search(r"SlurmctldHost\[0\]\s*=\s*([^\s(]+)(?:\(([^)]+)\))?", output)
     if not found:
-        said = (asked.stderr.strip().splitlines() or ["no controller is named"])[-1]
         raise InputError(
             f"Engine slurm: Slurm doesn't answer here ({said}). Run this on a machine where "
             "sbatch works, or leave the address out."

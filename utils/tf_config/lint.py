@@ -200,7 +200,7 @@ def _find_missing(members: Named) -> list[LintFinding]:
 def read_object(text: str) -> tuple[dict[str, Any] | None, list[LintFinding]]:
     """Return the JSON object in `text`, or None, and what is wrong with the text.
 
-    A key that stands twice is an error: JSON keeps the last one without a word.
+    A key that appears twice is an error: JSON keeps the last one without a word.
     """
     if not text.strip():
         what = "is empty, which TensorFlow cannot read"
@@ -225,7 +225,7 @@ def read_object(text: str) -> tuple[dict[str, Any] | None, list[LintFinding]]:
         return None, [_fault(what, 'write {"cluster": …, "task": …}')]
     cure = "keep one: of two, JSON reads the last"
     return value, [
-        LintFinding("error", key, f"the key {show(key)} stands twice", cure)
+        LintFinding("error", key, f"the key {show(key)} appears twice", cure)
         for key in dict.fromkeys(doubled)
     ]
 

@@ -239,7 +239,7 @@ def find_loss(choice: Any, dtype: str) -> tuple[ExampleValues, str]:
         return loss.call, _snake(type(loss).__name__)  # its values before reduction
     if not callable(loss):
         raise InputError(f"loss must be a name, a keras.losses.Loss or a function, got {choice!r}.")
-    is_keras = getattr(loss, "__module__", "").startswith("keras.")
+    is_keras = str(getattr(loss, "__module__", None)).startswith("keras.")
     return loss, loss.__name__ if is_keras else ""
 
 

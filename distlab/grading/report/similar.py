@@ -107,24 +107,32 @@ def make_grams(text: str) -> Grams:
     return frozenset(zip(*(tokens[k:] for k in range(GRAM))))
 
 
-def _drop_annotations(tree: ast.AST) -> ast.AST:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.arg):
-            node.annotation = None
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            node.returns = None
-    return tree
+class _DropAnnotations(ast.NodeTransformer):
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | None:
+        if node.value is None:
+            return None
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
 
 
 def list_tokens(text: str) -> list[str]:
     """Return the tokens of an answer without its own names, comments, docstrings, spacing.
 
-    Annotations of arguments and results don't count either.
+    Annotations of arguments, results and variables don't count either.
     """
     names: dict[str, str] = {}
     found: list[str] = []
     with contextlib.suppress(RecursionError, MemoryError, ValueError):
-        text = ast.unparse(_drop_annotations(tree)) if (tree := parse(text)) else text
+        text = ast.unparse(_DropAnnotations().visit(tree)) if (tree := parse(text)) else text
     with contextlib.suppress(tokenize.TokenError, SyntaxError):  # what could be read
         for kind, word, *_ in tokenize.generate_tokens(io.StringIO(text).readline):
             begins = not found or found[-1] in ("NEWLINE", "INDENT", "DEDENT")

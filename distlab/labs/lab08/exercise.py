@@ -149,7 +149,7 @@ TRAINING = Exercise(
     mistakes={
         "own-mean": "each worker took the mean over its own examples, and the sum of means is too "
         "large: divide by the global batch",
-        "whole-batch": "nan: the whole batch was used, and only every W-th image of it lies on "
+        "whole-batch": "nan: the whole batch was used, and only every W-th image of it is on "
         "this worker",
         "not-reduced": "the workers end with different weights: the gradients weren't summed",
         "one-batch-only": "every step used the batch of step 0",

@@ -391,7 +391,7 @@ CALLS = Exercise(
     seconds=20,
     examples=((1000, 5, "nothing"), (1000, 5, "parse"), (1000, 5, "augment")),
     mistakes={
-        "cache-ignored": "what lies before a cache runs in the first epoch only",
+        "cache-ignored": "stages before a cache run in the first epoch only",
         "all-cached": "what comes after the cache runs in every epoch",
         "first-epoch-free": "the first epoch fills the cache: it does the work",
     },

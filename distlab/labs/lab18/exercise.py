@@ -35,7 +35,7 @@ WORK = Exercise(
         "half-file": "a worker died while it wrote, and its half file was taken for a finished "
         "one. Write under another name, and rename",
         "looked-once": "a worker returned while another one still held a shard, and that one was "
-        "killed. Go on until every output is there",
+        "killed. Continue until every output is there",
     },
     hint="is every shard's output there, with all its rows in order, no matter which worker was "
     "killed?",

@@ -110,7 +110,7 @@ class ShardTrial:
         return predict
 
     def release(self, *processes: int) -> None:
-        """Let workers go on after their first call."""
+        """Let workers continue after their first call."""
         for process in processes:
             (self._root / "released" / str(process)).touch()
 
@@ -155,7 +155,11 @@ class ShardTrial:
         """
         failed = self._root / "failed"
         if failed.exists():
-            raise refuse(f"work ended with an error in a worker: {failed.read_text()}")
+            said = failed.read_text()
+            if said.startswith("FileNotFoundError"):
+                said += ". Did another worker move that file? Claim a shard, and write it under a "
+                said += "temporary name of your own"
+            raise refuse(f"work ended with an error in a worker: {said}")
         rows = "all there"
         for path, shard in zip(self._paths, self.shards):
             found = _read(self._root / "output" / Path(path).name)
