@@ -222,14 +222,13 @@ def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: An
         weights.append(float(model.get_weights()[0][0, 0]))
         counts.append(len(noted))
 
-    watch = keras.callbacks.LambdaCallback(on_epoch_end=look)
     made = require_value(make_callbacks(boundaries, rates, noted), "make_callbacks", "a list")
     if not isinstance(made, list | tuple):
         raise refuse(f"make_callbacks must return a list of callbacks, got {show(made)}.")
-    callbacks = [*made, watch]
-    data = tf.data.Dataset.from_tensors((np.ones((1, 1)), np.ones((1, 1)))).repeat()
-    options = {"epochs": boundaries[-1] + 2, "shuffle": False, "callbacks": callbacks}
-    model.fit(data, steps_per_epoch=2, verbose=0, **options)
+    callbacks = [*made, keras.callbacks.LambdaCallback(on_epoch_end=look)]
+    data = tf.data.Dataset.from_tensors(([[1.0]], [[1.0]])).repeat()
+    options = {"steps_per_epoch": 2, "epochs": boundaries[-1] + 2, "callbacks": callbacks}
+    model.fit(data, shuffle=False, verbose=0, **options)
     if len(noted) == len(counts) and counts != list(range(1, len(counts) + 1)):
         raise refuse(
             f"You noted {counts[0]} of the {len(noted)} rates by the end of the first epoch. Note "
@@ -346,9 +345,8 @@ def try_program(train_digits: Callable[..., Any], seed: int) -> dict[str, Any]:
     """Return the weights that a whole training program returns."""
     import keras
 
-    strategy = make_mirrored(2)
+    strategy, run = make_mirrored(2), draw_run(seed)
     with tempfile.TemporaryDirectory() as folder, own_frames():
-        run = draw_run(seed)
         found = train_digits(strategy, weigh_loss, **run, batch_size=BATCH, folder=folder)
     require_value(found, "train_digits", "a list with kernel and bias")
     if isinstance(found, keras.Model):
