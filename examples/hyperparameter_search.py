@@ -131,7 +131,8 @@ def take_trial(study: optuna.Study, options):
         queued = {other.user_attrs.get("again") for other in study.get_trials(deepcopy=False)}
         if attempt < MAX_ATTEMPTS and trial.number not in queued:
             about = {"attempt": attempt + 1, "again": trial.number}
-            study.enqueue_trial(trial.params, user_attrs=about)
+            settings = trial.system_attrs.get("fixed_params", {}) | trial.params
+            study.enqueue_trial(settings, user_attrs=about)
         study.tell(trial.number, state=TrialState.FAIL)
     trials = study.get_trials(deepcopy=False)
     waiting = any(trial.state == TrialState.WAITING for trial in trials)

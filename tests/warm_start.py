@@ -382,8 +382,8 @@ def become(request: Mapping[str, Any], held: Sequence[int], numbers: Sequence[in
         where = "noexec:chdir" if sys.version_info >= (3, 13) else "noexec"
         os.write(told, f"{type(error).__name__}:{error.errno:x}:{where}".encode())
         os._exit(255)
-    if UNBUFFERED in os.environ:
-        sys.stdout.reconfigure(line_buffering=True)
+    if os.environ.get(UNBUFFERED):
+        sys.stdout.reconfigure(write_through=True)
     os.close(told)
 
 

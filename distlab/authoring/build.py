@@ -140,10 +140,12 @@ def _keep_outputs(notebook: Any, target: Target) -> None:
     by_id = {cell.id: cell for cell in before}
     moved = all(cell.id in by_id for cell in cells)  # or gone; the words of a cell make its id
     by_place = len(cells) == len(before) and not moved
+    sources = {cell.source for cell in cells}
     for place, cell in enumerate(cells):
         old = before[place] if by_place else by_id.get(cell.id)
         if old is not None and old.source != cell.source:  # cells that begin alike swap their ids
-            old = next((each for each in before if each.source == cell.source), old)
+            now = old.source in sources  # it is another cell's, then
+            old = next((c for c in before if c.source == cell.source), None if now else old)
         if old is None:
             raise CourseError(
                 f"{target.notebook.name} has no outputs for the new cell {cell.id}. "

@@ -107,7 +107,7 @@ def stop_after(seconds: float | None, function: str = "the answer") -> Iterator[
 def _end_threads(threads: Iterable[threading.Thread], seconds: float) -> None:
     """Make `threads` exit at their next step; wait up to `seconds` for one that hasn't begun."""
     limit = time.monotonic() + seconds
-    for thread in threads:
+    for thread in sorted(threads, key=lambda thread: thread.ident is None):
         while thread.ident is None and time.monotonic() < limit:
             time.sleep(0.01)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(

@@ -85,14 +85,14 @@ def part_of(files, read, workers, index):
     return files.flat_map(read).shuffle(64).shard(workers, index)
 """: (
             "That's the mistake above: the workers cut two different orders, so some numbers go "
-            "to both and the same number to neither."
+            "to both and just as many to neither."
         ),
         """
 def part_of(files, read, workers, index):
     return files.shuffle(16).shard(workers, index).flat_map(read)
 """: (
             "Each worker shuffles the files and then cuts its own order, so some files go to both "
-            "workers and the same number to neither. Cut first."
+            "workers and just as many to neither. Cut first."
         ),
         """
 def part_of(files, read, workers, index):

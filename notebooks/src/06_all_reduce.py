@@ -241,7 +241,7 @@ for name, algorithm in algorithms.items():
 figures.show(draw_costs(by_hand, between, N))
 
 # %% [markdown]
-# Three of the four are best at something. Recursive doubling needs the fewest steps and messages, the ring's busiest rank sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive is best in none of these columns.
+# Three of the four are best at something. Recursive doubling needs the fewest steps, and its busiest rank sends the fewest messages; the ring's sends the fewest bytes, and hierarchical sends the fewest between the machines. Naive is best in none of these columns.
 #
 # Which of them is fastest? That depends on the vector and on the links. Here all four race on one clock, with eight ranks. A plain *tree* is the fifth: half of the ranks drop out in each step up to rank 0, and come back on the way down. Press Play. The bar below shows who wins at which size.
 

@@ -448,7 +448,7 @@ print("the answers of one process alone:", same)
 #
 # ## Kubernetes and the clouds
 #
-# A Kubernetes cluster doesn't fit into a lesson. What you hand it does: a *manifest*. `distlab manifest kubernetes` writes a Job with `completionMode: Indexed`, so that each pod has an index, and a headless Service, so that each has a name. A container's files are gone after a restart, so checkpoints go to a volume, here the claim `shared`. It fills in commented templates, which you can read and edit in [examples/deploy](../examples/deploy/). These manifests were checked against published schemas. **They were not run**: this course has no cluster and no cloud account.
+# A Kubernetes cluster doesn't fit into a lesson. What you hand it does: a *manifest*. `distlab manifest kubernetes` writes a Job with `completionMode: Indexed`, so that each pod has an index, and a headless Service, so that each has a name. A container's files are gone after a restart, so checkpoints go to a volume, here the claim `shared`. It fills in commented templates, which you can read and edit in [examples/deploy](../examples/deploy/). These manifests were checked against published schemas. **They were not run**: this course has no Kubernetes cluster and no cloud account.
 
 # %%
 from utils.engines.manifests import ManifestSettings, describe_check, make_manifest

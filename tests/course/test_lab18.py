@@ -48,5 +48,5 @@ def test_a_file_that_another_worker_moved_is_no_riddle():
     def work(paths, output, predict):
         os.replace(f"{output}/part.npy", f"{output}/there.npy")
 
-    with pytest.raises(AssertionError, match="Did another worker move that file"):
+    with pytest.raises(AssertionError, match="did another worker move it"):
         try_work(work, "together", 11)

@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import nbformat
@@ -315,7 +316,10 @@ def folder(tmp_path, monkeypatch, data_file):
 
 
 def read_output(process):
-    output = process.communicate(timeout=250)[0]
+    try:
+        output = process.communicate(timeout=250)[0]
+    finally:
+        process.kill()
     assert process.returncode == 0, output[-3000:]
     return output
 
@@ -344,13 +348,15 @@ def test_a_changed_program_has_the_losses_of_the_example(
     name, options, example, words, folder, capsys
 ):
     copy = make_changed_copy(ROOT / f"tests/programs/{name}.py", folder, capsys)
-    wanted = start([ROOT / "examples" / example, *words])
-    if options:
-        assert main(["run", *options, copy.name]) == 0
-        changed = capsys.readouterr().out
-    else:
-        changed = read_output(start([copy.name]))
-    losses = [read_loss(output) for output in (changed, read_output(wanted))]
+    with start([ROOT / "examples" / example, *words]) as wanted, ExitStack() as stack:
+        stack.callback(wanted.kill)
+        if options:
+            assert main(["run", *options, copy.name]) == 0
+            changed = capsys.readouterr().out
+        else:
+            changed = read_output(start([copy.name]))
+        expected = read_output(wanted)
+    losses = [read_loss(output) for output in (changed, expected)]
     assert losses[0] == pytest.approx(losses[1], abs=1e-3) and 0 < losses[0] < 2
 
 

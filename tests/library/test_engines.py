@@ -202,14 +202,14 @@ def heed_hangups():
 
 
 @pytest.mark.parametrize(
-    ("does", "said"),
-    [("exec sleep 60", "no answer in 0.5 s"), ("echo >&2 'no config'", "no config")],
+    ("does", "seconds", "said"),
+    [("exec sleep 60", 0.5, "no answer in 0.5 s"), ("echo >&2 'no config'", 120.0, "no config")],
 )
-def test_a_controller_that_does_not_answer_is_said(monkeypatch, tmp_path, does, said):
+def test_a_controller_that_does_not_answer_is_said(monkeypatch, tmp_path, does, seconds, said):
     (tmp_path / "scontrol").write_text(f"#!/bin/sh\n{does}\n")
     (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(catalog, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(catalog, "ANSWER_SECONDS", seconds)
     with pytest.raises(InputError, match=rf"Slurm doesn't answer here \({said}\)"):
         ENGINES["slurm"].find_host("partition")
 

@@ -34,7 +34,7 @@ CHOSEN = {
     "uneven": (LOOPS, LOOPS),
     "adam": (("custom",), ()),
     "file": (("fit",), ("custom",)),
-    "off": (("custom",), ()),
+    "off": (("fit",), ()),
 }
 
 
@@ -424,7 +424,7 @@ def train_in_parts(folder, temporary, settings, stop_after):
 def test_all_workers_stop_together_and_go_on_from_the_chiefs_checkpoint(
     clusters, by_hand, tmp_path, loop
 ):
-    """One worker is asked to stop; under the custom loop, three workers of two replicas go on."""
+    """One worker is asked to stop; under `fit`, three workers of two replicas go on."""
     settings = {**JOBS["uneven"], "loop": loop, "global_batch_size": BATCH, "checkpoint_every": 2}
     folder, export = str(tmp_path / "c"), tmp_path / "e"
     aside = tmp_path / "aside"  # where those that aren't the chief save
@@ -439,7 +439,7 @@ def test_all_workers_stop_together_and_go_on_from_the_chiefs_checkpoint(
     assert sorted(os.listdir(tmp_path)) == ["aside", "c"]
     assert f"train-{steps}.index" in os.listdir(folder)
     settings["export"] = str(export)
-    group = (3, 2) if loop == "custom" else (2, 1)
+    group = (3, 2) if loop == "fit" else (2, 1)
     ends = clusters.run(*group, train_in_parts, folder, str(aside), settings, None)
     for weights, losses in ends:
         assert_same_weights(weights, by_hand("uneven")[0])

@@ -130,6 +130,8 @@ def make_filtered():
         ("mirrored", 3, "fit", {"loss": squared_error}),
         ("central-storage", 2, "custom", {"optimizer": "sgd", "learning_rate": RATE}),
         ("central-storage", 3, "fit", {"loss": give_loss_object}),
+        ("mirrored", 2, "custom", {"train_data": make_share}),  # one pipeline here, cut as it comes
+        ("mirrored", 2, "fit", {"train_data": make_share}),
     ],
 )
 def test_own_model_and_data_train_as_by_hand(by_hand, strategy, replicas, loop, change):

@@ -118,10 +118,9 @@ class _DropAnnotations(ast.NodeTransformer):
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | None:
-        if node.value is None:
-            return None
-        return ast.copy_location(ast.Assign([node.target], node.value), node)
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        made = ast.Assign([node.target], node.value) if node.value else ast.Expr(node.target)
+        return ast.copy_location(made, node)
 
 
 def list_tokens(text: str) -> list[str]:

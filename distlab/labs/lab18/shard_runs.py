@@ -157,8 +157,10 @@ class ShardTrial:
         if failed.exists():
             said = failed.read_text()
             if said.startswith("FileNotFoundError"):
-                said += ". Did another worker move that file? Claim a shard, and write it under a "
-                said += "temporary name of your own"
+                said += (
+                    ". Is that its name? (np.save adds .npy to a name without it.) Or did another "
+                )
+                said += "worker move it? Claim a shard, and write it under a name of your own"
             raise refuse(f"work ended with an error in a worker: {said}")
         rows = "all there"
         for path, shard in zip(self._paths, self.shards):
