@@ -123,17 +123,14 @@ def take_trial(study: optuna.Study, options):
     running = study.get_trials(deepcopy=False, states=[TrialState.RUNNING])
     freed = {trial.number for trial in running if find_lock(trial, options).is_free()}
     # A worker says how its trial ended, then lets go of the lock: so the states are read again.
-    for trial in study.get_trials(deepcopy=False, states=[TrialState.RUNNING]) if freed else []:
-        if trial.number not in freed:
-            continue
-        # Whoever ran it has died. So may this worker, after either of the two steps.
-        attempt = trial.user_attrs.get("attempt", 1)
+    running = study.get_trials(deepcopy=False, states=[TrialState.RUNNING]) if freed else []
+    for trial in (trial for trial in running if trial.number in freed):
+        about = {"attempt": trial.user_attrs.get("attempt", 1) + 1, "again": trial.number}
         queued = {other.user_attrs.get("again") for other in study.get_trials(deepcopy=False)}
-        if attempt < MAX_ATTEMPTS and trial.number not in queued:
-            about = {"attempt": attempt + 1, "again": trial.number}
+        if about["attempt"] <= MAX_ATTEMPTS and trial.number not in queued:
             settings = trial.system_attrs.get("fixed_params", {}) | trial.params
             study.enqueue_trial(settings, user_attrs=about)
-        study.tell(trial.number, state=TrialState.FAIL)
+        study.tell(trial.number, state=TrialState.FAIL)  # it died, and we may die in between
     trials = study.get_trials(deepcopy=False)
     waiting = any(trial.state == TrialState.WAITING for trial in trials)
     firsts = sum("again" not in trial.user_attrs for trial in trials)
