@@ -1,5 +1,6 @@
 """Watching processes from a test: wait for something, who is left of a group, what is open."""
 
+import contextlib
 import os
 import threading
 import time
@@ -15,6 +16,16 @@ def wait_for(look, seconds: float = 180.0):
             return found
         time.sleep(0.05)
     raise AssertionError("waited in vain")
+
+
+@contextlib.contextmanager
+def ending(process):
+    """Whatever happens in the block, `process` (a Popen) is killed and collected after it."""
+    with process:  # closes its pipes, and waits
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def lives(process: int) -> bool:

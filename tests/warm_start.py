@@ -152,6 +152,7 @@ class WarmStart:
 
     def __init__(self, end: socket.socket, server: socket.socket | None = None) -> None:
         self.enabled, self._lock = True, threading.Lock()
+        self._broken = False
         self._connection, self._server = Connection(end, "the warm process", START_SECONDS), server
         self._environment, self._owner = dict(os.environ), os.getpid()
 
@@ -172,7 +173,7 @@ class WarmStart:
         return start_fresh(*arguments)
 
     def _can_start(self, wanted: Start) -> bool:
-        if not (wanted.is_plain and is_listed(wanted.words, wanted.place)):
+        if self._broken or not (wanted.is_plain and is_listed(wanted.words, wanted.place)):
             return False
         if not is_apart(wanted.words) and has_other_packages(
             Path(wanted.place).resolve(), ROOT, OURS
@@ -188,7 +189,11 @@ class WarmStart:
         descriptors, numbers = wanted.list_descriptors()
         with adopting_orphans():
             self._connection.send([wanted.to_request(), numbers], descriptors=descriptors)
-            return self._connection.receive().content
+            try:
+                return self._connection.receive().content
+            except BaseException:
+                self._broken = True  # its answer may still come, and isn't the next one's
+                raise
 
     def _start_server(self) -> None:
         server, self._server = self._server, None

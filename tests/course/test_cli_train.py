@@ -11,7 +11,7 @@ import sys
 import termios
 
 import pytest
-from process_watch import wait_for
+from process_watch import ending, wait_for
 
 from distlab.cli import main
 from utils.events import read_events
@@ -73,9 +73,10 @@ def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number)
     process = subprocess.Popen(
         [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    wait_for(lambda: any_epoch(tmp_path / "e"), 240)
-    process.send_signal(number)
-    said = process.communicate(timeout=240)[1]
+    with ending(process):
+        wait_for(lambda: any_epoch(tmp_path / "e"), 240)
+        process.send_signal(number)
+        said = process.communicate(timeout=240)[1]
     assert process.returncode == 128 + number
     where, said = said.splitlines()
     assert where.startswith("distlab train: ")

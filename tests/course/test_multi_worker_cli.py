@@ -9,7 +9,7 @@ import sys
 
 import psutil
 import pytest
-from process_watch import wait_for
+from process_watch import ending, wait_for
 
 from distlab.cli import main
 from utils.events import read_events
@@ -119,12 +119,12 @@ def test_stopped_by_a_signal_all_save_together_and_nothing_is_left(tmp_path):
 def stop(arguments, path, number):
     """Stop a run by a signal once it has trained an epoch; return its last step's event."""
     before = len(list(read_events(path, "epoch"))) if path.exists() else 0
-    process = start(*arguments, "--epochs", "10000")
-    wait_for(lambda: path.exists() and len(list(read_events(path, "epoch"))) > before)
-    family = psutil.Process(process.pid).children(recursive=True)
-    assert len(family) >= 3, "a warm process and two workers"
-    process.send_signal(number)
-    status, _, errors = end(process)
+    with ending(start(*arguments, "--epochs", "10000")) as process:
+        wait_for(lambda: path.exists() and len(list(read_events(path, "epoch"))) > before)
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert len(family) >= 3, "a warm process and two workers"
+        process.send_signal(number)
+        status, _, errors = end(process)
     assert status == 128 + number
     *resumed, devices, stopped = errors.splitlines()
     assert "worker 1 CPU:0" in devices and "stopped in epoch" in stopped and "to resume" in stopped

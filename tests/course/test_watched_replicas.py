@@ -27,12 +27,13 @@ def test_copies_are_equal_with_the_all_reduce_and_drift_apart_without(tf, data):
     assert broken[-1].accuracy.min() < frames[-1].accuracy.min() - 0.08, "it forgets classes"
 
 
-def test_it_trains_only_while_it_is_seen_and_follows_the_hand(tf, data, monkeypatch):
+def test_it_trains_only_while_it_is_seen_and_follows_the_hand(tf, data, monkeypatch, request):
     from distlab.explorables import watched_replicas
 
     monkeypatch.setattr(watched_replicas, "SLOW_SECONDS", 0.05)
     monkeypatch.setattr(watched_replicas, "FAST_SECONDS", 0.01)
     watched = watched_replicas.watch_replicas(data)
+    request.addfinalizer(watched.close)
     assert watched.train(2).step == 3 and watched._thread is None
 
     def move(**options):
