@@ -22,7 +22,6 @@ from utils.events import Event
 
 MAX_KEPT, MAX_LINE = 50_000, 300  # events and lines of all; letters of a line
 SILENT_SECONDS = 3.0
-WAITS = "waits for the next start"
 
 
 class Hosted(Protocol):

@@ -14,7 +14,7 @@ from distlab.explorables.cockpit_book import JobBook, LaneBook
 from distlab.explorables.cockpit_lanes import SYMBOLS, name_states
 
 UPDATE_SECONDS, QUIET_SECONDS = 0.5, 20.0  # at a terminal; in a log, where nothing has changed
-MAX_STEPS, NAME_WIDTH = 20, 18
+MAX_STEPS = 20
 IN_LOBBY, STOPPED = "◌ is here", "■ stopped"
 WORDS = {
     "waiting": "waits for the next start",

@@ -19,8 +19,6 @@ TEXTS = ("due", "penalty", "pattern", "class_seed")
 NONE = "none"  # given for an option: it isn't used any more
 _DAMAGED = "{} is damaged ({}). Restore it from a backup, or delete it to start without."
 
-Marks = Mapping[str, Mapping[str, ByHand]]  # student -> exercise -> mark
-
 
 def read_rules(journal: Path) -> dict[str, Any]:
     """Return what was remembered (nothing before the first grading); CourseError if damaged."""

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from utils.data.images import ImageData
 
-MAX_REPLICAS, IMAGES, FILTERS, SIDE = 4, 16, 16, 5
+IMAGES, FILTERS, SIDE = 16, 16, 5
 LEARNING_RATE, MOMENTUM, TEST_IMAGES = 0.03, 0.9, 500
 # Fashion-MNIST's classes in the order in which they are split: clothes first, then shoes and bags
 CLASSES = (0, 2, 6, 4, 3, 1, 8, 5, 7, 9)

@@ -111,7 +111,6 @@ def change(text, *pairs):
 
 PROGRAM = read_solution()
 _MAKE = PROGRAM[PROGRAM.index("def make_part") : PROGRAM.index("def build_unet")]
-_READ = PROGRAM[PROGRAM.index("def read_shards") : PROGRAM.index("def make_part")]
 _MAIN = PROGRAM[PROGRAM.index("def main") : PROGRAM.index('if __name__ == "__main__"')]
 # a data set of step numbers; NumPy draws the rest
 STEP_NUMBERS = change(

@@ -16,7 +16,6 @@ from distlab.cli import describe_versions, main, make_parser
 from distlab.cli.examples import list_examples
 from distlab.cli.long_command import Progress, say_waiting
 
-ROOT = Path(__file__).resolve().parents[2]
 HUGE = "9" * 400
 ALL_REDUCE = "simulate all-reduce --algorithm ring --ranks 4 --bytes 8 --latency 1us".split()
 ALL_REDUCE += ["--bandwidth", "1GB/s"]

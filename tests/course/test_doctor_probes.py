@@ -15,8 +15,6 @@ from distlab.doctor.findings import Finding
 from utils.data import bundled
 from utils.data.catalog import DATA_SETS
 
-WORKER = ["-c", "import time; time.sleep(60)"]
-
 
 def find(findings, name: str) -> Finding:
     (found,) = [finding for finding in findings if finding.name == name]

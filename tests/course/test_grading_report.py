@@ -52,7 +52,6 @@ def plan_epoch(examples, batch):
     steps = examples // batch  # bo thinks that this is it
     return [steps, batch]
 '''
-CHROMIUM = Path("/usr/bin/chromium")
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,6 @@ from distlab.modernize.sources import list_modules, read_file
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted((ROOT / "tests/programs").glob("*.py"))
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 def read_expected(path):

@@ -11,13 +11,9 @@ from utils.collectives import (
     Send,
     all_reduce,
     fit_alpha_beta,
-    flatten_bucket,
     group_into_nodes,
-    make_buckets,
     naive_all_reduce,
     recursive_doubling_all_reduce,
-    reduce_in_buckets,
-    restore_bucket,
     ring_all_gather,
     ring_all_reduce,
     ring_reduce_scatter,
@@ -179,63 +175,6 @@ def test_network_delivers_copies_of_what_was_sent():
     values += 1
     np.testing.assert_array_equal(arrived.values, [0, 0, 0])
     assert network.exchange([]) == [] and network.steps == 1
-
-
-def make_gradients(ranks: int) -> list[list[np.ndarray]]:
-    shapes = [(3, 4), (), (7,), (0, 2), (50,), (2, 2)]
-    random = np.random.default_rng(7)
-    dtypes = [np.float64] * 5 + [np.float32]
-    return [[random.normal(size=s).astype(t) for s, t in zip(shapes, dtypes)] for _ in range(ranks)]
-
-
-@pytest.mark.parametrize("bucket_bytes", [1, 8, 100, 160, 10**6])
-def test_buckets_hold_everything_once_and_no_more_than_they_may(bucket_bytes):
-    arrays = make_gradients(1)[0]
-    buckets = make_buckets(arrays, bucket_bytes)
-    assert sum(buckets, []) == list(range(len(arrays)))
-    for bucket in buckets:
-        assert len(bucket) == 1 or sum(arrays[i].nbytes for i in bucket) <= bucket_bytes
-        assert len({arrays[i].dtype for i in bucket}) == 1
-
-
-def test_buckets_are_filled_in_order():
-    arrays = make_gradients(1)[0]
-    assert [array.nbytes for array in arrays] == [96, 8, 56, 0, 400, 16]
-    assert make_buckets(arrays, 160) == [[0, 1, 2, 3], [4], [5]]  # the last is float32
-    assert make_buckets(arrays, 159) == [[0, 1], [2, 3], [4], [5]]
-    assert make_buckets(arrays, 10**6) == [[0, 1, 2, 3, 4], [5]]
-    assert make_buckets([], 8) == []
-
-
-@pytest.mark.parametrize(
-    "algorithm", [naive_all_reduce, ring_all_reduce, recursive_doubling_all_reduce]
-)
-def test_reducing_buckets_equals_reducing_each_array(algorithm):
-    gradients = make_gradients(3)
-    result = reduce_in_buckets(gradients, 160, algorithm)
-    alone = [algorithm([arrays[i] for arrays in gradients]) for i in range(6)]
-    for rank in range(3):
-        for i in range(6):
-            expected = alone[i].vectors[rank]
-            assert result.arrays[rank][i].shape == expected.shape
-            assert result.arrays[rank][i].dtype == expected.dtype
-            np.testing.assert_allclose(result.arrays[rank][i], expected, rtol=1e-6)
-    assert sum(result.bytes_per_rank) == sum(sum(r.bytes_per_rank) for r in alone)
-    messages = sum(max(r.messages_per_rank) for r in alone)
-    assert max(result.messages_per_rank) == messages * len(result.buckets) // 6
-
-
-def test_flattened_bucket_is_restored():
-    arrays = make_gradients(1)[0][:5]
-    flat = flatten_bucket(arrays)
-    assert flat.shape == (12 + 1 + 7 + 0 + 50,)
-    for restored, array in zip(restore_bucket(flat, arrays), arrays, strict=True):
-        np.testing.assert_array_equal(restored, array)
-
-
-def test_no_arrays_make_no_buckets():
-    result = reduce_in_buckets([[], []], 8)
-    assert result.arrays == [[], []] and result.messages_per_rank == [0, 0]
 
 
 def test_fit_finds_the_network_that_made_the_timings():

@@ -7,7 +7,6 @@ from distlab.lessons.dtensor_mlp import run_dtensor
 from utils.models import build_mlp
 
 HIDDEN, EXAMPLES = 12, 24
-WEIGHTS = 784 * HIDDEN + HIDDEN + HIDDEN * 10
 PIECES = {  # mesh -> hidden units and examples on each device
     (("batch", 4),): (HIDDEN, EXAMPLES // 4),
     (("model", 4),): (HIDDEN // 4, EXAMPLES),

@@ -7,7 +7,6 @@
 All ranks live in one process; every message goes through a `Network`, which
 records it. `ProcessRing` is the ring between real processes.
 
-- `buckets`: gradient bucketing: many small arrays travel as a few large ones
 - `choice`: an all-reduce by its name
 - `fit`: the alpha-beta model of a network, fitted to timings
 - `hierarchical`: hierarchical all-reduce: inside each node first, then a ring over the nodes'
@@ -28,7 +27,6 @@ records it. `ProcessRing` is the ring between real processes.
 from ..lazy import import_lazily
 
 _NAMES = {
-    "buckets": "BucketedResult flatten_bucket make_buckets reduce_in_buckets restore_bucket",
     "choice": "ALGORITHMS all_reduce",
     "fit": "AlphaBeta fit_alpha_beta",
     "hierarchical": "check_ranks_per_node group_into_nodes hierarchical_all_reduce",

@@ -1,8 +1,6 @@
 // All-reduce step by step, as in utils.collectives and utils.simulate.collective: a test compares
 // messages and seconds. A vector is shown as as many slices as there are ranks.
 
-export const ALGORITHMS = ["naive", "ring", "recursive-doubling", "tree", "hierarchical"];
-
 const range = (count) => [...Array(count).keys()];
 
 // [{phase, messages: [{source, destination, from, to, share, adds}]}]: slices `from` to `to`,

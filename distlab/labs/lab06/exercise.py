@@ -21,7 +21,6 @@ from utils.errors import DistributedError, InputError
 
 ABSENT = (
     *ANSWERS,
-    "utils.collectives.buckets",
     "utils.collectives.choice",
     "utils.collectives.fit",
     "utils.collectives.hierarchical",
@@ -49,7 +48,6 @@ BY_HAND = tuple(
         "tree",
         "hierarchical",
         "choice",
-        "buckets",
         "naive",
     )
 )

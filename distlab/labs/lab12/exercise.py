@@ -15,7 +15,6 @@ from distlab.labs import ANSWERS
 ABSENT = (
     *ANSWERS,
     "utils.schedules",
-    "utils.collectives.buckets",
     "utils.collectives.choice",
     "utils.collectives.fit",
     "utils.collectives.hierarchical",

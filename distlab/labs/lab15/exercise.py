@@ -21,7 +21,7 @@ from utils.data.scenes import SceneSplit, draw_scene
 ABSENT = (*ANSWERS, "utils.data.masks")
 
 __all__ = ["make_scenes", "pack_model", "predict_masks", "write_shards"]
-STEPS, SAVE_EVERY, GLOBAL_BATCH, CLASSES = 20, 10, 32, 11
+STEPS, CLASSES = 20, 11
 OUTLINES, GARMENTS = 0.93, 0.40  # required of a trained model on fresh scenes
 TRIED_SCENES, TRIED_SEED = 448, 77  # of the runs that are tried: 14 steps an epoch
 MAX_DISTANCE = 1e-4  # relative, of the weights of two runs: other data make it 1e-3 and more
