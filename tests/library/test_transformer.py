@@ -71,21 +71,20 @@ def train_here(jobs):
     return [train(**job) for job in jobs]
 
 
-@pytest.mark.parametrize("strategy, servers", [("multi-worker", 0), ("parameter-server", 1)])
-def test_it_trains_in_a_cluster(by_hand, launcher, strategy, servers):
+@pytest.mark.parametrize(
+    "strategy, workers, servers", [("multi-worker", 2, 0), ("parameter-server", 1, 1)]
+)
+def test_it_trains_in_a_cluster(by_hand, launcher, strategy, workers, servers):
+    """A server has one worker: two don't wait for each other, and no order of updates is fixed."""
     loops = ("custom", "fit") if strategy == "multi-worker" else ("custom",)
-    epochs = 2 if strategy == "multi-worker" else 8  # stale updates hide a small gain
-    jobs = [{**TINY, "strategy": strategy, "loop": loop, "epochs": epochs} for loop in loops]
-    job = LocalCluster(2, servers, launcher=launcher).start(train_here, jobs)
+    jobs = [{**TINY, "strategy": strategy, "loop": loop} for loop in loops]
+    job = LocalCluster(workers, servers, launcher=launcher).start(train_here, jobs)
     try:
         result = job.wait(300)
     finally:
         job.stop()
-    if strategy == "multi-worker":
-        for report in result[0] + result[1]:
-            assert_same_weights(report, by_hand[0])
-    else:  # workers don't wait for each other: the order of the updates isn't fixed
-        assert result[0].loss[-1] < result[0].loss[0] and np.isfinite(result[0].loss).all()
+    for report in result if servers else result[0] + result[1]:
+        assert_same_weights(report, by_hand[0])
 
 
 def test_seeds_make_it_and_kernels_differ(tf):
