@@ -203,7 +203,9 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 2)
 keras.distribution.initialize()  # nothing but the variables of the run
 rank = jax.process_index()
-print(rank, jax.device_count(), multihost_utils.process_allgather(np.array([10 + rank])).tolist())
+found = multihost_utils.process_allgather(np.array([10 + rank])).tolist()
+# in one piece, on a line of its own: Gloo writes to standard output as well
+os.write(1, f"\\n{rank} {jax.device_count()} {found}\\n".encode())
 """
 
 
