@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -84,7 +84,7 @@ def stop_after(seconds: float | None, function: str = "the answer") -> Iterator[
         if computes and computed[-1] - computed[0] < 0.8 * seconds:
             signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
             return
-        _end_threads(set(threading.enumerate()) - before, 0)  # replicas run in threads
+        _end_threads(before, 0)  # replicas run in threads
         raise _TooLong
 
     handler = signal.signal(signal.SIGALRM, stop)
@@ -93,7 +93,7 @@ def stop_after(seconds: float | None, function: str = "the answer") -> Iterator[
         yield
     except _TooLong:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        _end_threads(set(threading.enumerate()) - before, START_SECONDS)
+        _end_threads(before, START_SECONDS)
         waited = seconds * (len(computed) - 1)
         raise refuse(
             f"{function} was stopped after {waited:g} seconds. Does it have a loop that never "
@@ -104,10 +104,15 @@ def stop_after(seconds: float | None, function: str = "the answer") -> Iterator[
         signal.signal(signal.SIGALRM, handler)
 
 
-def _end_threads(threads: Iterable[threading.Thread], seconds: float) -> None:
-    """Make `threads` exit at their next step; wait up to `seconds` for one that hasn't begun."""
+def _end_threads(kept: set[threading.Thread], seconds: float) -> None:
+    """Make all threads but those `kept` exit at their next step.
+
+    Waits up to `seconds` for those that are just being started.
+    """
     limit = time.monotonic() + seconds
-    for thread in sorted(threads, key=lambda thread: thread.ident is None):
+    for thread in sorted(
+        set(threading.enumerate()) - kept, key=lambda thread: thread.ident is None
+    ):
         while thread.ident is None and time.monotonic() < limit:
             time.sleep(0.01)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(

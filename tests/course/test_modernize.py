@@ -8,12 +8,12 @@ import json
 import re
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import nbformat
 import pytest
 import warm_start
+from process_watch import ending
 
 from distlab.cli import main
 from distlab.modernize import pages
@@ -315,10 +315,8 @@ def folder(tmp_path, monkeypatch, data_file):
 
 
 def read_output(process):
-    try:
+    with ending(process):
         output = process.communicate(timeout=250)[0]
-    finally:
-        process.kill()
     assert process.returncode == 0, output[-3000:]
     return output
 
@@ -347,8 +345,7 @@ def test_a_changed_program_has_the_losses_of_the_example(
     name, options, example, words, folder, capsys
 ):
     copy = make_changed_copy(ROOT / f"tests/programs/{name}.py", folder, capsys)
-    with start([ROOT / "examples" / example, *words]) as wanted, ExitStack() as stack:
-        stack.callback(wanted.kill)
+    with ending(start([ROOT / "examples" / example, *words])) as wanted:
         if options:
             assert main(["run", *options, copy.name]) == 0
             changed = capsys.readouterr().out
