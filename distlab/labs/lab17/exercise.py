@@ -117,7 +117,6 @@ READ = Exercise(
     lab="lab17",
     name="read",
     function="read_layouts",
-    seconds=20,
     examples=((1, 2, 4), (2, 4, 2)),
     mistakes={
         "search": "a key has to match the path in full (re.fullmatch): re.search finds it anywhere",
@@ -133,7 +132,6 @@ READ = Exercise(
     },
     hint="take one variable: which key does Keras use for it, and which axis of the mesh does each "
     "entry name?",
-    shows_case=False,
     run=each(try_read),
     plain=True,
 )
@@ -275,7 +273,6 @@ CUT = Exercise(
     hint="run lab17.try_layouts on it. The MLP needs one sum each way, attention one forward and "
     "three backward (query, key and value): which collective isn't one of those, nor the "
     "gradients'?",
-    shows_case=False,
     run=each(try_cut),
     read=read_cut,
     contrast=_contrast,
@@ -389,7 +386,6 @@ GATHER = Exercise(
         "all-reduce": "an all-gather goes round the ring once: an all-reduce goes round twice",
     },
     hint="compare what your choice holds and gathers with another choice that also fits",
-    shows_case=False,
     run=each(try_gather),
     read=read_gather,
     contrast=_contrast,
