@@ -179,7 +179,6 @@ TRAIN = Exercise(
     },
     hint="which steps do the files in folder name, and what does a second call do first?",
     tolerance=0.05,
-    shows_case=False,
     run=each(try_train),
     read=describe_training,
 )
@@ -245,7 +244,6 @@ PARTITIONER = Exercise(
         "fixed-number": "three pieces for any number of servers: use the argument",
     },
     hint="as many pieces as servers, of rows, as equal as can be",
-    shows_case=False,
     run=each(try_partitioner),
 )
 
@@ -262,7 +260,6 @@ STALENESS = Exercise(
     lab="lab10",
     name="staleness",
     function="measure_staleness",
-    seconds=20,
     examples=((1, 2, 4), (2, 2, 3)),
     mistakes={
         "itself-counted": "an update doesn't make itself stale: only the others' count",
@@ -274,7 +271,6 @@ STALENESS = Exercise(
         "closures' numbers, 0 first",
     },
     hint="take closure 0 of the example: which updates came after its read and before its apply?",
-    shows_case=False,
     run=each(try_staleness),
     plain=True,
 )
@@ -282,7 +278,6 @@ BOUND = Exercise(
     lab="lab10",
     name="bound",
     function="run_bounded",
-    seconds=20,
     examples=(
         (((1.0, 1.0, 1.0, 1.0), (3.0, 3.0, 3.0, 3.0)), 1),
         (((1.0, 1.0, 1.0, 1.0), (3.0, 3.0, 3.0, 3.0)), 0),
