@@ -4,6 +4,8 @@ It runs them, and then calls their functions, or runs an exercise with them, eac
 asks. Its output isn't trusted; no seed and no pipe of the grader are in it.
 """
 
+import __future__
+
 import ast
 import asyncio
 import base64
@@ -31,6 +33,7 @@ from distlab.grading.encoding import decode, encode
 from distlab.grading.program_cell import FUNCTION, write_program
 
 MAX_TEXT = 4000
+FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 
 
@@ -55,6 +58,7 @@ class Answer:
         self.space |= {"display": print, FUNCTION: write_program, "get_ipython": Shell}
         self.space["input"] = lambda *prompt: ""
         self.failed: list[str] = []
+        self.flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
     def run_cell(self, label: str, text: str, seconds: float) -> None:
         """Run a cell; a statement that fails stops no other, one that is cut off all but `def`."""
@@ -83,8 +87,8 @@ class Answer:
 
     def _run(self, statement: ast.stmt, name: str) -> None:
         module = ast.Module([statement], [])
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        code = compile(module, name, "exec", flags=flags, dont_inherit=True)
+        code = compile(module, name, "exec", flags=self.flags, dont_inherit=True)
+        self.flags |= code.co_flags & FUTURE  # `from __future__` holds from here on, as in IPython
         found = eval(code, self.space)  # noqa: S307 - the sandbox is here for this
         if inspect.iscoroutine(found):
             asyncio.run(found)
