@@ -71,6 +71,8 @@ def test_a_slide_is_one_piece_that_the_back_row_reads_and_keys_turn(page):
     page.keyboard.press("PageUp")
     page.wait_for_function("document.querySelector('.ex-slide').id.startsWith('ex-schedule')")
     assert "?slide#ex:schedule-2:" in page.url and shown.count() == 1
+    picture, hand = (shown.locator(name).first.bounding_box() for name in ("svg", ".ex-controls"))
+    assert picture["y"] < hand["y"] and hand["y"] + hand["height"] <= 1081, "both are in view"
     page.keyboard.press("Escape")
     assert shown.count() == 0 and "?slide" not in page.url
 
