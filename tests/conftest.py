@@ -15,6 +15,7 @@ from types import ModuleType
 
 import pytest
 from needs import TOOLS, need_browser
+from process_watch import end_started
 from warm_start import make_warm_start
 
 from utils.environment import quiet_tensorflow
@@ -95,6 +96,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if WARM_START:
         WARM_START.enabled = item.get_closest_marker("cold_start") is None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    end_started()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,7 +11,7 @@ import sys
 import termios
 
 import pytest
-from process_watch import ending, wait_for
+from process_watch import ending, start_process, wait_for
 
 from distlab.cli import main
 from utils.events import read_events
@@ -102,7 +102,7 @@ def test_progress_bar_on_a_terminal():
     """On a terminal standard error shows a bar; standard output stays the report alone."""
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
-    process = subprocess.Popen(
+    process = start_process(
         [*COMMAND, *SMALL, "--epochs", "1", "--json"], stdout=subprocess.PIPE, stderr=terminal
     )
     os.close(terminal)

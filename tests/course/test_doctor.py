@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from process_watch import group_members, wait_for
+from process_watch import ending, group_members, wait_for
 
 from distlab import doctor
 from distlab.cli import main
@@ -114,7 +114,7 @@ def test_an_interrupt_leaves_no_child(tmp_path):
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
-    with process:
+    with ending(process):
         pid = int(wait_for(lambda: read_text(tmp_path / "pid")))
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 130

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook
+from process_watch import start_process
 from sqlalchemy import URL
 from traitlets.config import Config
 
@@ -374,9 +375,7 @@ def test_a_killed_writer_leaves_whole_files(tmp_path):
     )
     path = tmp_path / "record.json"
     for wait in (0, 0.003, 0.011):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", code, path], stdout=subprocess.PIPE, cwd=ROOT
-        )
+        writer = start_process([sys.executable, "-c", code, path], stdout=subprocess.PIPE, cwd=ROOT)
         writer.stdout.readline()
         time.sleep(wait)
         writer.kill()
@@ -398,7 +397,7 @@ def test_a_lock_keeps_others_out_and_goes_with_its_process(lab, tmp_path):
         "with hold_lock(Path(sys.argv[1]), 'busy'):\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )
-    holder = subprocess.Popen(
+    holder = start_process(
         [sys.executable, "-c", code, tmp_path / "lock"],
         cwd=ROOT,
         stdout=subprocess.PIPE,

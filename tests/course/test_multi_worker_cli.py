@@ -9,7 +9,7 @@ import sys
 
 import psutil
 import pytest
-from process_watch import ending, wait_for
+from process_watch import ending, start_process, wait_for
 
 from distlab.cli import main
 from utils.events import read_events
@@ -22,7 +22,7 @@ CLEAN = {name: value for name, value in os.environ.items() if name != "TF_CONFIG
 
 def start(*arguments, tf_config=None):
     environment = {**CLEAN, "TF_CONFIG": tf_config} if tf_config else CLEAN
-    return subprocess.Popen(
+    return start_process(
         [*COMMAND, *arguments],
         env=environment,
         stdout=subprocess.PIPE,

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lab_runner import LABS
+from process_watch import start_process
 
 from distlab import copies
 from distlab.authoring import course_map, sources
@@ -378,7 +379,7 @@ sys.exit(main(sys.argv[1:]))
 def test_stopped_half_way_it_leaves_nothing(tmp_path: Path, number: int) -> None:
     command = [sys.executable, "-c", HALF, "release", str(tmp_path / "out")]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    making = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
+    making = start_process(command, cwd=ROOT, text=True, **pipes)
     assert making.stdout.readline() == "half\n" and list(tmp_path.glob(".out-*/students/labs/*"))
     making.send_signal(number)
     assert making.communicate(timeout=240)[1] == "distlab release: interrupted\n"

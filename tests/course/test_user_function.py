@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from process_watch import lives, wait_for
+from process_watch import lives, start_process, wait_for
 
 from distlab.cli import main
 
@@ -119,7 +119,7 @@ def test_python_m_distlab_finds_our_utils_and_not_the_projects(project):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_of_the_child_is_left(project, number):
-    process = subprocess.Popen(
+    process = start_process(
         [sys.executable, "-m", "distlab", "tune-input", "mypipe:sleep"],
         cwd=project,
         stderr=subprocess.PIPE,
