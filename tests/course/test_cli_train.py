@@ -11,6 +11,7 @@ import sys
 import termios
 
 import pytest
+from child_programs import run_distlab
 from process_watch import ending, wait_for
 
 from distlab.cli import main
@@ -26,7 +27,7 @@ KEYS = (
 
 
 def distlab_train(*arguments):
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=240)
+    return run_distlab("train", *arguments)
 
 
 def test_json_is_one_object_and_nothing_else_is_said():

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from child_programs import run_child
 from needs import skip_without
 
 from distlab.cli import main
@@ -246,12 +247,7 @@ def test_a_full_disk_is_one_line_and_the_next_run_goes_on(term):
         skip_without("network namespaces", "no user namespaces here")
     (term / "grades").mkdir()
     words = 'mount -t tmpfs -o size=2m none grades && exec "$@"'
-    done = subprocess.run(
-        [*mount, words, "sh", sys.executable, "-c", FULL],
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    done = run_child(*mount, words, "sh", sys.executable, "-c", FULL)
     assert "found 1 2 True 1" in done.stdout, done.stdout + done.stderr
     assert "the disk is full. No mark was changed" in done.stderr
     assert done.stdout.count("6.00 of 10 points") == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from child_programs import run_distlab
 from process_watch import lives, wait_for
 
 from distlab.cli import main
@@ -106,15 +107,9 @@ def test_a_module_that_ends_the_process_is_named(project, capfd, monkeypatch, ta
 
 
 def test_python_m_distlab_finds_our_utils_and_not_the_projects(project):
-    done = subprocess.run(
-        [sys.executable, "-m", "distlab", "tune-input", "leaving:stop"],
-        cwd=project,
-        timeout=240,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 2 and "called sys.exit('enough')" in done.stderr, done.stderr
+    path = {"PYTHONPATH": str(ROOT)}
+    done = run_distlab("tune-input", "leaving:stop", cwd=project, variables=path, status=2)
+    assert "called sys.exit('enough')" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
