@@ -12,6 +12,7 @@ import psutil
 import pytest
 from lab_server import END_SECONDS, Lab
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from page_checks import watch
 from process_watch import lives, wait_for
 
 from distlab.cli import lab, make_parser
@@ -99,10 +100,10 @@ def test_a_killed_half_takes_the_other_and_the_kernels_with_it(start, victim):
     wait_until_gone(running.server, *kernels)
 
 
-def test_the_course_home_in_a_browser(start, chromium):
+def test_the_course_home_in_a_browser(start, show_page):
     running = start()
-    page = chromium.new_page(viewport={"width": 1400, "height": 1000})
-    trouble, outside = watch(page)
+    page = show_page(viewport={"width": 1400, "height": 1000})
+    wrong = watch(page, running.port, heard=("error",))
     page.goto(f"{running.url}?token={running.token}")
     page.wait_for_selector("#distlab-home h1:has-text('The course')")
     page.click("#distlab-home a:has-text('First')")
@@ -111,16 +112,15 @@ def test_the_course_home_in_a_browser(start, chromium):
     move_slider_by_keyboard(page)
     assert page.locator(".jp-toast, .Toastify__toast").count() == 0
     page.close()
-    assert trouble == [] and outside == []
+    assert wrong == []
 
 
-def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course, chromium):
+def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course, show_page):
     lesson = course / "notebooks" / "07-what-a-step-sends.ipynb"
     shutil.copyfile(ROOT / "notebooks" / lesson.name, lesson)
     running = start()
-    page = chromium.new_page(viewport={"width": 1400, "height": 1000})
-    address = f"http://127.0.0.1:{running.port}/lab/tree/notebooks/{lesson.name}"
-    page.goto(f"{address}?token={running.token}")
+    page = show_page(viewport={"width": 1400, "height": 1000})
+    page.goto(running.find_address(f"notebooks/{lesson.name}"))
     page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/")
     page.wait_for_timeout(2_000)  # the kernel's own words come after it is idle
     changed = page.locator(".lm-TabBar-tab.jp-mod-dirty:has-text('07-what')")
@@ -140,21 +140,6 @@ def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course
     lesson.unlink()
     copy.unlink()
     assert len(differ) == 1 and len(saved["cells"]) == len(given["cells"])
-
-
-def watch(page) -> tuple[list[str], list[str]]:
-    """Return lists that fill with the page's console errors and its requests to elsewhere."""
-    trouble: list[str] = []
-    outside: list[str] = []
-    page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-
-    def note(request):
-        if not request.url.startswith(("http://127.0.0.1:", "data:", "blob:")):
-            outside.append(request.url)
-
-    page.on("request", note)
-    return trouble, outside
 
 
 def move_slider_by_keyboard(page) -> None:
