@@ -382,37 +382,3 @@ def test_a_new_hand_in_is_run_and_an_unsealed_run_is_written_on_the_report(tmp_p
     ((_, record),) = read_records(tmp_path / "out").values()
     assert record["observation"]["sealed"]
     assert "Run without the sandbox" not in page.read_text()
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["lab99", "."], ["'lab99'", "lab01"]),
-        (["lab01", "{tmp}/nowhere"], ["no such folder, zip or notebook"]),
-        (["lab01", "{tmp}/empty"], ["must have a submission of lab01"]),
-        (["lab01", "{tmp}/in", "--student", "anna"], ["'anna'", "Did you mean 'ana'?"]),
-        (["lab01", "{tmp}/in", "--exercise", "epcoh"], ["'epcoh'", "epoch"]),
-        (["lab01", "{tmp}/in", "--set", "ana", "epcoh", "1"], ["'epcoh'", "epoch"]),
-        (["lab01", "{tmp}/in", "--set", "anna", "epoch", "1"], ["'anna'"]),
-        (["lab01", "{tmp}/in", "--set", "ana", "epoch", "many"], ["'many'"]),
-        (["lab01", "{tmp}/in", "--set", "ana", "epoch", "99"], ["99", "2 points", "--allow-bonus"]),
-        (["lab01", "{tmp}/in", "--marks", "{tmp}/none.csv"], ["none.csv"]),
-        (["lab01", "{tmp}/in", "--submission-times", "{tmp}/none.csv"], ["none.csv"]),
-        (["lab01", "{tmp}/in", "--roster", "{tmp}/none.csv"], ["none.csv"]),
-        (["lab01", "{tmp}/in", "--penalty", "1/day"], ["due date"]),
-        (["lab01", "{tmp}/in", "--due", "soon"], ["'soon'"]),
-        (["lab01", "{tmp}/in", "--jobs", "0"], ["--jobs must be a whole number"]),
-        (["lab01", "{tmp}/in", "--pattern", "("], ["--pattern"]),
-        (["lab01", "{tmp}/in", "--policy", "{tmp}/none.toml"], ["none.toml"]),
-        (["lab01", "{tmp}/in", "--gradebook", "{tmp}/in"], ["can't be used as a gradebook"]),
-    ],
-)
-def test_bad_values_get_one_line_and_status_2(capsys, monkeypatch, tmp_path, arguments, words):
-    hand_in(tmp_path / "in", "ana")
-    (tmp_path / "empty").mkdir()
-    filled = [text.format(tmp=tmp_path) for text in arguments]
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    assert main(["grade", *filled, "--output", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1
-    assert all(word in said.err for word in words), said.err
