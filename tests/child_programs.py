@@ -1,4 +1,4 @@
-"""Programs that a test runs to their end: any, Python's, and `distlab`."""
+"""Programs that a test runs to their end, or starts: any, Python's, and `distlab`."""
 
 import os
 import subprocess
@@ -6,7 +6,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from process_watch import ending
+
 SECONDS = 280  # only so that a hang ends
+_started: list[subprocess.Popen[str]] = []
 
 
 def run_child(
@@ -34,3 +37,24 @@ def run_python(*words: object, **options: Any) -> subprocess.CompletedProcess[st
 
 def run_distlab(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
     return run_python("-m", "distlab", *words, **options)
+
+
+def start_python(
+    *words: object, variables: Mapping[str, str] | None = None, **options: Any
+) -> "subprocess.Popen[str]":
+    """Return a running program; after the test it's killed and collected, if it still runs."""
+    if variables is not None:
+        options["env"] = os.environ | variables
+    usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    _started.append(subprocess.Popen([sys.executable, *map(str, words)], **usual | options))
+    return _started[-1]
+
+
+def start_distlab(*words: object, **options: Any) -> "subprocess.Popen[str]":
+    return start_python("-m", "distlab", *words, **options)
+
+
+def end_started() -> None:
+    while _started:
+        with ending(_started.pop()):
+            pass

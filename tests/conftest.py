@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 import pytest
+from child_programs import end_started
 from needs import TOOLS, need_browser
 from warm_start import make_warm_start
 
@@ -212,6 +213,13 @@ def write_warm(tmp_path_factory, monkeypatch):
         return [sys.executable, str(path)]
 
     return write
+
+
+@pytest.fixture(autouse=True)
+def children():
+    """What a test starts and doesn't end is ended after it."""
+    yield
+    end_started()
 
 
 @pytest.fixture(scope="module")

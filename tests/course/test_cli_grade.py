@@ -3,17 +3,14 @@
 import copy
 import csv
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
-from child_programs import run_distlab
+from child_programs import run_distlab, start_distlab
 from lab_runner import load_answers
 from process_watch import wait_for
 
@@ -265,22 +262,10 @@ def test_marks_by_hand_in_bulk_write_only_what_changes_and_say_why(graded):
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts `distlab grade` in the background; what still runs at the end is killed."""
+    """Starts `distlab grade` in the background."""
     (tmp_path / "scratch").mkdir()
-    started = []
-
-    def start(arguments):
-        command = [sys.executable, "-m", "distlab", "grade", "lab01", *map(str, arguments)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        scratch = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
-        started.append(subprocess.Popen(command, cwd=ROOT, text=True, env=scratch, **pipes))
-        return started[-1]
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+    scratch = {"TMPDIR": str(tmp_path / "scratch")}
+    return partial(start_distlab, "grade", "lab01", cwd=ROOT, variables=scratch)
 
 
 def wait_for_records(process, out, least):
@@ -317,7 +302,7 @@ def test_stopped_killed_and_gone_on_with(start, capsys, tmp_path):
         hand_in(submitted, f"s{k}", wrong, "solutions", before=SLOW)
     arguments = [submitted, "--output", out, "--jobs", "1", "--json"]
 
-    process = start(arguments)
+    process = start(*arguments)
     wait_for_records(process, out, 1)
     process.send_signal(signal.SIGSTOP)  # it stays half-way, however long the other one takes
     assert main(["grade", "lab01", *map(str, arguments)]) == 2
@@ -334,7 +319,7 @@ def test_stopped_killed_and_gone_on_with(start, capsys, tmp_path):
     first = seen_of(out)
     assert 1 <= len(first) < 6
 
-    process = start(arguments)
+    process = start(*arguments)
     wait_for_records(process, out, len(first) + 1)
     family = find_family(process)
     process.kill()
@@ -358,7 +343,8 @@ def test_stopped_killed_and_gone_on_with(start, capsys, tmp_path):
 def test_killed_without_the_sandbox_it_leaves_nothing_either(start, tmp_path):
     for k in range(3):
         hand_in(tmp_path / "in", f"s{k}", {}, "solutions", before=SLOW)
-    process = start([tmp_path / "in", "--output", tmp_path / "out", "--no-sandbox", "--jobs", "1"])
+    options = ("--output", tmp_path / "out", "--no-sandbox", "--jobs", "1")
+    process = start(tmp_path / "in", *options)
     wait_for_records(process, tmp_path / "out", 1)
     family = find_family(process)
     process.kill()

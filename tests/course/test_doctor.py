@@ -1,7 +1,6 @@
 """The doctor as a whole: the command, probes that fail, TensorFlow's child, the report."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from child_programs import run_python
+from child_programs import run_python, start_distlab
 from process_watch import group_members, wait_for
 
 from distlab import doctor
@@ -105,15 +104,10 @@ def test_an_interrupt_leaves_no_child(tmp_path):
         f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
         "time.sleep(600)"
     )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-m", "distlab", "doctor"]
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    with process:
-        pid = int(wait_for(lambda: read_text(tmp_path / "pid")))
-        process.send_signal(signal.SIGINT)
-        assert process.wait(120) == 130
+    process = start_distlab("doctor", cwd=ROOT, variables={"PYTHONPATH": str(tmp_path)})
+    pid = int(wait_for(lambda: read_text(tmp_path / "pid")))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(120) == 130
     assert wait_for(lambda: not psutil.pid_exists(pid))
 
 

@@ -942,6 +942,7 @@ def test_in_jupyterlab_the_kernel_hears_what_the_hand_chose(show_page, tmp_path)
         "from distlab.explorables import schedule_toy\ntoy = schedule_toy()\ntoy",
         "print(toy.options['micros'], toy.options['follow'])",
         "toy.options = {**toy.options, 'stages': 2}",
+        "from distlab.explorables.batches import batch_explorer\nbatch_explorer()",
     ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = new_notebook(
@@ -960,9 +961,12 @@ def test_in_jupyterlab_the_kernel_hears_what_the_hand_chose(show_page, tmp_path)
 
 
 def move_in_jupyterlab(page) -> None:
-    """Run the piece, move it by the keyboard, read its options, set one from Python."""
+    """Run the piece, move it by the keyboard, read its options, set one from Python.
+
+    Then move an explorer, whose picture the kernel draws.
+    """
     page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/")
-    cells = [page.locator(".jp-Notebook .jp-CodeCell").nth(k) for k in range(3)]
+    cells = [page.locator(".jp-Notebook .jp-CodeCell").nth(k) for k in range(4)]
     cells[0].locator(".cm-content").click()
     page.keyboard.press("Shift+Enter")
     micros, follow = (
@@ -974,7 +978,7 @@ def move_in_jupyterlab(page) -> None:
     page.locator(".ex-more summary").click()
     follow.focus()
     page.keyboard.press("End")
-    assert page.locator(".jp-Notebook .jp-CodeCell").count() == 3  # Lab's own keys did nothing
+    assert page.locator(".jp-Notebook .jp-CodeCell").count() == 4  # Lab's own keys did nothing
 
     def run_second():
         cells[1].locator(".cm-content").click()
@@ -987,6 +991,9 @@ def move_in_jupyterlab(page) -> None:
     page.keyboard.press("Shift+Enter")
     page.locator(".ex-stage").get_by_text("stage 1").first.wait_for()
     page.locator(".ex-stage").get_by_text("stage 2").first.wait_for(state="detached")
+    page.keyboard.press("Shift+Enter")
+    page.get_by_label("Replicas per worker").press("ArrowRight")
+    page.wait_for_selector("svg[aria-label*='divide by 20 replicas']")
 
 
 def test_the_answer_slides_in_beside_a_word(open_html):

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from child_programs import start_python
 from nbgrader.api import Gradebook
 from sqlalchemy import URL
 from traitlets.config import Config
@@ -374,9 +375,7 @@ def test_a_killed_writer_leaves_whole_files(tmp_path):
     )
     path = tmp_path / "record.json"
     for wait in (0, 0.003, 0.011):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", code, path], stdout=subprocess.PIPE, cwd=ROOT
-        )
+        writer = start_python("-c", code, path, cwd=ROOT)
         writer.stdout.readline()
         time.sleep(wait)
         writer.kill()
@@ -398,12 +397,7 @@ def test_a_lock_keeps_others_out_and_goes_with_its_process(lab, tmp_path):
         "with hold_lock(Path(sys.argv[1]), 'busy'):\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, tmp_path / "lock"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stdin=subprocess.PIPE,
-    )
+    holder = start_python("-c", code, tmp_path / "lock", cwd=ROOT, stdin=subprocess.PIPE)
     holder.stdout.readline()
     with pytest.raises(DistributedError, match="another `distlab grade` is at work"):
         Journal(tmp_path, lab).__enter__()

@@ -142,6 +142,7 @@ def test_home_in_jupyterlab(course, tmp_path, show_page):
         use_home(page, course)
         start_over(page, course, given)
         look_at_narrow_widths(page)
+        assert page.locator(".jp-toast, .Toastify__toast").count() == 0
         page.close()
         refused(running)
     # says JupyterLab if a notebook closes before its debugger

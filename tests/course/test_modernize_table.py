@@ -7,11 +7,10 @@ the other, and the mechanical change makes the one of the other.
 import contextlib
 import json
 import subprocess
-import sys
 import textwrap
 
 import pytest
-from child_programs import run_child, run_python
+from child_programs import run_child, run_python, start_python
 
 from distlab.modernize import installed
 from distlab.modernize.reading import read_program
@@ -101,9 +100,7 @@ def test_the_mechanical_change_makes_the_new_form(entry):
 def another_worker_writes(name):
     """Hold the file open for writing in another process."""
     code = f"import h5py; file = h5py.File({name!r}, 'w'); print(1, flush=True); input()"
-    other = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    other = start_python("-c", code, stdin=subprocess.PIPE)
     assert other.stdout.readline() == "1\n"
     try:
         yield

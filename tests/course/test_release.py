@@ -7,16 +7,14 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tomllib
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from child_programs import run_child, run_distlab, run_python
+from child_programs import run_child, run_distlab, run_python, start_python
 from lab_runner import LABS
-from process_watch import ending
 
 from distlab import copies
 from distlab.authoring import course_map, sources
@@ -357,13 +355,10 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_half_way_it_leaves_nothing(tmp_path: Path, number: int) -> None:
-    command = [sys.executable, "-c", HALF, "release", str(tmp_path / "out")]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with ending(subprocess.Popen(command, cwd=ROOT, text=True, **pipes)) as making:
-        assert making.stdout.readline() == "half\n"
-        assert list(tmp_path.glob(".out-*/students/labs/*"))
-        making.send_signal(number)
-        assert making.communicate(timeout=240)[1] == "distlab release: interrupted\n"
+    making = start_python("-c", HALF, "release", tmp_path / "out", cwd=ROOT)
+    assert making.stdout.readline() == "half\n" and list(tmp_path.glob(".out-*/students/labs/*"))
+    making.send_signal(number)
+    assert making.communicate(timeout=240)[1] == "distlab release: interrupted\n"
     assert making.returncode == 130 and os.listdir(tmp_path) == []
 
 
