@@ -6,10 +6,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from process_watch import ending
+from process_watch import start_process
 
 SECONDS = 280  # only so that a hang ends
-_started: list[subprocess.Popen[str]] = []
 
 
 def run_child(
@@ -42,19 +41,12 @@ def run_distlab(*words: object, **options: Any) -> subprocess.CompletedProcess[s
 def start_python(
     *words: object, variables: Mapping[str, str] | None = None, **options: Any
 ) -> "subprocess.Popen[str]":
-    """Return a running program; after the test it's killed and collected, if it still runs."""
+    """Return a running program, which ends with the test."""
     if variables is not None:
         options["env"] = os.environ | variables
     usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    _started.append(subprocess.Popen([sys.executable, *map(str, words)], **usual | options))
-    return _started[-1]
+    return start_process([sys.executable, *map(str, words)], **usual | options)
 
 
 def start_distlab(*words: object, **options: Any) -> "subprocess.Popen[str]":
     return start_python("-m", "distlab", *words, **options)
-
-
-def end_started() -> None:
-    while _started:
-        with ending(_started.pop()):
-            pass

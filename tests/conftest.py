@@ -15,8 +15,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 import pytest
-from child_programs import end_started
 from needs import TOOLS, need_browser
+from process_watch import end_started
 from warm_start import make_warm_start
 
 from utils.environment import quiet_tensorflow
@@ -97,6 +97,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if WARM_START:
         WARM_START.enabled = item.get_closest_marker("cold_start") is None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    end_started()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -213,13 +218,6 @@ def write_warm(tmp_path_factory, monkeypatch):
         return [sys.executable, str(path)]
 
     return write
-
-
-@pytest.fixture(autouse=True)
-def children():
-    """What a test starts and doesn't end is ended after it."""
-    yield
-    end_started()
 
 
 @pytest.fixture(scope="module")
