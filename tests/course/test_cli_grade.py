@@ -1,6 +1,5 @@
 """`distlab grade` as a teacher meets it: real sandbox, real gradebook, stopped and gone on with."""
 
-import copy
 import csv
 import json
 import signal
@@ -11,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from child_programs import run_distlab, start_distlab
-from lab_runner import load_answers
+from grading_notebooks import ANSWERS, RIGHT, WRONG, fill, read_stub, write
 from process_watch import wait_for
 
 from distlab.cli import main
@@ -19,7 +18,7 @@ from distlab.grading.executor import check_can_seal
 
 ROOT = Path(__file__).resolve().parents[2]
 SLUG = "lab01-batches-and-words"
-SLOW = "import time\ntime.sleep(2)\n"
+SLOW = {**RIGHT, "epoch": "import time\ntime.sleep(2)\n" + RIGHT["epoch"]}
 
 try:
     check_can_seal()
@@ -27,23 +26,11 @@ except Exception as error:  # macOS, or a system that forbids user namespaces
     pytestmark = pytest.mark.skip(reason=f"this machine cannot seal: {error}")
 
 
-def read_notebook(folder):
-    end = "-solution" if folder == "solutions" else ""
-    return json.loads((ROOT / folder / f"{SLUG}{end}.ipynb").read_text())
-
-
-def hand_in(root, student, answers=None, folder="labs", stamp="", before=""):
-    """Write the lab (or its solution) with `answers` by exercise as one student's hand-in."""
-    notebook = copy.deepcopy(read_notebook(folder))
-    for cell in notebook["cells"]:
-        name = cell["metadata"].get("nbgrader", {}).get("grade_id")
-        if name in (answers or {}):
-            cell["source"] = answers[name]
-        if before and name == "epoch":
-            cell["source"] = before + "".join(cell["source"])
+def hand_in(root, student, answers, stamp=""):
+    """Write the lab with `answers` by exercise as one student's hand-in."""
     place = root / student / "lab01"
     place.mkdir(parents=True)
-    (place / f"{SLUG}.ipynb").write_text(json.dumps(notebook))
+    write(fill(answers), place / f"{SLUG}.ipynb")
     if stamp:
         (place / "timestamp.txt").write_text(stamp)
 
@@ -75,34 +62,18 @@ def read_records(out):
 def graded(tmp_path_factory):
     """A class graded once: (folder, out, arguments, marks by student)."""
     root = tmp_path_factory.mktemp("class")
-    answers = load_answers("lab01")
-    wrong = {name: list(a.values())[0] for name, a in answers.WRONG.items()}
     submitted = root / "submitted"
-    hand_in(submitted, "ana", folder="solutions", stamp="2026-11-20 10:00:00 UTC")
-    hand_in(
-        submitted,
-        "bela",
-        {n: a[-1] for n, a in answers.RIGHT.items()},
-        stamp="2026-11-22 12:00:00 UTC",
-    )
-    hand_in(submitted, "cid", wrong)
-    hand_in(submitted, "dora")
+    hand_in(submitted, "ana", RIGHT, stamp="2026-11-20 10:00:00 UTC")
+    others = {name: answers[-1] for name, answers in ANSWERS.RIGHT.items()}
+    hand_in(submitted, "bela", others, stamp="2026-11-22 12:00:00 UTC")
+    hand_in(submitted, "cid", WRONG)
+    hand_in(submitted, "dora", {})
     (submitted / "eve" / "lab01").mkdir(parents=True)
     (submitted / "eve" / "lab01" / "essay.docx").write_text("I have written a lot")
     (root / "extra.csv").write_text("student,extra\nbela,1 day\n")
-    arguments = [
-        submitted,
-        "--output",
-        root / "out",
-        "--gradebook",
-        root / "gradebook.db",
-        "--due",
-        "2026-11-20T23:59",
-        "--penalty",
-        "10%/day",
-        "--extensions",
-        root / "extra.csv",
-    ]
+    arguments = [submitted, "--output", root / "out", "--gradebook", root / "gradebook.db"]
+    arguments += "--due 2026-11-20T23:59 --penalty 10%/day --extensions".split()
+    arguments += [root / "extra.csv"]
     status, output, errors = distlab_grade(*arguments, "--json")
     assert errors == "", errors
     return root, status, arguments, by_student(output)
@@ -116,9 +87,8 @@ def test_marks_penalties_and_what_waits_for_a_human(graded):
     assert {m["max"] for m in marks.values()} == {10}
     assert "12 h late: 1 point off" in marks["bela"]["notes"]
     assert "not a notebook" in " ".join(marks["eve"]["notes"])
-    wrong = load_answers("lab01").WRONG
     for exercise in marks["cid"]["exercises"]:
-        assert exercise["misconception"] == next(iter(wrong[exercise["id"]]))
+        assert exercise["misconception"] == next(iter(ANSWERS.WRONG[exercise["id"]]))
         assert "should give" in exercise["message"]
 
 
@@ -153,7 +123,7 @@ def test_pages_tables_and_gradebook_are_there(graded):
 
 def test_every_path_is_read_from_where_the_command_is_typed(tmp_path):
     """All of them relative, outside the checkout; if no file can be opened, status 2."""
-    hand_in(tmp_path / "class", "ana", folder="solutions")
+    hand_in(tmp_path / "class", "ana", RIGHT)
     files = {
         "list.csv": "student,name\nana,Ana Alt\n",
         "extra.csv": "ana,2 days\n",
@@ -193,25 +163,9 @@ def test_a_second_run_gives_the_same_marks_and_runs_nothing_again(graded):
 def test_one_exercise_of_one_student_again_and_a_mark_by_hand(graded):
     root, _, arguments, marks = graded
     before = {r["student"]: r for _, r in read_records(root / "out").values()}
-    status, output, _ = distlab_grade(
-        *arguments,
-        "--json",
-        "--student",
-        "cid",
-        "--student",
-        "ana",
-        "--exercise",
-        "batches",
-        "--rerun",
-        "--set",
-        "cid",
-        "epoch",
-        "1.5",
-        "--set",
-        "eve",
-        "scaling",
-        "0.5",
-    )
+    once = "--student cid --student ana --exercise batches --rerun".split()
+    by_hand = "--set cid epoch 1.5 --set eve scaling 0.5".split()
+    status, output, _ = distlab_grade(*arguments, "--json", *once, *by_hand)
     found = by_student(output)
     assert points(found["cid"]) == [1.5, 0, 0, 0] and found["cid"]["mark"] == 1.5
     assert "epoch: set by hand" in found["cid"]["notes"] and found["ana"] == marks["ana"]
@@ -299,7 +253,7 @@ def test_stopped_killed_and_gone_on_with(start, capsys, tmp_path):
     submitted, out = tmp_path / "submitted", tmp_path / "out"
     for k in range(6):
         wrong = {} if k % 2 else {"batches": "def replica_batch_sizes(b, w, r):\n    return [b]"}
-        hand_in(submitted, f"s{k}", wrong, "solutions", before=SLOW)
+        hand_in(submitted, f"s{k}", SLOW | wrong)
     arguments = [submitted, "--output", out, "--jobs", "1", "--json"]
 
     process = start(*arguments)
@@ -342,7 +296,7 @@ def test_stopped_killed_and_gone_on_with(start, capsys, tmp_path):
 
 def test_killed_without_the_sandbox_it_leaves_nothing_either(start, tmp_path):
     for k in range(3):
-        hand_in(tmp_path / "in", f"s{k}", {}, "solutions", before=SLOW)
+        hand_in(tmp_path / "in", f"s{k}", SLOW)
     options = ("--output", tmp_path / "out", "--no-sandbox", "--jobs", "1")
     process = start(tmp_path / "in", *options)
     wait_for_records(process, tmp_path / "out", 1)
@@ -353,16 +307,14 @@ def test_killed_without_the_sandbox_it_leaves_nothing_either(start, tmp_path):
 
 
 def test_a_new_hand_in_is_run_and_an_unsealed_run_is_written_on_the_report(tmp_path):
-    hand_in(tmp_path / "in", "ana", folder="solutions")
+    hand_in(tmp_path / "in", "ana", RIGHT)
     arguments = [tmp_path / "in", "--output", tmp_path / "out"]
     status, output, _ = distlab_grade(*arguments, "--no-sandbox")
     assert status == 0 and "without the sandbox" in output
     (page,) = (tmp_path / "out" / "lab01" / "feedback").iterdir()
     assert "Run without the sandbox" in page.read_text()
     assert "without the sandbox" in (page.parent.parent / "class.html").read_text()
-    (tmp_path / "in" / "ana" / "lab01" / f"{SLUG}.ipynb").write_text(
-        json.dumps(read_notebook("labs"))
-    )
+    write(read_stub(), tmp_path / "in" / "ana" / "lab01" / f"{SLUG}.ipynb")
     status, output, _ = distlab_grade(*arguments, "--json")
     assert by_student(output)["ana"]["mark"] == 0
     ((_, record),) = read_records(tmp_path / "out").values()

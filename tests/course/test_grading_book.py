@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from child_programs import start_python
+from grading_notebooks import make_verdict
 from nbgrader.api import Gradebook
 from sqlalchemy import URL
 from traitlets.config import Config
@@ -36,7 +37,6 @@ from distlab.grading.policy import (
 from distlab.grading.report.autograded import is_course, write_autograded
 from distlab.grading.results import ClassResult, describe_lateness, finish
 from distlab.grading.roster import ByHand
-from distlab.grading.verdict import ExerciseVerdict, Verdict
 from utils.errors import DistributedError
 from utils.files import replace_atomically, write_atomically
 
@@ -66,23 +66,6 @@ def path(empty, tmp_path):
     path = tmp_path / "odd name ?#%.db"
     path.write_bytes(empty)
     return path
-
-
-def make_verdict(lab, student, points=None, message="", status=""):
-    """`points` by exercise; full marks for those left out."""
-    given = points or {}
-    exercises = [
-        ExerciseVerdict(
-            e.id,
-            given.get(e.id, e.points),
-            e.points,
-            "",
-            message,
-            status or ("wrong" if e.id in given else "right"),
-        )
-        for e in lab.exercises
-    ]
-    return Verdict(student, lab.name, tuple(exercises))
 
 
 def read_grades(path, student, lab):

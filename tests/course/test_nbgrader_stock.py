@@ -172,17 +172,9 @@ def test_formgrader_opens_the_course(course: Path) -> None:
 def serve(folder: Path) -> Iterator[Callable[[str], str]]:
     """A Jupyter server in `folder`, with nbgrader in it; yields a function that gets pages."""
     [port] = pick_free_ports(1)
-    command = [
-        sys.executable,
-        "-m",
-        "jupyter_server",
-        "--no-browser",
-        "--allow-root",
-        f"--port={port}",
-        "--ServerApp.port_retries=0",
-        "--ServerApp.ip=127.0.0.1",
-        "--IdentityProvider.token=t",
-    ]
+    command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"]
+    command += [f"--port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1"]
+    command += ["--IdentityProvider.token=t"]
     home = {**os.environ, "HOME": str(folder.parent), "JUPYTER_CONFIG_DIR": str(folder / ".j")}
     server = subprocess.Popen(
         command,
