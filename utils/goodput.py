@@ -293,7 +293,8 @@ def _add_up_task(
     story: TaskStory, group: StepGroup, restored: Mapping[int, int], begun: float, ended: float
 ) -> Counter[str]:
     """Return the seconds of each kind that one task spent; what isn't in it is the rest."""
-    seconds, spans = Counter[str](), [*story.closed, *story.find_open(ended)]
+    seconds, still = Counter[str](), story.find_open(ended)
+    spans = [*story.closed, *still]
     paused = [span for span in spans if span.kind == "paused"]
     for step in story.steps:
         computed, waited, sent = group.split(step)
@@ -310,10 +311,11 @@ def _add_up_task(
             seconds["restarting"] += length
         elif span.kind == "wait":
             seconds["waiting"] += length
-        elif span.kind == "compute":  # a step that hasn't ended, or that a restart cut short
+        elif span.kind == "compute":  # a step that goes on, or that a kill or restart cut short
             stood = sum(_overlap(pause, span.start, span.end) for pause in paused)
             seconds["waiting"] += stood
-            seconds["repeated" if span.end < ended else "useful"] += length - stood
+            goes_on = span in still and story.dead_at is None
+            seconds["useful" if goes_on else "repeated"] += length - stood
     return seconds
 
 

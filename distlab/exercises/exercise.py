@@ -32,6 +32,7 @@ Answer = Any  # a learner's function, or a tuple of functions
 Cases = Sequence[Sequence[Any]]
 RIGHT = "right"
 MAX_SIDE = 12  # of the table of an answer
+COMPUTE_SECONDS = 20  # for a function that only computes
 EVIDENCE = ("result", "outside", "inside")
 
 
@@ -122,13 +123,14 @@ class Exercise:
     judge's process when it is graded. `mistakes` maps the name of each known misconception to its
     message; `hint` is the message for any other wrong answer, `success` for a correct one.
     `tolerance` is relative. `by_hand` names the library's modules that an answer may not call,
-    since writing that is the exercise. `shows_case` says whether the message shows the case;
-    `contrast(got, right)` words the difference, and `tell(case, observed, right)` may show it as a
-    table (without it, the array that differs is shown). `plain` says of one with a `run` that the
-    answer takes and gives numbers, words, lists, dictionaries, arrays and a `Folder` only: `run`
-    can then do without its process, and only calls of the answer travel there. In a notebook one
-    run is stopped after `seconds`, if any: 20 s are for functions that only compute, and exercises
-    that start processes have their own limits. A class seed draws `number`.
+    since writing that is the exercise. `shows_case` says whether the message shows the case: by
+    default only if the function is called with it. `contrast(got, right)` words the difference, and
+    `tell(case, observed, right)` may show it as a table (without it, the array that differs is
+    shown). `plain` says of one with a `run` that the answer takes and gives numbers, words, lists,
+    dictionaries, arrays and a `Folder` only: `run` can then do without its process, and only calls
+    of the answer travel there. In a notebook one run is stopped after `seconds`: 20 s by default if
+    it is called with its cases or `plain`, never otherwise, since exercises that start processes
+    have their own limits. A class seed draws `number`.
 
     `evidence` says what a mark proves. "result": the learner's function returned everything graded
     as plain data, or wrote it to a file. "outside": processes, kills, bytes, files, clocks, seen by
@@ -147,7 +149,7 @@ class Exercise:
     run: Callable[[Answer, Cases], list[Any]] = call
     read: Callable[..., Any] = _as_it_came
     tolerance: float = 1e-3
-    shows_case: bool = True
+    shows_case: bool | None = None
     contrast: Callable[[Any, Any], str] = contrast
     tell: Callable[[Sequence[Any], Any, Any], AnswerTable | None] | None = None
     success: str = ""
@@ -158,9 +160,15 @@ class Exercise:
     number: ClassNumber | None = None
 
     def __post_init__(self) -> None:
-        travels = self.run is call or self.plain
-        kind = self.evidence or ("result" if travels else "inside")
-        object.__setattr__(self, "evidence", check_choice("evidence", kind, EVIDENCE))
+        called = self.run is call
+        kind = self.evidence or ("result" if called or self.plain else "inside")
+        usual = {
+            "evidence": check_choice("evidence", kind, EVIDENCE),
+            "shows_case": called if self.shows_case is None else self.shows_case,
+            "seconds": self.seconds or (COMPUTE_SECONDS if called or self.plain else None),
+        }
+        for name, value in usual.items():
+            object.__setattr__(self, name, value)
 
     @property
     def worked_name(self) -> str:

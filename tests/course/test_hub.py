@@ -142,6 +142,7 @@ class Hub:
         self.folder, self.token = folder, secrets.token_hex(16)
         self.homes = {user: folder / "home" / user for user in USERS}
         self.process: subprocess.Popen[bytes] | None = None
+        self.there: set[Path] = set()  # folders of earlier users with the numbers of these
 
     def start(self) -> None:
         """Make users, course and configuration, and start the hub with them."""
@@ -150,6 +151,7 @@ class Hub:
         for user, home in self.homes.items():
             subprocess.run(["useradd", "-m", "-d", home, "-s", "/bin/bash", user], check=True)
             home.chmod(0o700)
+            self.there |= list_folders(user)
         self._release()
         private = folder / "hub"
         private.mkdir(mode=0o700)
@@ -402,11 +404,14 @@ def test_nothing_stays_when_servers_stop_are_killed_and_the_hub_ends(hub):
     hub.process.wait(120)
     for user in USERS:
         wait_for(lambda user=user: not list_processes(user))
-        assert not [path for path in Path("/tmp").glob("distlab-*") if is_owned(path, user)]
+        assert not list_folders(user) - hub.there
 
 
-def is_owned(path: Path, user: str) -> bool:
-    """Return whether a file is a user's; another test's may go, or have an owner without a name."""
-    with suppress(FileNotFoundError, KeyError):
-        return path.owner() == user
-    return False
+def list_folders(user: str) -> set[Path]:
+    """Return the clusters' folders of a user: of this one, or of who had the number before."""
+    number, found = pwd.getpwnam(user).pw_uid, set()
+    for path in Path("/tmp").glob("distlab-*"):
+        with suppress(FileNotFoundError):  # another test's
+            if path.lstat().st_uid == number:
+                found.add(path)
+    return found

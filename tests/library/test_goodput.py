@@ -76,6 +76,16 @@ def test_a_paused_worker_waits_and_saving_is_neither():
     assert shares(found) == [0.75 + 1.0 + 2.0, 4.0 + 0.25 + 0.5, 0.0, 0.0, 1.5]
 
 
+def test_what_was_computed_when_the_run_was_stopped_in_the_all_reduce_is_not_trained_twice():
+    events = tell_steps("worker 0", (1, 0.0, 1.0, 2.0), (2, 3.0, 4.0, None))
+    events += tell_steps("worker 1", (1, 0.0, 1.0, 2.0), (2, 2.0, None, None))
+    found = measure_goodput(events, begun=0.0, ended=8.0)
+    # of worker 0: 2 s, 1 s of waiting for its batch, 1 s and 4 s; of worker 1: 2 s and 6 s
+    assert shares(found) == [(3.0 + 8.0) / 2, (1.0 + 4.0) / 2, 0.0, 0.0, 0.0]
+    killed = [{"event": "SIGKILL", "task": "worker 0", "time": 5.0, "attempt": 1}]
+    assert shares(measure_goodput(events, killed, begun=0.0, ended=8.0))[3] == 1.0 / 2
+
+
 def test_a_worker_that_left_while_it_waited_is_not_known_to_compute():
     events = tell_steps("worker 0", (1, 0.0, 1.0, 2.0), (2, 2.0, 3.0, None))
     found = measure_goodput([*events, tell("worker 0", "end", 4.0)], ended=10.0)

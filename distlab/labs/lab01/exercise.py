@@ -6,7 +6,6 @@ from distlab.labs import ANSWERS
 ABSENT = (*ANSWERS, "utils.data.shares", "utils.data.batches")
 
 EPOCH = Exercise(
-    seconds=20,
     lab="lab01",
     name="epoch",
     function="plan_epoch",
@@ -27,7 +26,6 @@ EPOCH = Exercise(
     hint="count the whole batches, then look at what is left over",
 )
 BATCHES = Exercise(
-    seconds=20,
     lab="lab01",
     name="batches",
     function="replica_batch_sizes",
@@ -56,7 +54,6 @@ BATCHES = Exercise(
     "sizes as replicas, whose sum is the global batch",
 )
 PARALLELISM = Exercise(
-    seconds=20,
     lab="lab01",
     name="parallelism",
     function="choose_parallelism",
@@ -95,7 +92,6 @@ PARALLELISM = Exercise(
     hint="ask two questions apart: does one copy fit on one device, and is one copy fast enough?",
 )
 SCALING = Exercise(
-    seconds=20,
     lab="lab01",
     name="scaling",
     function="choose_replicas",

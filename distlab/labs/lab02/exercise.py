@@ -83,6 +83,7 @@ VARIABLE = Exercise(
     hint="one copy for each replica, made in the scope, with an aggregation",
     tolerance=1e-6,
     run=each(try_variable),
+    shows_case=True,
     seconds=60,
 )
 
@@ -134,6 +135,7 @@ MOMENTS = Exercise(
     hint="which sums do you need of every replica, so that a few divisions at the end give both?",
     tolerance=1e-6,
     run=each(try_moments),
+    shows_case=True,
     evidence="result",
     seconds=60,
 )
@@ -183,7 +185,6 @@ PREDICT = Exercise(
     hint="write down which rows each of 3 replicas gets of 7, and where each of its predictions "
     "belongs in the result",
     tolerance=1e-6,
-    shows_case=False,
     run=each(try_predict),
     evidence="result",
     seconds=60,
@@ -229,7 +230,6 @@ METER = Exercise(
     hint="two variables that every replica adds to, a sum and a count: who adds the copies up, and "
     "when?",
     tolerance=1e-6,
-    shows_case=False,
     run=each(try_meter),
     evidence="result",
     seconds=60,

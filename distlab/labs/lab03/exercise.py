@@ -112,7 +112,6 @@ INPUT = Exercise(
     hint="pairs (images, labels) in batches: float32 [28, 28, 1] in [0, 1], every example once, "
     "each image with its own label, in a new order each epoch",
     seconds=60,
-    shows_case=False,
     run=each(try_input),
 )
 
@@ -193,7 +192,6 @@ MODEL = Exercise(
         "keras.optimizers.SGD, without clipping or weight decay",
     },
     hint="one Dense layer of 10 logits, SGD at 0.1, cross-entropy from logits, accuracy",
-    shows_case=False,
     seconds=60,
     run=each(try_model),
 )
@@ -256,7 +254,6 @@ CALLBACKS = Exercise(
         "rates-sorted": "the rates were used in another order than they came in",
     },
     hint="a LearningRateScheduler, and a callback that appends the optimizer's learning rate",
-    shows_case=False,
     seconds=60,
     run=each(try_callbacks),
 )
@@ -332,7 +329,6 @@ RELOAD = Exercise(
         "another-strategy": "loaded under another strategy: use the one that you were given",
     },
     hint="save the model to the path, then load it in the scope of the strategy",
-    shows_case=False,
     seconds=60,
     run=each(try_reload),
 )
@@ -392,7 +388,6 @@ PROGRAM = Exercise(
     },
     hint="one device that goes through the batches in order, each epoch with its rate, has other "
     "weights: is anything dropped, repeated or in batches of another size?",
-    shows_case=False,
     seconds=120,
     run=each(try_program),
     tolerance=1e-2,  # float32 against float64, over 24 steps

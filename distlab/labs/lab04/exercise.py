@@ -128,7 +128,6 @@ STEP = Exercise(
     hint="the weights after the step are the same as on one device, and the replicas' losses add "
     "up to its mean loss",
     tolerance=1e-5,
-    shows_case=False,
     contrast=contrast_steps,
     run=each(try_step),
     seconds=60,
@@ -189,7 +188,6 @@ EPOCH = Exercise(
         "a count down, so that half an example is lost. Reduce both with SUM",
     },
     hint="the sum of all losses of the epoch, divided by the number of its examples",
-    shows_case=False,
     run=each(try_epoch),
     seconds=60,
 )
@@ -225,7 +223,6 @@ ACCURACY = Exercise(
         "full-batches": "the last batch was counted as a full one",
     },
     hint="the number of right answers, divided by the number of images",
-    shows_case=False,
     run=each(try_accuracy),
     evidence="result",
     seconds=60,
@@ -309,7 +306,6 @@ RESUME = Exercise(
     hint="compare what went into the folder with what has to come out: weights, the optimizer's "
     "state, the number of epochs done",
     tolerance=1e-5,
-    shows_case=False,
     run=each(try_resume),
     seconds=60,
 )
@@ -387,7 +383,6 @@ PROGRAM = Exercise(
     },
     hint="which of it is right: the first call's loss, the last call's losses, the weights?",
     tolerance=1e-5,
-    shows_case=False,
     run=each(try_program),
     evidence="result",
     seconds=120,

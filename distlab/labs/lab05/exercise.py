@@ -52,7 +52,6 @@ def make_exercise(
     fields = {
         "run": measure(name),
         "tolerance": 1e-4,
-        "shows_case": False,
         "seconds": 60,
         "contrast": contrast_updates,
         "success": f"{function}: ×1 the single-device update, for batches of {sizes} examples",
@@ -268,8 +267,6 @@ DIAGNOSIS = Exercise(
     },
     hint="is the update only longer or shorter (residual 0), or turned as well? Then which "
     "number of the report is the ratio?",
-    shows_case=False,
     run=each(try_diagnosis),
     plain=True,
-    seconds=20,
 )

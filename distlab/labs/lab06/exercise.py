@@ -143,7 +143,6 @@ def _read_chunk(chunks: Any, rank: int, k: int) -> np.ndarray:
 
 
 SCATTER = Exercise(
-    seconds=20,
     lab="lab06",
     name="scatter",
     function="reduce_scatter",
@@ -162,7 +161,6 @@ SCATTER = Exercise(
     },
     hint="follow one chunk on paper: who has it first, who adds what, and where is it complete?",
     tolerance=1e-6,
-    shows_case=False,
     run=each(try_scatter),
     contrast=say_moment,
     tell=tell_ring,
@@ -185,7 +183,6 @@ def try_gather(all_gather: Callable[..., Any], seed: int, ranks: int, length: in
 
 
 GATHER = Exercise(
-    seconds=20,
     lab="lab06",
     name="gather",
     function="all_gather",
@@ -200,7 +197,6 @@ GATHER = Exercise(
     },
     hint="follow one finished chunk on paper: who has it first, and who gets it in which step?",
     tolerance=1e-6,
-    shows_case=False,
     run=each(try_gather),
     contrast=say_moment,
     tell=tell_ring,
@@ -222,7 +218,6 @@ def try_all_reduce(all_reduce: Callable[..., Any], seed: int, ranks: int, length
 
 
 ALL_REDUCE = Exercise(
-    seconds=20,
     lab="lab06",
     name="all-reduce",
     function="all_reduce",
@@ -242,7 +237,6 @@ ALL_REDUCE = Exercise(
     },
     hint="cut into P chunks, reduce-scatter, all-gather, join",
     tolerance=1e-6,
-    shows_case=False,
     run=each(try_all_reduce),
     contrast=say_moment,
     tell=tell_ring,
@@ -250,7 +244,6 @@ ALL_REDUCE = Exercise(
     plain=True,
 )
 SECONDS = Exercise(
-    seconds=20,
     lab="lab06",
     name="seconds",
     function="ring_seconds",

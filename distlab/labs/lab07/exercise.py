@@ -64,7 +64,6 @@ def _mark_inexact(part: Any) -> Any:
 
 
 WORKER = Exercise(
-    seconds=20,
     lab="lab07",
     name="worker",
     function="write_config",
@@ -81,11 +80,11 @@ WORKER = Exercise(
     hint='{"cluster": {"worker": [all hosts]}, "task": {"type": "worker", "index": its place}}',
     by_hand=BY_HAND,
     run=each(_call_with_copies),
+    shows_case=True,
     plain=True,
     read=describe_config,
 )
 ROLE = Exercise(
-    seconds=20,
     lab="lab07",
     name="role",
     function="write_role",
@@ -106,6 +105,7 @@ ROLE = Exercise(
     hint="the same cluster for all: chief, worker and ps; only the task differs",
     by_hand=BY_HAND,
     run=each(_call_with_copies),
+    shows_case=True,
     plain=True,
     read=describe_config,
 )
@@ -139,7 +139,6 @@ def describe_configs(given: Any, *case: Any) -> Any:
 
 
 REPAIR = Exercise(
-    seconds=20,
     lab="lab07",
     name="repair",
     function="repair",
@@ -151,7 +150,6 @@ REPAIR = Exercise(
         "all-the-first": "every task says that it is worker 0",
     },
     hint="everyone gets worker 0's cluster, and its own place as the index",
-    shows_case=False,
     by_hand=BY_HAND,
     run=each(try_repair),
     plain=True,
@@ -189,7 +187,6 @@ def _list(found: Any) -> list[Any]:
 
 
 CAUSE = Exercise(
-    seconds=20,
     lab="lab07",
     name="cause",
     function="diagnose",
@@ -217,7 +214,6 @@ CAUSE = Exercise(
     tolerance=1e-6,
     hint="read all three logs, and ask of each worker: did it start, does it wait, did it fail, or "
     "does it only report what another one did?",
-    shows_case=False,
     by_hand=BY_HAND,
     run=each(try_cause),
     plain=True,

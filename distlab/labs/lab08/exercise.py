@@ -106,7 +106,6 @@ SHARDS = Exercise(
         "endless": "the data set never ends: repeat() starts again, and you need one pass",
     },
     hint="which ids should worker 1 of 2 read, and how many at a time?",
-    shows_case=False,
     run=each(try_shards),
 )
 
@@ -158,7 +157,6 @@ TRAINING = Exercise(
     },
     hint="print the weights' sum on both workers after one step: are they equal, and finite?",
     tolerance=1e-5,
-    shows_case=False,
     run=each(try_training),
 )
 
@@ -254,6 +252,5 @@ SAVING = Exercise(
     },
     hint="who has to call write, who may write into the shared folder, and what must be gone at "
     "the end?",
-    shows_case=False,
     run=each(try_saving),
 )

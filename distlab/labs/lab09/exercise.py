@@ -165,7 +165,6 @@ KILLED = Exercise(
     },
     hint="what does the second attempt find, where does it begin, and where should it end?",
     tolerance=1e-5,
-    shows_case=False,
     run=each(try_killed_run),
 )
 
@@ -226,7 +225,6 @@ NEWEST = Exercise(
         "sorted-as-text": "sorted as text, 9 comes after 10: compare the numbers",
     },
     hint="which of the files in the folder can you trust before you have read all of them?",
-    shows_case=False,
     run=each(try_newest),
 )
 
@@ -240,7 +238,6 @@ INTERVAL = Exercise(
     lab="lab09",
     name="interval",
     function="choose_every",
-    seconds=20,
     examples=(
         ((2, 5, 20), ((), _CALM, _STORM), *_TIMES),
         ((5,), ((), (57.5,), (57.5, 80.0)), *_TIMES),

@@ -360,7 +360,6 @@ PIPELINE = Exercise(
     run=each(try_pipeline),
     read=describe_pipeline,
     contrast=_contrast_speeds,
-    shows_case=False,
     success=f"make_fast: the same examples, at least ×{MIN_RATIO:g} the naive rate",
 )
 
@@ -373,7 +372,6 @@ RATE = Exercise(
     lab="lab11",
     name="rate",
     function="predict_rate",
-    seconds=20,
     examples=((_STAGES, 64, True), (_STAGES, 64, False)),
     mistakes={
         "overlap-swapped": "with prefetch the slowest stage decides; without, the stages add up",
@@ -388,7 +386,6 @@ CALLS = Exercise(
     lab="lab11",
     name="calls",
     function="count_calls",
-    seconds=20,
     examples=((1000, 5, "nothing"), (1000, 5, "parse"), (1000, 5, "augment")),
     mistakes={
         "cache-ignored": "stages before a cache run in the first epoch only",

@@ -80,7 +80,6 @@ COLUMNS = Exercise(
     lab="lab12",
     name="columns",
     function="column_layer",
-    seconds=20,
     examples=((1, 4, (5, 5)), (2, 3, (4, 1, 3))),
     mistakes={
         "not-summed": "x's gradient is only the first part's: every part has used all of x, so "
@@ -97,7 +96,6 @@ COLUMNS = Exercise(
     hint="look at one of the four results at a time: which columns does a device know, and who "
     "has used x?",
     tolerance=1e-6,
-    shows_case=False,
     by_hand=("utils.parallel",),
     run=each(try_columns),
     plain=True,
@@ -119,7 +117,6 @@ ROWS = Exercise(
     lab="lab12",
     name="rows",
     function="row_layer",
-    seconds=20,
     examples=((3, (5, 5), 4), (4, (4, 1, 3), 2)),
     mistakes={
         "bias-everywhere": "every part added the whole bias: the sum has it once for each part",
@@ -138,7 +135,6 @@ ROWS = Exercise(
     hint="look at one of the four results at a time: what does a device know of the output, and "
     "what of x?",
     tolerance=1e-6,
-    shows_case=False,
     by_hand=("utils.parallel",),
     run=each(try_rows),
     plain=True,
@@ -191,6 +187,7 @@ SCHEDULE = Exercise(
     hint="write down what stage 0 of 2 does with 3 micro-batches, and compare with the example",
     tolerance=1e-6,
     run=each(try_schedule),
+    shows_case=True,
     read=describe_schedule,
     contrast=say_schedule,
     tell=tell_schedule,
@@ -232,7 +229,6 @@ SHARDED = Exercise(
     lab="lab12",
     name="sharded",
     function="sharded_step",
-    seconds=20,
     examples=(
         (5, (4, 3, 2), (6, 6, 6), 0.1),
         (6, (2, 5), (3, 8), 0.05),
@@ -259,7 +255,6 @@ SHARDED = Exercise(
     },
     hint="which of the two is right: the pieces, or the bytes? Follow one piece round the ring",
     tolerance=1e-6,
-    shows_case=False,
     by_hand=ABSENT,
     run=each(try_sharded),
     plain=True,

@@ -8,7 +8,7 @@ import numpy as np
 from distlab.class_seed import ClassNumber
 from distlab.exercises import softmax
 from distlab.exercises.comparing import show
-from distlab.exercises.exercise import Exercise, call, each
+from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.model_maker import ModelMaker
 from distlab.exercises.refusing import own_frames, read_array, refuse
 from distlab.labs import ANSWERS
@@ -33,7 +33,6 @@ OVERFLOW = Exercise(
     lab="lab13",
     name="overflow",
     function="find_overflow",
-    seconds=20,
     examples=(
         (1, "forward", 1, "after-relu"),
         (2, "backward", 2, "relu-last"),
@@ -72,7 +71,6 @@ OVERFLOW = Exercise(
     },
     hint="compute in float16; check the output of each layer in order, then the gradients from the "
     "last layer back to the first",
-    shows_case=False,
     run=each(try_overflow),
     plain=True,
 )
@@ -106,7 +104,6 @@ SCALE = Exercise(
     lab="lab13",
     name="scale",
     function="choose_scale",
-    seconds=20,
     examples=(
         (1, 512, 8.0, 0.0),
         (2, 8192, 4.0, -70.0),
@@ -132,7 +129,6 @@ SCALE = Exercise(
         "and some gradients are still lost: multiply, cast, and count again",
     },
     hint="the largest power of two first; then cast to float16 and count what became zero",
-    shows_case=False,
     run=each(try_scale),
     plain=True,
 )
@@ -238,7 +234,6 @@ PROGRAM = Exercise(
     hint="which of it is right: are the weights finite, did the tiny features learn, at which step "
     "do the scales differ?",
     tolerance=1e-5,
-    shows_case=False,
     run=each(try_program),
     read=split_weights,
     by_hand=(
@@ -265,7 +260,6 @@ PLAN = Exercise(
     lab="lab13",
     name="plan",
     function="choose_plan",
-    seconds=20,
     examples=(
         (272, ((50, 15, 0.17), (82, 8, 0.11), (83, 16, 0.05), (24, 13, 0.14)), 24, 5991, 3.0),
         (141, ((61, 17, 0.15), (91, 9, 0.33), (38, 10, 0.14), (38, 16, 0.32)), 24, 3541, 11.0),
@@ -308,7 +302,6 @@ PLAN = Exercise(
         "empty": "if nothing fits, return None",
     },
     hint="bytes of every pair (micro-batches, blocks), those that fit, the fastest of them",
-    run=call,
     read=sort_plan,
 )
 
@@ -378,6 +371,5 @@ GRADIENTS = Exercise(
     },
     hint="which of it is right: the gradients, the runs of each block, the bytes?",
     tolerance=1e-6,
-    shows_case=False,
     run=each(try_gradients),
 )

@@ -37,7 +37,6 @@ BATCH = Exercise(
     lab="lab14",
     name="batch",
     function="plan_batch",
-    seconds=20,
     examples=((1, 8, 16, 1000, 2_000_000), (2, 4, 64, 500, 800_000), (3, 2, 32, 2000, 3_000_000)),
     mistakes={
         "noise-left": "the mean over all replicas is noisy too, so its squared norm isn't |G|² "
@@ -57,7 +56,6 @@ BATCH = Exercise(
     },
     hint="the mean of |gradient|² for one replica's batch, and for the batch of all replicas: both "
     "are |G|² + S / B",
-    shows_case=False,
     run=each(try_batch),
     plain=True,
 )
@@ -66,7 +64,6 @@ STEP = Exercise(
     lab="lab14",
     name="step",
     function="predict_step",
-    seconds=20,
     examples=((*_STEP, 1), (*_STEP, 8), (*_STEP[:-2], 1e-3, 1e9, 4)),
     mistakes={
         "never-hidden": "a bucket leaves as soon as its gradients are ready, during the backward "
@@ -89,7 +86,6 @@ LIMIT = Exercise(
     lab="lab14",
     name="limit",
     function="judge_step",
-    seconds=20,
     examples=(
         (0.3, 0.05, 1.1, 0.36),
         (0.1, 0.25, 1.05, 0.2),
@@ -113,7 +109,6 @@ SAVES = Exercise(
     lab="lab14",
     name="saves",
     function="plan_saves",
-    seconds=20,
     examples=((1024, 20_000.0, 300.0, 600.0, 100.0, 2.0), (64, 500.0, 120.0, 60.0, 24.0, 3.0)),
     mistakes={
         "one-node": "with N nodes a failure comes N times as often: divide the hours by N",
@@ -130,7 +125,6 @@ MEASURED = Exercise(
     lab="lab14",
     name="measured",
     function="predict_speed_up",
-    seconds=20,
     examples=(
         (219.0, 64, 25_600_000, 8),
         (2987.0, 512, 61_000_000, 8),

@@ -49,7 +49,6 @@ PLAN = Exercise(
     lab="lab15",
     name="plan",
     function="predict_step",
-    seconds=20,
     examples=((62.5, 1, 8), (59.58, 8, 8), (100.0, 2, 16)),  # the last is invented
     mistakes={
         "no-network": "eight GPUs also have to add up 31 million gradients in every step",
@@ -72,7 +71,6 @@ IOU = Exercise(
     lab="lab15",
     name="iou",
     function="measure_iou",
-    seconds=20,
     examples=(
         (
             [[[0, 1, 1], [0, 1, 2]], [[3, 3, 0], [0, 0, 0]]],
@@ -312,7 +310,6 @@ PROGRAM = Exercise(
     },
     hint="run it by hand as the lab shows, and look at what it wrote",
     run=each(try_program),
-    shows_case=False,
     success="capstone.py: right so far",
 )
 
@@ -395,6 +392,5 @@ MODEL = Exercise(
     run=each(try_model),
     read=read_masks,
     contrast=_contrast_scores,
-    shows_case=False,
     success="the SavedModel finds garments and tells their classes",
 )

@@ -55,7 +55,6 @@ ZERO = Exercise(
     lab="lab16",
     name="zero",
     function="zero_step",
-    seconds=20,
     examples=((1, 4, 10, 0.1, 0.9, 1.0), (2, 3, 7, 0.05, 0.5, 50.0), (3, 4, 3, 0.1, 0.8, 0.5)),
     mistakes={
         "slice-norm": "you clipped each slice by its own norm: the limit is for the norm of the "
@@ -81,7 +80,6 @@ ZERO = Exercise(
     },
     hint="compare weights, velocities and squares one at a time, on an example that isn't clipped",
     tolerance=1e-6,
-    shows_case=False,
     run=each(try_zero),
     plain=True,
 )
@@ -117,7 +115,6 @@ MERGE = Exercise(
     lab="lab16",
     name="merge",
     function="merge",
-    seconds=20,
     examples=((4, 2, 3, 1.0), (5, 4, 6, 1.0), (6, 3, 5, 1000.0)),
     mistakes={
         "mean": "this is the plain mean of the blocks: weight each block by e to its lse",
@@ -134,7 +131,6 @@ MERGE = Exercise(
     },
     hint="look at one token: which blocks does it see, and what are their weights?",
     tolerance=1e-6,
-    shows_case=False,
     run=each(try_merge),
     plain=True,
 )
@@ -177,7 +173,6 @@ DISPATCH = Exercise(
     lab="lab16",
     name="dispatch",
     function="dispatch",
-    seconds=20,
     examples=((7, [2, 3], 3), (8, [4, 1, 4], 2), (9, [3, 5, 2, 4], 5)),
     mistakes={
         "one-expert": "each token went to one expert: it goes to the two with the largest gates",
@@ -195,7 +190,6 @@ DISPATCH = Exercise(
     },
     hint="follow one token: its two experts, their gates, its place in each queue",
     tolerance=1e-6,
-    shows_case=False,
     run=each(try_dispatch),
     plain=True,
 )
@@ -237,7 +231,6 @@ LAYOUT = Exercise(
     lab="lab16",
     name="layout",
     function="choose_layout",
-    seconds=20,
     examples=(
         _describe(3e9, 32, 2560, 8192, 256, 256, 4, 24e9, 1.5e14, 2e10, 5e10),
         _describe(20e9, 44, 6144, 4096, 512, 32, 8, 24e9, 1.5e14, 2e10, 2e9),
@@ -259,7 +252,6 @@ LAYOUT = Exercise(
     },
     hint="list every layout, leave out what doesn't fit, and time the rest by the three formulas",
     tolerance=1e-6,
-    shows_case=False,
     run=each(try_layout),
     contrast=say_layout,
     by_hand=("utils.simulate",),

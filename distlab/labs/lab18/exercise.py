@@ -40,6 +40,7 @@ WORK = Exercise(
     hint="is every shard's output there, with all its rows in order, no matter which worker was "
     "killed?",
     run=each(try_work),
+    shows_case=True,
 )
 
 
@@ -67,7 +68,6 @@ HALVE = Exercise(
     lab="lab18",
     name="halve",
     function="halve",
-    seconds=20,
     examples=((1, 8, 1, 4), (2, 7, 2, 3), (4, 11, 1, 3)),
     mistakes={
         "keeps-the-worst": "a low loss is good: the half with the lower losses continues",
@@ -86,7 +86,6 @@ HALVE = Exercise(
         "a loss in the table for epochs that it never ran",
     },
     hint="after `first` epochs, then twice as many, …: who is left, and how far did others get?",
-    shows_case=False,
     run=each(try_halve),
     plain=True,
 )
@@ -156,7 +155,6 @@ MERGE = Exercise(
     name="merge",
     function="merge",
     plain=True,
-    seconds=20,
     examples=((1, 12), (2, 11)),
     mistakes={
         "rows-only": "a file with a wrong byte has the right number of rows: compare the SHA-256 "
@@ -171,6 +169,5 @@ MERGE = Exercise(
     },
     hint="for each part of the manifest: is the file there, and are its bytes the written "
     "ones? -1000 stands for nan here",
-    shows_case=False,
     run=each(try_merge),
 )
