@@ -39,14 +39,17 @@ from distlab.explorables.engine_death import death_explorer
 from distlab.explorables.explorable import MIME, write_fragment
 from distlab.explorables.memory import find_held
 from distlab.explorables.ring import RingMessage, replay_ring
+from distlab.explorables.run_log import run_explorer
 from distlab.explorables.screenshots import write_page
 from distlab.explorables.sharing import pace_explorer
 from distlab.figures import bars, images, split_evenly
 from distlab.figures.palette import BLACK, IDEAS, REPLICAS
+from distlab.lessons.killed_run import KilledRun, StepLine
 from distlab.lessons.scaled_updates import DIVISORS, Shares, update_ratio
 from utils.collectives import ALGORITHMS, all_reduce, combine_values
 from utils.collectives.replica_values import WAYS
 from utils.data import split_batch
+from utils.engines import RunReport
 from utils.errors import DistributedError
 from utils.input_pipeline.sharding import check_cover, shard_examples
 from utils.schedules import SCHEDULES, make_schedule, read_schedule
@@ -684,6 +687,20 @@ def show_deaths():
     return piece
 
 
+def show_log():
+    """Return lesson 22's explorer of a run of 100 steps, frozen as for a page.
+
+    A step takes 0.5 s, and reports came every five steps. It starts in 4 s, saves every 20 steps,
+    is killed after step 35, and restarts in 6 s.
+    """
+    steps = [StepLine(4 + 0.5 * n, 1, n, 0.5) for n in range(5, 36, 5)]
+    steps += [StepLine(27.5 + 0.5 * (n - 20), 2, n, 0.5) for n in range(25, 101, 5)]
+    report = RunReport(2, 1, 75.0)
+    piece = run_explorer(KilledRun(1, 33, report, steps, resumed_from=20), 20, 0.2)
+    piece._repr_mimebundle_()
+    return piece
+
+
 def show_cuts():
     """Return lesson 23's explorer, frozen as for a page."""
     run = Run(parameters=7e9, layers=32, hidden=4096, sequence=4096, vocabulary=50_000, tokens=1e12)
@@ -754,13 +771,19 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
     ("death", 0): ("so 10 steps are trained twice", "so 0 steps are trained twice"),
     ("death", 1): ("The launcher sees", "You start both again"),
     ("death", 2): ("resumes from step 40", "resumes from step 0, so 50 steps are trained twice"),
+    ("log", 0): (
+        "75 s, 13.5 s later than",
+        "15 steps trained twice, 5 saves in 1 s. It ends after ",
+    ),
+    ("log", 1): ("15 steps trained twice", "0 steps trained twice, 20 saves in 4 s."),
+    ("log", 2): ("15 steps trained twice", "87 steps trained twice, 0 saves in 0 s."),
     ("values", 0): ("the answer is 3.5", "the answer is 3.375"),
 }
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in TRIED))
 def test_a_question_is_answered_when_one_does_what_it_asks(blank, name):
-    piece = (EXAMPLES | {"cut": show_cuts, "death": show_deaths})[name]()
+    piece = (EXAMPLES | {"cut": show_cuts, "death": show_deaths, "log": show_log})[name]()
     script = TRY.replace("SCRIPT", join_script(piece.piece))
     given = {"data": piece._page_data(), "options": dict(piece.options)}
     for k, one in enumerate(blank.evaluate(script, given)):
