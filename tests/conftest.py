@@ -4,6 +4,7 @@ It is split the moment anything imports it, before its first operation: a test t
 uses TensorFlow can't miss the split, and one that doesn't never waits for it.
 """
 
+import contextlib
 import gc
 import os
 import re
@@ -251,3 +252,18 @@ def chromium():
         running.new_page = open_page
         yield running
         running.close()
+
+
+@pytest.fixture
+def show_page(chromium):
+    """Return a function that opens a page with a file in it; all are closed after the test."""
+    with contextlib.ExitStack() as pages:
+
+        def show(path=None, **options):
+            page = chromium.new_page(**options)
+            pages.callback(page.close)
+            if path is not None:
+                page.goto(path.as_uri())
+            return page
+
+        yield show
