@@ -1,7 +1,7 @@
 """Lab 02, strategy API: answers are run on real replicas."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from distlab.exercises.refusing import (
 from distlab.labs import ANSWERS
 
 ABSENT = ANSWERS
+make_exercise = partial(Exercise, lab="lab02", tolerance=1e-6, seconds=60)
 
 Parts = Sequence[Sequence[float]]
 
@@ -67,8 +68,7 @@ def try_variable(make_variable: Callable[..., Any], start: float, numbers: Seque
     return [copy[0] for copy in read_copies(strategy, variable)]
 
 
-VARIABLE = Exercise(
-    lab="lab02",
+VARIABLE = make_exercise(
     name="variable",
     function="make_variable",
     examples=((10.0, (1.0, 2.0, 6.0)), (0.0, (4.0, 8.0))),
@@ -81,10 +81,8 @@ VARIABLE = Exercise(
         "aggregation brings them together, at every assignment (synchronization ON_WRITE)",
     },
     hint="one copy for each replica, made in the scope, with an aggregation",
-    tolerance=1e-6,
     run=each(try_variable),
     shows_case=True,
-    seconds=60,
 )
 
 
@@ -111,8 +109,7 @@ def try_moments(global_moments: Callable[..., Any], parts: Parts) -> dict[str, f
     return {"mean": mean, "standard deviation": deviation}
 
 
-MOMENTS = Exercise(
-    lab="lab02",
+MOMENTS = make_exercise(
     name="moments",
     function="global_moments",
     examples=((((1.0, 2.0, 3.0), (10.0,)),), (((2.0, 4.0), (6.0, 8.0, 10.0), (0.0,)),)),
@@ -133,11 +130,9 @@ MOMENTS = Exercise(
         "contract divides by the count",
     },
     hint="which sums do you need of every replica, so that a few divisions at the end give both?",
-    tolerance=1e-6,
     run=each(try_moments),
     shows_case=True,
     evidence="result",
-    seconds=60,
 )
 
 
@@ -161,8 +156,7 @@ def try_predict(predict_in_order: Callable[..., Any], replicas: int, rows: Any) 
         return read_array(found, "predict_in_order", "one array or tensor")
 
 
-PREDICT = Exercise(
-    lab="lab02",
+PREDICT = make_exercise(
     name="predict",
     function="predict_in_order",
     examples=(
@@ -184,10 +178,8 @@ PREDICT = Exercise(
     },
     hint="write down which rows each of 3 replicas gets of 7, and where each of its predictions "
     "belongs in the result",
-    tolerance=1e-6,
     run=each(try_predict),
     evidence="result",
-    seconds=60,
 )
 
 
@@ -208,8 +200,7 @@ def try_meter(make_meter: Callable[..., Any], *calls: Parts) -> list[list[float]
     return found
 
 
-METER = Exercise(
-    lab="lab02",
+METER = make_exercise(
     name="meter",
     function="make_meter",
     examples=(
@@ -229,8 +220,6 @@ METER = Exercise(
     },
     hint="two variables that every replica adds to, a sum and a count: who adds the copies up, and "
     "when?",
-    tolerance=1e-6,
     run=each(try_meter),
     evidence="result",
-    seconds=60,
 )

@@ -25,6 +25,7 @@ from distlab.labs.lab04.draws import (
 from distlab.labs.lab04.folders import make_folder, move_folder
 
 ABSENT = (*ANSWERS, "utils.models")
+make_exercise = partial(Exercise, lab="lab04", seconds=60)
 
 RATE = 0.5  # learning rate of every trial
 MOMENTUM = 0.875  # exact in float32, in which Keras keeps it
@@ -106,8 +107,7 @@ def contrast_steps(got: Any, right: Any) -> str:
     return f"gave weights that are about {far:.3g} away from those of one device, and {sums}"
 
 
-STEP = Exercise(
-    lab="lab04",
+STEP = make_exercise(
     name="step",
     function="train_step",
     examples=((1, 32), (2, 30)),
@@ -130,7 +130,6 @@ STEP = Exercise(
     tolerance=1e-5,
     contrast=contrast_steps,
     run=each(try_step),
-    seconds=60,
 )
 
 
@@ -167,8 +166,7 @@ def _distribute(strategy: Any, data: Any) -> Any:
     return strategy.experimental_distribute_dataset(without_autotune(data))
 
 
-EPOCH = Exercise(
-    lab="lab04",
+EPOCH = make_exercise(
     name="epoch",
     function="run_epoch",
     examples=(((1.0, 2.0, 3.0, 4.0, 10.0), 4), ((5.0, 1.0, 0.0, 2.0, 8.0, 6.0, 7.0), 3)),
@@ -189,7 +187,6 @@ EPOCH = Exercise(
     },
     hint="the sum of all losses of the epoch, divided by the number of its examples",
     run=each(try_epoch),
-    seconds=60,
 )
 
 
@@ -209,8 +206,7 @@ def try_accuracy(evaluate: Callable[..., Any], seed: int, examples: int, batch: 
     return read_number(found, "evaluate")
 
 
-ACCURACY = Exercise(
-    lab="lab04",
+ACCURACY = make_exercise(
     name="accuracy",
     function="evaluate",
     examples=((3, 40, 16), (4, 21, 8)),
@@ -225,7 +221,6 @@ ACCURACY = Exercise(
     hint="the number of right answers, divided by the number of images",
     run=each(try_accuracy),
     evidence="result",
-    seconds=60,
 )
 
 
@@ -287,8 +282,7 @@ def _apply(strategy: Any, optimizer: Any, model: Any, gradient: np.ndarray) -> N
     strategy.run(lambda share: optimizer.apply_gradients([(share, variable)]), args=(shares,))
 
 
-RESUME = Exercise(
-    lab="lab04",
+RESUME = make_exercise(
     name="resume",
     function="save_state and load_state",
     examples=((5, 3, 5), (6, 2, 6)),
@@ -307,7 +301,6 @@ RESUME = Exercise(
     "state, the number of epochs done",
     tolerance=1e-5,
     run=each(try_resume),
-    seconds=60,
 )
 
 
@@ -359,8 +352,7 @@ def _call_once(call: Callable[[], Any]) -> tuple[Any, Any]:
     return weights, [read_number(x, "train, in its list of losses,") for x in found[1]]
 
 
-PROGRAM = Exercise(
-    lab="lab04",
+PROGRAM = make_exercise(
     name="program",
     number=CLASS_MOMENTUM,
     function="train",

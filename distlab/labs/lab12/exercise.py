@@ -1,6 +1,7 @@
 """Lab 12, pipelines and shards: split layers, schedules for a simulator, weights in shards."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -10,21 +11,10 @@ from distlab.exercises.comparing import same, show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import own_frames, read_array, refuse
 from distlab.exercises.schedule_trace import MAX_OPERATIONS, describe_schedule, tell_schedule
-from distlab.labs import ANSWERS
+from distlab.labs import ANSWERS, COLLECTIVES
 
-ABSENT = (
-    *ANSWERS,
-    "utils.schedules",
-    "utils.collectives.choice",
-    "utils.collectives.fit",
-    "utils.collectives.hierarchical",
-    "utils.collectives.naive",
-    "utils.collectives.processes",
-    "utils.collectives.recursive_doubling",
-    "utils.collectives.replica_values",
-    "utils.collectives.ring",
-    "utils.collectives.tree",
-)
+ABSENT = (*ANSWERS, *COLLECTIVES, "utils.schedules")
+make_exercise = partial(Exercise, lab="lab12", tolerance=1e-6)
 
 # ---- exercises 1 and 2: split layers
 
@@ -76,8 +66,7 @@ def try_columns(column_layer: Callable[..., Any], seed: int, inputs: int, sizes:
     return _name_results(found, "column_layer", x_in_parts=False)
 
 
-COLUMNS = Exercise(
-    lab="lab12",
+COLUMNS = make_exercise(
     name="columns",
     function="column_layer",
     examples=((1, 4, (5, 5)), (2, 3, (4, 1, 3))),
@@ -95,7 +84,6 @@ COLUMNS = Exercise(
     },
     hint="look at one of the four results at a time: which columns does a device know, and who "
     "has used x?",
-    tolerance=1e-6,
     by_hand=("utils.parallel",),
     run=each(try_columns),
     plain=True,
@@ -113,8 +101,7 @@ def try_rows(row_layer: Callable[..., Any], seed: int, sizes: Any, outputs: int)
     return _name_results(found, "row_layer", x_in_parts=True)
 
 
-ROWS = Exercise(
-    lab="lab12",
+ROWS = make_exercise(
     name="rows",
     function="row_layer",
     examples=((3, (5, 5), 4), (4, (4, 1, 3), 2)),
@@ -134,7 +121,6 @@ ROWS = Exercise(
     },
     hint="look at one of the four results at a time: what does a device know of the output, and "
     "what of x?",
-    tolerance=1e-6,
     by_hand=("utils.parallel",),
     run=each(try_rows),
     plain=True,
@@ -167,8 +153,7 @@ def say_schedule(got: Any, right: Any) -> str:
     return f"keeps {kept[k]:g} micro-batches on stage {k}, should be {due[k]:g}"
 
 
-SCHEDULE = Exercise(
-    lab="lab12",
+SCHEDULE = make_exercise(
     name="schedule",
     function="make_1f1b",
     seconds=20,
@@ -185,7 +170,6 @@ SCHEDULE = Exercise(
         "waits otherwise",
     },
     hint="write down what stage 0 of 2 does with 3 micro-batches, and compare with the example",
-    tolerance=1e-6,
     run=each(try_schedule),
     shows_case=True,
     read=describe_schedule,
@@ -225,8 +209,7 @@ def try_sharded(
     }
 
 
-SHARDED = Exercise(
-    lab="lab12",
+SHARDED = make_exercise(
     name="sharded",
     function="sharded_step",
     examples=(
@@ -254,7 +237,6 @@ SHARDED = Exercise(
         "in-numbers": "bytes, please: 4 for each number",
     },
     hint="which of the two is right: the pieces, or the bytes? Follow one piece round the ring",
-    tolerance=1e-6,
     by_hand=ABSENT,
     run=each(try_sharded),
     plain=True,

@@ -1,6 +1,7 @@
 """Lab 16, which way to cut: ZeRO with clipping, a masked merge, two experts a token, a layout."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from distlab.exercises.refusing import own_frames, read_array, refuse
 from distlab.labs import ANSWERS
 
 ABSENT = ANSWERS
+make_exercise = partial(Exercise, lab="lab16", tolerance=1e-6, plain=True)
 
 
 def _read_several(found: Any, function: str, wanted: tuple[str, ...]) -> dict[str, Any]:
@@ -51,8 +53,7 @@ def try_zero(
     return _read_several(found, "zero_step", ("weights", "velocities", "squares"))
 
 
-ZERO = Exercise(
-    lab="lab16",
+ZERO = make_exercise(
     name="zero",
     function="zero_step",
     examples=((1, 4, 10, 0.1, 0.9, 1.0), (2, 3, 7, 0.05, 0.5, 50.0), (3, 4, 3, 0.1, 0.8, 0.5)),
@@ -79,9 +80,7 @@ ZERO = Exercise(
         "squares",
     },
     hint="compare weights, velocities and squares one at a time, on an example that isn't clipped",
-    tolerance=1e-6,
     run=each(try_zero),
-    plain=True,
 )
 
 
@@ -111,8 +110,7 @@ def try_merge(merge: Callable[..., Any], *case: Any) -> dict[str, Any]:
     return _read_several(found, "merge", ("output", "lse"))
 
 
-MERGE = Exercise(
-    lab="lab16",
+MERGE = make_exercise(
     name="merge",
     function="merge",
     examples=((4, 2, 3, 1.0), (5, 4, 6, 1.0), (6, 3, 5, 1000.0)),
@@ -130,9 +128,7 @@ MERGE = Exercise(
         "not-divided": "the weighted sum isn't divided by the sum of the weights",
     },
     hint="look at one token: which blocks does it see, and what are their weights?",
-    tolerance=1e-6,
     run=each(try_merge),
-    plain=True,
 )
 
 
@@ -169,8 +165,7 @@ def try_dispatch(dispatch: Callable[..., Any], *case: Any) -> dict[str, Any]:
         }
 
 
-DISPATCH = Exercise(
-    lab="lab16",
+DISPATCH = make_exercise(
     name="dispatch",
     function="dispatch",
     examples=((7, [2, 3], 3), (8, [4, 1, 4], 2), (9, [3, 5, 2, 4], 5)),
@@ -189,9 +184,7 @@ DISPATCH = Exercise(
         "all-sent": "a row that finds no room isn't sent",
     },
     hint="follow one token: its two experts, their gates, its place in each queue",
-    tolerance=1e-6,
     run=each(try_dispatch),
-    plain=True,
 )
 
 
@@ -226,9 +219,8 @@ def _describe(*numbers: float) -> tuple[dict[str, float], dict[str, float]]:
 KEPT_BYTES = ClassNumber(  # of a token and hidden number in each layer
     "kept bytes", (32, 24, 40, 48), ("+ {} · s · h · L", "+ {} * width * L")
 )
-LAYOUT = Exercise(
+LAYOUT = make_exercise(
     number=KEPT_BYTES,
-    lab="lab16",
     name="layout",
     function="choose_layout",
     examples=(
@@ -251,9 +243,7 @@ LAYOUT = Exercise(
         "data-free": "the all-reduce of the gradients takes time, above all between nodes",
     },
     hint="list every layout, leave out what doesn't fit, and time the rest by the three formulas",
-    tolerance=1e-6,
     run=each(try_layout),
     contrast=say_layout,
     by_hand=("utils.simulate",),
-    plain=True,
 )
