@@ -9,7 +9,6 @@ import numpy as np
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import (
-    own_frames,
     read_array,
     refuse,
     require_kind,
@@ -63,8 +62,7 @@ def try_variable(make_variable: Callable[..., Any], start: float, numbers: Seque
         made = f"{kind}, shape {shape}"
         raise refuse(f"make_variable made a variable of {made}, not a float64 scalar")
     addends = spread(strategy, [[x] for x in numbers])
-    with own_frames():
-        strategy.run(lambda addend: variable.assign_add(addend[0]), args=(addends,))
+    strategy.run(lambda addend: variable.assign_add(addend[0]), args=(addends,))
     return [copy[0] for copy in read_copies(strategy, variable)]
 
 
@@ -103,9 +101,8 @@ def read_pair(found: Any, function: str, wanted: str) -> list[float]:
 def try_moments(global_moments: Callable[..., Any], parts: Parts) -> dict[str, float]:
     """Return `global_moments` of per-replica values `parts`: mean and standard deviation."""
     strategy = make_mirrored(len(parts))
-    with own_frames():
-        found = global_moments(strategy, spread(strategy, parts))
-        mean, deviation = read_pair(found, "global_moments", "two numbers, mean and deviation")
+    found = global_moments(strategy, spread(strategy, parts))
+    mean, deviation = read_pair(found, "global_moments", "two numbers, mean and deviation")
     return {"mean": mean, "standard deviation": deviation}
 
 
@@ -151,9 +148,8 @@ def try_predict(predict_in_order: Callable[..., Any], replicas: int, rows: Any) 
         where = tf.fill([tf.shape(given)[0]], tf.cast(replica, tf.float64))
         return tf.stack([given[:, 0] + 2 * given[:, 1], where], axis=1)
 
-    with own_frames():
-        found = predict_in_order(strategy, predict, np.asarray(rows))
-        return read_array(found, "predict_in_order", "one array or tensor")
+    found = predict_in_order(strategy, predict, np.asarray(rows))
+    return read_array(found, "predict_in_order", "one array or tensor")
 
 
 PREDICT = make_exercise(
@@ -186,17 +182,15 @@ PREDICT = make_exercise(
 def try_meter(make_meter: Callable[..., Any], *calls: Parts) -> list[list[float]]:
     """Return what `read` says before any call of `add` on all replicas, and after each."""
     strategy = make_mirrored(len(calls[0]))
-    with own_frames():
-        made = require_value(make_meter(strategy), "make_meter", "two functions")
+    made = require_value(make_meter(strategy), "make_meter", "two functions")
     if not isinstance(made, list | tuple) or len(made) != 2 or not all(map(callable, made)):
         raise refuse(f"make_meter returned {show(made)}, not two functions, add and read")
     add, read = made
     found = []
     for parts in (None, *calls):
-        with own_frames():
-            if parts is not None:
-                strategy.run(add, args=(spread(strategy, parts),))
-            found.append(read_pair(read(), "read", "two numbers, count and mean"))
+        if parts is not None:
+            strategy.run(add, args=(spread(strategy, parts),))
+        found.append(read_pair(read(), "read", "two numbers, count and mean"))
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import own_frames, refuse, require_kind, require_value
+from distlab.exercises.refusing import refuse, require_kind, require_value
 from distlab.labs import ANSWERS
 from distlab.labs.lab02.exercise import make_mirrored
 from distlab.labs.lab03.digits import (
@@ -124,8 +124,7 @@ def try_model(make_model: Callable[..., Any], replicas: int, seed: int) -> dict[
     import tensorflow as tf
 
     strategy = make_mirrored(replicas)
-    with own_frames():
-        model = make_model(strategy)
+    model = make_model(strategy)
     require_kind(model, "make_model", "keras.Model")
     if not model.weights:
         raise refuse(
@@ -140,10 +139,9 @@ def try_model(make_model: Callable[..., Any], replicas: int, seed: int) -> dict[
     images, labels = draw_digits(seed, 24)
     pixels = images[..., None].astype("float32") / 255
     batch = tf.data.Dataset.from_tensors((pixels, labels))
-    with own_frames():
-        found = model.evaluate(batch, verbose=0, return_dict=True)
-        output = float(np.max(model(pixels, training=False)))
-        model.fit(batch, verbose=0, shuffle=False)
+    found = model.evaluate(batch, verbose=0, return_dict=True)
+    output = float(np.max(model(pixels, training=False)))
+    model.fit(batch, verbose=0, shuffle=False)
     names = [name for name in found if "acc" in name]
     optimizer = model.optimizer
     return {
@@ -273,8 +271,7 @@ def try_reload(save_and_reload: Callable[..., Any], replicas: int, seed: int) ->
     model.optimizer.iterations.assign(STEPS_DONE)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.keras"
-        with own_frames():
-            loaded = save_and_reload(model, path, strategy)
+        loaded = save_and_reload(model, path, strategy)
         require_kind(loaded, "save_and_reload", "keras.Model")
         there = _holds_model(path, kernel)
     copies = max(len(set(_devices(v))) for v in loaded.weights)
@@ -336,7 +333,7 @@ def try_program(train_digits: Callable[..., Any], seed: int) -> dict[str, Any]:
     import keras
 
     strategy, run = make_mirrored(2), draw_run(seed)
-    with tempfile.TemporaryDirectory() as folder, own_frames():
+    with tempfile.TemporaryDirectory() as folder:
         found = train_digits(strategy, weigh_loss, **run, batch_size=BATCH, folder=folder)
     require_value(found, "train_digits", "a list with kernel and bias")
     if isinstance(found, keras.Model):

@@ -11,7 +11,7 @@ from distlab.class_seed import ClassNumber
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Exercise, contrast, each
 from distlab.exercises.model_maker import ModelCutOff, ModelMaker, cutting_off
-from distlab.exercises.refusing import own_frames, read_array, read_number, refuse
+from distlab.exercises.refusing import read_array, read_number, require_parts
 from distlab.labs import ANSWERS
 from distlab.labs.lab02.exercise import make_mirrored
 from distlab.labs.lab04.draws import (
@@ -85,8 +85,7 @@ def try_step(train_step: Callable[..., Any], seed: int, examples: int) -> dict[s
         )
 
     arguments = (model, optimizer, split(images), split(labels), examples)
-    with own_frames():
-        found = strategy.run(train_step, args=arguments)
+    found = strategy.run(train_step, args=arguments)
     parts = [read_number(x, "train_step") for x in strategy.experimental_local_results(found)]
     return {"weights": np.vstack(model.get_weights()), "sum of losses": sum(parts)}
 
@@ -155,8 +154,7 @@ def try_epoch(run_epoch: Callable[..., Any], losses: Sequence[float], batch: int
         seen.assign_add(count)
         return tf.reduce_sum(share), count
 
-    with own_frames():
-        found = run_epoch(strategy, _distribute(strategy, data), step)
+    found = run_epoch(strategy, _distribute(strategy, data), step)
     return {"mean loss": read_number(found, "run_epoch"), "examples seen": int(seen.numpy())}
 
 
@@ -201,8 +199,7 @@ def try_accuracy(evaluate: Callable[..., Any], seed: int, examples: int, batch: 
     strategy = make_mirrored(2)
     model = _make_model(strategy, kernel)
     data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch)
-    with own_frames():
-        found = evaluate(strategy, model, _distribute(strategy, data))
+    found = evaluate(strategy, model, _distribute(strategy, data))
     return read_number(found, "evaluate")
 
 
@@ -339,17 +336,14 @@ def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:
 def _call_once(call: Callable[[], Any]) -> tuple[Any, Any]:
     """Return the weights and losses of one call, None for both if it was cut off."""
     try:
-        with own_frames(), cutting_off():
+        with cutting_off():
             found = call()
     except ModelCutOff:
         return None, None
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise refuse(
-            f"train returned {show(found)}, not two things: the weights, and a list with each "
-            "epoch's mean loss"
-        )
-    weights = read_array(found[0], "train", "an array of weights first: model.get_weights()[0]")
-    return weights, [read_number(x, "train, in its list of losses,") for x in found[1]]
+    wanted = ("the weights", "a list with each epoch's mean loss")
+    weights, losses = require_parts(found, "train", *wanted)
+    weights = read_array(weights, "train", "an array of weights first: model.get_weights()[0]")
+    return weights, [read_number(x, "train, in its list of losses,") for x in losses]
 
 
 PROGRAM = make_exercise(

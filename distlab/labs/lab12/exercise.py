@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from distlab.exercises.comparing import same, show
+from distlab.exercises.comparing import same
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import own_frames, read_array, refuse
+from distlab.exercises.refusing import read_array, require_parts
 from distlab.exercises.schedule_trace import MAX_OPERATIONS, describe_schedule, tell_schedule
 from distlab.labs import ANSWERS, COLLECTIVES
 
@@ -32,12 +32,8 @@ def draw_layer(seed: int, inputs: int, outputs: int, batch: int = 3) -> dict[str
 
 def _name_results(found: Any, function: str, x_in_parts: bool) -> dict[str, Any]:
     """Return output and gradients by name: arrays, and lists of arrays for those in parts."""
-    if not isinstance(found, list | tuple) or len(found) != 4:
-        raise refuse(
-            f"{function} must return four things: output, kernels' gradients, biases' gradients "
-            f"and x's gradients, got {len(found) if isinstance(found, tuple) else show(found)}."
-        )
-    output, kernels, bias, x = found
+    wanted = ("output", "kernels' gradients", "biases' gradients", "x's gradients")
+    output, kernels, bias, x = require_parts(found, function, *wanted)
     return {
         "output": read_array(output, f"{function}, as output,"),
         "kernel gradients": _read_parts(kernels, f"{function}, as kernels' gradients,"),
@@ -61,8 +57,7 @@ def try_columns(column_layer: Callable[..., Any], seed: int, inputs: int, sizes:
     edges = np.cumsum(sizes)[:-1]
     kernels = np.split(layer["kernel"], edges, axis=1)
     biases = np.split(layer["bias"], edges)
-    with own_frames():
-        found = column_layer(layer["x"], kernels, biases, layer["upstream"])
+    found = column_layer(layer["x"], kernels, biases, layer["upstream"])
     return _name_results(found, "column_layer", x_in_parts=False)
 
 
@@ -96,8 +91,7 @@ def try_rows(row_layer: Callable[..., Any], seed: int, sizes: Any, outputs: int)
     edges = np.cumsum(sizes)[:-1]
     parts = np.split(layer["x"], edges, axis=1)
     kernels = np.split(layer["kernel"], edges, axis=0)
-    with own_frames():
-        found = row_layer(parts, kernels, layer["bias"], layer["upstream"])
+    found = row_layer(parts, kernels, layer["bias"], layer["upstream"])
     return _name_results(found, "row_layer", x_in_parts=True)
 
 
@@ -196,16 +190,12 @@ def try_sharded(
     sharded_step: Callable[..., Any], seed: int, sizes: Any, batches: Any, rate: float
 ) -> dict[str, Any]:
     """Return the pieces after a step, and the bytes that `sharded_step` counts."""
-    with own_frames():
-        found = sharded_step(*draw_sharded(seed, sizes, batches), rate)
-    if not isinstance(found, list | tuple) or len(found) != 2:
-        raise refuse(
-            "sharded_step must return two things, a list with each device's new piece and a list "
-            f"with the bytes that each device sends, got {show(found)}."
-        )
+    found = sharded_step(*draw_sharded(seed, sizes, batches), rate)
+    wanted = ("a list with each device's new piece", "a list with the bytes that each device sends")
+    pieces, sent = require_parts(found, "sharded_step", *wanted)
     return {
-        "pieces": _read_parts(found[0], "sharded_step, as pieces,"),
-        "bytes": read_array(found[1], "sharded_step, as bytes,"),
+        "pieces": _read_parts(pieces, "sharded_step, as pieces,"),
+        "bytes": read_array(sent, "sharded_step, as bytes,"),
     }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from distlab.class_seed import ClassNumber
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import own_frames, read_array, refuse
+from distlab.exercises.refusing import read_array, refuse, require_parts
 from distlab.labs import ANSWERS
 
 ABSENT = ANSWERS
@@ -18,12 +18,8 @@ make_exercise = partial(Exercise, lab="lab16", tolerance=1e-6, plain=True)
 
 def _read_several(found: Any, function: str, wanted: tuple[str, ...]) -> dict[str, Any]:
     """Return the things that `function` returned by name: arrays, or lists of arrays."""
-    if not isinstance(found, list | tuple) or len(found) != len(wanted):
-        got = f"{len(found)}" if isinstance(found, list | tuple) else show(found)
-        raise refuse(
-            f"{function} must return {len(wanted)} things ({', '.join(wanted)}), got {got}"
-        )
-    return {name: _read(one, f"{function}, as {name},") for name, one in zip(wanted, found)}
+    parts = require_parts(found, function, *wanted)
+    return {name: _read(one, f"{function}, as {name},") for name, one in zip(wanted, parts)}
 
 
 def _read(value: Any, what: str) -> Any:
@@ -48,8 +44,7 @@ def try_zero(
 ) -> dict[str, Any]:
     """Return the weights, velocities and squares that `zero_step` returns."""
     weights, velocities, gradients = draw_zero(seed, ranks, parameters)
-    with own_frames():
-        found = zero_step(weights, velocities, gradients, *settings)
+    found = zero_step(weights, velocities, gradients, *settings)
     return _read_several(found, "zero_step", ("weights", "velocities", "squares"))
 
 
@@ -105,7 +100,7 @@ def draw_blocks(seed: int, blocks: int, tokens: int, size: float) -> tuple[np.nd
 
 def try_merge(merge: Callable[..., Any], *case: Any) -> dict[str, Any]:
     """Return the output and the log-sum-exp that `merge` returns."""
-    with own_frames(), np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
         found = merge(*draw_blocks(*case))
     return _read_several(found, "merge", ("output", "lse"))
 
@@ -150,19 +145,14 @@ def draw_tokens(
 
 def try_dispatch(dispatch: Callable[..., Any], *case: Any) -> dict[str, Any]:
     """Return outputs, what was dropped in order, and the rows sent, as `dispatch` returns them."""
-    with own_frames():
-        found = dispatch(*draw_tokens(*case))
-        if not isinstance(found, list | tuple) or len(found) != 3:
-            raise refuse(
-                f"dispatch must return three things, outputs, dropped and sent, got {show(found)}."
-            )
-        outputs, dropped, sent = found
-        triples = [read_array(triple, "dispatch, as dropped,") for triple in dropped]
-        return {
-            "outputs": [read_array(one, "dispatch, as outputs,") for one in outputs],
-            "dropped": sorted([int(number) for number in triple.ravel()] for triple in triples),
-            "sent": read_array(sent, "dispatch, as sent,"),
-        }
+    found = dispatch(*draw_tokens(*case))
+    outputs, dropped, sent = require_parts(found, "dispatch", "outputs", "dropped", "sent")
+    triples = [read_array(triple, "dispatch, as dropped,") for triple in dropped]
+    return {
+        "outputs": [read_array(one, "dispatch, as outputs,") for one in outputs],
+        "dropped": sorted([int(number) for number in triple.ravel()] for triple in triples),
+        "sent": read_array(sent, "dispatch, as sent,"),
+    }
 
 
 DISPATCH = make_exercise(
@@ -195,8 +185,7 @@ def try_layout(
     choose_layout: Callable[..., Any], model: Mapping[str, Any], machine: Mapping[str, Any]
 ) -> list[int]:
     """Return the three numbers that `choose_layout` returns."""
-    with own_frames():
-        found = choose_layout(dict(model), dict(machine))
+    found = choose_layout(dict(model), dict(machine))
     numbers = read_array(found, "choose_layout", "three whole numbers")
     if numbers.shape != (3,) or not np.isfinite(numbers).all():
         raise refuse(f"choose_layout must return data, tensor and pipeline, got {show(found)}")
