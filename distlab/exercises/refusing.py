@@ -219,10 +219,9 @@ def require_kind(value: Any, function: str, wanted: str) -> Any:
 def require_parts(found: Any, function: str, *wanted: str) -> list[Any]:
     """Return the function's result as a list; AssertionError unless it has the `wanted` parts."""
     if not isinstance(found, list | tuple) or len(found) != len(wanted):
-        got = len(found) if isinstance(found, list | tuple) else show(found)
         things = f"{('two', 'three', 'four')[len(wanted) - 2]} things"
         parts = f"{', '.join(wanted[:-1])} and {wanted[-1]}"
-        raise refuse(f"{function} must return {things}: {parts}, got {got}.")
+        raise refuse(f"{function} must return {things}: {parts}, got {show(found)}.")
     return list(found)
 
 
