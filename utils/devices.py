@@ -16,7 +16,6 @@ import os
 import re
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .checks import check_choice
@@ -291,14 +290,6 @@ def configured_cpu_devices() -> int:
     return len(tf.config.get_logical_device_configuration(cpu) or [])
 
 
-@dataclass(frozen=True)
-class Tpu:
-    """A TPU that was found, connected to and initialized."""
-
-    resolver: tf.distribute.cluster_resolver.TPUClusterResolver
-    topology: tf.tpu.experimental.Topology
-
-
 def tpu_address() -> str | None:
     """Return where the TPU is: an address, a name, "local" for one of this machine, or None.
 
@@ -312,7 +303,7 @@ def tpu_address() -> str | None:
 
 
 @functools.cache
-def connect_tpu() -> Tpu:
+def connect_tpu() -> tf.distribute.cluster_resolver.TPUClusterResolver:
     """Find the TPU, connect to it and initialize it: once per process, since it wipes its memory.
 
     The three calls of TensorFlow's guide "Use TPUs". Raises InputError, in one
@@ -330,11 +321,11 @@ def connect_tpu() -> Tpu:
         _check_answers(address)
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
         tf.config.experimental_connect_to_cluster(resolver)
-        topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
     except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
         first = first_line(error, 160)
         raise InputError(f"Strategy 'tpu' found no TPU at {address!r}: {first}") from None
-    return Tpu(resolver, topology)
+    return resolver
 
 
 def _check_answers(address: str) -> None:

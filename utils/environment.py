@@ -74,7 +74,7 @@ def quiet_tensorflow() -> Iterator[None]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with _open_scratch_file() as caught, _without_garbage_collection():
         try:
-            with _descriptor_to(caught.fileno()):
+            with _stderr_to(caught.fileno()):
                 yield
         except KeyboardInterrupt:
             raise
@@ -129,15 +129,15 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _descriptor_to(target: int, descriptor: int = 2) -> Iterator[None]:
-    saved = os.dup(descriptor)
+def _stderr_to(target: int) -> Iterator[None]:
+    saved = os.dup(2)
     sys.stderr.flush()
-    os.dup2(target, descriptor)
+    os.dup2(target, 2)
     try:
         yield
     finally:
         sys.stderr.flush()
-        os.dup2(saved, descriptor)
+        os.dup2(saved, 2)
         os.close(saved)
 
 

@@ -237,7 +237,7 @@ def _make_central_storage(kind: str, count: int, all_reduce: str) -> tf.distribu
 def _make_tpu(kind: str, count: int, all_reduce: None) -> tf.distribute.Strategy:
     import tensorflow as tf
 
-    return tf.distribute.TPUStrategy(connect_tpu().resolver)
+    return tf.distribute.TPUStrategy(connect_tpu())
 
 
 def _make_parameter_server(

@@ -27,7 +27,7 @@ def main() -> None:
     tell("keras", version=keras.__version__, backend=keras.backend.backend())
     gpus = tf.config.list_physical_devices("GPU")
     tell("gpus", names=[name_gpu(tf, gpu) for gpu in gpus], built_with=tf.test.is_built_with_cuda())
-    tell("split", devices=split_cpu(tf, gpus))
+    tell("split", devices=split_cpu(tf))
     device = "GPU:0" if gpus else "CPU:0"
     with tf.device(device):
         check_matmul(tf)
@@ -45,7 +45,7 @@ def name_gpu(tf, gpu) -> str:
     return tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
 
 
-def split_cpu(tf, gpus) -> int:
+def split_cpu(tf) -> int:
     """Split the CPU, add one number on each logical device; return the number of devices."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     pieces = [tf.config.LogicalDeviceConfiguration()] * LOGICAL_DEVICES

@@ -67,6 +67,7 @@ a text.
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 from distlab.exercises.exercise import RIGHT, AnswerTable, Cases, Exercise
@@ -139,7 +140,7 @@ class Judge:
 
     def judge(self, cases: Cases, got: Any) -> None:
         """Return if `got` is right for each of `cases`, else raise WrongAnswer."""
-        fault = self.exercise.find_fault(cases, got, lambda way: self.work_out(cases, way))
+        fault = self.exercise.find_fault(cases, got, cache(partial(self.work_out, cases)))
         if fault is not None:
             raise WrongAnswer(fault.message, fault.mistake, fault.why, fault.table)
 

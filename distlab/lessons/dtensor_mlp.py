@@ -24,13 +24,8 @@ NAMES = ("images", "kernel 1", "bias 1", "kernel 2", "bias 2")
 
 @dataclass(frozen=True, eq=False)
 class DTensorStep(StepResult):
-    """A step on a mesh: its result, and the shape of each tensor's piece on every device.
+    """A step on a mesh: its result, and the bytes of weights and images on each device."""
 
-    `shapes[name]` are one shape for each device; `parameter_bytes` and `image_bytes`
-    [device] are what each device holds of the weights and of the batch.
-    """
-
-    shapes: dict[str, list[tuple[int, ...]]]
     parameter_bytes: list[int]
     image_bytes: list[int]
 
@@ -59,11 +54,10 @@ def run_dtensor(
     answers, *placed = (_place(array, dtensor.Layout(dims, grid)) for array, dims in arrays)
     loss, gradients = tf.function(_find_gradients)(answers, *placed)
     pieces = {name: dtensor.unpack(t) for name, t in zip(NAMES, placed, strict=True)}
-    shapes = {name: [tuple(p.shape) for p in own] for name, own in pieces.items()}
     held = [array_bytes(own) for own in zip(*list(pieces.values())[1:], strict=True)]
     kept = [array_bytes([piece]) for piece in pieces[NAMES[0]]]
     wholes = [_gather(gradient) for gradient in gradients]
-    return DTensorStep(float(dtensor.unpack(loss)[0]), wholes, shapes, held, kept)
+    return DTensorStep(float(dtensor.unpack(loss)[0]), wholes, held, kept)
 
 
 def _find_gradients(labels: Any, images: Any, *weights: Any) -> tuple[Any, list[Any]]:

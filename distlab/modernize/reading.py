@@ -100,7 +100,7 @@ def read_program(text: str, local: Iterable[str] = ()) -> list[FoundForm]:
     if names.knows_conventions:
         found += _find_checks(names)
     unique = {(finding.span, finding.entry.name): finding for finding in found}
-    return _settle_edits(sorted(unique.values(), key=lambda finding: finding.span), names)
+    return _settle_edits(sorted(unique.values(), key=lambda finding: finding.span))
 
 
 def _find(entry: OldForm, node: ast.AST, shown: str, edit: str = "", why: str = "") -> FoundForm:
@@ -336,7 +336,7 @@ def _find_checks(names: Names) -> Iterator[FoundForm]:
             yield _find(entry, node, shown if len(shown) <= 70 else shown[:69] + "…", *edit)
 
 
-def _settle_edits(found: list[FoundForm], names: Names) -> list[FoundForm]:
+def _settle_edits(found: list[FoundForm]) -> list[FoundForm]:
     """Choose between the two ways back to TensorFlow 1's names.
 
     A program that builds a graph imports tensorflow.compat.v1 and keeps all its names; in any

@@ -5,7 +5,7 @@
 def train(
     restore="manager.restore_or_initialize()",
     state="weights=weights, done=done",
-    update="weights.assign_sub(0.01 * tape.gradient(loss, weights))",
+    update="weights.assign_sub(0.02 * tape.gradient(loss, weights))",
     loss="tf.reduce_mean(errors**2)",
     loop="int(done) < steps",
     chunk="every",
@@ -44,7 +44,7 @@ import tensorflow as tf
 def train(strategy, coordinator, make_batches, folder, steps, every):
     with strategy.scope():
         model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
-        optimizer = keras.optimizers.SGD(0.01)
+        optimizer = keras.optimizers.SGD(0.02)
         optimizer.build(model.trainable_variables)
         done = tf.Variable(0, dtype=tf.int64)
     checkpoint = tf.train.Checkpoint(model=model, done=done)
@@ -85,7 +85,7 @@ def train(strategy, coordinator, make_batches, folder, steps, every):
     def update(iterator):
         x, y = next(iterator)
         slope = 2 * tf.linalg.matvec(x, tf.linalg.matvec(x, weights) - y, transpose_a=True) / 16.0
-        weights.assign_add(-0.01 * slope)
+        weights.assign_add(-0.02 * slope)
     iterator = iter(coordinator.create_per_worker_dataset(make_batches))
     for done in range(done + every, steps + 1, every):
         [coordinator.schedule(update, (iterator,)) for _ in range(every)]
@@ -95,7 +95,7 @@ def train(strategy, coordinator, make_batches, folder, steps, every):
     return weights.numpy().tolist()
 """
 COUNTED_ON_SERVERS = train(
-    update="weights.assign_sub(0.01 * tape.gradient(loss, weights)); done.assign_add(1)",
+    update="weights.assign_sub(0.02 * tape.gradient(loss, weights)); done.assign_add(1)",
     chunk="every - int(done) % every",
     after="done.assign(-(-int(done) // every) * every)",
 )
@@ -118,7 +118,7 @@ def train(strategy, coordinator, make_batches, folder, steps, every):
         x, y = next(feed)
         with tf.GradientTape() as tape:
             loss = tf.nn.l2_loss(tf.reduce_sum(x * w, axis=1) - y) / 8
-        w.assign_sub(0.01 * tape.gradient(loss, w))
+        w.assign_sub(0.02 * tape.gradient(loss, w))
     while first < steps:
         for _ in range(every):
             coordinator.schedule(closure, args=(feed,))
@@ -310,7 +310,7 @@ RIGHT = {
         ),
         train(
             loop="done < steps",
-            update="weights.assign(weights - tape.gradient(loss, weights) / 100)",
+            update="weights.assign(weights - tape.gradient(loss, weights) / 50)",
         ),
         COUNTED_ON_SERVERS,
     ],

@@ -21,7 +21,5 @@ def test_every_mesh_gives_the_unsplit_gradients_from_smaller_pieces(mesh):
     step = run_dtensor(model, dict(mesh), DEVICES, images, labels)
     assert_equal_step(step, model, images, labels)
     hidden, examples = PIECES[mesh]
-    assert step.shapes["kernel 1"] == [(784, hidden)] * 4
-    assert step.shapes["images"] == [(examples, 784)] * 4
     assert step.parameter_bytes == [8 * (784 * hidden + hidden + hidden * 10 + 10)] * 4
     assert step.image_bytes == [8 * examples * 784] * 4

@@ -38,7 +38,7 @@ class ProcessRing:
     `addresses[r]` is the "host:port" at which rank r listens, the same list on all
     ranks. Each needs its own port (TF_CONFIG's belong to TensorFlow). Making
     it waits until both neighbors are there. `limit_seconds` bounds every wait.
-    `messages_sent` and `bytes_sent` count chunks and their bytes, without headers.
+    `bytes_sent` counts the bytes of all chunks, without headers.
     Raises InputError for a rank that isn't on the list, an address that can't be
     used, and a neighbor that doesn't come in time.
     """
@@ -51,7 +51,7 @@ class ProcessRing:
         for address in addresses:
             split_address(address)  # refuses a bad address before this rank listens
         self.rank, self.ranks = rank, len(addresses)
-        self.messages_sent = self.bytes_sent = 0
+        self.bytes_sent = 0
         self._addresses, self._limit, self._calls = addresses, limit_seconds, 0
         self._connections: list[Connection] = []  # from the previous rank, to the next one
         if self.ranks == 1:
@@ -121,7 +121,6 @@ class ProcessRing:
             if arrived is None or not sent:
                 self._wait([before] * (arrived is None), [after] * (not sent))
         self._check(arrived, coming, into)
-        self.messages_sent += 1
         self.bytes_sent += values.nbytes
 
     def _wait(self, readers: list[Connection], writers: list[Connection]) -> None:

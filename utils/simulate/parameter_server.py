@@ -191,11 +191,6 @@ class Simulation:
         return len(self.staleness) / self.seconds
 
     @property
-    def gradients_per_second(self) -> float:
-        """Gradients that went into updates: with equal batches, images/s divided by the batch."""
-        return sum(self.gradients) / self.seconds
-
-    @property
     def mean_staleness(self) -> float:
         return float(np.mean(self.staleness))
 

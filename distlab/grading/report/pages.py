@@ -106,9 +106,7 @@ def render_feedback(
             "sealed": result.observation.sealed,
             "open": result.for_human,
             "problem": clean_line(result.observation.problem).rstrip("."),
-            "exercises": [
-                _describe(found, result, e, tasks, answers) for e in _pair(found, result)
-            ],
+            "exercises": [_describe(result, e, tasks, answers) for e in _pair(found, result)],
             "notes": [
                 clean_line(note) for note in (*result.hand_in.notes, *result.observation.notes)
             ],
@@ -122,7 +120,6 @@ def _pair(found: ClassResult, result: Result) -> Iterable[tuple[Any, ExerciseVer
 
 
 def _describe(
-    found: ClassResult,
     result: Result,
     pair: tuple[Any, ExerciseVerdict],
     tasks: Mapping[str, Any],

@@ -49,7 +49,7 @@ def try_layouts(layouts: Layouts, sizes: Sizes, mesh: Mapping[str, int]) -> None
 
     `mesh` is {"batch": 2, "model": 4}, and `sizes` is `SIZES` or another dictionary like it.
     """
-    step = _compile(sizes, mesh, _read_layouts(layouts, "try_layouts", list_shapes(sizes)))
+    step = _compile(sizes, mesh, _read_layouts(layouts, "try_layouts"))
     print(step.error or f"{step.held_bytes:,} bytes of weights and momentum on a device")
     for name, sent, devices in step.collectives:
         print(f"{name:<18}{sent:>9,} bytes sent by each of {devices} devices")
@@ -63,7 +63,7 @@ def _compile(sizes: Sizes, mesh: Mapping[str, int], layouts: Layouts) -> "Compil
     return compile_step(sizes, mesh, layouts)
 
 
-def _read_layouts(found: Any, function: str, shapes: Shapes) -> dict[str, tuple[Any, ...]]:
+def _read_layouts(found: Any, function: str) -> dict[str, tuple[Any, ...]]:
     """Return the layouts that `function` returned; AssertionError if they aren't plain data."""
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise refuse(f"{function} must return a dictionary {{key: axes}}, got {show(found)}")
@@ -172,17 +172,16 @@ def try_cut(cut_model: Callable[..., Any], *case: Any) -> dict[str, Any]:
     """Return the layouts that `cut_model` returns."""
     _, batch, model, *_ = case
     sizes, memory, _ = draw_cut(*case)
-    shapes = list_shapes(sizes)
-    found = cut_model(dict(shapes), {"batch": batch, "model": model}, memory)
-    return _read_layouts(found, "cut_model", shapes)
+    found = cut_model(list_shapes(sizes), {"batch": batch, "model": model}, memory)
+    return _read_layouts(found, "cut_model")
 
 
 def read_cut(layouts: Any, seed: int, batch: int, model: int, *case: Any) -> dict[str, Any]:
     """Return the fault in layouts, once compiled, and the findings."""
     sizes, memory, traffic = draw_cut(seed, batch, model, *case)
     step = _compile(sizes, {"batch": batch, "model": model}, layouts)
-    flaw = _find_flaw(step, layouts, memory) or (
-        _explain_traffic(layouts, step, sizes, tight=case[-1]) if step.sent_bytes > traffic else ""
+    flaw = _find_flaw(step, memory) or (
+        _explain_traffic(layouts, step, tight=case[-1]) if step.sent_bytes > traffic else ""
     )
     said = step.error or (
         f"a device holds {step.held_bytes:,} bytes of weights and momentum ({memory:,} fit) and "
@@ -197,7 +196,7 @@ def _contrast(got: Any, right: Any) -> str:
     return got["said"]
 
 
-def _find_flaw(step: "CompiledStep", layouts: Layouts, memory: int) -> str:
+def _find_flaw(step: "CompiledStep", memory: int) -> str:
     """Return what is wrong with any layouts, whatever the exercise; "" if nothing is."""
     if step.error:
         return "not-divisible" if "divi" in step.error else "refused"
@@ -213,7 +212,7 @@ def _list_cut(step: "CompiledStep", word: str) -> list[str]:
     return [path for path in step.cut if word in path]
 
 
-def _explain_traffic(layouts: Layouts, step: "CompiledStep", sizes: Sizes, tight: bool) -> str:
+def _explain_traffic(layouts: Layouts, step: "CompiledStep", tight: bool) -> str:
     """Return the likely reason why a step sends more than is allowed."""
     cut = step.cut
     if any("batch" in axes for axes in layouts.values()):
@@ -315,12 +314,11 @@ def try_gather(place_gathers: Callable[..., Any], *case: Any) -> dict[str, Any]:
     """Return the layouts and the costs that `place_gathers` returns."""
     _, devices, _ = case
     sizes, memory = draw_gather(*case)
-    shapes = list_shapes(sizes)
-    found = place_gathers(dict(shapes), devices, memory)
+    found = place_gathers(list_shapes(sizes), devices, memory)
     if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], dict):
         raise refuse("place_gathers must return two things: layouts, and {path: bytes sent}")
     costs = {str(path): float(sent) for path, sent in found[1].items()}
-    return {"layouts": _read_layouts(found[0], "place_gathers", shapes), "costs": costs}
+    return {"layouts": _read_layouts(found[0], "place_gathers"), "costs": costs}
 
 
 def read_gather(found: Any, seed: int, devices: int, share: float) -> dict[str, Any]:
@@ -328,7 +326,7 @@ def read_gather(found: Any, seed: int, devices: int, share: float) -> dict[str, 
     sizes, memory = draw_gather(seed, devices, share)
     step = _compile(sizes, {"batch": devices}, found["layouts"])
     gathered = [sent for name, sent, _ in step.collectives if name == "all-gather"]
-    flaw = _find_flaw(step, found["layouts"], memory)
+    flaw = _find_flaw(step, memory)
     if not flaw and any(path.endswith("bias") for path in step.cut):
         flaw = "norm"
     if not flaw and 1 in step.cut.get(VOCABULARY[0], ()):

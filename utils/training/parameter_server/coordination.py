@@ -22,12 +22,11 @@ MIN_SHARD_BYTES = 256 << 10  # cutting a smaller variable costs messages and sav
 
 @dataclass(frozen=True)
 class Coordination:
-    """A parameter-server strategy, the coordinator that schedules on it, and the sizes."""
+    """A parameter-server strategy, its coordinator, and the number of workers."""
 
     strategy: tf.distribute.ParameterServerStrategy
     coordinator: tf.distribute.coordinator.ClusterCoordinator
     workers: int
-    servers: int
 
 
 def connect(min_shard_bytes: int = MIN_SHARD_BYTES) -> Coordination:
@@ -42,11 +41,10 @@ def connect(min_shard_bytes: int = MIN_SHARD_BYTES) -> Coordination:
     import tensorflow as tf
 
     jobs = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec().as_dict()
-    servers, workers = len(jobs["ps"]), len(jobs["worker"])
-    partitioner = make_partitioner(servers, min_shard_bytes)
+    partitioner = make_partitioner(len(jobs["ps"]), min_shard_bytes)
     strategy = make_strategy("parameter-server", partitioner=partitioner)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    return Coordination(strategy, coordinator, workers, servers)
+    return Coordination(strategy, coordinator, len(jobs["worker"]))
 
 
 def find_worker() -> tf.Tensor:
