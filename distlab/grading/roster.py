@@ -13,7 +13,7 @@ import csv
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
@@ -266,8 +266,8 @@ def _read_sheet(path: Path) -> PlatformTable:
     return PlatformTable(head, tuple(rows), owners, delimiter, encoding)
 
 
-def _pick(cells: Mapping[str, str], what: str, columns: Sequence[str] = ()) -> str:
-    return next((cells[name] for name in columns or _COLUMNS[what] if cells.get(name)), "")
+def _pick(cells: Mapping[str, str], what: str) -> str:
+    return next((cells[name] for name in _COLUMNS[what] if cells.get(name)), "")
 
 
 def _read_student(cells: dict[str, str]) -> Student | None:

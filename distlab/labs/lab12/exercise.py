@@ -19,14 +19,14 @@ make_exercise = partial(Exercise, lab="lab12", tolerance=1e-6)
 # ---- exercises 1 and 2: split layers
 
 
-def draw_layer(seed: int, inputs: int, outputs: int, batch: int = 3) -> dict[str, np.ndarray]:
-    """Return a layer's x [batch, inputs], kernel, bias, and the gradient for its output."""
+def draw_layer(seed: int, inputs: int, outputs: int) -> dict[str, np.ndarray]:
+    """Return a layer's x [3, inputs], kernel, bias, and the gradient for its output."""
     rng = np.random.default_rng(seed)
     return {
-        "x": rng.normal(size=(batch, inputs)),
+        "x": rng.normal(size=(3, inputs)),
         "kernel": rng.normal(size=(inputs, outputs)),
         "bias": rng.normal(size=outputs),
-        "upstream": rng.normal(size=(batch, outputs)),
+        "upstream": rng.normal(size=(3, outputs)),
     }
 
 
