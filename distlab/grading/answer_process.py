@@ -15,20 +15,19 @@ import inspect
 import linecache
 import os
 import random
-import signal
 import socket
 import sys
 import tempfile
 import traceback
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from distlab.exercises.exercise import list_exercises
 from distlab.grading.absent import AbsentFinder
-from distlab.grading.answer_calls import AnswerGone, Channel, pack_changed, unpack
+from distlab.grading.answer_calls import AnswerGone, Channel, pack_changed, unpack, within
 from distlab.grading.encoding import decode, encode
 from distlab.grading.program_cell import FUNCTION, write_program
 
@@ -71,7 +70,7 @@ class Answer:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             self._note(label, error)
             return
-        with stop_after(seconds):
+        with within(3 * seconds, CutOff, seconds, again=0):
             for statement in body:
                 if late and not isinstance(statement, DEFINITIONS):
                     continue
@@ -102,27 +101,6 @@ class Answer:
             return self.space[name]
         said = f" ({'; '.join(self.failed[-2:])})" if self.failed else ""
         raise NameError(f"name {name!r} is not defined{said}")
-
-
-@contextlib.contextmanager
-def stop_after(seconds: float) -> Iterator[None]:
-    """Raise CutOff in the block after `seconds` of processor time, or 3 times that by clock."""
-
-    def stop(number: int, frame: object) -> None:
-        raise CutOff
-
-    clocks = {
-        signal.SIGPROF: (signal.ITIMER_PROF, seconds),
-        signal.SIGALRM: (signal.ITIMER_REAL, 3 * seconds),
-    }
-    for number, (timer, limit) in clocks.items():
-        signal.signal(number, stop)
-        signal.setitimer(timer, limit, limit)  # again, if a bare except caught it
-    try:
-        yield
-    finally:
-        for timer, _ in clocks.values():
-            signal.setitimer(timer, 0)
 
 
 def describe(error: BaseException, labels: Mapping[str, str]) -> dict[str, str]:
