@@ -12,6 +12,7 @@ NAMES = (
     "ring_processes",
     "cluster_start",
     "kernel_start",
+    "notebook_opens",
     "distlab_run",
     "rendezvous_scale",
     "many_jobs",

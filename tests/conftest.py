@@ -4,6 +4,7 @@ It is split the moment anything imports it, before its first operation: a test t
 uses TensorFlow can't miss the split, and one that doesn't never waits for it.
 """
 
+import contextlib
 import gc
 import os
 import re
@@ -15,6 +16,7 @@ from types import ModuleType
 
 import pytest
 from needs import TOOLS, need_browser
+from process_watch import end_started
 from warm_start import make_warm_start
 
 from utils.environment import quiet_tensorflow
@@ -95,6 +97,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if WARM_START:
         WARM_START.enabled = item.get_closest_marker("cold_start") is None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    end_started()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -245,3 +252,18 @@ def chromium():
         running.new_page = open_page
         yield running
         running.close()
+
+
+@pytest.fixture
+def show_page(chromium):
+    """Return a function that opens a page with a file in it; all are closed after the test."""
+    with contextlib.ExitStack() as pages:
+
+        def show(path=None, **options):
+            page = chromium.new_page(**options)
+            pages.callback(page.close)
+            if path is not None:
+                page.goto(path.as_uri())
+            return page
+
+        yield show

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -81,6 +82,16 @@ class Lab:
         """Return a connection to a kernel, as a page of JupyterLab has one."""
         address = f"ws://127.0.0.1:{self.port}/api/kernels/{kernel}/channels?token={self.token}"
         return Talk(address, self.log)
+
+    def __enter__(self) -> "Lab":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end(signal.SIGTERM)
+
+    def find_address(self, path: str) -> str:
+        """Return where the page shows a file of the course."""
+        return f"http://127.0.0.1:{self.port}/lab/tree/{path}?token={self.token}"
 
     def end(self, number: int) -> int:
         self.process.send_signal(number)

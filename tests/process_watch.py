@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import subprocess
 import threading
 import time
 
@@ -26,6 +27,22 @@ def ending(process):
             yield process
         finally:
             process.kill()
+
+
+_started: list[subprocess.Popen] = []
+
+
+def start_process(words: list[str], **settings) -> subprocess.Popen:
+    """Start a process that ends with the test, whatever becomes of that."""
+    _started.append(subprocess.Popen(words, **settings))
+    return _started[-1]
+
+
+def end_started() -> None:
+    """End what the test has started: `conftest` does."""
+    while _started:
+        with ending(_started.pop()):
+            pass
 
 
 def lives(process: int) -> bool:

@@ -7,6 +7,7 @@ import random
 import resource
 import shutil
 import signal
+import sys
 import time
 from contextlib import ExitStack, contextmanager
 
@@ -236,13 +237,17 @@ def test_a_damaged_shard_is_named_skipped_on_request_and_predicted_once_it_is_wh
         (["--output", "{alone}", "--pattern", "s[123]*"], "shards differ. Name another folder"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(given, tmp_path, words, said):
+def test_what_cannot_be_is_said_in_one_line(given, tmp_path, monkeypatch, words, said):
+    """A damaged shard's test sees the line, and the status, that a process makes of it."""
     places = {"shards": given / "shards", "alone": given / "alone", "other": given / "other"}
     words = [word.format(**places) for word in words]
-    model, out = given / "model", tmp_path / "out"
-    lines = predict(given / "shards", out, tmp_path, *words, model=model, status=1)
-    assert said in lines[-1] and "Traceback" not in "".join(lines), lines
-    assert not list(out.glob("*.npy"))
+    command = list_words(given / "shards", tmp_path / "out", given / "model", *words)
+    monkeypatch.setattr(sys, "argv", [str(word) for word in command])
+    with pytest.raises(SystemExit) as refused:
+        load_program(PROGRAM).main()
+    line = str(refused.value)
+    assert said in line and "\n" not in line
+    assert not list((tmp_path / "out").glob("*.npy"))
 
 
 def test_a_model_that_would_give_wrong_bytes_is_refused_when_it_is_loaded(given, tmp_path):

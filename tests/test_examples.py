@@ -441,11 +441,16 @@ def wait_for_file(path, workers):
 @pytest.mark.cold_start  # a warm process has imported Keras on TensorFlow
 @pytest.mark.timeout(600)
 def test_keras_on_jax_resumes_under_another_layout_to_the_weights_of_one_device(
-    tmp_path, data_file
+    tmp_path, data_file, monkeypatch
 ):
-    """One device; two processes of two devices, sharded, killed; the same, data parallel."""
+    """One device; two processes of two devices, sharded, killed; the same, data parallel.
+
+    As on machines without TensorFlow, which Keras imports if it's there; in lesson 24 it is.
+    """
+    (tmp_path / "tensorflow.py").write_text("raise ImportError")
+    monkeypatch.setitem(OURS, "PYTHONPATH", str(tmp_path))
     options = {"data_file": data_file, "folder": tmp_path}
-    common = ["--epochs", "3", "--checkpoint-every", "5", "--checkpoint"]
+    common = ["--epochs", "2", "--checkpoint-every", "5", "--checkpoint"]
     several = [*common, tmp_path / "two.npz", "--cpu-devices", "2"]
     alone = [*common, tmp_path / "one.npz", "--cpu-devices", "1"]
     in_second_save = (tmp_path / "never", 2, "numpy", "savez")
@@ -468,12 +473,12 @@ def test_keras_on_jax_resumes_under_another_layout_to_the_weights_of_one_device(
     report, other, wanted = (
         read_report([line for line in each if line.startswith("{")]) for each in (*told, lines)
     )
-    assert report == other and wanted["accuracy"] > 0.6
+    assert report == other and wanted["accuracy"] > 0.5
     assert report == pytest.approx(wanted, abs=1e-3)
     with np.load(tmp_path / "one.npz") as one, np.load(tmp_path / "two.npz") as two:
-        assert sorted(one) == sorted(two) and one["step"] == two["step"] == 30
+        assert sorted(one) == sorted(two) and one["step"] == two["step"] == 20
         differences = [np.abs(one[name] - two[name]).max() for name in one]
-    assert max(differences) < 2e-3  # float32 adds up in another order, 30 times
+    assert max(differences) < 2e-3  # float32 adds up in another order, 20 times
 
 
 def find_bytes_held(text):
@@ -516,7 +521,7 @@ def test_a_killed_and_a_told_run_end_with_the_weights_of_an_unbroken_one(
 ):
     import keras
 
-    folder, epochs = tmp_path / "checkpoints", 3  # of ten steps
+    folder, epochs = tmp_path / "checkpoints", 2  # of ten steps
     common = ["--checkpoint-every", "5", "--epochs", str(epochs)]
     settings = [*common, "--checkpoint-dir", folder, "--save", tmp_path / "broken.keras"]
     unbroken = [*common, "--checkpoint-dir", tmp_path / "other", "--save", tmp_path / "whole.keras"]
@@ -604,7 +609,7 @@ def test_the_capstone_survives_a_kill_and_trains_as_utils(tmp_path, data_file, i
     import tensorflow as tf
 
     out, steps = tmp_path / "run", 4
-    settings = ["--output", out, "--scenes", "192", "--steps", steps, "--checkpoint-every", "2"]
+    settings = ["--output", out, "--scenes", "128", "--steps", steps, "--checkpoint-every", "2"]
     options = {"data_file": data_file, "folder": tmp_path}
     killed = tmp_path / "killed"
     held = {"held": (killed, 1, *SAVING), **options}
@@ -624,12 +629,12 @@ def test_the_capstone_survives_a_kill_and_trains_as_utils(tmp_path, data_file, i
     assert json.loads(lines[0][-1]) == report and report["steps"] == steps
     assert len(report["weights_checksum"]) == 64 and 0 <= report["foreground_iou"] <= 1
     program = import_program("capstone")
-    model = train_capstone_with_utils(program, out / "scenes-192", steps)
+    model = train_capstone_with_utils(program, out / "scenes-128", steps)
     saved = tf.saved_model.load(str(out / "saved_model"))
-    pictures, masks = next(iter(program.read_batches(out / "scenes-192", "test", 40)))
+    pictures, masks = next(iter(program.read_batches(out / "scenes-128", "test", 40)))
     np.testing.assert_allclose(saved.serve(pictures), model(pictures), atol=2e-2)
     losses = []
-    for pictures, masks in program.read_batches(out / "scenes-192", "test", 40):
+    for pictures, masks in program.read_batches(out / "scenes-128", "test", 40):
         each = tf.nn.sparse_softmax_cross_entropy_with_logits(masks, model(pictures))
         losses.append(float(tf.reduce_mean(each)))
     assert report["loss"] == pytest.approx(np.mean(losses), abs=1e-3)

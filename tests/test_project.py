@@ -4,13 +4,13 @@ import ast
 import functools
 import re
 import subprocess
-import sys
 import tomllib
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 import yaml
+from child_programs import run_python
 
 import utils
 from distlab.doctor.software import normalize_package
@@ -23,7 +23,8 @@ utils: environment measure events goodput errors files checks gpus strategies da
     simulate.parameter_server
     simulate.failures simulate.input calibrate parallel.pipeline tf_config cluster engines
     processes.fork_server processes.connection collectives.processes processes.registry
-    training.parameter_server.loop training.recovery training.tpu_ready input_pipeline
+    training.parameter_server.loop training.recovery training.tpu_ready training.large_batch
+    input_pipeline input_pipeline.sharding input_pipeline.service input_pipeline.trace
 distlab: cli doctor figures explorables exercises labs.lab01.exercise lessons.chaos
     lessons.update_records lessons.stale_updates lessons.dtensor_mlp cli.processes classroom
     cli.run cli.modernize modernize.reading modernize.sources cli.plan cli.user_function
@@ -254,8 +255,8 @@ def test_light_rooms_start_without_tensorflow():
         "    if 'tensorflow' in sys.modules: sys.exit(name)\n"
     )
     modules = sum(read_rows(NO_TENSORFLOW), [])
-    done = subprocess.run([sys.executable, "-c", code, *modules], timeout=280, capture_output=True)
-    assert done.returncode == 0, f"imports TensorFlow: {done.stderr.decode()}"
+    done = run_python("-c", code, *modules)
+    assert done.returncode == 0, f"imports TensorFlow: {done.stderr}"
 
 
 def test_help_starts_without_tensorflow():
@@ -264,22 +265,12 @@ def test_help_starts_without_tensorflow():
         "try: main(['train', '--help'])\nexcept SystemExit: pass\n"
         "sys.exit('tensorflow' in sys.modules)"
     )
-    shown = subprocess.run(
-        [sys.executable, "-c", code], timeout=280, capture_output=True, text=True
-    )
-    assert shown.returncode == 0 and "--global-batch-size" in shown.stdout
+    assert "--global-batch-size" in run_python("-c", code, status=0).stdout
 
 
 def test_code_is_well_formed():
     for arguments in (["check"], ["format", "--check"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "ruff", *arguments, "."],
-            cwd=ROOT,
-            timeout=280,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout[-3000:]
+        run_python("-m", "ruff", *arguments, ".", cwd=ROOT, status=0)
 
 
 def tracked_files() -> list[Path]:

@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import sysconfig
 import tomllib
@@ -14,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from child_programs import run_child
 
 from distlab.authoring import course_map
 from distlab.cli import command_page, make_parser
@@ -112,16 +112,7 @@ def test_the_example_runs_anywhere_where_utils_is_installed(tmp_path, write_warm
 
 
 def run_python(*arguments, folder, python=sys.executable, **variables):
-    done = subprocess.run(
-        [python, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env={**os.environ, **variables},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_child(python, *arguments, cwd=folder, variables=variables, status=0).stdout
 
 
 def test_an_own_model_trains_on_one_machine_and_on_two(write_warm):

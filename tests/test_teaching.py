@@ -2,14 +2,13 @@
 
 import argparse
 import json
-import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from child_programs import run_child, run_distlab, run_python
 
 from distlab.cli import make_parser
 from distlab.grading.evidence import describe_evidence, fill_guide
@@ -130,23 +129,13 @@ def test_the_plan_by_weeks_keeps_to_what_builds_on_what() -> None:
 def test_the_offline_line_is_what_make_runs() -> None:
     """`make lab WHEELS=…` and the line by hand install the same, from the folder alone."""
     (line,) = [text for text in SHELL if "--no-index" in text]
-    shown = subprocess.run(
-        ["make", "-n", "-B", "lab", "WHEELS=/path/to/wheels"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=True,
-    )
+    make = ("make", "-n", "-B", "lab")
+    shown = run_child(*make, "WHEELS=/path/to/wheels", cwd=ROOT, status=0)
     (install,) = [text for text in shown.stdout.splitlines() if " -c constraints.txt -e " in text]
     options = ["--no-index", "--find-links", "/path/to/wheels", "-c", "constraints.txt", "-e"]
     for words in (shlex.split(line), shlex.split(install)):
         assert [word for word in words if word in options] == options
-    online = ["make", "-n", "-B", "lab"]
-    shown = subprocess.run(
-        online, cwd=ROOT, capture_output=True, text=True, timeout=280, check=True
-    )
-    assert "--no-index" not in shown.stdout
+    assert "--no-index" not in run_child(*make, cwd=ROOT, status=0).stdout
 
 
 def test_the_rules_file_is_read_as_it_says(tmp_path: Path) -> None:
@@ -184,16 +173,8 @@ def test_messages_in_the_table_are_those_of_the_code() -> None:
         assert not missing, message
 
 
-def run(folder: Path, *words: str, path: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "distlab", *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(path)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+def run(folder: Path, *words: object, path: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return run_distlab(*words, cwd=folder, variables={"PYTHONPATH": str(path)}, status=0)
 
 
 def test_release_hand_in_grade_and_formgrader(tmp_path: Path) -> None:
@@ -202,26 +183,14 @@ def test_release_hand_in_grade_and_formgrader(tmp_path: Path) -> None:
         check_can_seal()
     except Exception as error:  # macOS, or a system that forbids user namespaces
         pytest.skip(f"this machine cannot seal: {error}")
-    made = run(ROOT, "release", str(tmp_path / "release"), "--labs", "lab01")
-    assert made.returncode == 0, made.stderr
+    run(ROOT, "release", tmp_path / "release", "--labs", "lab01")
     students, course = tmp_path / "release" / "students", tmp_path / "release" / "nbgrader"
     for student in ("bela", "ana"):
         if student == "ana":
             solve(students, course)
-        done = run(students, "submit", "lab01", "--name", student, path=students)
-        assert done.returncode == 0, done.stderr
-    graded = run(
-        ROOT,
-        "grade",
-        "lab01",
-        str(students / "submissions"),
-        "--output",
-        str(tmp_path / "grades"),
-        "--gradebook",
-        str(course / "gradebook.db"),
-        "--json",
-    )
-    assert graded.returncode == 0, graded.stderr
+        run(students, "submit", "lab01", "--name", student, path=students)
+    kept = ("--output", tmp_path / "grades", "--gradebook", course / "gradebook.db")
+    graded = run(ROOT, "grade", "lab01", students / "submissions", *kept, "--json")
     marks = {s["student"]: s["mark"] for s in json.loads(graded.stdout)["submissions"]}
     assert marks == {"ana": 10, "bela": 0}
     out = tmp_path / "grades" / "lab01"
@@ -245,15 +214,7 @@ def solve(students: Path, course: Path) -> None:
 
 def check_gradebook(course: Path) -> None:
     """The marks stand under the one assignment that nbgrader knows, and it exports them."""
-    exported = subprocess.run(
-        [sys.executable, "-m", "nbgrader", "export"],
-        cwd=course,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert exported.returncode == 0, exported.stderr
+    run_python("-m", "nbgrader", "export", cwd=course, status=0)
     rows = [line.split(",") for line in (course / "grades.csv").read_text().splitlines()]
     place = {name: k for k, name in enumerate(rows[0])}
     found = {(r[place["assignment"]], r[place["student_id"]]): r[place["score"]] for r in rows[1:]}

@@ -224,6 +224,6 @@ def read_whole(text: str) -> int:
 
 
 def shorten_words(text: str) -> str:
-    """Return `text` on one line, with words of more than 160 characters cut."""
-    line = " ".join(text.split("\n"))
+    """Return `text` on one line: long words cut, what a terminal obeys written as its code."""
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text.replace("\n", " "))
     return re.sub(rf"\S{{{MAX_WORD},}}", lambda found: found[0][:40] + "…", line)

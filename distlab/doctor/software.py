@@ -30,14 +30,14 @@ REPAIR = "`make lab` builds the environment; or `pip install -c constraints.txt 
 FIND_UTILS = "import importlib.util as u; s = u.find_spec('utils'); print(s.origin if s else '')"
 
 
-def read_pins(constraints: Path = CONSTRAINTS) -> dict[str, str]:
+def read_pins() -> dict[str, str]:
     """Return the versions that the course was tested with, by normalized package name.
 
     From `constraints.txt` next to the package. Without that (an installed wheel), from the `==`
     requirements of the installed course.
     """
     try:
-        lines = constraints.read_text().splitlines()
+        lines = CONSTRAINTS.read_text().splitlines()
     except OSError:
         lines = _read_requirements()
     found = (re.match(r"([\w.-]+)==([^\s;,]+)", line) for line in lines)

@@ -216,6 +216,15 @@ def require_kind(value: Any, function: str, wanted: str) -> Any:
     return value
 
 
+def require_parts(found: Any, function: str, *wanted: str) -> list[Any]:
+    """Return the function's result as a list; AssertionError unless it has the `wanted` parts."""
+    if not isinstance(found, list | tuple) or len(found) != len(wanted):
+        things = f"{('two', 'three', 'four')[len(wanted) - 2]} things"
+        parts = f"{', '.join(wanted[:-1])} and {wanted[-1]}"
+        raise refuse(f"{function} must return {things}: {parts}, got {show(found)}.")
+    return list(found)
+
+
 def read_array(value: Any, function: str, wanted: str = "an array of numbers") -> np.ndarray:
     """Return the function's result as an array; AssertionError if it isn't an array of numbers."""
     require_value(value, function, wanted)

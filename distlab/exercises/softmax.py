@@ -10,19 +10,19 @@ __all__ = ["draw_weights", "probabilities", "slopes"]  # an answer's: its data c
 INPUTS, CLASSES = 784, 10
 
 
-def read_examples(picks: "np.ndarray | list[int]", name: str = "fashion_mnist", test: bool = False):
+def read_examples(picks: "np.ndarray | list[int]", test: bool = False):
     """Return the bundled images at places `picks`, [examples, 784] in [0, 1], and their labels."""
     from utils.data import load
 
-    data = load(name)
+    data = load("fashion_mnist")
     part = data.test if test else data.train
     picks = np.asarray(picks, dtype=int)
     return part.images[picks].reshape(len(picks), INPUTS) / 255, part.labels[picks].astype(int)
 
 
-def draw_weights(seed: int, shape: tuple[int, ...] = (INPUTS, CLASSES)) -> np.ndarray:
+def draw_weights(seed: int) -> np.ndarray:
     """Return small random weights."""
-    return np.random.default_rng(seed).normal(0.0, 0.05, size=shape)
+    return np.random.default_rng(seed).normal(0.0, 0.05, size=(INPUTS, CLASSES))
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:

@@ -42,6 +42,8 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `ring`: all-reduce in motion: a ring with the reader's own numbers, and five algorithms on one
   clock
 - `schedule`: the schedule as a toy: pipeline schedules drawn, compared and followed in the browser
+- `run_log`: a killed run's logbook on one axis of time, and the same run with other choices below
+  it
 - `screenshots`: screenshots of an explorable: `python -m distlab.explorables.screenshots NAME
   FOLDER`
 - `sharding`: the conveyor of several workers: which examples reach whom, which fall, and which

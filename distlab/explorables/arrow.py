@@ -6,32 +6,29 @@ import numpy as np
 
 from distlab.explorables.explorable import Explorable
 from distlab.lessons.scaled_updates import DIVISORS, Shares, draw_updates, update_ratio
-from utils.checks import check_choice, check_count
 
 EXAMPLES, RATE = 64, 0.55
+WAY, REPLICAS = "tf.reduce_mean", 4  # at first
 
 
-def update_arrow(way: str = "tf.reduce_mean", replicas: int = 4) -> Explorable:
-    """Show the valley of a linear model's loss, and the steps that `way` takes in it.
+def update_arrow() -> Explorable:
+    """Show the valley of a linear model's loss, and the steps that each of DIVISORS takes in it.
 
-    The model has two weights and 64 examples, so that its whole loss is one map. `way` is one
-    of DIVISORS. Raises InputError for another, and for fewer than 1 replica or more than 8.
+    The model has two weights and 64 examples, so that its whole loss is one map.
     """
-    check_choice("way", way, DIVISORS)
-    check_count("replicas", replicas, 1, 8)
     data = make_problem()
     options = {
-        "way": way,
-        "replicas": replicas,
+        "way": WAY,
+        "replicas": REPLICAS,
         "examples": EXAMPLES,
         "written": EXAMPLES,
         "time": 0,
     }
     singles = list_gradients(data, np.array(data["start"]))
-    batch = Shares(replicas, EXAMPLES, EXAMPLES)
+    batch = Shares(REPLICAS, EXAMPLES, EXAMPLES)
     ratios = {name: update_ratio(singles @ singles.T, batch, name) for name in DIVISORS}
-    title = f"{EXAMPLES} examples on {replicas} replicas: what each way applies"
-    return Explorable("arrow", data, options, draw_updates(ratios, title=title, selected=way))
+    title = f"{EXAMPLES} examples on {REPLICAS} replicas: what each way applies"
+    return Explorable("arrow", data, options, draw_updates(ratios, title=title, selected=WAY))
 
 
 def make_problem() -> dict[str, Any]:

@@ -20,20 +20,18 @@ DAY_SECONDS = 86_400.0
 MAX_PERCENT = 1000.0  # intervals with more overhead are left out of the picture
 
 
-def interval_explorer(
-    save_seconds: float = 30.0, workers: int = 1000, mtbf_days: float = 365.0
-) -> Explorer:
+def interval_explorer(save_seconds: float = 30.0, workers: int = 1000) -> Explorer:
     """Show what is lost to saving and to failures, for every interval between checkpoints.
 
     Starts from a checkpoint that takes `save_seconds`, on `workers` workers of which
-    each fails once in `mtbf_days`; a failure of one stops all. A restart takes a minute.
+    each fails once a year; a failure of one stops all. A restart takes a minute.
     """
     start = min(300.0, max(0.1, round(save_seconds, 1)))
     return explore(
         show_intervals,
         save_seconds=Slider("One checkpoint takes", 0.1, 300, start, step=0.1, unit="s"),
         workers=Slider("Workers", 1, 20000, workers),
-        mtbf_days=Slider("Each fails once in", 1, 3000, mtbf_days, unit="days"),
+        mtbf_days=Slider("Each fails once in", 1, 3000, 365.0, unit="days"),
     )
 
 

@@ -37,7 +37,7 @@ WAYS = {  # who notices, and who starts what again
 }
 
 
-def death_explorer(way: str = "distlab run") -> Explorer:
+def death_explorer() -> Explorer:
     """Show a run of two workers under each of WAYS. Worker 1 dies."""
     start = {"way": "distlab run", "dies": 50, "saves": "20"}
     return explore(
@@ -65,7 +65,7 @@ def death_explorer(way: str = "distlab run") -> Explorer:
                 "step they were.",
             ),
         ],
-        way=Choice("Started by", list(WAYS), way),
+        way=Choice("Started by", list(WAYS), "distlab run"),
         dies=Slider("Worker 1 dies after step", 10, 110, 50, step=10),
         saves=Choice("A checkpoint every … steps", SAVES, "20"),
     )

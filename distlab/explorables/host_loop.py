@@ -12,13 +12,13 @@ STEPS = 16
 CALLBACKS = "callbacks, and the next start"
 
 
-def host_loop_explorer(step_ms: float = 4, host_ms: float = 6, steps: int = 1) -> Explorer:
-    """Show host and device for 16 steps, `steps` of them in each execution."""
+def host_loop_explorer() -> Explorer:
+    """Show host and device for 16 steps, 2**`power` of them in each execution."""
     return explore(
         show_host_loop,
-        power=Slider("steps_per_execution", 0, 4, steps.bit_length() - 1, base=2),
-        step_ms=Slider("One step on the device", 1, 20, step_ms, unit="ms"),
-        host_ms=Slider("The host between two executions", 0, 20, host_ms, unit="ms"),
+        power=Slider("steps_per_execution", 0, 4, 0, base=2),
+        step_ms=Slider("One step on the device", 1, 20, 4, unit="ms"),
+        host_ms=Slider("The host between two executions", 0, 20, 6, unit="ms"),
     )
 
 

@@ -5,10 +5,10 @@ from typing import Any
 from distlab.explorables.explorable import Explorable
 from distlab.figures import stacked_bars
 from distlab.figures.picture import Picture
-from utils.checks import check_choice
 from utils.simulate.memory import DeviceMemory, ParameterBytes, find_device_memory
 from utils.simulate.transformer import count_in_flight, find_kept_bytes, find_shape
 
+FIRST = "7.5 billion on 64 devices"
 PARTS = ("weights", "gradients", "optimizer", "activations")
 # Powers of two for what ends in Log. Sizes: Rajbhandari et al. 2020 (figure 1), Brown et al.
 # 2020 (table 2.1); how many devices, and of which kind, is our choice.
@@ -28,7 +28,7 @@ _PLAIN = {
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "10 million, one device": {**_PLAIN, "parameters": 1e7, "sequenceLog": 8, "capacity": 8},
-    "7.5 billion on 64 devices": {
+    FIRST: {
         **_PLAIN,
         "parameters": 7.5e9,
         "dataLog": 6,
@@ -54,19 +54,17 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def memory_machine(preset: str = "7.5 billion on 64 devices") -> Explorable:
+def memory_machine() -> Explorable:
     """Show devices as glasses that fill with what training a Transformer keeps on them.
 
-    It opens with one of PRESETS; the others are buttons. The glasses come from
-    `find_device_memory`, with activations by `find_kept_bytes`. Raises InputError for an unknown
-    preset.
+    It opens with FIRST; the other PRESETS are buttons. The glasses come from
+    `find_device_memory`, with activations by `find_kept_bytes`.
     """
-    check_choice("preset", preset, PRESETS)
     data = {
         "label": "The memory machine",
         "presets": [{"name": name, "options": chosen} for name, chosen in PRESETS.items()],
     }
-    return Explorable("memory", data, PRESETS[preset], _draw_still(preset))
+    return Explorable("memory", data, PRESETS[FIRST], _draw_still())
 
 
 def find_held(options: dict[str, Any], stage: int = 0) -> DeviceMemory:
@@ -98,13 +96,13 @@ def find_held(options: dict[str, Any], stage: int = 0) -> DeviceMemory:
     )
 
 
-def _draw_still(preset: str) -> Picture:
-    """Draw what a device holds at each of ZeRO's stages, with the other options of the preset."""
-    options = PRESETS[preset]
+def _draw_still() -> Picture:
+    """Draw what a device holds at each of ZeRO's stages, with the other options of FIRST."""
+    options = PRESETS[FIRST]
     held = {
         f"ZeRO {zero}" if zero else "nothing sharded": find_held({**options, "zero": zero})
         for zero in range(4)
     }
     bars = {name: {part: getattr(h, part) / 1e9 for part in PARTS} for name, h in held.items()}
     line = (f"a device: {options['capacity']} GB", float(options["capacity"]))
-    return stacked_bars(bars, unit="GB", title=f"On each device: {preset}", reference=line)
+    return stacked_bars(bars, unit="GB", title=f"On each device: {FIRST}", reference=line)

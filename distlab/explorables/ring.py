@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable
 from distlab.figures import Picture, lines, matrix
 from distlab.figures.picture import shorten_number
@@ -15,37 +14,31 @@ from utils.collectives import ALGORITHMS, ring_all_reduce, split_into_chunks
 from utils.simulate.collective import Link, Nodes, simulate_all_reduce
 
 MAX_RANKS = 16
-RANKS_PER_NODE = (2, 4, 8)
+RANKS, RANKS_PER_NODE = 8, 4  # of the race, at first
 
 
-def all_reduce_race(
-    ranks: int = 8, payload_bytes: float = 1e6, ranks_per_node: int = 4, *, autoplay: bool = True
-) -> Explorable:
+def all_reduce_race(*, autoplay: bool = True) -> Explorable:
     """Show naive, ring, recursive doubling, tree and hierarchical all-reduce on one clock.
 
     Below them: the time of each against the size of the vector, and which is fastest where.
-    The links start at 20 us and 10 GB/s. Raises DistributedError for fewer than 2 ranks or more
-    than 16, and for nodes of other than 2, 4 or 8 ranks.
+    The links start at 20 us and 10 GB/s.
     """
-    _check_ranks(ranks)
-    if ranks_per_node not in RANKS_PER_NODE:
-        raise CourseError(f"ranks_per_node must be in {RANKS_PER_NODE}, got {ranks_per_node}.")
     data = {"label": "All-reduce, five ways", "algorithms": list(ALGORITHMS), "autoplay": autoplay}
     options = {
-        "ranks": ranks,
-        "bytes": payload_bytes,
+        "ranks": RANKS,
+        "bytes": 1e6,
         "latency": 2e-5,
         "bandwidth": 1e10,
-        "perNode": ranks_per_node,
+        "perNode": RANKS_PER_NODE,
         "inside": 1,
         "time": 0,
     }
     sizes = [10.0**power for power in range(3, 10)]
-    nodes = Nodes(min(ranks_per_node, ranks), Link(2e-5, 1e10))
+    nodes = Nodes(RANKS_PER_NODE, Link(2e-5, 1e10))
     series = {
         name: (
             sizes,
-            [simulate_all_reduce(name, ranks, n, Link(2e-5, 1e10), nodes).seconds for n in sizes],
+            [simulate_all_reduce(name, RANKS, n, Link(2e-5, 1e10), nodes).seconds for n in sizes],
         )
         for name in ALGORITHMS
     }
@@ -53,7 +46,7 @@ def all_reduce_race(
         series,
         x_label="size of the vector",
         y_label="time of one all-reduce",
-        title=f"All-reduce over {ranks} ranks",
+        title=f"All-reduce over {RANKS} ranks",
         log_x=True,
         log_y=True,
         y_unit="s",

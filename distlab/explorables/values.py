@@ -8,16 +8,15 @@ import numpy as np
 from distlab.errors import CourseError
 from distlab.explorables.explorable import Explorable
 from distlab.figures import Picture, split_evenly, timeline
-from utils.checks import check_choice, check_count
+from utils.checks import check_choice
 from utils.collectives.replica_values import WAYS, combine_values
 from utils.errors import InputError
 
-MAX_REPLICAS, MAX_VALUES = 8, 16
+REPLICAS, MAX_VALUES = 4, 16  # at first
 
 
 def replica_values(
     way: str = "sum",
-    replicas: int = 4,
     count: int = 8,
     values: Sequence[float] | None = None,
     *,
@@ -26,12 +25,10 @@ def replica_values(
     """Show what `way`, one of WAYS, makes of `count` values that replicas hold in equal parts.
 
     `values` are up to 16 numbers to take them from: 0 to 15 unless given. Raises
-    DistributedError for an unknown way, fewer than 1 replica or more than 8, and more values
-    than there are.
+    DistributedError for an unknown way, and for more values than there are.
     """
     values = [float(value) for value in (range(MAX_VALUES) if values is None else values)]
     check_choice("way", way, WAYS)
-    check_count("replicas", replicas, 1, MAX_REPLICAS)
     if not 1 <= count <= len(values) <= MAX_VALUES or not np.isfinite(values).all():
         raise CourseError(
             f"values must be 1 to {MAX_VALUES} finite numbers and count at most as many, got "
@@ -44,18 +41,18 @@ def replica_values(
     }
     options = {
         "way": way,
-        "replicas": replicas,
+        "replicas": REPLICAS,
         "count": count,
         "first": values[0],
         "pieces": "even",
         "time": 0,
     }
-    return Explorable("values", data, options, _draw(way, values[:count], replicas))
+    return Explorable("values", data, options, _draw(way, values[:count]))
 
 
-def _draw(way: str, values: list[float], replicas: int) -> Picture:
+def _draw(way: str, values: list[float]) -> Picture:
     """Draw what each replica holds, and the answer where there is one."""
-    ends = np.cumsum(split_evenly(len(values), replicas))[:-1]
+    ends = np.cumsum(split_evenly(len(values), REPLICAS))[:-1]
     parts = np.split(np.array(values), ends)
     lanes = {f"replica {k}": part for k, part in enumerate(parts)}
     with suppress(InputError):  # then the picture shows what the replicas hold
@@ -66,5 +63,5 @@ def _draw(way: str, values: list[float], replicas: int) -> Picture:
         for lane, held in lanes.items()
         for k, value in enumerate(held.tolist())
     ]
-    title = f"What {replicas} replicas hold, and what {way} makes of it"
+    title = f"What {REPLICAS} replicas hold, and what {way} makes of it"
     return timeline(rows, title=title, axis="", unit="numbers")

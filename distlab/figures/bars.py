@@ -1,7 +1,9 @@
 """Horizontal bars with their values written next to them."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +14,8 @@ from distlab.figures.picture import Picture
 
 TOP_PX, ROW_PX, BAR_PX, GROUP_PX, GAP_PX, KEY_PX = 40.0, 34.0, 22.0, 22.0, 12.0, 22.0
 LOG_PX, LOG_WORDS = 20.0, "logarithmic scale: equal lengths are equal factors"
+
+Bar = tuple[str, Sequence[tuple[float, str]]]  # its name, (value, color) of each part
 
 
 @dataclass(frozen=True)
@@ -45,37 +49,11 @@ def bars(
     """
     _check_bars(values, log)
     marked = {highlight} if isinstance(highlight, str) else set(highlight or ())
-    top_px = TOP_PX + (20 if reference else 0)
-    bottom_px = top_px + len(values) * ROW_PX
-
-    def paint(sheet: Sheet) -> None:
-        left = max(text_width_px(name) for name in values) + 14
-        lines = [reference[1]] if reference else []
-        centered = log and bool(reference)
-        to_px = _lengths([*values.values(), *lines], unit, left, log, centered)
-        line_px = to_px(reference[1]) if reference else None
-        scale = Scale(left, unit, to_px, line_px if centered else to_px(None), line_px)
-        for number, (name, value) in enumerate(values.items()):
-            color = canvas.VERMILION if name in marked else canvas.BLUE
-            _draw_bar(sheet, top_px + number * ROW_PX, scale, name, value, color)
-        if not centered:
-            sheet.line([scale.base_px] * 2, [top_px - 4, bottom_px], linewidth=1)
-        if reference:
-            _draw_reference(sheet, reference[0], line_px, top_px - 8, bottom_px)
-        if log:
-            sheet.write(left, bottom_px + LOG_PX / 2, LOG_WORDS, "left", SMALL_PX)
-
+    colors = [canvas.VERMILION if name in marked else canvas.BLUE for name in values]
+    rows = [(name, [(value, color)]) for (name, value), color in zip(values.items(), colors)]
     says = "; ".join(f"{name}: {_with_unit(value, unit)}" for name, value in values.items())
-    line = f" A line marks {reference[0]} at {_with_unit(reference[1], unit)}." if reference else ""
-    words = f"{title}. {says}.{line}{' The scale is logarithmic.' if log else ''}"
-    height_px = bottom_px + (LOG_PX if log else 0) + 8
-    chart = {"kind": "bars", "unit": unit, "groups": [["", _list_bars(values)]]}
-    plain = None if log or reference or marked else chart
-    return draw_sheet(paint, title=title, alt=words, height_px=height_px, chart=plain)
-
-
-def _list_bars(values: Mapping[str, float]) -> list[list]:
-    return [[name, float(value)] for name, value in values.items()]
+    chart = None if log or reference or marked else _describe_chart({"": values}, unit)
+    return _draw({"": rows}, unit, title, says, reference=reference, log=log, chart=chart)
 
 
 def grouped_bars(
@@ -95,32 +73,12 @@ def grouped_bars(
         _check_bars(values, log=False)
     if not groups:
         raise CourseError("grouped_bars must have at least one group, got none.")
-    names = list(dict.fromkeys(name for values in groups.values() for name in values))
-    every = [value for values in groups.values() for value in values.values()]
-
-    def paint(sheet: Sheet) -> None:
-        left = max(text_width_px(name) for name in names) + 14
-        to_px = _lengths(every, unit, left, log=False)
-        scale, y = Scale(left, unit, to_px, to_px(None)), TOP_PX
-        for group, values in groups.items():
-            sheet.write(0, y + GROUP_PX / 2, group, "left", weight="bold")
-            y += GROUP_PX
-            sheet.line([scale.base_px] * 2, [y, y + len(values) * ROW_PX], linewidth=1)
-            for name, value in values.items():
-                color = canvas.COLORS[names.index(name) % len(canvas.COLORS)]
-                _draw_bar(sheet, y, scale, name, value, color)
-                y += ROW_PX
-            y += GAP_PX
-
-    says = [
-        f"{group}: {', '.join(f'{name} {_with_unit(v, unit)}' for name, v in values.items())}"
+    colors = _choose_colors(groups)
+    rows = {
+        group: [(name, [(value, colors[name])]) for name, value in values.items()]
         for group, values in groups.items()
-    ]
-    words = f"{title}. {'; '.join(says)}."
-    height_px = TOP_PX + sum(GROUP_PX + GAP_PX + len(v) * ROW_PX for v in groups.values())
-    every_bar = [[group, _list_bars(values)] for group, values in groups.items()]
-    chart = {"kind": "bars", "unit": unit, "groups": every_bar}
-    return draw_sheet(paint, title=title, alt=words, height_px=height_px, chart=chart)
+    }
+    return _draw(rows, unit, title, _list_parts(groups, unit), chart=_describe_chart(groups, unit))
 
 
 def stacked_bars(
@@ -138,30 +96,31 @@ def stacked_bars(
     """
     totals = {name: _check_stack(name, values) for name, values in rows.items()}
     _check_bars(totals, log=False)
-    parts = list(dict.fromkeys(part for values in rows.values() for part in values))
-    top_px = TOP_PX + KEY_PX + (20 if reference else 0)
-    bottom_px = top_px + len(rows) * ROW_PX
+    colors = _choose_colors(rows)
+    parts = [
+        (name, [(value, colors[part]) for part, value in values.items()])
+        for name, values in rows.items()
+    ]
+    says = _list_parts(rows, unit)
+    return _draw({"": parts}, unit, title, says, reference=reference, key=colors)
 
-    def paint(sheet: Sheet) -> None:
-        left = max(text_width_px(name) for name in rows) + 14
-        ends = [*totals.values(), *([reference[1]] if reference else [])]
-        to_px = _lengths(ends, unit, left, log=False)
-        line_px = to_px(reference[1]) if reference else None
-        scale = Scale(left, unit, to_px, to_px(None), line_px)
-        _draw_parts_key(sheet, parts)
-        for number, (name, values) in enumerate(rows.items()):
-            _draw_stack(sheet, top_px + number * ROW_PX, scale, name, values, parts)
-        sheet.line([scale.base_px] * 2, [top_px - 4, bottom_px], linewidth=1)
-        if reference:
-            _draw_reference(sheet, reference[0], line_px, top_px - 8, bottom_px)
 
-    says = "; ".join(
+def _choose_colors(rows: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
+    """Return the color of each name that occurs in a row."""
+    names = dict.fromkeys(name for values in rows.values() for name in values)
+    return {name: canvas.COLORS[n % len(canvas.COLORS)] for n, name in enumerate(names)}
+
+
+def _list_parts(rows: Mapping[str, Mapping[str, float]], unit: str) -> str:
+    return "; ".join(
         f"{name}: {', '.join(f'{part} {_with_unit(v, unit)}' for part, v in values.items())}"
         for name, values in rows.items()
     )
-    line = f" A line marks {reference[0]} at {_with_unit(reference[1], unit)}." if reference else ""
-    words = f"{title}. {says}.{line}"
-    return draw_sheet(paint, title=title, alt=words, height_px=bottom_px + 8)
+
+
+def _describe_chart(groups: Mapping[str, Mapping[str, float]], unit: str) -> dict[str, Any]:
+    listed = [[g, [[name, float(v)] for name, v in values.items()]] for g, values in groups.items()]
+    return {"kind": "bars", "unit": unit, "groups": listed}
 
 
 def _check_stack(name: str, values: Mapping[str, float]) -> float:
@@ -176,29 +135,6 @@ def _check_stack(name: str, values: Mapping[str, float]) -> float:
     return float(sum(values.values()))
 
 
-def _draw_parts_key(sheet: Sheet, parts: list[str]) -> None:
-    x = 0.0
-    for number, part in enumerate(parts):
-        color = canvas.COLORS[number % len(canvas.COLORS)]
-        sheet.rectangle(x + 1, TOP_PX - 4, 16, 13, color, 0.55, linewidth=1.2)
-        sheet.write(x + 24, TOP_PX + 3, part, "left", SMALL_PX)
-        x += 24 + text_width_px(part, SMALL_PX) + 22
-
-
-def _draw_stack(sheet: Sheet, y: float, scale: Scale, name: str, values, parts: list[str]) -> None:
-    middle, total = y + ROW_PX / 2, 0.0
-    for part, value in values.items():
-        start, end = scale.to_px(total), scale.to_px(total + value)
-        color = canvas.COLORS[parts.index(part) % len(canvas.COLORS)]
-        place = (start, y + (ROW_PX - BAR_PX) / 2, end - start, BAR_PX)
-        sheet.rectangle(*place, color, 0.55, linewidth=1.2)
-        total += value
-    sheet.write(scale.left - 10, middle, name, "right")
-    end, says = scale.to_px(total) + 6, _with_unit(total, scale.unit)
-    crossed = scale.line_px is not None and 0 < scale.line_px - end < text_width_px(says)
-    sheet.write(end, middle, says, "left", bbox=canvas.label_paper() if crossed else None)
-
-
 def _check_bars(values: Mapping[str, float], log: bool) -> None:
     if not values:
         raise CourseError("bars must have at least one name with its value, got none.")
@@ -209,8 +145,57 @@ def _check_bars(values: Mapping[str, float], log: bool) -> None:
             raise CourseError(f"bars: {name!r} must be above 0 for log=True, got {value}.")
 
 
-def _lengths(values: list[float], unit: str, left: float, log: bool, centered: bool = False):
-    """Return the function from a value (None: the base line) to pixels from the left edge."""
+def _draw(
+    groups: Mapping[str, list[Bar]],
+    unit: str,
+    title: str,
+    says: str,
+    *,
+    reference: tuple[str, float] | None = None,
+    log: bool = False,
+    key: Mapping[str, str] | None = None,
+    chart: dict[str, Any] | None = None,
+) -> Picture:
+    """Draw the bars of each group under its name, "" for none; `says` has their values in words."""
+    every = [bar for rows in groups.values() for bar in rows]
+    top_px = TOP_PX + (KEY_PX if key else 0) + (20 if reference else 0)
+    head_px, gap_px = (GROUP_PX, GAP_PX) if any(groups) else (0.0, 0.0)
+    bottom_px = top_px + len(groups) * (head_px + gap_px) + len(every) * ROW_PX
+
+    def paint(sheet: Sheet) -> None:
+        left = max(text_width_px(name) for name, _ in every) + 14
+        scale = _fit(every, unit, left, reference, log)
+        _draw_key(sheet, key or {})
+        y = top_px
+        for group, rows in groups.items():
+            if group:
+                sheet.write(0, y + GROUP_PX / 2, group, "left", weight="bold")
+            y += head_px
+            if not (log and reference):
+                ends = [y - (0 if group else 4), y + len(rows) * ROW_PX]
+                sheet.line([scale.base_px] * 2, ends, linewidth=1)
+            for bar in rows:
+                _draw_bar(sheet, y, scale, bar)
+                y += ROW_PX
+            y += gap_px
+        if reference:
+            _draw_reference(sheet, reference[0], scale.line_px, top_px - 8, bottom_px)
+        if log:
+            sheet.write(left, bottom_px + LOG_PX / 2, LOG_WORDS, "left", SMALL_PX)
+
+    line = f" A line marks {reference[0]} at {_with_unit(reference[1], unit)}." if reference else ""
+    words = f"{title}. {says}.{line}{' The scale is logarithmic.' if log else ''}"
+    height_px = bottom_px + (LOG_PX if log else 0) + (0 if any(groups) else 8)
+    return draw_sheet(paint, title=title, alt=words, height_px=height_px, chart=chart)
+
+
+def _fit(
+    every: Sequence[Bar], unit: str, left: float, reference: tuple[str, float] | None, log: bool
+) -> Scale:
+    """Return the scale on which all bars, their values in words and the line have room."""
+    lines = [reference[1]] if reference else []
+    centered = log and bool(reference)
+    values = [*(sum(value for value, _ in parts) for _, parts in every), *lines]
     room = max(text_width_px(_with_unit(value, unit)) for value in values) + 14
     if log:
         logs = np.log10(values)
@@ -224,15 +209,28 @@ def _lengths(values: list[float], unit: str, left: float, log: bool, centered: b
         at = (low if log else 0.0) if value is None else (np.log10(value) if log else value)
         return float(start + (at - low) * scale)
 
-    return to_px
+    line_px = to_px(reference[1]) if reference else None
+    return Scale(left, unit, to_px, line_px if centered else to_px(None), line_px)
 
 
-def _draw_bar(sheet: Sheet, y: float, scale: Scale, name: str, value: float, color: str) -> None:
-    base, end, middle = scale.base_px, scale.to_px(value), y + ROW_PX / 2
-    place = (min(base, end), y + (ROW_PX - BAR_PX) / 2, abs(end - base), BAR_PX)
-    sheet.rectangle(*place, color, 0.55, linewidth=1.2)
+def _draw_key(sheet: Sheet, colors: Mapping[str, str]) -> None:
+    x = 0.0
+    for part, color in colors.items():
+        sheet.rectangle(x + 1, TOP_PX - 4, 16, 13, color, 0.55, linewidth=1.2)
+        sheet.write(x + 24, TOP_PX + 3, part, "left", SMALL_PX)
+        x += 24 + text_width_px(part, SMALL_PX) + 22
+
+
+def _draw_bar(sheet: Sheet, y: float, scale: Scale, bar: Bar) -> None:
+    name, parts = bar
+    base, middle = scale.base_px, y + ROW_PX / 2
+    sums = list(accumulate(value for value, _ in parts))
+    edges = [base, *map(scale.to_px, sums)]
+    for (start, end), (_, color) in zip(pairwise(edges), parts):
+        place = (min(start, end), y + (ROW_PX - BAR_PX) / 2, abs(end - start), BAR_PX)
+        sheet.rectangle(*place, color, 0.55, linewidth=1.2)
     sheet.write(scale.left - 10, middle, name, "right")
-    says = _with_unit(value, scale.unit)
+    says, end = _with_unit(sums[-1], scale.unit), edges[-1]
     x, align = (end + 6, "left") if end > base - 1e-3 else (end - 6, "right")
     crossed = scale.line_px is not None and 0 < scale.line_px - x < text_width_px(says)
     sheet.write(x, middle, says, align, bbox=canvas.label_paper() if crossed else None)

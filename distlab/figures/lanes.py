@@ -211,9 +211,8 @@ def _draw_flag(sheet: Sheet, x: float, top: float, used: bool) -> None:
     sheet.axes.add_patch(Polygon(points, facecolor=PURPLE, edgecolor=edge, linewidth=1.2))
 
 
-def _draw_key(
-    sheet: Sheet, kinds: list[str], lanes: Sequence[LaneRecord], y: float, x: float = 1.0
-) -> None:
+def _draw_key(sheet: Sheet, kinds: list[str], lanes: Sequence[LaneRecord], y: float) -> None:
+    x = 1.0
     entries = [(SPANS[kind][0], SPANS[kind][1], SPANS[kind][2]) for kind in kinds]
     if any(lane.flags for lane in lanes):
         entries.append(("checkpoint", PURPLE, 1.0))

@@ -8,7 +8,7 @@ own (`reader_server`), since it parses what learners wrote.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from distlab.grading import cell_text
@@ -25,13 +25,15 @@ _HIDDEN = re.compile(
 
 @dataclass(frozen=True)
 class Step:
-    """A learner's cell to run, called `label`, or the id of the graded cell to `check`.
+    """A learner's cell to run, called `label`, or the place of the graded cell to `check`.
 
-    A cell that is a `program` writes a file, and nothing of it runs.
+    `grade_id` is the cell's own, if it has one. A cell that is a `program` writes a file, and
+    nothing of it runs.
     """
 
     label: str = ""
     text: str = ""
+    grade_id: str = ""
     check: str = ""
     program: bool = False
 
@@ -53,16 +55,6 @@ class Plan:
         """Return it from plain data, in which tuples are lists."""
         steps = tuple(Step(**step) for step in data["steps"])
         return cls(steps, tuple(data["notes"]), tuple(data["facts"]), dict(data["unanswered"]))
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A learner's cell, or (`check`) the place where a graded cell stood."""
-
-    label: str
-    text: str
-    grade_id: str = ""
-    check: str = ""
 
 
 class Aligner:
@@ -108,7 +100,7 @@ class Aligner:
                 found.append(Cell(cell.number, "code", text, cell.grade_id))
         return found
 
-    def _cut_checks(self, cell: Cell) -> list[Piece]:
+    def _cut_checks(self, cell: Cell) -> list[Step]:
         """Return what is the learner's own in `cell`, and the places of graded cells in it."""
         rest, checks, given = drop_hidden(cell.text), [], set()
         for graded in self.lab.graded.values():
@@ -117,19 +109,19 @@ class Aligner:
                 checks.append(graded.id)
                 given |= set(cell_text.find_defined(graded.text))
         if not checks:
-            return [Piece(cell.label, cell.text, cell.grade_id)]
-        places = [Piece(cell.label, "", check=check) for check in checks]
+            return [Step(cell.label, cell.text, cell.grade_id)]
+        places = [Step(cell.label, "", check=check) for check in checks]
         if not set(cell_text.find_defined(rest)) - given:
             if rest.strip():
                 self.notes.append(f"{cell.label}, a check, had been changed: the course's was run")
             return places
         self.notes.append(f"{cell.label} held a check and other code: taken apart")
         grade_id = "" if cell.grade_id in self.lab.graded else cell.grade_id
-        return [Piece(cell.label, rest, grade_id), *places]
+        return [Step(cell.label, rest, grade_id), *places]
 
-    def _join_split(self, pieces: list[Piece]) -> list[Piece]:
+    def _join_split(self, pieces: list[Step]) -> list[Step]:
         """Join a cell that was split in the middle of a statement."""
-        found: list[Piece] = []
+        found: list[Step] = []
         pieces = list(pieces)
         while pieces:
             first = pieces.pop(0)
@@ -143,14 +135,14 @@ class Aligner:
                     labels = " and ".join(p.label for p in (first, *parts))
                     self.notes.append(f"{labels} were one cell, split: joined")
                     grade_id = first.grade_id or parts[-1].grade_id
-                    first = Piece(first.label, "\n".join(texts), grade_id)
+                    first = Step(first.label, "\n".join(texts), grade_id)
                     pieces = [first, *pieces[most:]]
                     break
             else:
                 found.append(first)
         return found
 
-    def _drop_given(self, pieces: list[Piece]) -> tuple[list[Piece], set[str]]:
+    def _drop_given(self, pieces: list[Step]) -> tuple[list[Step], set[str]]:
         """Leave out what the course gave. Return the rest, and whose empty answer cell is there."""
         given = {cell_text.drop_comments(g.text) for g in self.lab.given if g.kind == "given"}
         own, empty = [], set()
@@ -163,7 +155,7 @@ class Aligner:
                 own.append(piece)
         return own, empty
 
-    def _find_unanswered(self, exercise: ExerciseSpec, pieces: list[Piece], empty: set[str]) -> str:
+    def _find_unanswered(self, exercise: ExerciseSpec, pieces: list[Step], empty: set[str]) -> str:
         """Return why an exercise need not be run. Its function may yet be made some other way."""
         if exercise.attached or any(is_answer(p, exercise) for p in pieces):
             return ""
@@ -175,7 +167,7 @@ class Aligner:
         self.notes.append(f"no answer cell of {exercise.id!r} was found")
         return f"NameError: no cell of the notebook defines {names}"
 
-    def _order(self, pieces: list[Piece], unanswered: Mapping[str, str]) -> tuple[Step, ...]:
+    def _order(self, pieces: list[Step], unanswered: Mapping[str, str]) -> tuple[Step, ...]:
         """Return the learner's cells with each graded cell at its place among them."""
         after: dict[int, list[str]] = {}
         for exercise in self.lab.exercises:
@@ -186,12 +178,12 @@ class Aligner:
         steps = [Step(check=check) for check in after.get(-1, [])]
         for k, piece in enumerate(pieces):
             if not piece.check:
-                program = is_program(piece.text)
-                steps.append(Step(piece.label, cell_text.to_python(piece.text), program=program))
+                text, program = cell_text.to_python(piece.text), is_program(piece.text)
+                steps.append(replace(piece, text=text, program=program))
             steps += [Step(check=check) for check in after.get(k, [])]
         return tuple(steps)
 
-    def _find_place(self, exercise: ExerciseSpec, graded: GradedCell, pieces: list[Piece]) -> int:
+    def _find_place(self, exercise: ExerciseSpec, graded: GradedCell, pieces: list[Step]) -> int:
         """Return after which piece the graded cell runs."""
         answers = [k for k, p in enumerate(pieces) if is_answer(p, exercise)]
         own = [k for k, p in enumerate(pieces) if p.check == graded.id]
@@ -213,7 +205,7 @@ def drop_hidden(text: str) -> str:
     return _HIDDEN.sub("", head + end) + tail.removeprefix("\n") if end else text
 
 
-def is_answer(piece: Piece, exercise: ExerciseSpec) -> bool:
+def is_answer(piece: Step, exercise: ExerciseSpec) -> bool:
     """Return whether `piece` holds the answer to `exercise`: by its id, or by its definitions."""
     if piece.check:
         return False

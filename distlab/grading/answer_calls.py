@@ -41,23 +41,35 @@ class AnswerLate(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Raise AnswerLate in the block after `seconds`, and again if something has caught it.
+def within(
+    seconds: float,
+    error: type[BaseException] = AnswerLate,
+    of_processor: float = 0.0,
+    again: float = AGAIN_SECONDS,
+) -> Iterator[None]:
+    """Raise `error` in the block after `seconds` by the clock, at once if none are left.
 
-    At once if no time is left.
+    Also after the seconds `of_processor`, if given. If something has caught it, it comes again
+    after `again` seconds (0: after as many as the first time).
     """
     if seconds <= 0:
-        raise AnswerLate
+        raise error
 
     def stop(number: int, frame: object) -> None:
-        raise AnswerLate
+        raise error
 
-    signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_SECONDS)
+    clocks = {
+        signal.SIGPROF: (signal.ITIMER_PROF, of_processor),
+        signal.SIGALRM: (signal.ITIMER_REAL, seconds),
+    }
+    for number, (timer, limit) in clocks.items():
+        signal.signal(number, stop)
+        signal.setitimer(timer, limit, again or limit)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        for timer, _ in clocks.values():
+            signal.setitimer(timer, 0)
 
 
 class Channel:

@@ -4,6 +4,8 @@ It runs them, and then calls their functions, or runs an exercise with them, eac
 asks. Its output isn't trusted; no seed and no pipe of the grader are in it.
 """
 
+import __future__
+
 import ast
 import asyncio
 import base64
@@ -13,24 +15,24 @@ import inspect
 import linecache
 import os
 import random
-import signal
 import socket
 import sys
 import tempfile
 import traceback
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from distlab.exercises.exercise import list_exercises
 from distlab.grading.absent import AbsentFinder
-from distlab.grading.answer_calls import AnswerGone, Channel, pack_changed, unpack
+from distlab.grading.answer_calls import AnswerGone, Channel, pack_changed, unpack, within
 from distlab.grading.encoding import decode, encode
 from distlab.grading.program_cell import FUNCTION, write_program
 
 MAX_TEXT = 4000
+FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 
 
@@ -55,6 +57,7 @@ class Answer:
         self.space |= {"display": print, FUNCTION: write_program, "get_ipython": Shell}
         self.space["input"] = lambda *prompt: ""
         self.failed: list[str] = []
+        self.flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
     def run_cell(self, label: str, text: str, seconds: float) -> None:
         """Run a cell; a statement that fails stops no other, one that is cut off all but `def`."""
@@ -67,7 +70,7 @@ class Answer:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             self._note(label, error)
             return
-        with stop_after(seconds):
+        with within(3 * seconds, CutOff, seconds, again=0):
             for statement in body:
                 if late and not isinstance(statement, DEFINITIONS):
                     continue
@@ -83,8 +86,8 @@ class Answer:
 
     def _run(self, statement: ast.stmt, name: str) -> None:
         module = ast.Module([statement], [])
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        code = compile(module, name, "exec", flags=flags, dont_inherit=True)
+        code = compile(module, name, "exec", flags=self.flags, dont_inherit=True)
+        self.flags |= code.co_flags & FUTURE  # `from __future__` holds from here on, as in IPython
         found = eval(code, self.space)  # noqa: S307 - the sandbox is here for this
         if inspect.iscoroutine(found):
             asyncio.run(found)
@@ -98,27 +101,6 @@ class Answer:
             return self.space[name]
         said = f" ({'; '.join(self.failed[-2:])})" if self.failed else ""
         raise NameError(f"name {name!r} is not defined{said}")
-
-
-@contextlib.contextmanager
-def stop_after(seconds: float) -> Iterator[None]:
-    """Raise CutOff in the block after `seconds` of processor time, or 3 times that by clock."""
-
-    def stop(number: int, frame: object) -> None:
-        raise CutOff
-
-    clocks = {
-        signal.SIGPROF: (signal.ITIMER_PROF, seconds),
-        signal.SIGALRM: (signal.ITIMER_REAL, 3 * seconds),
-    }
-    for number, (timer, limit) in clocks.items():
-        signal.signal(number, stop)
-        signal.setitimer(timer, limit, limit)  # again, if a bare except caught it
-    try:
-        yield
-    finally:
-        for timer, _ in clocks.values():
-            signal.setitimer(timer, 0)
 
 
 def describe(error: BaseException, labels: Mapping[str, str]) -> dict[str, str]:

@@ -1,16 +1,17 @@
 """Reads what a sandbox says, with limits: nothing of it is trusted.
 
-A frame is what was seen of one graded cell: one line of JSON. Its `got` is kept as text and not
-parsed. An empty line says only that the harness has begun.
+A frame is the observation of one graded cell, as one line of JSON. Its `got` is kept as text and
+not parsed. An empty line says only that the harness has begun.
 """
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
+from typing import get_origin
 
+from distlab.grading.observation import STATUSES, CellObservation
 from distlab.grading.text import clean
 
 MAX_LINE = 20 * 2**20
-STATUSES = ("ok", "raised", "timed out", "killed")
 MAX_KEPT, MAX_WRITTEN = 20_000, 32 * 2**20
 
 
@@ -18,27 +19,14 @@ class BadFrame(ValueError):
     """A frame that the runner can't have written."""
 
 
-@dataclass(frozen=True)
-class Frame:
-    """One frame: `cell` is the index in the order."""
-
-    cell: int
-    status: str
-    got: str = "{}"
-    error: str = ""
-    trace: str = ""
-    failed: str = ""
-    traffic: int = 0
-
-
 class FrameReader:
-    """Turns the bytes of one pipe into frames. Raises BadFrame for a malformed one."""
+    """Turns the bytes of one pipe into observations. Raises BadFrame for a malformed one."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()
         self.began = False  # whether the runner has sent anything
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> list[CellObservation]:
         self.began = self.began or bool(data)
         *lines, rest = data.split(b"\n")
         if len(self.buffer) + len(data) > MAX_LINE:
@@ -50,18 +38,20 @@ class FrameReader:
         return [read_frame(line) for line in lines if line]
 
 
-def read_frame(line: bytes) -> Frame:
+def read_frame(line: bytes) -> CellObservation:
     """Return the frame of a line, with its parts of the right types and its texts cleaned."""
     try:
-        frame = Frame(**json.loads(line))
-    except (ValueError, TypeError, RecursionError):
+        cell = CellObservation.from_data(json.loads(line))
+    except (ValueError, TypeError, AttributeError, RecursionError):
         raise BadFrame("a line that isn't a frame") from None
-    if any(type(getattr(frame, part.name)) is not part.type for part in fields(Frame)):
+    kinds = ((getattr(cell, part.name), part.type) for part in fields(cell))
+    fits = all(type(value) is (get_origin(kind) or kind) for value, kind in kinds)
+    if not fits or any(type(said) is not str for said in cell.failed):
         raise BadFrame("a frame with a part of another type")
-    if frame.status not in STATUSES:
+    if cell.status not in STATUSES:
         raise BadFrame("a frame with an unknown status")
-    texts = {name: clean(getattr(frame, name), MAX_KEPT) for name in ("error", "trace", "failed")}
-    return replace(frame, **texts)
+    texts = {k: clean(getattr(cell, k), MAX_KEPT) for k in ("error", "trace", "output", "errors")}
+    return replace(cell, **texts, failed=tuple(clean(said, MAX_KEPT) for said in cell.failed))
 
 
 class OutputReader:

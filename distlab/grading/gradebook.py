@@ -7,11 +7,10 @@ https://nbgrader.readthedocs.io/en/stable/api/gradebook.html
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from distlab.errors import CourseError
@@ -53,30 +52,17 @@ class Book:
 
     def __enter__(self) -> "Book":
         busy = f"{self.path}: another program writes to it: try again when it has ended"
-        self._lock = hold_lock(_lock_path(self.path), busy, WAIT_SECONDS)
-        self._lock.__enter__()
-        try:
-            with _told_plainly(self.path):
-                self._open()
-        except BaseException:
-            self._lock.__exit__(None, None, None)
-            raise
+        with ExitStack() as stack:
+            stack.enter_context(hold_lock(_lock_path(self.path), busy, WAIT_SECONDS))
+            stack.enter_context(_told_plainly(self.path))
+            self._open()
+            stack.callback(self._gradebook.close)
+            stack.push(lambda kind, *_: (self._db.rollback if kind else self._db.commit)())
+            self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            with _told_plainly(self.path):
-                (self._db.rollback if kind else self._db.commit)()
-                if error is not None:
-                    raise error
-        finally:
-            self._gradebook.close()
-            self._lock.__exit__(None, None, None)
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
 
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -203,12 +189,11 @@ class Book:
 
         Raises CourseError if there are none.
         """
-        with _told_plainly(self.path):
-            if not self._rows.remove(student):
-                raise CourseError(
-                    f"{student!r} has no marks of {self.lab.name} in the gradebook, so nothing "
-                    "was removed."
-                )
+        if not self._rows.remove(student):
+            raise CourseError(
+                f"{student!r} has no marks of {self.lab.name} in the gradebook, so nothing was "
+                "removed."
+            )
 
     def _write_entry(self, entry: Entry, notebook: Any) -> None:
         submitted = self._rows.ensure_submission(entry.verdict.student, notebook)

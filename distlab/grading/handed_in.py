@@ -22,7 +22,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from distlab.errors import CourseError
 from distlab.grading.naming import is_stamp
@@ -56,7 +56,8 @@ class Entry:
 
     `own_zip` says that it was in a zip within the submission, packed by the student. `text` is the
     content of a timestamp; `other` marks a file that isn't a notebook. `attached` is the name of a
-    file that the lab wants with its notebook, "" for all others.
+    file that the lab wants with its notebook, "" for all others. Until it is looked at, `path` is
+    its place on the disk, None in a zip, and `open` reads it.
     """
 
     parts: tuple[str, ...]
@@ -67,26 +68,11 @@ class Entry:
     text: str = ""
     other: bool = False
     attached: str = ""
+    open: Callable[[], BinaryIO] = io.BytesIO
 
     @property
     def name(self) -> str:
         return "/".join(self.parts)
-
-
-@dataclass(frozen=True)
-class _File:
-    """A file that hasn't been looked at: on the disk (`path`), or in a zip."""
-
-    parts: tuple[str, ...]
-    modified: datetime | None
-    problem: str
-    open: Callable[[], BinaryIO]
-    path: Path | None = None
-    own_zip: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.parts[-1].lower()
 
 
 def _find_outer(parts: tuple[str, ...]) -> str:
@@ -108,17 +94,18 @@ class Listing:
     counts: Counter[str] = field(default_factory=Counter)
     unpacked: Counter[str] = field(default_factory=Counter)  # bytes
 
-    def add(self, file: _File, **found: object) -> None:
+    def add(self, file: Entry, **found: Any) -> None:
         """Add what was found of `file`, unless its student has too many files already."""
         outer = _find_outer(file.parts)
         self.counts[outer] += 1
         if self.counts[outer] == MAX_FILES_OF_ONE + 1:
             self.notes.append(f"{outer}: more than {MAX_FILES_OF_ONE} files: the rest passed over")
         if self.counts[outer] <= MAX_FILES_OF_ONE:
-            entry = Entry(file.parts, file.modified, own_zip=file.own_zip)
-            self.entries.append(replace(entry, **found))  # type: ignore[arg-type]
+            self.entries.append(
+                replace(file, **{"path": None, "problem": "", "open": io.BytesIO, **found})
+            )
 
-    def copy(self, file: _File, write: Callable[[bytes], object]) -> None:
+    def copy(self, file: Entry, write: Callable[[bytes], object]) -> None:
         """Unpack `file` with `write`; TooMuch where that is more than one student may."""
         total, outer = 0, _find_outer(file.parts)
         with closing(file.open()) as stream:
@@ -162,7 +149,7 @@ def list_files(
         _look_at(_find_on_disk(source, (source.name,)), listing)
     elif zipfile.is_zipfile(source):
         with source.open("rb") as stream:
-            _look_into(stream, _File((source.name,), None, "", source.open), listing, unwrap)
+            _look_into(stream, Entry((source.name,), None, open=source.open), listing, unwrap)
     else:
         raise CourseError(f"{source} must be a folder, a zip or a notebook. Unpack it first.")
     return listing
@@ -175,7 +162,7 @@ def _is_course(source: Path) -> bool:
     return not names or not all(_LAB.match(name) for name in names)
 
 
-def _look_at_all(files: list[_File], listing: Listing, unwrap: Unwrap | None) -> None:
+def _look_at_all(files: list[Entry], listing: Listing, unwrap: Unwrap | None) -> None:
     depth = unwrap([file.parts for file in files]) if unwrap and files else 0
     if depth and files[0].parts[0].lower() != "submitted":
         inside = f"everything is inside the one folder {files[0].parts[0]!r}"
@@ -184,7 +171,7 @@ def _look_at_all(files: list[_File], listing: Listing, unwrap: Unwrap | None) ->
         _look_at(replace(file, parts=file.parts[depth:]), listing)
 
 
-def _walk(folder: Path, parts: tuple[str, ...]) -> Iterator[_File]:
+def _walk(folder: Path, parts: tuple[str, ...]) -> Iterator[Entry]:
     try:
         found = sorted(os.scandir(folder), key=lambda item: item.name)
     except OSError as error:
@@ -203,9 +190,9 @@ def _walk(folder: Path, parts: tuple[str, ...]) -> Iterator[_File]:
             yield from _walk(Path(item.path), here)
 
 
-def _find_nothing(parts: tuple[str, ...], problem: str) -> _File:
+def _find_nothing(parts: tuple[str, ...], problem: str) -> Entry:
     """Return what stands for a folder without files: its student is listed too."""
-    return _File((*parts, "(nothing)"), None, problem, io.BytesIO)
+    return Entry((*parts, "(nothing)"), None, problem=problem)
 
 
 def _is_skipped(name: str) -> bool:
@@ -216,7 +203,7 @@ def _is_notebook(name: str) -> bool:
     return name.lower().endswith(NOTEBOOKS)
 
 
-def _find_on_disk(path: Path, parts: tuple[str, ...]) -> _File:
+def _find_on_disk(path: Path, parts: tuple[str, ...]) -> Entry:
     modified, problem = None, ""
     try:
         found = path.lstat()
@@ -226,7 +213,7 @@ def _find_on_disk(path: Path, parts: tuple[str, ...]) -> _File:
             open_plain(path).close()
     except (OSError, ValueError, OverflowError) as error:
         problem = f"cannot be read ({getattr(error, 'strerror', '') or error})"
-    return _File(parts, modified, problem, lambda: open_plain(path), path)
+    return Entry(parts, modified, path, problem, open=lambda: open_plain(path))
 
 
 def _find_problem(found: os.stat_result) -> str:
@@ -255,7 +242,7 @@ def open_plain(path: Path) -> BinaryIO:
     return stream
 
 
-def _look_at(file: _File, listing: Listing) -> None:
+def _look_at(file: Entry, listing: Listing) -> None:
     """Add what one file is; whatever is wrong with it becomes an entry with a problem."""
     if attached := next((n for n in listing.wanted if file.parts[-1].endswith(n)), ""):
         _attach(file, attached, listing)
@@ -263,7 +250,7 @@ def _look_at(file: _File, listing: Listing) -> None:
         listing.add(file, problem=file.problem or _OTHER, other=file.problem != _LINK)
     elif file.problem:
         listing.add(file, problem=file.problem)
-    elif _is_notebook(file.name) and file.path:
+    elif _is_notebook(file.parts[-1]) and file.path:
         listing.add(file, path=file.path)
     else:
         try:
@@ -272,7 +259,7 @@ def _look_at(file: _File, listing: Listing) -> None:
             listing.add(file, problem=f"cannot be unpacked: {error}")
 
 
-def _attach(file: _File, name: str, listing: Listing) -> None:
+def _attach(file: Entry, name: str, listing: Listing) -> None:
     """Add a file that the lab wants with its notebook, unless it is too large."""
     problem, path, most = file.problem, None, listing.wanted[name]
     try:
@@ -287,8 +274,8 @@ def _attach(file: _File, name: str, listing: Listing) -> None:
     listing.add(file, path=None if problem else path, problem=problem, other=True, attached=name)
 
 
-def _unpack(file: _File, listing: Listing) -> None:
-    if _is_notebook(file.name):
+def _unpack(file: Entry, listing: Listing) -> None:
+    if _is_notebook(file.parts[-1]):
         listing.add(file, path=_keep(file, listing))
     elif is_stamp(file.parts):
         with closing(file.open()) as stream:
@@ -306,7 +293,7 @@ def _unpack(file: _File, listing: Listing) -> None:
 
 
 def _look_into(
-    stream: BinaryIO, file: _File, listing: Listing, unwrap: Unwrap | None = None
+    stream: BinaryIO, file: Entry, listing: Listing, unwrap: Unwrap | None = None
 ) -> None:
     """Look at the files of one zip: the class's, or a student's own."""
     try:
@@ -333,7 +320,7 @@ def _check_directory(stream: BinaryIO, most: int) -> None:
     stream.seek(0)
 
 
-def _find_in_zip(archive: zipfile.ZipFile, item: zipfile.ZipInfo, outer: _File) -> _File | None:
+def _find_in_zip(archive: zipfile.ZipFile, item: zipfile.ZipInfo, outer: Entry) -> Entry | None:
     steps = [s for s in item.filename.replace("\\", "/").split("/") if s not in ("", ".")]
     if not steps or any(_is_skipped(s) for s in steps if s != ".."):
         return None
@@ -344,9 +331,8 @@ def _find_in_zip(archive: zipfile.ZipFile, item: zipfile.ZipInfo, outer: _File) 
     def open_item() -> BinaryIO:
         return archive.open(item)  # type: ignore[return-value]
 
-    return _File(
-        parts, _read_time(item), _find_zip_problem(item, steps), open_item, own_zip=outer.own_zip
-    )
+    problem = _find_zip_problem(item, steps)
+    return Entry(parts, _read_time(item), None, problem, outer.own_zip, open=open_item)
 
 
 def _find_zip_problem(item: zipfile.ZipInfo, steps: list[str]) -> str:
@@ -365,7 +351,7 @@ def _read_time(item: zipfile.ZipInfo) -> datetime | None:
     return found if found > datetime(1980, 1, 2) else None  # the zero of a zip
 
 
-def _keep(file: _File, listing: Listing) -> Path:
+def _keep(file: Entry, listing: Listing) -> Path:
     """Unpack a notebook; return where it lies, named by its SHA-256."""
     keep = listing.keep
     keep.mkdir(parents=True, exist_ok=True)

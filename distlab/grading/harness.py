@@ -124,9 +124,9 @@ class Harness:
             told |= {"status": "raised", "error": "ValueError: it gives too much"}
             body = "{}"
         frame = {
-            "cell": k,
+            "id": check["id"],
             "got": body,
-            "traffic": read_traffic_bytes(self.traffic) - before,
+            "traffic_bytes": read_traffic_bytes(self.traffic) - before,
             **told,
         }
         data = json.dumps(frame).encode() + b"\n"
@@ -189,12 +189,12 @@ class Harness:
 
     def ask(
         self, check: Mapping[str, Any], channel: Channel
-    ) -> tuple[dict[str, str], dict[str, Any]]:
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return how it went, and the encoded `got_` values."""
         seconds = self.order["cell_seconds"]
         space: dict[str, Any] = {"np": np, "SEED": self.order["seed"], "__name__": "harness"}
         space |= {name: RemoteAnswer(channel, name) for name in check["functions"]}
-        told = {"status": "ok"}
+        told: dict[str, Any] = {"status": "ok"}
         try:
             with within(min(self.end - time.monotonic(), seconds)):
                 exec(compile(check["source"], f"<{check['id']}>", "exec"), space)  # noqa: S102 - ours
@@ -211,7 +211,7 @@ class Harness:
             said = str(error).strip()
             text = f"{type(error).__name__}: {said}" if said else type(error).__name__
             told = {"status": "raised", "error": text[:MAX_TEXT]}
-        told["failed"] = "\n".join([*channel.failed, *self.cut][:8])
+        told["failed"] = [*channel.failed, *self.cut][:8]
         got = {n: encode(v) for n, v in space.items() if n in check["got"]}
         return told, got
 

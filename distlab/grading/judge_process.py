@@ -15,7 +15,7 @@ from distlab.grading.text import clean
 from distlab.grading.verdict import Verdict, judge_exercise
 
 
-class JudgeProcess:
+class JudgeProcess(ReaderProcess):
     """A separate process that judges observations of one lab, one after the other.
 
     The lab's `judge_seconds` are for all graded cells of a submission together, and for each by
@@ -23,8 +23,8 @@ class JudgeProcess:
     """
 
     def __init__(self, lab: LabSpec) -> None:
+        super().__init__(lab, lab.rules.judge_seconds, lab.rules.data)
         self.lab = lab
-        self._process = ReaderProcess(lab, lab.rules.judge_seconds, lab.rules.data)
 
     def judge(self, observation: Observation) -> Verdict:
         """Return the marks of one observation. Never raises because of a submission."""
@@ -46,29 +46,20 @@ class JudgeProcess:
         """Judge all cells in one request; if that fails, each separately."""
         cells = [cell for cell in observation.cells if cell.id in self.lab.graded]
         try:
-            found = self._ask(cells, observation)
+            found = self._ask_cells(cells, observation)
         except Refused:
             found = [self._judge_cell(cell, observation) for cell in cells]
         return {cell.id: verdict for cell, verdict in zip(cells, found)}
 
     def _judge_cell(self, cell: CellObservation, seen: Observation) -> CellVerdict:
         try:
-            return self._ask([cell], seen)[0]
+            return self._ask_cells([cell], seen)[0]
         except Refused as error:
             why = f"the judge couldn't finish on this answer ({error})"
             return CellVerdict("for a human", "", clean(why))
 
-    def _ask(self, cells: Sequence[CellObservation], seen: Observation) -> list[CellVerdict]:
-        answer = self._process.ask(
+    def _ask_cells(self, cells: Sequence[CellObservation], seen: Observation) -> list[CellVerdict]:
+        answer = self.ask(
             do="judge", cells=[asdict(c) for c in cells], seed=seen.seed, sealed=seen.sealed
         )
         return [CellVerdict(**verdict) for verdict in answer["cells"]]
-
-    def close(self) -> None:
-        self._process.close()
-
-    def __enter__(self) -> "JudgeProcess":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

@@ -8,10 +8,11 @@ https://nbformat.readthedocs.io/en/latest/format_description.html
 import hashlib
 import json
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from distlab.grading.handed_in import open_plain
 
 MAX_BYTES, MAX_CELLS, MAX_CODE = 64 * 2**20, 1000, 2**19
 HUMAN = "a human should look at it"
@@ -46,21 +47,17 @@ class Notebook:
 def read_bytes(path: Path) -> bytes:
     """Return the content of the plain file `path`; Unreadable for anything else."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = open_plain(path)
     except OSError as error:
         link = os.path.islink(path)
-        why = "it is a link, and links aren't followed" if link else error.strerror or "?"
-        raise Unreadable(f"the file can't be opened: {why}") from None
-    about = os.fstat(descriptor)
-    if not stat.S_ISREG(about.st_mode):
-        os.close(descriptor)
-        raise Unreadable("the file isn't a plain file")
-    with os.fdopen(descriptor, "rb") as file:
-        if about.st_size > MAX_BYTES:
-            size = about.st_size / 2**20
+        why = "it is a link, and links aren't followed" if link else error.strerror
+        raise Unreadable(f"the file can't be opened: {why or 'not a plain file'}") from None
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_BYTES:
             raise Unreadable(
-                f"the file must have at most {MAX_BYTES // 2**20} MiB, got {size:,.0f}. Clear its "
-                "outputs and submit it again"
+                f"the file must have at most {MAX_BYTES // 2**20} MiB, got {size / 2**20:,.0f}. "
+                "Clear its outputs and submit it again"
             )
         return file.read(MAX_BYTES + 1)[:MAX_BYTES]
 

@@ -35,6 +35,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from distlab.errors import CourseError
 from distlab.grading.naming import parse_time
+from distlab.grading.roster import read_rows
 from utils.checks import check_choice
 from utils.errors import DistributedError
 
@@ -233,23 +234,16 @@ def parse_duration(text: str) -> timedelta:
 
 def read_extra(path: Path) -> dict[str, timedelta]:
     """Return the extra time of students from lines `student,2 days`; CourseError if bad."""
-    import csv
-
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = [row for row in csv.reader(stream) if any(cell.strip() for cell in row)]
-    except (OSError, ValueError, csv.Error) as error:
-        raise CourseError(f"{path} can't be read ({error}).") from None
     found = {}
-    for number, row in enumerate(rows, 1):
-        if number == 1 and row[0].strip().lower() == "student":
+    for number, (line, row) in enumerate(read_rows(path)):
+        if number == 0 and row[0].lower() == "student":
             continue
         if len(row) != 2:
             raise CourseError(
-                f"{path}, line {number} must be a student and a time, such as ana,2 days; got "
+                f"{path}, line {line} must be a student and a time, such as ana,2 days; got "
                 f"{','.join(row)!r}."
             )
-        found[row[0].strip()] = parse_duration(row[1])
+        found[row[0]] = parse_duration(row[1])
     return found
 
 

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import distlab
 from distlab.errors import CourseError
@@ -30,7 +30,7 @@ class Refused(ValueError):
     """The request couldn't be answered: why, in one line."""
 
 
-class ReaderProcess:
+class ReaderProcess(ForkServer):
     """`ask` answers one request after the other. A context manager that leaves nothing behind.
 
     It is given `lab` as it was read here; `data` names the data sets that its requests
@@ -38,16 +38,16 @@ class ReaderProcess:
     """
 
     def __init__(self, lab: LabSpec, seconds: float = 20.0, data: Sequence[str] = ()) -> None:
-        self.seconds, self._errors = seconds, tempfile.TemporaryFile()
+        self.seconds = seconds
         command = [sys.executable, "-m", "distlab.grading.reader_server", str(seconds), *data]
         course = str(Path(distlab.__file__).resolve().parent.parent)
         with tempfile.TemporaryFile() as given:
             given.write(pickle.dumps(lab))
             given.seek(0)
-            self._server = ForkServer(
+            super().__init__(
                 "the readers' process",
                 command,
-                errors=self._errors,
+                errors=tempfile.TemporaryFile(),
                 stdin=given,
                 cwd=course,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": course},
@@ -62,10 +62,10 @@ class ReaderProcess:
         try:
             with reader:
                 with writer:
-                    if not self._server.ready:
-                        self._server.wait_until_ready(START_SECONDS)
+                    if not self.ready:
+                        self.wait_until_ready(START_SECONDS)
                     asked = json.dumps(request).encode()
-                    child = self._server.fork(None, asked, [writer.fileno()])
+                    child = self.fork(None, asked, [writer.fileno()])
                 try:
                     late = not reader.poll(self.seconds)
                     data = None if late else reader.recv_bytes(MAX_ANSWER_BYTES)
@@ -74,13 +74,13 @@ class ReaderProcess:
                 except OSError:  # too much
                     data = None
                 if data is None:
-                    self._server.signal(child, signal.SIGKILL)
-            while (told := self._server.receive(SPARE_SECONDS))["told"] != "ended":
+                    self.signal(child, signal.SIGKILL)
+            while (told := self.receive(SPARE_SECONDS))["told"] != "ended":
                 pass
         except NotStarted as error:
             raise CourseError(str(error)) from None
         except RunError as error:
-            raise CourseError(f"{error} ({self._server.read_last_error()})") from None
+            raise CourseError(f"{error} ({self.read_last_error()})") from None
         return self._read_result(data, told["status"])
 
     def _read_result(self, data: bytes | None, status: int) -> dict[str, Any]:
@@ -96,10 +96,10 @@ class ReaderProcess:
 
     def close(self) -> None:
         """End the process; safe to call twice."""
-        self._server.close()
+        super().close()
         self._errors.close()
 
-    def __enter__(self) -> "ReaderProcess":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

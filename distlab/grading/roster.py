@@ -13,7 +13,7 @@ import csv
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
@@ -231,23 +231,28 @@ def _open_table(path: Path) -> tuple[list[str], int, str, str]:
     return lines[skipped:], skipped, max(",;\t", key=head.count), encoding
 
 
-def read_table(path: Path, *wanted: str) -> Iterator[Row]:
-    """Yield each row of a CSV with its line; CourseError for one that can't be read.
-
-    `wanted` are columns that must be there.
-    """
+def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row of a CSV that isn't blank, with its line; CourseError if it can't be read."""
     lines, skipped, delimiter, _ = _open_table(path)
     rows = csv.reader(lines, delimiter=delimiter)
     try:
-        head = [name.strip().lower() for name in next(rows, [])]
-        if missing := [name for name in wanted if name not in head]:
-            raise CourseError(f"{path} must have a column {missing[0]!r}, got {', '.join(head)}.")
         for row in rows:
-            cells = {name: cell.strip() for name, cell in zip(head, row, strict=False)}
-            if any(cells.values()):
+            cells = [cell.strip() for cell in row]
+            if any(cells):
                 yield rows.line_num + skipped, cells
     except csv.Error as error:
         raise CourseError(f"{path}, line {rows.line_num + skipped}: {error}") from None
+
+
+def read_table(path: Path, *wanted: str) -> Iterator[Row]:
+    """Yield each row below the head with its line; `wanted` are columns that must be there."""
+    rows = read_rows(path)
+    head = [name.lower() for name in next(rows, (0, []))[1]]
+    if missing := [name for name in wanted if name not in head]:
+        raise CourseError(f"{path} must have a column {missing[0]!r}, got {', '.join(head)}.")
+    for line, cells in rows:
+        if any(cells[: len(head)]):
+            yield line, dict(zip(head, cells, strict=False))
 
 
 def _read_sheet(path: Path) -> PlatformTable:
@@ -261,8 +266,8 @@ def _read_sheet(path: Path) -> PlatformTable:
     return PlatformTable(head, tuple(rows), owners, delimiter, encoding)
 
 
-def _pick(cells: Mapping[str, str], what: str, columns: Sequence[str] = ()) -> str:
-    return next((cells[name] for name in columns or _COLUMNS[what] if cells.get(name)), "")
+def _pick(cells: Mapping[str, str], what: str) -> str:
+    return next((cells[name] for name in _COLUMNS[what] if cells.get(name)), "")
 
 
 def _read_student(cells: dict[str, str]) -> Student | None:

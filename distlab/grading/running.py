@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from distlab.grading.alignment import Plan
-from distlab.grading.frames import MAX_WRITTEN, BadFrame, Frame, FrameReader, OutputReader
+from distlab.grading.frames import MAX_WRITTEN, BadFrame, FrameReader, OutputReader
 from distlab.grading.handed_in import open_plain
 from distlab.grading.labs import LabSpec
 from distlab.grading.observation import CellObservation, Observation, Submission
@@ -170,28 +170,18 @@ class Running:
                 self.sandbox.signal(attempt.number, signal.SIGHUP)
         elif not attempt.why:
             try:
-                for frame in attempt.frames.feed(data):
-                    self.take(frame)
+                for cell in attempt.frames.feed(data):
+                    self.take(cell)
             except BadFrame as error:
                 self.notes.append(f"it sent what the course's harness never sends: {error}")
                 self.kill("what it sent couldn't be read")
         return len(data)
 
-    def take(self, frame: Frame) -> None:
+    def take(self, cell: CellObservation) -> None:
         """Take one frame: its cell is one that was asked for."""
-        attempt = self.attempt
-        if not 0 <= frame.cell < len(attempt.checks):
+        if cell.id not in self.attempt.checks:
             raise BadFrame("a cell that the lab doesn't have")
-        check = attempt.checks[frame.cell]
-        self.seen[check] = CellObservation(
-            check,
-            frame.status,
-            got=frame.got,
-            error=frame.error,
-            trace=frame.trace,
-            traffic_bytes=frame.traffic,
-            failed=tuple(frame.failed.split("\n")) if frame.failed else (),
-        )
+        self.seen[cell.id] = cell
 
     def check_time(self, now: float) -> None:
         """Kill what the harness hasn't ended in time."""

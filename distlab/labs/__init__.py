@@ -14,3 +14,10 @@ ANSWERS = (
     "utils.parallel",
     "utils.training",
 )
+# the modules of `utils.collectives` that hold an all-reduce, or what it costs
+COLLECTIVES = tuple(
+    f"utils.collectives.{name}"
+    for name in (
+        "choice fit hierarchical naive processes recursive_doubling replica_values ring tree"
+    ).split()
+)

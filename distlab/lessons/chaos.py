@@ -268,11 +268,11 @@ def make_kill_rows(
     again = died + restart_seconds
     end = again + (total - saved) * step_seconds
     return [
-        ("undisturbed", 0.0, total * step_seconds, f"steps 1 to {total}", "kept"),
+        ("undisturbed", 0.0, total * step_seconds, f"steps 1 to {total:,}", "kept"),
         ("killed", 0.0, saved * step_seconds, f"steps 1 to {saved}", "kept"),
         ("killed", saved * step_seconds, died, f"{saved + 1} to {killed}", "trained, then lost"),
         ("killed", died, again, "restart", "no training"),
-        ("killed", again, end, f"steps {saved + 1} to {total}", "kept"),
+        ("killed", again, end, f"steps {saved + 1} to {total:,}", "kept"),
     ]
 
 

@@ -38,17 +38,14 @@ def run_replicas(
     schedule: Schedule,
     images: np.ndarray,
     labels: np.ndarray,
-    rules: Rules | None = None,
 ) -> ReplicatedStep:
     """Run one batch over several pipelines of the same weights, all at the same time.
 
     Each replica runs the schedule on its share of the examples. Then the replicas
     of each stage sum their gradients round a ring. Raises CourseError for fewer
-    than two pipelines, for pipelines cut in different ways, for rules that update
-    weights on the way, and for what `run_pipeline` refuses.
+    than two pipelines, for pipelines cut in different ways, and for what `run_pipeline` refuses.
     """
-    rules = rules or Rules()
-    _check(pipelines, rules)
+    _check(pipelines)
     shares = [np.array_split(array, len(pipelines)) for array in (images, labels)]
     mailboxes, traffics = [Mailbox() for _ in pipelines], [Traffic() for _ in pipelines]
     counts, stages = [len(labels)] * schedule.micro_batches, []
@@ -56,7 +53,7 @@ def run_replicas(
         pipelines, mailboxes, traffics, *shares, strict=True
     ):
         check_fit(schedule, pipeline.stages, pipeline.chunks, *share)
-        stages += make_stages(pipeline, schedule, mailbox, traffic, share[1], counts, rules)
+        stages += make_stages(pipeline, schedule, mailbox, traffic, share[1], counts, Rules())
         feed_images(pipeline, schedule, mailbox, share[0])
     reports = run_threads(stages, *mailboxes)
     wide = schedule.stages
@@ -67,16 +64,11 @@ def run_replicas(
     return _reduce(pipelines[0], steps)
 
 
-def _check(pipelines: Sequence[Pipeline], rules: Rules) -> None:
+def _check(pipelines: Sequence[Pipeline]) -> None:
     if isinstance(pipelines, Pipeline) or len(pipelines) < 2:
         raise CourseError("replicas must be a list of at least two pipelines. Add one.")
     if len({(each.layers, each.stages) for each in pipelines}) > 1:
         raise CourseError("All pipelines must be cut at the same layers.")
-    if rules.learning_rate is not None:
-        raise CourseError(
-            "learning_rate must be left out for replicas of a pipeline: they update once, "
-            "after the step."
-        )
 
 
 def _reduce(pipeline: Pipeline, steps: list[PipelineStep]) -> ReplicatedStep:

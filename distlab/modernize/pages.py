@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from distlab.modernize.table import SILENT, STOPS, STYLE, OldForm, find_entry, read_table
@@ -74,10 +74,10 @@ def _list_ways(entry: OldForm) -> Iterator[str]:
         yield " With `--keras legacy` the old form runs unchanged."
 
 
-def write_old_names(names: Iterable[str] = OLD_NAMES) -> str:
+def write_old_names() -> str:
     """Return lesson 02's table as lines of its source."""
     rows = list(HEAD)
-    for entry in map(find_entry, names):
+    for entry in map(find_entry, OLD_NAMES):
         said = f"stops: {_escape(entry.error)}" if entry.says == STOPS else entry.says
         rows.append(f"| `{_escape(entry.old)}` | {said} | `{_escape(entry.new)}` |")
     return "".join(f"# {row}\n" for row in rows)

@@ -29,7 +29,19 @@ import tempfile
 import numpy as np
 
 # %% [markdown]
-# ## One picture first
+# ## Nine twice, nine never
+#
+# Here is such a night in small: two workers and 32 examples in four files. Both workers shuffle, and then each keeps every second example. Each example falls from its file to the worker that reads it, and on into the row of what was trained on. **Empty the two rows at the bottom**, *trained on again* and *never trained on*. You don't have to know yet what the names of the ways mean.
+
+# %%
+from distlab.explorables import sharding_belt
+
+sharding_belt("LATE")
+
+# %% [markdown]
+# When you know why each way does what it does, the belt comes back.
+#
+# ## One machine, four replicas
 #
 # We have 32 examples, a global batch of 8 and four replicas. Each example is a number, so that we can see where it goes. A filled square is an example that the replica received. Light and dark squares are alternate steps.
 
@@ -141,10 +153,9 @@ assert check_cover(views, range(32)).once == 32
 #
 # Each of several workers runs the *whole* program, so each has the whole dataset. TensorFlow then *shards* it: an auto-shard policy gives each worker its own part. This time we use real images, in 4 files of 8; an image's id is its number. `auto_shard` shows in one process what each worker would receive.
 #
-# Below it, each example falls from its file to the worker that reads it, and on into the row of what was trained on. Press Play, then choose DATA and OFF. Which policy trains on every example twice, and which one reads far more than it trains on? Then try three workers, and five files.
+# Below it is the belt again. Press Play, then choose DATA and OFF. Which policy trains on every example twice, and which one reads far more than it trains on? Then try three workers, and five files.
 
 # %%
-from distlab.explorables import sharding_belt
 from utils.data import load
 from utils.input_pipeline import write_shards
 from utils.input_pipeline.parsing import parse

@@ -344,6 +344,16 @@ assert report["loss"] < np.log(11)  # better than a guess
 # %% [markdown]
 # The curve breaks off, the clock runs on while both workers start again, and then the loss continues where the last checkpoint left it. Nobody had to do anything. At most the steps between two checkpoints were trained twice.
 #
+# What did the kill cost, and what would have made it cheaper? The first row below is the log of the run. The second is calculated from it with your choices, and the third without a kill.
+
+# %% tags=["nbval-ignore-output"]
+from distlab.explorables.run_log import run_explorer
+
+run_explorer(run, sizes.every, save_seconds)
+
+# %% [markdown]
+# A checkpoint limits the red stretch, but every save makes the blue ones longer. The gray one is the launcher and TensorFlow starting, and no checkpoint makes it shorter.
+#
 # ## The prediction and the measurement
 
 # %% tags=["nbval-ignore-output"]

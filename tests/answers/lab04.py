@@ -589,7 +589,7 @@ REFUSED = {
         "not an array of weights": program().replace(
             "return model.get_weights()[0]", "return model"
         ),
-        "not two things": program().replace(
+        "must return two things": program().replace(
             "return model.get_weights()[0], losses", "return losses"
         ),
     },

@@ -18,6 +18,12 @@ PROFILE = {
     "batch": 256,
     "flops_per_example": 24e9,
 }
+MODULES = {
+    "x": "",
+    "quick_input": "number = 3",
+    "broken_input": "1 / 0",
+    "lacking_input": "import no_such_thing_anywhere",
+}
 
 
 def read_table():
@@ -40,7 +46,8 @@ def test_every_bad_line_is_refused_in_one_line_that_says_why(tmp_path, monkeypat
     monkeypatch.delenv("TF_CONFIG", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     (tmp_path / "profile.json").write_text(json.dumps(PROFILE))
-    (tmp_path / "x.py").touch()
+    for name, text in MODULES.items():
+        (tmp_path / f"{name}.py").write_text(text)
     for name in ("folder.py", "folder"):
         (tmp_path / name).mkdir()
     (tmp_path / "windows.sh").write_bytes(b"#!/bin/sh\r\necho ran\r\n")

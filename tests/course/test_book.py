@@ -181,18 +181,25 @@ def test_a_message_in_words_is_what_its_pattern_means():
 # ---- in the browser
 
 
-def open_page(chromium, book, name: str, width: int = 1280, theme: str = "light"):
-    """Return a page of the book, opened from its folder, and the list of what goes wrong."""
-    page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
-    wrong = watch(page)
-    page.goto((book.folder / f"{name}.html").as_uri())
-    page.wait_for_load_state()
-    return page, wrong
+@pytest.fixture
+def open_page(show_page, book):
+    wrong = []
+
+    def open_page(name: str, width: int = 1280, theme: str = "light"):
+        """Return a page of the book, opened from its folder; at the end nothing may be wrong."""
+        page = show_page(viewport={"width": width, "height": 900}, color_scheme=theme)
+        wrong.append(watch(page))
+        page.goto((book.folder / f"{name}.html").as_uri())
+        page.wait_for_load_state()
+        return page
+
+    yield open_page
+    assert not any(wrong), wrong
 
 
 @pytest.mark.more_in_all
 @pytest.mark.timeout(7200)  # axe reads a long page for seconds, four times
-def test_pages_are_quiet_fit_and_can_be_used_by_everyone(chromium, book):
+def test_pages_are_quiet_fit_and_can_be_used_by_everyone(open_page, book):
     """At two widths, in both themes; axe reads every look of every page, or one look of a few.
 
     In the dark theme it reads contrast alone: nothing else differs. All faults are listed.
@@ -200,7 +207,7 @@ def test_pages_are_quiet_fit_and_can_be_used_by_everyone(chromium, book):
     names = [p.relative_to(book.folder).with_suffix("").as_posix() for p in list_pages(book)]
     faults = []
     for number, name in enumerate(names if EVERY else SOME):
-        page, wrong = open_page(chromium, book, name)
+        page = open_page(name)
         for place, (width, theme) in enumerate(LOOKS):
             page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=theme)
@@ -212,7 +219,6 @@ def test_pages_are_quiet_fit_and_can_be_used_by_everyone(chromium, book):
             if EVERY or place == number % len(LOOKS):
                 rules = ["color-contrast"] if EVERY and theme == "dark" else None
                 faults += find_with_axe(page, name, width, theme, rules=rules)
-        faults += [f"{name}: {said}" for said in wrong]
         page.close()
     assert faults == [], "\n".join(faults)
 
@@ -223,16 +229,15 @@ def list_live_pages() -> list[str]:
 
 
 @pytest.mark.more_in_all
-def test_every_explorable_changes_when_it_is_moved(chromium, book):
-    page, wrong = open_page(chromium, book, "index")  # one for all: a new one takes a second
+def test_every_explorable_changes_when_it_is_moved(open_page, book):
+    page = open_page("index")  # one for all: a new one takes a second
     for name in list_live_pages():
         page.goto((book.folder / "notebooks" / f"{name}.html").as_uri())
         stages = page.locator(".ex-stage")
         count = stages.count()
         for k in range(count) if EVERY else {0, count - 1}:
             move(stages.nth(k), name)
-        assert stages.count() and wrong == [], name
-    page.close()
+        assert stages.count(), name
 
 
 PASTED = {  # what people paste or type, and words of the cure that must be among the three shown
@@ -253,8 +258,8 @@ PASTED = {  # what people paste or type, and words of the cure that must be amon
 }
 
 
-def test_what_people_paste_finds_its_cure_among_the_nearest(chromium, book):
-    page, wrong = open_page(chromium, book, "reference/errors")
+def test_what_people_paste_finds_its_cure_among_the_nearest(open_page):
+    page = open_page("reference/errors")
     field, shown = page.get_by_label("Your message or log"), page.locator("#book-nearest")
     for message, cure in PASTED.items():
         field.fill(message)
@@ -262,12 +267,11 @@ def test_what_people_paste_finds_its_cure_among_the_nearest(chromium, book):
         assert cure.lower() in said, (message, said)
         assert shown.locator(".book-error").count() >= 3, message
     field.fill("zzzz")
-    assert shown.locator(".book-error").count() == 3 and wrong == []
-    page.close()
+    assert shown.locator(".book-error").count() == 3
 
 
-def test_a_pasted_log_finds_the_cause_that_diagnose_names(chromium, book):
-    page, wrong = open_page(chromium, book, "reference/errors")
+def test_a_pasted_log_finds_the_cause_that_diagnose_names(open_page):
+    page = open_page("reference/errors")
     field = page.get_by_label("Your message or log")
     entries = page.locator("#book-nearest .book-error")
     for name in ("taken-port", "wrong-index", "not-json", "late-strategy"):
@@ -277,13 +281,12 @@ def test_a_pasted_log_finds_the_cause_that_diagnose_names(chromium, book):
         assert 0 < entries.count() < 5
         assert cure[1:40] in entries.first.inner_text(), name
     field.fill("")
-    assert entries.count() == 0 and wrong == []
-    page.close()
+    assert entries.count() == 0
 
 
-def test_a_labs_messages_are_folded_until_they_are_looked_for(chromium, book):
+def test_a_labs_messages_are_folded_until_they_are_looked_for(open_page):
     """By hand and keyboard, by the page's own field, by an address and by the book's search."""
-    page, wrong = open_page(chromium, book, "reference/errors", width=390)
+    page = open_page("reference/errors", width=390)
     labs = len(list((ROOT / "labs").glob("lab*.ipynb"))) + 3  # and errors, lost tasks, old programs
     folds, unfolded = page.locator("details.book-fold"), page.locator("details.book-fold[open]")
     assert folds.count() == labs and unfolded.count() == 0
@@ -304,8 +307,7 @@ def test_a_labs_messages_are_folded_until_they_are_looked_for(chromium, book):
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert unfolded.count() == labs
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert unfolded.count() < labs and wrong == []
-    page.close()
+    assert unfolded.count() < labs
 
 
 WALKS = (  # pages, widths and themes that show every kind of control once
@@ -317,14 +319,13 @@ WALKS = (  # pages, widths and themes that show every kind of control once
 
 
 @pytest.mark.parametrize(("name", "width", "theme"), WALKS)
-def test_the_keyboard_reaches_everything_and_shows_where_it_is(chromium, book, name, width, theme):
-    page, wrong = open_page(chromium, book, name, width, theme)
-    assert walk_by_keyboard(page) == [] and wrong == []
-    page.close()
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(open_page, name, width, theme):
+    page = open_page(name, width, theme)
+    assert walk_by_keyboard(page) == []
 
 
-def test_the_drawers_of_a_narrow_page_open_by_keyboard(chromium, book):
-    page, wrong = open_page(chromium, book, "notebooks/05-loss-scaling", width=390)
+def test_the_drawers_of_a_narrow_page_open_by_keyboard(open_page):
+    page = open_page("notebooks/05-loss-scaling", width=390)
     for words, drawer in (
         ("site navigation", ".sidebar-drawer"),
         ("table of contents", ".toc-drawer"),
@@ -336,8 +337,6 @@ def test_the_drawers_of_a_narrow_page_open_by_keyboard(chromium, book):
         assert links.first.evaluate("(it) => it === document.activeElement"), drawer
         page.keyboard.press("Escape")
         assert links.count() == 0 and button.evaluate("(it) => it === document.activeElement")
-    assert wrong == []
-    page.close()
 
 
 SEARCHED = {  # the first result of each; the misspelled one is read as it was meant
@@ -348,15 +347,13 @@ SEARCHED = {  # the first result of each; the misspelled one is read as it was m
 }
 
 
-def test_search_finds_the_lesson_from_a_folder(chromium, book):
-    page, wrong = open_page(chromium, book, "index")
+def test_search_finds_the_lesson_from_a_folder(open_page, book):
+    page = open_page("index")
     for words, title in SEARCHED.items():
         page.goto((book.folder / "search.html").as_uri() + f"?q={quote(words)}")
         first = page.locator("#search-results li a").first
         first.wait_for()
         assert first.inner_text() == title, words
-    assert wrong == []
-    page.close()
 
 
 def test_imports_at_the_head_of_a_cell_are_found_to_be_folded():
@@ -365,20 +362,19 @@ def test_imports_at_the_head_of_a_cell_are_found_to_be_folded():
     assert find_imports("%%writefile a.py\nimport os") == (0, [])
 
 
-def test_folded_imports_open_by_hand_and_on_paper(chromium, book):
-    page, wrong = open_page(chromium, book, "notebooks/07-what-a-step-sends")
+def test_folded_imports_open_by_hand_and_on_paper(open_page):
+    page = open_page("notebooks/07-what-a-step-sends")
     fold = page.locator("details.hide", has_text="imports: os, re, collections")
     line = fold.get_by_text("from collections import Counter")
     assert not line.is_visible()
     fold.locator("summary").press("Enter")
     line.wait_for(state="visible")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("details.hide:not([open])").count() == 0 and wrong == []
-    page.close()
+    assert page.locator("details.hide:not([open])").count() == 0
 
 
-def test_on_paper_it_is_light_whole_and_without_controls(chromium, book):
-    page, wrong = open_page(chromium, book, "notebooks/05-loss-scaling", theme="dark")
+def test_on_paper_it_is_light_whole_and_without_controls(open_page):
+    page = open_page("notebooks/05-loss-scaling", theme="dark")
     dark = page.evaluate("document.documentElement.dataset.theme")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print", color_scheme="dark")
@@ -388,18 +384,17 @@ def test_on_paper_it_is_light_whole_and_without_controls(chromium, book):
     assert page.evaluate("document.documentElement.dataset.theme") == "light" != dark
     clipped = """[...document.querySelectorAll("article pre")].filter((pre) =>
       getComputedStyle(pre).overflowX !== "visible").length"""
-    assert page.evaluate(clipped) == 0 and wrong == []
+    assert page.evaluate(clipped) == 0
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     page.wait_for_function("(it) => document.documentElement.dataset.theme === it", arg=dark)
-    page.close()
 
 
-def test_canvases_are_printed_as_the_light_theme_draws_them(chromium, book):
+def test_canvases_are_printed_as_the_light_theme_draws_them(open_page):
     """A canvas keeps its colors until it is drawn again: on paper it must not be dark."""
     drawn = "[...document.querySelectorAll('.ex canvas')].map((each) => each.toDataURL()).join()"
     printed = {}
     for theme in ("light", "dark"):
-        page, wrong = open_page(chromium, book, "notebooks/06-all-reduce", theme=theme)
+        page = open_page("notebooks/06-all-reduce", theme=theme)
         page.emulate_media(reduced_motion="reduce", color_scheme=theme)
         page.evaluate(
             "matchMedia('print').addEventListener('change', ({ matches }) => "
@@ -407,6 +402,6 @@ def test_canvases_are_printed_as_the_light_theme_draws_them(chromium, book):
         )
         page.pdf()
         printed[theme], shown = page.evaluate("window.printed"), page.evaluate(drawn)
-        assert len(printed[theme]) > 10_000 and printed[theme] != shown and wrong == []
+        assert len(printed[theme]) > 10_000 and printed[theme] != shown
         page.close()
     assert printed["dark"] == printed["light"]

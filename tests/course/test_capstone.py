@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from distlab.errors import CourseError
+from distlab.explorables.run_log import RunLog, run_explorer
 from distlab.lessons.capstone import FULL, REDUCED, choose_sizes, write_report
 from distlab.lessons.killed_run import KilledRun, run_and_kill
 from distlab.lessons.logbook import Logbook
@@ -54,6 +55,13 @@ def test_a_worker_is_killed_on_the_way_and_the_run_ends_well(killed):
     assert killed.lost_steps == first[-1].step - killed.resumed_from
     assert killed.restart_seconds > 0 and killed.step_seconds > 0
     assert any("worker 1 was killed" in text or "SIGKILL" in text for text in killed.said)
+    spans = RunLog(killed, 4, 0.01).list_measured()
+    assert all(left[2] == right[1] for left, right in zip(spans, spans[1:]))
+    assert all(begun <= ended for _, begun, ended, *_ in spans)
+    assert spans[-1][2] == killed.report.seconds
+    shown = run_explorer(killed, 4, 0.01)
+    shown.move(saves="never", dies=9)
+    assert "from the checkpoint of step" in shown.result and "9 steps trained twice" in shown.result
     alt = killed.picture().alt
     assert "first start" in alt and "second start" in alt
 

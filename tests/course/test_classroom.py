@@ -387,7 +387,7 @@ def test_the_cockpit_of_a_class_only_watches():
         shown.close()
 
 
-def test_the_cockpit_of_a_class_fits_a_narrow_panel_and_both_themes(chromium, tmp_path):
+def test_the_cockpit_of_a_class_fits_a_narrow_panel_and_both_themes(show_page, tmp_path):
     run, name, now = FakeRun(), "Maximiliane-Katharina", [time.time() - 9.0]
     run.here += [Presence("Bo", ""), Presence(name, "", "worker 2")]
     roll = Roll("T", lambda: now[0])
@@ -402,8 +402,8 @@ def test_the_cockpit_of_a_class_fits_a_narrow_panel_and_both_themes(chromium, tm
     shown = ClassCockpit(SimpleNamespace(roll=roll, address="10.0.0.1:2950", workers=4))
     shown.close()
     for theme, width in (("dark", 480), ("light", 480), ("dark", 1000)):
-        page = chromium.new_page(viewport={"width": width, "height": 900})
-        page.goto(write_page(shown, tmp_path / f"{theme}.html", theme).as_uri())
+        path = write_page(shown, tmp_path / f"{theme}.html", theme)
+        page = show_page(path, viewport={"width": width, "height": 900})
         page.get_by_text("Nothing has been heard from").wait_for()
         assert find_with_axe(page, theme, width) == []
         shape = "node => getComputedStyle(node).display"
@@ -412,7 +412,6 @@ def test_the_cockpit_of_a_class_fits_a_narrow_panel_and_both_themes(chromium, tm
         assert page.locator(".ck-time canvas").first.bounding_box()["width"] > width / 2
         assert page.locator("canvas:not([aria-hidden=true]):not([aria-label])").count() == 0
         page.screenshot(path=tmp_path / f"{theme}-{width}.png", full_page=True)
-        page.close()
 
 
 def test_a_flood_of_lines_stays_within_bounds(monkeypatch):

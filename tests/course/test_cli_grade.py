@@ -1,19 +1,16 @@
 """`distlab grade` as a teacher meets it: real sandbox, real gradebook, stopped and gone on with."""
 
-import copy
 import csv
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
-from lab_runner import load_answers
+from child_programs import run_distlab, start_distlab
+from grading_notebooks import ANSWERS, RIGHT, WRONG, fill, read_stub, write
 from process_watch import wait_for
 
 from distlab.cli import main
@@ -21,8 +18,7 @@ from distlab.grading.executor import check_can_seal
 
 ROOT = Path(__file__).resolve().parents[2]
 SLUG = "lab01-batches-and-words"
-COMMAND = [sys.executable, "-m", "distlab", "grade", "lab01"]
-SLOW = "import time\ntime.sleep(2)\n"
+SLOW = {**RIGHT, "epoch": "import time\ntime.sleep(2)\n" + RIGHT["epoch"]}
 
 try:
     check_can_seal()
@@ -30,31 +26,17 @@ except Exception as error:  # macOS, or a system that forbids user namespaces
     pytestmark = pytest.mark.skip(reason=f"this machine cannot seal: {error}")
 
 
-def read_notebook(folder):
-    end = "-solution" if folder == "solutions" else ""
-    return json.loads((ROOT / folder / f"{SLUG}{end}.ipynb").read_text())
-
-
-def hand_in(root, student, answers=None, folder="labs", stamp="", before=""):
-    """Write the lab (or its solution) with `answers` by exercise as one student's hand-in."""
-    notebook = copy.deepcopy(read_notebook(folder))
-    for cell in notebook["cells"]:
-        name = cell["metadata"].get("nbgrader", {}).get("grade_id")
-        if name in (answers or {}):
-            cell["source"] = answers[name]
-        if before and name == "epoch":
-            cell["source"] = before + "".join(cell["source"])
+def hand_in(root, student, answers, stamp=""):
+    """Write the lab with `answers` by exercise as one student's hand-in."""
     place = root / student / "lab01"
     place.mkdir(parents=True)
-    (place / f"{SLUG}.ipynb").write_text(json.dumps(notebook))
+    write(fill(answers), place / f"{SLUG}.ipynb")
     if stamp:
         (place / "timestamp.txt").write_text(stamp)
 
 
 def distlab_grade(*arguments):
-    done = subprocess.run(
-        [*COMMAND, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=280
-    )
+    done = run_distlab("grade", "lab01", *arguments, cwd=ROOT)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -80,34 +62,18 @@ def read_records(out):
 def graded(tmp_path_factory):
     """A class graded once: (folder, out, arguments, marks by student)."""
     root = tmp_path_factory.mktemp("class")
-    answers = load_answers("lab01")
-    wrong = {name: list(a.values())[0] for name, a in answers.WRONG.items()}
     submitted = root / "submitted"
-    hand_in(submitted, "ana", folder="solutions", stamp="2026-11-20 10:00:00 UTC")
-    hand_in(
-        submitted,
-        "bela",
-        {n: a[-1] for n, a in answers.RIGHT.items()},
-        stamp="2026-11-22 12:00:00 UTC",
-    )
-    hand_in(submitted, "cid", wrong)
-    hand_in(submitted, "dora")
+    hand_in(submitted, "ana", RIGHT, stamp="2026-11-20 10:00:00 UTC")
+    others = {name: answers[-1] for name, answers in ANSWERS.RIGHT.items()}
+    hand_in(submitted, "bela", others, stamp="2026-11-22 12:00:00 UTC")
+    hand_in(submitted, "cid", WRONG)
+    hand_in(submitted, "dora", {})
     (submitted / "eve" / "lab01").mkdir(parents=True)
     (submitted / "eve" / "lab01" / "essay.docx").write_text("I have written a lot")
     (root / "extra.csv").write_text("student,extra\nbela,1 day\n")
-    arguments = [
-        submitted,
-        "--output",
-        root / "out",
-        "--gradebook",
-        root / "gradebook.db",
-        "--due",
-        "2026-11-20T23:59",
-        "--penalty",
-        "10%/day",
-        "--extensions",
-        root / "extra.csv",
-    ]
+    arguments = [submitted, "--output", root / "out", "--gradebook", root / "gradebook.db"]
+    arguments += "--due 2026-11-20T23:59 --penalty 10%/day --extensions".split()
+    arguments += [root / "extra.csv"]
     status, output, errors = distlab_grade(*arguments, "--json")
     assert errors == "", errors
     return root, status, arguments, by_student(output)
@@ -121,9 +87,8 @@ def test_marks_penalties_and_what_waits_for_a_human(graded):
     assert {m["max"] for m in marks.values()} == {10}
     assert "12 h late: 1 point off" in marks["bela"]["notes"]
     assert "not a notebook" in " ".join(marks["eve"]["notes"])
-    wrong = load_answers("lab01").WRONG
     for exercise in marks["cid"]["exercises"]:
-        assert exercise["misconception"] == next(iter(wrong[exercise["id"]]))
+        assert exercise["misconception"] == next(iter(ANSWERS.WRONG[exercise["id"]]))
         assert "should give" in exercise["message"]
 
 
@@ -158,7 +123,7 @@ def test_pages_tables_and_gradebook_are_there(graded):
 
 def test_every_path_is_read_from_where_the_command_is_typed(tmp_path):
     """All of them relative, outside the checkout; if no file can be opened, status 2."""
-    hand_in(tmp_path / "class", "ana", folder="solutions")
+    hand_in(tmp_path / "class", "ana", RIGHT)
     files = {
         "list.csv": "student,name\nana,Ana Alt\n",
         "extra.csv": "ana,2 days\n",
@@ -174,17 +139,15 @@ def test_every_path_is_read_from_where_the_command_is_typed(tmp_path):
         "times.csv --policy rules.toml --extensions extra.csv "
         "--marks marks.csv --json"
     ).split()
-    run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, timeout=280)
-    done = run([*COMMAND, "class", *options])
-    assert done.returncode == 0, done.stderr
+    run = partial(run_distlab, "grade", "lab01", "class", *options, cwd=tmp_path)
+    done = run(status=0)
     (ana,) = json.loads(done.stdout)["submissions"]
     assert (ana["student"], ana["mark"]) == ("ana", 9)  # set by hand, and not late
     assert (tmp_path / "out/lab01/class.html").is_file() and (tmp_path / "book").is_dir()
     notebook = next((tmp_path / "class").rglob("*.ipynb"))
     notebook.rename(notebook.with_suffix(".kept"))
     notebook.symlink_to(notebook.with_suffix(".kept"))
-    done = run([*COMMAND, "class", *options])
-    assert done.returncode == 2 and "no file of the class can be opened" in done.stderr
+    assert "no file of the class can be opened" in run(status=2).stderr
 
 
 def test_a_second_run_gives_the_same_marks_and_runs_nothing_again(graded):
@@ -200,25 +163,9 @@ def test_a_second_run_gives_the_same_marks_and_runs_nothing_again(graded):
 def test_one_exercise_of_one_student_again_and_a_mark_by_hand(graded):
     root, _, arguments, marks = graded
     before = {r["student"]: r for _, r in read_records(root / "out").values()}
-    status, output, _ = distlab_grade(
-        *arguments,
-        "--json",
-        "--student",
-        "cid",
-        "--student",
-        "ana",
-        "--exercise",
-        "batches",
-        "--rerun",
-        "--set",
-        "cid",
-        "epoch",
-        "1.5",
-        "--set",
-        "eve",
-        "scaling",
-        "0.5",
-    )
+    once = "--student cid --student ana --exercise batches --rerun".split()
+    by_hand = "--set cid epoch 1.5 --set eve scaling 0.5".split()
+    status, output, _ = distlab_grade(*arguments, "--json", *once, *by_hand)
     found = by_student(output)
     assert points(found["cid"]) == [1.5, 0, 0, 0] and found["cid"]["mark"] == 1.5
     assert "epoch: set by hand" in found["cid"]["notes"] and found["ana"] == marks["ana"]
@@ -269,22 +216,10 @@ def test_marks_by_hand_in_bulk_write_only_what_changes_and_say_why(graded):
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts `distlab grade` in the background; what still runs at the end is killed."""
+    """Starts `distlab grade` in the background."""
     (tmp_path / "scratch").mkdir()
-    started = []
-
-    def start(arguments):
-        command = [*COMMAND, *map(str, arguments)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        scratch = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
-        started.append(subprocess.Popen(command, cwd=ROOT, text=True, env=scratch, **pipes))
-        return started[-1]
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+    scratch = {"TMPDIR": str(tmp_path / "scratch")}
+    return partial(start_distlab, "grade", "lab01", cwd=ROOT, variables=scratch)
 
 
 def wait_for_records(process, out, least):
@@ -318,10 +253,10 @@ def test_stopped_killed_and_gone_on_with(start, capsys, tmp_path):
     submitted, out = tmp_path / "submitted", tmp_path / "out"
     for k in range(6):
         wrong = {} if k % 2 else {"batches": "def replica_batch_sizes(b, w, r):\n    return [b]"}
-        hand_in(submitted, f"s{k}", wrong, "solutions", before=SLOW)
+        hand_in(submitted, f"s{k}", SLOW | wrong)
     arguments = [submitted, "--output", out, "--jobs", "1", "--json"]
 
-    process = start(arguments)
+    process = start(*arguments)
     wait_for_records(process, out, 1)
     process.send_signal(signal.SIGSTOP)  # it stays half-way, however long the other one takes
     assert main(["grade", "lab01", *map(str, arguments)]) == 2
@@ -338,7 +273,7 @@ def test_stopped_killed_and_gone_on_with(start, capsys, tmp_path):
     first = seen_of(out)
     assert 1 <= len(first) < 6
 
-    process = start(arguments)
+    process = start(*arguments)
     wait_for_records(process, out, len(first) + 1)
     family = find_family(process)
     process.kill()
@@ -361,8 +296,9 @@ def test_stopped_killed_and_gone_on_with(start, capsys, tmp_path):
 
 def test_killed_without_the_sandbox_it_leaves_nothing_either(start, tmp_path):
     for k in range(3):
-        hand_in(tmp_path / "in", f"s{k}", {}, "solutions", before=SLOW)
-    process = start([tmp_path / "in", "--output", tmp_path / "out", "--no-sandbox", "--jobs", "1"])
+        hand_in(tmp_path / "in", f"s{k}", SLOW)
+    options = ("--output", tmp_path / "out", "--no-sandbox", "--jobs", "1")
+    process = start(tmp_path / "in", *options)
     wait_for_records(process, tmp_path / "out", 1)
     family = find_family(process)
     process.kill()
@@ -371,61 +307,16 @@ def test_killed_without_the_sandbox_it_leaves_nothing_either(start, tmp_path):
 
 
 def test_a_new_hand_in_is_run_and_an_unsealed_run_is_written_on_the_report(tmp_path):
-    hand_in(tmp_path / "in", "ana", folder="solutions")
+    hand_in(tmp_path / "in", "ana", RIGHT)
     arguments = [tmp_path / "in", "--output", tmp_path / "out"]
     status, output, _ = distlab_grade(*arguments, "--no-sandbox")
     assert status == 0 and "without the sandbox" in output
     (page,) = (tmp_path / "out" / "lab01" / "feedback").iterdir()
     assert "Run without the sandbox" in page.read_text()
     assert "without the sandbox" in (page.parent.parent / "class.html").read_text()
-    (tmp_path / "in" / "ana" / "lab01" / f"{SLUG}.ipynb").write_text(
-        json.dumps(read_notebook("labs"))
-    )
+    write(read_stub(), tmp_path / "in" / "ana" / "lab01" / f"{SLUG}.ipynb")
     status, output, _ = distlab_grade(*arguments, "--json")
     assert by_student(output)["ana"]["mark"] == 0
     ((_, record),) = read_records(tmp_path / "out").values()
     assert record["observation"]["sealed"]
     assert "Run without the sandbox" not in page.read_text()
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["lab99", "."], ["'lab99'", "lab01"]),
-        (["lab01", "{tmp}/nowhere"], ["no such folder, zip or notebook"]),
-        (["lab01", "{tmp}/empty"], ["must have a submission of lab01"]),
-        (["lab01", "{tmp}/in", "--student", "anna"], ["'anna'", "Did you mean 'ana'?"]),
-        (["lab01", "{tmp}/in", "--exercise", "epcoh"], ["'epcoh'", "epoch"]),
-        (["lab01", "{tmp}/in", "--set", "ana", "epcoh", "1"], ["'epcoh'", "epoch"]),
-        (["lab01", "{tmp}/in", "--set", "anna", "epoch", "1"], ["'anna'"]),
-        (["lab01", "{tmp}/in", "--set", "ana", "epoch", "many"], ["'many'"]),
-        (["lab01", "{tmp}/in", "--set", "ana", "epoch", "99"], ["99", "2 points", "--allow-bonus"]),
-        (["lab01", "{tmp}/in", "--marks", "{tmp}/none.csv"], ["none.csv"]),
-        (["lab01", "{tmp}/in", "--submission-times", "{tmp}/none.csv"], ["none.csv"]),
-        (["lab01", "{tmp}/in", "--roster", "{tmp}/none.csv"], ["none.csv"]),
-        (["lab01", "{tmp}/in", "--penalty", "1/day"], ["due date"]),
-        (["lab01", "{tmp}/in", "--due", "soon"], ["'soon'"]),
-        (["lab01", "{tmp}/in", "--jobs", "0"], ["--jobs must be a whole number"]),
-        (["lab01", "{tmp}/in", "--pattern", "("], ["--pattern"]),
-        (["lab01", "{tmp}/in", "--policy", "{tmp}/none.toml"], ["none.toml"]),
-        (["lab01", "{tmp}/in", "--gradebook", "{tmp}/in"], ["can't be used as a gradebook"]),
-    ],
-)
-def test_bad_values_get_one_line_and_status_2(capsys, monkeypatch, tmp_path, arguments, words):
-    hand_in(tmp_path / "in", "ana")
-    (tmp_path / "empty").mkdir()
-    filled = [text.format(tmp=tmp_path) for text in arguments]
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    assert main(["grade", *filled, "--output", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1
-    assert all(word in said.err for word in words), said.err
-
-
-def test_it_starts_without_tensorflow():
-    code = (
-        "import sys\nimport distlab.cli.grade, distlab.grading.session\n"
-        "import distlab.grading.report.pages\n"
-        "sys.exit('tensorflow' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=240).returncode == 0

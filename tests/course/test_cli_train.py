@@ -6,17 +6,15 @@ import os
 import pty
 import signal
 import struct
-import subprocess
-import sys
 import termios
 
 import pytest
-from process_watch import ending, wait_for
+from child_programs import run_distlab, start_distlab
+from process_watch import wait_for
 
 from distlab.cli import main
 from utils.events import read_events
 
-COMMAND = [sys.executable, "-m", "distlab", "train"]
 SMALL = ["--max-examples", "500", "--model", "mlp"]
 KEYS = (
     "strategy replicas workers devices device_kinds all_reduce unused_gpus device_note dataset "
@@ -26,7 +24,7 @@ KEYS = (
 
 
 def distlab_train(*arguments):
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=240)
+    return run_distlab("train", *arguments)
 
 
 def test_json_is_one_object_and_nothing_else_is_said():
@@ -61,32 +59,21 @@ def test_report_for_people_with_export_and_mixed_precision(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number):
     """It ends between two steps, with a checkpoint; the next run goes on from that very step."""
-    arguments = ["--checkpoint-dir", str(tmp_path / "c"), "--epochs", "6000", "--model", "mlp"]
-    arguments += [
-        "--global-batch-size",
-        "50",
-        "--max-examples",
-        "2000",
-        "--events",
-        str(tmp_path / "e"),
-    ]
-    process = subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    with ending(process):
-        wait_for(lambda: any_epoch(tmp_path / "e"), 240)
-        process.send_signal(number)
-        said = process.communicate(timeout=240)[1]
+    arguments = "--model mlp --global-batch-size 50 --max-examples 2000".split()
+    arguments += ["--checkpoint-dir", tmp_path / "c", "--events", tmp_path / "e", "--epochs"]
+    process = start_distlab("train", *arguments, 6000)
+    wait_for(lambda: any_epoch(tmp_path / "e"), 240)
+    process.send_signal(number)
+    said = process.communicate(timeout=240)[1]
     assert process.returncode == 128 + number
     where, said = said.splitlines()
     assert where.startswith("distlab train: ")
     assert "stopped in epoch" in said and "to resume" in said
     reached = [e for e in read_events(tmp_path / "e") if e["event"] == "step"][-1]
-    epochs = str(reached["epoch"] + 1)
-    done = distlab_train(*arguments[:2], "--epochs", epochs, *arguments[4:], "--json")
-    assert done.returncode == 0, done.stderr
+    epochs = reached["epoch"] + 1
+    done = run_distlab("train", *arguments, epochs, "--json", status=0)
     report = json.loads(done.stdout)
-    assert len(report["loss"]) == int(epochs)
+    assert len(report["loss"]) == epochs
     saved = str(tmp_path / "c" / f"train-{reached['step']}")
     assert (report["resumed_from"], report["skipped_checkpoints"]) == (saved, [])
     assert f"distlab train: resumed from {saved}, step {reached['step']}\n" == done.stderr
@@ -102,9 +89,7 @@ def test_progress_bar_on_a_terminal():
     """On a terminal standard error shows a bar; standard output stays the report alone."""
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
-    process = subprocess.Popen(
-        [*COMMAND, *SMALL, "--epochs", "1", "--json"], stdout=subprocess.PIPE, stderr=terminal
-    )
+    process = start_distlab("train", *SMALL, "--epochs", "1", "--json", stderr=terminal)
     os.close(terminal)
     shown = b""
     while True:
@@ -152,20 +137,3 @@ def test_a_file_that_holds_no_settings_gets_one_line(tmp_path, capsys, tf, text,
         status = end.code
     said = capsys.readouterr().err
     assert status == 2 and said.count("\n") == 1 and words in said, said
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["--strategy", "tpu"], ["'tpu'", "needs a TPU"]),
-        (["--data-folder", "/nowhere/at/all", "--full-data", "--epochs", "1"], ["/nowhere/at/all"]),
-    ],
-)
-def test_bad_values_get_one_line_and_status_2(capsys, tf, arguments, words):
-    try:
-        status = main(["train", *arguments])
-    except SystemExit as end:
-        status = end.code
-    said = capsys.readouterr()
-    assert status == 2 and said.out == ""
-    assert said.err.count("\n") == 1 and all(word in said.err for word in words), said.err

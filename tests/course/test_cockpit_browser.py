@@ -1,9 +1,9 @@
 """The cockpit's buttons in real JupyterLab, pressed while a cell is running."""
 
 import nbformat
-from lab_server import BROWSER_FLAGS, END_SECONDS, Lab
+from lab_server import Lab
 from nbformat.v4 import new_code_cell, new_notebook
-from needs import need_browser
+from page_checks import find_with_axe
 
 NOTEBOOK = "notebooks/01-cockpit.ipynb"
 START = """from utils.cluster import LocalCluster
@@ -29,10 +29,7 @@ WAIT = """print("ended:", job.wait(timeout=300), "attempt", job.attempt)
 cluster.close()"""
 
 
-def test_a_worker_is_killed_by_a_click_while_a_cell_waits_for_the_job(tmp_path):
-    path = need_browser()
-    from playwright.sync_api import sync_playwright
-
+def test_a_worker_is_killed_by_a_click_while_a_cell_waits_for_the_job(show_page, tmp_path):
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     course, home, end_file = tmp_path / "course", tmp_path / "home", tmp_path / "end"
     start = START.replace("END_FILE", repr(str(end_file)))
@@ -42,17 +39,11 @@ def test_a_worker_is_killed_by_a_click_while_a_cell_waits_for_the_job(tmp_path):
     (course / "README.md").write_text("# The course\n")
     notebook = new_notebook(cells=cells, metadata={"kernelspec": kernel})
     nbformat.write(notebook, course / NOTEBOOK)
-    running = Lab(course, home)
-    try:
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
-            page = browser.new_page(viewport={"width": 1400, "height": 1000})
-            page.goto(f"http://127.0.0.1:{running.port}/lab/tree/{NOTEBOOK}?token={running.token}")
-            said = kill_while_waiting(page, end_file)
-            browser.close()
-    finally:
-        running.process.terminate()
-        running.process.wait(END_SECONDS)
+    with Lab(course, home) as running:
+        page = show_page(viewport={"width": 1400, "height": 1000})
+        page.goto(running.find_address(NOTEBOOK))
+        said = kill_while_waiting(page, end_file)
+        page.close()
     assert said == "ended: ['counted', 'counted'] attempt 2"
 
 
@@ -62,24 +53,22 @@ def kill_while_waiting(page, end_file) -> str:
     The workers count until `end_file` is there, however long the page takes. When they start
     again they wait for it, so that the row of the killed one stays as it is.
     """
-    from axe_playwright_python.sync_playwright import Axe
-
-    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=180_000)
+    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/")
     first, second = (page.locator(".jp-Notebook .jp-CodeCell").nth(k) for k in (0, 1))
     first.locator(".cm-content").click()
     page.keyboard.press("Shift+Enter")
     page.keyboard.press("Shift+Enter")
-    first.get_by_text("step 3").first.wait_for(timeout=180_000)
+    first.get_by_text("step 3").first.wait_for()
     assert second.locator(".jp-InputPrompt").inner_text() == "[*]:"
-    assert Axe().run(page, context=".ck").violations_count == 0
+    assert find_with_axe(page, context={"include": [".ck"]}) == []
     slow = first.get_by_role("slider", name="Slow down worker 0")
     slow.press("ArrowRight")
     assert slow.get_attribute("aria-valuetext") == "+50 ms a step"
     first.get_by_role("button", name="Kill worker 1").press("Enter")
-    first.get_by_text("worker 1 was killed").wait_for(timeout=180_000)
+    first.get_by_text("worker 1 was killed").wait_for()
     assert first.locator('[data-state="killed"]').get_attribute("aria-label") == "worker 1"
     assert second.locator(".jp-InputPrompt").inner_text() == "[*]:"
     end_file.touch()
     output = second.locator(".jp-OutputArea-output")
-    output.wait_for(timeout=180_000)
+    output.wait_for()
     return output.inner_text().strip()

@@ -1,7 +1,6 @@
 """The doctor as a whole: the command, probes that fail, TensorFlow's child, the report."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from child_programs import run_python, start_distlab
 from process_watch import group_members, wait_for
 
 from distlab import doctor
@@ -23,7 +23,7 @@ from utils.strategies import SINGLE_MACHINE
 ROOT = Path(__file__).parents[2]
 
 
-def run_distlab(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+def run_watched(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
     """Run the command as a shell does, and say on its last line whether it imported TensorFlow."""
     code = (
         "import sys; from distlab.cli import main\n"
@@ -32,12 +32,7 @@ def run_distlab(*arguments: str, **environment: str) -> subprocess.CompletedProc
         "print('tensorflow' in sys.modules or 'keras' in sys.modules, file=sys.stderr)\n"
         "sys.exit(status)"
     )
-    command = [sys.executable, "-c", code, *arguments]
-    environment = {**os.environ, **environment}
-    environment.pop("TF_CONFIG", None) if "TF_CONFIG" not in environment else None
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, cwd=ROOT, env=environment
-    )
+    return run_python("-c", code, *arguments, cwd=ROOT, variables=environment)
 
 
 def find(findings, name: str) -> Finding:
@@ -49,7 +44,7 @@ def find(findings, name: str) -> Finding:
 
 
 def test_the_command_tries_tensorflow_in_a_child_and_says_that_the_course_can_run():
-    done = run_distlab("doctor", "--json")
+    done = run_watched("doctor", "--json")
     record = json.loads(done.stdout)
     assert done.returncode == 0 and record["ok"] is True, done.stdout + done.stderr
     assert done.stderr.split()[-1] == "False", "the parent imported TensorFlow"
@@ -62,7 +57,7 @@ def test_the_command_tries_tensorflow_in_a_child_and_says_that_the_course_can_ru
 
 
 def test_the_json_object_has_its_fields_and_quick_leaves_the_child_out():
-    done = run_distlab("doctor", "--quick", "--json")
+    done = run_watched("doctor", "--quick", "--json")
     record = json.loads(done.stdout)
     assert set(record) == {"ok", "findings", "works"}
     for finding in record["findings"]:
@@ -80,7 +75,7 @@ def test_the_json_object_has_its_fields_and_quick_leaves_the_child_out():
 
 
 def test_help_answers_without_tensorflow():
-    done = run_distlab("--help")
+    done = run_watched("--help")
     assert done.returncode == 0 and "doctor" in done.stdout
     assert done.stderr.split()[-1] == "False"
 
@@ -89,7 +84,7 @@ def test_a_crash_of_tensorflow_is_told_by_its_signal_and_gives_exit_status_1(tmp
     package = tmp_path / "tensorflow"
     package.mkdir()
     (package / "__init__.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGILL)")
-    done = run_distlab("doctor", PYTHONPATH=str(tmp_path))
+    done = run_watched("doctor", PYTHONPATH=str(tmp_path))
     assert done.returncode == 1, done.stdout
     assert "illegal instruction" in done.stdout and "AVX" in done.stdout
     assert "✗ problem" in done.stdout and "can't run here yet: 1 problem" not in done.stderr
@@ -97,7 +92,7 @@ def test_a_crash_of_tensorflow_is_told_by_its_signal_and_gives_exit_status_1(tmp
 
 
 def test_text_goes_to_an_ascii_terminal():
-    done = run_distlab("doctor", "--quick", PYTHONIOENCODING="ascii")
+    done = run_watched("doctor", "--quick", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii() and "\x1b" not in done.stdout and "+ ok " in done.stdout
 
@@ -109,15 +104,10 @@ def test_an_interrupt_leaves_no_child(tmp_path):
         f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
         "time.sleep(600)"
     )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-m", "distlab", "doctor"]
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    with process:
-        pid = int(wait_for(lambda: read_text(tmp_path / "pid")))
-        process.send_signal(signal.SIGINT)
-        assert process.wait(120) == 130
+    process = start_distlab("doctor", cwd=ROOT, variables={"PYTHONPATH": str(tmp_path)})
+    pid = int(wait_for(lambda: read_text(tmp_path / "pid")))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(120) == 130
     assert wait_for(lambda: not psutil.pid_exists(pid))
 
 

@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from child_programs import start_python
 
 from distlab.errors import CourseError
 from distlab.lessons import engine_runs
@@ -71,17 +70,11 @@ def test_a_run_that_fails_is_shown_and_nothing_is_left(tmp_path):
 
 
 def test_memory_is_that_of_all_but_the_workers():
-    child = [sys.executable, "-c", "b = bytearray(40_000_000); print(1, flush=True); input()"]
-    running = [subprocess.Popen(child, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in "ab"]
-    try:
-        for process in running:
-            process.stdout.read(1)
-        numbers = [process.pid for process in running]
-        both, one = count_own_bytes(numbers, []), count_own_bytes(numbers, numbers[:1])
-    finally:
-        for process in running:
-            process.communicate(b"\n")
-    assert both > one > 0
+    code = "import time; b = bytearray(40_000_000); print(1, flush=True); time.sleep(300)"
+    running = [start_python("-c", code) for _ in "ab"]
+    assert [process.stdout.read(1) for process in running] == ["1", "1"]
+    numbers = [process.pid for process in running]
+    assert count_own_bytes(numbers, []) > count_own_bytes(numbers, numbers[:1]) > 0
 
 
 def test_a_missing_engine_is_replaced_by_a_dated_run_that_says_so(missing, capsys):

@@ -336,14 +336,11 @@ def test_an_answer_that_others_slow_down_gets_its_time(monkeypatch, share, limit
     assert len(asked) == limits + 1
 
 
-def test_a_cell_says_after_how_many_seconds_its_answer_is_stopped() -> None:
-    for target in LABS:
-        lab = target.slug.split("-")[0]
-        for name, exercise in list_exercises(
-            importlib.import_module(f"distlab.labs.{lab}.exercise")
-        ).items():
-            said = re.findall(r"# stops after (\d+) s$", get_lab(lab).graded[name].source, re.M)
-            assert said == ([] if exercise.seconds is None else [f"{exercise.seconds:g}"]), name
+@pytest.mark.parametrize("lab", NAMES)
+def test_a_cell_says_after_how_many_seconds_its_answer_is_stopped(lab: str) -> None:
+    for name, exercise in read_exercises(lab).items():
+        said = re.findall(r"# stops after (\d+) s$", get_lab(lab).graded[name].source, re.M)
+        assert said == ([] if exercise.seconds is None else [f"{exercise.seconds:g}"]), name
 
 
 def test_anything_agrees_and_nan_only_with_nan() -> None:

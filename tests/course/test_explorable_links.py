@@ -14,19 +14,18 @@ SMALLEST = """() => Math.min(...[...document.querySelectorAll(".ex-slide *")]
 
 
 @pytest.fixture
-def page(chromium, tmp_path):
+def page(show_page, tmp_path):
     """A page with the pipeline, once more the pipeline, and the ring."""
     path = write_page(EXAMPLES["schedule"](), tmp_path / "page.html")
     more = [EXAMPLES[name]() for name in ("schedule", "ring")]
     more[0].data = {**more[0].data, "label": "Another"}
     html = "".join(piece.to_html() for piece in more)
     path.write_text(path.read_text().replace("</main>", f"{html}</main>"))
-    page = chromium.new_page(viewport={"width": 1000, "height": 800})
+    page = show_page(viewport={"width": 1000, "height": 800})
     page.address, page.wrong = path.as_uri(), []
     page.on("pageerror", lambda error: page.wrong.append(error))
     yield page
     assert page.wrong == []
-    page.close()
 
 
 def test_a_copied_link_opens_the_piece_in_the_same_state(page):
@@ -71,22 +70,23 @@ def test_a_slide_is_one_piece_that_the_back_row_reads_and_keys_turn(page):
     page.keyboard.press("PageUp")
     page.wait_for_function("document.querySelector('.ex-slide').id.startsWith('ex-schedule')")
     assert "?slide#ex:schedule-2:" in page.url and shown.count() == 1
+    picture, hand = (shown.locator(name).first.bounding_box() for name in ("svg", ".ex-controls"))
+    assert picture["y"] < hand["y"] and hand["y"] + hand["height"] <= 1081, "both are in view"
     page.keyboard.press("Escape")
     assert shown.count() == 0 and "?slide" not in page.url
 
 
-def test_a_slide_without_a_name_is_the_first_piece_that_can_be_shared(chromium, tmp_path):
+def test_a_slide_without_a_name_is_the_first_piece_that_can_be_shared(show_page, tmp_path):
     """A guess is one's own, and a piece may fail."""
     path = write_page(EXAMPLES["guess"](), tmp_path / "page.html")
     broken = EXAMPLES["memory"]()
     broken.data = {}
     html, more = path.read_text(), broken.to_html() + EXAMPLES["ring"]().to_html()
     path.write_text(html.replace("</main>", f"{more}</main>"))
-    page = chromium.new_page()
+    page = show_page()
     wrong = []
     page.on("pageerror", lambda error: wrong.append(error))
     page.goto(f"{path.as_uri()}?slide")
     page.locator(".ex-slide").wait_for()
     assert page.locator(".ex-slide").get_attribute("id").startswith("ex-ring-")
     assert len(wrong) == 1  # and is in the browser's console
-    page.close()

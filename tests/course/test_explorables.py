@@ -8,9 +8,9 @@ import ml_dtypes
 import nbformat
 import numpy as np
 import pytest
-from lab_server import END_SECONDS, Lab
+from lab_server import Lab
 from nbformat.v4 import new_code_cell, new_notebook
-from page_checks import wait_for_colors
+from page_checks import find_with_axe, wait_for_colors, watch
 from process_watch import wait_for
 from test_explorer_predictions import make_explorer
 
@@ -39,14 +39,17 @@ from distlab.explorables.engine_death import death_explorer
 from distlab.explorables.explorable import MIME, write_fragment
 from distlab.explorables.memory import find_held
 from distlab.explorables.ring import RingMessage, replay_ring
+from distlab.explorables.run_log import run_explorer
 from distlab.explorables.screenshots import write_page
 from distlab.explorables.sharing import pace_explorer
 from distlab.figures import bars, images, split_evenly
 from distlab.figures.palette import BLACK, IDEAS, REPLICAS
+from distlab.lessons.killed_run import KilledRun, StepLine
 from distlab.lessons.scaled_updates import DIVISORS, Shares, update_ratio
 from utils.collectives import ALGORITHMS, all_reduce, combine_values
 from utils.collectives.replica_values import WAYS
 from utils.data import split_batch
+from utils.engines import RunReport
 from utils.errors import DistributedError
 from utils.input_pipeline.sharding import check_cover, shard_examples
 from utils.schedules import SCHEDULES, make_schedule, read_schedule
@@ -593,19 +596,34 @@ def test_a_machine_that_claims_the_others_task_makes_no_cluster(blank):
 # ---- each piece under the hand
 
 
-def open_piece(chromium, name: str, folder, theme: str = "light", width: int = 1000, **options):
-    """Return a page with the example, opened from its folder, and the list of what went wrong."""
-    path = write_page(EXAMPLES[name](), folder / f"{name}-{theme}.html", theme)
-    page = chromium.new_page(viewport={"width": width, "height": 900}, **options)
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(message.text))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on(
-        "request", lambda asked: wrong.append(asked.url) if asked.url.startswith("http") else None
-    )
-    page.goto(path.as_uri())
-    page.locator(".ex-stage").wait_for()
-    return page, wrong
+KINDS = ("error", "warning", "log", "info", "debug")  # a piece says nothing at all
+
+
+@pytest.fixture
+def open_piece(show_page, tmp_path):
+    def open_piece(name: str, theme: str = "light", width: int = 1000, **options):
+        """Return a page with the example, opened from its folder, and a list of what goes wrong."""
+        path = write_page(EXAMPLES[name](), tmp_path / f"{name}-{theme}.html", theme)
+        page = show_page(viewport={"width": width, "height": 900}, **options)
+        wrong = watch(page, heard=KINDS)
+        page.goto(path.as_uri())
+        page.locator(".ex-stage").wait_for()
+        return page, wrong
+
+    return open_piece
+
+
+@pytest.fixture
+def open_html(show_page, tmp_path):
+    """Return a function that opens a page with pieces, or with HTML."""
+
+    def open_html(*parts, name: str = "page"):
+        html = "".join(part if isinstance(part, str) else part.to_html() for part in parts)
+        path = tmp_path / f"{name}.html"
+        path.write_text(f"<!doctype html><meta charset=utf-8><body>{html}")
+        return show_page(path)
+
+    return open_html
 
 
 def see(page) -> bytes:
@@ -618,8 +636,8 @@ def see(page) -> bytes:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_move_changes_the_picture_by_keyboard_alone(chromium, tmp_path, name):
-    page, wrong = open_piece(chromium, name, tmp_path)
+def test_every_move_changes_the_picture_by_keyboard_alone(open_piece, name):
+    page, wrong = open_piece(name)
     page.evaluate("document.querySelectorAll('.ex-more').forEach((more) => (more.open = true))")
     for label, key in MOVES[name]:
         before = see(page)
@@ -630,7 +648,6 @@ def test_every_move_changes_the_picture_by_keyboard_alone(chromium, tmp_path, na
         assert see(page) != before, label
         assert read(control) != said
     assert wrong == []
-    page.close()
 
 
 def read(control) -> str:
@@ -666,6 +683,20 @@ TRY = """async ({data, options}) => {
 def show_deaths():
     """Return lesson 19's explorer, frozen as for a page."""
     piece = death_explorer()
+    piece._repr_mimebundle_()
+    return piece
+
+
+def show_log():
+    """Return lesson 22's explorer of a run of 100 steps, frozen as for a page.
+
+    A step takes 0.5 s, and reports came every five steps. It starts in 4 s, saves every 20 steps,
+    is killed after step 35, and restarts in 6 s.
+    """
+    steps = [StepLine(4 + 0.5 * n, 1, n, 0.5) for n in range(5, 36, 5)]
+    steps += [StepLine(27.5 + 0.5 * (n - 20), 2, n, 0.5) for n in range(25, 101, 5)]
+    report = RunReport(2, 1, 75.0)
+    piece = run_explorer(KilledRun(1, 33, report, steps, resumed_from=20), 20, 0.2)
     piece._repr_mimebundle_()
     return piece
 
@@ -740,13 +771,19 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
     ("death", 0): ("so 10 steps are trained twice", "so 0 steps are trained twice"),
     ("death", 1): ("The launcher sees", "You start both again"),
     ("death", 2): ("resumes from step 40", "resumes from step 0, so 50 steps are trained twice"),
+    ("log", 0): (
+        "75 s, 13.5 s later than",
+        "15 steps trained twice, 5 saves in 1 s. It ends after ",
+    ),
+    ("log", 1): ("15 steps trained twice", "0 steps trained twice, 20 saves in 4 s."),
+    ("log", 2): ("15 steps trained twice", "87 steps trained twice, 0 saves in 0 s."),
     ("values", 0): ("the answer is 3.5", "the answer is 3.375"),
 }
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in TRIED))
 def test_a_question_is_answered_when_one_does_what_it_asks(blank, name):
-    piece = (EXAMPLES | {"cut": show_cuts, "death": show_deaths})[name]()
+    piece = (EXAMPLES | {"cut": show_cuts, "death": show_deaths, "log": show_log})[name]()
     script = TRY.replace("SCRIPT", join_script(piece.piece))
     given = {"data": piece._page_data(), "options": dict(piece.options)}
     for k, one in enumerate(blank.evaluate(script, given)):
@@ -767,13 +804,10 @@ def reach(page, control) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_it_is_accessible_and_fits_in_both_themes(chromium, tmp_path, name):
-    from axe_playwright_python.sync_playwright import Axe
-
+def test_it_is_accessible_and_fits_in_both_themes(open_piece, name):
     for theme, width in (("light", 480), ("dark", 1600)):
-        page, wrong = open_piece(chromium, name, tmp_path, theme, width)
-        found = Axe().run(page)
-        assert found.violations_count == 0, found.generate_report()
+        page, wrong = open_piece(name, theme, width)
+        assert find_with_axe(page) == []
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, f"{name} is {wide} pixels wide on a page of {width}"
         used = page.locator(".ex-stage").bounding_box()["width"]
@@ -782,25 +816,20 @@ def test_it_is_accessible_and_fits_in_both_themes(chromium, tmp_path, name):
         for words in pictures.evaluate_all("(all) => all.map((n) => n.getAttribute('aria-label'))"):
             assert len(words) > 20
         assert wrong == []
-        page.close()
 
 
-def test_explorers_are_accessible_and_answer_where_no_kernel_runs(chromium, tmp_path):
+def test_explorers_are_accessible_and_answer_where_no_kernel_runs(show_page, tmp_path):
     """One of each kind of chart, on one page."""
-    from axe_playwright_python.sync_playwright import Axe
-
     pieces = [make() for make in EXPLORERS.values()]
     shown = "".join(
         f"<div>{piece._repr_mimebundle_() and piece.to_html()}</div>" for piece in pieces
     )
-    wrong: list[str] = []
     for theme, width in (("light", 480), ("dark", 1600)):
         path = write_page(schedule_toy(), tmp_path / f"{theme}.html", theme)
         begin, _, rest = path.read_text().partition('<div id="ex-')
         path.write_text(f"{begin}{shown}</main></body></html>")
-        page = chromium.new_page(viewport={"width": width, "height": 900})
-        page.on("console", lambda message: wrong.append(message.text))
-        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page = show_page(viewport={"width": width, "height": 900})
+        wrong = watch(page, heard=KINDS)
         page.goto(path.as_uri())
         stages = page.locator(".ex-stage")
         stages.nth(len(pieces) - 1).wait_for()
@@ -810,16 +839,13 @@ def test_explorers_are_accessible_and_answer_where_no_kernel_runs(chromium, tmp_
             changed = "([node, before]) => node.innerText !== before"
             page.wait_for_function(changed, arg=[stages.nth(k).element_handle(), before])
         wait_for_colors(page)
-        found = Axe().run(page)
-        assert found.violations_count == 0, found.generate_report()
+        assert find_with_axe(page) == [] and wrong == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert wrong == []
-        page.close()
 
 
-def test_play_moves_and_with_reduced_motion_it_steps(chromium, tmp_path):
+def test_play_moves_and_with_reduced_motion_it_steps(open_piece):
     for motion in ("no-preference", "reduce"):
-        page, _ = open_piece(chromium, "race", tmp_path, reduced_motion=motion)
+        page, _ = open_piece("race", reduced_motion=motion)
         place = page.get_by_label("Time of the all-reduce", exact=True)
         place.evaluate("""(node) => {
           const look = () => { seen.add(node.value); requestAnimationFrame(look); };
@@ -833,39 +859,28 @@ def test_play_moves_and_with_reduced_motion_it_steps(chromium, tmp_path):
             assert page.evaluate("seen.size") == 2, "one step for each press"
         else:
             page.wait_for_function("seen.size > 4")
-        page.close()
 
 
-def test_several_pieces_stand_on_one_page(chromium, tmp_path):
+def test_several_pieces_stand_on_one_page(open_html):
     own = read_schedule([[("F", 0), ("BW", 0)], [("F", 0), ("BW", 0)]], micro_batches=1)
-    pieces = [schedule_toy(own=own), schedule_toy("zb-h2", None), memory_machine()]
-    path = tmp_path / "page.html"
-    path.write_text("<!doctype html><meta charset=utf-8>" + "".join(p.to_html() for p in pieces))
-    page = chromium.new_page()
-    page.goto(path.as_uri())
+    page = open_html(schedule_toy(own=own), schedule_toy("zb-h2", None), memory_machine())
     assert page.locator(".ex-stage").count() == 3
     assert page.locator(".ex-stage strong").first.inner_text() == "Your schedule"
-    page.close()
 
 
-def test_a_schedule_that_gets_stuck_is_drawn_up_to_there(chromium, tmp_path):
+def test_a_schedule_that_gets_stuck_is_drawn_up_to_there(open_html):
     own = read_schedule([[("F", 0), ("BW", 0), ("F", 1), ("BW", 1)], [("F", 1), ("F", 0)]], 2)
-    page = chromium.new_page()
-    piece = schedule_toy(own=own, wrong=(0, 1, "forward 1 is due"))
-    page.goto(write_page(piece, tmp_path / "stuck.html", "light").as_uri())
+    page = open_html(schedule_toy(own=own, wrong=(0, 1, "forward 1 is due")))
     assert page.get_by_role("alert").first.inner_text() == "forward 1 is due"
     assert page.locator("rect[stroke-width='3.5']").count() == 2  # one for each stage that waits
-    page.close()
 
 
-def test_a_replay_of_a_ring_stops_at_the_wrong_message(chromium, tmp_path):
+def test_a_replay_of_a_ring_stops_at_the_wrong_message(open_html):
     sent = [RingMessage(0, 0, 1, 0, 1.0, True), RingMessage(0, 1, 0, 1, 20.0, True)]
     late = RingMessage(1, 0, 1, 1, 20.0, False)
     wrong = (1, 0, "rank 0 sent 20 in step 1; 22 was due")
-    for place, stop in (("wrong", wrong), ("right", None)):
-        piece = replay_ring([[1.0, 2.0], [10.0, 20.0]], [*sent, late], wrong=stop)
-        page = chromium.new_page()
-        page.goto(write_page(piece, tmp_path / f"{place}.html", "light").as_uri())
+    for stop in (wrong, None):
+        page = open_html(replay_ring([[1.0, 2.0], [10.0, 20.0]], [*sent, late], wrong=stop))
         lines = page.locator(".ex-key").first.locator("li").all_inner_texts()
         if stop is None:
             assert lines == ["Every message is as it should be."]
@@ -877,10 +892,9 @@ def test_a_replay_of_a_ring_stops_at_the_wrong_message(chromium, tmp_path):
             assert lines == said and stop[2] in page.locator("canvas").get_attribute("aria-label")
             page.get_by_role("button", name="Back").click()
             page.wait_for_function("document.querySelector('output').textContent === 'step 0'")
-        page.close()
 
 
-def test_a_color_follows_the_idea_and_not_the_words(chromium, tmp_path):
+def test_a_color_follows_the_idea_and_not_the_words(open_html):
     def list_fills(first: str, second: str, idea: str = "") -> list[str]:
         def show(n):
             picture = bars({first: n, second: 1.0}, unit="s", title="Two")
@@ -888,13 +902,9 @@ def test_a_color_follows_the_idea_and_not_the_words(chromium, tmp_path):
 
         piece = explore(show, n=Slider("N", 1, 9, 3))
         piece._repr_mimebundle_()  # makes the frames of a page without a kernel
-        path = write_page(piece, tmp_path / "bars.html")
-        page = chromium.new_page()
-        page.goto(path.as_uri())
-        page.locator(".ex-stage svg rect").nth(1).wait_for()
-        fills = [rect.get_attribute("fill") for rect in page.locator(".ex-stage svg rect").all()]
-        page.close()
-        return fills
+        parts = open_html(piece).locator(".ex-stage svg rect")
+        parts.nth(1).wait_for()
+        return [part.get_attribute("fill") for part in parts.all()]
 
     usual = list_fills("weights", "host")
     assert usual == list_fills("anything", "else")
@@ -904,20 +914,16 @@ def test_a_color_follows_the_idea_and_not_the_words(chromium, tmp_path):
         bars({"one": 1.0}, unit="s", title="One").with_ideas({"one": "no-such"})
 
 
-def test_a_piece_that_stands_twice_on_a_page_has_two_names(chromium, tmp_path):
+def test_a_piece_that_stands_twice_on_a_page_has_two_names(open_html):
     piece = EXAMPLES["values"]()
     parts = (piece.piece, piece.data, piece.options, "")
-    twice = "".join(write_fragment(*parts, place=f"cell {number}") for number in range(2))
-    (tmp_path / "twice.html").write_text(f"<!doctype html><body>{twice}</body>")
-    page = chromium.new_page()
-    page.goto((tmp_path / "twice.html").as_uri())
+    page = open_html(*(write_fragment(*parts, place=f"cell {number}") for number in range(2)))
     page.locator(".ex-stage").nth(1).wait_for()
     first, second = (stage.get_attribute("aria-label") for stage in page.locator(".ex-stage").all())
     assert second == f"{first} (2)"
-    page.close()
 
 
-def test_the_cockpit_shows_a_pause_before_what_it_interrupts(chromium, tmp_path):
+def test_the_cockpit_shows_a_pause_before_what_it_interrupts(open_html):
     """And keeps its width when JupyterLab hides it for a moment, as for another theme."""
     can = {"kill": False, "pause": False, "restart": False, "slow": None}
     lane = {
@@ -936,11 +942,7 @@ def test_the_cockpit_shows_a_pause_before_what_it_interrupts(chromium, tmp_path)
     }
     words = dict.fromkeys(("status", "message", "lines", "log", "logWords"), "")
     data = words | {"finished": True, "lanes": [lane], "losses": [], "clock": 8}
-    path = write_page(
-        Explorable("cockpit", data | {"label": "Cockpit"}, {}, ""), tmp_path / "c.html"
-    )
-    page = chromium.new_page()
-    page.goto(path.as_uri())
+    page = open_html(Explorable("cockpit", data | {"label": "Cockpit"}, {}, ""))
     look = """(canvas) => [canvas.width / canvas.clientWidth,
         ...canvas.getContext("2d").getImageData(9, 20, 1, 1).data]"""
     canvas = page.locator(".ck-row[role=group] canvas")
@@ -956,14 +958,14 @@ def test_the_cockpit_shows_a_pause_before_what_it_interrupts(chromium, tmp_path)
         await frame();
     }""")
     assert canvas.evaluate(look)[0] == pytest.approx(before, rel=0.02)
-    page.close()
 
 
-def test_in_jupyterlab_the_kernel_hears_what_the_hand_chose(chromium, tmp_path):
+def test_in_jupyterlab_the_kernel_hears_what_the_hand_chose(show_page, tmp_path):
     cells = [
         "from distlab.explorables import schedule_toy\ntoy = schedule_toy()\ntoy",
         "print(toy.options['micros'], toy.options['follow'])",
         "toy.options = {**toy.options, 'stages': 2}",
+        "from distlab.explorables.batches import batch_explorer\nbatch_explorer()",
     ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = new_notebook(
@@ -974,22 +976,20 @@ def test_in_jupyterlab_the_kernel_hears_what_the_hand_chose(chromium, tmp_path):
         folder.mkdir(parents=True)
     (course / "README.md").write_text("# The course\n")
     nbformat.write(notebook, course / "notebooks/01-toy.ipynb")
-    running = Lab(course, home)
-    try:
-        page = chromium.new_page(viewport={"width": 1400, "height": 1000})
-        where = f"127.0.0.1:{running.port}/lab/tree/notebooks/01-toy.ipynb"
-        page.goto(f"http://{where}?token={running.token}")
+    with Lab(course, home) as running:
+        page = show_page(viewport={"width": 1400, "height": 1000})
+        page.goto(running.find_address("notebooks/01-toy.ipynb"))
         move_in_jupyterlab(page)
         page.close()
-    finally:
-        running.process.terminate()
-        running.process.wait(END_SECONDS)
 
 
 def move_in_jupyterlab(page) -> None:
-    """Run the piece, move it by the keyboard, read its options, set one from Python."""
+    """Run the piece, move it by the keyboard, read its options, set one from Python.
+
+    Then move an explorer, whose picture the kernel draws.
+    """
     page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/")
-    cells = [page.locator(".jp-Notebook .jp-CodeCell").nth(k) for k in range(3)]
+    cells = [page.locator(".jp-Notebook .jp-CodeCell").nth(k) for k in range(4)]
     cells[0].locator(".cm-content").click()
     page.keyboard.press("Shift+Enter")
     micros, follow = (
@@ -1001,7 +1001,7 @@ def move_in_jupyterlab(page) -> None:
     page.locator(".ex-more summary").click()
     follow.focus()
     page.keyboard.press("End")
-    assert page.locator(".jp-Notebook .jp-CodeCell").count() == 3  # Lab's own keys did nothing
+    assert page.locator(".jp-Notebook .jp-CodeCell").count() == 4  # Lab's own keys did nothing
 
     def run_second():
         cells[1].locator(".cm-content").click()
@@ -1014,32 +1014,31 @@ def move_in_jupyterlab(page) -> None:
     page.keyboard.press("Shift+Enter")
     page.locator(".ex-stage").get_by_text("stage 1").first.wait_for()
     page.locator(".ex-stage").get_by_text("stage 2").first.wait_for(state="detached")
+    page.keyboard.press("Shift+Enter")
+    page.get_by_label("Replicas per worker").press("ArrowRight")
+    page.wait_for_selector("svg[aria-label*='divide by 20 replicas']")
 
 
-def test_the_answer_slides_in_beside_a_word(chromium, tmp_path):
+def test_the_answer_slides_in_beside_a_word(open_html):
     piece = guess_word("Which one?", "ring", "tree")
     piece.show_answer("tree")
-    page = chromium.new_page()
-    page.goto(write_page(piece, tmp_path / "word.html").as_uri())
+    page = open_html(piece)
     assert "measured: tree" in page.locator(".ex-stage").inner_text()
     page.get_by_label("tree").check()
     page.get_by_text("measured: tree, as you said").wait_for()
-    page.close()
 
 
-def test_a_page_without_a_kernel_shows_the_answer_when_asked(chromium, tmp_path):
+def test_a_page_without_a_kernel_shows_the_answer_when_asked(open_html):
     piece = guess_number("How long?", 0, 60, "min")
     piece.data = {**piece.data, "later": {"answer": 75.0, "how": "simulated"}}
-    page = chromium.new_page()
-    page.goto(write_page(piece, tmp_path / "later.html").as_uri())
+    page = open_html(piece)
     assert "75" not in page.locator(".ex-stage").inner_text()
     page.get_by_role("button", name="Show the answer").click()
     page.get_by_text("simulated: 75 min").first.wait_for()
     assert page.get_by_role("button").count() == 0
-    page.close()
 
 
-def test_guesses_gather_in_a_strip_that_the_home_page_can_read(chromium, tmp_path):
+def test_guesses_gather_in_a_strip_that_the_home_page_can_read(open_html):
     """What is moved after the answer is no guess any more."""
     pieces = [
         guess_number("How long?", 0, 60, "min"),
@@ -1048,10 +1047,7 @@ def test_guesses_gather_in_a_strip_that_the_home_page_can_read(chromium, tmp_pat
     ]
     for piece, answer in zip(pieces, (75.0, "tree", 50.0)):
         piece.data = {**piece.data, "later": {"answer": answer, "how": "measured"}}
-    path = tmp_path / "lesson.html"
-    path.write_text("<!doctype html><meta charset=utf-8>" + "".join(p.to_html() for p in pieces))
-    page = chromium.new_page()
-    page.goto(path.as_uri())
+    page = open_html(*pieces, name="lesson")
     page.get_by_label("How long?", exact=True).press("End")
     page.get_by_label("ring", exact=True).check()
     show = page.get_by_role("button", name="Show the answer")
@@ -1070,7 +1066,6 @@ def test_guesses_gather_in_a_strip_that_the_home_page_can_read(chromium, tmp_pat
         "Which?": 1,
     }
     assert "75 min" in kept["lesson"]["How long?"]["words"]
-    page.close()
 
 
 # ---- without a browser

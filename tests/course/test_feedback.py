@@ -5,12 +5,11 @@ import json
 import re
 import runpy
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from child_programs import run_python
 from lab_runner import load_answers
 
 from distlab import progress
@@ -307,8 +306,7 @@ def test_where_nobody_looks_nothing_that_draws_is_imported(tmp_path):
         "import sys, distlab.labs.lab01.exercise\n"
         "print({'anywidget', 'matplotlib'} & {*sys.modules})"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout == "set()\n", done.stderr
+    assert run_python("-c", code, cwd=ROOT).stdout == "set()\n"
 
 
 def test_the_answer_is_drawn_under_the_card(at_work):

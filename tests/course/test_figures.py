@@ -1,14 +1,13 @@
 """Pictures: words computed from the data, clean SVG for both themes, the same bytes twice."""
 
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from child_programs import run_python
 
 from distlab import figures
 from distlab.explorables.amdahl import amdahl_speed_up, draw_amdahl
@@ -323,8 +322,7 @@ def test_the_reader_keeps_matplotlib_as_it_was():
 
 def test_import_is_lazy():
     code = "import sys, distlab.figures; print('matplotlib' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
-    assert run.stdout.strip() == "False", run.stderr
+    assert run_python("-c", code).stdout == "False\n"
 
 
 def test_captions_of_two_lines_make_room_and_read_as_one():

@@ -122,18 +122,7 @@ def write_files(teacher) -> list[Submission]:
     (folder / "nothing.ipynb").write_text("")
     (folder / "word.ipynb").write_text('{"cells": 7, "metadata": [], "nbformat": "x"}')
     (folder / "numbers.ipynb").write_text('{"cells": [1, null, [], {"source": 5}, {}]}')
-    for name in (
-        "link",
-        "pipe",
-        "folder",
-        "large",
-        "deep",
-        "bytes",
-        "nothing",
-        "word",
-        "numbers",
-        "absent",
-    ):
+    for name in "link pipe folder large deep bytes nothing word numbers absent".split():
         files[f"file: {name}"] = folder / f"{name}.ipynb"
     names = ("../../../etc/passwd", "a\0b", "x" * 5000, "$(touch /tmp/x)", "\ud800")
     for k, name in enumerate(names):

@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from child_programs import start_python
+from grading_notebooks import make_verdict
 from nbgrader.api import Gradebook
 from sqlalchemy import URL
 from traitlets.config import Config
@@ -35,7 +37,6 @@ from distlab.grading.policy import (
 from distlab.grading.report.autograded import is_course, write_autograded
 from distlab.grading.results import ClassResult, describe_lateness, finish
 from distlab.grading.roster import ByHand
-from distlab.grading.verdict import ExerciseVerdict, Verdict
 from utils.errors import DistributedError
 from utils.files import replace_atomically, write_atomically
 
@@ -65,23 +66,6 @@ def path(empty, tmp_path):
     path = tmp_path / "odd name ?#%.db"
     path.write_bytes(empty)
     return path
-
-
-def make_verdict(lab, student, points=None, message="", status=""):
-    """`points` by exercise; full marks for those left out."""
-    given = points or {}
-    exercises = [
-        ExerciseVerdict(
-            e.id,
-            given.get(e.id, e.points),
-            e.points,
-            "",
-            message,
-            status or ("wrong" if e.id in given else "right"),
-        )
-        for e in lab.exercises
-    ]
-    return Verdict(student, lab.name, tuple(exercises))
 
 
 def read_grades(path, student, lab):
@@ -374,9 +358,7 @@ def test_a_killed_writer_leaves_whole_files(tmp_path):
     )
     path = tmp_path / "record.json"
     for wait in (0, 0.003, 0.011):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", code, path], stdout=subprocess.PIPE, cwd=ROOT
-        )
+        writer = start_python("-c", code, path, cwd=ROOT)
         writer.stdout.readline()
         time.sleep(wait)
         writer.kill()
@@ -398,12 +380,7 @@ def test_a_lock_keeps_others_out_and_goes_with_its_process(lab, tmp_path):
         "with hold_lock(Path(sys.argv[1]), 'busy'):\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, tmp_path / "lock"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stdin=subprocess.PIPE,
-    )
+    holder = start_python("-c", code, tmp_path / "lock", cwd=ROOT, stdin=subprocess.PIPE)
     holder.stdout.readline()
     with pytest.raises(DistributedError, match="another `distlab grade` is at work"):
         Journal(tmp_path, lab).__enter__()

@@ -1,6 +1,5 @@
 """Collecting: every layout finds its students, nothing hostile gets through, nothing is lost."""
 
-import io
 import os
 import stat
 import zipfile
@@ -8,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from test_grading_owners import text_of, write, zipped
 
 from distlab.grading import handed_in
 from distlab.grading.collect import collect
@@ -18,28 +18,9 @@ LAB = LabNames("lab05", "lab05-loss-scaling")
 NAME = "lab05-loss-scaling.ipynb"
 
 
-def write(folder, files):
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return folder
-
-
-def zipped(path, files):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    return path
-
-
 def collected(source, tmp_path, pattern=""):
     found = collect(source, LAB, tmp_path / "kept", pattern)
     return {hand_in.student: hand_in for hand_in in found.hand_ins}, found.notes
-
-
-def text_of(hand_in):
-    return hand_in.path.read_text()
 
 
 def test_nbgraders_layout_with_timestamps(tmp_path):
@@ -84,7 +65,7 @@ def test_nbgraders_layout_with_timestamps(tmp_path):
 def test_layouts_as_folders_and_as_zips(tmp_path, files, students):
     found, _ = collected(write(tmp_path / "folder", files), tmp_path)
     assert sorted(found) == students
-    packed, _ = collected(zipped(tmp_path / "all.zip", files), tmp_path)
+    packed, _ = collected(write(tmp_path, {"all.zip": zipped(files)}) / "all.zip", tmp_path)
     assert sorted(packed) == students
     assert {s: h.sha256 for s, h in packed.items()} == {s: h.sha256 for s, h in found.items()}
 
@@ -185,10 +166,7 @@ def test_a_hostile_zip_writes_nothing_outside_and_stops_nobody(tmp_path, monkeyp
     source = tmp_path / "all.zip"
     link = zipfile.ZipInfo(f"linus/{NAME}")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
-    inner = io.BytesIO()
-    zipped(inner, {NAME: "from a zip", "timestamp.txt": "1999-01-01 00:00:00 UTC"})
-    deep = io.BytesIO()
-    zipped(deep, {"again.zip": inner.getvalue()})
+    inner = zipped({NAME: "from a zip", "timestamp.txt": "1999-01-01 00:00:00 UTC"})
     with (
         pytest.warns(UserWarning, match="Duplicate"),
         zipfile.ZipFile(source, "w", zipfile.ZIP_DEFLATED) as archive,
@@ -201,8 +179,8 @@ def test_a_hostile_zip_writes_nothing_outside_and_stops_nobody(tmp_path, monkeyp
         archive.writestr(f"dots/../../{NAME}", "out")
         archive.writestr("C:\\slip.ipynb", "out")
         archive.writestr(f"bomb/{NAME}", "0" * 5_000_000)
-        archive.writestr("packed/work.zip", inner.getvalue())
-        archive.writestr("matryoshka/work.zip", deep.getvalue())
+        archive.writestr("packed/work.zip", inner)
+        archive.writestr("matryoshka/work.zip", zipped({"again.zip": inner}))
         archive.writestr("broken/work.zip", b"PK\x03\x04 no zip")
         archive.writestr(link, "/etc/passwd")
     before = sorted(tmp_path.parent.rglob("*slip*"))
@@ -246,7 +224,7 @@ def test_one_student_cannot_use_up_what_others_may_unpack(tmp_path, monkeypatch)
     monkeypatch.setattr(handed_in, "MAX_BYTES_OF_ONE", 3000)
     monkeypatch.setattr(handed_in, "MAX_FILES_OF_ONE", 20)
     files = {f"eve/{k}.ipynb": "e" * 1000 for k in range(40)} | {f"zoe/{NAME}": "z" * 1000}
-    found, notes = collected(zipped(tmp_path / "all.zip", files), tmp_path)
+    found, notes = collected(write(tmp_path, {"all.zip": zipped(files)}) / "all.zip", tmp_path)
     assert text_of(found["zoe"]) == "z" * 1000 and found["eve"].path is not None
     assert any("more than 20 files" in note for note in notes)
 
@@ -277,9 +255,8 @@ def test_one_notebook_and_a_students_own_folder(tmp_path):
 
 
 def test_a_students_own_zip_alone_is_the_students(tmp_path):
-    (tmp_path / "in").mkdir()
-    zipped(tmp_path / "in" / "ana.zip", {f"work/{NAME}": "a"})
-    found, _ = collected(tmp_path / "in", tmp_path)
+    source = write(tmp_path / "in", {"ana.zip": zipped({f"work/{NAME}": "a"})})
+    found, _ = collected(source, tmp_path)
     assert {s: text_of(h) for s, h in found.items()} == {"ana": "a"}
 
 

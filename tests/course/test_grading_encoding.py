@@ -313,11 +313,13 @@ def test_only_the_names_that_are_asked_for_are_read():
         b"\x80\x04",
         b"[]",
         b"7",
-        b'{"cell": "1", "status": "ok"}',
-        b'{"cell": true, "status": "ok"}',
-        b'{"cell": 1, "status": "right"}',
-        b'{"cell": 1, "status": "ok", "mark": 10}',
-        b'{"cell": 1, "status": "ok", "traffic": 1.5}',
+        b'{"id": 1, "status": "ok"}',
+        b'{"id": true, "status": "ok"}',
+        b'{"id": "a", "status": "ok", "failed": "b"}',
+        b'{"id": "a", "status": "ok", "failed": [1]}',
+        b'{"id": "a", "status": "right"}',
+        b'{"id": "a", "status": "ok", "mark": 10}',
+        b'{"id": "a", "status": "ok", "traffic_bytes": 1.5}',
         b"{}",
         b"[" * 60_000,
         b"x" * 70_000,
@@ -329,13 +331,13 @@ def test_frames_that_the_runner_does_not_write_are_refused(line):
 
 
 def test_frames_come_out_however_the_bytes_are_cut():
-    frames = [{"cell": k, "status": "ok", "got": '{"a":'} for k in (3, 4)]
+    frames = [{"id": k, "status": "ok", "got": '{"a":'} for k in "ab"]
     data = b"\n" + b"".join(json.dumps(frame).encode() + b"\n" for frame in frames)
     for step in (1, 2, 7, 1000):
         reader, found = FrameReader(), []
         for k in range(0, len(data), step):
             found += reader.feed(data[k : k + step])
-        assert [f.cell for f in found] == [3, 4] and found[0].got == '{"a":'
+        assert [cell.id for cell in found] == ["a", "b"] and found[0].got == '{"a":'
     hello = FrameReader()
     assert hello.feed(b"\n") == [] and hello.began
 

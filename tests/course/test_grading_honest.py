@@ -60,6 +60,11 @@ def plan(extra, n, b):
     return {EPOCH}
 plan_epoch = functools.partial(plan, 1)
 """,
+    "annotations of what is nowhere": f"""
+from __future__ import annotations
+def plan_epoch(n: int, b: int) -> tuple[Count, Count]:
+    return {EPOCH}
+""",
     "a cache": f"import functools\n@functools.cache\ndef plan_epoch(n, b):\n    return {EPOCH}",
     "a generator inside": f"def plan_epoch(n, b):\n    return tuple(x for x in ({EPOCH}))",
     "a lambda": f"plan_epoch = lambda n, b: ({EPOCH})",

@@ -9,7 +9,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from lab_runner import load_answers
+from grading_notebooks import ANSWERS, fill, make_verdict, write
 from page_checks import find_with_axe
 
 from distlab.grading.collect import HandIn
@@ -27,7 +27,6 @@ from distlab.grading.report.wording import page_name
 from distlab.grading.results import ClassResult, finish
 from distlab.grading.roster import Roster, Student
 from distlab.grading.text import clean, clean_line
-from distlab.grading.verdict import ExerciseVerdict, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 DUE = datetime(2026, 11, 20, 12)
@@ -59,28 +58,9 @@ def lab():
     return read_lab("lab01", ROOT)
 
 
-def fill_notebook(lab, path, answers):
-    notebook = json.loads((ROOT / "labs" / f"{lab.slug}.ipynb").read_text())
-    for cell in notebook["cells"]:
-        name = cell["metadata"].get("nbgrader", {}).get("grade_id")
-        if name in answers:
-            cell["source"] = answers[name].splitlines(True)
-    path.write_text(json.dumps(notebook))
-    return path
-
-
 def make_result(lab, student, said=None, folder=None, answers=None, evil="", policy=None, **seen):
     """`said`: exercise -> (points, misconception, message, status); full marks where left out."""
-    exercises = tuple(
-        ExerciseVerdict(
-            e.id,
-            *((said or {}).get(e.id, (e.points, "", "", "right"))[:1]),
-            e.points,
-            *((said or {}).get(e.id, (e.points, "", "", "right"))[1:]),
-        )
-        for e in lab.exercises
-    )
-    path = fill_notebook(lab, folder / f"{len(student)}.ipynb", answers) if answers else None
+    path = write(fill(answers), folder / f"{len(student)}.ipynb") if answers else None
     cells = tuple(
         CellObservation(k, "ok", trace=evil, output=evil, errors=evil) for k in lab.graded
     )
@@ -88,7 +68,7 @@ def make_result(lab, student, said=None, folder=None, answers=None, evil="", pol
     notes = (evil,) * bool(evil)
     return finish(
         HandIn(student, path, "0", DUE, notes),
-        Verdict(student, lab.name, exercises),
+        make_verdict(lab, student, said),
         observation,
         policy or Policy(),
         {},
@@ -135,8 +115,8 @@ def list_pages(report):
     ]
 
 
-def test_nothing_that_a_student_wrote_runs_loads_or_hides_anything(report, chromium):
-    page, asked, said = chromium.new_page(), [], []
+def test_nothing_that_a_student_wrote_runs_loads_or_hides_anything(report, show_page):
+    page, asked, said = show_page(), [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("dialog", lambda dialog: said.append(dialog.message))
     page.on("console", lambda message: said.append(message.text))
@@ -150,19 +130,16 @@ def test_nothing_that_a_student_wrote_runs_loads_or_hides_anything(report, chrom
         hostile = "iframe, img, svg, link, object, [onerror], [onload], [onfocus]"
         assert page.locator(hostile).count() == 0
         assert page.locator("body").is_visible()
-    page.close()
 
 
-def test_hostile_text_is_shown_as_it_was_written(report, chromium):
-    page = chromium.new_page()
-    page.goto((report[1] / "feedback" / page_name(EVIL)).as_uri())
+def test_hostile_text_is_shown_as_it_was_written(report, show_page):
+    page = show_page(report[1] / "feedback" / page_name(EVIL))
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     text = page.locator("main").inner_text()
     for attack in ATTACKS:
         assert attack in text
     assert "\x1b" not in text and "\u202e" not in text and "\\x202eevil" in text
     assert "1337" not in text  # the template language isn't the students'
-    page.close()
 
 
 def test_a_policy_in_every_page_forbids_scripts_and_loads(report):
@@ -190,8 +167,8 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_can_be_read_in_both_themes_and_on_a_phone(report, chromium, scheme):
-    page = chromium.new_page(color_scheme=scheme, viewport={"width": 360, "height": 700})
+def test_pages_can_be_read_in_both_themes_and_on_a_phone(report, show_page, scheme):
+    page = show_page(color_scheme=scheme, viewport={"width": 360, "height": 700})
     for path in list_pages(report):
         page.goto(path.as_uri())
         page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
@@ -201,11 +178,10 @@ def test_pages_can_be_read_in_both_themes_and_on_a_phone(report, chromium, schem
     assert (background == "rgb(255, 255, 255)") == (scheme == "light")
     page.emulate_media(media="print", color_scheme="light")
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
-    page.close()
 
 
-def test_pages_have_headings_languages_and_named_sections(report, chromium):
-    page = chromium.new_page()
+def test_pages_have_headings_languages_and_named_sections(report, show_page):
+    page = show_page()
     for path in list_pages(report):
         page.goto(path.as_uri())
         assert page.locator("html").get_attribute("lang") == "en" and page.title()
@@ -214,12 +190,10 @@ def test_pages_have_headings_languages_and_named_sections(report, chromium):
             name = section.get_attribute("aria-labelledby")
             assert page.locator(f"[id='{name}']").count() == 1
         assert page.locator("th:not([scope])").count() == page.locator("dl th, details th").count()
-    page.close()
 
 
-def test_a_students_page_says_what_was_asked_given_and_wanted(report, chromium, lab):
-    page = chromium.new_page()
-    page.goto((report[1] / "feedback" / page_name("bo")).as_uri())
+def test_a_students_page_says_what_was_asked_given_and_wanted(report, show_page, lab):
+    page = show_page(report[1] / "feedback" / page_name("bo"))
     epoch = page.locator("section.exercise").first
     values = [e.inner_text() for e in epoch.locator("dd").all()]
     assert values == ["plan_epoch(66, 32)", "[2, 2]", "[3, 2]", "rounded down (rounded-down)"]
@@ -234,7 +208,6 @@ def test_a_students_page_says_what_was_asked_given_and_wanted(report, chromium, 
     header = page.locator("header").inner_text()
     assert "No mark yet, of 10 points" in header and "not JSON. A teacher will look" in header
     assert "0 of" not in header and "so far" not in header
-    page.close()
 
 
 def test_no_page_shows_hidden_tests_the_reference_or_another_student(report, lab):
@@ -248,9 +221,8 @@ def test_no_page_shows_hidden_tests_the_reference_or_another_student(report, lab
     assert "default_rng" not in text
 
 
-def test_the_class_page_counts_what_it_should(report, chromium):
-    page = chromium.new_page()
-    page.goto((report[1] / "class.html").as_uri())
+def test_the_class_page_counts_what_it_should(report, show_page):
+    page = show_page(report[1] / "class.html")
     head = page.locator("header").inner_text()
     assert "5 graded, 2 not yet" in head and "1 of these were run without the sandbox" in head
     assert "5.5 of 10 points on average, median 6" in head  # 10, 4, 0, 8; one waits
@@ -268,12 +240,10 @@ def test_the_class_page_counts_what_it_should(report, chromium):
     hrefs = [a.get_attribute("href").partition("#")[0] for a in links]
     assert [href for href in hrefs if not (report[1] / href).is_file()] == []
     assert any(href.endswith(".ipynb") for href in hrefs)  # the lesson
-    page.close()
 
 
-def test_the_room_gets_a_slide_for_each_misconception_and_a_key_shows_why(report, chromium):
-    page = chromium.new_page(viewport={"width": 1024, "height": 768})
-    page.goto((report[1] / "room.html").as_uri())
+def test_the_room_gets_a_slide_for_each_misconception_and_a_key_shows_why(report, show_page):
+    page = show_page(report[1] / "room.html", viewport={"width": 1024, "height": 768})
     text = page.locator(".slides").text_content()
     assert "lesson 01" in text and "points" not in text and "2 students" not in text
     assert not re.search(r"\b(ana|bo|cy|di|eli)\b", text)
@@ -298,7 +268,6 @@ def test_the_room_gets_a_slide_for_each_misconception_and_a_key_shows_why(report
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Home")
     assert page.locator(".place").inner_text().startswith("1 /")
-    page.close()
 
 
 def test_page_names_are_safe_and_differ(report):
@@ -320,23 +289,7 @@ def test_the_table_of_marks_holds_no_formula(report, lab):
         assert to_cell(text).startswith("'")
     rows = list(csv.reader(io.StringIO(make_csv(found))))
     assert len(rows) == 8 and {len(row) for row in rows} == {len(rows[0])}
-    assert rows[1] == [
-        "ana",
-        "ana",
-        "2026-11-20 12:00:00",
-        "",
-        "2",
-        "3",
-        "2",
-        "3",
-        "0",
-        "10",
-        "10",
-        "",
-        "no",
-        "yes",
-        "",
-    ]
+    assert ",".join(rows[1]) == "ana,ana,2026-11-20 12:00:00,,2,3,2,3,0,10,10,,no,yes,"
     (cy,) = (row for row in rows if row[0] == "cy")  # it waits: blank, and not 0
     assert cy[4:8] == [""] * 4 and cy[9] == "" and cy[12] == "yes"
     assert rows[-1][0] == "eli" and set(rows[-1][2:-1]) == {""}
@@ -380,7 +333,7 @@ def test_course_table_weighs_labs_and_leaves_out_what_waits(tmp_path):
     ]
 
 
-def test_the_page_over_all_labs_tells_who_falls_behind_and_how_each_week_went(tmp_path, chromium):
+def test_the_page_over_all_labs_tells_who_falls_behind_and_how_each_week_went(tmp_path, show_page):
     roster = Roster({"eve": Student("eve", "Eve <b>Else</b>")})
     zone = ZoneInfo("Europe/Prague")
     policies = {
@@ -388,8 +341,7 @@ def test_the_page_over_all_labs_tells_who_falls_behind_and_how_each_week_went(tm
         "lab02": Policy(datetime(2026, 11, 20, 12), zone=zone),
     }
     write_course(tmp_path, COURSE, policies, roster)
-    page = chromium.new_page()
-    page.goto((tmp_path / "course.html").as_uri())
+    page = show_page(tmp_path / "course.html")
     behind = page.locator("section[aria-labelledby=behind] li").all_inner_texts()
     assert behind == [
         "=cy: lab02 not handed in, lab01 not handed in",
@@ -404,10 +356,9 @@ def test_the_page_over_all_labs_tells_who_falls_behind_and_how_each_week_went(tm
         page.emulate_media(color_scheme=scheme)
         assert page.evaluate(CONTRAST) >= 4.5
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    page.close()
 
 
-def test_the_table_of_the_term_is_sorted_and_filtered_in_the_page(tmp_path, chromium):
+def test_the_table_of_the_term_is_sorted_and_filtered_in_the_page(tmp_path, show_page):
     course = {f"s{n:03}": {"lab01": (n % 11, 10), "lab02": (5, 10)} for n in range(120)}
     course["s007"]["lab01"] = (None, 10)
     course["s008"]["lab02"] = (2, 10)
@@ -418,8 +369,7 @@ def test_the_table_of_the_term_is_sorted_and_filtered_in_the_page(tmp_path, chro
     )
     roster = Roster({"s008": Student("s008", EVIL)})
     write_course(tmp_path, course, {}, roster)
-    page = chromium.new_page()
-    page.goto((tmp_path / "course.html").as_uri())
+    page = show_page(tmp_path / "course.html")
 
     def rows():
         return [
@@ -454,22 +404,10 @@ def test_the_table_of_the_term_is_sorted_and_filtered_in_the_page(tmp_path, chro
     for scheme in ("light", "dark"):
         page.emulate_media(media="screen", color_scheme=scheme)
         assert page.evaluate(CONTRAST) >= 4.5
-    page.close()
 
 
 def test_bins():
-    assert [b["count"] for b in make_bins([0, 0.99, 1, 10, 9.5], 10)] == [
-        2,
-        1,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        2,
-    ]
+    assert [b["count"] for b in make_bins([0, 0.99, 1, 10, 9.5], 10)] == [2, 1, *[0] * 7, 2]
     assert sum(b["count"] for b in make_bins([0.1 * 3, 0, 1], 1)) == 3
     assert [b["count"] for b in make_bins([0], 0)][0] == 1
 
@@ -545,14 +483,13 @@ def test_annotations_do_not_count():
 
 
 def test_right_answers_of_different_styles_are_not_alike():
-    right = load_answers("lab01").RIGHT
-    for exercise, texts in right.items():
+    for exercise, texts in ANSWERS.RIGHT.items():
         answers = {f"s{k}": {exercise: text} for k, text in enumerate(texts)}
         assert find_groups(answers, {exercise: ()}) == [], exercise
 
 
 def test_answers_are_found_in_a_damaged_notebook(lab, tmp_path):
-    path = fill_notebook(lab, tmp_path / "a.ipynb", {"epoch": "def plan_epoch(a, b): return 7"})
+    path = write(fill({"epoch": "def plan_epoch(a, b): return 7"}), tmp_path / "a.ipynb")
     assert read_answers(path, lab)["epoch"] == "def plan_epoch(a, b): return 7"
     data = json.loads(path.read_text())
     for cell in data["cells"]:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from grading_notebooks import make_verdict
 
 from distlab.grading.collect import HandIn
 from distlab.grading.gradebook import Book, Entry
@@ -22,7 +23,6 @@ from distlab.grading.report.changes import note_changes
 from distlab.grading.report.pages import write_report
 from distlab.grading.results import ClassResult, finish, hold_back
 from distlab.grading.roster import ByHand, Roster, Student, read_marks, read_roster
-from distlab.grading.verdict import ExerciseVerdict, Verdict
 from utils.errors import DistributedError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,21 +38,9 @@ def lab():
 
 def make_result(lab, student, given=None, owner=None, policy=None, manual=None, **more):
     """`given` maps an exercise to its points, None for one that waits."""
-    said = given or {}
-    exercises = tuple(
-        ExerciseVerdict(
-            e.id,
-            said.get(e.id, e.points) or 0.0,
-            e.points,
-            "",
-            "",
-            "for a human" if said.get(e.id, 1) is None else "right",
-        )
-        for e in lab.exercises
-    )
     hand_in = HandIn(student, None, more.pop("sha256", "0"), owner=owner or Owner(student), **more)
     policy = policy or Policy()
-    verdict = hold_back(hand_in, Verdict(student, lab.name, exercises), policy)
+    verdict = hold_back(hand_in, make_verdict(lab, student, given), policy)
     seen = Observation(student, lab.name, "0", 1)
     reasons = {name: "well explained" for name in manual or {}}
     return finish(hand_in, verdict, seen, policy, manual or {}, reasons)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from lab_server import END_SECONDS, Lab
+from lab_server import Lab
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from page_checks import watch
 
 from distlab import progress
 from distlab.cli.lab import CONFIG_FOLDER
@@ -130,34 +131,26 @@ def test_a_damaged_file_of_lessons_is_put_aside(course):
     assert (course / ".distlab" / "lessons.json.damaged").read_text() == "[1]"
 
 
-def test_home_in_jupyterlab(course, tmp_path, chromium):
+def test_home_in_jupyterlab(course, tmp_path, show_page):
     """It opens first, opens notebooks in tabs, fills as cells run and checks pass, by itself."""
     (tmp_path / "home").mkdir()
-    running = Lab(course, tmp_path / "home")
-    try:
-        page, trouble = chromium.new_page(viewport={"width": 1400, "height": 900}), []
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("console", lambda m: trouble.append(m.text) if is_error(m) else None)
+    with Lab(course, tmp_path / "home") as running:
+        page = show_page(viewport={"width": 1400, "height": 900})
+        trouble = watch(page, running.port, heard=("error",))
         page.goto(f"{running.url}?token={running.token}")
         given = (course / "notebooks" / "00-go.ipynb").read_bytes()
         use_home(page, course)
         start_over(page, course, given)
         look_at_narrow_widths(page)
+        assert page.locator(".jp-toast, .Toastify__toast").count() == 0
         page.close()
         refused(running)
-    finally:
-        running.process.terminate()
-        running.process.wait(END_SECONDS)
-    assert trouble == []
+    # says JupyterLab if a notebook closes before its debugger
+    assert [said for said in trouble if "Canceled future for debug_request" not in said] == []
     ran = json.loads((course / progress.LESSONS_FILE).read_text())
     assert {lesson: set(cells) for lesson, cells in ran.items()} == {"00-go": {"00-a"}}, (
         "a cell that failed has not run"
     )
-
-
-def is_error(message):
-    """Return if it's an error; JupyterLab calls it one if a notebook closes before its debugger."""
-    return message.type == "error" and "Canceled future for debug_request" not in message.text
 
 
 def use_home(page, course):

@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 import psutil
 import pytest
+from child_programs import run_child, run_distlab, run_python
 from lab_server import Talk
 from needs import need_hub, skip_without
 from process_watch import wait_for
@@ -330,9 +331,8 @@ def test_nbgraders_list_fetches_and_submits_and_the_teacher_collects_and_grades(
     lab, user, course = "lab01-batches-and-words", USERS[0], "distributed-training-lab"
 
     def nbgrader(command: str) -> None:
-        words = [sys.executable, "-m", "nbgrader", command, lab, "--log-level=ERROR"]
-        done = subprocess.run(words, cwd=hub.teacher, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
+        words = ("-m", "nbgrader", command, lab, "--log-level=ERROR")
+        run_python(*words, cwd=hub.teacher, status=0)
 
     nbgrader("generate_assignment")
     nbgrader("release_assignment")
@@ -348,16 +348,9 @@ def test_nbgraders_list_fetches_and_submits_and_the_teacher_collects_and_grades(
     other = hub.teacher / "submitted" / "by-mail" / lab  # put there by the teacher
     other.mkdir(parents=True)
     shutil.copy(hub.teacher / "source" / lab / f"{lab}.ipynb", other)
-    words = ["lab01", hub.teacher / "submitted", "--output", tmp_path, "--json"]
-    words += ["--gradebook", hub.teacher / "gradebook.db"]
-    done = subprocess.run(
-        [sys.executable, "-m", "distlab", "grade", *map(str, words)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr
+    words = ("lab01", hub.teacher / "submitted", "--output", tmp_path, "--json")
+    kept = ("--gradebook", hub.teacher / "gradebook.db")
+    done = run_distlab("grade", *words, *kept, cwd=ROOT, status=0)
     marks = {one["student"]: one["mark"] for one in json.loads(done.stdout)["submissions"]}
     assert marks == {user: 0, "by-mail": 10}, "an empty lab, and the solution"
     nbgrader("generate_feedback")
@@ -393,14 +386,8 @@ def test_nobody_reads_a_file_of_another_user_through_a_clusters_port(hub):
             f"--net=/proc/{kernel}/ns/net",
             *as_user(thief, str(hub.course / ".venv/bin/python"), "-c"),
         ]
-        stolen = subprocess.run(
-            [*inside, THIEF, addresses[0], str(secret)],
-            cwd="/",
-            capture_output=True,
-            text=True,
-            env={"PATH": os.environ["PATH"], "HOME": str(hub.homes[thief])},
-            timeout=240,
-        )
+        own = {"PATH": os.environ["PATH"], "HOME": str(hub.homes[thief])}
+        stolen = run_child(*inside, THIEF, addresses[0], secret, cwd="/", env=own)
         assert stolen.stdout.strip() == "the answer", stolen.stderr[-2000:]
     finally:
         talk.close()

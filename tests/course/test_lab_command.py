@@ -19,17 +19,16 @@ from distlab.home.server import trust_notebooks
 from utils.errors import DistributedError
 
 ROOT = Path(__file__).parents[2]
-EXPLORER = "from distlab.explorables.batches import batch_explorer\n\nbatch_explorer()"
 
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """A course folder with a home page and one notebook with an explorer."""
+    """A course folder with a home page and notebooks."""
     folder = tmp_path_factory.mktemp("course")
     (folder / "notebooks").mkdir()
     (folder / "labs").mkdir()
     (folder / "README.md").write_text("# The course\n\n[First](notebooks/01-first.ipynb)\n")
-    cells = [new_markdown_cell("# First"), new_code_cell(EXPLORER)]
+    cells = [new_markdown_cell("# First"), new_code_cell("a = 1")]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = new_notebook(cells=cells, metadata={"kernelspec": kernel})
     for name in ("notebooks/01-first", "notebooks/10-tenth", "labs/lab01-first"):
@@ -99,28 +98,12 @@ def test_a_killed_half_takes_the_other_and_the_kernels_with_it(start, victim):
     wait_until_gone(running.server, *kernels)
 
 
-def test_the_course_home_in_a_browser(start, chromium):
-    running = start()
-    page = chromium.new_page(viewport={"width": 1400, "height": 1000})
-    trouble, outside = watch(page)
-    page.goto(f"{running.url}?token={running.token}")
-    page.wait_for_selector("#distlab-home h1:has-text('The course')")
-    page.click("#distlab-home a:has-text('First')")
-    page.wait_for_selector(".jp-Notebook >> text=batch_explorer()")
-    assert page.locator(".lm-TabBar-tab:has-text('01-first.ipynb')").count() == 1
-    move_slider_by_keyboard(page)
-    assert page.locator(".jp-toast, .Toastify__toast").count() == 0
-    page.close()
-    assert trouble == [] and outside == []
-
-
-def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course, chromium):
+def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course, show_page):
     lesson = course / "notebooks" / "07-what-a-step-sends.ipynb"
     shutil.copyfile(ROOT / "notebooks" / lesson.name, lesson)
     running = start()
-    page = chromium.new_page(viewport={"width": 1400, "height": 1000})
-    address = f"http://127.0.0.1:{running.port}/lab/tree/notebooks/{lesson.name}"
-    page.goto(f"{address}?token={running.token}")
+    page = show_page(viewport={"width": 1400, "height": 1000})
+    page.goto(running.find_address(f"notebooks/{lesson.name}"))
     page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/")
     page.wait_for_timeout(2_000)  # the kernel's own words come after it is idle
     changed = page.locator(".lm-TabBar-tab.jp-mod-dirty:has-text('07-what')")
@@ -140,34 +123,6 @@ def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course
     lesson.unlink()
     copy.unlink()
     assert len(differ) == 1 and len(saved["cells"]) == len(given["cells"])
-
-
-def watch(page) -> tuple[list[str], list[str]]:
-    """Return lists that fill with the page's console errors and its requests to elsewhere."""
-    trouble: list[str] = []
-    outside: list[str] = []
-    page.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-
-    def note(request):
-        if not request.url.startswith(("http://127.0.0.1:", "data:", "blob:")):
-            outside.append(request.url)
-
-    page.on("request", note)
-    return trouble, outside
-
-
-def move_slider_by_keyboard(page) -> None:
-    """Run the explorer and move it with the arrow keys, which JupyterLab would take."""
-    page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/")
-    page.click(".jp-Notebook .jp-CodeCell .cm-content")
-    page.keyboard.press("Shift+Enter")
-    slider = page.get_by_label("Replicas per worker")
-    slider.wait_for()
-    slider.focus()
-    slider.press("ArrowRight")
-    page.wait_for_selector("svg[aria-label*='divide by 20 replicas']")
-    assert slider.input_value() == "5"
 
 
 def test_the_course_folder_is_found_from_below(course, tmp_path, monkeypatch):

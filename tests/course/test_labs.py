@@ -2,13 +2,13 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
 import numpy as np
 import pytest
+from child_programs import run_child
 from lab_runner import LABS, get_lab
 from notebook_style import check_graded_cell
 
@@ -120,14 +120,8 @@ def test_every_check_cell_of_a_lab_as_given_out_says_that_nothing_is_written(tar
 def validate(path: Path, folder: Path) -> str:
     """Return what stock `nbgrader validate` says of a copy of a notebook."""
     copy = Path(shutil.copy(path, folder))
-    done = subprocess.run(
-        [Path(sys.executable).parent / "nbgrader", "validate", "--Execute.timeout=180", copy.name],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    nbgrader = Path(sys.executable).parent / "nbgrader"
+    done = run_child(nbgrader, "validate", "--Execute.timeout=180", copy.name, cwd=folder)
     return done.stdout + done.stderr
 
 

@@ -6,12 +6,12 @@ import re
 import shutil
 import stat
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import nbformat
 import pytest
+from child_programs import run_distlab
 
 from distlab import copies, progress
 
@@ -30,16 +30,7 @@ def course(tmp_path: Path) -> Path:
 
 
 def distlab(course: Path, *arguments: str, where: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "distlab", *arguments]
-    return subprocess.run(
-        command,
-        cwd=course / where,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    return run_distlab(*arguments, cwd=course / where, variables={"PYTHONPATH": str(ROOT)})
 
 
 def write_answer(course: Path, exercise: str, text: str) -> None:

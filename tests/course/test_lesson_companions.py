@@ -2,13 +2,13 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from child_programs import run_child
 
 from distlab.errors import CourseError
 from distlab.lessons.cluster_pictures import draw_two_workers
@@ -102,8 +102,7 @@ def test_the_cards_of_lessons_14_to_17_run_as_they_stand(write_warm):
     """One process for all: the logical devices of lesson 15's come before anything runs."""
     cards = [read_card(lesson) for lesson in ("15", "16", "17", "14")]
     program = "\n".join(f"exec({card!r}, {{}})" for card in cards)
-    words = write_warm(program)
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = run_child(*write_warm(program), cwd=ROOT)
     assert "[TensorShape([784, 6]), TensorShape([784, 6])" in done.stdout
     assert "zb-h2 None 0.0 (7, 7, 7, 7)" in done.stdout
     assert "TPUs not found in the cluster" in done.stderr  # 14 needs one
@@ -111,9 +110,7 @@ def test_the_cards_of_lessons_14_to_17_run_as_they_stand(write_warm):
 
 def test_the_cards_of_lessons_6_7_and_9_run_as_they_stand(tmp_path, write_warm):
     program = "\n".join(f"exec({read_card(lesson)!r}, {{}})" for lesson in ("09", "06", "07"))
-    words = write_warm(program)
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    run_child(*write_warm(program), cwd=tmp_path, status=0)
     assert (tmp_path / "model.keras").exists()  # the only process is the chief
 
 

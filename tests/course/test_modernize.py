@@ -7,13 +7,12 @@ programs run after `--write`, with the losses of the program in examples/ that d
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 import warm_start
-from process_watch import ending
+from child_programs import start_python
 
 from distlab.cli import main
 from distlab.modernize import pages
@@ -294,15 +293,6 @@ PAIRS = [  # an old program, how it's run after --write, and the example that do
 ]
 
 
-def start(words):
-    return subprocess.Popen(
-        [sys.executable, *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch, data_file):
     """The present folder, whose programs start warm and read `data_file`."""
@@ -314,9 +304,12 @@ def folder(tmp_path, monkeypatch, data_file):
     return tmp_path
 
 
+def start(*words):
+    return start_python(*words, stderr=subprocess.STDOUT)
+
+
 def read_output(process):
-    with ending(process):
-        output = process.communicate(timeout=250)[0]
+    output = process.communicate(timeout=250)[0]
     assert process.returncode == 0, output[-3000:]
     return output
 
@@ -345,13 +338,13 @@ def test_a_changed_program_has_the_losses_of_the_example(
     name, options, example, words, folder, capsys
 ):
     copy = make_changed_copy(ROOT / f"tests/programs/{name}.py", folder, capsys)
-    with ending(start([ROOT / "examples" / example, *words])) as wanted:
-        if options:
-            assert main(["run", *options, copy.name]) == 0
-            changed = capsys.readouterr().out
-        else:
-            changed = read_output(start([copy.name]))
-        expected = read_output(wanted)
+    wanted = start(ROOT / "examples" / example, *words)
+    if options:
+        assert main(["run", *options, copy.name]) == 0
+        changed = capsys.readouterr().out
+    else:
+        changed = read_output(start(copy.name))
+    expected = read_output(wanted)
     losses = [read_loss(output) for output in (changed, expected)]
     assert losses[0] == pytest.approx(losses[1], abs=1e-3) and 0 < losses[0] < 2
 
@@ -360,6 +353,6 @@ def test_a_session_program_of_2017_runs_after_two_lines(folder, capsys):
     """No example does the same. It imports TensorFlow 1's names, and its loss falls."""
     copy = make_changed_copy(ROOT / "tests/programs/sessions_2017.py", folder, capsys)
     assert "import tensorflow.compat.v1 as tf\ntf.disable_v2_behavior()\n" in copy.read_text()
-    output = read_output(start([copy.name]))
+    output = read_output(start(copy.name))
     losses = [float(value) for value in re.findall(r"loss (\S+)", output)]
     assert len(losses) >= 20 and losses[-1] < losses[0] / 10, output

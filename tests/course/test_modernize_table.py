@@ -6,12 +6,11 @@ the other, and the mechanical change makes the one of the other.
 
 import contextlib
 import json
-import os
 import subprocess
-import sys
 import textwrap
 
 import pytest
+from child_programs import run_child, run_python, start_python
 
 from distlab.modernize import installed
 from distlab.modernize.reading import read_program
@@ -101,9 +100,7 @@ def test_the_mechanical_change_makes_the_new_form(entry):
 def another_worker_writes(name):
     """Hold the file open for writing in another process."""
     code = f"import h5py; file = h5py.File({name!r}, 'w'); print(1, flush=True); input()"
-    other = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    other = start_python("-c", code, stdin=subprocess.PIPE)
     assert other.stdout.readline() == "1\n"
     try:
         yield
@@ -157,9 +154,7 @@ def test_a_form_that_needs_its_own_process(write_warm, name):
     for form in (entry.old, entry.new):
         last = f"\nassert {entry.holds or True}, 'does not hold'\n"
         program = PRELUDE.partition("strategy =")[0] + setting + form + last
-        words = write_warm(program)
-        done = subprocess.run(words, capture_output=True, text=True, timeout=120)
-        ends.append(done.stderr)
+        ends.append(run_child(*write_warm(program)).stderr)
     wanted = entry.error if entry.says == STOPS else "does not hold"
     assert wanted in ends[0] and wanted not in ends[1], ends
 
@@ -178,16 +173,8 @@ def test_keras_2_runs_what_is_marked_so(tmp_path):
                 failed[name] = f"{type(error).__name__}: {error}"
         print(json.dumps([sorted(failed.items()), sys.modules["tensorflow"].keras.__name__]))
         """)
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        input=json.dumps([PRELUDE, forms]),
-        cwd=tmp_path,
-        env={**os.environ, "TF_USE_LEGACY_KERAS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr
+    legacy, told = {"TF_USE_LEGACY_KERAS": "1"}, json.dumps([PRELUDE, forms])
+    done = run_python("-c", program, input=told, cwd=tmp_path, variables=legacy, status=0)
     failed, keras = json.loads(done.stdout.splitlines()[-1])
     assert failed == [] and keras.startswith("tf_keras") and len(forms) > 25
 

@@ -4,40 +4,28 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 
 import psutil
 import pytest
-from process_watch import ending, wait_for
+from child_programs import start_distlab
+from process_watch import wait_for
 
 from distlab.cli import main
 from utils.events import read_events
 from utils.tf_config import build_cluster, build_tf_configs, pick_free_ports
 
-COMMAND = [sys.executable, "-m", "distlab", "train"]
 SMALL = ["--max-examples", "500", "--model", "mlp", "--epochs", "2"]
 CLEAN = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
 
 
 def start(*arguments, tf_config=None):
     environment = {**CLEAN, "TF_CONFIG": tf_config} if tf_config else CLEAN
-    return subprocess.Popen(
-        [*COMMAND, *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return start_distlab("train", *arguments, env=environment)
 
 
-def end(process, seconds=240):
-    """Return (status, standard output, standard error); nothing of it is left."""
-    try:
-        output, errors = process.communicate(timeout=seconds)
-    finally:
-        process.kill()
-        process.wait()
+def end(process):
+    """Return (status, standard output, standard error)."""
+    output, errors = process.communicate(timeout=240)
     return process.returncode, output, errors
 
 
@@ -119,12 +107,12 @@ def test_stopped_by_a_signal_all_save_together_and_nothing_is_left(tmp_path):
 def stop(arguments, path, number):
     """Stop a run by a signal once it has trained an epoch; return its last step's event."""
     before = len(list(read_events(path, "epoch"))) if path.exists() else 0
-    with ending(start(*arguments, "--epochs", "10000")) as process:
-        wait_for(lambda: path.exists() and len(list(read_events(path, "epoch"))) > before)
-        family = psutil.Process(process.pid).children(recursive=True)
-        assert len(family) >= 3, "a warm process and two workers"
-        process.send_signal(number)
-        status, _, errors = end(process)
+    process = start(*arguments, "--epochs", "10000")
+    wait_for(lambda: path.exists() and len(list(read_events(path, "epoch"))) > before)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) >= 3, "a warm process and two workers"
+    process.send_signal(number)
+    status, _, errors = end(process)
     assert status == 128 + number
     *resumed, devices, stopped = errors.splitlines()
     assert "worker 1 CPU:0" in devices and "stopped in epoch" in stopped and "to resume" in stopped
@@ -144,6 +132,8 @@ def test_an_error_in_a_worker_is_one_line(tmp_path):
 
 
 # ---- a cluster that stands: TF_CONFIG is set
+
+ALONE = '{"cluster": {"worker": ["a:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 
 def configure(**tasks):
@@ -212,22 +202,10 @@ def test_a_task_that_waits_for_its_peer_names_it_and_ends_at_the_signal():
 @pytest.mark.parametrize(
     "text, arguments, words",
     [
-        (
-            '{"cluster": {"worker": ["a:2222"]}, "task": {"type": "worker", "index": 3}}',
-            [],
-            "index",
-        ),
-        ('{"cluster": ', [], "TF_CONFIG"),
-        (
-            '{"cluster": {"worker": ["a:2222"]}, "task": {"type": "evaluator", "index": 0}}',
-            [],
-            "evaluator",
-        ),
-        (
-            '{"cluster": {"worker": ["a:2222"]}, "task": {"type": "worker", "index": 0}}',
-            ["--workers", "2"],
-            "Leave workers and ps out",
-        ),
+        (ALONE.replace('"index": 0', '"index": 3'), [], "index"),
+        (ALONE[:12], [], "TF_CONFIG"),
+        (ALONE.replace('"type": "worker"', '"type": "evaluator"'), [], "evaluator"),
+        (ALONE, ["--workers", "2"], "Leave workers and ps out"),
     ],
 )
 def test_a_tf_config_that_cannot_be_is_one_line(capsys, monkeypatch, text, arguments, words):

@@ -21,6 +21,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from child_programs import run_python
 from lab_runner import LABS, get_lab
 from needs import EVERYTHING
 
@@ -67,14 +68,7 @@ def run_worker(course: Path, labs: list[str]) -> dict[str, Any]:
     for lab in labs:
         shutil.copytree(course / "source" / lab, own / "source" / lab)
     graded = ",".join(lab for lab in labs if is_graded(lab))
-    done = subprocess.run(
-        [sys.executable, WORKER, own, graded, *labs],
-        capture_output=True,
-        text=True,
-        timeout=len(labs) * LAB_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_python(WORKER, own, graded, *labs, timeout=len(labs) * LAB_SECONDS, status=0)
     return {"folder": own, **json.loads((own / "found.json").read_text())}
 
 
@@ -162,15 +156,7 @@ def test_the_course_holds_what_nbgrader_wants_and_its_command_lists_it(course: P
         "nbgrader_config.py",
         "source",
     ]
-    listed = subprocess.run(
-        [sys.executable, "-m", "nbgrader", "db", "assignment", "list"],
-        cwd=course,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert listed.returncode == 0, listed.stderr
+    listed = run_python("-m", "nbgrader", "db", "assignment", "list", cwd=course, status=0)
     assert not [t.slug for t in LABS if t.slug not in listed.stdout]
 
 
@@ -186,17 +172,9 @@ def test_formgrader_opens_the_course(course: Path) -> None:
 def serve(folder: Path) -> Iterator[Callable[[str], str]]:
     """A Jupyter server in `folder`, with nbgrader in it; yields a function that gets pages."""
     [port] = pick_free_ports(1)
-    command = [
-        sys.executable,
-        "-m",
-        "jupyter_server",
-        "--no-browser",
-        "--allow-root",
-        f"--port={port}",
-        "--ServerApp.port_retries=0",
-        "--ServerApp.ip=127.0.0.1",
-        "--IdentityProvider.token=t",
-    ]
+    command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"]
+    command += [f"--port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1"]
+    command += ["--IdentityProvider.token=t"]
     home = {**os.environ, "HOME": str(folder.parent), "JUPYTER_CONFIG_DIR": str(folder / ".j")}
     server = subprocess.Popen(
         command,

@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import notebook_style
 import pytest
+from child_programs import run_python
 
 from distlab.authoring import new_lab
 from utils.errors import DistributedError
@@ -30,17 +29,8 @@ TITLE = "gradient Clipping, by 2"
 
 
 def call(course: Path, *command: str) -> str:
-    environment = os.environ | {"PYTHONPATH": f"{course}{os.pathsep}{course / 'tests'}"}
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=course,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    path = f"{course}{os.pathsep}{course / 'tests'}"
+    return run_python("-m", *command, cwd=course, variables={"PYTHONPATH": path}, status=0).stdout
 
 
 def test_template_works_as_it_stands(tmp_path: Path) -> None:

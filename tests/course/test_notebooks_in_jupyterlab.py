@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from lab_server import END_SECONDS, Lab
+from lab_server import Lab
 from needs import EVERYTHING
 from page_checks import find_with_axe, move, wait_for_colors, watch
 
@@ -75,20 +75,18 @@ def lab(course, tmp_path_factory):
     settings = home / ".jupyter/lab/user-settings/@jupyterlab/notebook-extension"
     settings.mkdir(parents=True)
     (settings / "tracker.jupyterlab-settings").write_text(json.dumps(ALL_CELLS))
-    running = Lab(course, home, "--", "--LabApp.expose_app_in_browser=True", warm=True)
-    yield running
-    running.process.terminate()
-    running.process.wait(END_SECONDS)
+    with Lab(course, home, "--", "--LabApp.expose_app_in_browser=True", warm=True) as running:
+        yield running
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("path", CHOSEN, ids=lambda path: path.stem)
-def test_a_notebook_runs_whole(lab, chromium, course, path):
-    page = chromium.new_page(viewport={"width": 1280, "height": 1000})
+def test_a_notebook_runs_whole(lab, show_page, course, path):
+    page = show_page(viewport={"width": 1280, "height": 1000})
     page.set_default_timeout(1_500_000)
     wrong = watch(page, lab.port, heard=("error",))  # JupyterLab itself warns
     place = path.relative_to(ROOT).as_posix()
-    page.goto(f"http://127.0.0.1:{lab.port}/lab/tree/{place}?token={lab.token}&reset")
+    page.goto(f"{lab.find_address(place)}&reset")
     page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/", timeout=120_000)
     assert page.evaluate(RUN_ALL) == len(json.loads(path.read_text())["cells"])
     if path.stem.startswith("lab"):  # a stub stops a run of all cells: the rest one by one

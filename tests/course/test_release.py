@@ -7,13 +7,13 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tomllib
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from child_programs import run_child, run_distlab, run_python, start_python
 from lab_runner import LABS
 
 from distlab import copies
@@ -31,33 +31,17 @@ LAB = "lab01-batches-and-words"
 TEXTS = {".py", ".ipynb", ".json", ".md", ".toml", ".txt", ".yml", ".html", ".css", ".js", ""}
 
 
-def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *command: object, status: int | None = 0) -> subprocess.CompletedProcess[str]:
     """Run Python in the students' copy as a student would."""
     home = folder.parent / "home"
     clean = {"PATH": os.defpath, "HOME": str(home), "PYTHONPATH": str(folder), "LC_ALL": "C.UTF-8"}
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env=clean,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    return run_python(*command, cwd=folder, env=clean, status=status)
 
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("release") / "out"
-    done = subprocess.run(
-        [sys.executable, "-m", "distlab", "release", str(folder)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_distlab("release", folder, cwd=ROOT, status=0)
     assert f"students  {folder}/students: " in done.stdout
     assert f"{len(LABS)} labs" in done.stdout
     return folder
@@ -246,7 +230,7 @@ def test_readme_makefile_and_project_speak_of_what_is_there(students: Path) -> N
         "$(INSTALL) '.[lab]'" in makefile
         and "-e .[lab]" in (students / "environment.yml").read_text()
     )
-    assert subprocess.run(["make", "-n", "help"], cwd=students, timeout=60).returncode == 0
+    run_child("make", "-n", "help", cwd=students, status=0)
     pages = "".join(path.read_text() for path in (students / "docs").glob("*.md"))
     assert not re.search(r"TEACHING|distlab (grade|release|build|book)\b", pages)
     commands = re.findall(r"`(distlab [^`]+)`", readme)
@@ -259,18 +243,16 @@ def test_readme_makefile_and_project_speak_of_what_is_there(students: Path) -> N
         "    try: make_parser().parse_args(words)\n"
         "    except SystemExit as end: assert not end.code, words\n"
     )
-    done = run(students, "-c", code, json.dumps(tried))
-    assert done.returncode == 0, done.stderr
+    run(students, "-c", code, json.dumps(tried))
 
 
 def test_help_names_the_learners_commands_only(students: Path) -> None:
     done = run(students, "-m", "distlab", "--help")
-    assert done.returncode == 0, done.stderr
     shown = set(re.findall(r"^  ([a-z][a-z-]*)", done.stdout, re.MULTILINE))
     assert {"lab", "check", "submit", "reset", "doctor", "train"} <= shown
     assert not {"grade", "release", "build", "hub-config"} & shown
-    refused = run(students, "-m", "distlab", "grade", "lab01", "labs")
-    assert refused.returncode == 2 and "invalid choice" in refused.stderr
+    refused = run(students, "-m", "distlab", "grade", "lab01", "labs", status=2)
+    assert "invalid choice" in refused.stderr
 
 
 def test_every_module_of_the_students_library_can_be_imported(students: Path) -> None:
@@ -285,8 +267,7 @@ def test_every_module_of_the_students_library_can_be_imported(students: Path) ->
         "assert not [name for name in sys.modules if name.startswith('distlab.grading')]\n"
         "assert not failed, failed\n"
     )
-    done = run(students, "-c", code, str(students))
-    assert done.returncode == 0, done.stderr
+    run(students, "-c", code, students)
 
 
 def test_check_submit_and_reset_work_there(students: Path, tmp_path: Path) -> None:
@@ -298,7 +279,6 @@ def test_check_submit_and_reset_work_there(students: Path, tmp_path: Path) -> No
             cell["source"] = ["def plan_epoch(n, b):\n", "    return -(-n // b), n % b or b\n"]
     lab.write_text(json.dumps(notebook))
     done = run(course, "-m", "distlab", "submit", "lab01", "--name", "ana")
-    assert done.returncode == 0, done.stderr
     assert "1 of 4 checks pass" in done.stdout
     (packed,) = (course / "submissions").glob("*.zip")
     with zipfile.ZipFile(packed) as archive:
@@ -306,12 +286,11 @@ def test_check_submit_and_reset_work_there(students: Path, tmp_path: Path) -> No
     assert json.loads((course / ".distlab" / "progress.json").read_text())["lab01"].keys() == {
         "epoch"
     }
-    done = run(course, "-m", "distlab", "reset", "lab01")
-    assert done.returncode == 0, done.stderr
+    run(course, "-m", "distlab", "reset", "lab01")
     assert lab.read_text() == (course / "labs" / lab.name).read_text()
-    checked = run(course, "-m", "distlab", "check", "lab01", "--json")
+    checked = run(course, "-m", "distlab", "check", "lab01", "--json", status=1)
     said = {e["id"]: e["said"] for e in json.loads(checked.stdout)["exercises"]}
-    assert checked.returncode == 1 and set(said.values()) == {"not written yet"}
+    assert set(said.values()) == {"not written yet"}
 
 
 # ---- how it is made
@@ -376,9 +355,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_half_way_it_leaves_nothing(tmp_path: Path, number: int) -> None:
-    command = [sys.executable, "-c", HALF, "release", str(tmp_path / "out")]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    making = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
+    making = start_python("-c", HALF, "release", tmp_path / "out", cwd=ROOT)
     assert making.stdout.readline() == "half\n" and list(tmp_path.glob(".out-*/students/labs/*"))
     making.send_signal(number)
     assert making.communicate(timeout=240)[1] == "distlab release: interrupted\n"

@@ -147,21 +147,13 @@ def write_moodle(folder: Path, lab: LabSpec, number: int) -> list[str]:
             times[student] = time
             place = f"{student.name}_{student.number}_assignsubmission_file"
             archive.writestr(f"{place}/{lab.slug}.ipynb", text)
-    head = [
-        "Identifier",
-        "Full name",
-        "Email address",
-        "Status",
-        "Grade",
-        "Maximum Grade",
-        "Grade can be changed",
-        "Last modified (submission)",
-        "Last modified (grade)",
-        "Feedback comments",
-    ]
+    head = (
+        "Identifier,Full name,Email address,Status,Grade,Maximum Grade,Grade can be changed,"
+        "Last modified (submission),Last modified (grade),Feedback comments"
+    )
     with open(folder / "worksheet.csv", "w", newline="", encoding="utf-8-sig") as stream:
         sheet = csv.writer(stream)
-        sheet.writerow(head)
+        sheet.writerow(head.split(","))
         for s in CLASS:
             when = f"{times[s]}+00:00" if s in times else "-"
             sheet.writerow(

@@ -127,19 +127,3 @@ def test_the_command_says_what_it_found_and_exits_so(tf, capsys, monkeypatch):
     assert main(["tpu-ready", "tpu_models:make_histogram", "--batch", "8"]) == 1
     said = capsys.readouterr().out
     assert "problem  unsupported op: HistogramFixedWidth in layer 'histogram" in said
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["tpu_models"], "MODULE:FUNCTION, for example my_model:make_model"),
-        (["no_such_module:make"], "no module 'no_such_module'"),
-        (["tpu_models:make_nothing"], "must return a keras.Model, got int"),
-        (["json:loads", "--batch", "0"], "batch must be a whole number"),
-    ],
-)
-def test_wrong_targets_get_one_line_and_status_2(tf, capsys, monkeypatch, arguments, words):
-    monkeypatch.chdir(Path(tpu_models.__file__).parent)
-    assert main(["tpu-ready", *arguments]) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1 and words in said.err

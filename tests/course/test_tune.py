@@ -1,7 +1,6 @@
 """`tune` and `distlab tune-input`: chains taken apart, rebuilt, measured; output; clear errors."""
 
 import json
-import re
 import sys
 import time
 from dataclasses import replace
@@ -379,38 +378,10 @@ def make_dataset():
 """
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
+def test_the_command_prints_a_report(tmp_path, monkeypatch, capsys):
     (tmp_path / "my_input_for_tune.py").write_text(INPUT)
-    (tmp_path / "quick_input.py").write_text("number = 3\n")  # without the seconds of an import
-    (tmp_path / "broken_input.py").write_text("import tensorflow\n1 / 0\n")
-    (tmp_path / "lacking_input.py").write_text("import no_such_thing_anywhere\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    return tmp_path
-
-
-def test_the_command_prints_a_report(folder, capsys):
     arguments = ["tune-input", "my_input_for_tune:make_dataset", "--seconds", "2", "--step-ms", "2"]
     assert main(arguments) == 0
     assert "a step of 2 ms" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("target", "says"),
-    [
-        ("my_input_for_tune", "written MODULE:FUNCTION"),
-        ("my_input_for_tune:", "written MODULE:FUNCTION"),
-        ("no_such_input:make", "no module 'no_such_input' in this folder"),
-        ("quick_input.py:make", "no module 'quick_input.py'|leave out .py"),
-        ("quick_input:nothing", "has no function 'nothing'"),
-        ("quick_input:number", "it is no function"),
-        ("broken_input:make", "broken_input failed: ZeroDivisionError: division by zero"),
-        ("lacking_input:make", "imports a missing module: .*no_such_thing_anywhere"),
-    ],
-)
-def test_the_command_names_what_is_wrong_with_its_target(folder, capfd, target, says):
-    assert main(["tune-input", target]) == 2
-    printed = capfd.readouterr()
-    assert printed.out == "" and printed.err.count("\n") == 1
-    assert printed.err.startswith("distlab tune-input: ") and re.search(says, printed.err)

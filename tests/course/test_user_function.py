@@ -3,12 +3,11 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
+from child_programs import run_distlab, start_distlab
 from process_watch import lives, wait_for
 
 from distlab.cli import main
@@ -106,26 +105,16 @@ def test_a_module_that_ends_the_process_is_named(project, capfd, monkeypatch, ta
 
 
 def test_python_m_distlab_finds_our_utils_and_not_the_projects(project):
-    done = subprocess.run(
-        [sys.executable, "-m", "distlab", "tune-input", "leaving:stop"],
-        cwd=project,
-        timeout=240,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 2 and "called sys.exit('enough')" in done.stderr, done.stderr
+    path = {"PYTHONPATH": str(ROOT)}
+    done = run_distlab("tune-input", "leaving:stop", cwd=project, variables=path, status=2)
+    assert "called sys.exit('enough')" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_of_the_child_is_left(project, number):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "distlab", "tune-input", "mypipe:sleep"],
-        cwd=project,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        start_new_session=True,
+    path = {"PYTHONPATH": str(ROOT)}
+    process = start_distlab(
+        "tune-input", "mypipe:sleep", cwd=project, variables=path, start_new_session=True
     )
     while "asleep" not in (line := process.stderr.readline()):
         assert line, "it ended before it slept"

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from page_checks import watch
 from process_watch import wait_for
 
 from utils.data import load
@@ -79,7 +80,7 @@ STEPS = """(c) => {
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_the_page_takes_the_steps_of_the_kernel(tf, data, chromium, count):
+def test_the_page_takes_the_steps_of_the_kernel(tf, data, show_page, count):
     """The same weights, images and breaks: losses, gradients and weights as TensorFlow has them."""
     from distlab.explorables.bundle import join_script
     from distlab.lessons.two_replicas import Replicas, split_classes
@@ -91,7 +92,7 @@ def test_the_page_takes_the_steps_of_the_kernel(tf, data, chromium, count):
         labels = data.train.labels[chosen]
         steps.append({"images": pixels.tolist(), "labels": labels.tolist(), "broken": broken})
     script = f"(c) => {{ const m = {join_script('replicas_model')}; return ({STEPS})(c); }}"
-    told = chromium.new_page().evaluate(script, {"count": count, "steps": steps})
+    told = show_page().evaluate(script, {"count": count, "steps": steps})
     assert told["groups"] == [list(group) for group in split_classes(count)]
     replicas = Replicas(data, count)
     for variables, _ in replicas.copies:
@@ -111,14 +112,13 @@ def test_the_page_takes_the_steps_of_the_kernel(tf, data, chromium, count):
             np.testing.assert_allclose(values, variable.numpy().ravel(), atol=1e-5)
 
 
-def test_a_page_trains_without_a_kernel_forgets_and_repairs(data, chromium, tmp_path):
+def test_a_page_trains_without_a_kernel_forgets_and_repairs(data, show_page, tmp_path):
     from distlab.explorables.page_replicas import RECORDING, write_page_replicas
 
     path = tmp_path / "page.html"
     path.write_text(f"<!doctype html><body>{write_page_replicas(data, RECORDING.as_uri())}</body>")
-    page, faults = chromium.new_page(), []
-    page.on("pageerror", lambda fault: faults.append(str(fault)))
-    page.on("request", lambda asked: faults.append(asked.url) if "http" in asked.url else None)
+    page = show_page()
+    wrong = watch(page)
     page.goto(path.as_uri())
 
     def read():
@@ -146,4 +146,4 @@ def test_a_page_trains_without_a_kernel_forgets_and_repairs(data, chromium, tmp_
     wait(lambda: read()[0] == 1 and len(read()[1]) == 3)
     page.get_by_role("button", name="Train on").click()
     wait(lambda: read()[0] > 2)
-    assert not faults
+    assert wrong == []

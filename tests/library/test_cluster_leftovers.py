@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from jupyter_client import KernelManager
-from process_watch import Held, lives, wait_for
+from process_watch import Held, lives, start_process, wait_for
 
 from distlab.cli import processes as command
 from utils.cluster import ClusterError, LocalCluster
@@ -308,7 +308,7 @@ def run_command(*arguments, folder):
 
 
 def start_owner(folder, told):
-    owner = subprocess.Popen(
+    owner = start_process(
         [sys.executable, "-c", textwrap.dedent(OWNER), str(told)],
         env={**os.environ, "TMPDIR": str(folder)},
         stderr=subprocess.DEVNULL,

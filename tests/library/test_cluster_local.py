@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from process_watch import Held, lives, wait_for
+from process_watch import Held, lives, start_process, wait_for
 
 from utils.cluster import ClusterError, LocalCluster
 from utils.cluster.local_launcher import ColdLauncher
@@ -348,7 +348,7 @@ OWNER = """
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_outlives_its_owner(tmp_path, number):
     """Killed or interrupted, it leaves no task, no child of a task and no warm process."""
-    owner = subprocess.Popen(
+    owner = start_process(
         [sys.executable, "-c", textwrap.dedent(OWNER), str(tmp_path)],
         stderr=subprocess.DEVNULL,
     )

@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 import pytest
 from needs import need_engine
-from process_watch import lives, wait_for
+from process_watch import lives, start_process, wait_for
 
 from utils.engines import RunSettings, make_launcher, spark_driver
 from utils.engines.catalog import check_gpus
@@ -334,7 +334,7 @@ def test_who_answers_and_is_no_ray_is_left_at_once(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         words = ["run", "--engine", "ray", "--engine-address", address, "true"]
-        running = subprocess.Popen(
+        running = start_process(
             [sys.executable, "-m", "distlab", *words], cwd=tmp_path, stderr=subprocess.PIPE
         )
         silent.settimeout(SECONDS)

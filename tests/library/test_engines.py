@@ -14,7 +14,7 @@ import psutil
 import pytest
 import warm_start
 from command_lines import run_all
-from process_watch import lives, wait_for
+from process_watch import lives, start_process, wait_for
 
 from distlab.cli import diagnose, starting
 from distlab.cli.run import tell_end
@@ -51,7 +51,7 @@ def program(tmp_path, monkeypatch):
 
 def start(*words, **settings):
     command = [sys.executable, "-m", "distlab", "run", *map(str, words)]
-    return subprocess.Popen(
+    return start_process(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings
     )
 

@@ -195,7 +195,7 @@ def test_interrupt_while_the_command_is_read(monkeypatch, capsys):
 
 def test_train_in_another_thread_gives_the_same_weights(tf):
     found = {}
-    settings = {**QUICK, "strategy": "mirrored", "replicas": 3}
+    settings = {**QUICK, "strategy": "mirrored", "replicas": 2}
     thread = threading.Thread(target=lambda: found.update(it=train(**settings)))
     thread.start()
     thread.join(300)

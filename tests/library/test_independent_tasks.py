@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from machines import Launcher
-from process_watch import wait_for
+from process_watch import start_process, wait_for
 
 from utils.tf_config import parse_tf_config, pick_free_ports
 
@@ -35,7 +35,7 @@ def write(tmp_path, monkeypatch):
 
 def start(*words, **settings):
     command = [sys.executable, "-m", "distlab", "run", "--independent", "--logs", "logs"]
-    return subprocess.Popen(
+    return start_process(
         [*command, *map(str, words)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

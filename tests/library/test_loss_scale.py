@@ -185,7 +185,6 @@ def assert_as_reference(report, reference, atol=1e-6):
     "strategy, replicas, bad, loop",
     [
         ("central-storage", 2, 7, "custom"),
-        ("central-storage", 2, 7, "fit"),
         ("mirrored", 4, 3, "fit"),
         ("one-device", 1, 7, "custom"),
     ],

@@ -4,11 +4,10 @@ import gzip
 import importlib
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from child_programs import run_distlab, run_python
 from needs import need_packages
 
 from utils.engines.manifests import (
@@ -102,15 +101,8 @@ def run_start(tmp_path, files, environment):
     (tmp_path / "show.py").write_text(
         "import os, sys\nprint(os.environ['TF_CONFIG'], sys.argv[1:])"
     )
-    done = subprocess.run(
-        [sys.executable, "start.py", "show.py", "--epochs", "3"],
-        cwd=tmp_path,
-        text=True,
-        capture_output=True,
-        timeout=280,
-        env={**os.environ, **environment},
-    )
-    assert done.returncode == 0, done.stderr
+    words = ("start.py", "show.py", "--epochs", "3")
+    done = run_python(*words, cwd=tmp_path, variables=environment, status=0)
     text, _, arguments = done.stdout.strip().rpartition(" ['")
     assert arguments == "--epochs', '3']"
     return parse_tf_config(text)
@@ -235,14 +227,7 @@ def test_what_has_no_schema_is_named_as_unchecked():
 
 
 def distlab(*words, status=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "distlab", "manifest", *words],
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    return done
+    return run_distlab("manifest", *words, status=status)
 
 
 def test_the_command_prints_or_writes_the_files(tmp_path):

@@ -8,14 +8,14 @@ import json
 import os
 import tempfile
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from needs import EVERYTHING
+from test_training import assert_same_weights, plan_steps, train_by_hand, train_on_examples
 
 from utils.cluster import ClusterError, LocalCluster, make_launcher
-from utils.data import load
-from utils.data.batches import epoch_order
 
 EPOCHS, BATCH = 2, 64
 EXACT = {"dtype": "float64", "optimizer": "sgd", "model": "mlp", "epochs": EPOCHS}
@@ -31,7 +31,7 @@ GROUPS = (
 LOOPS = ("custom", "fit")
 # job -> the loops that train it in each of the two groups
 CHOSEN = {
-    "uneven": (LOOPS, LOOPS),
+    "uneven": (LOOPS, ("custom",)),  # `test_all_workers_stop…` has the group's `fit`
     "adam": (("custom",), ()),
     "file": (("fit",), ("custom",)),
     "off": (("fit",), ()),
@@ -39,7 +39,6 @@ CHOSEN = {
 
 
 def loops_of(name, group):
-    """In every group, both loops train the uneven job; policies have one loop each."""
     return LOOPS if EVERYTHING else CHOSEN[name][GROUPS.index(group)]
 
 
@@ -109,100 +108,43 @@ def train_on(clusters):
     _outcomes.clear()
 
 
-def plan_steps(limit):
-    """Return the examples of each step of the one-process run."""
-    orders = [epoch_order(limit, 0, epoch) for epoch in range(EPOCHS)]
-    return [order[i : i + BATCH] for order in orders for i in range(0, limit, BATCH)]
-
-
-def train_by_hand(tf, steps, optimizer="sgd", dtype="float64"):
-    """Return weights and mean loss of each step: one process, no strategy, no padding."""
-    import keras
-
-    from utils.models import build_mlp
-
-    split, net = load("fashion_mnist").train, build_mlp(seed=0, dtype=dtype)
-    update = {"sgd": keras.optimizers.SGD(0.05), "adam": keras.optimizers.Adam(0.001)}[optimizer]
-    update.build(net.trainable_variables)
-
-    @tf.function(reduce_retracing=True)
-    def step(images, labels):
-        with tf.GradientTape() as tape:
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, net(images))
-            loss = tf.reduce_mean(losses)
-        gradients = tape.gradient(loss, net.trainable_variables)
-        update.apply_gradients(zip(gradients, net.trainable_variables))
-        return loss
-
-    means = []
-    for places in steps:
-        places = np.asarray(places)
-        images = tf.constant((split.images[places] / 255).astype(dtype)[..., None])
-        means.append(float(step(images, tf.constant(split.labels[places]))))
-    return [v.numpy() for v in net.trainable_variables], means
-
-
-def epoch_means(steps, means):
-    per_epoch = len(steps) // EPOCHS
-    sizes = [len(places) for places in steps]
-    return [
-        np.average(means[i : i + per_epoch], weights=sizes[i : i + per_epoch])
-        for i in range(0, len(steps), per_epoch)
-    ]
-
-
-@pytest.fixture(scope="module")
-def by_hand(tf):
-    found = {}
-
-    def by_hand(name):
-        if name not in found:
-            steps = plan_steps(JOBS[name]["max_examples"])
-            kind = {"optimizer": "adam", "dtype": "float32"} if name == "adam" else {}
-            weights, means = train_by_hand(tf, steps, **kind)
-            found[name] = weights, epoch_means(steps, means)
-        return found[name]
-
-    return by_hand
-
-
-def assert_same_weights(weights, wanted):
-    assert len(weights) == len(wanted)
-    for got, right in zip(weights, wanted):
-        np.testing.assert_allclose(got, right, rtol=0, atol=1e-9)
+def by_hand(name):
+    """Return weights and epoch means of one process."""
+    kind = {"optimizer": "adam", "dtype": "float32"} if name == "adam" else {}
+    return train_by_hand(JOBS[name]["max_examples"], BATCH, EPOCHS, **kind)
 
 
 @pytest.mark.parametrize("name, group, loop", choose("uneven"))
-def test_data_gives_the_one_process_run(train_on, by_hand, name, group, loop):
+def test_data_gives_the_one_process_run(train_on, name, group, loop):
     """Weights to 1e-9 on every worker, and each step read the examples of the same batch."""
     weights, losses = by_hand(name)
     outcomes = [outcome[name, loop] for outcome in train_on(group)]
     for report, _ in outcomes:
-        assert_same_weights(report.weights, weights)
+        assert_same_weights(report, weights)
         np.testing.assert_allclose(report.loss, losses, atol=1e-5)
         assert (report.workers, report.replicas) == group
         assert report.test_loss == outcomes[0][0].test_loss
     reads = [steps for _, steps in outcomes]
-    for step, *parts in zip(plan_steps(JOBS[name]["max_examples"]), *reads, strict=True):
+    for step, *parts in zip(plan_steps(202, BATCH, EPOCHS), *reads, strict=True):
         assert Counter(sum(parts, [])) == Counter(step.tolist())
 
 
 @pytest.mark.parametrize("name, group, loop", choose("adam"))
-def test_adam_in_float32_has_the_epoch_means_of_one_process(train_on, by_hand, name, group, loop):
+def test_adam_in_float32_has_the_epoch_means_of_one_process(train_on, name, group, loop):
     for outcome in train_on(group):
         np.testing.assert_allclose(outcome[name, loop][0].loss, by_hand(name)[1], atol=2e-3)
 
 
 @pytest.mark.parametrize("policy, group, loop", choose("file", "off"))
-def test_file_and_off_equal_one_process_fed_what_was_read(tf, train_on, policy, group, loop):
+def test_file_and_off_equal_one_process_fed_what_was_read(train_on, policy, group, loop):
     workers, _ = group
     outcomes = [outcome[policy, loop] for outcome in train_on(group)]
     reads = [steps for _, steps in outcomes]
     unions = [sum(parts, []) for parts in zip(*reads, strict=True)]
-    weights, means = train_by_hand(tf, unions)
+    weights, losses = train_on_examples(unions, EPOCHS)
     for report, _ in outcomes:
-        assert_same_weights(report.weights, weights)
-        np.testing.assert_allclose(report.loss, epoch_means(unions, means), atol=1e-5)
+        assert_same_weights(report, weights)
+        np.testing.assert_allclose(report.loss, losses, atol=1e-5)
     times = Counter(sum(unions, []))
     assert set(times) == set(range(202))
     assert set(times.values()) == {EPOCHS * (workers if policy == "off" else 1)}
@@ -263,8 +205,13 @@ def test_keras_fit_fails_across_workers_without_the_mend(clusters):
     assert "--keras patched" in str(failed.value)
 
 
-def test_keras_fit_with_the_mend_equals_one_process(clusters, tf):
-    weights, history, evaluation, _, _ = fit_plainly(False)
+@pytest.fixture(scope="module")
+def fitted_plainly(tf):
+    return fit_plainly(False)
+
+
+def test_keras_fit_with_the_mend_equals_one_process(clusters, fitted_plainly):
+    weights, history, evaluation, _, _ = fitted_plainly
     for got in clusters.run(2, 1, fit_plainly, True):
         for mine, theirs in zip(got[0], weights):
             np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-9)
@@ -274,7 +221,7 @@ def test_keras_fit_with_the_mend_equals_one_process(clusters, tf):
         assert len(got[3]) == 2 and "_maybe_symbolic_build" in got[3][0] and got[4] == ()
 
 
-def test_the_mend_leaves_other_versions_and_strategies_alone(tf, monkeypatch):
+def test_the_mend_leaves_other_versions_and_strategies_alone(tf, fitted_plainly, monkeypatch):
     from keras.src.backend.tensorflow import trainer
 
     from utils import keras_multi_worker as mends
@@ -285,7 +232,6 @@ def test_the_mend_leaves_other_versions_and_strategies_alone(tf, monkeypatch):
     assert "left unchanged" in said and "3.0.0" in said
     assert names == (trainer.TensorFlowTrainer._maybe_symbolic_build, trainer.reduce_per_replica)
     monkeypatch.undo()
-    before = fit_plainly(False)
     for owner, name in (
         (trainer.TensorFlowTrainer, "_maybe_symbolic_build"),
         (trainer, "reduce_per_replica"),
@@ -293,7 +239,7 @@ def test_the_mend_leaves_other_versions_and_strategies_alone(tf, monkeypatch):
         monkeypatch.setattr(owner, name, getattr(owner, name))
     monkeypatch.setattr(trainer, mends._MARK, False, raising=False)
     after = fit_plainly(True)
-    assert len(after[3]) == 2 and after[1] == before[1]
+    assert len(after[3]) == 2 and after[1] == fitted_plainly[1]
     assert not mends.has_several_workers(tf.distribute.get_strategy())
 
 
@@ -414,17 +360,18 @@ def train_in_parts(folder, temporary, settings, stop_after):
             on_event=send,
             **settings,
         )
-        end = done.weights, done.loss
+        end = SimpleNamespace(weights=done.weights, loss=done.loss)
     except TrainingStopped as stopped:
         end = "stopped", stopped.step
     return end
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_all_workers_stop_together_and_go_on_from_the_chiefs_checkpoint(
-    clusters, by_hand, tmp_path, loop
-):
-    """One worker is asked to stop; under `fit`, three workers of two replicas go on."""
+def test_all_workers_stop_together_and_go_on_from_the_chiefs_checkpoint(clusters, tmp_path, loop):
+    """One worker is asked to stop; under `fit`, three workers of two replicas go on.
+
+    Another job's settings are refused by the chief.
+    """
     settings = {**JOBS["uneven"], "loop": loop, "global_batch_size": BATCH, "checkpoint_every": 2}
     folder, export = str(tmp_path / "c"), tmp_path / "e"
     aside = tmp_path / "aside"  # where those that aren't the chief save
@@ -441,18 +388,14 @@ def test_all_workers_stop_together_and_go_on_from_the_chiefs_checkpoint(
     settings["export"] = str(export)
     group = (3, 2) if loop == "fit" else (2, 1)
     ends = clusters.run(*group, train_in_parts, folder, str(aside), settings, None)
-    for weights, losses in ends:
-        assert_same_weights(weights, by_hand("uneven")[0])
-        assert len(losses) == EPOCHS
+    for end in ends:
+        assert_same_weights(end, by_hand("uneven")[0])
+        assert len(end.loss) == EPOCHS
     assert not list(aside.glob("not-chief-*"))
     assert (export / "model.keras").is_file() and (export / "saved_model").is_dir()
-
-
-def test_a_checkpoint_of_another_job_is_refused_by_the_chief(clusters, tmp_path):
-    settings = {**EXACT, "max_examples": 64, "epochs": 1}
-    clusters.run(2, 1, train_in_parts, str(tmp_path), None, settings, None)
-    with pytest.raises(ClusterError, match="worker [01]: InputError: checkpoint_dir .* seed=0"):
-        clusters.run(2, 1, train_in_parts, str(tmp_path), None, {**settings, "seed": 1}, None)
+    if loop == "custom":
+        with pytest.raises(ClusterError, match="worker [01]: InputError: checkpoint_dir .* seed=0"):
+            clusters.run(2, 1, train_in_parts, folder, None, {**settings, "seed": 1}, None)
 
 
 def test_a_loss_that_is_not_finite_is_null_in_a_tasks_events(clusters):
@@ -480,11 +423,11 @@ def coordinate(settings):
     return train(strategy="parameter-server", on_event=send, **settings)
 
 
-def test_one_worker_on_parameter_servers_trains_as_one_process(clusters, by_hand):
+def test_one_worker_on_parameter_servers_trains_as_one_process(clusters):
     """With one worker there is nobody to be stale against."""
     weights, losses = by_hand("uneven")
     report = clusters.run(1, 1, coordinate, {**JOBS["uneven"], "global_batch_size": BATCH}, ps=2)
-    assert_same_weights(report.weights, weights)
+    assert_same_weights(report, weights)
     np.testing.assert_allclose(report.loss, losses, atol=1e-5)
     assert (report.strategy, report.workers, report.replicas) == ("parameter-server", 1, 1)
 

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from process_watch import start_process
 
 from distlab.cli.run import write_legacy_command
 from utils.errors import InputError
@@ -66,7 +67,7 @@ def train_by_hand():
 
 def start(folder, keras):
     words = ["run", "--keras", keras, "--workers", "2", "--logs", f"{keras}-2"]
-    return subprocess.Popen(
+    return start_process(
         [sys.executable, "-m", "distlab", *words, "program.py"],
         cwd=folder,
         text=True,

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from process_watch import Held, lives, wait_for
+from process_watch import Held, end_started, lives, start_process, wait_for
 
 from utils.errors import DistributedError, RunError
 from utils.processes.connection import (
@@ -251,7 +251,7 @@ def test_server_and_children_end_with_an_owner_that_was_killed(tmp_path, words):
     here = Path(__file__).resolve().parent
     folders = [str(here.parents[1]), str(here.parent), str(here)]
     code = OWNER.format(folders=folders, folder=str(tmp_path), words=words)
-    owner = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE)
+    owner = start_process([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE)
     processes = [int(word) for word in owner.stdout.readline().split()]
     assert all(map(lives, processes)) and processes
     if words:
@@ -261,3 +261,10 @@ def test_server_and_children_end_with_an_owner_that_was_killed(tmp_path, words):
     owner.stdout.close()
     wait_for(lambda: not any(map(lives, processes)))
     assert (tmp_path / "cleared").exists()
+
+
+def test_what_a_test_starts_ends_with_it():
+    """`conftest` ends it, so that a test that fails leaves nothing."""
+    process = start_process(["sleep", "300"], stdout=subprocess.PIPE)
+    end_started()
+    assert process.returncode == -signal.SIGKILL and process.stdout.closed

@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 import pytest
+from process_watch import start_process
 
 from utils.cluster import streams
 from utils.cluster.streams import LineReader, clean_line
@@ -34,7 +35,7 @@ def run(tmp_path):
     def start(text, *words, wait=True, stderr=subprocess.PIPE):
         (tmp_path / "program.py").write_text(textwrap.dedent(text))
         command = [sys.executable, "-m", "distlab", "run", "--logs", "logs", *words, "program.py"]
-        running = subprocess.Popen(
+        running = start_process(
             command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=stderr, text=True
         )
         if not wait:

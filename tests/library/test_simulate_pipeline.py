@@ -310,12 +310,7 @@ GIVEN = (
 
 def call(capsys, *arguments):
     """Run the shell command; return (status, standard output, standard error)."""
-    try:
-        status = main([*arguments])
-    except SystemExit as stopped:
-        status = stopped.code
-    shown = capsys.readouterr()
-    return status, shown.out, shown.err
+    return main([*arguments]), *capsys.readouterr()
 
 
 def changed(**options):

@@ -59,33 +59,12 @@ def test_a_notebook_completes_the_settings():
 
 
 @pytest.mark.parametrize(("strategy", "replicas", "loop"), [MANY[0], MANY[3]])
-def test_metrics_are_means_over_real_examples_whoever_has_them(tf, strategy, replicas, loop):
-    """202 examples in batches of 64: padding counts in none of them."""
-    metrics = [is_wrong, "accuracy", tf.keras.metrics.SparseTopKCategoricalAccuracy(1, "top")]
-    report = train(strategy=strategy, replicas=replicas, loop=loop, metrics=metrics, **SMALL)
-    assert list(report.metrics) == list(report.test_metrics) == ["is_wrong", "top"]
-    np.testing.assert_allclose(np.add(report.metrics["is_wrong"], report.accuracy), 1, atol=1e-6)
-    np.testing.assert_allclose(report.metrics["top"], report.accuracy, atol=1e-6)
-    assert report.test_metrics["top"] == pytest.approx(report.test_accuracy)
-    assert "is_wrong 0." in str(report) and '"metrics": {"is_wrong": [' in report.to_json()
-
-
-def test_metrics_of_a_run_that_was_cut_are_those_of_the_whole_run(tf, tmp_path):
-    settings = {**SMALL, "strategy": "mirrored", "global_batch_size": 16, "metrics": [is_wrong]}
-    whole = train(**settings)
-    saved = {"checkpoint_dir": tmp_path, "checkpoint_every": 5}
-    with pytest.raises(Cut):
-        train(**settings, **saved, on_event=cut_at(6))
-    resumed = train(**settings, **saved)
-    assert resumed.resumed_from.endswith("train-5")
-    np.testing.assert_allclose(resumed.metrics["is_wrong"], whole.metrics["is_wrong"], atol=1e-6)
-    with pytest.raises(DistributedError, match=r"made with metrics=\['is_wrong'\]"):
-        train(**{**settings, "epochs": 3, "metrics": ["top_k_categorical_accuracy"]}, **saved)
-
-
-@pytest.mark.parametrize("loop", ["custom", "fit"])
-def test_callbacks_see_epochs_and_end_the_run(tf, loop):
-    seen = []
+def test_metrics_are_means_over_real_examples_and_callbacks_end_the_run(
+    tf, strategy, replicas, loop
+):
+    """202 examples in batches of 64: padding counts in no metric, whoever has it."""
+    metrics, seen = [is_wrong, "accuracy"], []
+    metrics.append(tf.keras.metrics.SparseTopKCategoricalAccuracy(1, "top"))
 
     class Watch(tf.keras.callbacks.Callback):
         def on_train_begin(self, logs=None):
@@ -102,10 +81,29 @@ def test_callbacks_see_epochs_and_end_the_run(tf, loop):
         def on_train_end(self, logs=None):
             seen.append("end")
 
-    report = train(strategy="mirrored", loop=loop, callbacks=[Watch()], **{**SMALL, "epochs": 9})
+    settings = {**SMALL, "strategy": strategy, "replicas": replicas, "loop": loop, "epochs": 9}
+    report = train(metrics=metrics, callbacks=[Watch()], **settings)
     first, second = report.loss
     assert seen[::2] == ["begin", (first, pytest.approx(0.05)), (second, 0.25)]
     assert seen[1::2] == ["epoch 0", "epoch 1", "end"] and report.epochs == 2
+    assert list(report.metrics) == list(report.test_metrics) == ["is_wrong", "top"]
+    np.testing.assert_allclose(np.add(report.metrics["is_wrong"], report.accuracy), 1, atol=1e-6)
+    np.testing.assert_allclose(report.metrics["top"], report.accuracy, atol=1e-6)
+    assert report.test_metrics["top"] == pytest.approx(report.test_accuracy)
+    assert "is_wrong 0." in str(report) and '"metrics": {"is_wrong": [' in report.to_json()
+
+
+def test_metrics_of_a_run_that_was_cut_are_those_of_the_whole_run(tf, tmp_path):
+    settings = {**SMALL, "strategy": "mirrored", "replicas": 2, "metrics": [is_wrong]}
+    whole = train(**settings)
+    saved = {"checkpoint_dir": tmp_path, "checkpoint_every": 2}
+    with pytest.raises(Cut):
+        train(**settings, **saved, on_event=cut_at(3))
+    resumed = train(**settings, **saved)
+    assert resumed.resumed_from.endswith("train-2")
+    np.testing.assert_allclose(resumed.metrics["is_wrong"], whole.metrics["is_wrong"], atol=1e-6)
+    with pytest.raises(DistributedError, match=r"made with metrics=\['is_wrong'\]"):
+        train(**{**settings, "epochs": 3, "metrics": ["top_k_categorical_accuracy"]}, **saved)
 
 
 @pytest.fixture(scope="module")
@@ -143,18 +141,13 @@ def test_clipping_is_of_the_sum_as_on_one_device(tf, unclipped, clip, ways):
 
 def test_clipping_reaches_the_optimizer_inside_a_loss_scale(tf):
     """Seven steps at a rate below 0.1 move no weight by more than 1e-7; without, all by more."""
-    own = {"strategy": "mirrored"}
+    own = {"strategy": "mirrored", "replicas": 2}
     clipped, plain = (train(**Own(None).settings(**own, clipnorm=norm)) for norm in (1e-8, None))
     assert clipped.loss_scale and np.abs(clipped.weights[0] - START).max() <= 1e-7
     assert np.abs(plain.weights[0] - START).min() > 1e-5
 
 
-def test_xla_trains_the_same(mirrored):
-    compiled = train(jit_compile=True, strategy="mirrored", replicas=2, **SMALL)
-    assert_same_weights(compiled, mirrored)
-
-
-def test_a_model_may_be_an_instance_or_a_class(tf, mirrored):
+def test_a_model_may_be_an_instance_or_a_class_compiled_or_not(tf, mirrored):
     from utils.models import build_mlp
 
     made = build_mlp(dtype="float64")
@@ -172,7 +165,7 @@ def test_a_model_may_be_an_instance_or_a_class(tf, mirrored):
         def call(self, images):
             return self.net(images)
 
-    assert_same_weights(train(**{**settings, "model": Own}), mirrored)
+    assert_same_weights(train(**{**settings, "model": Own, "jit_compile": True}), mirrored)
 
 
 def train_there(settings):
@@ -210,7 +203,6 @@ def test_clusters_have_the_metrics_and_callbacks_of_one_device(stopped, launcher
 def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf):
     """Two steps of SGD, at a tenth of the rate and at its middle between a tenth and all of it."""
     settings = {
-        "strategy": "mirrored",
         "model": "mlp",
         "optimizer": "sgd",
         "learning_rate": 0.2,

@@ -39,7 +39,7 @@ def smaller():
 
 @pytest.fixture(scope="module")
 def by_hand(tf, smaller):
-    return train_by_hand(tf, limit=35, batch=16, epochs=2, model="transformer")
+    return train_by_hand(limit=35, batch=16, epochs=2, model="transformer")
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,7 @@ class WarmLauncher(LocalLauncher):
 
     description = "forked from a warm process"
 
-    def __init__(
-        self, preload: Sequence[str] = TRAINING_MODULES, start_seconds: float = START_SECONDS
-    ) -> None:
+    def __init__(self, preload: Sequence[str] = TRAINING_MODULES) -> None:
         super().__init__(make_mark())
         self._lock, self._forks = threading.Lock(), dict[int, _Fork]()
         command = make_module_command(f"{__package__}.task_server", ",".join(preload))
@@ -62,7 +60,7 @@ class WarmLauncher(LocalLauncher):
         )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         try:
-            self.server.wait_until_ready(start_seconds)
+            self.server.wait_until_ready(START_SECONDS)
             self._listener.start()
         except BaseException:  # an interrupt, for one
             self.close()

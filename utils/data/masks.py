@@ -25,13 +25,13 @@ class MaskScore:
     of_class: tuple[float, ...]
 
 
-def count_pixels(masks: np.ndarray, predicted: np.ndarray, classes: int = MASK_CLASSES):
+def count_pixels(masks: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """Return how often each true class was predicted as each: int64 [true class, predicted].
 
     Both are class numbers of the same shape. Counts of several batches may be added.
     """
-    pairs = np.asarray(masks, np.int64).ravel() * classes + np.asarray(predicted).ravel()
-    return np.bincount(pairs, minlength=classes**2).reshape(classes, classes)
+    pairs = np.asarray(masks, np.int64).ravel() * MASK_CLASSES + np.asarray(predicted).ravel()
+    return np.bincount(pairs, minlength=MASK_CLASSES**2).reshape(MASK_CLASSES, MASK_CLASSES)
 
 
 def score_masks(counts: np.ndarray) -> MaskScore:

@@ -16,6 +16,7 @@ from ..errors import InputError
 from .chain import ChainStage, as_written, take_apart
 from .rebuild import TuneSettings, rebuild
 
+MAX_LANES, GAP_SECONDS = 8, 5e-4
 Row = tuple[str, float, float, str, str]  # lane, start, end, label, kind: as figures.timeline takes
 
 
@@ -130,13 +131,11 @@ def _pass_element(predicate: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def timeline_rows(
-    spans: list[WorkSpan], stages: list[str], lanes: int = 8, gap_seconds: float = 5e-4
-) -> list[Row]:
+def timeline_rows(spans: list[WorkSpan], stages: list[str]) -> list[Row]:
     """Return spans as rows of `figures.timeline`, in milliseconds, stages in the order given.
 
-    Overlapping spans of a stage get separate lanes, at most `lanes` for a
-    stage: "read", "read 2"... Spans of one lane less than `gap_seconds` apart are one bar.
+    Overlapping spans of a stage get separate lanes, at most MAX_LANES for a
+    stage: "read", "read 2"... Spans of one lane less than GAP_SECONDS apart are one bar.
     """
     rows: list[Row] = []
     for stage in stages:
@@ -147,12 +146,12 @@ def timeline_rows(
             if lane == len(free):
                 free.append(0.0)
                 bars.append([])
-            if bars[lane] and span.start - bars[lane][-1][1] < gap_seconds:
+            if bars[lane] and span.start - bars[lane][-1][1] < GAP_SECONDS:
                 bars[lane][-1][1] = span.end
             else:
                 bars[lane].append([span.start, span.end])
             free[lane] = span.end
-        for lane, pieces in enumerate(bars[:lanes]):
+        for lane, pieces in enumerate(bars[:MAX_LANES]):
             name = stage if not lane else f"{stage} {lane + 1}"
             rows += [(name, 1e3 * start, 1e3 * end, "", stage) for start, end in pieces]
     return rows

@@ -223,10 +223,8 @@ class LayerCost:
         return self.forward_seconds + self.backward_seconds
 
 
-def measure_layers(
-    model: "keras.Model", images: np.ndarray, repeats: int = 5, device: str = "CPU:0"
-) -> list[LayerCost]:
-    """Time each layer's forward and backward pass on `images` [micro_batch, ...].
+def measure_layers(model: "keras.Model", images: np.ndarray, repeats: int = 5) -> list[LayerCost]:
+    """Time each layer's forward and backward pass on the CPU, on `images` [micro_batch, ...].
 
     The times, in seconds, are the best of `repeats`, after one call that isn't counted.
     Raises InputError for what `read_chain` refuses.
@@ -236,7 +234,7 @@ def measure_layers(
     inputs = tf.constant(as_inputs(model, images))
     costs = []
     for layer in read_chain(model):
-        part = Part([layer], device)
+        part = Part([layer], "CPU:0")
         values = part.read_weights()
         forward = part.run_forward(values, inputs)
         upstream = tf.ones_like(forward.outputs)

@@ -23,6 +23,7 @@ from ..errors import InputError
 
 MARK_VARIABLE = "DISTLAB_CLUSTER"
 PREFIX, MARK_FILE = "distlab-", "cluster-mark"
+END_SECONDS = 60.0  # a killed process needs a processor to end
 CLOCK_SECONDS = 2.0  # how far two readings of one process's start may differ
 
 
@@ -189,14 +190,14 @@ def _folder_time(folder: str) -> float:
         return 0.0
 
 
-def end_cluster(identity: str, seconds: float = 60.0) -> int:
+def end_cluster(identity: str) -> int:
     """Kill every process of the cluster, remove its folder, return how many were killed.
 
-    Raises InputError if one is still there after `seconds`.
+    Raises InputError if one is still there after END_SECONDS.
     """
     killed: set[int] = set()
     folders: set[str] = set()
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + END_SECONDS
     while found := find_clusters(identity):
         folders.add(found[0].mark.folder)
         for process in found[0].processes:

@@ -46,7 +46,7 @@ class Schedule:
 
 
 def read_schedule(
-    orders: Iterable[Iterable[object]], micro_batches: int, chunks: int = 1, name: str = "own"
+    orders: Iterable[Iterable[object]], micro_batches: int, chunks: int = 1
 ) -> Schedule:
     """Make a Schedule of plain lists: for each stage operations, or (kind, micro-batch[, chunk]).
 
@@ -63,7 +63,7 @@ def read_schedule(
         tuple(_read_operation(item, stage, place) for place, item in enumerate(order))
         for stage, order in enumerate(listed)
     )
-    return Schedule(name, micro_batches, chunks, tuple(read))
+    return Schedule("own", micro_batches, chunks, tuple(read))
 
 
 def _read_operation(item: object, stage: int, place: int) -> Operation:

@@ -192,19 +192,11 @@ def compare_several_machines() -> list[Compared]:
     return found
 
 
-def predict_machines(
-    batch: int,
-    rate: float,
-    payload_bytes: float,
-    machines: int,
-    bandwidth_bytes_per_second: float = 1.25e9,
-) -> float:
-    """Return examples/s of `machines` machines from the `rate` of one with a batch of `batch`."""
+def predict_machines(batch: int, rate: float, payload_bytes: float, machines: int) -> float:
+    """Return examples/s of machines on 10 Gb/s, from the `rate` of one with a batch of `batch`."""
     step = batch / rate
     elsewhere = payload_bytes * (machines - 1) / machines
-    moved = find_round_transfer(
-        elsewhere, machines, machines, bandwidth_bytes_per_second, 2 / 3 * step
-    )
+    moved = find_round_transfer(elsewhere, machines, machines, 1.25e9, 2 / 3 * step)
     return machines * batch / (step + moved)
 
 

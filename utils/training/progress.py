@@ -18,6 +18,7 @@ from .state import Means, TrainState
 from .worker_group import WorkerGroup
 
 STATE_KEY = "state/.ATTRIBUTES/py_state"
+STEPS_PER_CALL = 32
 ReadMeans = Callable[[], Means]
 
 
@@ -83,7 +84,6 @@ class RunProgress:
         feed: InputFeed,
         listener: Listener | None = None,
         should_stop: Callable[[], bool] | None = None,
-        steps_per_call: int = 32,
         group: WorkerGroup | None = None,
         devices: str = "",
     ) -> None:
@@ -91,7 +91,6 @@ class RunProgress:
         self.record = find_strategy(config.strategy)
         self.group = group or WorkerGroup(tf.distribute.get_strategy())
         self.listener, self.should_stop = listener, should_stop
-        self.steps_per_call = steps_per_call
         self.position = Position(config.fingerprint(feed.examples), devices)
         self.restored = Restored()
         self.store: CheckpointFolder | None = None
@@ -111,7 +110,7 @@ class RunProgress:
     def next_steps(self) -> int:
         """Return how many steps come before the next report, checkpoint or end of the epoch."""
         left = self.steps_per_epoch - self.position.step
-        steps = min(left, self.steps_per_call)
+        steps = min(left, STEPS_PER_CALL)
         every = self.config.checkpoint_every
         if every:
             steps = min(steps, every - self.steps_taken % every)

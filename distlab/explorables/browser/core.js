@@ -209,7 +209,7 @@ export function button(words, act, attributes = {}) {
 
 // What a piece opens with: at most four controls, and the others under "More".
 export function panel(first, more) {
-  return make("div", {}, make("div", { class: "ex-controls" }, ...first),
+  return make("div", { class: "ex-panel" }, make("div", { class: "ex-controls" }, ...first),
     make("details", { class: "ex-more" }, make("summary", { text: "More" }), make("div", { class: "ex-controls" }, ...more)));
 }
 

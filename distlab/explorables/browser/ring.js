@@ -28,7 +28,7 @@ export default function ring(stage) {
     choice(stage, { name: "perNode", label: "Ranks in a node", options: [2, 4, 8] }),
     choice(stage, { name: "inside", label: "Links inside a node", options: [[1, "the same"], [10, "10 ×"]] })]);
   const panels = algorithms.map((name) => makePanel(name, stage.data.steps)), done = make("ul", { class: "ex-key", style: "display: block; font-size: 14px" });
-  const grid = make("div", { style: "display: grid; gap: 12px 18px" }, ...panels.map((panel) => panel.node));
+  const grid = make("div", { style: `display: grid; gap: 12px 18px; align-items: ${alone ? "start" : "end"}` }, ...panels.map((panel) => panel.node));
   let runs = [];
   const last = () => Math.max(...runs.map((run) => run.total));
   const clock = player(stage, {
@@ -120,8 +120,9 @@ function makePanel(name, replayed) {
 
 function paint(canvas, wide, run, done, share, words, read, wrong) {
   const { ranks, perNode } = run.network, side = Math.min(wide, canvas.dataset.alone ? 440 : 280);
-  const context = sizeCanvas(canvas, wide, side), reach = side / 2;
+  const reach = side / 2;
   const size = clamp((Math.PI * reach * (side > 260 ? 0.6 : 0.5)) / ranks, 9, reach * 0.25), orbit = reach - size - (size > 13 ? 17 : 3);
+  const tight = orbit - size < 62, context = sizeCanvas(canvas, wide, side + (tight ? 32 : 0));  // then words stand below the ring
   const place = (rank) => {
     const angle = (2 * Math.PI * rank) / ranks - Math.PI / 2;
     return [wide / 2 + orbit * Math.cos(angle), reach + orbit * Math.sin(angle)];
@@ -149,9 +150,10 @@ function paint(canvas, wide, run, done, share, words, read, wrong) {
   context.strokeStyle = read("panel");
   context.lineWidth = 5;
   context.lineJoin = "round";
-  words.forEach((line, k) => {
+  const lines = tight ? [words[0], words[1], words.slice(2).join(" ")] : words;
+  lines.filter(Boolean).forEach((line, k) => {
     context.font = k ? `${side > 260 ? 13 : 11}px system-ui, sans-serif` : `700 ${side > 260 ? 21 : 15}px system-ui, sans-serif`;
-    const at = [line, wide / 2, reach + (k - (words.length - 1) / 2) * (side > 260 ? 18 : 14) + 3];
+    const at = [line, wide / 2, tight ? (k ? side + 14 * k - 2 : reach + 5) : reach + (k - (words.length - 1) / 2) * (side > 260 ? 18 : 14) + 3];
     context.strokeText(...at);
     context.fillText(...at);
   });

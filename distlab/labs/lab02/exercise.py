@@ -1,7 +1,7 @@
 """Lab 02, strategy API: answers are run on real replicas."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,6 @@ import numpy as np
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import (
-    own_frames,
     read_array,
     refuse,
     require_kind,
@@ -18,6 +17,7 @@ from distlab.exercises.refusing import (
 from distlab.labs import ANSWERS
 
 ABSENT = ANSWERS
+make_exercise = partial(Exercise, lab="lab02", tolerance=1e-6, seconds=60)
 
 Parts = Sequence[Sequence[float]]
 
@@ -62,13 +62,11 @@ def try_variable(make_variable: Callable[..., Any], start: float, numbers: Seque
         made = f"{kind}, shape {shape}"
         raise refuse(f"make_variable made a variable of {made}, not a float64 scalar")
     addends = spread(strategy, [[x] for x in numbers])
-    with own_frames():
-        strategy.run(lambda addend: variable.assign_add(addend[0]), args=(addends,))
+    strategy.run(lambda addend: variable.assign_add(addend[0]), args=(addends,))
     return [copy[0] for copy in read_copies(strategy, variable)]
 
 
-VARIABLE = Exercise(
-    lab="lab02",
+VARIABLE = make_exercise(
     name="variable",
     function="make_variable",
     examples=((10.0, (1.0, 2.0, 6.0)), (0.0, (4.0, 8.0))),
@@ -81,10 +79,8 @@ VARIABLE = Exercise(
         "aggregation brings them together, at every assignment (synchronization ON_WRITE)",
     },
     hint="one copy for each replica, made in the scope, with an aggregation",
-    tolerance=1e-6,
     run=each(try_variable),
     shows_case=True,
-    seconds=60,
 )
 
 
@@ -105,14 +101,12 @@ def read_pair(found: Any, function: str, wanted: str) -> list[float]:
 def try_moments(global_moments: Callable[..., Any], parts: Parts) -> dict[str, float]:
     """Return `global_moments` of per-replica values `parts`: mean and standard deviation."""
     strategy = make_mirrored(len(parts))
-    with own_frames():
-        found = global_moments(strategy, spread(strategy, parts))
-        mean, deviation = read_pair(found, "global_moments", "two numbers, mean and deviation")
+    found = global_moments(strategy, spread(strategy, parts))
+    mean, deviation = read_pair(found, "global_moments", "two numbers, mean and deviation")
     return {"mean": mean, "standard deviation": deviation}
 
 
-MOMENTS = Exercise(
-    lab="lab02",
+MOMENTS = make_exercise(
     name="moments",
     function="global_moments",
     examples=((((1.0, 2.0, 3.0), (10.0,)),), (((2.0, 4.0), (6.0, 8.0, 10.0), (0.0,)),)),
@@ -133,11 +127,9 @@ MOMENTS = Exercise(
         "contract divides by the count",
     },
     hint="which sums do you need of every replica, so that a few divisions at the end give both?",
-    tolerance=1e-6,
     run=each(try_moments),
     shows_case=True,
     evidence="result",
-    seconds=60,
 )
 
 
@@ -156,13 +148,11 @@ def try_predict(predict_in_order: Callable[..., Any], replicas: int, rows: Any) 
         where = tf.fill([tf.shape(given)[0]], tf.cast(replica, tf.float64))
         return tf.stack([given[:, 0] + 2 * given[:, 1], where], axis=1)
 
-    with own_frames():
-        found = predict_in_order(strategy, predict, np.asarray(rows))
-        return read_array(found, "predict_in_order", "one array or tensor")
+    found = predict_in_order(strategy, predict, np.asarray(rows))
+    return read_array(found, "predict_in_order", "one array or tensor")
 
 
-PREDICT = Exercise(
-    lab="lab02",
+PREDICT = make_exercise(
     name="predict",
     function="predict_in_order",
     examples=(
@@ -184,32 +174,27 @@ PREDICT = Exercise(
     },
     hint="write down which rows each of 3 replicas gets of 7, and where each of its predictions "
     "belongs in the result",
-    tolerance=1e-6,
     run=each(try_predict),
     evidence="result",
-    seconds=60,
 )
 
 
 def try_meter(make_meter: Callable[..., Any], *calls: Parts) -> list[list[float]]:
     """Return what `read` says before any call of `add` on all replicas, and after each."""
     strategy = make_mirrored(len(calls[0]))
-    with own_frames():
-        made = require_value(make_meter(strategy), "make_meter", "two functions")
+    made = require_value(make_meter(strategy), "make_meter", "two functions")
     if not isinstance(made, list | tuple) or len(made) != 2 or not all(map(callable, made)):
         raise refuse(f"make_meter returned {show(made)}, not two functions, add and read")
     add, read = made
     found = []
     for parts in (None, *calls):
-        with own_frames():
-            if parts is not None:
-                strategy.run(add, args=(spread(strategy, parts),))
-            found.append(read_pair(read(), "read", "two numbers, count and mean"))
+        if parts is not None:
+            strategy.run(add, args=(spread(strategy, parts),))
+        found.append(read_pair(read(), "read", "two numbers, count and mean"))
     return found
 
 
-METER = Exercise(
-    lab="lab02",
+METER = make_exercise(
     name="meter",
     function="make_meter",
     examples=(
@@ -229,8 +214,6 @@ METER = Exercise(
     },
     hint="two variables that every replica adds to, a sum and a count: who adds the copies up, and "
     "when?",
-    tolerance=1e-6,
     run=each(try_meter),
     evidence="result",
-    seconds=60,
 )

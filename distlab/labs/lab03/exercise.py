@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import own_frames, refuse, require_kind, require_value
+from distlab.exercises.refusing import refuse, require_kind, require_value
 from distlab.labs import ANSWERS
 from distlab.labs.lab02.exercise import make_mirrored
 from distlab.labs.lab03.digits import (
@@ -24,6 +25,7 @@ from distlab.labs.lab03.digits import (
 )
 
 ABSENT = (*ANSWERS, "utils.models")
+make_exercise = partial(Exercise, lab="lab03", seconds=60)
 
 STEPS_DONE = 12  # by the model that exercise 4 saves
 # Of 43 images or more in nine random orders, one comes this part of all places early, or more.
@@ -83,8 +85,7 @@ def _find_order(pairs: Sequence[tuple[np.ndarray, np.ndarray]], images: np.ndarr
     return [int(np.argmin(np.abs(sums - one))) for one in scaled]
 
 
-INPUT = Exercise(
-    lab="lab03",
+INPUT = make_exercise(
     name="input",
     function="make_input",
     examples=((1, 70, 32), (2, 64, 16)),
@@ -111,7 +112,6 @@ INPUT = Exercise(
     },
     hint="pairs (images, labels) in batches: float32 [28, 28, 1] in [0, 1], every example once, "
     "each image with its own label, in a new order each epoch",
-    seconds=60,
     run=each(try_input),
 )
 
@@ -127,8 +127,7 @@ def try_model(make_model: Callable[..., Any], replicas: int, seed: int) -> dict[
     import tensorflow as tf
 
     strategy = make_mirrored(replicas)
-    with own_frames():
-        model = make_model(strategy)
+    model = make_model(strategy)
     require_kind(model, "make_model", "keras.Model")
     if not model.weights:
         raise refuse(
@@ -143,9 +142,8 @@ def try_model(make_model: Callable[..., Any], replicas: int, seed: int) -> dict[
     images, labels = draw_digits(seed, 24)
     pixels = images[..., None].astype("float32") / 255
     batch = tf.data.Dataset.from_tensors((pixels, labels))
-    with own_frames():
-        output = float(np.max(model(pixels, training=False)))
-        found = model.fit(batch, verbose=0, shuffle=False).history
+    output = float(np.max(model(pixels, training=False)))
+    found = model.fit(batch, verbose=0, shuffle=False).history
     names = [name for name in found if "acc" in name]
     optimizer = model.optimizer
     return {
@@ -175,8 +173,7 @@ def _count_copies(strategy: Any, variable: Any) -> int:
     return len(strategy.experimental_local_results(variable.value))
 
 
-MODEL = Exercise(
-    lab="lab03",
+MODEL = make_exercise(
     name="model",
     function="make_model",
     examples=((3, 3),),
@@ -194,7 +191,6 @@ MODEL = Exercise(
         "keras.optimizers.SGD, without clipping or weight decay",
     },
     hint="one Dense layer of 10 logits, SGD at 0.1, cross-entropy from logits, accuracy",
-    seconds=60,
     run=each(try_model),
 )
 
@@ -237,8 +233,7 @@ def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: An
     return {"used": (-np.diff(weights) / 2).tolist(), "noted": [float(x) for x in noted]}
 
 
-CALLBACKS = Exercise(
-    lab="lab03",
+CALLBACKS = make_exercise(
     name="callbacks",
     function="make_callbacks",
     examples=(((2, 3), (0.1, 0.4, 0.2)), ((1,), (0.3, 0.05))),
@@ -256,7 +251,6 @@ CALLBACKS = Exercise(
         "rates-sorted": "the rates were used in another order than they came in",
     },
     hint="a LearningRateScheduler, and a callback that appends the optimizer's learning rate",
-    seconds=60,
     run=each(try_callbacks),
 )
 
@@ -279,8 +273,7 @@ def try_reload(save_and_reload: Callable[..., Any], replicas: int, seed: int) ->
     model.optimizer.iterations.assign(STEPS_DONE)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.keras"
-        with own_frames():
-            loaded = save_and_reload(model, path, strategy)
+        loaded = save_and_reload(model, path, strategy)
         require_kind(loaded, "save_and_reload", "keras.Model")
         there = _holds_model(path, kernel)
     copies = max(len(set(_devices(v))) for v in loaded.weights)
@@ -316,8 +309,7 @@ def draw_layer(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(3, 4)).astype("float32"), rng.normal(size=(4, 2)).astype("float32")
 
 
-RELOAD = Exercise(
-    lab="lab03",
+RELOAD = make_exercise(
     name="reload",
     function="save_and_reload",
     examples=((2, 7), (3, 8)),
@@ -331,7 +323,6 @@ RELOAD = Exercise(
         "another-strategy": "loaded under another strategy: use the one that you were given",
     },
     hint="save the model to the path, then load it in the scope of the strategy",
-    seconds=60,
     run=each(try_reload),
 )
 
@@ -344,7 +335,7 @@ def try_program(train_digits: Callable[..., Any], seed: int) -> dict[str, Any]:
     import keras
 
     strategy, run = make_mirrored(2), draw_run(seed)
-    with tempfile.TemporaryDirectory() as folder, own_frames():
+    with tempfile.TemporaryDirectory() as folder:
         found = train_digits(strategy, weigh_loss, **run, batch_size=BATCH, folder=folder)
     require_value(found, "train_digits", "a list with kernel and bias")
     if isinstance(found, keras.Model):
@@ -357,8 +348,7 @@ def try_program(train_digits: Callable[..., Any], seed: int) -> dict[str, Any]:
     return {"biases": bias, "kernel": kernel}
 
 
-PROGRAM = Exercise(
-    lab="lab03",
+PROGRAM = make_exercise(
     name="program",
     function="train_digits",
     examples=((22,),),

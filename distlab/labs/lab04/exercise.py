@@ -11,7 +11,7 @@ from distlab.class_seed import ClassNumber
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Exercise, contrast, each
 from distlab.exercises.model_maker import ModelCutOff, ModelMaker, cutting_off
-from distlab.exercises.refusing import own_frames, read_array, read_number, refuse
+from distlab.exercises.refusing import read_array, read_number, require_parts
 from distlab.labs import ANSWERS
 from distlab.labs.lab02.exercise import make_mirrored
 from distlab.labs.lab04.draws import (
@@ -25,6 +25,7 @@ from distlab.labs.lab04.draws import (
 from distlab.labs.lab04.folders import make_folder, move_folder
 
 ABSENT = (*ANSWERS, "utils.models")
+make_exercise = partial(Exercise, lab="lab04", seconds=60)
 
 RATE = 0.5  # learning rate of every trial
 MOMENTUM = 0.875  # exact in float32, in which Keras keeps it
@@ -84,8 +85,7 @@ def try_step(train_step: Callable[..., Any], seed: int, examples: int) -> dict[s
         )
 
     arguments = (model, optimizer, split(images), split(labels), examples)
-    with own_frames():
-        found = strategy.run(train_step, args=arguments)
+    found = strategy.run(train_step, args=arguments)
     parts = [read_number(x, "train_step") for x in strategy.experimental_local_results(found)]
     return {"weights": np.vstack(model.get_weights()), "sum of losses": sum(parts)}
 
@@ -106,8 +106,7 @@ def contrast_steps(got: Any, right: Any) -> str:
     return f"gave weights that are about {far:.3g} away from those of one device, and {sums}"
 
 
-STEP = Exercise(
-    lab="lab04",
+STEP = make_exercise(
     name="step",
     function="train_step",
     examples=((1, 32), (2, 30)),
@@ -130,7 +129,6 @@ STEP = Exercise(
     tolerance=1e-5,
     contrast=contrast_steps,
     run=each(try_step),
-    seconds=60,
 )
 
 
@@ -156,8 +154,7 @@ def try_epoch(run_epoch: Callable[..., Any], losses: Sequence[float], batch: int
         seen.assign_add(count)
         return tf.reduce_sum(share), count
 
-    with own_frames():
-        found = run_epoch(strategy, _distribute(strategy, data), step)
+    found = run_epoch(strategy, _distribute(strategy, data), step)
     return {"mean loss": read_number(found, "run_epoch"), "examples seen": int(seen.numpy())}
 
 
@@ -167,8 +164,7 @@ def _distribute(strategy: Any, data: Any) -> Any:
     return strategy.experimental_distribute_dataset(without_autotune(data))
 
 
-EPOCH = Exercise(
-    lab="lab04",
+EPOCH = make_exercise(
     name="epoch",
     function="run_epoch",
     examples=(((1.0, 2.0, 3.0, 4.0, 10.0), 4), ((5.0, 1.0, 0.0, 2.0, 8.0, 6.0, 7.0), 3)),
@@ -189,7 +185,6 @@ EPOCH = Exercise(
     },
     hint="the sum of all losses of the epoch, divided by the number of its examples",
     run=each(try_epoch),
-    seconds=60,
 )
 
 
@@ -204,13 +199,11 @@ def try_accuracy(evaluate: Callable[..., Any], seed: int, examples: int, batch: 
     strategy = make_mirrored(2)
     model = _make_model(strategy, kernel)
     data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch)
-    with own_frames():
-        found = evaluate(strategy, model, _distribute(strategy, data))
+    found = evaluate(strategy, model, _distribute(strategy, data))
     return read_number(found, "evaluate")
 
 
-ACCURACY = Exercise(
-    lab="lab04",
+ACCURACY = make_exercise(
     name="accuracy",
     function="evaluate",
     examples=((3, 40, 16), (4, 21, 8)),
@@ -225,7 +218,6 @@ ACCURACY = Exercise(
     hint="the number of right answers, divided by the number of images",
     run=each(try_accuracy),
     evidence="result",
-    seconds=60,
 )
 
 
@@ -287,8 +279,7 @@ def _apply(strategy: Any, optimizer: Any, model: Any, gradient: np.ndarray) -> N
     strategy.run(lambda share: optimizer.apply_gradients([(share, variable)]), args=(shares,))
 
 
-RESUME = Exercise(
-    lab="lab04",
+RESUME = make_exercise(
     name="resume",
     function="save_state and load_state",
     examples=((5, 3, 5), (6, 2, 6)),
@@ -307,7 +298,6 @@ RESUME = Exercise(
     "state, the number of epochs done",
     tolerance=1e-5,
     run=each(try_resume),
-    seconds=60,
 )
 
 
@@ -346,21 +336,17 @@ def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:
 def _call_once(call: Callable[[], Any]) -> tuple[Any, Any]:
     """Return the weights and losses of one call, None for both if it was cut off."""
     try:
-        with own_frames(), cutting_off():
+        with cutting_off():
             found = call()
     except ModelCutOff:
         return None, None
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise refuse(
-            f"train returned {show(found)}, not two things: the weights, and a list with each "
-            "epoch's mean loss"
-        )
-    weights = read_array(found[0], "train", "an array of weights first: model.get_weights()[0]")
-    return weights, [read_number(x, "train, in its list of losses,") for x in found[1]]
+    wanted = ("the weights", "a list with each epoch's mean loss")
+    weights, losses = require_parts(found, "train", *wanted)
+    weights = read_array(weights, "train", "an array of weights first: model.get_weights()[0]")
+    return weights, [read_number(x, "train, in its list of losses,") for x in losses]
 
 
-PROGRAM = Exercise(
-    lab="lab04",
+PROGRAM = make_exercise(
     name="program",
     number=CLASS_MOMENTUM,
     function="train",

@@ -12,7 +12,7 @@ import numpy as np
 from distlab.errors import CourseError
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Answer, Cases, Exercise, contrast, each
-from distlab.exercises.refusing import own_frames, read_number, refuse, require_value
+from distlab.exercises.refusing import read_number, refuse, require_value
 from distlab.labs import ANSWERS
 from distlab.labs.lab05.step import (
     FULL_BATCH,
@@ -116,10 +116,7 @@ def try_clipped(clip_gradients: Callable[..., Any], seed: int, max_norm: float) 
     held = strategy.experimental_distribute_values_from_function(
         lambda c: [tf.constant(g) for g in parts[c.replica_id_in_sync_group]]
     )
-    with own_frames():
-        found = strategy.run(
-            lambda given: _check_list(clip_gradients(given, max_norm)), args=(held,)
-        )
+    found = strategy.run(lambda given: _check_list(clip_gradients(given, max_norm)), args=(held,))
     own = [strategy.experimental_local_results(one) for one in found]
     return np.concatenate([np.sum([np.asarray(x) for x in one], axis=0).ravel() for one in own])
 
@@ -184,8 +181,7 @@ def try_empty(uneven_loss: Callable[..., Any], batch_examples: int) -> float:
     shares = strategy.experimental_distribute_values_from_function(
         lambda c: tf.ones([0 if c.replica_id_in_sync_group else batch_examples], tf.float64)
     )
-    with own_frames():
-        found = strategy.run(uneven_loss, args=(shares, batch_examples, FULL_BATCH))
+    found = strategy.run(uneven_loss, args=(shares, batch_examples, FULL_BATCH))
     return read_number(strategy.experimental_local_results(found)[-1], "uneven_loss")
 
 

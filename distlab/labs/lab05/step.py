@@ -9,7 +9,7 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Answer, Cases
-from distlab.exercises.refusing import own_frames, refuse, require_value
+from distlab.exercises.refusing import refuse, require_value
 from utils.data import split_batch
 
 REPLICAS = 4
@@ -77,8 +77,7 @@ def measure_updates(loss: Callable[..., Any], steps: Sequence[Step], kind: str) 
         tf.distribute.get_replica_context().merge_call(_subtract, args=(models, found))
 
     shares = strategy.experimental_distribute_values_from_function(cut_shares)
-    with own_frames():
-        strategy.run(take_steps, args=(shares,))
+    strategy.run(take_steps, args=(shares,))
     return [start - weights.numpy() for start, weights in zip(starts, models)]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from distlab.exercises.exercise import Exercise, contrast, each
 from distlab.exercises.refusing import read_array, refuse, require_value
 from distlab.exercises.ring_trace import draw_vectors, find_moment, start_gather, tell_ring
-from distlab.labs import ANSWERS
+from distlab.labs import ANSWERS, COLLECTIVES
 from utils.collectives import (
     Network,
     Send,
@@ -19,18 +19,7 @@ from utils.collectives import (
 )
 from utils.errors import DistributedError, InputError
 
-ABSENT = (
-    *ANSWERS,
-    "utils.collectives.choice",
-    "utils.collectives.fit",
-    "utils.collectives.hierarchical",
-    "utils.collectives.naive",
-    "utils.collectives.processes",
-    "utils.collectives.recursive_doubling",
-    "utils.collectives.replica_values",
-    "utils.collectives.ring",
-    "utils.collectives.tree",
-)
+ABSENT = (*ANSWERS, *COLLECTIVES)
 
 __all__ = ["Network", "Send"]
 Chunks = list[list[np.ndarray]]
@@ -40,17 +29,7 @@ NOT_SENT = (
 ONE_BY_ONE = (
     "the messages went one after the other, a step each: hand all P of a step to one exchange"
 )
-BY_HAND = tuple(
-    f"utils.collectives.{part}"
-    for part in (
-        "ring",
-        "recursive_doubling",
-        "tree",
-        "hierarchical",
-        "choice",
-        "naive",
-    )
-)
+make_exercise = partial(Exercise, lab="lab06")
 _SIZES = ((1, 3, 7), (2, 4, 8), (3, 1, 4))
 
 
@@ -95,6 +74,16 @@ def say_moment(got: Any, right: Any) -> str:
     """Return the first wrong message, or result, and the expected one."""
     moment = find_moment(got, right)
     return f"went wrong: {moment.words}" if moment else contrast(got, right)
+
+
+make_ring_exercise = partial(
+    make_exercise,
+    tolerance=1e-6,
+    contrast=say_moment,
+    tell=tell_ring,
+    by_hand=COLLECTIVES,
+    plain=True,
+)
 
 
 def _make_chunks(seed: int, ranks: int, length: int) -> Chunks:
@@ -142,8 +131,7 @@ def _read_chunk(chunks: Any, rank: int, k: int) -> np.ndarray:
     return np.ravel(read_array(chunk, f"chunks[{rank}][{k}]: the function"))
 
 
-SCATTER = Exercise(
-    lab="lab06",
+SCATTER = make_ring_exercise(
     name="scatter",
     function="reduce_scatter",
     examples=tuple((*sizes, mark) for sizes, mark in zip(_SIZES, (0.0, 1.0, 0.0), strict=True)),
@@ -160,12 +148,7 @@ SCATTER = Exercise(
         "one-by-one": ONE_BY_ONE,
     },
     hint="follow one chunk on paper: who has it first, who adds what, and where is it complete?",
-    tolerance=1e-6,
     run=each(try_scatter),
-    contrast=say_moment,
-    tell=tell_ring,
-    by_hand=BY_HAND,
-    plain=True,
 )
 
 
@@ -182,8 +165,7 @@ def try_gather(all_gather: Callable[..., Any], seed: int, ranks: int, length: in
     return {"vectors": [np.concatenate(row) for row in rows]} | describe_traffic(network)
 
 
-GATHER = Exercise(
-    lab="lab06",
+GATHER = make_ring_exercise(
     name="gather",
     function="all_gather",
     examples=_SIZES,
@@ -196,12 +178,7 @@ GATHER = Exercise(
         "one-by-one": ONE_BY_ONE,
     },
     hint="follow one finished chunk on paper: who has it first, and who gets it in which step?",
-    tolerance=1e-6,
     run=each(try_gather),
-    contrast=say_moment,
-    tell=tell_ring,
-    by_hand=BY_HAND,
-    plain=True,
 )
 
 
@@ -217,8 +194,7 @@ def try_all_reduce(all_reduce: Callable[..., Any], seed: int, ranks: int, length
     return {"vectors": vectors} | describe_traffic(network)
 
 
-ALL_REDUCE = Exercise(
-    lab="lab06",
+ALL_REDUCE = make_ring_exercise(
     name="all-reduce",
     function="all_reduce",
     examples=((3, 3, 8), (4, 4, 10), (5, 1, 4), (6, 4, 3)),
@@ -236,15 +212,9 @@ ALL_REDUCE = Exercise(
         "waits for them",
     },
     hint="cut into P chunks, reduce-scatter, all-gather, join",
-    tolerance=1e-6,
     run=each(try_all_reduce),
-    contrast=say_moment,
-    tell=tell_ring,
-    by_hand=BY_HAND,
-    plain=True,
 )
-SECONDS = Exercise(
-    lab="lab06",
+SECONDS = make_exercise(
     name="seconds",
     function="ring_seconds",
     examples=((4, 1e6, 1e-5, 1e9), (8, 4e8, 2e-6, 5e10)),

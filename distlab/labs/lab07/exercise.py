@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 from distlab.exercises.comparing import show
@@ -22,7 +23,7 @@ CAUSES = (
     "mismatched-sizes",
 )
 HOSTS = ["10.0.0.4:2222", "10.0.0.9:2222", "10.0.0.5:3333"]
-BY_HAND = ("utils.tf_config",)
+make_exercise = partial(Exercise, lab="lab07", by_hand=("utils.tf_config",), plain=True)
 MACHINES = {"chief": ["a:1"], "worker": ["b:2", "c:2"], "ps": ["d:3"], "evaluator": ["e:4"]}
 
 
@@ -63,8 +64,7 @@ def _mark_inexact(part: Any) -> Any:
     return part if exact else f"{part!r}, with capitals or spaces"
 
 
-WORKER = Exercise(
-    lab="lab07",
+WORKER = make_exercise(
     name="worker",
     function="write_config",
     examples=((HOSTS, 0), (HOSTS, 2)),
@@ -78,14 +78,11 @@ WORKER = Exercise(
         "0 is the chief anyway, and a job of that name isn't needed",
     },
     hint='{"cluster": {"worker": [all hosts]}, "task": {"type": "worker", "index": its place}}',
-    by_hand=BY_HAND,
     run=each(_call_with_copies),
     shows_case=True,
-    plain=True,
     read=describe_config,
 )
-ROLE = Exercise(
-    lab="lab07",
+ROLE = make_exercise(
     name="role",
     function="write_role",
     examples=((MACHINES, "chief", 0), (MACHINES, "ps", 0), (MACHINES, "evaluator", 0)),
@@ -103,10 +100,8 @@ ROLE = Exercise(
         "evaluator-as-worker": "a task's type is the name of its job, the evaluator's too",
     },
     hint="the same cluster for all: chief, worker and ps; only the task differs",
-    by_hand=BY_HAND,
     run=each(_call_with_copies),
     shows_case=True,
-    plain=True,
     read=describe_config,
 )
 
@@ -138,8 +133,7 @@ def describe_configs(given: Any, *case: Any) -> Any:
     return [describe_config(x) for x in given] if isinstance(given, list | tuple) else given
 
 
-REPAIR = Exercise(
-    lab="lab07",
+REPAIR = make_exercise(
     name="repair",
     function="repair",
     examples=((("b:1", "a:1", "c:1", "d:1"), 2, 3, 1),),
@@ -150,9 +144,7 @@ REPAIR = Exercise(
         "all-the-first": "every task says that it is worker 0",
     },
     hint="everyone gets worker 0's cluster, and its own place as the index",
-    by_hand=BY_HAND,
     run=each(try_repair),
-    plain=True,
     read=describe_configs,
 )
 
@@ -186,8 +178,7 @@ def _list(found: Any) -> list[Any]:
     return list(found) if isinstance(found, list | tuple) else []
 
 
-CAUSE = Exercise(
-    lab="lab07",
+CAUSE = make_exercise(
     name="cause",
     function="diagnose",
     examples=tuple(
@@ -214,7 +205,5 @@ CAUSE = Exercise(
     tolerance=1e-6,
     hint="read all three logs, and ask of each worker: did it start, does it wait, did it fail, or "
     "does it only report what another one did?",
-    by_hand=BY_HAND,
     run=each(try_cause),
-    plain=True,
 )

@@ -1,53 +1,39 @@
 """Lab 12, pipelines and shards: split layers, schedules for a simulator, weights in shards."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from distlab.exercises.comparing import same, show
+from distlab.exercises.comparing import same
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import own_frames, read_array, refuse
+from distlab.exercises.refusing import read_array, require_parts
 from distlab.exercises.schedule_trace import MAX_OPERATIONS, describe_schedule, tell_schedule
-from distlab.labs import ANSWERS
+from distlab.labs import ANSWERS, COLLECTIVES
 
-ABSENT = (
-    *ANSWERS,
-    "utils.schedules",
-    "utils.collectives.choice",
-    "utils.collectives.fit",
-    "utils.collectives.hierarchical",
-    "utils.collectives.naive",
-    "utils.collectives.processes",
-    "utils.collectives.recursive_doubling",
-    "utils.collectives.replica_values",
-    "utils.collectives.ring",
-    "utils.collectives.tree",
-)
+ABSENT = (*ANSWERS, "utils.schedules", *COLLECTIVES)
+make_exercise = partial(Exercise, lab="lab12", tolerance=1e-6)
 
 # ---- exercises 1 and 2: split layers
 
 
-def draw_layer(seed: int, inputs: int, outputs: int, batch: int = 3) -> dict[str, np.ndarray]:
-    """Return a layer's x [batch, inputs], kernel, bias, and the gradient for its output."""
+def draw_layer(seed: int, inputs: int, outputs: int) -> dict[str, np.ndarray]:
+    """Return a layer's x [3, inputs], kernel, bias, and the gradient for its output."""
     rng = np.random.default_rng(seed)
     return {
-        "x": rng.normal(size=(batch, inputs)),
+        "x": rng.normal(size=(3, inputs)),
         "kernel": rng.normal(size=(inputs, outputs)),
         "bias": rng.normal(size=outputs),
-        "upstream": rng.normal(size=(batch, outputs)),
+        "upstream": rng.normal(size=(3, outputs)),
     }
 
 
 def _name_results(found: Any, function: str, x_in_parts: bool) -> dict[str, Any]:
     """Return output and gradients by name: arrays, and lists of arrays for those in parts."""
-    if not isinstance(found, list | tuple) or len(found) != 4:
-        raise refuse(
-            f"{function} must return four things: output, kernels' gradients, biases' gradients "
-            f"and x's gradients, got {len(found) if isinstance(found, tuple) else show(found)}."
-        )
-    output, kernels, bias, x = found
+    wanted = ("output", "kernels' gradients", "biases' gradients", "x's gradients")
+    output, kernels, bias, x = require_parts(found, function, *wanted)
     return {
         "output": read_array(output, f"{function}, as output,"),
         "kernel gradients": _read_parts(kernels, f"{function}, as kernels' gradients,"),
@@ -71,13 +57,11 @@ def try_columns(column_layer: Callable[..., Any], seed: int, inputs: int, sizes:
     edges = np.cumsum(sizes)[:-1]
     kernels = np.split(layer["kernel"], edges, axis=1)
     biases = np.split(layer["bias"], edges)
-    with own_frames():
-        found = column_layer(layer["x"], kernels, biases, layer["upstream"])
+    found = column_layer(layer["x"], kernels, biases, layer["upstream"])
     return _name_results(found, "column_layer", x_in_parts=False)
 
 
-COLUMNS = Exercise(
-    lab="lab12",
+COLUMNS = make_exercise(
     name="columns",
     function="column_layer",
     examples=((1, 4, (5, 5)), (2, 3, (4, 1, 3))),
@@ -95,7 +79,6 @@ COLUMNS = Exercise(
     },
     hint="look at one of the four results at a time: which columns does a device know, and who "
     "has used x?",
-    tolerance=1e-6,
     by_hand=("utils.parallel",),
     run=each(try_columns),
     plain=True,
@@ -108,13 +91,11 @@ def try_rows(row_layer: Callable[..., Any], seed: int, sizes: Any, outputs: int)
     edges = np.cumsum(sizes)[:-1]
     parts = np.split(layer["x"], edges, axis=1)
     kernels = np.split(layer["kernel"], edges, axis=0)
-    with own_frames():
-        found = row_layer(parts, kernels, layer["bias"], layer["upstream"])
+    found = row_layer(parts, kernels, layer["bias"], layer["upstream"])
     return _name_results(found, "row_layer", x_in_parts=True)
 
 
-ROWS = Exercise(
-    lab="lab12",
+ROWS = make_exercise(
     name="rows",
     function="row_layer",
     examples=((3, (5, 5), 4), (4, (4, 1, 3), 2)),
@@ -134,7 +115,6 @@ ROWS = Exercise(
     },
     hint="look at one of the four results at a time: what does a device know of the output, and "
     "what of x?",
-    tolerance=1e-6,
     by_hand=("utils.parallel",),
     run=each(try_rows),
     plain=True,
@@ -167,8 +147,7 @@ def say_schedule(got: Any, right: Any) -> str:
     return f"keeps {kept[k]:g} micro-batches on stage {k}, should be {due[k]:g}"
 
 
-SCHEDULE = Exercise(
-    lab="lab12",
+SCHEDULE = make_exercise(
     name="schedule",
     function="make_1f1b",
     seconds=20,
@@ -185,7 +164,6 @@ SCHEDULE = Exercise(
         "waits otherwise",
     },
     hint="write down what stage 0 of 2 does with 3 micro-batches, and compare with the example",
-    tolerance=1e-6,
     run=each(try_schedule),
     shows_case=True,
     read=describe_schedule,
@@ -212,21 +190,16 @@ def try_sharded(
     sharded_step: Callable[..., Any], seed: int, sizes: Any, batches: Any, rate: float
 ) -> dict[str, Any]:
     """Return the pieces after a step, and the bytes that `sharded_step` counts."""
-    with own_frames():
-        found = sharded_step(*draw_sharded(seed, sizes, batches), rate)
-    if not isinstance(found, list | tuple) or len(found) != 2:
-        raise refuse(
-            "sharded_step must return two things, a list with each device's new piece and a list "
-            f"with the bytes that each device sends, got {show(found)}."
-        )
+    found = sharded_step(*draw_sharded(seed, sizes, batches), rate)
+    wanted = ("a list with each device's new piece", "a list with the bytes that each device sends")
+    pieces, sent = require_parts(found, "sharded_step", *wanted)
     return {
-        "pieces": _read_parts(found[0], "sharded_step, as pieces,"),
-        "bytes": read_array(found[1], "sharded_step, as bytes,"),
+        "pieces": _read_parts(pieces, "sharded_step, as pieces,"),
+        "bytes": read_array(sent, "sharded_step, as bytes,"),
     }
 
 
-SHARDED = Exercise(
-    lab="lab12",
+SHARDED = make_exercise(
     name="sharded",
     function="sharded_step",
     examples=(
@@ -254,7 +227,6 @@ SHARDED = Exercise(
         "in-numbers": "bytes, please: 4 for each number",
     },
     hint="which of the two is right: the pieces, or the bytes? Follow one piece round the ring",
-    tolerance=1e-6,
     by_hand=ABSENT,
     run=each(try_sharded),
     plain=True,

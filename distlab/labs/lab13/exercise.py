@@ -10,7 +10,7 @@ from distlab.exercises import softmax
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.model_maker import ModelMaker
-from distlab.exercises.refusing import own_frames, read_array, refuse
+from distlab.exercises.refusing import read_array, refuse, require_parts
 from distlab.labs import ANSWERS
 from distlab.labs.lab02.exercise import make_mirrored
 from distlab.labs.lab13.metered_blocks import BLOCKS, Block, Meter, draw_blocks
@@ -166,20 +166,15 @@ def try_program(train: Callable[..., Any], seed: int, scale: float, growth_steps
     """Run a whole loop on two replicas. Return the weights on each, and the scales."""
     features, targets, kernel = draw_steps(seed, scale)
     strategy, make = make_mirrored(2), ModelMaker(kernel, "mixed_float16")
-    with own_frames():
-        found = train(strategy, lambda: make(), features, targets, scale, growth_steps)
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise refuse(
-            "train must return two things, each replica's weights and a list of scales, got "
-            f"{show(found)}."
-        )
-    weights = read_array(found[0], "train, as each replica's weights,")
+    found = train(strategy, lambda: make(), features, targets, scale, growth_steps)
+    found, scales = require_parts(found, "train", "each replica's weights", "a list of scales")
+    weights = read_array(found, "train, as each replica's weights,")
     if weights.ndim != 3 or weights.shape[1:] != kernel.shape:
         raise refuse(
             "train must return each replica's copy of the weights, one after the other, in an "
             f"array [2, 6, 2], got {list(weights.shape)}."
         )
-    return {"weights": weights, "scales": read_array(found[1], "train, as scales,", "a list")}
+    return {"weights": weights, "scales": read_array(scales, "train, as scales,", "a list")}
 
 
 def split_weights(found: Any, *case: Any) -> Any:
@@ -319,8 +314,7 @@ def try_gradients(
     meter = Meter()
     blocks = [Block(kernels[2 * k : 2 * k + 2], shifts[k], meter) for k in range(BLOCKS)]
     tensors = (tf.constant(inputs), tf.constant(targets))
-    with own_frames():
-        found = find_gradients(list(blocks), *tensors, micro_batches, list(recomputed))
+    found = find_gradients(list(blocks), *tensors, micro_batches, list(recomputed))
     if not isinstance(found, tuple | list) or len(found) != 2 * BLOCKS:
         raise refuse(
             f"find_gradients must return a list of {2 * BLOCKS} gradients, one for each variable "

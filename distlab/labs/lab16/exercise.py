@@ -1,6 +1,7 @@
 """Lab 16, which way to cut: ZeRO with clipping, a masked merge, two experts a token, a layout."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,20 +9,17 @@ import numpy as np
 from distlab.class_seed import ClassNumber
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import own_frames, read_array, refuse
+from distlab.exercises.refusing import read_array, refuse, require_parts
 from distlab.labs import ANSWERS
 
 ABSENT = ANSWERS
+make_exercise = partial(Exercise, lab="lab16", tolerance=1e-6, plain=True)
 
 
 def _read_several(found: Any, function: str, wanted: tuple[str, ...]) -> dict[str, Any]:
     """Return the things that `function` returned by name: arrays, or lists of arrays."""
-    if not isinstance(found, list | tuple) or len(found) != len(wanted):
-        got = f"{len(found)}" if isinstance(found, list | tuple) else show(found)
-        raise refuse(
-            f"{function} must return {len(wanted)} things ({', '.join(wanted)}), got {got}"
-        )
-    return {name: _read(one, f"{function}, as {name},") for name, one in zip(wanted, found)}
+    parts = require_parts(found, function, *wanted)
+    return {name: _read(one, f"{function}, as {name},") for name, one in zip(wanted, parts)}
 
 
 def _read(value: Any, what: str) -> Any:
@@ -46,13 +44,11 @@ def try_zero(
 ) -> dict[str, Any]:
     """Return the weights, velocities and squares that `zero_step` returns."""
     weights, velocities, gradients = draw_zero(seed, ranks, parameters)
-    with own_frames():
-        found = zero_step(weights, velocities, gradients, *settings)
+    found = zero_step(weights, velocities, gradients, *settings)
     return _read_several(found, "zero_step", ("weights", "velocities", "squares"))
 
 
-ZERO = Exercise(
-    lab="lab16",
+ZERO = make_exercise(
     name="zero",
     function="zero_step",
     examples=((1, 4, 10, 0.1, 0.9, 1.0), (2, 3, 7, 0.05, 0.5, 50.0), (3, 4, 3, 0.1, 0.8, 0.5)),
@@ -79,9 +75,7 @@ ZERO = Exercise(
         "squares",
     },
     hint="compare weights, velocities and squares one at a time, on an example that isn't clipped",
-    tolerance=1e-6,
     run=each(try_zero),
-    plain=True,
 )
 
 
@@ -106,13 +100,12 @@ def draw_blocks(seed: int, blocks: int, tokens: int, size: float) -> tuple[np.nd
 
 def try_merge(merge: Callable[..., Any], *case: Any) -> dict[str, Any]:
     """Return the output and the log-sum-exp that `merge` returns."""
-    with own_frames(), np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
         found = merge(*draw_blocks(*case))
     return _read_several(found, "merge", ("output", "lse"))
 
 
-MERGE = Exercise(
-    lab="lab16",
+MERGE = make_exercise(
     name="merge",
     function="merge",
     examples=((4, 2, 3, 1.0), (5, 4, 6, 1.0), (6, 3, 5, 1000.0)),
@@ -130,9 +123,7 @@ MERGE = Exercise(
         "not-divided": "the weighted sum isn't divided by the sum of the weights",
     },
     hint="look at one token: which blocks does it see, and what are their weights?",
-    tolerance=1e-6,
     run=each(try_merge),
-    plain=True,
 )
 
 
@@ -154,23 +145,17 @@ def draw_tokens(
 
 def try_dispatch(dispatch: Callable[..., Any], *case: Any) -> dict[str, Any]:
     """Return outputs, what was dropped in order, and the rows sent, as `dispatch` returns them."""
-    with own_frames():
-        found = dispatch(*draw_tokens(*case))
-        if not isinstance(found, list | tuple) or len(found) != 3:
-            raise refuse(
-                f"dispatch must return three things, outputs, dropped and sent, got {show(found)}."
-            )
-        outputs, dropped, sent = found
-        triples = [read_array(triple, "dispatch, as dropped,") for triple in dropped]
-        return {
-            "outputs": [read_array(one, "dispatch, as outputs,") for one in outputs],
-            "dropped": sorted([int(number) for number in triple.ravel()] for triple in triples),
-            "sent": read_array(sent, "dispatch, as sent,"),
-        }
+    found = dispatch(*draw_tokens(*case))
+    outputs, dropped, sent = require_parts(found, "dispatch", "outputs", "dropped", "sent")
+    triples = [read_array(triple, "dispatch, as dropped,") for triple in dropped]
+    return {
+        "outputs": [read_array(one, "dispatch, as outputs,") for one in outputs],
+        "dropped": sorted([int(number) for number in triple.ravel()] for triple in triples),
+        "sent": read_array(sent, "dispatch, as sent,"),
+    }
 
 
-DISPATCH = Exercise(
-    lab="lab16",
+DISPATCH = make_exercise(
     name="dispatch",
     function="dispatch",
     examples=((7, [2, 3], 3), (8, [4, 1, 4], 2), (9, [3, 5, 2, 4], 5)),
@@ -189,9 +174,7 @@ DISPATCH = Exercise(
         "all-sent": "a row that finds no room isn't sent",
     },
     hint="follow one token: its two experts, their gates, its place in each queue",
-    tolerance=1e-6,
     run=each(try_dispatch),
-    plain=True,
 )
 
 
@@ -202,8 +185,7 @@ def try_layout(
     choose_layout: Callable[..., Any], model: Mapping[str, Any], machine: Mapping[str, Any]
 ) -> list[int]:
     """Return the three numbers that `choose_layout` returns."""
-    with own_frames():
-        found = choose_layout(dict(model), dict(machine))
+    found = choose_layout(dict(model), dict(machine))
     numbers = read_array(found, "choose_layout", "three whole numbers")
     if numbers.shape != (3,) or not np.isfinite(numbers).all():
         raise refuse(f"choose_layout must return data, tensor and pipeline, got {show(found)}")
@@ -226,9 +208,8 @@ def _describe(*numbers: float) -> tuple[dict[str, float], dict[str, float]]:
 KEPT_BYTES = ClassNumber(  # of a token and hidden number in each layer
     "kept bytes", (32, 24, 40, 48), ("+ {} · s · h · L", "+ {} * width * L")
 )
-LAYOUT = Exercise(
+LAYOUT = make_exercise(
     number=KEPT_BYTES,
-    lab="lab16",
     name="layout",
     function="choose_layout",
     examples=(
@@ -251,9 +232,7 @@ LAYOUT = Exercise(
         "data-free": "the all-reduce of the gradients takes time, above all between nodes",
     },
     hint="list every layout, leave out what doesn't fit, and time the rest by the three formulas",
-    tolerance=1e-6,
     run=each(try_layout),
     contrast=say_layout,
     by_hand=("utils.simulate",),
-    plain=True,
 )

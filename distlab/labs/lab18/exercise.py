@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.folder import Folder
-from distlab.exercises.refusing import read_array, refuse
+from distlab.exercises.refusing import read_array, refuse, require_parts
 from distlab.labs import ANSWERS
 from distlab.labs.lab18.shard_runs import try_work
 
@@ -139,12 +138,8 @@ def try_merge(merge: Callable[..., Any], seed: int, count: int) -> dict[str, Any
                 f"merge raised FileNotFoundError for {name}. A part whose file is missing is "
                 "damaged: name it, leave nan in its rows, and continue with the others."
             ) from error
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise refuse(
-            "merge must return two things, the values and the names of damaged files, got "
-            f"{show(found)}."
-        )
-    values, damaged = found
+    wanted = ("the values", "the names of damaged files")
+    values, damaged = require_parts(found, "merge", *wanted)
     values = read_array(values, "merge", "an array of values")
     filled = np.nan_to_num(values.astype(float), nan=-1000.0)  # nan equals nothing
     return {"values": filled, "damaged": sorted(map(str, damaged))}

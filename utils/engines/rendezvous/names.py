@@ -8,15 +8,15 @@ MAX_NAME, MAX_MARKS = 32, 2  # letters of a name; accents on one letter
 ALSO = " .-_'’"
 
 
-def clean_name(name: str, otherwise: str = "somebody") -> str:
-    """Return what is fit to be shown of `name`, in any script; `otherwise` where nothing is."""
+def clean_name(name: str) -> str:
+    """Return what is fit to be shown of `name`, in any script; "somebody" where nothing is."""
     kept, marks = [], 0
     for letter in unicodedata.normalize("NFC", " ".join(name[: 8 * MAX_NAME].split())):
         kind = unicodedata.category(letter)[0]
         marks = marks + 1 if kind == "M" else 0
         if kind in "LN" or letter in ALSO or (kind == "M" and kept and marks <= MAX_MARKS):
             kept.append(letter)
-    return "".join(kept)[:MAX_NAME].strip() or otherwise
+    return "".join(kept)[:MAX_NAME].strip() or "somebody"
 
 
 def find_free_name(name: str, taken: Collection[str]) -> str:
