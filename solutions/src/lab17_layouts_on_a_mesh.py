@@ -104,6 +104,7 @@ judges.READ.judge(read_cases, got_parts)
 #
 # `lab17.try_layouts(layouts, sizes, mesh)` compiles a step of the Transformer and prints what a device holds and sends. Try some ideas in your own cell first:
 # `lab17.try_layouts({"up/kernel": (None, "model")}, lab17.SIZES, {"batch": 2, "model": 4})`
+# It compiles nothing when your answer is graded: `cut_model` has to do without it.
 #
 # **Contract.** `cut_model(shapes, mesh, memory)` gets the shapes of all variables (as above), the sizes of the mesh's two axes, and the bytes of weights and
 # momentum that fit on a device. It returns layouts, `{key: axes}`. We compile a step of `fit` with them (SGD with momentum, float32). Then:

@@ -196,7 +196,7 @@ def load_state(folder, model, optimizer):
 def program(
     divisor="held",
     scope="strategy.scope()",
-    function="@tf.function",
+    function="pass",
     mean="sum(l * n for l, n in seen) / sum(n for _, n in seen)",
     tracked="model=model, optimizer=optimizer, epochs=done",
     restore="manager.restore_or_initialize()",
@@ -220,10 +220,10 @@ def train(strategy, make_model, images, labels, batch_size, epochs, folder):
     {function}
     def step(x, y, held):
         return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, args=(x, y, held)), axis=None)
-    losses = []
+    losses, data = [], strategy.experimental_distribute_dataset(batches)
     for epoch in range(int(done), epochs):
         seen = []
-        for x, y in strategy.experimental_distribute_dataset(batches):
+        for x, y in data:
             held = sum(len(part) for part in strategy.experimental_local_results(y))
             seen.append((float(step(x, y, tf.constant(held))) / held, held))
         losses.append({mean})
@@ -446,9 +446,9 @@ def evaluate(strategy, model, dataset):
 """,
     ],
     "program": [
-        program(),
+        program(function="@tf.function"),
         program(function="@tf.function(reduce_retracing=True)"),
-        program(function="pass"),
+        program(),
         WHOLE_EPOCH,
         BY_VALUES,
         METRIC_PROGRAM,
@@ -583,7 +583,9 @@ REFUSED = {
         ),
     },
     "program": {
-        "don't belong to this strategy": program(scope="contextlib.nullcontext()"),
+        "don't belong to this strategy": program(
+            scope="contextlib.nullcontext()", function="@tf.function"
+        ),
         "not an array of weights": program().replace(
             "return model.get_weights()[0]", "return model"
         ),

@@ -475,6 +475,7 @@ WRONG = {
         ),
         "keeps-the-worst": halve(key=f"(-math.inf if math.isnan({LOSS}) else -{LOSS}, t)"),
         "nan-is-best": halve(key=f"(not math.isnan({LOSS}), {LOSS}, t)"),
+        "sorts-nan": halve(key=f"({LOSS}, t)"),
         "one-epoch-late": halve(
             key="(math.isnan(losses[t][min(epochs, len(losses[0]) - 1)]), losses[t][min(epochs, len(losses[0]) - 1)], t)"
         ),

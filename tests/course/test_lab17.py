@@ -25,6 +25,22 @@ def test_parts_and_stray_keys_are_those_that_keras_makes():
         assert sorted(step.stray) == wanted["keys"]
 
 
+def test_a_pattern_that_never_ends_is_refused_and_the_next_layouts_are_compiled(monkeypatch):
+    mesh = {"batch": 2, "model": 4}
+    assert not compiled_step.compile_step(lab17.SIZES, mesh, {"up/kernel": (None, "model")}).error
+    process = compiled_step.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(compiled_step, "MAX_SECONDS", 2)
+        step = compiled_step.compile_step(
+            lab17.SIZES, mesh, {"(([a-z/_0-9.]*)*)*!": (None, "model")}
+        )
+    assert step.error.startswith("TimeoutError: compiling the step took too much time. A key")
+    assert not compiled_step.compile_step(lab17.SIZES, mesh, {"up/bias": ("model",)}).error
+    assert compiled_step.start() is process
+    process.kill()
+    assert not compiled_step.compile_step(lab17.SIZES, mesh, {"up/bias": ("model",)}).error
+
+
 def test_no_layout_that_fits_is_both_smaller_and_cheaper_than_the_limits():
     """Every greedy choice costs at least the least, and some cost more."""
     for seed, share, devices in product(range(30), (0.3, 0.5), (4, 8)):

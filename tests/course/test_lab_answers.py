@@ -9,8 +9,9 @@ from lab_runner import LABS, get_lab, load_answers
 from needs import EVERYTHING
 
 from distlab.authoring import sources
+from distlab.exercises.comparing import find_wrong
 from distlab.exercises.exercise import Exercise, list_exercises
-from distlab.grading.judging import WrongAnswer
+from distlab.grading.judging import WrongAnswer, list_judges
 
 NAMES = [target.slug.split("-")[0] for target in LABS]
 SEED = int(os.environ.get("DISTLAB_SEED", "2027"))  # any number will do
@@ -94,11 +95,27 @@ def test_no_seed_draws_what_the_visible_check_shows(target) -> None:
     assert examples and cells
     for seed in range(100):
         for cell in cells:
-            space = {"np": np, "SEED": seed}
-            exec(sources.region_text(cell, "INPUTS"), space)  # noqa: S102 - the course's own
-            (cases,) = (v for k, v in space.items() if k.endswith("_cases"))
-            drawn = _list_plain(cases)
+            drawn = _list_plain(draw_cases(cell, seed))
             assert not any(all(case in shown for case in drawn) for shown in examples), (seed, cell)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_drawn_cases_tell_every_mistake_from_the_right_answer(name: str) -> None:
+    """The judge sees through each mistake, also where answers run on the examples alone."""
+    for exercise, judge in list_judges(name).items():
+        cases = [case for cell in get_lab(name).parts[exercise] for case in draw_cases(cell, SEED)]
+        right = judge.work_out(cases)
+        for way in judge.exercise.mistakes:
+            given = judge.work_out(cases, way)
+            assert find_wrong(given, right, judge.exercise.tolerance) is not None, (exercise, way)
+
+
+def draw_cases(cell: str, seed: int) -> list:
+    """Return the cases that a graded cell draws for the judge."""
+    space = {"np": np, "SEED": seed}
+    exec(sources.region_text(cell, "INPUTS"), space)  # noqa: S102 - the course's own
+    (cases,) = (v for k, v in space.items() if k.endswith("_cases"))
+    return cases
 
 
 def _list_plain(cases) -> list[str]:

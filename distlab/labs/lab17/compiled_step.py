@@ -19,8 +19,10 @@ from typing import Any
 
 from distlab.errors import CourseError
 from distlab.keras_backend import require_jax
+from utils.processes.lifetime import die_with_parent
 
 DEVICES = 8
+MAX_SECONDS = 30  # of a processor for a request: a learner's pattern could take years
 QUICK = {"xla_cpu_use_fusion_emitters": False}  # the collectives are the same, in a quarter of it
 Sizes = Mapping[str, int]
 Layouts = Mapping[str, Sequence[str | None]]
@@ -54,18 +56,20 @@ def compile_step(sizes: Sizes, mesh: Mapping[str, int], layouts: Layouts) -> Com
     Raises CourseError if JAX isn't installed or can't start.
     """
     asked = {"id": uuid.uuid4().hex, "sizes": dict(sizes), "mesh": dict(mesh)}
+    asked["seconds"] = MAX_SECONDS
     asked["layouts"] = {key: list(axes) for key, axes in layouts.items()}
-    process = start()
-    try:
-        process.stdin.write(json.dumps(asked) + "\n")
-        process.stdin.flush()
-        for line in process.stdout:
-            answer = json.loads(line)
-            if answer.pop("id") == asked["id"]:  # another may belong to an ended fork
-                return CompiledStep(**answer)
-    except OSError:
-        pass
-    start.cache_clear()
+    for _ in range(2):  # again, if it had been ended
+        process = start()
+        try:
+            process.stdin.write(json.dumps(asked) + "\n")
+            process.stdin.flush()
+            for line in process.stdout:
+                answer = json.loads(line)
+                if answer.pop("id") == asked["id"]:  # another may belong to an ended fork
+                    return CompiledStep(**answer)
+        except OSError:
+            pass
+        start.cache_clear()
     raise CourseError("The process that compiles the layouts has ended. Run the cell again.")
 
 
@@ -89,7 +93,9 @@ def start() -> Any:
 
 def main() -> None:
     """Answer the requests on standard input, one a line."""
+    die_with_parent()  # it may compute
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # its reader has gone
+    signal.signal(signal.SIGPROF, _stop)
     import jax
 
     jax.config.update("jax_num_cpu_devices", DEVICES)
@@ -99,11 +105,20 @@ def main() -> None:
     os.dup2(2, 1)  # a library's output isn't a reply
     for line in sys.stdin:
         asked = json.loads(line)
-        name = asked.pop("id")
+        name, seconds = asked.pop("id"), asked.pop("seconds")
         key = json.dumps(asked, sort_keys=True)
         if key not in known:
+            signal.setitimer(signal.ITIMER_PROF, seconds, seconds)
             known[key] = _answer(**asked)
+            signal.setitimer(signal.ITIMER_PROF, 0)
         os.write(replies, json.dumps({"id": name, **known[key]}).encode() + b"\n")
+
+
+def _stop(*_: Any) -> None:
+    raise TimeoutError(
+        "compiling the step took too much time. A key that is a pattern with repeats in repeats "
+        "can take for ever: use simpler keys, or the paths"
+    )
 
 
 def _answer(sizes: Sizes, mesh: Mapping[str, int], layouts: Layouts) -> dict[str, Any]:

@@ -47,13 +47,16 @@ WORK = Exercise(
 
 
 def draw_losses(seed: int, trials: int, first: int, rungs: int) -> list[list[float]]:
-    """Return losses [trial][epoch], over `rungs` rungs that double; one trial diverges to nan."""
+    """Return losses [trial][epoch], over `rungs` rungs that double; one trial diverges to nan.
+
+    With `first` above 1 it's trial 0, where a plain sort would leave it.
+    """
     rng = np.random.default_rng(seed)
     epochs = first * 2 ** (rungs - 1)
     falls = rng.uniform(0.05, 1, (trials, 1)) * np.arange(1, epochs + 1)
     losses = rng.uniform(0.1, 1, (trials, 1)) + np.exp(-falls)
     losses += rng.uniform(-0.15, 0.15, (trials, epochs))  # a trial may be lucky for an epoch
-    losses[rng.integers(trials), first - 1 :] = np.nan
+    losses[0 if first > 1 else rng.integers(trials), first - 1 :] = np.nan
     return losses.round(3).tolist()
 
 
@@ -72,6 +75,8 @@ HALVE = Exercise(
         "keeps-the-worst": "a low loss is good: the half with the lower losses continues",
         "nan-is-best": "a loss that is nan has diverged: it's the worst of all, though "
         "np.argmin takes it for the smallest",
+        "sorts-nan": "nan is neither smaller nor larger than any number, so sorting leaves it "
+        "anywhere: give it the last place",
         "one-epoch-late": "epochs count from 1 and lists from 0: after `first` epochs the loss is "
         "losses[trial][first - 1]",
         "rounded-up": "of 7 trials 3 continue, not 4: round down, but keep at least one",

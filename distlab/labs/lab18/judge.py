@@ -47,7 +47,8 @@ def expect_halve(
             loss = losses[trial][-1]
         if way == "mean-so-far":
             loss = sum(history) / len(history)
-        loss = worst if math.isnan(loss) else loss
+        if way != "sorts-nan" and math.isnan(loss):
+            loss = worst
         return (-loss if way == "keeps-the-worst" else loss), trial
 
     left, epochs, ran = list(range(trials)), first, [0] * trials
