@@ -308,7 +308,7 @@ WRONG = {
         "(an index larger than any float)": worker(
             "json.dumps({'cluster': {'worker': hosts}, 'task': {'type': 'worker', 'index': 2**4000}})"
         ),
-        "(many levels)": worker("'{\"task\": ' + '[' * 300 + ']' * 300 + '}'"),
+        "(many levels)": worker("'{\"task\": ' + '[' * 600 + ']' * 600 + '}'"),
         "counted-from-one": worker(
             "json.dumps({'cluster': {'worker': hosts}, 'task': {'type': 'worker', 'index': index + 1}})"
         ),
