@@ -141,7 +141,7 @@ def as_numbers(value: Any) -> np.ndarray | None:
         if np.asarray(value).dtype.kind in "US":  # "12" isn't 12
             return None
         return np.asarray(value, dtype=float)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):  # the last for 2**4000
         return None
 
 
@@ -253,7 +253,7 @@ def _cut(text: str, longest: int = 200) -> str:
 
 
 def _show_numbers(numbers: np.ndarray) -> str:
-    if numbers.size > 8:
+    if max(numbers.size, *numbers.shape, 0) > 8:  # an empty array may have a huge axis
         return _show_first(numbers.shape, numbers.flat[:MAX_SHOWN])
     text: Callable[[float], str] = np.vectorize(lambda x: f"{x:.4g}", otypes=[object])
     return str(text(numbers).tolist()).replace("'", "")
@@ -261,4 +261,4 @@ def _show_numbers(numbers: np.ndarray) -> str:
 
 def _show_first(shape: Sequence[int], first: Sequence[float]) -> str:
     shown = ", ".join(f"{x:.4g}" for x in first)
-    return f"an array of shape {list(shape)} beginning {shown}"
+    return f"an array of shape {list(shape)}" + (f" beginning {shown}" if shown else "")

@@ -9,7 +9,7 @@ import base64
 import math
 from array import array as typed_array
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -122,9 +122,16 @@ def _encode_array(value: Any, depth: int, budget: _Budget) -> Any:
         return ["opaque", f"array of {array.dtype}"]
     if not budget.fits(array.nbytes):
         return ["opaque", f"array of {array.nbytes} bytes: too large"]
+    if _is_hollow(array.shape):
+        return ["opaque", f"empty array of shape {list(array.shape)}: too large"]
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     body = base64.b64encode(little.tobytes()).decode("ascii")
     return ["array", little.dtype.str, list(array.shape), body]
+
+
+def _is_hollow(shape: Sequence[int]) -> bool:
+    """Return whether an array holds nothing, and a list of its parts wouldn't fit anywhere."""
+    return 0 in shape and math.prod(n for n in shape if n) > MAX_BYTES // 64
 
 
 def _encode_items(array: np.ndarray, depth: int, budget: _Budget) -> Any:
@@ -194,6 +201,6 @@ def _decode_array(kind: Any, shape: Any, body: Any) -> np.ndarray:
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"not an encoded array: {error}") from None
     right = dtype.kind in _KINDS and all(n >= 0 for n in sizes)
-    if not right or math.prod(sizes) * dtype.itemsize != len(raw):
+    if not right or _is_hollow(sizes) or math.prod(sizes) * dtype.itemsize != len(raw):
         raise ValueError("not an encoded array: its bytes don't fit its shape")
     return np.frombuffer(raw, dtype).reshape(sizes).copy()

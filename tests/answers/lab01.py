@@ -244,6 +244,7 @@ WRONG = {
         "last-is-full": epoch("math.ceil(n / b), b"),
         "whole-and-rest": epoch("divmod(n, b)"),
         "one-left-alone": epoch("n // b + (n % b > 1), n % b or b"),
+        "(larger than any float)": epoch("2**4000, 2**4000"),
     },
     "batches": {
         "one-worker": batches("split(n, r)"),

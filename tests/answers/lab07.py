@@ -302,6 +302,13 @@ WRONG = {
         "python-repr": worker(
             "str({'cluster': {'worker': hosts}, 'task': {'type': 'worker', 'index': index}})"
         ),
+        "python-repr (brackets without end)": worker("'[' * 100000"),
+        "python-repr (objects without end)": worker("'{\"a\": ' * 50000 + '1' + '}' * 50000"),
+        "python-repr (a number of 5,000 digits)": worker("'7' * 5000"),
+        "(an index larger than any float)": worker(
+            "json.dumps({'cluster': {'worker': hosts}, 'task': {'type': 'worker', 'index': 2**4000}})"
+        ),
+        "(many levels)": worker("'{\"task\": ' + '[' * 600 + ']' * 600 + '}'"),
         "counted-from-one": worker(
             "json.dumps({'cluster': {'worker': hosts}, 'task': {'type': 'worker', 'index': index + 1}})"
         ),

@@ -178,6 +178,7 @@ def test_a_digest_stands_for_its_array() -> None:
     others = (one, array + noise, array.T, array[:-1], array * 2, -array, None, "x", 0 * array)
     assert not any(same(other, digest, 1e-5) for other in others)
     assert show(digest) == show(array)
+    assert show(np.zeros((2**40, 0))) == "an array of shape [1099511627776, 0]"
     empty = make_digest(np.full((9, 9), np.nan))
     assert same(np.full((9, 9), np.nan), empty) and not same(np.zeros((9, 9)), empty)
 

@@ -37,7 +37,7 @@ def describe_config(given: Any, *case: Any) -> dict[str, Any]:
         return {"kind": f"not a string but {type(given).__name__}"}
     try:
         found = json.loads(given)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # also of a number of 5,000 digits, of endless brackets
         return {"kind": "not JSON"}
     if not isinstance(found, dict):
         return {"kind": "not a JSON object"}
@@ -48,16 +48,18 @@ def describe_config(given: Any, *case: Any) -> dict[str, Any]:
     )
 
 
-def _mark_inexact(part: Any) -> Any:
+def _mark_inexact(part: Any, levels: int = 8) -> Any:
     """Return a part of a TF_CONFIG in which words and indexes that TensorFlow can't read show.
 
     Answers are compared with some tolerance, TF_CONFIGs aren't: "WORKER " names no job, and 1.0005
     no task.
     """
+    if not levels:
+        return "too many levels"
     if isinstance(part, dict):
-        return {key: _mark_inexact(value) for key, value in part.items()}
+        return {key: _mark_inexact(value, levels - 1) for key, value in part.items()}
     if isinstance(part, list):
-        return [_mark_inexact(value) for value in part]
+        return [_mark_inexact(value, levels - 1) for value in part]
     if isinstance(part, float | bool):
         return f"{part}, not a whole number"
     exact = not isinstance(part, str) or part == part.strip().lower()
