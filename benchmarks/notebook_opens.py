@@ -5,6 +5,7 @@ gets Shift+Enter as soon as it can be clicked, mostly before the kernel is there
 new kernel. `--rounds 50` opens it fifty times. Needs playwright and chromium.
 """
 
+import contextlib
 import shutil
 import statistics
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from tests.lab_server import BROWSER_FLAGS, END_SECONDS, Lab
+from tests.lab_server import BROWSER_FLAGS, Lab
 from utils.measure import Stopwatch
 
 WAIT_MS = 60_000
@@ -32,17 +33,11 @@ def run(rounds: int) -> None:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         place = write_lesson(Path(folder))
-        lab = Lab(
-            Path(folder), Path(folder), "--", "--LabApp.expose_app_in_browser=True", warm=True
-        )
-        try:
+        words = ("--", "--LabApp.expose_app_in_browser=True")
+        with Lab(Path(folder), Path(folder), *words, warm=True) as lab:
             browser = playwright.chromium.launch(executable_path=chromium, args=BROWSER_FLAGS)
-            page_url = f"http://127.0.0.1:{lab.port}/lab/tree/{place}?token={lab.token}&reset"
-            times = [open_once(browser, page_url) for _ in range(rounds)]
+            times = [open_once(browser, f"{lab.find_address(place)}&reset") for _ in range(rounds)]
             browser.close()
-        finally:
-            lab.process.terminate()
-            lab.process.wait(END_SECONDS)
     found = [seconds for seconds, _ in times if seconds is not None]
     early = sum(early for _, early in times)
     print(
@@ -73,13 +68,14 @@ def open_once(browser, url: str) -> tuple[float | None, bool]:
     cell.click()
     early = page.locator(_IDLE).count() == 0
     page.keyboard.press("Shift+Enter")
-    with Stopwatch() as watch:
-        try:
+    seconds = None
+    try:
+        with Stopwatch() as watch:
             page.locator(".jp-OutputArea-output >> text=output").wait_for(timeout=WAIT_MS)
-        except Exception as error:  # playwright's, which isn't installed everywhere
-            print(f"no output: {str(error).splitlines()[0]}")
-            return None, early
-        finally:
-            page.evaluate(_END)
-            page.close()
-    return watch.seconds, early
+        seconds = watch.seconds
+    except Exception as error:  # playwright's, which isn't installed everywhere
+        print(f"no output: {str(error).splitlines()[0]}")
+    with contextlib.suppress(Exception):
+        page.evaluate(_END)
+    page.close()
+    return seconds, early

@@ -104,6 +104,10 @@ def pytest_runtest_teardown() -> None:
     end_started()
 
 
+def pytest_sessionfinish() -> None:
+    end_started()  # of a test that an interrupt cut short
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> pytest.TestReport:
     """Skip what stops because submissions can't be run in a sandbox on this machine."""

@@ -40,9 +40,9 @@ def start_process(words: list[str], **settings) -> subprocess.Popen:
 
 def end_started() -> None:
     """End what the test has started: `conftest` does."""
-    while _started:
-        with ending(_started.pop()):
-            pass
+    with contextlib.ExitStack() as stack:
+        while _started:
+            stack.enter_context(ending(_started.pop()))
 
 
 def lives(process: int) -> bool:

@@ -188,13 +188,14 @@ def open_page(show_page, book):
     def open_page(name: str, width: int = 1280, theme: str = "light"):
         """Return a page of the book, opened from its folder; at the end nothing may be wrong."""
         page = show_page(viewport={"width": width, "height": 900}, color_scheme=theme)
-        wrong.append(watch(page))
+        wrong.append((name, watch(page)))
         page.goto((book.folder / f"{name}.html").as_uri())
         page.wait_for_load_state()
         return page
 
     yield open_page
-    assert not any(wrong), wrong
+    faults = [(name, said) for name, said in wrong if said]
+    assert not faults, faults
 
 
 @pytest.mark.more_in_all

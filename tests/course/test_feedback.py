@@ -306,7 +306,7 @@ def test_where_nobody_looks_nothing_that_draws_is_imported(tmp_path):
         "import sys, distlab.labs.lab01.exercise\n"
         "print({'anywidget', 'matplotlib'} & {*sys.modules})"
     )
-    assert run_python("-c", code, cwd=ROOT).stdout == "set()\n"
+    assert run_python("-c", code, cwd=ROOT, status=0).stdout == "set()\n"
 
 
 def test_the_answer_is_drawn_under_the_card(at_work):

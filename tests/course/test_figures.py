@@ -322,7 +322,7 @@ def test_the_reader_keeps_matplotlib_as_it_was():
 
 def test_import_is_lazy():
     code = "import sys, distlab.figures; print('matplotlib' in sys.modules)"
-    assert run_python("-c", code).stdout == "False\n"
+    assert run_python("-c", code, status=0).stdout == "False\n"
 
 
 def test_captions_of_two_lines_make_room_and_read_as_one():

@@ -359,7 +359,7 @@ def test_a_killed_writer_leaves_whole_files(tmp_path):
     path = tmp_path / "record.json"
     for wait in (0, 0.003, 0.011):
         writer = start_python("-c", code, path, cwd=ROOT)
-        writer.stdout.readline()
+        assert writer.stdout.readline(), writer.stderr.read()
         time.sleep(wait)
         writer.kill()
         writer.communicate()
@@ -381,7 +381,7 @@ def test_a_lock_keeps_others_out_and_goes_with_its_process(lab, tmp_path):
         "    print('held', flush=True); sys.stdin.read()\n"
     )
     holder = start_python("-c", code, tmp_path / "lock", cwd=ROOT, stdin=subprocess.PIPE)
-    holder.stdout.readline()
+    assert holder.stdout.readline() == "held\n", holder.stderr.read()
     with pytest.raises(DistributedError, match="another `distlab grade` is at work"):
         Journal(tmp_path, lab).__enter__()
     holder.kill()

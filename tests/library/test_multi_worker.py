@@ -92,7 +92,7 @@ _outcomes = {}
 
 @pytest.fixture(scope="module")
 def train_on(clusters):
-    """Return what each worker of a group got from every job of `JOBS` with both loops."""
+    """Return what each worker of a group got from every job of `JOBS` with its loops."""
 
     def train_on(group):
         if group not in _outcomes:
