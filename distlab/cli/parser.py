@@ -9,12 +9,14 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NoReturn
+from unicodedata import category
 
 from distlab.cli.examples import TASKS, list_examples
 from distlab.errors import CourseError
 from utils.checks import MAX_LISTED, list_few, suggest
 
 MAX_WHOLE = 10**10  # no count here is larger
+UNSEEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}  # what a terminal may obey, or nobody sees
 MAX_WORD = 160  # of an error: a number of 400 digits needs no repeating
 KINDS = {"N": int, "X": float, "S": float, "M": float, "SECONDS": float}  # else text
 LONG_USAGE = 7  # arguments of a command whose usage line doesn't list them
@@ -225,5 +227,6 @@ def read_whole(text: str) -> int:
 
 def shorten_words(text: str) -> str:
     """Return `text` on one line: long words cut, what a terminal obeys written as its code."""
-    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text.replace("\n", " "))
+    line = text.replace("\n", " ")
+    line = "".join(ascii(c)[1:-1] if category(c) in UNSEEN else c for c in line)
     return re.sub(rf"\S{{{MAX_WORD},}}", lambda found: found[0][:40] + "…", line)

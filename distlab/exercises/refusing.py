@@ -221,7 +221,8 @@ def require_parts(found: Any, function: str, *wanted: str) -> list[Any]:
     if not isinstance(found, list | tuple) or len(found) != len(wanted):
         things = f"{('two', 'three', 'four')[len(wanted) - 2]} things"
         parts = f"{', '.join(wanted[:-1])} and {wanted[-1]}"
-        raise refuse(f"{function} must return {things}: {parts}, got {show(found)}.")
+        got = f"{len(found)}: {show(found)}" if isinstance(found, list | tuple) else show(found)
+        raise refuse(f"{function} must return {things}: {parts}, got {got}.")
     return list(found)
 
 

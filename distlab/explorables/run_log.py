@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from distlab.errors import CourseError
 from distlab.explorables.controls import Choice, Slider
 from distlab.explorables.explorer import Explorer, Try, explore
 from distlab.figures import Picture, timeline
@@ -94,7 +95,7 @@ class RunLog:
 
     def find_step_seconds(self, saves: str) -> float:
         """Return a step's mean seconds with a save after every `saves` steps."""
-        alone = self.pace - self.save_seconds / self.every
+        alone = max(0.0, self.pace - self.save_seconds / self.every)
         return alone + (0.0 if saves == NEVER else self.save_seconds / int(saves))
 
     def find_end(self, saves: str, dies: int, restart: float) -> float:
@@ -134,8 +135,10 @@ def run_explorer(run: KilledRun, every: int, save_seconds: float) -> Explorer:
     It saved after every `every` steps, and a save took about `save_seconds`.
     """
     log = RunLog(run, every, save_seconds)
+    if min(len(log.lines(1)), len(log.lines(2))) < 2:
+        raise CourseError("The run reported fewer than two steps before or after its kill.")
     total, died, restart = log.total, log.died, max(0.0, round(log.restart, 1))
-    saves = sorted({n for n in (5, 20, every, 80, 320) if n < total})
+    saves = sorted({5, every, *(n for n in (20, 80, 320) if n < total)})
     most = round(max(60.0, 2 * restart))
     start = {"saves": str(every), "dies": died, "restart": restart}
     sooner = log.find_end(*start.values()) - log.find_end("5", died, restart)

@@ -11,7 +11,7 @@ from typing import get_origin
 from distlab.grading.observation import STATUSES, CellObservation
 from distlab.grading.text import clean
 
-MAX_LINE = 20 * 2**20
+MAX_LINE, MAX_FAILED = 20 * 2**20, 8
 MAX_KEPT, MAX_WRITTEN = 20_000, 32 * 2**20
 
 
@@ -46,9 +46,10 @@ def read_frame(line: bytes) -> CellObservation:
         raise BadFrame("a line that isn't a frame") from None
     kinds = ((getattr(cell, part.name), part.type) for part in fields(cell))
     fits = all(type(value) is (get_origin(kind) or kind) for value, kind in kinds)
-    if not fits or any(type(said) is not str for said in cell.failed):
+    fits = fits and len(cell.failed) <= MAX_FAILED and all(type(s) is str for s in cell.failed)
+    if not fits:
         raise BadFrame("a frame with a part of another type")
-    if cell.status not in STATUSES:
+    if cell.status not in STATUSES or cell.status == "missing":  # which the grader alone finds
         raise BadFrame("a frame with an unknown status")
     texts = {k: clean(getattr(cell, k), MAX_KEPT) for k in ("error", "trace", "output", "errors")}
     return replace(cell, **texts, failed=tuple(clean(said, MAX_KEPT) for said in cell.failed))

@@ -216,8 +216,8 @@ for worker, log in enumerate(lab07.make_logs("wrong-index", blamed=1, seed=1)):
 
 # %% [markdown]
 # Print the others in the same way: `lab07.CAUSES` has their words, and `lab07.list_blamed(word)` the
-# workers that each can happen to. They aren't there when your answer is graded, so `diagnose` has to
-# do without them.
+# workers that each can happen to. `make_logs` writes none when your answer is graded, so `diagnose`
+# has to do without it.
 #
 # <details><summary>Hint 1</summary>
 #

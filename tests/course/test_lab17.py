@@ -34,7 +34,7 @@ def test_a_pattern_that_never_ends_is_refused_and_the_next_layouts_are_compiled(
         step = compiled_step.compile_step(
             lab17.SIZES, mesh, {"(([a-z/_0-9.]*)*)*!": (None, "model")}
         )
-    assert step.error.startswith("TimeoutError: compiling the step took too much time. A key")
+    assert step.error.startswith("TimeoutError: compiling the step took too much")
     assert not compiled_step.compile_step(lab17.SIZES, mesh, {"up/bias": ("model",)}).error
     assert compiled_step.start() is process
     process.kill()

@@ -107,27 +107,29 @@ def main() -> None:
         asked = json.loads(line)
         name, seconds = asked.pop("id"), asked.pop("seconds")
         key = json.dumps(asked, sort_keys=True)
-        if key not in known:
-            signal.setitimer(signal.ITIMER_PROF, seconds, seconds)
-            known[key] = _answer(**asked)
-            signal.setitimer(signal.ITIMER_PROF, 0)
-        os.write(replies, json.dumps({"id": name, **known[key]}).encode() + b"\n")
+        answer = known.get(key) or _answer(seconds, **asked)
+        if not answer.get("error", "").startswith("TimeoutError"):
+            known[key] = answer
+        os.write(replies, json.dumps({"id": name, **answer}).encode() + b"\n")
 
 
 def _stop(*_: Any) -> None:
     raise TimeoutError(
-        "compiling the step took too much time. A key that is a pattern with repeats in repeats "
-        "can take for ever: use simpler keys, or the paths"
+        "compiling the step took too much of a processor's time. A key that is a pattern with "
+        "repeats in repeats can take for ever: use simpler keys, or the paths"
     )
 
 
-def _answer(sizes: Sizes, mesh: Mapping[str, int], layouts: Layouts) -> dict[str, Any]:
+def _answer(
+    seconds: float, sizes: Sizes, mesh: Mapping[str, int], layouts: Layouts
+) -> dict[str, Any]:
     import keras
 
     names, shape = ("batch", "model"), (mesh.get("batch", 1), mesh.get("model", 1))
     devices = keras.distribution.list_devices()[: shape[0] * shape[1]]
     layout_map = keras.distribution.LayoutMap(keras.distribution.DeviceMesh(shape, names, devices))
     try:
+        signal.setitimer(signal.ITIMER_PROF, seconds, seconds)
         layout_map.update({key: tuple(axes) for key, axes in layouts.items()})
         distribution = keras.distribution.ModelParallel(
             layout_map=layout_map, batch_dim_name="batch"
@@ -148,6 +150,8 @@ def _answer(sizes: Sizes, mesh: Mapping[str, int], layouts: Layouts) -> dict[str
         }
     except Exception as error:
         return {"shards": {}, "cut": {}, "error": f"{type(error).__name__}: {error}"[:400]}
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def build_model(
