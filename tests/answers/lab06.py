@@ -353,6 +353,7 @@ WRONG = {
         "always-the-same": scatter(turn="0"),
         "one-by-one": one_by_one("reduce_scatter", 0, "+="),
         "next-chunk": scatter(turn="(-step)"),
+        "own-chunk": half("reduce_scatter", -1, "+="),
         "(no ring)": scatter().replace("(rank + 1) % ranks", "rank + 1"),
     },
     "gather": {

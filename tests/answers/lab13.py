@@ -962,6 +962,10 @@ WRONG = {
     },
     "scale": {
         "zeros-counted": scale(nonzero="values"),
+        "zeros-counted (in the total)": scale(
+            nonzero="values",
+            lost="np.mean(((values * s).astype(np.float16) == 0) & (values != 0))",
+        ),
         "smallest-normal": scale(lost="np.mean(np.abs(values * s) < np.finfo(np.float16).tiny)"),
         "below-the-floor": scale(lost="np.mean(np.abs(values.astype(float) * s) < 2.0 ** -24)"),
         "no-headroom": scale(power="math.floor(math.log2(65504 / top))"),

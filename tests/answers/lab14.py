@@ -383,6 +383,11 @@ WRONG = {
             "return devices * step / (step + ring)",
         ),
         "one-image": measured("step = 1 / rate", R5, "return devices * step / (step + ring)"),
+        "sent-once": measured(
+            "step = batch / rate",
+            "ring = 1e-4 + 4 * parameters / 11.3e9",
+            "return devices * step / (step + ring)",
+        ),
         "whole-vectors": measured(
             "step = batch / rate",
             "ring = 2 * (devices - 1) * (1e-4 + 4 * parameters / 11.3e9)",

@@ -273,6 +273,11 @@ WRONG = {
             base="0 * np.zeros_like(top)",
             output="np.where((lses > -np.inf).any(0)[:, None], summed / total[:, None], 0)",
         ),
+        "one-top": merge(top="np.full(lses.shape[1], lses.max())"),
+        "one-top (0 / 0)": merge(
+            top="np.full(lses.shape[1], lses.max())",
+            output="np.where((lses > -np.inf).any(0)[:, None], summed / total[:, None], 0)",
+        ),
         "nan-left": merge(zeros="outputs", output="summed / total[:, None]"),
         "nothing-seen": merge(base="top", output="summed / total[:, None]"),
         "nothing-seen (but for its lse)": merge(

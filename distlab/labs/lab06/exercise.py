@@ -143,6 +143,8 @@ SCATTER = make_ring_exercise(
         "one-step-too-many": "one step too many: after P - 1 the sums are whole, and then counted "
         "twice",
         "always-the-same": "every step sent the same chunk: send on what has just been added to",
+        "own-chunk": "rank r ends with the sum of chunk r: it has to be that of chunk r + 1 (mod "
+        "ranks). Begin one chunk later",
         "next-chunk": "the chunks go the wrong way round: in the next step a rank sends on the "
         "chunk that has just arrived",
         "one-by-one": ONE_BY_ONE,

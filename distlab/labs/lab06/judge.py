@@ -45,7 +45,8 @@ def expect_scatter(
     steps = ranks - 1 + {"one-step-short": -1, "one-step-too-many": 1}.get(way, 0)
 
     def part(chunks: Chunks, network: Network) -> None:
-        _go_round(chunks, network, 0, steps, way != "replaced", way)
+        first = -1 if way == "own-chunk" else 0
+        _go_round(chunks, network, first, steps, way != "replaced", way)
 
     return try_scatter(part, seed, ranks, length, mark)
 

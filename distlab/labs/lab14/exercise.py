@@ -138,6 +138,8 @@ MEASURED = Exercise(
         "one-image": "a step is a whole batch of images, not one of them",
         "one-for-all": "one batch was divided among the GPUs: each of them has its own, whole one",
         "whole-vectors": "a ring sends pieces of 1/P of the gradients in each message, not all",
+        "sent-once": "the gradients don't go out once, as a whole: a ring sends 2 (P - 1) "
+        "messages, one after the other, each with 1/P of them",
         "no-latency": "each of the 2 (P - 1) messages takes 0.1 ms before its first byte: with 64 "
         "GPUs and a small model that is most of the all-reduce",
     },

@@ -125,6 +125,8 @@ def expect_measured(
     pieces = 1 if way == "whole-vectors" else devices
     moved = 4 * parameters / pieces / lab14.BANDWIDTH
     ring = 2 * (devices - 1) * ((0 if way == "no-latency" else lab14.LATENCY_SECONDS) + moved)
+    if way == "sent-once":
+        ring = lab14.LATENCY_SECONDS + 4 * parameters / lab14.BANDWIDTH
     if way == "rate":
         return devices * batch / (step + ring)
     if way == "one-for-all":

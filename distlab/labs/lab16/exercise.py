@@ -113,6 +113,8 @@ MERGE = make_exercise(
         "mean": "this is the plain mean of the blocks: weight each block by e to its lse",
         "overflow": "e to a lse of 1,000 is infinite, and of -1,000 zero: subtract the token's "
         "largest lse first",
+        "one-top": "subtract each token's own largest lse: with one for all tokens, a token far "
+        "below it has weights of zero",
         "nan-left": "a block that a token doesn't see has weight 0, but 0 x nan is nan: put "
         "zeros in its place first (np.where)",
         "nothing-seen": "a token that sees no block has a largest lse of -inf, and -inf minus "

@@ -71,7 +71,7 @@ def expect_merge(
     with np.errstate(all="ignore"):
         if way == "overflow":
             return _merge_naively(outputs, lses)
-        top = lses.max(axis=0)
+        top = np.full(tokens, lses.max()) if way == "one-top" else lses.max(axis=0)
         base = top if way == "nothing-seen" else np.where(np.isfinite(top), top, 0.0)
         weights = np.exp(lses - base)  # [block, token]
         total = weights.sum(axis=0)
@@ -83,6 +83,8 @@ def expect_merge(
         output = outputs.sum(axis=0) / np.maximum(seen.sum(axis=0), 1)[:, None]
     if way not in ("nothing-seen", "nan-left"):
         output = np.where(seen.any(axis=0)[:, None], output, 0.0)
+    if way == "one-top":
+        return {"output": AnyOf((output, np.nan_to_num(output))), "lse": lse}
     if way == "other-base":
         return {"output": output, "lse": AnyOf(others)}
     if way == "top-only":
