@@ -3,6 +3,7 @@
 import argparse
 import getpass
 import json
+import re
 import unicodedata
 import zipfile
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from distlab.submission import is_generic, is_plain_name, list_attached, make_zi
 from utils.checks import list_few, suggest
 
 CELL_SECONDS, LAB_SECONDS = 120.0, 600.0
+IMPORTED = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
 LAB = "LAB  lab05, 05, or a notebook's path"
 SUBMIT = """
 --name NAME  the name that your teacher knows [your login name]
@@ -146,6 +148,8 @@ def run_submit(arguments: argparse.Namespace) -> int:
     for result in results:
         if not result["passed"]:
             print(f"not yet  {result['id']}: {result['said']}")
+    for module in _find_own_modules(path):
+        print(f"left out {module}: only the notebook is submitted. Put its code into a cell")
     print(f"{right} of {len(results)} checks pass")
     packed = pack(path, name, arguments.output, _find_attached(path))
     print(f"submission: {packed}")
@@ -157,6 +161,14 @@ def _login_name() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         raise CourseError("Your name is missing. Give --name, as your teacher knows you.") from None
+
+
+def _find_own_modules(path: Path) -> list[str]:
+    """Return the files beside the notebook that it imports, and doesn't write itself."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+    found = dict.fromkeys(f"{name}.py" for name in IMPORTED.findall(code))
+    return [file for file in found if (path.parent / file).is_file() and file not in code]
 
 
 def _find_attached(path: Path) -> list[Path]:

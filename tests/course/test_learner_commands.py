@@ -66,10 +66,13 @@ def test_check_says_right_wrong_and_not_written(course: Path) -> None:
 
 
 def test_submit_packs_the_notebook_with_name_and_time(course: Path) -> None:
-    write_answer(course, "epoch", RIGHT)
+    (course / "labs" / "helpers.py").write_text(RIGHT)
+    write_answer(course, "epoch", "from helpers import plan_epoch\nimport json, numpy as np\n")
     done = distlab(course, "submit", "lab01", "--name", "ada.l")
     assert done.returncode == 0, done.stderr
     assert "1 of 4 checks pass" in done.stdout
+    assert done.stdout.count("left out") == 1
+    assert "left out helpers.py: only the notebook is submitted. Put its" in done.stdout
     (packed,) = (course / "submissions").iterdir()
     with zipfile.ZipFile(packed) as archive:
         notebook, time = archive.namelist()
