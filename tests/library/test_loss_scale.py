@@ -292,6 +292,30 @@ def test_a_worker_of_parameter_servers_skips_alone(launcher):
     assert np.abs(report.weights[0] - START).min() > 0
 
 
+def test_a_step_that_does_not_grow_the_scale_leaves_it_to_the_other_workers():
+    """On a parameter server, one that wrote back what it had read undid another one's halving."""
+    import keras
+
+    from utils import SharedLossScaleOptimizer
+
+    optimizer = SharedLossScaleOptimizer(keras.optimizers.SGD(), dynamic_growth_steps=2)
+    optimizer.build([keras.Variable(0.0)])
+    scale, written = optimizer.dynamic_scale, []
+
+    class Watched:
+        def __mul__(self, factor):
+            return scale * factor
+
+        def assign(self, value):
+            written.append(float(value))
+
+    optimizer.dynamic_scale = Watched()
+    optimizer._grow_scale()
+    assert written == [] and int(optimizer.step_counter) == 1
+    optimizer._grow_scale()
+    assert written == [2.0**16] and int(optimizer.step_counter) == 0
+
+
 def test_float8_trains_in_a_traced_step_and_not_on_a_bare_tape():
     """What lesson 18 says of Keras 3.15's policy; the scales come as gradients."""
     import keras

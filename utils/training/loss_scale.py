@@ -66,10 +66,17 @@ class SharedLossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         self.inner_optimizer.apply(unscaled, variables)
 
     def _grow_scale(self) -> None:
+        """Count a step; write the scale only if it grows: another worker may halve it meanwhile."""
+
+        def double() -> None:
+            self.dynamic_scale.assign(keras.ops.minimum(self.dynamic_scale * 2.0, MAX_SCALE))
+            self.step_counter.assign(0)
+
+        def count() -> None:
+            self.step_counter.assign(self.step_counter + 1)
+
         due = keras.ops.equal(self.step_counter, self.dynamic_growth_steps - 1)
-        doubled = keras.ops.minimum(self.dynamic_scale * 2.0, MAX_SCALE)
-        self.dynamic_scale.assign(keras.ops.where(due, doubled, self.dynamic_scale))
-        self.step_counter.assign(keras.ops.where(due, 0, self.step_counter + 1))
+        keras.ops.cond(due, double, count)
 
     def _stateful_handle_non_finite_grads(self) -> None:
         self.step_counter.assign(0)
