@@ -112,7 +112,8 @@ def _show_places(package: Path, secret: list[Path]) -> list[str]:
         shown[_show_at(Path(prefix))] = Path(prefix)
     links = {p: os.readlink(p) for p in shown if p.is_symlink()}
     shown = {p: source for p, source in shown.items() if p not in links}
-    hidden = {p for p in (*secret, package) if any(s in p.parents or s == p for s in shown)}
+    inside = map(_show_at, (*secret, package))
+    hidden = {p for p in inside if any(s in p.parents or s == p for s in shown)}
     hidden -= set(shown)
     places = {
         **{p: ["--ro-bind", str(source), str(p)] for p, source in shown.items()},
