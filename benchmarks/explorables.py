@@ -5,7 +5,6 @@ that the browser stamped on the event to just after the frame in which the piece
 answer was handed to the screen. Needs playwright and chromium.
 """
 
-import shutil
 import statistics
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.choosing import choosing_explorer
 from distlab.explorables.explorer import Explorer
 from distlab.explorables.page_replicas import RECORDING, write_page_replicas
-from distlab.explorables.screenshots import write_page
+from distlab.explorables.screenshots import find_chromium, write_page
 from utils.data import load
 
 
@@ -52,11 +51,10 @@ def run(rounds: int) -> None:
     except ImportError:
         print("\nExplorables: not measured, playwright is not installed")
         return
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     print("\nExplorables, milliseconds from the input to the painted frame, while one core trains")
     print(f"{'piece':<14}{'moves':>8}{'median':>10}{'95 %':>10}")
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder, train():
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         for name in PIECES:
             times = sorted(measure(browser, name, Path(folder), rounds))
             median, late = statistics.median(times), times[int(0.95 * len(times))]

@@ -6,7 +6,6 @@ new kernel. `--rounds 50` opens it fifty times. Needs playwright and chromium.
 """
 
 import contextlib
-import shutil
 import statistics
 import tempfile
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from distlab.explorables.screenshots import find_chromium
 from tests.lab_server import BROWSER_FLAGS, Lab
 from utils.measure import Stopwatch
 
@@ -30,12 +30,13 @@ def run(rounds: int) -> None:
         print("\nNotebook opens: not measured, playwright is not installed")
         return
     print("\nOpening a notebook, with Shift+Enter in its first cell at once")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         place = write_lesson(Path(folder))
         words = ("--", "--LabApp.expose_app_in_browser=True")
         with Lab(Path(folder), Path(folder), *words, warm=True) as lab:
-            browser = playwright.chromium.launch(executable_path=chromium, args=BROWSER_FLAGS)
+            browser = playwright.chromium.launch(
+                executable_path=find_chromium(), args=BROWSER_FLAGS
+            )
             times = [open_once(browser, f"{lab.find_address(place)}&reset") for _ in range(rounds)]
             browser.close()
     found = [seconds for seconds, _ in times if seconds is not None]

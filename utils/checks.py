@@ -11,6 +11,8 @@ from .errors import InputError
 MAX_COUNT = 10**9
 MAX_LISTED = 8  # choices in a message
 MAX_SHOWN = 40  # letters of a value that a message shows
+# categories of Unicode that a terminal may obey, or that nobody sees
+UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int = MAX_COUNT) -> int:

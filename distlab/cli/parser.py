@@ -13,10 +13,9 @@ from unicodedata import category
 
 from distlab.cli.examples import TASKS, list_examples
 from distlab.errors import CourseError
-from utils.checks import MAX_LISTED, list_few, suggest
+from utils.checks import MAX_LISTED, UNSEEN, list_few, suggest
 
 MAX_WHOLE = 10**10  # no count here is larger
-UNSEEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}  # what a terminal may obey, or nobody sees
 MAX_WORD = 160  # of an error: a number of 400 digits needs no repeating
 KINDS = {"N": int, "X": float, "S": float, "M": float, "SECONDS": float}  # else text
 LONG_USAGE = 7  # arguments of a command whose usage line doesn't list them

@@ -1,6 +1,6 @@
 """A killed run's logbook on one axis of time, and the same run with other choices below it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from distlab.errors import CourseError
@@ -81,7 +81,7 @@ class RunLog:
         rows = make_kill_rows(
             step_seconds=self.find_step_seconds(saves),
             restart_seconds=restart,
-            saved=0 if saves == NEVER else dies // int(saves) * int(saves),
+            saved=find_saved(saves, dies),
             killed=dies,
             total=self.total,
         )
@@ -98,20 +98,17 @@ class RunLog:
         alone = max(0.0, self.pace - self.save_seconds / self.every)
         return alone + (0.0 if saves == NEVER else self.save_seconds / int(saves))
 
-    def find_end(self, saves: str, dies: int, restart: float) -> float:
-        lane = LANES["killed"]
-        return max(row[2] for row in self.list_changed(saves, dies, restart) if row[0] == lane)
-
     def show(self, saves: str, dies: int, restart: float) -> Picture:
         """Draw the run as it was, with other choices, and without a kill."""
-        spans = [*self.list_measured(), *self.list_changed(saves, dies, restart)]
+        changed = list(self.list_changed(saves, dies, restart))
+        spans = [*self.list_measured(), *changed]
         rows = [(lane, round(a, 2), round(b, 2), *words) for lane, a, b, *words in spans]
         drawn = timeline(rows, title="One run, its kill, and what you would change")
-        kept = 0 if saves == NEVER else dies // int(saves) * int(saves)
+        lost = dies - find_saved(saves, dies)
         made = 0 if saves == NEVER else self.total // int(saves)
-        ended, undisturbed = self.find_end(saves, dies, restart), rows[-1][2]
+        ended, undisturbed = find_end(changed), rows[-1][2]
         says = (
-            f"Your choice, calculated: {count(dies - kept, 'step')} trained twice, "
+            f"Your choice, calculated: {count(lost, 'step')} trained twice, "
             f"{count(made, 'save')} in {say_number(made * self.save_seconds)} s. It ends after "
             f"{ended:.0f} s, {ended - undisturbed:.1f} s later than without a kill."
         )
@@ -129,6 +126,16 @@ class RunLog:
         )
 
 
+def find_saved(saves: str, dies: int) -> int:
+    """Return the last step up to `dies` that was saved, 0 if none was."""
+    return 0 if saves == NEVER else dies // int(saves) * int(saves)
+
+
+def find_end(rows: Iterable[Row]) -> float:
+    """Return when the run with other choices ends."""
+    return max(row[2] for row in rows if row[0] == LANES["killed"])
+
+
 def run_explorer(run: KilledRun, every: int, save_seconds: float) -> Explorer:
     """Show `run`, and let the hand change how often it saves, when it dies, how long a restart is.
 
@@ -141,7 +148,8 @@ def run_explorer(run: KilledRun, every: int, save_seconds: float) -> Explorer:
     saves = sorted({5, every, *(n for n in (20, 80, 320) if n < total)})
     most = round(max(60.0, 2 * restart))
     start = {"saves": str(every), "dies": died, "restart": restart}
-    sooner = log.find_end(*start.values()) - log.find_end("5", died, restart)
+    often = find_end(log.list_changed("5", died, restart))
+    sooner = find_end(log.list_changed(*start.values())) - often
     return explore(
         log.show,
         tries=[

@@ -27,6 +27,11 @@ def write_page(piece: Explorable, path: Path, theme: str = "light") -> Path:
     return path
 
 
+def find_chromium() -> str | None:
+    """Return the path of this machine's Chromium, None if there is none."""
+    return shutil.which("chromium") or shutil.which("chromium-browser")
+
+
 def main(name: str, folder: str) -> None:
     """Write NAME-THEME-WIDTH.png of the example `name` in `folder`, a second after its start."""
     from playwright.sync_api import sync_playwright
@@ -35,8 +40,7 @@ def main(name: str, folder: str) -> None:
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
-        chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         for theme in THEMES:
             path = write_page(EXAMPLES[name](), place / f"{name}-{theme}.html", theme)
             for width in WIDTHS_PX:

@@ -10,7 +10,7 @@ MODE, WORKERS, SLOW = "asynchronous", 4, 3.0  # at first
 
 
 def staleness_race() -> Explorable:
-    """Show workers that train in one of MODES, the last of them slower, on one clock.
+    """Show workers that train in one mode of several, the last of them slower, on one clock.
 
     Times are in steps of a fast worker, `rate` in units of 1/k, the largest curvature of the loss.
     """

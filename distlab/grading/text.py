@@ -7,6 +7,8 @@ Terminal sequences go; control characters and marks that turn the direction of w
 import re
 import unicodedata
 
+from utils.checks import UNSEEN
+
 MAX_CHARACTERS = 8000
 _TERMINAL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colors, cursor
@@ -29,7 +31,7 @@ def clean(text: str, most: int = MAX_CHARACTERS) -> str:
 def _show(character: str) -> str:
     if character in "\n\t":
         return character
-    if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}:
+    if unicodedata.category(character) in UNSEEN:
         return f"\\x{ord(character):02x}"
     return character
 
