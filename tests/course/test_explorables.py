@@ -30,7 +30,7 @@ from distlab.explorables import (
 from distlab.explorables.amdahl import amdahl_explorer
 from distlab.explorables.arrow import list_gradients, make_problem
 from distlab.explorables.batches import batch_explorer
-from distlab.explorables.bundle import BROWSER, join_script, join_style
+from distlab.explorables.bundle import BROWSER, join_style, wrap_base, wrap_piece
 from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.choosing import choosing_explorer
 from distlab.explorables.conveyor import run_belt
@@ -105,8 +105,10 @@ def blank(chromium):
 
 def ask(page, model: str, cases: list, body: str) -> list:
     """Return what `body`, an expression of `m` (the model's functions) and `c`, gives each case."""
+    require = f"{wrap_base()}({wrap_piece(model.partition('_')[0])})"
     return page.evaluate(
-        f"(cases) => {{ const m = {join_script(model)}; return cases.map((c) => {body}); }}", cases
+        f"(cases) => {{ const m = {require}('./{model}.js'); return cases.map((c) => {body}); }}",
+        cases,
     )
 
 
@@ -655,10 +657,11 @@ def read(control) -> str:
     return control.evaluate("(node) => node.getAttribute('aria-valuetext') ?? node.value")
 
 
-TRY = """async ({data, options}) => {
-  const joined = SCRIPT, host = document.createElement("div"), found = [];
+TRY = """async ([{data, options}, name]) => {
+  const require = REQUIRE, { mount } = require("./core.js"), joined = require(`./${name}.js`);
+  const host = document.createElement("div"), found = [];
   document.body.replaceChildren(host);
-  const { stage, end } = joined.mount(joined.default, host, data, options);
+  const { stage, end } = mount(joined.piece, host, data, options);
   const frame = () => new Promise(requestAnimationFrame);
   const read = async () => {
     await frame(), await frame();
@@ -784,8 +787,8 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in TRIED))
 def test_a_question_is_answered_when_one_does_what_it_asks(blank, name):
     piece = (EXAMPLES | {"cut": show_cuts, "death": show_deaths, "log": show_log})[name]()
-    script = TRY.replace("SCRIPT", join_script(piece.piece))
-    given = {"data": piece._page_data(), "options": dict(piece.options)}
+    script = TRY.replace("REQUIRE", f"{wrap_base()}({wrap_piece(piece.piece)})")
+    given = [{"data": piece._page_data(), "options": dict(piece.options)}, piece.piece]
     for k, one in enumerate(blank.evaluate(script, given)):
         assert one["known"] and one["before"][0].endswith("Try it: the answer shows here.")
         assert one["after"][0] == one["answer"]
@@ -1115,12 +1118,19 @@ def test_a_fragment_fetches_nothing_and_cannot_end_its_script():
     assert not re.search(r"^\s*(import|export)\b", html, re.M)
 
 
-def test_the_files_of_a_piece_share_no_name():
-    for path in BROWSER.glob("*.js"):
-        script = join_script(path.stem)
-        names = re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", script, re.M)
-        twice = {name for name in names if names.count(name) > 1}
-        assert not twice, f"{path.name}: {twice}"
+def test_a_file_that_cannot_be_required_is_named(blank):
+    asks = "(require, module) => { module.exports = require('./%s.js'); }"
+    files = f"{{ 'a.js': {asks % 'b'}, 'b.js': {asks % 'a'}, 'c.js': {asks % 'd'} }}"
+    for first, said in (
+        ("a", "./a.js must not require itself"),
+        ("c", "./d.js must be one of core"),
+    ):
+        with pytest.raises(Exception, match=said):
+            blank.evaluate(f"{wrap_base()}({files})('./{first}.js')")
+
+
+def test_the_browser_knows_how_many_colors_replicas_have():
+    assert f"number % {len(REPLICAS)}}}" in (BROWSER / "core.js").read_text(encoding="utf-8")
 
 
 def test_the_style_has_every_idea_in_both_themes():

@@ -82,7 +82,7 @@ STEPS = """(c) => {
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_page_takes_the_steps_of_the_kernel(tf, data, show_page, count):
     """The same weights, images and breaks: losses, gradients and weights as TensorFlow has them."""
-    from distlab.explorables.bundle import join_script
+    from distlab.explorables.bundle import wrap_base, wrap_piece
     from distlab.lessons.two_replicas import Replicas, split_classes
 
     rng, steps = np.random.default_rng(7), []
@@ -91,7 +91,8 @@ def test_the_page_takes_the_steps_of_the_kernel(tf, data, show_page, count):
         pixels = data.train.images[chosen].reshape(count, 16, 784) / np.float32(255)
         labels = data.train.labels[chosen]
         steps.append({"images": pixels.tolist(), "labels": labels.tolist(), "broken": broken})
-    script = f"(c) => {{ const m = {join_script('replicas_model')}; return ({STEPS})(c); }}"
+    model = f"{wrap_base()}({wrap_piece('replicas')})('./replicas_model.js')"
+    script = f"(c) => {{ const m = {model}; return ({STEPS})(c); }}"
     told = show_page().evaluate(script, {"count": count, "steps": steps})
     assert told["groups"] == [list(group) for group in split_classes(count)]
     replicas = Replicas(data, count)
