@@ -18,8 +18,8 @@ function piece(stage) {
   const controls = make("div", { class: "ex-controls" },
     slider(stage, { name: "workers", label: "Workers", min: 1, max: 4 }),
     slider(stage, { name: "files", label: "Files", min: 1, max: 8 }),
-    slider(stage, { name: "batch", label: "Batch of a worker", min: 1, max: 8 }));
-  const row = make("div", { class: "ex-row" }, choice(stage, { name: "policy", label: "Who gets what", options: POLICIES }));
+    slider(stage, { name: "batch", label: "Batch of a worker", min: 1, max: 8 }),
+    choice(stage, { name: "policy", label: "Who gets what", options: POLICIES, list: true }));
   const shown = numbers([{ name: "once", words: "examples trained on once" }, { name: "doubled", words: "more than once", idea: "data" },
     { name: "lost", words: "never", idea: "over" }, { name: "read", words: "read and parsed, by all workers", idea: "wait" }]);
   const fault = make("p", { role: "alert" });
@@ -29,7 +29,7 @@ function piece(stage) {
   let run = { steps: 1 };
   const clock = player(stage, { name: "time", label: "Time of the epoch", seconds: () => clamp(run.steps * 0.8, 3, 14),
     marks: () => [...Array(run.steps).keys()].map((k) => (k + 1) / run.steps), say: (share) => `step ${Math.floor(share * run.steps + 1e-9)} of ${run.steps}` });
-  stage.root.append(tries(stage, TRIES), controls, row, clock.node, shown.node, fault, svg);
+  stage.root.append(tries(stage, TRIES), controls, clock.node, shown.node, fault, svg);
   return () => {
     run = runEpoch(stage);
     fault.textContent = run.fault;
