@@ -46,7 +46,7 @@ clean:
 TEACH := $(READY)-teach
 TEST := $(READY)-test
 # Test files at once: each takes 1 to 2 GB, and waits for other processes a quarter of its time.
-JOBS ?= $(shell awk '/MemAvailable/ {print ($$2 > 10000000 ? 3 : 2)}' /proc/meminfo 2>/dev/null || echo 2)
+JOBS ?= $(if $(shell awk '/MemAvailable/ && $$2 > 10000000' /proc/meminfo 2>/dev/null),3,2)
 
 .PHONY: teach test test-fast test-all bench gpu-check chaos grade-demo build book wheels constraints run-gpu-check
 

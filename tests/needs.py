@@ -14,7 +14,7 @@ import pytest
 EVERYTHING = os.environ.get("DISTLAB_TEST_ALL") == "1"  # as `make test-all` sets it
 TOOLS = {
     "Chromium": "Debian's chromium, and pip install playwright",
-    "Node.js": "Debian's nodejs",
+    "Node.js": "Node.js 18 or later, such as Debian's nodejs",
     "bubblewrap": "Debian's bubblewrap and libseccomp2",
     "Slurm": "Debian's slurm-wlm and munge, and root",
     "Ray": "pip install -e '.[ray]'",
@@ -51,9 +51,10 @@ def need_browser() -> str:
 
 
 def need_node() -> str:
-    """Return the path of Node.js; skip if it's missing."""
+    """Return the path of Node.js; skip if it's missing, or older than its test runner."""
     found = shutil.which("node")
-    if found is None:
+    version = subprocess.check_output([found, "--version"], text=True) if found else "v0."
+    if int(version.removeprefix("v").split(".")[0]) < 18:
         skip_without("Node.js")
     return found
 

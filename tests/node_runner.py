@@ -15,15 +15,19 @@ TESTS = Path(__file__).parent / "browser"
 def run_in_node(model: str, groups: dict[str, Any], folder: Path) -> None:
     """Run `browser/MODEL.test.js` on `groups`, lists of [given, truth]; show what it finds wrong.
 
-    The cases are JSON, but for Infinity. Arrays and numbers of NumPy may be among them.
+    The cases are JSON, but for Infinity. NumPy's arrays and scalars may be among them.
     """
-    path = folder / f"{model}.js"
-    path.write_text(f"module.exports = {json.dumps(groups, default=np.ndarray.tolist)};")
+    path = folder / f"{model}.cjs"
+    path.write_text(f"module.exports = {json.dumps(groups, default=_make_plain)};")
     run = subprocess.run(
-        [need_node(), "--test", TESTS / f"{model}.test.js"],
+        [need_node(), "--use-strict", "--test", TESTS / f"{model}.test.js"],
         env=os.environ | {"CASES": str(path)},
         capture_output=True,
         text=True,
         timeout=240,
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def _make_plain(value: np.ndarray | np.generic) -> Any:
+    return value.tolist()

@@ -32,7 +32,7 @@ print(len(devices), "devices:", devices[0], "to", devices[-1])
 # %% [markdown]
 # ## Which cut would you pay for?
 #
-# Our model is a Transformer of 32 layers, 4,096 wide. It has N = 7 billion parameters, and we want to train it on a trillion tokens, D. Here it is on 64 GPUs, computed by the planner behind `distlab plan --parameters`: what each GPU must hold, and how long a step takes. **Make it fit, with the shortest step you can find. Then ask for sequences of 131,072 tokens, and do it again.** You don't have to know yet what the ways to cut are. The three questions on top show you around.
+# Our model is a Transformer of 32 layers, 4,096 wide. It has N = 7 billion parameters, and we want to train it on a trillion tokens, D. Here it is on 64 H100 GPUs of 80 GB, computed by the planner behind `distlab plan --parameters`: what each GPU must hold, and how long a step of about 4 million tokens takes. **Make it fit, with the shortest step you can find. Then ask for sequences of 131,072 tokens, and do it again.** You don't have to know yet what the ways to cut are. The three questions on top show you around.
 
 # %%
 from distlab.explorables.cut_explorer import cut_explorer
@@ -291,7 +291,7 @@ print("loss and all gradients equal one device's:", np.isclose(loss, reference, 
 # %% [markdown]
 # Nothing in the three cuts knows of the others, and that's why they combine. (The pipeline here has one micro-batch. [Lesson 16](16-pipeline-parallelism.ipynb) fills the bubble.)
 #
-# **Take a break here.** That was the first sitting, 50 minutes. When you come back, run all cells above once: it takes a few seconds.
+# **Take a break here.** That was the first sitting, 50 minutes. When you come back, run all cells above once: it takes ten seconds or so.
 #
 # ## Second sitting: cut the sequence, spread the experts
 #
@@ -535,9 +535,15 @@ assert error < 1e-12
 # | context | activations | keys and values, round the ring | none if the ring is fast and the mask's work is spread evenly | when one sequence is too long |
 # | expert | the experts' weights | each token there and back, not hidden | waits for the fullest expert | if the model has experts |
 #
-# Now numbers for our model. The planner goes beyond the `predict` of [lesson 20](20-planning.ipynb). The tables that you've had since the beginning hold memory and seconds of every layout on H100s, eight to a node, with a link of 400 Gb/s for each GPU, which is 3,200 Gb/s per node. A step takes about 4 million tokens at both sequence lengths.
+# Now numbers for our model. The planner goes beyond the `predict` of [lesson 20](20-planning.ipynb). Its tables, which the explorer has shown since the beginning, hold memory and seconds of every layout on H100s, eight to a node, with a link of 400 Gb/s for each GPU, which is 3,200 Gb/s per node. A step takes about 4 million tokens at both sequence lengths.
 #
-# These are predictions. We compared the planner with 49 published runs, and it was 6 % off on average and 26 % at most, after one run of each type of GPU had set that type's efficiency. All of them were data-parallel, and all but one used ZeRO 3. Its times for tensor, pipeline and context parallelism haven't been compared with any run. So differences of a few percent mean nothing, and the order between these cuts is untested. The explorer of the beginning is back, with eight of the ways. Can you still beat your first choice, and say what it costs? Why would you use a cut through the model at 4,096 tokens, although none beats ZeRO 1?
+# These are predictions. We compared the planner with 49 published runs, and it was 6 % off on average and 26 % at most, after one run of each type of GPU had set that type's efficiency. All of them were data-parallel, and all but one used ZeRO 3. Its times for tensor, pipeline and context parallelism haven't been compared with any run. So differences of a few percent mean nothing, and the order between these cuts is untested. The explorer of the beginning is back. Set it to your first choice. Can you beat it now, and say what that costs? Why would you use a cut through the model at 4,096 tokens, although none beats ZeRO 1?
+
+# %%
+cut_explorer(tables, capacity_gb=80, name="H100")
+
+# %% [markdown]
+# Here is what the planner chooses, from all layouts that fit:
 
 # %%
 winners = set()
@@ -552,10 +558,9 @@ for name, rows in tables.items():
 assert winners == {("4,096 tokens", "data, ZeRO 1"), ("131,072 tokens", "data, context")}
 alone = [row for row in tables["131,072 tokens"] if row["way"].startswith("data, ZeRO")]
 assert not any(row["fits"] for row in alone)  # without a cut through the sequence or the model
-cut_explorer(tables, capacity_gb=80, name="H100")
 
 # %% [markdown]
-# (MFU counts attention too. By 6 · N · D alone the 434 hours are 42 %.) With short sequences nothing in this table beats the simplest cut, because 7 billion parameters fit once the state is sharded. (Some other cuts tie with it.) Cuts through the model pay when the model is larger, when memory is smaller, or when there are more GPUs than sequences in a batch. With long sequences one sequence no longer fits next to the weights. Data parallelism alone doesn't fit on up to 32 GPUs, and on more there are fewer sequences than GPUs. So the sequence or the layers must be cut. By these numbers *data, context* is ahead of *data, tensor* by 1 to 4 % on up to 256 GPUs, except on 16. There it recomputes, and *data, tensor* needn't. (On 16 GPUs context alone, without data parallelism, is quickest. On 512 there are too few sequences for *data, tensor*.)
+# With short sequences nothing in this table beats the simplest cut, because 7 billion parameters fit once the state is sharded. (Some other cuts tie with it.) Cuts through the model pay when the model is larger, when memory is smaller, or when there are more GPUs than sequences in a batch. With long sequences one sequence no longer fits next to the weights. Data parallelism alone doesn't fit on up to 32 GPUs, and on more there are fewer sequences than GPUs. So the sequence or the layers must be cut. By these numbers *data, context* is ahead of *data, tensor* by 1 to 4 % on up to 256 GPUs, except on 16. There it recomputes, and *data, tensor* needn't. (On 16 GPUs context alone, without data parallelism, is quickest. On 512 there are too few sequences for *data, tensor*. MFU counts attention too. By 6 · N · D alone the 434 hours are 42 %.)
 #
 # ### The 7 B model, at last
 #
@@ -583,7 +588,7 @@ figures.show(draw_one_model(23))
 # - A mesh of 2 × 2 × 2 gave one device's loss and gradients, with all-reduces along two axes and a send along the third.
 # - Sequence parallelism cut the norms at no cost in bytes, and ring attention computed exact attention from blocks.
 # - An all-to-all brought tokens to their experts, and a tight capacity left some of them out.
-# - The best cut depended on sequence length and memory, and the planner ranked the layouts.
+# - The best cut depended on sequence length and memory. By the planner's numbers it was ZeRO 1 for 4,096 tokens, and a cut through the sequence for 131,072.
 #
 # The same ideas elsewhere, by the names to search for ([three lines of each](../docs/counterparts.md), with versions):
 #

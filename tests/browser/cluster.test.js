@@ -1,13 +1,13 @@
 const assert = require("node:assert/strict");
 const { test } = require("node:test");
-const { cases, check } = require("./compare.js");
+const { take, check } = require("./compare.js");
 const { lintText, lintTogether } = require("../../distlab/explorables/browser/cluster_model.js");
 const { judge } = require("../../distlab/explorables/browser/cluster.js");
 
 const sort = (faults) => faults.map(({ where, what, cure }) => [where, what, cure].join("|")).sort();
 
 test("texts", () => {
-  for (const [text, truth] of cases.texts) {
+  for (const [text, truth] of take("texts")) {
     const { faults } = lintText(text);
     if (truth[0]?.what.startsWith("is not JSON")) {  // Python names the place as well
       assert.equal(faults.length, 1, text);
@@ -18,7 +18,7 @@ test("texts", () => {
 });
 
 test("together", () => {
-  for (const [[first, second], truth] of cases.together) {
+  for (const [[first, second], truth] of take("together")) {
     const faults = lintTogether([["node-a", lintText(first)], ["node-b", lintText(second)]]);
     assert.deepEqual(sort(faults), sort(truth), `${first}\n${second}`);
   }

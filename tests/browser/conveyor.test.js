@@ -1,7 +1,7 @@
-const { cases, check } = require("./compare.js");
+const { take, check } = require("./compare.js");
 const { simulateInput } = require("../../distlab/explorables/browser/conveyor_model.js");
 
-const { draws, picks } = cases.data;
+const { draws, picks } = take("data");
 
 check("belts", (options) => {
   const seconds = { read: options.readMs / 8e3, decode: options.decodeMs / 8e3, augment: options.augmentMs / 8e3, step: options.stepMs / 1e3 };

@@ -29,6 +29,7 @@ from utils.simulate.step import Network, StepWork, simulate_step
 from utils.simulate.transformer import find_shape
 from utils.tf_config import lint, lint_together
 
+pytestmark = pytest.mark.slow(10)
 Groups = dict[str, Any]  # of each test of a file: [given, truth], and what all of them use
 
 
@@ -416,6 +417,7 @@ def list_claims() -> list:
         edit_cluster(*pair).still.alt.startswith("The cluster forms")
         for pair in ((HERE, THERE), (THERE, HERE))
     ]
+    assert forms == [True, False]
     return [
         [[HERE, THERE], {"formed": forms[0]}],
         [

@@ -90,9 +90,10 @@ def test_the_page_takes_the_steps_of_the_kernel(tf, data, tmp_path, count):
     weights = [[v.numpy().ravel() for v in variables] for variables, _ in replicas.copies]
     groups = {
         "classes": [[count, [list(group) for group in split_classes(count)]]],
-        "losses": [[given, losses]],
-        "gradients": [[given, totals]],
-        "weights": [[given, weights]],
+        "run": given,
+        "losses": [["all steps", losses]],
+        "gradients": [["all steps", totals]],
+        "weights": [["all steps", weights]],
     }
     run_in_node("replicas", groups, tmp_path)
 

@@ -365,9 +365,15 @@ function mount(piece, host, data, options, heard = () => {}) {
     stage.shows.forEach((each) => each());
   };
   const ask = () => { frame ||= requestAnimationFrame(show); };
+  const still = [...host.childNodes];
   host.replaceChildren(root);
   host.classList.add("ex");
-  update = piece(stage);
+  try {
+    update = piece(stage);
+  } catch (error) {
+    host.replaceChildren(...still);
+    throw error;
+  }
   root.append(said);
   const measure = () => { stage.width = Math.max(280, root.clientWidth || host.clientWidth || 720); };
   const sizes = new ResizeObserver(() => { const before = stage.width; measure(); if (stage.width !== before) ask(); });
