@@ -128,9 +128,12 @@ class Exercise:
     `tell(case, observed, right)` may show it as a table (without it, the array that differs is
     shown). `plain` says of one with a `run` that the answer takes and gives numbers, words, lists,
     dictionaries, arrays and a `Folder` only: `run` can then do without its process, and only calls
-    of the answer travel there. In a notebook one run is stopped after `seconds`: 20 s by default if
-    it is called with its cases or `plain`, never otherwise, since exercises that start processes
-    have their own limits. A class seed draws `number`.
+    of the answer travel there. So do calls of what `serve(function)` makes of the learner's
+    function, in its own process, if it takes and gives such data: `run` gets that. `before(served)`
+    measures what `serve()` makes of no function, before any of the learner's is there. In a
+    notebook one run is stopped after `seconds`: 20 s by default if it is called with its cases or
+    `plain`, never otherwise, since exercises that start processes have their own limits. A class
+    seed draws `number`.
 
     `evidence` says what a mark proves. "result": the learner's function returned everything graded
     as plain data, or wrote it to a file. "outside": processes, kills, bytes, files, clocks, seen by
@@ -155,6 +158,8 @@ class Exercise:
     success: str = ""
     by_hand: Sequence[str] = ()
     plain: bool = False
+    before: Callable[[Callable[..., Any]], Any] | None = None
+    serve: Callable[..., Callable[..., Any]] | None = None
     seconds: float | None = None
     evidence: str = ""
     number: ClassNumber | None = None
@@ -186,7 +191,9 @@ class Exercise:
         """
         parts = answer if isinstance(answer, tuple) else (answer,)
         there = getattr(parts[0], "observe_there", None)
-        if there is not None and not self.plain and self.run is not call:
+        if self.serve is not None:
+            answer = self.serve(answer) if there is None else answer.serve(self)
+        elif there is not None and not self.plain and self.run is not call:
             return there(self, [part.__name__ for part in parts], cases)
         seconds = None if there is not None else self.seconds
         frames = own_frames() if there is None else nullcontext()

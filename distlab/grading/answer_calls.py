@@ -7,16 +7,19 @@ are calls the other way.
 
 import contextlib
 import json
+import os
 import signal
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from distlab.exercises.exercise import Exercise
 from distlab.exercises.folder import Folder, pack_folder, unpack_folder
+from distlab.grading import process_tree
 from distlab.grading.encoding import decode, encode
 from utils.collectives import Network, Send
 from utils.errors import InputError
@@ -106,18 +109,28 @@ class Channel:
 class RemoteAnswer:
     """A learner's function as the harness has it: a call of it travels to the answer's process."""
 
-    def __init__(self, channel: Channel, name: str) -> None:
-        self._channel, self.__name__ = channel, name
+    def __init__(self, channel: Channel, name: str, served: Sequence[str] = ()) -> None:
+        self._channel, self.__name__, self._served = channel, name, served
 
     def __call__(self, *arguments: Any) -> Any:
         networks = [a for a in arguments if isinstance(a, Network)]
-        self._channel.send(do="call", name=self.__name__, arguments=[_pack(a) for a in arguments])
+        packed = [_pack(a) for a in arguments]
+        self._channel.send(do="call", name=self.__name__, arguments=packed, served=self._served)
         told = ask_until_answered(self._channel, networks)
         changed = told.get("changed")
         for given, after in zip(arguments, changed if isinstance(changed, list) else []):
             if after is not None:
                 _take_over(given, read_value(after))
         return read_result(told)
+
+    def serve(self, exercise: Exercise) -> "RemoteAnswer":
+        """Return the function that `exercise` makes of the learner's, in the answer's process."""
+        return RemoteAnswer(self._channel, self.__name__, (exercise.lab, exercise.name))
+
+    def read_clocks(self) -> np.ndarray:
+        """Return the seconds of the clock, and of the processor in all processes of the answer."""
+        processes = process_tree.find_tree(os.getpid())[1:]
+        return np.array([perf_counter(), process_tree.measure_processor_seconds(processes)])
 
     def observe_there(self, exercise: Exercise, names: Sequence[str], cases: Any) -> Any:
         """Let the answer's process run the exercise itself; return what was seen there."""
