@@ -68,10 +68,10 @@ def test_what_a_mark_proves_is_what_the_exercises_say() -> None:
     assert table in page and "| 01 | epoch (2), " in table
 
 
-INSIDE = {"lab08": 10, "lab09": 6, "lab11": 8}  # of 10: real workers and clocks are their subject
+INSIDE = {"lab08": 10, "lab09": 6}  # of 10: real workers are their subject
 
 
-def test_no_lab_but_three_is_passed_by_what_is_seen_inside_alone() -> None:
+def test_no_lab_but_two_is_passed_by_what_is_seen_inside_alone() -> None:
     """Elsewhere such an exercise is worth 3 points or fewer, and all of a lab's half of it."""
     found = {}
     for line in describe_evidence(ROOT).strip().splitlines()[2:]:
