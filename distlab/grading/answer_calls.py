@@ -109,13 +109,12 @@ class Channel:
 class RemoteAnswer:
     """A learner's function as the harness has it: a call of it travels to the answer's process."""
 
-    def __init__(self, channel: Channel, name: str, served: Sequence[str] = ()) -> None:
-        self._channel, self.__name__, self._served = channel, name, served
+    def __init__(self, channel: Channel, name: str) -> None:
+        self._channel, self.__name__ = channel, name
 
     def __call__(self, *arguments: Any) -> Any:
         networks = [a for a in arguments if isinstance(a, Network)]
-        packed = [_pack(a) for a in arguments]
-        self._channel.send(do="call", name=self.__name__, arguments=packed, served=self._served)
+        self._channel.send(do="call", name=self.__name__, arguments=[_pack(a) for a in arguments])
         told = ask_until_answered(self._channel, networks)
         changed = told.get("changed")
         for given, after in zip(arguments, changed if isinstance(changed, list) else []):
@@ -125,7 +124,10 @@ class RemoteAnswer:
 
     def serve(self, exercise: Exercise) -> "RemoteAnswer":
         """Return the function that `exercise` makes of the learner's, in the answer's process."""
-        return RemoteAnswer(self._channel, self.__name__, (exercise.lab, exercise.name))
+        name, told = self.__name__, {"lab": exercise.lab, "exercise": exercise.name}
+        self._channel.send(do="serve", name=name, **told)
+        ask_until_answered(self._channel, [])
+        return RemoteAnswer(self._channel, f"{name} served")
 
     def read_clocks(self) -> np.ndarray:
         """Return the seconds of the clock, and of the processor in all processes of the answer."""

@@ -56,7 +56,6 @@ class Answer:
         self.space, self.labels = vars(module), dict[str, str]()
         self.space |= {"display": print, FUNCTION: write_program, "get_ipython": Shell}
         self.space["input"] = lambda *prompt: ""
-        self.served: dict[tuple[str, str], Any] = {}  # by lab and exercise
         self.failed: list[str] = []
         self.flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
@@ -103,13 +102,6 @@ class Answer:
         said = f" ({'; '.join(self.failed[-2:])})" if self.failed else ""
         raise NameError(f"name {name!r} is not defined{said}")
 
-    def serve(self, name: str, lab: str, exercise: str) -> Any:
-        """Return what the exercise makes of the function called `name`, if any, for all calls."""
-        if (lab, exercise) not in self.served:
-            found = [self.find(name)] if name else []
-            self.served[lab, exercise] = find_exercise(lab, exercise).serve(*found)
-        return self.served[lab, exercise]
-
 
 def describe(error: BaseException, labels: Mapping[str, str]) -> dict[str, str]:
     """Return the error in one line and the learner's own frames, whatever the error does."""
@@ -154,6 +146,11 @@ def do(channel: Channel, answer: Answer, asked: Mapping[str, Any]) -> dict[str, 
         return call(channel, answer, asked)
     if asked["do"] == "observe":
         return {"result": observe(answer, asked)}
+    if asked["do"] == "serve":
+        found = [answer.find(asked["name"])] if asked["name"] else []
+        served = find_exercise(asked["lab"], asked["exercise"]).serve(*found)
+        answer.space[f"{asked['name']} served"] = served
+        return {}
     if asked["do"] == "cell":
         answer.run_cell(asked["label"], asked["text"], asked["seconds"])
     elif asked["do"] == "begin":
@@ -176,9 +173,7 @@ def write_files(files: Mapping[str, str]) -> None:
 
 def call(channel: Channel, answer: Answer, asked: Mapping[str, Any]) -> dict[str, Any]:
     arguments = unpack(channel, asked["arguments"])
-    name, served = asked["name"], asked["served"]
-    function = answer.serve(name, *served) if served else answer.find(name)
-    result = function(*arguments)
+    result = answer.find(asked["name"])(*arguments)
     return {"result": encode(result), "changed": pack_changed(arguments)}
 
 
