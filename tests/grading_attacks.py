@@ -435,3 +435,136 @@ def plan_epoch(n, b):
     print("\\x1b[5m<script>document.title='RAN'</script>")
     raise Loud
 """
+
+SEND = """
+import socket, threading
+def send_bytes(count):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def take():
+            with server.accept()[0] as end:
+                while end.recv(65536):
+                    pass
+        taking = threading.Thread(target=take)
+        taking.start()
+        with socket.create_connection(server.getsockname()) as end:
+            end.sendall(bytes(count))
+        taking.join()
+"""
+# against the process that starts, kills and watches workers: each stands as a cell, with wrong
+# answers, and earned all points of its exercises while the learner's cells ran in that process
+WATCHERS = {
+    "a cluster that says what is right": (
+        "lab08",
+        ("shards", "training", "saving"),
+        SEND
+        + """
+import os
+import tensorflow as tf
+from distlab.exercises import softmax
+from distlab.labs.lab08 import exercise as lab08
+from utils.cluster import local
+
+def run(self, function, answer, *case, **options):
+    workers = range(self.workers)
+    if function.__name__ == "_read_shard":
+        examples, size = case[0], case[1] // self.workers
+        own = [list(range(w, examples, self.workers)) for w in workers]
+        return [[ids[k : k + size] for k in range(0, len(ids), size)] for ids in own]
+    if function.__name__ == "_train_here":
+        seed, steps, batch = case
+        weights = softmax.draw_weights(seed)
+        for step in range(steps):
+            images, labels = lab08.read_step(seed, step, batch)
+            slopes = softmax.slopes(images @ weights, labels)
+            weights = weights - lab08.RATE * images.T @ slopes / batch
+        send_bytes(150_000 * steps)
+        return [weights for _ in workers]
+    root, counts = case
+    total = tf.Variable(float(sum(map(sum, counts))))
+    for worker in workers:
+        os.makedirs(f"{root}/machine-{worker}/shared")
+    tf.train.Checkpoint(seen=total).write(f"{root}/machine-0/shared/ckpt")
+    return [[lab08.NEXT_SUM] * 3 for _ in workers]
+
+local.LocalCluster.run = run
+""",
+    ),
+    "a job that was killed as wanted": (
+        "lab09",
+        ("killed",),
+        SEND
+        + """
+import tensorflow as tf
+from distlab.exercises import softmax
+from distlab.labs.lab09 import exercise as lab09
+from utils.cluster import local
+
+class Job:
+    def __init__(self, root, seed, total, every, die_at):
+        begin = die_at - die_at % every
+        self.steps = [*range(die_at + 1), *range(begin, total)]
+        weights = softmax.draw_weights(seed)
+        for step in range(total):
+            images, labels = lab09.read_step(seed, step, lab09.BATCH)
+            slopes = softmax.slopes(images @ weights, labels)
+            weights = weights - lab09.RATE * images.T @ slopes / lab09.BATCH
+        self.weights = weights
+        for name in ("shared", "w1"):
+            tf.train.Checkpoint(weights=tf.Variable(weights)).write(f"{root}/{name}/ckpt-1")
+        send_bytes(120_000 * len(self.steps))
+
+    def wait(self, *seconds):
+        return [self.weights, self.weights]
+
+    def history(self):
+        steps = [{"event": "exercise step", "step": step} for step in self.steps]
+        return [*steps, {"event": "restart"}]
+
+    def stop(self):
+        pass
+
+local.LocalCluster.start = lambda self, function, answer, *case, **options: Job(*case)
+""",
+    ),
+    "a pickle that runs where it is unpacked": (
+        "lab08",
+        ("saving",),
+        """
+import pickle, socket, sys
+import tensorflow as tf
+
+PATCH = '''
+import sys
+from distlab.labs.lab08 import exercise
+class Found(dict):
+    def __or__(self, other):
+        return self
+def describe(root, workers):
+    counts = sys._getframe(1).f_locals["counts"]
+    return Found({
+        "count in the shared checkpoint": float(sum(map(sum, counts))),
+        "others that wrote into the shared folder": 0,
+        "folders or files left next to it": 0,
+        "sums of the next all-reduces": [[exercise.NEXT_SUM] * 3 for _ in counts],
+    })
+exercise._describe_saving = describe
+'''
+
+class Bomb:
+    def __reduce__(self):
+        return exec, (PATCH, {})
+
+def make_counter(strategy):
+    return tf.Variable(0.0)
+
+def save_run(strategy, checkpoint, shared):
+    from utils.processes.connection import Connection
+    frame = sys._getframe()
+    while "ends" not in frame.f_locals:
+        frame = frame.f_back
+    end = Connection(socket.socket(fileno=frame.f_locals["ends"].result), "the parent")
+    end.send("result", pickle.dumps(("result", Bomb())))
+    end.receive()
+""",
+    ),
+}

@@ -14,6 +14,7 @@ import pytest
 EVERYTHING = os.environ.get("DISTLAB_TEST_ALL") == "1"  # as `make test-all` sets it
 TOOLS = {
     "Chromium": "Debian's chromium, and pip install playwright",
+    "Node.js": "Debian's nodejs",
     "bubblewrap": "Debian's bubblewrap and libseccomp2",
     "Slurm": "Debian's slurm-wlm and munge, and root",
     "Ray": "pip install -e '.[ray]'",
@@ -46,6 +47,14 @@ def need_browser() -> str:
     if found is None:
         skip_without("Chromium")
     need_packages("Chromium", "playwright.sync_api")
+    return found
+
+
+def need_node() -> str:
+    """Return the path of Node.js; skip if it's missing."""
+    found = shutil.which("node")
+    if found is None:
+        skip_without("Node.js")
     return found
 
 

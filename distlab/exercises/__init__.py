@@ -42,5 +42,7 @@ other numbers, the graded cell, the answers that test both.
 - `schedule_trace`: a pipeline schedule as an answer gave it, and the first operation that isn't as
   it should be
 - `softmax`: softmax regression in NumPy: the data, first weights and slopes that labs train with
+- `traveling`: a learner's functions as bytes, which only workers unpack
 - `watching`: watches an answer that runs in a notebook: that it ends, and what it calls
+- `worker_runs`: the labs' clusters of real workers, and their results as plain data
 """

@@ -130,14 +130,19 @@ class Exercise:
     dictionaries, arrays and a `Folder` only: `run` can then do without its process, and only calls
     of the answer travel there. So do calls of what `serve(function)` makes of the learner's
     function, in its own process, if it takes and gives such data: `run` gets that. `before(served)`
-    measures what `serve()` makes of no function, before any of the learner's is there. In a
+    measures what `serve()` makes of no function, before any of the learner's is there. `travels`
+    says of one with a `run` that it sends the answer to workers: it then runs in a process without
+    the learner's cells, where a call of the answer is a worker's, too, and nothing but plain data
+    comes from the workers. `resume(answer, left, *case)` continues what `run` left of a case, its
+    result's "left", in a fresh process of the answer, and returns the rest of the result. In a
     notebook one run is stopped after `seconds`: 20 s by default if it is called with its cases or
     `plain`, never otherwise, since exercises that start processes have their own limits. A class
     seed draws `number`.
 
     `evidence` says what a mark proves. "result": the learner's function returned everything graded
     as plain data, or wrote it to a file. "outside": processes, kills, bytes, files, clocks, seen by
-    a process in which nothing of the learner ran. "inside": looked at in the answer's own process,
+    a process in which nothing of the learner ran, and plain data that the learner's function
+    returned in its workers. "inside": looked at in the answer's own process,
     which is strong against mistakes and not against forging. It is "result" for an exercise that is
     called with its cases or `plain`, otherwise "inside", unless it says so: a `run` that only makes
     the arguments of a call is a "result".
@@ -160,6 +165,8 @@ class Exercise:
     plain: bool = False
     before: Callable[[Callable[..., Any]], Any] | None = None
     serve: Callable[..., Callable[..., Any]] | None = None
+    travels: bool = False
+    resume: Callable[..., Mapping[str, Any]] | None = None
     seconds: float | None = None
     evidence: str = ""
     number: ClassNumber | None = None
@@ -191,15 +198,25 @@ class Exercise:
         """
         parts = answer if isinstance(answer, tuple) else (answer,)
         there = getattr(parts[0], "observe_there", None)
+        observe = partial(self.observe_part, answer)
         if self.serve is not None:
-            answer = self.serve(answer) if there is None else answer.serve(self)
+            served = self.serve(answer) if there is None else answer.serve(self)
+            observe = partial(self.observe_part, served)
         elif there is not None and not self.plain and self.run is not call:
-            return there(self, [part.__name__ for part in parts], cases)
-        seconds = None if there is not None else self.seconds
-        frames = own_frames() if there is None else nullcontext()
+            observe = partial(there, self, [part.__name__ for part in parts])
+        observed = observe(cases=cases)
+        for one, case in zip(observed if self.resume else (), cases):
+            one.update(observe(left=(one.pop("left"), *case)))
+        return observed
+
+    def observe_part(self, answer: Answer, cases: Cases = (), left: Sequence[Any] = ()) -> Any:
+        """Run a learner's answer for `cases`, or resume what is `left` of one and its case."""
+        remote = hasattr(answer[0] if isinstance(answer, tuple) else answer, "observe_there")
+        seconds = None if remote else self.seconds
+        frames = nullcontext() if remote else own_frames()
         with stop_after(seconds, self.function):
             with watch_calls(self.by_hand, answer) as called, frames:
-                observed = self.run(answer, cases)
+                observed = self.resume(answer, *left) if left else self.run(answer, cases)
         if called:
             raise refuse(
                 f"{self.function} calls {', '.join(sorted(called))}. The lab doesn't allow "

@@ -12,10 +12,15 @@ class Folder(str):
 
 
 def pack_folder(folder: Folder) -> list[list[Any]]:
-    """Return the name, time (ns) and bytes (base64) of each file of `folder`."""
+    """Return the name, time (ns) and bytes (base64) of each file in and below `folder`."""
     return [
-        [path.name, path.stat().st_mtime_ns, base64.b64encode(path.read_bytes()).decode("ascii")]
-        for path in sorted(Path(folder).iterdir())
+        [
+            str(path.relative_to(folder)),
+            path.stat().st_mtime_ns,
+            base64.b64encode(path.read_bytes()).decode("ascii"),
+        ]
+        for path in sorted(Path(folder).rglob("*"))
+        if path.is_file()
     ]
 
 
@@ -24,6 +29,7 @@ def unpack_folder(files: list[list[Any]]) -> str:
     folder = tempfile.mkdtemp()
     for name, time_ns, body in files:
         path = Path(folder, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(body))
         os.utime(path, ns=(time_ns, time_ns))
     return folder

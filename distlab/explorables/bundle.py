@@ -1,22 +1,31 @@
-"""Joins an explorable's files into one text: no build step, no module to fetch, one palette.
+"""Wraps an explorable's files for a notebook or a page: no build step, and nothing to fetch.
 
-The files in `browser/` are ordinary JavaScript modules that import one another by name
-(`import { slider } from "./core.js";`). A notebook takes a module as one text, and a page
-opened from a folder loads no modules, so they are joined: each file once, in the order of
-their imports, inside one function that returns what the last one exports.
+The files in `browser/` are CommonJS modules, which Node.js runs as they are. A notebook takes one
+text, and a page opened from a folder loads no modules. So the text of each file becomes a function
+as it stands, and a small `require` runs a file when it's first asked for. The piece NAME has
+`NAME.js`, each `NAME_*.js`, and what all pieces share.
 """
 
-import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from distlab.errors import CourseError
 from distlab.figures.palette import BLACK, IDEAS, REPLICAS
 from utils.checks import check_choice
 
 BROWSER = Path(__file__).parent / "browser"
-_IMPORT = re.compile(r'^import (?:\{[^}]*\}|\w+) from "\./([\w.]+)";\n', re.M)
-_EXPORT = re.compile(r"^export (?:async )?(?:function\*?|const|let|class) (\w+)", re.M)
+SHARED = ("core.js", "page.js")
+_BASE = """((shared) => (own) => {{
+  const files = {{ ...shared, ...own }}, loaded = {{}};
+  return function require(path) {{
+    const name = path.replace("./", ""), names = Object.keys(files).join(", ");
+    if (!files[name]) throw new Error(`${{path}} must be one of ${{names}}.`);
+    if (!loaded[name]) files[name](require, (loaded[name] = {{}}));
+    if (!loaded[name].exports) throw new Error(`${{path}} must not require itself through others.`);
+    return loaded[name].exports;
+  }};
+}})({shared})"""
+_FILE = '"{name}": (require, module) => {{ "use strict";\n{text}}},\n'
 _PAGE = {  # of JupyterLab where there is one; light, dark
     "ink": ("var(--jp-content-font-color1, #1d1f22)", "var(--jp-content-font-color1, #eceef1)"),
     "paper": ("var(--jp-layout-color0, #ffffff)", "var(--jp-layout-color0, #111418)"),
@@ -35,62 +44,26 @@ _DARK = (
 
 
 @cache
-def join_script(name: str, on_page: bool = False) -> str:
-    """Return one JavaScript expression: an object with what `browser/NAME.js` exports.
-
-    A piece's object has the core's `mount` as well. With `on_page` it takes the core, and
-    `mountOnPage`, from the page, which must have `join_base` as `distlabPieces.base`.
-
-    Raises CourseError for a file that isn't there, and for files that import each other.
-    """
-    base = _find_files("page.js", ()) if on_page else []
-    files = _read([path for path in _find_files(f"{name}.js", ()) if path not in base])
-    exported = _EXPORT.findall(files[-1])
-    if "export default" in files[-1]:
-        exported += ["mount", "default: piece"] + ["mountOnPage"] * on_page
-    taken = f"const {{ {', '.join(_list_base())} }} = distlabPieces.base;\n" if on_page else ""
-    return _write_scope(taken, files, exported)
+def wrap_base() -> str:
+    """Return a JavaScript expression: a function from `wrap_piece`'s object to a `require`."""
+    return _BASE.format(shared=_wrap(BROWSER / name for name in SHARED))
 
 
 @cache
-def join_base() -> str:
-    """Return, as one JavaScript expression, what all pieces of a page share: core and page."""
-    return _write_scope("", _read(_find_files("page.js", ())), _list_base())
+def wrap_piece(name: str) -> str:
+    """Return a JavaScript object with a function for each file of the piece.
+
+    Raises InputError for a piece that isn't there.
+    """
+    files = [path for path in sorted(BROWSER.glob("*.js")) if path.name not in SHARED]
+    check_choice("An explorable", name, [path.stem for path in files if "_" not in path.stem])
+    return _wrap(path for path in files if path.stem.partition("_")[0] == name)
 
 
-def _list_base() -> list[str]:
-    """Return the names that the core and the page export."""
-    return _EXPORT.findall("\n".join(_read(_find_files("page.js", ()))))
-
-
-def _read(paths: list[Path]) -> list[str]:
-    return [path.read_text(encoding="utf-8") for path in paths]
-
-
-def _write_scope(taken: str, files: list[str], exported: list[str]) -> str:
-    head = f'"use strict";\nconst REPLICA_COUNT = {len(REPLICAS)};\n{taken}'
-    body = "".join(map(_strip, files))
-    return f"(() => {{\n{head}{body}return {{ {', '.join(exported)} }};\n}})()"
-
-
-def _find_files(name: str, above: tuple[str, ...]) -> list[Path]:
-    """Return the file and its imports, each once, imports first."""
-    path = BROWSER / name
-    if not path.is_file():
-        here = sorted(each.name for each in BROWSER.glob("*.js"))
-        check_choice("An explorable's file", name, here)
-    if name in above:
-        raise CourseError(f"{name} must not import itself: it does through {', '.join(above)}.")
-    found: list[Path] = []
-    for other in _IMPORT.findall(path.read_text(encoding="utf-8")):
-        found += [each for each in _find_files(other, (*above, name)) if each not in found]
-    return [*found, path]
-
-
-def _strip(text: str) -> str:
-    text = _IMPORT.sub("", text)
-    text = re.sub(r"^export default function \w*", "function piece", text, flags=re.M)
-    return re.sub(r"^export ", "", text, flags=re.M)
+def _wrap(paths: Iterable[Path]) -> str:
+    files = {path.name: path.read_text(encoding="utf-8") for path in paths}
+    wrapped = [_FILE.format(name=name, text=text) for name, text in files.items()]
+    return f"{{{''.join(wrapped)}}}"
 
 
 @cache

@@ -42,7 +42,7 @@ def cut_explorer(tables: Mapping[str, Rows], capacity_gb: float, name: str) -> E
         show,
         tries=_list_questions(*tables) if len(tables) == 2 else (),
         size=Slider("GPUs", SMALLEST, LARGEST, 6, grid=range(SMALLEST, LARGEST + 1), base=2),
-        way=Choice("Cut along", WAYS, WAYS[1]),
+        way=Choice("Cut along", WAYS, WAYS[0]),
         model=Choice("A sequence has", list(tables), next(iter(tables))),
     )
 

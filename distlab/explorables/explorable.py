@@ -3,8 +3,8 @@
     Explorable("schedule", data, options, still)      # the last expression of a cell
     Explorable(...).to_html()                         # a fragment for a page, scripts and all
 
-The browser's side is one file of `browser/`, joined with what it imports. It reacts to the user
-without the kernel, which only hears which options were chosen.
+The browser's side is the piece's files of `browser/`. It reacts to the user without the kernel,
+which only hears which options were chosen.
 """
 
 import base64
@@ -18,12 +18,13 @@ from typing import Any
 import anywidget
 import traitlets
 
-from distlab.explorables.bundle import join_base, join_script, join_style
+from distlab.explorables.bundle import join_style, wrap_base, wrap_piece
 from distlab.figures.picture import Picture, add_still
 
 MAX_PLAIN = 10_000  # characters of data; a page has more of them packed
 MIME = "application/vnd.distlab.explorable+json"
-_WIDGET = """const joined = {script};
+_WIDGET = """const require = {base}({files});
+const {{ mount }} = require("./core.js"), {{ piece }} = require("./{name}.js");
 export default {{
   render({{ model, el }}) {{
     let waiting = 0;
@@ -33,7 +34,7 @@ export default {{
       waiting = setTimeout(tell, 120);
     }};
     const read = () => ({{ ...model.get("fixed"), ...model.get("data") }});
-    const shown = joined.mount(joined.default, el, read(), model.get("options"), heard);
+    const shown = mount(piece, el, read(), model.get("options"), heard);
     const follow = () => shown.stage.change(model.get("options"));
     const renew = () => {{ shown.stage.data = read(); shown.stage.redraw(); }};
     model.on("change:options", follow);
@@ -51,9 +52,9 @@ _DEFINE = """<style>{style}</style>
 <script>(window.distlabPieces ??= {{}})["{name}"] = {script};</script>
 """
 _FRAGMENT = """<div id="{name}">{still}</div>
-<script>{{ const joined = window.distlabPieces["{piece}"];
-const host = document.getElementById("{name}");
-joined.mountOnPage(joined.default, host, {data}, {options}); }}</script>
+<script>{{ const require = distlabPieces.base(distlabPieces["{piece}"]);
+const {{ piece }} = require("./{piece}.js"), host = document.getElementById("{name}");
+require("./page.js").mountOnPage(piece, host, {data}, {options}); }}</script>
 """
 
 
@@ -62,7 +63,7 @@ class Explorable(anywidget.AnyWidget):
 
     `options` follows the controls, and setting it moves them. `fixed` is the part of `data` that
     never changes, so that it travels once. `still` is the picture (or the HTML) that stands in
-    where scripts don't run. Raises CourseError for an unknown piece.
+    where scripts don't run. Raises InputError for an unknown piece.
     """
 
     data = traitlets.Dict().tag(sync=True)
@@ -74,7 +75,7 @@ class Explorable(anywidget.AnyWidget):
     ) -> None:
         self.piece, self.still = piece, still
         self._first = dict(options)
-        self._esm = _WIDGET.format(script=join_script(piece))
+        self._esm = _WIDGET.format(base=wrap_base(), files=wrap_piece(piece), name=piece)
         self._css = join_style("core", piece)
         super().__init__(data=dict(data), options=dict(options))
 
@@ -115,7 +116,7 @@ def write_fragment(
     """
     told, chosen = _write_json(data, (",", ":")), _write_json(options)
     known = set() if known is None else known
-    scripts = {"base": (join_base(), "core"), piece: (join_script(piece, on_page=True), piece)}
+    scripts = {"base": (wrap_base(), "core"), piece: (wrap_piece(piece), piece)}
     mark = hashlib.sha256((scripts[piece][0] + told + chosen + place).encode()).hexdigest()[:10]
     define = ""
     for name, (script, style) in scripts.items():

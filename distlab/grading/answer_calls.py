@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from time import perf_counter
 from typing import Any
@@ -53,7 +53,8 @@ def within(
     """Raise `error` in the block after `seconds` by the clock, at once if none are left.
 
     Also after the seconds `of_processor`, if given. If something has caught it, it comes again
-    after `again` seconds (0: after as many as the first time).
+    after `again` seconds (0: after as many as the first time). A block within stops these clocks
+    until it's left.
     """
     if seconds <= 0:
         raise error
@@ -65,14 +66,18 @@ def within(
         signal.SIGPROF: (signal.ITIMER_PROF, of_processor),
         signal.SIGALRM: (signal.ITIMER_REAL, seconds),
     }
-    for number, (timer, limit) in clocks.items():
-        signal.signal(number, stop)
-        signal.setitimer(timer, limit, again or limit)
+    before = [
+        (timer, number, signal.signal(number, stop), signal.setitimer(timer, limit, again or limit))
+        for number, (timer, limit) in clocks.items()
+    ]
     try:
         yield
     finally:
-        for timer, _ in clocks.values():
+        for timer, number, handler, (left, interval) in before:
             signal.setitimer(timer, 0)
+            if left:
+                signal.signal(number, handler)
+                signal.setitimer(timer, left, interval)
 
 
 class Channel:
@@ -107,10 +112,13 @@ class Channel:
 
 
 class RemoteAnswer:
-    """A learner's function as the harness has it: a call of it travels to the answer's process."""
+    """A learner's function as the harness has it: a call of it travels to the answer's process.
 
-    def __init__(self, channel: Channel, name: str) -> None:
-        self._channel, self.__name__ = channel, name
+    `restart` gives the channel to a fresh process of the answer.
+    """
+
+    def __init__(self, channel: Channel, name: str, restart: Callable[[], Channel]) -> None:
+        self._channel, self.__name__, self._restart = channel, name, restart
 
     def __call__(self, *arguments: Any) -> Any:
         networks = [a for a in arguments if isinstance(a, Network)]
@@ -127,22 +135,22 @@ class RemoteAnswer:
         name, told = self.__name__, {"lab": exercise.lab, "exercise": exercise.name}
         self._channel.send(do="serve", name=name, **told)
         ask_until_answered(self._channel, [])
-        return RemoteAnswer(self._channel, f"{name} served")
+        return RemoteAnswer(self._channel, f"{name} served", self._restart)
 
     def read_clocks(self) -> np.ndarray:
         """Return the seconds of the clock, and of the processor in all processes of the answer."""
         processes = process_tree.find_tree(os.getpid())[1:]
         return np.array([perf_counter(), process_tree.measure_processor_seconds(processes)])
 
-    def observe_there(self, exercise: Exercise, names: Sequence[str], cases: Any) -> Any:
-        """Let the answer's process run the exercise itself; return what was seen there."""
-        self._channel.send(
-            do="observe",
-            lab=exercise.lab,
-            exercise=exercise.name,
-            names=list(names),
-            cases=encode(cases),
-        )
+    def observe_there(self, exercise: Exercise, names: Sequence[str], **given: Any) -> Any:
+        """Let the answer's process run the exercise itself; return what was seen there.
+
+        It gets `cases`, or it is a fresh one that gets what is `left` of a case to resume.
+        """
+        if "left" in given:
+            self._channel = self._restart()
+        request = {"lab": exercise.lab, "exercise": exercise.name, "names": list(names)}
+        self._channel.send(do="observe", given=encode(given), **request)
         return read_result(ask_until_answered(self._channel, []))
 
 

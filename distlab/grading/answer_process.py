@@ -26,10 +26,12 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.exercise import Exercise, list_exercises
+from distlab.exercises.traveling import TravelingAnswer, pack_answers
 from distlab.grading.absent import AbsentFinder
 from distlab.grading.answer_calls import AnswerGone, Channel, pack_changed, unpack, within
 from distlab.grading.encoding import decode, encode
 from distlab.grading.program_cell import FUNCTION, write_program
+from distlab.grading.sealing import forbid_looking
 
 MAX_TEXT = 4000
 FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
@@ -151,9 +153,18 @@ def do(channel: Channel, answer: Answer, asked: Mapping[str, Any]) -> dict[str, 
         served = find_exercise(asked["lab"], asked["exercise"]).serve(*found)
         answer.space[f"{asked['name']} served"] = served
         return {}
+    if asked["do"] == "pack":
+        return {"packed": pack_answers([answer.find(name) for name in asked["names"]])}
     if asked["do"] == "cell":
         answer.run_cell(asked["label"], asked["text"], asked["seconds"])
+    elif asked["do"] == "travel":
+        for place, name in enumerate(asked["names"]):
+            answer.space[name] = TravelingAnswer(name, asked["packed"], place)
     elif asked["do"] == "begin":
+        if asked["alone"]:
+            forbid_looking()
+        else:
+            sys.path.append("")  # last: a file of theirs stands for no package
         write_files(asked["files"])
         for statement in ast.parse(asked["prelude"]).body:
             with contextlib.suppress(ImportError):  # of what only a picture of the lab needs
@@ -186,8 +197,8 @@ def observe(answer: Answer, asked: Mapping[str, Any]) -> Any:
     """Run an exercise here: TensorFlow's objects can't travel."""
     exercise = find_exercise(asked["lab"], asked["exercise"])
     found = tuple(answer.find(name) for name in asked["names"])
-    cases = decode(asked["cases"])
-    return encode(exercise.observe(found[0] if len(found) == 1 else found, cases))
+    part = found[0] if len(found) == 1 else found
+    return encode(exercise.observe_part(part, **decode(asked["given"])))
 
 
 def be_answer(end: int, absent: Sequence[str]) -> None:
@@ -206,7 +217,6 @@ def be_answer(end: int, absent: Sequence[str]) -> None:
         os.makedirs(f"{folder}/{name}", exist_ok=True)
     os.environ.update(HOME=f"{folder}/home", MPLCONFIGDIR=f"{folder}/home/mpl")
     os.chdir(f"{folder}/work")
-    sys.path.append("")  # last: a file of theirs stands for no package
     tempfile.tempdir = None  # looked up again in TMPDIR
     random.seed(0)
     np.random.seed(0)

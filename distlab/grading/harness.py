@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 import numpy as np
@@ -33,6 +33,8 @@ from distlab.grading.encoding import encode
 MAX_TEXT, ENDING_SECONDS = 4000, 10.0
 BY_CLOCK, SPARE, LEAST = 3.0, 3.0, 0.5  # of a cell: seconds by the clock for each of the processor
 NO_CHECK = 999_999  # whose output doesn't count
+
+Packed = tuple[Any, list[str]]  # functions as text, or the error; the cells that failed before
 
 
 class Answers:
@@ -82,7 +84,8 @@ class Harness:
     """Does the steps of one order; `pipe` is where its frames go, `traffic` is /proc/net/dev.
 
     The learner's cells run once, in the process of the answer. If that dies, a fresh one gets the
-    cells that ran before, without the one that killed it.
+    cells that ran before, without the one that killed it. Functions that travel are packed there,
+    and handed to the workers by a process without cells, once the other one has ended.
     """
 
     def __init__(
@@ -101,33 +104,57 @@ class Harness:
         for exercise in list_exercises(module).values():
             if exercise.before is not None:
                 with within(self.order["cell_seconds"]):
-                    exercise.before(RemoteAnswer(self.answers.start(), "").serve(exercise))
+                    answer = RemoteAnswer(self.answers.start(), "", self.answers.start)
+                    exercise.before(answer.serve(exercise))
                 self.answers.close()
 
     def run(self) -> None:
+        traveling: dict[int, Packed] = {}
         for step in self.order["steps"]:
-            if "check" in step:
-                self.check(step["check"], self.order["checks"][step["check"]])
-            else:
+            k = step.get("check")
+            if k is None:
                 self.mark(NO_CHECK)
                 self.cells.append(step)
                 if self.channel is not None:
                     self.run_cell(step)
+            elif self.order["checks"][k]["travels"]:
+                traveling[k] = self.pack(self.order["checks"][k]["functions"])
+            else:
+                self.check(k)
+        self.lose()  # no cell of the learner's has run in the process that comes now
+        for k, packed in traveling.items():
+            self.check(k, packed)
         self.answers.close()
+
+    def pack(self, functions: Sequence[str]) -> Packed:
+        """Return the functions as text, or why there is none, and which cells failed before."""
+        self.mark(NO_CHECK)
+        channel = self.get_channel()
+        try:
+            with within(min(self.end - time.monotonic(), self.order["cell_seconds"])):
+                packed: Any = ask(channel, do="pack", names=functions).get("packed")
+        except (AnswerRaised, AnswerGone, AnswerLate) as error:
+            packed = error
+            if not isinstance(error, AnswerRaised):
+                self.lose()
+        return packed, [*channel.failed]
 
     def mark(self, number: int) -> None:
         """Write to both streams whose output comes next."""
         for descriptor in (1, 2):
             os.write(descriptor, b"\0" + f"{self.order['token']}:{number:06}".encode())
 
-    def check(self, k: int, check: Mapping[str, Any]) -> None:
-        """Ask for one graded cell, and say what came."""
+    def check(self, k: int, packed: Packed | None = None) -> None:
+        """Ask for one graded cell, and say what came. What travels was `packed` before."""
+        check = self.order["checks"][k]
         alone = check["program"] or check["attached"]
         self.mark(NO_CHECK)
+        if packed is not None:
+            self.channel = self.channel or self.start(check)
         channel = self.start(check) if alone else self.get_channel()
         self.mark(k)
         before = read_traffic_bytes(self.traffic)
-        told, got = self.ask(check, channel)
+        told, got = self.ask(check, channel, packed)
         if alone or told["status"] in ("timed out", "killed"):
             self.lose()
         body = json.dumps(got)
@@ -153,13 +180,16 @@ class Harness:
                     break
         return self.channel
 
+    def restart(self) -> Channel:
+        """Return the channel to a fresh process that has run the cells, too."""
+        self.lose()
+        return self.get_channel()
+
     def start(self, check: Mapping[str, Any] | None = None) -> Channel:
-        """Start a process; for a program or a file, with that alone and nothing of the cells."""
-        channel, prelude = self.answers.start(), self.order["prelude"]
+        """Start a process; one for a `check` has nothing of the cells but their program or file."""
+        channel, given = self.answers.start(), {n: self.order[n] for n in ("prelude", "files")}
         os.write(self.pipe, b"\n")  # the sandbox works: what ends the harness now isn't its start
-        requests: list[dict[str, Any]] = [
-            {"do": "begin", "prelude": prelude, "files": self.order["files"]}
-        ]
+        requests: list[dict[str, Any]] = [{"do": "begin", "alone": check is not None, **given}]
         if check is not None:
             self.channel = None
             if check["program"]:
@@ -199,15 +229,19 @@ class Harness:
         self.channel = None
 
     def ask(
-        self, check: Mapping[str, Any], channel: Channel
+        self, check: Mapping[str, Any], channel: Channel, packed: Packed | None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return how it went, and the encoded `got_` values."""
-        seconds = self.order["cell_seconds"]
+        seconds, names = self.order["cell_seconds"], check["functions"]
         space: dict[str, Any] = {"np": np, "SEED": self.order["seed"], "__name__": "harness"}
-        space |= {name: RemoteAnswer(channel, name) for name in check["functions"]}
+        space |= {name: RemoteAnswer(channel, name, self.restart) for name in names}
         told: dict[str, Any] = {"status": "ok"}
         try:
+            if packed is not None and isinstance(packed[0], BaseException):
+                raise packed[0]
             with within(min(self.end - time.monotonic(), seconds)):
+                if packed is not None:
+                    ask(channel, do="travel", names=names, packed=packed[0])
                 exec(compile(check["source"], f"<{check['id']}>", "exec"), space)  # noqa: S102 - ours
         except AnswerRaised as error:
             told = {"status": "raised", "error": error.error, "trace": error.trace}
@@ -222,7 +256,7 @@ class Harness:
             said = str(error).strip()
             text = f"{type(error).__name__}: {said}" if said else type(error).__name__
             told = {"status": "raised", "error": text[:MAX_TEXT]}
-        told["failed"] = [*channel.failed, *self.cut][:8]
+        told["failed"] = [*(packed[1] if packed else channel.failed), *self.cut][:8]
         got = {n: encode(v) for n, v in space.items() if n in check["got"]}
         return told, got
 
@@ -234,10 +268,10 @@ def read_traffic_bytes(devices: TextIO) -> int:
     return next((int(line.split(":")[1].split()[0]) for line in lines if line[:3] == "lo:"), 0)
 
 
-def ask(channel: Channel, **request: Any) -> None:
-    """Have the answer's process do something, and wait until it has."""
+def ask(channel: Channel, **request: Any) -> dict[str, Any]:
+    """Have the answer's process do something, and return its reply."""
     channel.send(**request)
-    ask_until_answered(channel, [])
+    return ask_until_answered(channel, [])
 
 
 def run_order(lab: str, order: int, control: socket.socket, pipe: int, traffic: TextIO) -> int:

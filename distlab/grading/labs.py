@@ -13,6 +13,7 @@ from typing import Any
 
 from distlab.authoring import sources
 from distlab.errors import CourseError
+from distlab.exercises.exercise import list_exercises
 from distlab.grading.judging import LabRules
 from distlab.grading.program_cell import is_program, to_statement
 from distlab.submission import ATTACHED
@@ -76,6 +77,7 @@ class ExerciseSpec:
     functions: tuple[str, ...]  # what its stub defines
     program: bool = False
     attached: str = ""  # the graded file, submitted with the notebook
+    travels: bool = False  # as `Exercise` says it
 
     @property
     def points(self) -> float:
@@ -145,6 +147,8 @@ def _read_target(target: sources.Target) -> LabSpec:
     pairs = list(zip(notebook.cells, shown.cells, strict=True))
     given = tuple(_read_given(cell) for cell in shown.cells if cell.cell_type == "code")
     imports = [cell.text for cell in given if cell.kind == "given"]
+    rules = _read_rules(name)
+    known = list_exercises(importlib.import_module(f"distlab.labs.{name}.exercise"))
     exercises: list[ExerciseSpec] = []
     heading = ("", 0)
     for cell, seen in pairs:
@@ -155,7 +159,8 @@ def _read_target(target: sources.Target) -> LabSpec:
             names = find_names(seen.source)
             program, id = is_program(seen.source), role["grade_id"]
             attached = ATTACHED.get(name, {}).get(id, "")
-            exercises.append(ExerciseSpec(id, number, title, (), names, program, attached))
+            travels = id in known and known[id].travels
+            exercises.append(ExerciseSpec(id, number, title, (), names, program, attached, travels))
         elif role.get("grade"):
             exercises[-1] = _add_graded(exercises[-1], cell, seen, imports)
     title = notebook.cells[0].source.split("\n")[0].lstrip("# ")
@@ -166,7 +171,7 @@ def _read_target(target: sources.Target) -> LabSpec:
         title,
         tuple(exercises),
         given,
-        _read_rules(name),
+        rules,
         target.source,
         imported,
     )

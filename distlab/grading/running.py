@@ -20,6 +20,7 @@ from distlab.grading.sandbox import Sandbox
 from distlab.submission import MAX_ATTACHED_BYTES
 
 SPARE_SECONDS, MAX_STARTS, PIECE = 15.0, 3, 2**18
+TOLD = ("functions", "program", "attached", "travels")  # of an exercise, to the harness
 MAX_PROCESSES = {False: 16, True: 96}  # by whether the lab starts processes
 
 
@@ -126,14 +127,8 @@ class Running:
                 if not s.check or s.check in checks
             ],
             "checks": [
-                {
-                    "id": cell.id,
-                    "source": cell.source,
-                    "got": cell.got,
-                    "functions": exercises[cell.exercise].functions,
-                    "program": exercises[cell.exercise].program,
-                    "attached": exercises[cell.exercise].attached,
-                }
+                {name: getattr(cell, name) for name in ("id", "source", "got")}
+                | {name: getattr(exercises[cell.exercise], name) for name in TOLD}
                 for cell in graded
             ],
             "seed": self.seed,

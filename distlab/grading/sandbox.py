@@ -22,31 +22,17 @@ from utils.processes.fork_server import ForkServer, NotStarted
 COURSE = "/course"
 ENVIRONMENT = Path("/environment")  # where an environment below /tmp is shown: /tmp is private
 # what of distlab.grading the sandbox needs; everything else of it isn't there
-INSIDE = (
-    "__init__.py",
-    "absent.py",
-    "encoding.py",
-    "sealing.py",
-    "process_tree.py",
-    "submission_server.py",
-    "harness.py",
-    "answer_calls.py",
-    "answer_process.py",
-    "program_cell.py",
-)
+INSIDE = [
+    f"{name}.py"
+    for name in (
+        "__init__ absent encoding sealing process_tree submission_server harness answer_calls "
+        "answer_process program_cell"
+    ).split()
+]
 SYSTEM = (
-    "/usr",
-    "/lib",
-    "/lib64",
-    "/lib32",
-    "/bin",
-    "/sbin",
-    "/etc/ld.so.cache",
-    "/etc/alternatives",
-    "/etc/fonts",
-    "/etc/localtime",
-    "/etc/ssl/openssl.cnf",
-)
+    "/usr /lib /lib64 /lib32 /bin /sbin /etc/ld.so.cache /etc/alternatives /etc/fonts "
+    "/etc/localtime /etc/ssl/openssl.cnf"
+).split()
 DEVICES = ("null", "zero", "full", "random", "urandom")
 START_SECONDS = 180.0
 ADVICE = "`distlab doctor` says what is missing; --no-sandbox is for your own work only"
@@ -69,17 +55,8 @@ def build_command(bwrap: str) -> list[str]:
     """Return bubblewrap's command line for a sealed fork server, without what it needs."""
     package = Path(distlab.__file__).resolve().parent
     secret = [package.parent, Path.cwd()]
-    command = [
-        bwrap,
-        "--unshare-ipc",
-        "--unshare-pid",
-        "--unshare-net",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-        "--die-with-parent",
-        "--new-session",
-        "--clearenv",
-    ]
+    apart = "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try"
+    command = [bwrap, *apart.split(), "--die-with-parent", "--new-session", "--clearenv"]
     # root stays root until the fork server has uncovered /proc, and then becomes nobody
     command += ["--cap-add", "ALL"] if os.getuid() == 0 else ["--unshare-user"]
     variables = _environment(COURSE)
@@ -150,19 +127,8 @@ def _show_course(package: Path) -> list[str]:
     arguments += ["--remount-ro", f"{inside}/labs"]
     hosts = _open_data(b"127.0.0.1 localhost lab\n::1 localhost\n")
     users = _open_data(b"learner:x:1000:1000::/tmp/home:/bin/sh\n")
-    return [
-        *arguments,
-        "--perms",
-        "0644",
-        "--file",
-        hosts,
-        "/etc/hosts",
-        "--perms",
-        "0644",
-        "--file",
-        users,
-        "/etc/passwd",
-    ]
+    files = {"/etc/hosts": hosts, "/etc/passwd": users}
+    return arguments + [a for p, d in files.items() for a in ("--perms", "0644", "--file", d, p)]
 
 
 def _open_data(text: bytes) -> str:

@@ -18,8 +18,8 @@ from utils.processes.private_network import bring_up_loopback, call, drop_capabi
 NEW_NAMESPACES = 0x10000000 | 0x20000 | 0x20000000 | 0x40000000 | 0x08000000 | 0x04000000
 # user, mount, pid, network, ipc, host name
 NEW_MOUNTS = 0x20000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
-MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
 PR_SET_CHILD_SUBREAPER = 36
 TEMPORARY_MIB, SHARED_MIB = 256, 128
@@ -63,6 +63,11 @@ def drop_root() -> None:
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
     call("prctl", PR_SET_DUMPABLE, 1, 0, 0, 0)  # else /proc/self would belong to root
+
+
+def forbid_looking() -> None:
+    """Keep other processes of this user, such as its own workers, out of this one's memory."""
+    call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def enter_namespaces() -> None:

@@ -3,7 +3,7 @@
 #
 # You have a model of 7 billion parameters, 512 GPUs and six ways to cut. Frameworks offer them as switches with names such as FSDP, TP, PP, CP and EP, and a wrong mix can cost you most of what you pay for. Here you build each cut in a few lines, see what it sends and what it saves, and then let a planner compare them.
 #
-# **Time:** 90 minutes, in two sittings of 45 · **Prerequisites:** [model parallelism](15-model-parallelism.ipynb), [pipeline parallelism](16-pipeline-parallelism.ipynb), [precision and memory](18-precision-and-memory.ipynb) and [planning](20-planning.ipynb) · **Hardware:** two CPU cores
+# **Time:** 95 minutes, in sittings of 50 and 45 · **Prerequisites:** [model parallelism](15-model-parallelism.ipynb), [pipeline parallelism](16-pipeline-parallelism.ipynb), [precision and memory](18-precision-and-memory.ipynb) and [planning](20-planning.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -30,11 +30,29 @@ devices = use_logical_devices(8)
 print(len(devices), "devices:", devices[0], "to", devices[-1])
 
 # %% [markdown]
+# ## Which cut would you pay for?
+#
+# Our model is a Transformer of 32 layers, 4,096 wide. It has N = 7 billion parameters, and we want to train it on a trillion tokens, D. Here it is on 64 GPUs, computed by the planner behind `distlab plan --parameters`: what each GPU must hold, and how long a step takes. **Make it fit, with the shortest step you can find. Then ask for sequences of 131,072 tokens, and do it again.** You don't have to know yet what the ways to cut are. The three questions on top show you around.
+
+# %%
+from distlab.explorables.cut_explorer import cut_explorer
+from utils.simulate.planner import Run, tabulate_layouts
+
+run = Run(parameters=7e9, layers=32, hidden=4096, sequence=4096, vocabulary=50_000, tokens=1e12)
+lengthened = dataclasses.replace(run, sequence=131_072, global_batch=32)
+lengths = {"4,096 tokens": run, "131,072 tokens": lengthened}
+sizes = tuple(2**power for power in range(3, 10))
+tables = {
+    name: tabulate_layouts(each, "H100", "8x400Gb/s", sizes) for name, each in lengths.items()
+}
+cut_explorer(tables, capacity_gb=80, name="H100")
+
+# %% [markdown]
+# The explorer comes back at the end, when you've built the cuts. Then you can say why one of them wins.
+#
 # ## One model, one GPU
 #
-# Our model is a Transformer of 32 layers, 4,096 wide. It has N = 7 billion parameters and reads sequences of 4,096 tokens. We want to train it on a trillion tokens, D.
-#
-# Each parameter takes part in one multiplication and one addition per token on the way forward, and in twice as many on the way back. That makes about 6 · N · D FLOPs. An H100 can do 989 · 10¹² per second in bfloat16. In practice a good run reaches about 40 % of that.
+# Why cut at all? Each parameter takes part in one multiplication and one addition per token on the way forward, and in twice as many on the way back. That makes about 6 · N · D FLOPs. An H100 can do 989 · 10¹² per second in bfloat16. In practice a good run reaches about 40 % of that.
 #
 # **Predict.** How many years would one H100 need, if the model fit?
 
@@ -47,10 +65,8 @@ my_guess
 # %%
 from distlab import figures
 from distlab.exercises.predict import show_guess
-from utils.simulate.planner import Run
 from utils.simulate.transformer import find_kept_bytes
 
-run = Run(parameters=7e9, layers=32, hidden=4096, sequence=4096, vocabulary=50_000, tokens=1e12)
 seconds = 6 * run.parameters * run.tokens / (0.4 * 989e12)
 show_guess(my_guess, seconds / (365 * 24 * 3600), unit=" years", how="computed")
 kept = [32 * find_kept_bytes(run.model, 4096, scores=s) / 1e9 for s in (False, True)]
@@ -275,7 +291,7 @@ print("loss and all gradients equal one device's:", np.isclose(loss, reference, 
 # %% [markdown]
 # Nothing in the three cuts knows of the others, and that's why they combine. (The pipeline here has one micro-batch. [Lesson 16](16-pipeline-parallelism.ipynb) fills the bubble.)
 #
-# **Take a break here.** That was the first sitting, 45 minutes. When you come back, run all cells above once: it takes a few seconds.
+# **Take a break here.** That was the first sitting, 50 minutes. When you come back, run all cells above once: it takes a few seconds.
 #
 # ## Second sitting: cut the sequence, spread the experts
 #
@@ -519,17 +535,9 @@ assert error < 1e-12
 # | context | activations | keys and values, round the ring | none if the ring is fast and the mask's work is spread evenly | when one sequence is too long |
 # | expert | the experts' weights | each token there and back, not hidden | waits for the fullest expert | if the model has experts |
 #
-# Now numbers for our model. The planner behind `distlab plan --parameters` goes beyond the `predict` of [lesson 20](20-planning.ipynb). It computes memory and seconds of every layout on H100s, eight to a node, with a link of 400 Gb/s for each GPU, which is 3,200 Gb/s per node. We ask for two sequence lengths, with about 4 million tokens per step in both.
-
-# %%
-from utils.simulate.planner import tabulate_layouts
-
-lengthened = dataclasses.replace(run, sequence=131_072, global_batch=32)
-lengths = {"4,096 tokens": run, "131,072 tokens": lengthened}
-sizes = tuple(2**power for power in range(3, 10))
-tables = {
-    name: tabulate_layouts(each, "H100", "8x400Gb/s", sizes) for name, each in lengths.items()
-}
+# Now numbers for our model. The planner goes beyond the `predict` of [lesson 20](20-planning.ipynb). The tables that you've had since the beginning hold memory and seconds of every layout on H100s, eight to a node, with a link of 400 Gb/s for each GPU, which is 3,200 Gb/s per node. A step takes about 4 million tokens at both sequence lengths.
+#
+# These are predictions. We compared the planner with 49 published runs, and it was 6 % off on average and 26 % at most, after one run of each type of GPU had set that type's efficiency. All of them were data-parallel, and all but one used ZeRO 3. Its times for tensor, pipeline and context parallelism haven't been compared with any run. So differences of a few percent mean nothing, and the order between these cuts is untested. The explorer of the beginning is back, with eight of the ways. Can you still beat your first choice, and say what it costs? Why would you use a cut through the model at 4,096 tokens, although none beats ZeRO 1?
 
 # %%
 winners = set()
@@ -541,19 +549,13 @@ for name, rows in tables.items():
         print(f"{name}, {size:>3} GPUs: {says}")
         winners.add((name, best["way"]))
 
-# %% [markdown]
-# These are predictions. We compared the planner with 49 published runs, and it was 6 % off on average and 26 % at most, after one run of each type of GPU had set that type's efficiency. All of them were data-parallel, and all but one used ZeRO 3. Its times for tensor, pipeline and context parallelism haven't been compared with any run. So differences of a few percent mean nothing, and the order between these cuts is untested. (MFU counts attention too. By 6 · N · D alone the 434 hours are 42 %.) The explorer has eight of the ways. Begin with the three questions on top: each sets the explorer up, and the answer shows when you've found it. Then continue on your own. Why would you use a cut through the model at 4,096 tokens, although none beats ZeRO 1?
-
-# %%
-from distlab.explorables.cut_explorer import cut_explorer
-
 assert winners == {("4,096 tokens", "data, ZeRO 1"), ("131,072 tokens", "data, context")}
 alone = [row for row in tables["131,072 tokens"] if row["way"].startswith("data, ZeRO")]
 assert not any(row["fits"] for row in alone)  # without a cut through the sequence or the model
 cut_explorer(tables, capacity_gb=80, name="H100")
 
 # %% [markdown]
-# With short sequences nothing in this table beats the simplest cut, because 7 billion parameters fit once the state is sharded. (Some other cuts tie with it.) Cuts through the model pay when the model is larger, when memory is smaller, or when there are more GPUs than sequences in a batch. With long sequences one sequence no longer fits next to the weights. Data parallelism alone doesn't fit on up to 32 GPUs, and on more there are fewer sequences than GPUs. So the sequence or the layers must be cut. By these numbers *data, context* is ahead of *data, tensor* by 1 to 4 % on up to 256 GPUs, except on 16. There it recomputes, and *data, tensor* needn't. (On 16 GPUs context alone, without data parallelism, is quickest. On 512 there are too few sequences for *data, tensor*.)
+# (MFU counts attention too. By 6 · N · D alone the 434 hours are 42 %.) With short sequences nothing in this table beats the simplest cut, because 7 billion parameters fit once the state is sharded. (Some other cuts tie with it.) Cuts through the model pay when the model is larger, when memory is smaller, or when there are more GPUs than sequences in a batch. With long sequences one sequence no longer fits next to the weights. Data parallelism alone doesn't fit on up to 32 GPUs, and on more there are fewer sequences than GPUs. So the sequence or the layers must be cut. By these numbers *data, context* is ahead of *data, tensor* by 1 to 4 % on up to 256 GPUs, except on 16. There it recomputes, and *data, tensor* needn't. (On 16 GPUs context alone, without data parallelism, is quickest. On 512 there are too few sequences for *data, tensor*.)
 #
 # ### The 7 B model, at last
 #

@@ -121,7 +121,7 @@ def test_every_stored_explorable_is_live(book):
         ]
         stored = sum(MIME in out.get("data", {}) for out in outputs)
         page = (book.folder / "notebooks" / f"{path.stem}.html").read_text()
-        assert len(re.findall(r"joined\.mountOnPage\(joined\.default", page)) == stored, path.name
+        assert len(re.findall(r"\.mountOnPage\(piece, host", page)) == stored, path.name
 
 
 def test_it_can_be_packed_and_harms_no_other_folder(book, tmp_path):

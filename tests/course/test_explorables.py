@@ -1,10 +1,9 @@
-"""Explorables: what they compute against its truth, and each piece under the hand in Chromium."""
+"""Each explorable under the hand in Chromium; test_browser_models.py has what they compute."""
 
 import json
 import re
 from dataclasses import replace
 
-import ml_dtypes
 import nbformat
 import numpy as np
 import pytest
@@ -19,47 +18,30 @@ from distlab.exercises.predict import show_guess
 from distlab.explorables import (
     Explorable,
     Slider,
-    edit_cluster,
     explore,
-    float_line,
     guess_number,
     guess_word,
     memory_machine,
     schedule_toy,
 )
 from distlab.explorables.amdahl import amdahl_explorer
-from distlab.explorables.arrow import list_gradients, make_problem
 from distlab.explorables.batches import batch_explorer
-from distlab.explorables.bundle import BROWSER, join_script, join_style
+from distlab.explorables.bundle import BROWSER, join_style, wrap_base, wrap_piece
 from distlab.explorables.catalog import EXAMPLES
 from distlab.explorables.choosing import choosing_explorer
-from distlab.explorables.conveyor import run_belt
 from distlab.explorables.cut_explorer import LARGEST, SMALLEST, cut_explorer
 from distlab.explorables.engine_death import death_explorer
 from distlab.explorables.explorable import MIME, write_fragment
-from distlab.explorables.memory import find_held
 from distlab.explorables.ring import RingMessage, replay_ring
 from distlab.explorables.run_log import run_explorer
 from distlab.explorables.screenshots import write_page
 from distlab.explorables.sharing import pace_explorer
-from distlab.figures import bars, images, split_evenly
+from distlab.figures import bars, images
 from distlab.figures.palette import BLACK, IDEAS, REPLICAS
 from distlab.lessons.killed_run import KilledRun, StepLine
-from distlab.lessons.scaled_updates import DIVISORS, Shares, update_ratio
-from utils.collectives import ALGORITHMS, all_reduce, combine_values
-from utils.collectives.replica_values import WAYS
-from utils.data import split_batch
 from utils.engines import RunReport
-from utils.errors import DistributedError
-from utils.input_pipeline.sharding import check_cover, shard_examples
-from utils.schedules import SCHEDULES, make_schedule, read_schedule
-from utils.simulate.collective import Link, Nodes, simulate_all_reduce
-from utils.simulate.parameter_server import MODES, Cluster, simulate_parameter_server
-from utils.simulate.pipeline import StageTimes, simulate_pipeline
+from utils.schedules import read_schedule
 from utils.simulate.planner import Run, tabulate_layouts
-from utils.simulate.step import Network, StepWork, simulate_step
-from utils.simulate.transformer import find_shape
-from utils.tf_config import lint, lint_together
 
 # What a keyboard moves in each example: the control's name, and the keys.
 MOVES = {
@@ -101,496 +83,6 @@ EXPLORERS = {
 @pytest.fixture(scope="module")
 def blank(chromium):
     return chromium.new_page()
-
-
-def ask(page, model: str, cases: list, body: str) -> list:
-    """Return what `body`, an expression of `m` (the model's functions) and `c`, gives each case."""
-    return page.evaluate(
-        f"(cases) => {{ const m = {join_script(model)}; return cases.map((c) => {body}); }}", cases
-    )
-
-
-# ---- the models against utils
-
-
-def test_schedules_are_those_of_utils(blank):
-    rng, cases = np.random.default_rng(1), []
-    for name in SCHEDULES * 8:
-        stages, micro_batches, chunks = (int(n) for n in rng.integers(1, (9, 17, 5)))
-        if name == "interleaved-1f1b":
-            micro_batches = stages * max(1, micro_batches // stages)
-        backward, hop = float(rng.uniform(1, 3)), float(rng.uniform(0, 1))
-        cases.append(
-            [name, stages, micro_batches, chunks, {"forward": 1, "backward": backward, "hop": hop}]
-        )
-    told = ask(
-        blank, "schedule_model", cases, "m.runSchedule(m.makeSchedule(...c.slice(0, 4)), c[4])"
-    )
-    for (name, stages, micro_batches, chunks, times), run in zip(cases, told):
-        own = chunks if name == "interleaved-1f1b" else None
-        costs = StageTimes(1.0, times["backward"] / 2, times["backward"] / 2, times["hop"])
-        truth = simulate_pipeline(make_schedule(name, stages, micro_batches, own), costs)
-        assert run["bubble"] == pytest.approx(truth.bubble_fraction, abs=1e-9)
-        assert run["peaks"] == pytest.approx(list(truth.peak_activations_per_stage))
-        blocks = sorted(
-            (o["stage"], o["place"], o["kind"], o["micro"], o["chunk"]) for o in run["done"]
-        )
-        assert blocks == [
-            (stage, place, o.kind, o.micro_batch, o.chunk)
-            for stage, order in enumerate(truth.schedule.orders)
-            for place, o in enumerate(order)
-        ]
-        ends = [o["end"] for o in sorted(run["done"], key=lambda o: (o["stage"], o["place"]))]
-        np.testing.assert_allclose(ends, truth.ends, atol=1e-9)
-
-
-def test_memory_and_wires_are_those_of_utils(blank):
-    rng, cases = np.random.default_rng(2), []
-    for _ in range(40):
-        tops = {"sequenceLog": 16, "dataLog": 11, "tensorLog": 5, "pipelineLog": 6}
-        logs = {name: int(rng.integers(0, top)) for name, top in tops.items()}
-        powers = {name.removesuffix("Log"): 2**n for name, n in logs.items()}
-        cases.append(
-            {
-                **logs,
-                **powers,
-                "parameters": float(10 ** rng.uniform(7, 12)),
-                "batch": int(rng.integers(1, 65)),
-                "micros": int(rng.integers(1, 65)),
-                "zero": int(rng.integers(0, 4)),
-                "recompute": bool(rng.integers(2)),
-                "scores": bool(rng.integers(2)),
-                "sequenceParallel": bool(rng.integers(2)),
-                "precision": str(rng.choice(["mixed", "float32"])),
-                "stage": int(rng.integers(powers["pipeline"])),
-            }
-        )
-    told = ask(blank, "memory_model", cases, "[m.findDevice(c, c.stage), m.findWires(c)]")
-    for case, (held, wires) in zip(cases, told):
-        truth = find_held(case, case["stage"])
-        for part in ("weights", "gradients", "optimizer", "activations"):
-            assert held[part] == pytest.approx(getattr(truth, part)), (part, case)
-        assert wires == pytest.approx(find_wire_bytes(case))
-
-
-def find_wire_bytes(case):
-    """Return the bytes that a device in the middle of the pipeline sends, each way, in a step.
-
-    Between replicas: a ring all-reduce of the device's own gradients, or 1.5 times that at
-    ZeRO's stage 3, which gathers the weights twice (Rajbhandari et al. 2020, section 7).
-    Inside a layer: four all-reduces of the layer's output for each micro-batch (Shoeybi et al.
-    2019), six with recomputation. Between stages: one output forward, one gradient back.
-    """
-    shape, number_bytes = find_shape(case["parameters"]), 2 if case["precision"] == "mixed" else 4
-    own = case["parameters"] / (case["tensor"] * case["pipeline"]) * number_bytes
-    output = case["sequence"] * case["batch"] * shape.hidden * number_bytes
-    calls = (6 if case["recompute"] else 4) * shape.layers / case["pipeline"] * case["micros"]
-    ring = {ranks: 2 * (ranks - 1) / ranks for ranks in (case["data"], case["tensor"])}
-    return {
-        "data": ring[case["data"]] * own * (1.5 if case["zero"] == 3 else 1.0),
-        "tensor": ring[case["tensor"]] * output * calls,
-        "pipeline": 2 * output * case["micros"] if case["pipeline"] > 1 else 0.0,
-    }
-
-
-def test_all_reduces_are_those_of_utils(blank):
-    """Its seconds are the simulation's, its messages those that the algorithms really send."""
-    rng, cases = np.random.default_rng(3), []
-    for algorithm in ALGORITHMS * 10:
-        ranks = int(rng.integers(2, 17))
-        cases.append(
-            [
-                algorithm,
-                {
-                    "ranks": ranks,
-                    "perNode": int(rng.integers(1, ranks + 1)),
-                    "inside": int(rng.choice([1, 10])),
-                    "bytes": 720720 * int(rng.integers(1, 1000)),
-                    "latency": float(rng.uniform(0, 1e-3)),
-                    "bandwidth": float(10 ** rng.uniform(8, 12)),
-                },
-            ]
-        )
-    told = ask(
-        blank,
-        "ring_model",
-        cases,
-        """((steps) => ({
-            ...m.findCost(...c),
-            clock: m.makeClock(steps, c[1])(c[1].bytes),
-            sent: steps.map((step) => step.messages.map((one) => [one.source, one.destination])),
-            end: m.listHeld(steps, c[1].ranks).at(-1),
-        }))(m.listSteps(c[0], c[1].ranks, c[1].perNode))""",
-    )
-    for (algorithm, n), cost in zip(cases, told):
-        inside = Link(n["latency"] / n["inside"], n["bandwidth"] * n["inside"])
-        truth = simulate_all_reduce(
-            algorithm,
-            n["ranks"],
-            n["bytes"],
-            Link(n["latency"], n["bandwidth"]),
-            Nodes(n["perNode"], inside),
-        )
-        assert cost["seconds"] == pytest.approx(truth.seconds), (algorithm, n)
-        assert cost["clock"] == pytest.approx(truth.seconds)
-        assert cost["messages"] == truth.messages_per_rank
-        assert cost["bytes"] == pytest.approx(truth.bytes_per_rank)
-        run = all_reduce([np.zeros(n["ranks"])] * n["ranks"], algorithm, n["perNode"])
-        sent = [[] for _ in range(run.steps)]
-        for message in run.messages:
-            sent[message.step].append([message.source, message.destination])
-        assert [sorted(step) for step in cost["sent"]] == [sorted(step) for step in sent]
-        whole = 2 ** n["ranks"] - 1
-        assert cost["end"] == [[whole] * n["ranks"]] * n["ranks"]
-
-
-def test_every_way_to_scale_takes_the_steps_of_numpy(blank):
-    rng, cases = np.random.default_rng(4), []
-    problem = make_problem()
-    for way in list(DIVISORS) * 6:
-        cases.append(
-            {
-                "way": way,
-                "replicas": int(rng.integers(1, 9)),
-                "examples": int(rng.integers(2, 65)),
-                "written": int(rng.integers(2, 65)),
-            }
-        )
-    told = ask(
-        blank,
-        "arrow_model",
-        [problem, *cases],
-        "c.way && [m.takeSteps(cases[0], c, 5), m.takeSteps(cases[0], c, 5, true),"
-        " m.compare(...['update', 'wanted'].map((n) =>"
-        " m.findUpdate(cases[0], cases[0].start, c)[n])),"
-        " m.findLoss(cases[0], cases[0].start, c.examples)]",
-    )[1:]
-    singles = list_gradients(problem, np.array(problem["start"]))
-    for case, (path, alone, compared, loss) in zip(cases, told):
-        batch = Shares(case["replicas"], case["examples"], case["written"])
-        np.testing.assert_allclose(path, take_steps(problem, batch, case["way"], 5), rtol=1e-9)
-        one = Shares(1, case["examples"], case["examples"])
-        np.testing.assert_allclose(alone, take_steps(problem, one, "tf.reduce_mean", 5), rtol=1e-9)
-        ratio, residual = update_ratio(singles @ singles.T, batch, case["way"])
-        assert compared["ratio"] == pytest.approx(ratio)
-        turned = np.degrees(np.arctan2(residual, ratio))
-        assert abs(compared["degrees"]) == pytest.approx(turned, abs=1e-4)
-        errors = np.array(problem["inputs"]) @ problem["start"] - problem["targets"]
-        assert loss == pytest.approx(np.mean(errors[: case["examples"]] ** 2) / 2)
-
-
-def take_steps(problem, batch, way, steps):
-    """Return the weights before each step of the replicas and after the last, [step, weight]."""
-    factors = np.array(
-        [
-            1 / DIVISORS[way](own, batch)
-            for own in split_batch(batch.examples, batch.replicas)
-            for _ in range(own)
-        ]
-    )  # [example]
-    path = [np.array(problem["start"])]
-    for _ in range(steps):
-        gradients = list_gradients(problem, path[-1])[: batch.examples]
-        path.append(path[-1] - problem["rate"] * factors @ gradients)
-    return np.array(path)
-
-
-def test_steps_with_buckets_are_those_of_utils(blank):
-    rng, cases = np.random.default_rng(5), []
-    for _ in range(40):
-        cases.append(
-            {
-                "forward": float(rng.uniform(0, 0.1)),
-                "backward": float(rng.uniform(0.001, 0.2)),
-                "update": float(rng.uniform(0, 0.01)),
-                "gradients": float(rng.uniform(1e6, 4e8)),
-                "bucket": float(10 ** rng.uniform(5.5, 8.6)),
-                "workers": int(rng.integers(1, 257)),
-                "latency": float(10 ** rng.uniform(-6, -3)),
-                "overlap": bool(rng.integers(2)),
-                "bandwidth": float(10 ** rng.uniform(8, 11)),
-            }
-        )
-    told = ask(blank, "step_model", cases, "[m.simulateStep(c), m.listWaits(c, [c.bucket])[0]]")
-    for c, (run, wait) in zip(cases, told):
-        work = StepWork(c["forward"], c["backward"], c["gradients"], c["update"])
-        truth = simulate_step(
-            work,
-            c["workers"],
-            Network(Link(c["latency"], c["bandwidth"])),
-            bucket_bytes=c["bucket"],
-            overlap=c["overlap"],
-        )
-        assert run["step"] == pytest.approx(truth.step_seconds)
-        assert run["exposed"] == wait == pytest.approx(truth.exposed_communication_seconds)
-        assert run["communication"] == pytest.approx(truth.communication_seconds)
-        assert run["efficiency"] == pytest.approx(truth.efficiency)
-        for mine, theirs in (("ready", "ready"), ("start", "starts"), ("end", "ends")):
-            told_seconds = [bucket[mine] for bucket in run["buckets"]]
-            np.testing.assert_allclose(told_seconds, getattr(truth, theirs), rtol=1e-9)
-
-
-def test_values_are_combined_as_in_utils(blank):
-    rng, cases = np.random.default_rng(6), []
-    for way in WAYS * 12:
-        values = rng.normal(size=int(rng.integers(1, 17))).tolist()
-        cases.append([way, values, int(rng.integers(1, 9)), str(rng.choice(["even", "filled"]))])
-    told = ask(
-        blank,
-        "values_model",
-        cases,
-        """((parts, fault = m.findValuesFault(c[0], parts)) => [parts, fault,
-            fault ? [] : m.findAnswer(c[0], parts, m.listValueSteps(c[0], parts).length),
-        ])(m.cutValues(...c.slice(1)))""",
-    )
-    faults = 0
-    for (way, values, replicas, pieces), (parts, fault, answer) in zip(cases, told):
-        counts = split_evenly(len(values), replicas)
-        if pieces == "filled":  # as a dataset cuts its last batch: full pieces first
-            full = -(-len(values) // replicas)
-            counts = [min(full, max(0, len(values) - k * full)) for k in range(replicas)]
-        assert [len(part) for part in parts] == counts and sum(parts, []) == values
-        if fault:
-            faults += 1
-            with pytest.raises(DistributedError):
-                combine_values(way, parts)
-        else:
-            assert answer == pytest.approx(combine_values(way, parts).tolist())
-    assert 0 < faults < len(cases) - len(WAYS)
-
-
-class GivenFactors(Cluster):
-    """Workers whose steps take longer by FACTORS, one after the other, as in the browser."""
-
-    FACTORS = np.random.default_rng(7).gamma(4, 1 / 4, 97)
-
-    def draw_factors(self, random, size):
-        return np.resize(self.FACTORS, 97 * 100)
-
-
-def test_the_staleness_race_is_that_of_utils(blank):
-    rng, cases = np.random.default_rng(8), []
-    for mode in MODES * 8:
-        seconds = rng.uniform(0.5, 3, int(rng.integers(2, 9))).tolist()
-        backup = int(rng.integers(1, len(seconds)))
-        cases.append(
-            {
-                "mode": mode,
-                "seconds": seconds,
-                "updates": int(rng.integers(1, 80)),
-                "factors": GivenFactors.FACTORS.tolist(),
-                "bound": int(rng.integers(0, 5)),
-                "backup": backup,
-                "rate": float(rng.uniform(0.05, 2.5)),
-            }
-        )
-    body = """((run) => ({
-        ...run, losses: m.descendStale(run.updates.map((one) => one.staleness), c.rate),
-    }))(m.race(c))"""
-    for case, run in zip(cases, ask(blank, "staleness_model", cases, body)):
-        mode, takes = case["mode"], {"bounded": ["bound"], "backup": ["backup"]}
-        extra = {name: case[name] for name in takes.get(mode, [])}
-        truth = simulate_parameter_server(
-            mode, GivenFactors(case["seconds"]), case["updates"], **extra
-        )
-        assert [one["staleness"] for one in run["updates"]] == truth.staleness
-        ended = [step for step in run["steps"] if step["update"] >= 0 or step["late"]]
-        assert [step["worker"] for step in ended] == truth.workers_of
-        np.testing.assert_allclose([step["begun"] for step in ended], truth.begun, atol=1e-9)
-        np.testing.assert_allclose([step["ended"] for step in ended], truth.ended, atol=1e-9)
-        assert {k for k, step in enumerate(ended) if step["late"]} == truth.late
-        assert run["end"] == pytest.approx(truth.seconds)
-        np.testing.assert_allclose(
-            run["losses"], descend_stale(truth.staleness, case["rate"]), rtol=1e-9
-        )
-
-
-def descend_stale(staleness, rate):
-    """Return the loss before each update and after the last: update u has a gradient of the past.
-
-    The loss is a quadratic valley, half the sum of curvature x weight**2; all weights start at 1.
-    """
-    curvatures = np.array([1.0, 0.35, 0.1])
-    weights = [np.ones(3)]
-    with np.errstate(over="ignore", invalid="ignore"):
-        for update, stale in enumerate(staleness):
-            weights.append(weights[update] - rate * curvatures * weights[update - stale])
-        losses = np.square(weights) @ curvatures / 2
-    return np.nan_to_num(losses, nan=np.inf, posinf=np.inf)
-
-
-def test_every_box_is_where_the_simulation_of_utils_has_it(blank):
-    rng, piece = np.random.default_rng(6), EXAMPLES["conveyor"]()
-    timed = ("read", "decode", "augment", "step")
-    draws, picks = piece.data["draws"], piece.data["picks"]
-    cases = [
-        {
-            **piece.options,
-            **{f"{name}Ms": float(10 ** rng.uniform(0, 2)) for name in timed},
-            "reads": int(rng.integers(1, 17)),
-            "calls": int(rng.integers(1, 17)),
-            "cores": int(rng.integers(1, 17)),
-            "prefetch": int(rng.integers(0, 5)),
-            "shuffle": int(rng.integers(1, 33)),
-            "jitter": float(rng.uniform()),
-            "cache": str(rng.choice(["nothing", "nothing", "decoded", "augmented"])),
-        }
-        for _ in range(30)
-    ]
-    body = """m.simulateInput({ ...c, read: c.readMs / 8e3, decode: c.decodeMs / 8e3,
-        augment: c.augmentMs / 8e3, step: c.stepMs / 1e3, batch: 8, batches: 16 },
-        cases[0].draws.map((d) => [1 + c.jitter * (d - 1), 1]), cases[0].picks)"""
-    first = {"draws": draws, "picks": picks}
-    told = ask(blank, "conveyor_model", [first, *cases], f"c.draws ? null : {body}")[1:]
-    for case, run in zip(cases, told):
-        truth = run_belt(case, piece.data)
-        for mine, begins, ends in (
-            (run["reads"], truth.read_begins, truth.read_ends),
-            (run["maps"], truth.map_begins, truth.map_ends),
-        ):
-            np.testing.assert_allclose(mine, np.stack([begins, ends], axis=1), atol=1e-9)
-        for name in ("pulled", "emitted", "ready", "starts", "ends"):
-            np.testing.assert_allclose(run[name], getattr(truth, name), atol=1e-9)
-        assert run["order"] == truth.order
-        assert run["batchSeconds"] == pytest.approx(truth.batch_seconds)
-        assert run["needs"] == pytest.approx(truth.machine_seconds)
-        assert run["bottleneck"] == truth.bottleneck
-        assert run["starved"] == pytest.approx(truth.starved, abs=1e-9)
-
-
-def test_every_example_reaches_whom_utils_says(blank):
-    orders = EXAMPLES["sharding"]().data["orders"]
-    cases = [
-        {"count": files, "workers": workers, "policy": policy, "batch": batch}
-        for policy in ("FILE", "DATA", "OFF", "LATE")
-        for files in (1, 3, 4, 8)
-        for workers in (1, 2, 3, 4)
-        for batch in (3, 4, 8)
-        if policy != "FILE" or files >= workers
-    ]
-    body = """((files) => ((views) => ({ files, views, cover: m.countCover(views, 32) }))(
-        m.dealExamples({ ...c, files }, cases[0].orders)))(m.fillFiles(32, c.count))"""
-    told = ask(blank, "sharding_model", [{"orders": orders}, *cases], f"c.orders ? null : {body}")
-    for case, run in zip(cases, told[1:]):
-        workers, policy = case["workers"], case["policy"]
-        parts = [part.tolist() for part in np.array_split(np.arange(32), case["count"])]
-        assert run["files"] == parts
-        truth = shard_examples(parts, workers, policy, case["batch"], orders)
-        assert [[step["kept"] for step in view] for view in run["views"]] == list(truth.values())
-        cover = check_cover(truth, range(32))
-        counted = (run["cover"]["once"], run["cover"]["doubled"], tuple(run["cover"]["lost"]))
-        assert counted == (cover.once, len(cover.doubled), cover.lost)
-        read = [sum(len(s["kept"]) + len(s["thrown"]) for s in view) for view in run["views"]]
-        assert policy == "FILE" or read == [32 if view else 0 for view in run["views"]]
-        assert sum(read) == 32 or policy != "FILE"
-
-
-def test_numbers_are_rounded_as_numpy_and_bfloat16_round_them(blank):
-    rng = np.random.default_rng(8)
-    values = [*(10 ** rng.uniform(-9, 6, 300)).tolist(), 1.001, 65504.0, 65519.0, 65520.0]
-    values += [2.0**-25, 2.0**-25 * 1.01, 3 * 2.0**-25, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 256.5, 1e-7]
-    body = "['float32', 'bfloat16', 'float16'].map((t) => String(m.roundFloat(t, c)))"
-    for value, told in zip(values, ask(blank, "floats_model", values, body)):
-        with np.errstate(over="ignore"):
-            truth = [float(kind(value)) for kind in (np.float32, ml_dtypes.bfloat16, np.float16)]
-        assert [float(each) for each in told] == truth, value
-
-
-def test_the_share_of_lost_gradients_is_counted(blank):
-    sizes = np.exp2(np.random.default_rng(9).normal(-20, 8, 3000))
-    bins = float_line(sizes).data["bins"]
-    cases = [[bins, shift] for shift in (-9, 0, 12, 32)]
-    for (_, shift), told in zip(
-        cases, ask(blank, "floats_model", cases, "m.findLost(c[0], 'float16', c[1])")
-    ):
-        moved = sizes * 2.0**shift
-        assert told["below"] == pytest.approx(np.mean(moved < 2.0**-24))
-        assert told["above"] == pytest.approx(np.mean(moved >= 2.0**16))
-
-
-RIGHT_TEXT = (
-    '{"cluster": {"worker": ["node-a:12345", "node-b:12345"]},'
-    ' "task": {"type": "worker", "index": 1}}'
-)
-MISTYPED = r"""
-12345=|port|x9|0|70000|12345 |12345,c:1|1:2
-node-a=|0.0.0.0|localhost|127.0.0.1|node-b|http://node-a|no de|n@de
-node-b=[::1]|127.0.0.1
-"index": 1="index": 0|"index": 2|"index": -1|"index": "1"|"index": 1.5|"rank": 1|"index": null
-"type": "worker"="type": "workers"|"type": "ps"|"type": "chief"|"job": "worker"|"type": 3
-"type": "worker"="type": "evaluator"|"type": "zebra"
-"worker": [="workers": [|"ps": [|"chief": [|"master": [|"worker": [3, |"evaluator": ["c:1"], "ps": [
-"cluster"="Cluster"|"klaster"|"environment": {}, "cluster"
-"task"="tasks"|"me"
-["node-a:12345", "node-b:12345"]="node-a:12345"|[]|{}|7|{"1": "a:1"}|["node-a:12345", null]
-["node-a:12345", "node-b:12345"]={"0": "node-a:12345", "1": "node-b:12345"}
-{"worker": ["node-a:12345", "node-b:12345"]}={}|[]|"node-a:12345"|{"worker": ["node-a:12345"]}
-{"type": "worker", "index": 1}={}|1|"worker"|null
-"='|”
-}}=}|}},|},}
-"""  # what is right = what people write instead
-
-
-def list_texts() -> list[str]:
-    """Return TF_CONFIGs as people mistype them: each with one thing wrong, or two."""
-    texts = ["", " ", "[]", "3", '"{}"', "node-a:12345", f"'{RIGHT_TEXT}'", RIGHT_TEXT]
-    for line in MISTYPED.strip().split("\n"):
-        old, _, instead = line.partition("=")
-        texts += [RIGHT_TEXT.replace(old, new) for new in instead.split("|")]
-    return texts
-
-
-def test_the_errors_of_tf_config_are_those_of_the_linter(blank):
-    texts = list_texts()
-    assert len(set(texts)) > 60
-    told = ask(blank, "cluster_model", texts, "m.lintText(c).faults")
-    for text, faults in zip(texts, told):
-        truth = [finding for finding in lint(text) if finding.severity == "error"]
-        if truth and truth[0].what.startswith("is not JSON"):  # Python names the place as well
-            assert faults[0]["what"][:11] == "is not JSON" and len(faults) == 1, text
-            assert truth[0].what.startswith(faults[0]["what"].partition(" before")[0]), text
-        else:
-            wrong = sorted((each["where"], each["what"], each["cure"]) for each in faults)
-            assert wrong == sorted((each.where, each.what, each.cure) for each in truth), text
-
-
-def test_the_errors_between_two_texts_are_those_of_the_linter(blank):
-    texts = [text for text in list_texts() if not any(e.severity == "error" for e in lint(text))]
-    pairs = [(first, second) for first in texts for second in texts]
-    body = "m.lintTogether([['node-a', m.lintText(c[0])], ['node-b', m.lintText(c[1])]])"
-    formed = 0
-    for pair, faults in zip(pairs, ask(blank, "cluster_model", pairs, body)):
-        between = lint_together(dict(zip(("node-a", "node-b"), pair)))
-        truth = [e for name, e in between if name == "together" and e.severity == "error"]
-        wrong = sorted((each["where"], each["what"], each["cure"]) for each in faults)
-        assert wrong == sorted((each.where, each.what, each.cure) for each in truth), pair
-        formed += not truth
-    assert 0 < formed < len(pairs)
-
-
-HERE, THERE = (RIGHT_TEXT.replace('"index": 1', f'"index": {k}') for k in range(2))
-NAMED = {"node-a": "10.0.0.5", "node-b": "node-b.lab.example"}
-
-
-def test_a_machine_that_claims_the_others_task_makes_no_cluster(blank):
-    longer = [re.sub("node-[ab]", lambda found: NAMED[found[0]], text) for text in (HERE, THERE)]
-    elsewhere = [text.replace("node-b", "node-c") for text in (HERE, THERE)]
-    pairs = [(HERE, THERE), (THERE, HERE), longer, elsewhere, (HERE, HERE)]
-    right, crossed, named, absent, twice = ask(
-        blank, "cluster", pairs, "m.judge({a: c[0], b: c[1]})"
-    )
-    assert right["formed"] and named["formed"]
-    assert [(each["host"], each["what"], each["cure"]) for each in crossed["between"]] == [
-        ("node-a", "worker:1 lives on node-b, and this is node-a", "write index 0"),
-        ("node-b", "worker:0 lives on node-a, and this is node-b", "write index 1"),
-    ]
-    assert crossed["states"] == ["waits", "waits"] and not crossed["formed"]
-    (fault,) = absent["between"]
-    assert fault["cure"] == "list node-b's own address" and not absent["formed"]
-    assert twice["states"] == ["twice", "twice"]
-    for (first, second), told in zip(pairs[:2], (right, crossed)):
-        forms = edit_cluster(first, second).still.alt.startswith("The cluster forms")
-        assert forms == told["formed"]
 
 
 # ---- each piece under the hand
@@ -655,10 +147,11 @@ def read(control) -> str:
     return control.evaluate("(node) => node.getAttribute('aria-valuetext') ?? node.value")
 
 
-TRY = """async ({data, options}) => {
-  const joined = SCRIPT, host = document.createElement("div"), found = [];
+TRY = """async ([{data, options}, name]) => {
+  const require = REQUIRE, { mount } = require("./core.js"), joined = require(`./${name}.js`);
+  const host = document.createElement("div"), found = [];
   document.body.replaceChildren(host);
-  const { stage, end } = joined.mount(joined.default, host, data, options);
+  const { stage, end } = mount(joined.piece, host, data, options);
   const frame = () => new Promise(requestAnimationFrame);
   const read = async () => {
     await frame(), await frame();
@@ -784,8 +277,8 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in TRIED))
 def test_a_question_is_answered_when_one_does_what_it_asks(blank, name):
     piece = (EXAMPLES | {"cut": show_cuts, "death": show_deaths, "log": show_log})[name]()
-    script = TRY.replace("SCRIPT", join_script(piece.piece))
-    given = {"data": piece._page_data(), "options": dict(piece.options)}
+    script = TRY.replace("REQUIRE", f"{wrap_base()}({wrap_piece(piece.piece)})")
+    given = [{"data": piece._page_data(), "options": dict(piece.options)}, piece.piece]
     for k, one in enumerate(blank.evaluate(script, given)):
         assert one["known"] and one["before"][0].endswith("Try it: the answer shows here.")
         assert one["after"][0] == one["answer"]
@@ -1071,16 +564,6 @@ def test_guesses_gather_in_a_strip_that_the_home_page_can_read(open_html):
 # ---- without a browser
 
 
-def test_a_guess_is_in_one_of_three_bands(blank):
-    cases = [[9.5, 10, 0, 100], [11, 10, 0, 100], [20, 10, 0, 100], [31, 10, 0, 100]]
-    cases += [[3, 0, 0, 6], [0.05, 0, 0, 6], [1e5, 1.6e6, 1e4, 1e8]]
-    told = ask(blank, "guess", cases, "m.sayBand(...c)")
-    assert told[:3] == ["Spot on.", "Spot on.", "Near: the right order of magnitude."]
-    assert told[3] == "Far off: 3.1 times too large. The text below says why."
-    assert told[4].startswith("Far off. ") and told[5] == "Spot on."
-    assert told[6].startswith("Far off: 16 times too small.")
-
-
 def test_a_guess_is_what_the_hand_has_chosen(capsys):
     card = guess_number("How long?", 0, 60, "min")
     show_guess(card, 75.0, "min")
@@ -1115,12 +598,19 @@ def test_a_fragment_fetches_nothing_and_cannot_end_its_script():
     assert not re.search(r"^\s*(import|export)\b", html, re.M)
 
 
-def test_the_files_of_a_piece_share_no_name():
-    for path in BROWSER.glob("*.js"):
-        script = join_script(path.stem)
-        names = re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", script, re.M)
-        twice = {name for name in names if names.count(name) > 1}
-        assert not twice, f"{path.name}: {twice}"
+def test_a_file_that_cannot_be_required_is_named(blank):
+    asks = "(require, module) => { module.exports = require('./%s.js'); }"
+    files = f"{{ 'a.js': {asks % 'b'}, 'b.js': {asks % 'a'}, 'c.js': {asks % 'd'} }}"
+    for first, said in (
+        ("a", "./a.js must not require itself"),
+        ("c", "./d.js must be one of core"),
+    ):
+        with pytest.raises(Exception, match=said):
+            blank.evaluate(f"{wrap_base()}({files})('./{first}.js')")
+
+
+def test_the_browser_knows_how_many_colors_replicas_have():
+    assert f"number % {len(REPLICAS)}}}" in (BROWSER / "core.js").read_text(encoding="utf-8")
 
 
 def test_the_style_has_every_idea_in_both_themes():

@@ -7,6 +7,7 @@ import os
 import pickle
 import random
 import socket
+import time
 from itertools import cycle, islice
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from grading_notebooks import LAB, RIGHT, ROOT, WRONG, fill, read_stub, write
 from lab_runner import get_lab, load_answers
 from needs import EVERYTHING
 
-from distlab.grading.answer_calls import AnswerGone, AnswerLate, Channel, RemoteAnswer
+from distlab.grading.answer_calls import AnswerGone, AnswerLate, Channel, RemoteAnswer, within
 from distlab.grading.cell_verdict import judge_right
 from distlab.grading.encoding import encode
 from distlab.grading.executor import observe
@@ -161,7 +162,7 @@ def test_when_no_time_is_left_nothing_is_asked():
     check = {"id": "c", "source": "got_x = f(1)", "got": ["got_x"], "functions": ["f"]}
     order = {
         "steps": [{"label": "cell 1", "text": "f = abs", "program": False}, {"check": 0}],
-        "checks": [{**check, "program": False, "attached": ""}],
+        "checks": [{**check, "program": False, "attached": "", "travels": False}],
         **dict.fromkeys(("submission_seconds", "own_together_seconds"), 0),
         **dict.fromkeys(("own_seconds", "cell_seconds", "seed", "token", "prelude"), 1),
         "files": {},
@@ -179,7 +180,7 @@ def test_a_partial_reply_or_a_time_limit_is_not_an_answer():
     ours, theirs = map(Channel, socket.socketpair())
     theirs.send(failed=[])  # the reply to a cell, one request late
     with pytest.raises(AnswerGone):
-        RemoteAnswer(ours, "plan_epoch")(1000, 64)
+        RemoteAnswer(ours, "plan_epoch", lambda: ours)(1000, 64)
 
     class Slow:
         def __array__(self):
@@ -187,6 +188,60 @@ def test_a_partial_reply_or_a_time_limit_is_not_an_answer():
 
     with pytest.raises(AnswerLate):
         encode([Slow()])
+
+
+def test_a_limit_within_another_stops_its_clock_until_it_has_ended():
+    with pytest.raises(AnswerLate):
+        with within(0.2):
+            with within(60, AnswerGone):
+                end = time.monotonic() + 0.4
+                while time.monotonic() < end:
+                    pass
+            while True:
+                pass
+
+
+REMEMBERS = """
+import keras, tensorflow as tf
+kept = []
+def train(strategy, make_model, images, labels, batch_size, epochs, folder):
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch_size)
+    with strategy.scope():
+        model = make_model()
+        optimizer = keras.optimizers.SGD(0.5, momentum=0.875)
+        optimizer.build(model.trainable_variables)
+    done = 0
+    if epochs > 1 and kept:
+        done, weights, state = kept[-1]
+        model.set_weights(weights)
+        for variable, value in zip(optimizer.variables, state):
+            variable.assign(value)
+    means = []
+    for epoch in range(done, epochs):
+        total = 0.0
+        for x, y in strategy.experimental_distribute_dataset(data):
+            held = len(tf.concat(strategy.experimental_local_results(y), 0))
+            losses = strategy.run(train_step, args=(model, optimizer, x, y, held))
+            total += float(strategy.reduce("SUM", losses, axis=None)) * held
+        means.append(total / len(images))
+        state = [v.numpy() for v in optimizer.variables]
+        kept.append((epoch + 1, model.get_weights(), state))
+    return model.get_weights()[0], means
+"""
+
+
+def test_what_an_answer_remembers_is_no_checkpoint(tmp_path):
+    """Lab 04's run is continued in a fresh process: before, this earned all five points."""
+    lab, right = read_lab("lab04", ROOT), load_answers("lab04").RIGHT
+    answers = {name: texts[0] for name, texts in right.items()}
+    stub = read_stub(lab)
+    books = {"right": answers, "remembers": {**answers, "program": REMEMBERS}}
+    handed = [
+        Submission(n, write(fill(b, stub=stub), tmp_path / f"{n}.ipynb")) for n, b in books.items()
+    ]
+    found = grade(lab, handed)
+    assert found["right"][1].mark == lab.points, found["right"]
+    assert found["remembers"][1].exercises[-1].misconception == "began-again", found["remembers"]
 
 
 BUSY = """import os, time

@@ -1,11 +1,11 @@
 // The arrow that is four times too long: a valley of the loss, the step of one device, and the steps
 // of the replicas laid end to end, for each way to scale the loss.
-import { choice, clamp, color, draw, join, linear, make, newId, numbers, player, replica, sayNumber, slider, tries } from "./core.js";
-import { DIVISORS, compare, findLoss, findUpdate, takeSteps } from "./arrow_model.js";
+const { choice, clamp, color, draw, join, linear, make, newId, numbers, player, replica, replicaIdea, sayNumber, slider, tries } = require("./core.js");
+const { DIVISORS, compare, findLoss, findUpdate, takeSteps } = require("./arrow_model.js");
 
 const STEPS = 30, RINGS = [0.004, 0.02, 0.07, 0.18, 0.4, 0.8, 1.5, 2.8, 5];
 
-export const TRIES = [
+const TRIES = [
   { ask: "4 replicas, Keras's default loss: how long is the step?", set: { way: "Keras's loss object", replicas: 1, examples: 16, written: 16, time: 0 }, act: { replicas: 4 },
     answer: "As long as on one device: Keras divides each replica's loss by its own examples and by the number of replicas. That's right as long as all replicas hold equally many." },
   { ask: "A mean on each replica: what happens to the step?", set: { way: "tf.reduce_mean", replicas: 1, examples: 16, written: 16, time: 0 }, act: { replicas: 4 },
@@ -13,7 +13,7 @@ export const TRIES = [
   { ask: "The last batch is smaller: does it matter?", set: { way: "compute_average_loss(written size)", replicas: 4, examples: 16, written: 16, time: 0 }, act: { examples: 10 },
     answer: "Yes. The code still divides by 16, so the step of a smaller batch is too short. Divide by the real count." }];
 
-export default function arrow(stage) {
+function piece(stage) {
   const { data } = stage, most = data.targets.length;
   const controls = make("div", { class: "ex-controls" },
     choice(stage, { name: "way", label: "Each replica's loss", options: Object.keys(DIVISORS), list: true }),
@@ -68,7 +68,7 @@ function drawMap(stage, { svg, edge, ground, layers }, { paths, now, done, batch
     end: (d) => ({ cx: d.point[0], cy: d.point[1], r: 3.5, fill: color(d.k ? "ink" : "over") }) });
   const here = paths[0][done], step = ([a, b], [c, d]) => [a - data.rate * c, b - data.rate * d];
   let from = here;
-  const chain = now.parts.map((part, k) => { const arrow = { id: `part ${k}`, from, to: step(from, part), idea: `replica-${k % 8}`, wide: 5 }; from = arrow.to; return arrow; });
+  const chain = now.parts.map((part, k) => { const arrow = { id: `part ${k}`, from, to: step(from, part), idea: replicaIdea(k), wide: 5 }; from = arrow.to; return arrow; });
   drawArrows(glider, layers.sum, [{ id: "sum", from: here, to: from, idea: "over", wide: 15, opacity: 0.5 }], at);
   drawArrows(glider, layers.alone, [{ id: "alone", from: paths[1][done], to: step(paths[1][done], findUpdate(data, paths[1][done], batch).wanted), idea: "ink", wide: 10 }], at);
   drawArrows(glider, layers.parts, chain, at);
@@ -90,3 +90,4 @@ function outline([a, b], [c, d], most) {
   const side = ([p, q], w) => `${(p - v * w).toFixed(1)} ${(q + u * w).toFixed(1)}`;
   return `M${side([a, b], wide / 2)}L${side(neck, wide / 2)}L${side(neck, wide * 1.35)}L${c.toFixed(1)} ${d.toFixed(1)}L${side(neck, -wide * 1.35)}L${side(neck, -wide / 2)}L${side([a, b], -wide / 2)}Z`;
 }
+module.exports = { TRIES, piece };

@@ -1,7 +1,7 @@
 // One linear model of two weights, its examples spread over replicas, and what each way to scale
 // the loss applies. The divisors are those of distlab.lessons.scaled_updates; a test compares both.
 
-export const DIVISORS = {
+const DIVISORS = {
   "tf.reduce_mean": (own) => own,
   "Keras's loss object": (own, { replicas }) => own * replicas,
   "Keras's loss object / replicas": (own, { replicas }) => own * replicas ** 2,
@@ -11,7 +11,7 @@ export const DIVISORS = {
 };
 
 // How many examples each replica holds: shares rounded up until none are left, as TensorFlow splits.
-export function splitBatch(examples, replicas) {
+function splitBatch(examples, replicas) {
   const share = Math.ceil(examples / replicas);
   return [...Array(replicas).keys()].map((k) => Math.min(share, Math.max(0, examples - k * share)));
 }
@@ -28,7 +28,7 @@ function sumGradients({ inputs, targets }, [a, b], from, to) {
 }
 
 // {parts: each replica's own [a, b], update: their sum, wanted: the mean over the batch}.
-export function findUpdate(data, weights, batch) {
+function findUpdate(data, weights, batch) {
   const divide = DIVISORS[batch.way];
   let from = 0;
   const parts = splitBatch(batch.examples, batch.replicas).map((own) => {
@@ -40,13 +40,13 @@ export function findUpdate(data, weights, batch) {
 }
 
 // The ratio of the update to the gradient, and its angle to it in degrees.
-export function compare([a, b], [c, d]) {
+function compare([a, b], [c, d]) {
   const along = (a * c + b * d) / (c * c + d * d), across = (b * c - a * d) / (c * c + d * d);
   return { ratio: along, degrees: (Math.atan2(across, along) * 180) / Math.PI };
 }
 
 // The weights before each of `steps` steps and after the last: of the replicas, or of one device.
-export function takeSteps(data, batch, steps, alone = false) {
+function takeSteps(data, batch, steps, alone = false) {
   const path = [data.start];
   for (let k = 0; k < steps; k++) {
     const { update, wanted } = findUpdate(data, path[k], batch), step = alone ? wanted : update;
@@ -56,8 +56,9 @@ export function takeSteps(data, batch, steps, alone = false) {
 }
 
 // The mean loss of the batch at `weights`.
-export function findLoss({ inputs, targets }, [a, b], examples) {
+function findLoss({ inputs, targets }, [a, b], examples) {
   let sum = 0;
   for (let k = 0; k < examples; k++) sum += (a * inputs[k][0] + b * inputs[k][1] - targets[k]) ** 2 / 2;
   return sum / examples;
 }
+module.exports = { DIVISORS, findUpdate, compare, takeSteps, findLoss };

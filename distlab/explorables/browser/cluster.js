@@ -1,13 +1,13 @@
 // Two machines, the TF_CONFIG of each to edit, and the cluster that they make: which task each one is, what it
 // waits for, and what is wrong with it, at every key.
-import { color, draw, inkOn, join, make, replica, tries } from "./core.js";
-import { findMisplaced, lintText, lintTogether } from "./cluster_model.js";
+const { color, draw, inkOn, join, make, replica, tries } = require("./core.js");
+const { findMisplaced, lintText, lintTogether } = require("./cluster_model.js");
 
 const HOSTS = ["node-a", "node-b"], NAMES = { a: "node-a", b: "node-b" }, BOX = 62, GAP = 62, SLOT = 48, MOST_SLOTS = 6;
 const write = (hosts, index, job = "worker") => `{"cluster": {"${job}": [${hosts.map((host) => `"${host}:12345"`).join(", ")}]},\n "task": {"type": "worker", "index": ${index}}}`;
 const RIGHT = { a: write(HOSTS, 0), b: write(HOSTS, 1) };
 const LOOKS = { member: "all-reduce", waits: "wait", alone: "variables", wrong: "over", twice: "over" };
-export const TRIES = [
+const TRIES = [
   { ask: "Copied to node-b as it stands: what must change?", set: { a: RIGHT.a, b: RIGHT.a }, act: { b: RIGHT.b }, done: (options) => judge(options).formed,
     answer: "Only the index. `cluster` is the same in all tasks, and `task` says which of them this one is, counted from 0." },
   { ask: "List a third worker, node-c: who waits for whom?", set: RIGHT, act: { a: write([...HOSTS, "node-c"], 0), b: write([...HOSTS, "node-c"], 1) },
@@ -18,7 +18,7 @@ export const TRIES = [
     answer: "A TF_CONFIG without a cluster isn't an error to TensorFlow. Each machine trains a model of its own, and only num_replicas_in_sync: 1 tells you." }];
 
 // Both TF_CONFIGs as read, what is wrong between them, and what each machine does.
-export function judge(options) {
+function judge(options) {
   const configs = Object.entries(NAMES).map(([option, host]) => [host, lintText(options[option])]);
   const alone = configs.every(([, config]) => config.alone), told = alone ? [] : lintTogether(configs);
   const sound = !alone && !told.length && configs.every(([, { faults }]) => !faults.length), between = sound ? findMisplaced(configs) : told;
@@ -28,7 +28,7 @@ export function judge(options) {
   return { configs, between, formed, states };
 }
 
-export default function cluster(stage) {
+function piece(stage) {
   const fields = Object.entries(NAMES).map(([option, host]) => makeField(stage, option, host));
   const layers = Object.fromEntries(["wires", "boxes", "words"].map((name) => [name, draw("g")]));
   const svg = draw("svg", { role: "img", height: 10 }, ...Object.values(layers)), verdict = make("p", {}), list = make("ul", { class: "cl-faults" });
@@ -91,3 +91,4 @@ function drawCluster({ glider, width }, svg, layers, { configs, formed, states }
     })];
   join(glider, layers.words, texts, { key: (d) => d.id, tag: "text", text: (d) => d.text, end: (d) => ({ x: d.x, y: d.y, "text-anchor": "middle", style: d.style }) });
 }
+module.exports = { TRIES, judge, piece };

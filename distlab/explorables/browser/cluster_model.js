@@ -15,7 +15,7 @@ const put = (value) => (typeof value === "string" ? `'${value}'` : value === tru
   : Array.isArray(value) ? `[${value.map(put).join(", ")}]` : isObject(value) ? `{${Object.entries(value).map(([k, v]) => `'${k}': ${put(v)}`).join(", ")}}` : String(value));
 
 // What one text says: {jobs: {job: [address]}, task: {job, index} or null, faults, alone}. `alone`: TensorFlow would train on one machine.
-export function lintText(text) {
+function lintText(text) {
   const faults = [], fault = (where, what, cure) => faults.push({ where, what, cure });
   const value = readObject(text, fault);
   if (!value) return { jobs: {}, task: null, faults, alone: false };
@@ -149,7 +149,7 @@ function findNear(name, choices) {
 }
 
 // What is wrong between texts that are right one by one: `configs` is [name, what lintText gave].
-export function lintTogether(configs) {
+function lintTogether(configs) {
   const found = [], fault = (where, what, cure) => found.push({ where, what, cure });
   const known = configs.filter(([, { jobs, task }]) => task && Object.keys(jobs).length && Object.keys(jobs).every((job) => JOBS.includes(job)));
   const members = known.filter(([, { task }]) => task.job !== "evaluator"), claims = new Map();
@@ -175,7 +175,7 @@ function compareClusters([first, { jobs: mine }], [name, { jobs: theirs }], faul
 
 // Tasks on a machine that isn't theirs: [{host, where, what, cure}]. The linter can't see it, as it doesn't know where a TF_CONFIG is set.
 // An IP address may be any machine's.
-export function findMisplaced(configs) {
+function findMisplaced(configs) {
   const isOn = (host, machine) => isLocal(host) || /^[\d.]+$|:/.test(host) || host.split(".")[0].toLowerCase() === machine;
   return configs.flatMap(([machine, { jobs, task: { job, index } }]) => {
     const places = Object.entries(jobs).flatMap(([name, all]) => all.map((address, k) => ({ name, k, ...splitAddress(address) })));
@@ -185,3 +185,4 @@ export function findMisplaced(configs) {
     return [{ host: machine, where: "task", what: `${job}:${index} lives on ${claimed.host}, and this is ${machine}`, cure }];
   });
 }
+module.exports = { lintText, lintTogether, findMisplaced };

@@ -1,6 +1,6 @@
 // The cockpit of a job: one axis of time, a row for each process. The kernel sends what happened a
 // few times a second; in between, the picture moves on by the clock, a moment late.
-import { make, button, toggle, slider, readColors, sizeCanvas, isStill, ticks, clamp, sayNumber } from "./core.js";
+const { make, button, toggle, slider, readColors, sizeCanvas, isStill, ticks, clamp, sayNumber } = require("./core.js");
 
 const LAG = 0.35, FRAME_MS = 33, ROW = 58, LOSS = 64, AXIS = 20, SLOWEST_MS = 1000;
 // kind -> [color, strength, words in a wide block]
@@ -23,7 +23,7 @@ const KEY = [["forward", "computes"], ["all-reduce", "all-reduce"], ["wait", "wa
 const NOT_WITH_SERVERS = new Set(["all-reduce", "wait"]);  // nobody waits for a sum
 const CLASS_KEY = KEY.filter(([idea]) => idea !== "data").map(([idea, words]) => [idea, words.replace("killed", "lost")]);
 
-export default function piece(stage) {
+function piece(stage) {
   const parts = build(stage);
   let colors, clock = { told: 0, at: 0 }, frame = 0, drawn = 0, seen = true;
   const moving = () => seen && !stage.data.finished && !isStill();
@@ -301,3 +301,4 @@ function paintAxis(canvas, { x, from, width, colors }) {
     if (x(tick) > 12 && x(tick) < width - 20) { pen.fillRect(x(tick), 0, 1, 5); pen.fillText(`${tick} s`, x(tick), 7); }
   }
 }
+module.exports = { piece };

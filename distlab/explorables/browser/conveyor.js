@@ -1,8 +1,8 @@
 // The conveyor: machines on a belt from the files to the accelerator. Boxes pile up in front of the
 // slow machine, the accelerator is dark while it starves. Below: who needs how long for a batch, and
 // what the accelerator did, on the same clock as the belt.
-import { HALO, choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, panel, player, sayNumber, sayPercent, saySeconds, slider, ticks, tries } from "./core.js";
-import { simulateInput } from "./conveyor_model.js";
+const { HALO, choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, panel, player, sayNumber, sayPercent, saySeconds, slider, ticks, tries } = require("./core.js");
+const { simulateInput } = require("./conveyor_model.js");
 
 // Places on the belt: name, words, words where it is narrow, whether a machine.
 const PLACES = [["files", "files", "files"], ["read", "read", "read", true], ["afterRead", "queue", ""], ["map", "map", "map", true],
@@ -12,7 +12,7 @@ const COLUMNS = 4, ROWS = 8, LEVEL = 34, ROW = 30;
 const NAMES = { read: "reading", map: "the map", step: "the accelerator" };
 
 const START = { readMs: 20, decodeMs: 30, augmentMs: 30, stepMs: 40, reads: 1, calls: 1, cores: 4, prefetch: 1, shuffle: 1, jitter: 0, cache: "nothing" };
-export const TRIES = [
+const TRIES = [
   { ask: "Twice the cores: does it help?", set: START, act: { cores: 8 },
     answer: "Nothing changes: the map is called one element at a time, so it uses a single core. More cores help only if more calls run at once." },
   { ask: "Which setting feeds the accelerator?", set: { ...START, reads: 2 }, act: { calls: 4 },
@@ -20,7 +20,7 @@ export const TRIES = [
   { ask: "Take prefetch away: who waits?", set: { ...START, reads: 2, calls: 4 }, act: { prefetch: 0 },
     answer: "The accelerator. Without prefetch the next batch is made only when it's asked for, so making it and training on it take turns." }];
 
-export default function conveyor(stage) {
+function piece(stage) {
   const { data } = stage, ms = (n) => saySeconds(n / 1000);
   const controls = panel([
     slider(stage, { name: "reads", label: "Files read at once", min: 1, max: 16 }),
@@ -165,3 +165,4 @@ function drawBars(stage, layers, run) {
   join(glider, layers.words, words, { key: (d) => d.id, tag: "text", text: (d) => d.text,
     end: (d) => ({ x: d.x, y: d.y, "text-anchor": d.anchor ?? "start", style: d.style }) });
 }
+module.exports = { TRIES, piece };

@@ -6,7 +6,7 @@ const leftBy = ({ cache, read, decode, augment }) =>
 
 // `options` are {read, decode, augment, step, reads, calls, cores, shuffle, prefetch, cache, batch,
 // batches}; `factors` are [element][reading, mapping], `picks` [element] from 0 to 1.
-export function simulateInput(options, factors, picks) {
+function simulateInput(options, factors, picks) {
   const { reads, calls, shuffle, prefetch, batch, batches } = options;
   const [readSeconds, mapSeconds] = leftBy(options), servers = Math.min(calls, options.cores);
   const run = { reads: [], maps: [], pulled: [], emitted: [], order: [], ready: [], starts: [], ends: [] };
@@ -61,3 +61,4 @@ function judge({ reads, maps, starts, ends }, { batch, servers, reads: atOnce })
   return { batchSeconds, needs, bottleneck: Object.keys(needs).find((name) => needs[name] === most),
     starved: Math.max(0, Number((1 - needs.step / batchSeconds).toFixed(9))) };
 }
+module.exports = { simulateInput };

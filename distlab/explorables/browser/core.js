@@ -1,16 +1,16 @@
 // What every explorable shares: elements, scales, gliding, labeled controls, a player, a stage.
-// Plain functions; `distlab.explorables.bundle` puts them before a piece, so there is no build step.
+// The files here are CommonJS modules: Node.js runs them as they stand, and `bundle.py` wraps them for a page.
 
 const SVG = "http://www.w3.org/2000/svg";
 const MINUS = "\u2212";
 
 // ---- elements
 
-export function make(tag, attributes = {}, ...children) {
+function make(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-export function draw(tag, attributes = {}, ...children) {
+function draw(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
@@ -27,26 +27,26 @@ function setAttribute(node, name, value) {
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value === true ? "" : value);
 }
 
-// Each piece of a page has its own copy of this file: a count alone would give two groups of buttons one name.
+// Each piece has its own copy of this file: a count alone would give two groups of buttons one name.
 const pageMark = Math.random().toString(36).slice(2, 9);
 let names = 0;
-export const newId = (word) => `ex-${word}-${pageMark}-${++names}`;
+const newId = (word) => `ex-${word}-${pageMark}-${++names}`;
 
 // ---- numbers
 
-export const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
+const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
-export function linear([a, b], [from, to]) {
+function linear([a, b], [from, to]) {
   return (value) => from + ((value - a) / (b - a || 1)) * (to - from);
 }
 
-export function logarithmic([a, b], range) {
+function logarithmic([a, b], range) {
   const scale = linear([Math.log(a), Math.log(b)], range);
   return (value) => scale(Math.log(value));
 }
 
 // About `count` round numbers from `low` to `high`: steps of 1, 2 or 5 times a power of ten.
-export function ticks(low, high, count = 6) {
+function ticks(low, high, count = 6) {
   const rough = (high - low) / count || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((each) => each * power >= rough * 0.999);
@@ -55,7 +55,7 @@ export function ticks(low, high, count = 6) {
   return found;
 }
 
-export function sayNumber(value, digits = 3) {
+function sayNumber(value, digits = 3) {
   if (!Number.isFinite(value)) return "\u221e";
   const size = Math.abs(value);
   if (size && size < 1e-5) return value.toExponential(digits - 1).replace(/\.?0*e/, "e").replaceAll("-", MINUS);
@@ -70,18 +70,18 @@ function sayWith(value, units, base) {
   return `${sayNumber(value)} ${units[place]}`;
 }
 
-export const sayBytes = (value) => sayWith(value, ["B", "kB", "MB", "GB", "TB", "PB"], 1000);
-export const sayCount = (value) =>
+const sayBytes = (value) => sayWith(value, ["B", "kB", "MB", "GB", "TB", "PB"], 1000);
+const sayCount = (value) =>
   value < 1000 ? sayNumber(value) : sayWith(value / 1000, ["thousand", "million", "billion", "trillion"], 1000);
-export const saySeconds = (value) =>
+const saySeconds = (value) =>
   value >= 60 ? sayWith(value / 60, ["min", "h"], 60) : value >= 1 ? `${sayNumber(value)} s`
     : sayWith(value * 1e6, ["\u00b5s", "ms"], 1000);
-export const sayPercent = (share) => `${sayNumber(100 * share)} %`;
+const sayPercent = (share) => `${sayNumber(100 * share)} %`;
 
 // ---- gliding: numbers in attributes go from where they are to where they should be
 
 const REDUCED = "(prefers-reduced-motion: reduce)";
-export const isStill = () => window.matchMedia(REDUCED).matches;
+const isStill = () => window.matchMedia(REDUCED).matches;
 const NUMBER = /-?\d+(?:\.\d+)?(?:e-?\d+)?/g;
 const ease = (share) => 1 - (1 - share) ** 3;
 
@@ -97,7 +97,7 @@ function interpolate(from, to) {
     text + word + (k < ends.length ? +(+starts[k] + (ends[k] - starts[k]) * share).toFixed(3) : ""), "");
 }
 
-export class Glider {
+class Glider {
   constructor() { this.moves = new Map(); this.frame = 0; this.atOnce = false; }
 
   // Move `attributes` of `node` to their new values within `seconds`; text and words change at once.
@@ -128,7 +128,7 @@ export class Glider {
 }
 
 // One child of `parent` for each item, known by `key(item)`: new ones fade in, kept ones glide.
-export function join(glider, parent, items, { key, tag, start, end, text, seconds }) {
+function join(glider, parent, items, { key, tag, start, end, text, seconds }) {
   const old = parent.nodesByKey ?? new Map(), kept = new Map();
   for (const item of items) {
     const name = key(item), wanted = end(item);
@@ -155,7 +155,7 @@ function bind(stage, name, fits, show) {
 }
 
 // A slider. `log: true` for sizes over several powers of ten; `say` writes the value.
-export function slider(stage, { name, label, min, max, step = 1, log = false, say = sayNumber }) {
+function slider(stage, { name, label, min, max, step = 1, log = false, say = sayNumber }) {
   const place = (value) => (log ? Math.round(1000 * Math.log(value / min) / Math.log(max / min)) : value);
   const value = (at) => (log ? Number((min * (max / min) ** (at / 1000)).toPrecision(3)) : at);
   const input = make("input", { type: "range", min: log ? 0 : min, max: log ? 1000 : max, step: log ? 10 : step });
@@ -173,7 +173,7 @@ export function slider(stage, { name, label, min, max, step = 1, log = false, sa
 
 // A few choices side by side (radio buttons), or with `list: true` a drop-down list.
 // `options` are [value, words] or plain values.
-export function choice(stage, { name, label, options, list = false }) {
+function choice(stage, { name, label, options, list = false }) {
   const pairs = options.map((each) => (Array.isArray(each) ? each : [each, String(each)])), words = pairs.map(([, text]) => String(text));
   const wide = (list ? Math.max(...words.map((text) => text.length)) > 22 : words.join("").length > 18) ? " ex-wide" : "";  // two columns
   const isOption = (each) => pairs.some(([value]) => value === each);
@@ -194,28 +194,28 @@ export function choice(stage, { name, label, options, list = false }) {
   return make("fieldset", { class: `ex-choice${wide}` }, make("legend", { text: label }), make("div", {}, ...labels));
 }
 
-export function toggle(stage, { name, label }) {
+function toggle(stage, { name, label }) {
   const input = make("input", { type: "checkbox", role: "switch" });
   input.addEventListener("change", () => stage.set(name, input.checked));
   bind(stage, name, (each) => typeof each === "boolean", (now) => { input.checked = now; });
   return make("label", { class: "ex-switch" }, input, make("span", { text: label }));
 }
 
-export function button(words, act, attributes = {}) {
+function button(words, act, attributes = {}) {
   const node = make("button", { type: "button", text: words, ...attributes });
   node.addEventListener("click", act);
   return node;
 }
 
 // What a piece opens with: at most four controls, and the others under "More".
-export function panel(first, more) {
+function panel(first, more) {
   return make("div", { class: "ex-panel" }, make("div", { class: "ex-controls" }, ...first),
     make("details", { class: "ex-more" }, make("summary", { text: "More" }), make("div", { class: "ex-controls" }, ...more)));
 }
 
 // Questions to try, [{ask, set, act, answer}]: a chip sets the piece up with `set`, and the answer shows
 // when the hand has gone to `act` (of a list, to any of it), or beyond it; with `done(options)`, when that is true.
-export function tries(stage, items) {
+function tries(stage, items) {
   let tried = null;
   const said = make("p", { "aria-live": "polite" });
   const chips = items.map((item) => button(item.ask, () => {
@@ -235,7 +235,7 @@ export function tries(stage, items) {
 
 // Play, step and scrub the option `name` from 0 to 1. `marks()` gives the places where a step stops,
 // `seconds()` how long the whole takes to play, `say(share)` what the clock shows.
-export function player(stage, { name, label, marks, seconds, say }) {
+function player(stage, { name, label, marks, seconds, say }) {
   let frame = 0, last = 0;
   const input = make("input", { type: "range", min: 0, max: 1, step: 0.001, "aria-label": label });
   const output = make("output");
@@ -272,7 +272,7 @@ export function player(stage, { name, label, marks, seconds, say }) {
 }
 
 // Start a player once, when its piece is first seen.
-export function startWhenSeen(stage, clock) {
+function startWhenSeen(stage, clock) {
   const watch = new IntersectionObserver((seen) => {
     if (!seen.some((each) => each.isIntersecting)) return;
     watch.disconnect();
@@ -283,7 +283,7 @@ export function startWhenSeen(stage, clock) {
 }
 
 // A row of large numbers with what they are: [{name, words, idea}]; `write({name: text})` changes them.
-export function numbers(items) {
+function numbers(items) {
   const values = {};
   const node = make("dl", { class: "ex-numbers" }, ...items.map(({ name, words, idea }) =>
     make("div", { style: idea ? `--idea: ${color(idea)}` : null },
@@ -293,13 +293,14 @@ export function numbers(items) {
 
 // ---- colors: CSS variables that the palette sets for both themes
 
-export const color = (idea) => `var(--ex-${idea})`;
-export const HALO = `stroke: ${color("panel")}; stroke-width: 4px; paint-order: stroke`;  // words over a line
-export const inkOn = (idea) => `var(--ex-on-${idea})`;
-export const replica = (number) => `var(--ex-replica-${number % REPLICA_COUNT})`;
+const color = (idea) => `var(--ex-${idea})`;
+const HALO = `stroke: ${color("panel")}; stroke-width: 4px; paint-order: stroke`;  // words over a line
+const inkOn = (idea) => `var(--ex-on-${idea})`;
+const replicaIdea = (number) => `replica-${number % 8}`;  // the palette has eight
+const replica = (number) => color(replicaIdea(number));
 
 // What the variables stand for now, for a canvas: read("forward") is "#0072b2".
-export function readColors(host) {
+function readColors(host) {
   const style = getComputedStyle(host), known = new Map();
   return (name) => {
     if (!known.has(name)) known.set(name, style.getPropertyValue(`--ex-${name}`).trim());
@@ -308,7 +309,7 @@ export function readColors(host) {
 }
 
 // A canvas as wide as its place and `height` pixels tall, sharp on every screen; returns its context.
-export function sizeCanvas(canvas, width, height) {
+function sizeCanvas(canvas, width, height) {
   const dots = (window.devicePixelRatio || 1) * (canvas.currentCSSZoom ?? 1);
   if (canvas.width !== Math.round(width * dots) || canvas.height !== Math.round(height * dots)) {
     canvas.width = Math.round(width * dots);
@@ -343,7 +344,7 @@ function nameStage(label) {
 // Draw `piece` into `host`. A piece is a function (stage) => update: it puts its elements into
 // `stage.root` and returns what draws them for `stage.options`, `stage.data` and `stage.width`.
 // `heard(options)` is called after each change made by hand. Returns what takes it all away.
-export function mount(piece, host, data, options, heard = () => {}) {
+function mount(piece, host, data, options, heard = () => {}) {
   const root = make("section", { class: "ex-stage", "aria-label": nameStage(data.label ?? "Explorable") });
   const said = make("p", { class: "ex-unseen", role: "status" });
   const stage = {
@@ -397,3 +398,4 @@ export function mount(piece, host, data, options, heard = () => {}) {
   };
   return { stage, end };
 }
+module.exports = { make, draw, newId, clamp, linear, logarithmic, ticks, sayNumber, sayBytes, sayCount, saySeconds, sayPercent, isStill, join, slider, choice, toggle, button, panel, tries, player, startWhenSeen, numbers, color, HALO, inkOn, replicaIdea, replica, readColors, sizeCanvas, mount };

@@ -1,9 +1,9 @@
 // Controls above charts. Frames over a grid of the controls' values are frozen in the data, so every move is
 // answered here; where a kernel runs, its frame for the exact values takes the nearest one's place.
-import { CHARTS } from "./charts.js";
-import { choice, make, sayCount, sayNumber, slider, tries } from "./core.js";
+const { CHARTS } = require("./explorer_charts.js");
+const { choice, make, sayCount, sayNumber, slider, tries } = require("./core.js");
 
-export default function explorer(stage) {
+function piece(stage) {
   const { controls, live } = stage.data;
   const bar = make("div", { class: "ex-controls" }, ...controls.map((control) => makeControl(stage, control, live)));
   const place = make("div", {});
@@ -35,7 +35,7 @@ function makeControl(stage, control, live) {
 }
 
 // Options for values of controls: where no kernel runs, a slider's option is the step of its grid.
-export function placeValues({ data: { controls, live, frozen } }, values) {
+function placeValues({ data: { controls, live, frozen } }, values) {
   const isStep = (name) => !live && controls.find((control) => control.name === name).kind === "slider";
   return Object.fromEntries(Object.entries(values).map(([name, value]) => (isStep(name) ? [`${name} step`, frozen.grids[name].indexOf(value)] : [name, value])));
 }
@@ -86,3 +86,4 @@ function thaw({ shapes, texts, frames }, number) {
   };
   return build(shape);
 }
+module.exports = { placeValues, piece };

@@ -1,14 +1,14 @@
 // A number line of floats: each type's numbers around one that the hand moves, and where it snaps to. With
 // gradients, their histogram slides over the range of a type, and what falls off at its ends is red.
-import { choice, color, draw, join, linear, make, numbers, sayNumber, sayPercent, slider, tries } from "./core.js";
-import { FLOATS, findGap, findLost, roundFloat } from "./floats_model.js";
+const { choice, color, draw, join, linear, make, numbers, sayNumber, sayPercent, slider, tries } = require("./core.js");
+const { FLOATS, findGap, findLost, roundFloat } = require("./floats_model.js");
 
 const LEFT = 78, RIGHT = 150, LANE = 34, ROW = 46, TOP = 22, NEAR = 1 / 24, MOST_LINES = 130;
 const LOW = -56, HIGH = 24, TALL = 150;
 const IDEAS = { float32: "forward", bfloat16: "variables", float16: "data" };
 const POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹", power = (n) => `2${n < 0 ? "⁻" : ""}${[...String(Math.abs(n))].map((d) => POWERS[d]).join("")}`;
 const AT_REST = { type: "float16", scale: 0, replicasLog: 0 };
-export const TRIES = [
+const TRIES = [
   { ask: "Where does float16 end?", set: { ...AT_REST, value: 1000 }, act: { value: 7e4 },
     answer: "At 65,504: what is larger becomes infinity. bfloat16 reaches as far as float32, but up here its numbers are 512 apart." },
   { ask: "How small can a number get?", set: { ...AT_REST, value: 1e-3 }, act: { value: 1e-8 },
@@ -16,7 +16,7 @@ export const TRIES = [
 const TRY_SCALE = { ask: "512 replicas: which loss scale saves the gradients?", set: { value: 1, type: "float16", scale: 0, replicasLog: 9 }, act: { scale: 12 },
   answer: "A loss scale moves every gradient to the right, away from the floor. Watch the other end too: beyond 65,504 they become infinite." };
 
-export default function floats(stage) {
+function piece(stage) {
   const { bins } = stage.data;
   const controls = make("div", { class: "ex-controls" },
     slider(stage, { name: "value", label: "A number", min: 1e-9, max: 1e6, log: true, say: sayNumber }),
@@ -81,3 +81,4 @@ function drawBars({ glider, width }, layers, { bins, type, shift, floor }) {
   const steps = [-48, -40, -32, -24, -16, -8, 0, 8, 16].filter((n) => inner > 560 || n % 16 === 0);
   join(glider, layers.axis, steps, { key: String, tag: "text", text: power, end: (n) => ({ x: x(n), y: floor + 17, "text-anchor": "middle" }) });
 }
+module.exports = { TRIES, piece };

@@ -1,13 +1,13 @@
 // A guess made by hand; when the answer is known, it slides in next to the guess. On a page without
 // a kernel the answer of the stored run (`data.later`) waits until it is asked for. From the second on,
 // a strip shows how far off all guesses of the lesson were; the browser keeps them for the home page.
-import { button, choice, clamp, color, draw, join, linear, logarithmic, make, sayNumber, slider, ticks } from "./core.js";
+const { button, choice, clamp, color, draw, join, linear, logarithmic, make, sayNumber, slider, ticks } = require("./core.js");
 
 const STORE = "distlab-guesses", STRIP = 74;
 const HALF_SIGN = 3.4;  // half the width of a sign of the axis's numbers
 const AXIS_Y = 44, HEIGHT = 92, EDGE = 9, PADDING = 32;  // the axis lies under the slider's track
 
-export default function guess(stage) {
+function piece(stage) {
   return stage.data.words.length ? guessWord(stage) : guessNumber(stage);
 }
 
@@ -46,7 +46,7 @@ function guessWord(stage) {
 }
 
 // How near a guess was, in three bands: within a tenth, of the right size, or further off.
-export function sayBand(guess, answer, low, high) {
+function sayBand(guess, answer, low, high) {
   const off = Math.abs(guess - answer), factor = guess * answer > 0 ? Math.max(guess / answer, answer / guess) : Infinity;
   if (off <= Math.max(0.1 * Math.abs(answer), 0.01 * (high - low))) return "Spot on.";
   if (factor <= 3) return "Near: the right order of magnitude.";
@@ -174,3 +174,4 @@ function drawStrip({ glider, width, data }, [axis, dots, words], all) {
   const ways = [["exactly right", "start", ends[0]], ["far off", "end", ends[1]]];
   join(glider, words, ways, { key: ([text]) => text, tag: "text", text: ([text]) => text, end: ([, anchor, at]) => ({ x: at, y: STRIP - 6, "text-anchor": anchor }) });
 }
+module.exports = { sayBand, piece };

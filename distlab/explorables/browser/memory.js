@@ -1,17 +1,16 @@
 // The memory machine: devices as glasses with a red line at what they can hold, filled with weights,
 // gradients, optimizer state and activations; below them what crosses the wires in a step.
-import { button, choice, clamp, color, draw, inkOn, join, make, numbers, panel, sayBytes, sayCount, sayNumber, slider, toggle, tries } from "./core.js";
-import { findDevice, findShape, findWires } from "./memory_model.js";
+const { button, choice, clamp, color, draw, inkOn, join, make, numbers, panel, sayBytes, sayCount, sayNumber, slider, toggle, tries } = require("./core.js");
+const { findDevice, findShape, findWires } = require("./memory_model.js");
 
 const PARTS = [["weights", "variables", "weights"], ["gradients", "backward", "gradients"],
   ["optimizer", "optimizer", "optimizer state"], ["activations", "forward", "activations"]];
 const WIRES = [["data", "between replicas"], ["tensor", "inside a layer (tensor)"], ["pipeline", "between stages"]];
 const DEEP = 260, TOP = 66, FOOT = 50;
-const powers = (most) => [...Array(Math.log2(most) + 1).keys()].map((n) => 2 ** n);
 
 const START = { parameters: 7e9, batch: 1, sequenceLog: 12, dataLog: 3, tensorLog: 0, pipelineLog: 0, micros: 1, zero: 0,
   precision: "mixed", recompute: false, scores: false, sequenceParallel: false, capacity: 80 };
-export const TRIES = [
+const TRIES = [
   { ask: "7 billion parameters on 80 GB: can it fit?", set: START, act: { zero: 1 },
     answer: "Yes. Weights, gradients and optimizer state take 16 bytes per parameter, 112 GB. ZeRO 1 shards the optimizer's 12 bytes over the 8 replicas, which leaves 38.5 GB, and room for the activations." },
   { ask: "Twice the sequence: what grows?", set: { ...START, zero: 1 }, act: { sequenceLog: 13 },
@@ -19,7 +18,7 @@ export const TRIES = [
   { ask: "ZeRO 3 saves most: what does it cost?", set: { ...START, zero: 1 }, act: { zero: 3 },
     answer: "Half as much traffic again between the replicas: each layer's weights are gathered for the forward pass, and once more for the backward pass." }];
 
-export default function memory(stage) {
+function piece(stage) {
   const pow = (name, label, most) => slider(stage, { name: `${name}Log`, label, min: 0, max: Math.log2(most), say: (n) => sayNumber(2 ** n) });
   const presets = make("div", { class: "ex-row ex-presets", role: "group", "aria-label": "Presets" },
     ...stage.data.presets.map(({ name, options }) => button(name, () => {
@@ -146,3 +145,4 @@ function drawWires(stage, layer, { wires, widest }) {
   join(glider, layer.sizes, rows, { key: (d) => d.id, tag: "text", text: (d) => (d.bytes ? sayBytes(d.bytes) : "nothing"),
     end: (d) => ({ x: left + wide(d) + 8, y: d.y + 16, style: "font-weight: 700" }) });
 }
+module.exports = { TRIES, piece };

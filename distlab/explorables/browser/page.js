@@ -2,12 +2,12 @@
 //
 // #ex:ring:ranks=16&size=1000000 is the first "ring" of the page (the second is ring-2). Only what
 // a control of the piece can choose is taken from an address.
-import { make, button, mount } from "./core.js";
+const { make, button, mount } = require("./core.js");
 
 const HASH = "#ex:", SLIDE = "ex-slide";
 const isSlide = () => new URLSearchParams(location.search).has("slide");
 
-export async function mountOnPage(piece, host, told, options) {
+async function mountOnPage(piece, host, told, options) {
   let data = told;
   try {
     if (typeof told === "string") data = await unpack(told);
@@ -114,3 +114,4 @@ function turn(event, host) {
   const next = pieces[pieces.indexOf(host) + way];
   if (next) setTimeout(() => showAlone(next, next.shareState()));  // not the key's own turn: the next piece hears it too
 }
+module.exports = { mountOnPage };

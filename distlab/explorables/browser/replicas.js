@@ -1,14 +1,14 @@
 // Lesson 00: replicas that train while one watches. Each device has its own images and finds its
 // own gradient; in the all-reduce the gradients become one, and every copy is updated with it.
 // They train in this page, or in a kernel that sends a frame for each step.
-import { make, button, choice, toggle, readColors, sizeCanvas, isStill, clamp, sayNumber } from "./core.js";
-import { NET, splitClasses, makeRandom, makeCopies, takeStep, findAccuracy, byFilter, readBytes, unpackImages, moveImage } from "./replicas_model.js";
+const { make, button, choice, toggle, readColors, sizeCanvas, isStill, clamp, sayNumber } = require("./core.js");
+const { NET, splitClasses, makeRandom, makeCopies, takeStep, findAccuracy, byFilter, readBytes, unpackImages, moveImage } = require("./replicas_model.js");
 
 const { filters: FILTERS, side: SIDE, pixels: PIXELS } = NET, ACROSS = 8;
 const GAP = 18, HEAD = 42, WIRE = 64, CHART = 118;
 const SLOW_SECONDS = 1.1, SLOW_STEPS = 3, LONGEST = 1200, LOOK_EVERY = 4; // in the page
 
-export default function piece(stage) {
+function piece(stage) {
   const own = stage.data.images ? new PageTrainer(stage) : null, alone = !stage.data.frame;
   if (alone) stage.options.where = "page";
   const read = () => (stage.options.where === "page" ? own.frame : stage.data.frame);
@@ -338,3 +338,4 @@ function paintChart(scene) {
   for (let k = data.replicas - 1; k >= 0; k--) plot(data.history.map((each) => each[k]), half + 40, 0, 1, `replica-${k}`, k ? [7, 5 + 2 * k] : []);
   inscribe(scene, `step ${data.step}`, width, rows.chart + CHART - 10, "right", "ink", 400);
 }
+module.exports = { piece };

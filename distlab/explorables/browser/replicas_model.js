@@ -1,12 +1,12 @@
 // The network of lesson 00 and its training, as in distlab.lessons.two_replicas: a test takes the same
 // steps in both. One convolution (5x5, stride 2, "SAME"), ReLU, max pool 2x2, one dense layer of 10.
 
-export const NET = { filters: 16, side: 5, pixels: 28, found: 14, pooled: 7, classes: 10, images: 16, rate: 0.03, momentum: 0.9 };
+const NET = { filters: 16, side: 5, pixels: 28, found: 14, pooled: 7, classes: 10, images: 16, rate: 0.03, momentum: 0.9 };
 const ORDER = [0, 2, 6, 4, 3, 1, 8, 5, 7, 9]; // clothes first, then shoes and bags
 const WEIGHTS = [25 * NET.filters, NET.filters, 49 * NET.filters * NET.classes, NET.classes];
 
 // The classes of each of `count` replicas; the first ones get one more, as numpy.array_split has it.
-export function splitClasses(count) {
+function splitClasses(count) {
   const each = Math.floor(10 / count), more = 10 % count;
   return [...Array(count).keys()].map((k) => {
     const start = k * each + Math.min(k, more);
@@ -15,7 +15,7 @@ export function splitClasses(count) {
 }
 
 // Random numbers from 0 to 1, the same for each seed (mulberry32).
-export function makeRandom(seed) {
+function makeRandom(seed) {
   let state = seed;
   return () => {
     state = (state + 0x6d2b79f5) | 0;
@@ -26,7 +26,7 @@ export function makeRandom(seed) {
 }
 
 // `count` equal copies: weights [filters, bias, weights, offset] and each one's momentum.
-export function makeCopies(count, seed) {
+function makeCopies(count, seed) {
   const random = makeRandom(seed), normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
   const scales = [0.12, 0, 0.04, 0];
   const start = WEIGHTS.map((size, k) => Float32Array.from({ length: size }, () => scales[k] * normal()));
@@ -38,7 +38,7 @@ export function makeCopies(count, seed) {
 // One global batch: `images` and `labels` hold each replica's own, images [image][pixel] from 0 to 1.
 // Returns the losses and each replica's gradients; the copies are updated with the gradients' mean, or,
 // if the all-reduce is broken, each with its own.
-export function takeStep(copies, images, labels, broken) {
+function takeStep(copies, images, labels, broken) {
   const found = copies.map((copy, k) => findGradients(copy.weights, images[k], labels[k]));
   const means = WEIGHTS.map((size, w) => Float32Array.from({ length: size }, (_, i) =>
     found.reduce((sum, { gradients }) => sum + gradients[w][i], 0) / copies.length));
@@ -52,7 +52,7 @@ export function takeStep(copies, images, labels, broken) {
   return { losses: found.map(({ loss }) => loss), gradients: found.map(({ gradients }) => gradients[0]), total: means[0] };
 }
 
-export function findAccuracy({ weights }, images, labels) {
+function findAccuracy({ weights }, images, labels) {
   const right = images.filter((image, n) => argmax(forward(weights, image).logits) === labels[n]);
   return right.length / images.length;
 }
@@ -111,7 +111,7 @@ function findGradients(weights, images, labels) {
 
 // An image as it is, or mirrored, and moved by a pixel at most: a page has few images, and a network
 // that has learned them by heart has gradients of almost nothing.
-export function moveImage(image, random) {
+function moveImage(image, random) {
   const { pixels } = NET, mirror = random() < 0.5, down = Math.floor(3 * random()) - 1, right = Math.floor(3 * random()) - 1;
   return image.map((_, at) => {
     const y = Math.floor(at / pixels) - down, x = (at % pixels) - right;
@@ -120,15 +120,15 @@ export function moveImage(image, random) {
 }
 
 // Filters as they are drawn, [filter][row][column], from [row][column][filter].
-export function byFilter(values) {
+function byFilter(values) {
   const { filters: F, side } = NET, area = side * side;
   return Float32Array.from({ length: F * area }, (_, at) => values[(at % area) * F + Math.floor(at / area)]);
 }
 
-export const readBytes = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+const readBytes = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
 
 // Images and labels from base64 of gzip: per image a label's byte, then two pixels of 16 grays a byte.
-export async function unpackImages(text) {
+async function unpackImages(text) {
   const stream = new Blob([readBytes(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
   const raw = new Uint8Array(await new Response(stream).arrayBuffer()), size = NET.pixels ** 2, images = [], labels = [];
   for (let at = 0; at < raw.length; at += 1 + size / 2) {
@@ -137,3 +137,4 @@ export async function unpackImages(text) {
   }
   return { images, labels };
 }
+module.exports = { NET, splitClasses, makeRandom, makeCopies, takeStep, findAccuracy, moveImage, byFilter, readBytes, unpackImages };

@@ -2,15 +2,15 @@
 // color; bands in a slice show whose numbers it has taken in, and the complete sum is green with stripes,
 // because one rank's own color is a green too. A replay of someone's own messages (`data.steps`) ends
 // in the middle of the first wrong one, which is ringed.
-import { choice, clamp, color, draw, join, logarithmic, make, panel, player, readColors, sayBytes, saySeconds, sizeCanvas, slider, startWhenSeen, tries } from "./core.js";
-import { findCost, listHeld, listSteps, makeClock, timeStep } from "./ring_model.js";
+const { choice, clamp, color, draw, join, logarithmic, make, panel, player, readColors, replicaIdea, sayBytes, saySeconds, sizeCanvas, slider, startWhenSeen, tries } = require("./core.js");
+const { findCost, listHeld, listSteps, makeClock, timeStep } = require("./ring_model.js");
 
 const NAMES = { naive: "Naive", ring: "Ring", "recursive-doubling": "Recursive doubling", tree: "Tree", hierarchical: "Hierarchical" };
 const LINES = { naive: "wait", ring: "accent", "recursive-doubling": "data", tree: "variables", hierarchical: "optimizer" };
 const SMALLEST = 1e3, LARGEST = 1e9;
 
 const START = { latency: 2e-5, bandwidth: 1e10, inside: 1, perNode: 4 };
-export const TRIES = [
+const TRIES = [
   { ask: "When does the ring lose?", set: { ...START, ranks: 8, bytes: 1e8 }, act: { bytes: 1e4 },
     answer: "Small vectors make the latency count. The ring pays it in each of its 14 steps, and recursive doubling in only 3." },
   { ask: "Twice the ranks: does each send twice as much?", set: { ...START, ranks: 8, bytes: 1e8 }, act: { ranks: 16 },
@@ -18,7 +18,7 @@ export const TRIES = [
   { ask: "Faster links inside the nodes: who gains?", set: { ...START, ranks: 16, bytes: 1e8 }, act: { inside: 10 },
     answer: "Not the plain ring: in each of its steps some message still crosses between two nodes. Hierarchical gains most: six of its twelve steps are inside a node, and they carry full vectors, the six between nodes only quarters." }];
 
-export default function ring(stage) {
+function piece(stage) {
   const { algorithms, values } = stage.data, alone = algorithms.length === 1;
   const controls = alone ? "" : panel([
     slider(stage, { name: "ranks", label: "Ranks", min: 2, max: 16 }),
@@ -198,7 +198,7 @@ function paintPie(context, [x, y], radius, held, [from, to], ranks, read, alpha)
     while (end < to && held[end] === held[slice]) end += 1;
     const owners = [];
     for (let rank = 0; rank < ranks; rank++) if (Math.floor(held[slice] / 2 ** rank) % 2) owners.push(rank);
-    const bands = owners.length === ranks ? ["all-reduce"] : owners.map((rank) => `replica-${rank % 8}`);
+    const bands = owners.length === ranks ? ["all-reduce"] : owners.map((rank) => replicaIdea(rank));
     bands.forEach((band, k) => {
       context.fillStyle = read(band);
       wedge(context, x, y, radius * Math.sqrt(k / bands.length), radius * Math.sqrt((k + 1) / bands.length), slice, end, ranks);
@@ -302,3 +302,4 @@ function drawScales(glider, layers, x, y, { inner, left, right, top, tall, all }
   join(glider, layers.words, [...across, ...up], { key: (d) => d.id, tag: "text", text: (d) => d.words,
     end: (d) => (d.id[0] === "x" ? { x: Math.min(d.at, inner - 26), y: top + tall + 17, "text-anchor": "middle" } : { x: left - 8, y: d.at + 4, "text-anchor": "end" }) });
 }
+module.exports = { TRIES, piece };

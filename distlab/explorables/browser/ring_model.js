@@ -5,7 +5,7 @@ const range = (count) => [...Array(count).keys()];
 
 // [{phase, messages: [{source, destination, from, to, share, adds}]}]: slices `from` to `to`,
 // `share` of the vector's bytes; `adds` is whether the receiver adds or replaces.
-export function listSteps(algorithm, ranks, perNode = 1) {
+function listSteps(algorithm, ranks, perNode = 1) {
   const all = { from: 0, to: ranks, share: 1 };
   if (algorithm === "ring") return listRing(range(ranks), ranks);
   if (algorithm === "naive") {
@@ -59,7 +59,7 @@ function listTree(ranks, all) {
 }
 
 // Seconds of one step: its slowest message. Ranks of one node talk over `inside` times the speed.
-export function timeStep({ messages }, { bytes, latency, bandwidth, perNode = 1, inside = 1 }) {
+function timeStep({ messages }, { bytes, latency, bandwidth, perNode = 1, inside = 1 }) {
   return Math.max(0, ...messages.map(({ source, destination, share }) => {
     const near = Math.floor(source / perNode) === Math.floor(destination / perNode) ? inside : 1;
     return (latency + (share * bytes) / bandwidth) / near;
@@ -67,7 +67,7 @@ export function timeStep({ messages }, { bytes, latency, bandwidth, perNode = 1,
 }
 
 // Seconds of all `steps` for vectors of `bytes`, of a network with another size: what a curve needs.
-export function makeClock(steps, network) {
+function makeClock(steps, network) {
   const { latency, bandwidth, perNode = 1, inside = 1 } = network;
   const kinds = steps.map(({ messages }) => {
     const found = new Map();
@@ -82,7 +82,7 @@ export function makeClock(steps, network) {
 }
 
 // {seconds, steps, messages, bytes}: in all, and the most messages and bytes that one rank sends.
-export function findCost(algorithm, network) {
+function findCost(algorithm, network) {
   const steps = listSteps(algorithm, network.ranks, network.perNode);
   const messages = Array(network.ranks).fill(0), bytes = Array(network.ranks).fill(0);
   for (const step of steps) {
@@ -93,7 +93,7 @@ export function findCost(algorithm, network) {
 }
 
 // held[step][rank][slice]: a bit for each rank whose numbers are in it, after `step` steps; `start` before them.
-export function listHeld(steps, ranks, start = range(ranks).map((rank) => Array(ranks).fill(2 ** rank))) {
+function listHeld(steps, ranks, start = range(ranks).map((rank) => Array(ranks).fill(2 ** rank))) {
   const held = [start];
   for (const { messages } of steps) {
     const before = held.at(-1), after = before.map((row) => [...row]);
@@ -106,3 +106,4 @@ export function listHeld(steps, ranks, start = range(ranks).map((rank) => Array(
   }
   return held;
 }
+module.exports = { listSteps, timeStep, makeClock, findCost, listHeld };

@@ -1,14 +1,14 @@
 // The schedule as a toy: lanes of blocks, the bubble hatched, and below, on the same axis, the
 // activations that each stage keeps. Two schedules stand above each other.
-import { button, choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, panel, player, sayNumber, sayPercent, slider, ticks, tries } from "./core.js";
-import { SCHEDULES, findFault, makeSchedule, runSchedule } from "./schedule_model.js";
+const { choice, clamp, color, draw, inkOn, join, linear, make, newId, numbers, panel, player, sayNumber, sayPercent, slider, ticks, tries } = require("./core.js");
+const { SCHEDULES, findFault, makeSchedule, runSchedule } = require("./schedule_model.js");
 
 const NAMES = { gpipe: "GPipe", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved 1F1B", "zb-h1": "ZB-H1", "zb-h2": "ZB-H2", own: "Your schedule" };
 const IDEAS = { F: "forward", B: "backward", BW: "backward", W: "weight-gradient" };
 const LEFT = 64, RIGHT = 14, LANE = 30, GAP = 6, HILL = 84, AXIS = 30, HEAD = 30;
 
 const START = { lower: "none", stages: 4, micros: 8, backward: 2, hop: 0, follow: -1, time: 1 };
-export const TRIES = [
+const TRIES = [
   { ask: "How can GPipe's gray shrink?", set: { ...START, upper: "gpipe", micros: 4 }, act: { micros: 16 },
     answer: "More micro-batches: the gray is P \u2212 1 of M + P \u2212 1 places, so 43 % becomes 16 %. But look below: each stage now keeps all 16 of them. If they're pieces of one batch, that's no more memory than before; if they keep their size, it's four times as much." },
   { ask: "Same gray, less memory?", set: { ...START, upper: "gpipe" }, act: { lower: "1f1b" },
@@ -16,7 +16,7 @@ export const TRIES = [
   { ask: "What could fill the rest of the gray?", set: { ...START, upper: "1f1b" }, act: { lower: "zb-h1" },
     answer: "The gradients of the weights. Nobody waits for them, so ZB-H1 computes them where 1F1B would wait, and keeps no more activations." }];
 
-export default function schedule(stage) {
+function piece(stage) {
   const { data } = stage;
   const first = [...(data.own ? ["own"] : []), ...SCHEDULES].map((name) => [name, NAMES[name]]);
   const controls = panel([
@@ -189,3 +189,4 @@ function drawAxis(glider, layer, x, top, floor, end, inner) {
     end: (d) => ({ x: x(d), y: floor + 17, "text-anchor": "middle" }) });
   glider.to(layer.title, { x: LEFT, y: top + 16, text: inner > 640 ? "Activations that each stage keeps, in micro-batches; the time is in forwards" : inner > 420 ? "Activations kept, in micro-batches; time in forwards" : "Micro-batches kept; time in forwards", style: "font-weight: 600" }, 0);
 }
+module.exports = { TRIES, piece };

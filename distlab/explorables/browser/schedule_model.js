@@ -1,7 +1,7 @@
 // Pipeline schedules and their replay, as in utils.schedules and utils.simulate.pipeline:
 // a test runs both on the same random sizes. An operation is {kind, micro, chunk}.
 
-export const SCHEDULES = ["gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2"];
+const SCHEDULES = ["gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-h2"];
 
 const range = (count) => [...Array(count).keys()];
 const list = (kind, micros) => range(micros).map((micro) => ({ kind, micro, chunk: 0 }));
@@ -40,13 +40,13 @@ function deferWeights(micros, ahead, mostLive) {
 }
 
 // What is wrong with the sizes, in words, or "".
-export function findFault(name, stages, micros, chunks) {
+function findFault(name, stages, micros, chunks) {
   if (name !== "interleaved-1f1b" || chunks === 1 || micros % stages === 0) return "";
   return `Interleaved 1F1B takes micro-batches in groups of ${stages}, one for each stage: choose a multiple of ${stages}.`;
 }
 
 // orders[stage] of one of SCHEDULES; `chunks` is for interleaved 1F1B.
-export function makeSchedule(name, stages, micros, chunks = 2) {
+function makeSchedule(name, stages, micros, chunks = 2) {
   const forward = list("F", micros), backward = list("BW", micros);
   const own = name === "interleaved-1f1b" ? chunks : 1;
   const makers = {
@@ -68,7 +68,7 @@ export function makeSchedule(name, stages, micros, chunks = 2) {
 // {stage, place, kind, micro, chunk, start, end}, and what the run wastes and keeps.
 // Throws where stages wait for one another for ever, unless `schedule.wrong` says so: then `stuck` lists
 // what each of them waits to do, and from when.
-export function runSchedule(schedule, { forward, backward, hop }) {
+function runSchedule(schedule, { forward, backward, hop }) {
   const { orders, chunks } = schedule, stages = orders.length;
   const lengths = { F: forward, B: backward / 2, W: backward / 2, BW: backward };
   const ends = new Map(), next = orders.map(() => 0), free = orders.map(() => 0), done = [];
@@ -125,3 +125,4 @@ function countKept(lane, chunks) {
   }
   return steps;
 }
+module.exports = { SCHEDULES, findFault, makeSchedule, runSchedule };

@@ -1,12 +1,12 @@
 // The conveyor of several workers: examples fall from their files onto the worker that reads them,
 // and from there into the row of what was trained on. A second copy falls past it, a lost one to the
 // bottom.
-import { choice, clamp, color, draw, inkOn, join, make, numbers, player, replica, sayNumber, slider, tries } from "./core.js";
-import { countCover, dealExamples, fillFiles } from "./sharding_model.js";
+const { choice, clamp, color, draw, inkOn, join, make, numbers, player, replica, sayNumber, slider, tries } = require("./core.js");
+const { countCover, dealExamples, fillFiles } = require("./sharding_model.js");
 
 const HEAD = 20, POLICIES = [["FILE", "FILE"], ["DATA", "DATA"], ["OFF", "OFF"], ["LATE", "shuffle, then shard"]];
 
-export const TRIES = [
+const TRIES = [
   { ask: "More workers than files: what then?", set: { policy: "FILE", workers: 2, files: 2, batch: 4, time: 1 }, act: { workers: 3 },
     answer: "TensorFlow refuses. FILE gives whole files away, and nothing would be left for the third worker: write at least as many files as workers." },
   { ask: "Shard the examples instead of the files: what does it cost?", set: { policy: "FILE", workers: 4, files: 4, batch: 4, time: 1 }, act: { policy: "DATA" },
@@ -14,12 +14,12 @@ export const TRIES = [
   { ask: "Shuffle first, then shard: what can go wrong?", set: { policy: "DATA", workers: 4, files: 4, batch: 4, time: 1 }, act: { policy: "LATE" },
     answer: "Each worker shuffles in its own order, so their shares overlap: some examples are trained on twice, and others never." }];
 
-export default function sharding(stage) {
+function piece(stage) {
   const controls = make("div", { class: "ex-controls" },
     slider(stage, { name: "workers", label: "Workers", min: 1, max: 4 }),
     slider(stage, { name: "files", label: "Files", min: 1, max: 8 }),
-    slider(stage, { name: "batch", label: "Batch of a worker", min: 1, max: 8 }));
-  const row = make("div", { class: "ex-row" }, choice(stage, { name: "policy", label: "Who gets what", options: POLICIES }));
+    slider(stage, { name: "batch", label: "Batch of a worker", min: 1, max: 8 }),
+    choice(stage, { name: "policy", label: "Who gets what", options: POLICIES, list: true }));
   const shown = numbers([{ name: "once", words: "examples trained on once" }, { name: "doubled", words: "more than once", idea: "data" },
     { name: "lost", words: "never", idea: "over" }, { name: "read", words: "read and parsed, by all workers", idea: "wait" }]);
   const fault = make("p", { role: "alert" });
@@ -29,7 +29,7 @@ export default function sharding(stage) {
   let run = { steps: 1 };
   const clock = player(stage, { name: "time", label: "Time of the epoch", seconds: () => clamp(run.steps * 0.8, 3, 14),
     marks: () => [...Array(run.steps).keys()].map((k) => (k + 1) / run.steps), say: (share) => `step ${Math.floor(share * run.steps + 1e-9)} of ${run.steps}` });
-  stage.root.append(tries(stage, TRIES), controls, row, clock.node, shown.node, fault, svg);
+  stage.root.append(tries(stage, TRIES), controls, clock.node, shown.node, fault, svg);
   return () => {
     run = runEpoch(stage);
     fault.textContent = run.fault;
@@ -114,3 +114,4 @@ function drawRows(glider, layers, run, { x, y, side, lines, againY, neverY, work
   join(glider, layers.names, words, { key: (d) => d.id, tag: "text", text: (d) => d.text,
     end: (d) => ({ x: d.x ?? 1, y: d.y - 6, style: d.style }) });
 }
+module.exports = { TRIES, piece };

@@ -5,7 +5,7 @@ const cutBatches = (examples, batch) =>
   [...Array(Math.ceil(examples.length / batch)).keys()].map((k) => examples.slice(k * batch, (k + 1) * batch));
 
 // [worker][step] = {kept: examples that train, thrown: those read for it and thrown away}.
-export function dealExamples({ files, workers, policy, batch }, orders) {
+function dealExamples({ files, workers, policy, batch }, orders) {
   const all = files.flat();
   return [...Array(workers).keys()].map((worker) => {
     const isMine = (_, k) => k % workers === worker;
@@ -25,7 +25,7 @@ export function dealExamples({ files, workers, policy, batch }, orders) {
 }
 
 // The examples in `count` files, as even as can be, the first ones larger.
-export function fillFiles(examples, count) {
+function fillFiles(examples, count) {
   const files = [];
   for (let k = 0, first = 0; k < count; k++) {
     const size = Math.floor(examples / count) + (k < examples % count ? 1 : 0);
@@ -36,8 +36,9 @@ export function fillFiles(examples, count) {
 }
 
 // How many examples came once, more than once, never.
-export function countCover(views, examples) {
+function countCover(views, examples) {
   const seen = Array(examples).fill(0);
   for (const step of views.flat()) for (const example of step.kept) seen[example] += 1;
   return { once: seen.filter((n) => n === 1).length, doubled: seen.filter((n) => n > 1).length, lost: seen.flatMap((n, example) => (n ? [] : [example])) };
 }
+module.exports = { dealExamples, fillFiles, countCover };

@@ -1,8 +1,8 @@
 // The staleness race: workers of unequal speed write updates to a server. Lanes show who computes; below,
 // on the same axis, the version that each gradient was computed from against the server's; then how stale
 // the updates are, and the loss of four ways to train on one clock.
-import { choice, clamp, color, draw, inkOn, join, linear, logarithmic, make, newId, numbers, panel, player, replica, sayNumber, slider, ticks, toggle, tries } from "./core.js";
-import { MODES, descendStale, race } from "./staleness_model.js";
+const { choice, clamp, color, draw, inkOn, join, linear, logarithmic, make, newId, numbers, panel, player, replica, sayNumber, slider, ticks, toggle, tries } = require("./core.js");
+const { MODES, descendStale, race } = require("./staleness_model.js");
 
 const NAMES = { asynchronous: "Asynchronous", bounded: "Bounded staleness", backup: "Backup workers", synchronous: "Synchronous" };
 const LINES = { asynchronous: "data", bounded: "optimizer", backup: "forward", synchronous: "all-reduce" };
@@ -10,7 +10,7 @@ const SERVER = "color-mix(in srgb, var(--ex-ink) 16%, transparent)";
 const UNTIL = 24, LEFT = 70, LANE = 24, GAP = 4, STAIRS = 170, AXIS = 26, LOW = 1e-4, HIGH = 1e2;
 
 const START = { workers: 4, slow: 1, rate: 0.2, bound: 2, backup: 1, vary: false, time: 1 };
-export const TRIES = [
+const TRIES = [
   { ask: "One worker gets 4 times slower: who waits?", set: { ...START, mode: "synchronous" }, act: { slow: 4 },
     answer: "All of them. Each round ends with its slowest worker, so a quarter as many gradients are used." },
   { ask: "And if nobody waits?", set: { ...START, mode: "synchronous", slow: 4 }, act: { mode: "asynchronous" },
@@ -18,7 +18,7 @@ export const TRIES = [
   { ask: "Keep the speed without the oldest gradients?", set: { ...START, mode: "synchronous", slow: 4 }, act: { mode: "backup" },
     answer: "A backup worker: the round takes the first three gradients and drops the late one. Nothing is stale, and the slow worker's steps are wasted." }];
 
-export default function staleness(stage) {
+function piece(stage) {
   const controls = panel([
     choice(stage, { name: "mode", label: "Way to train", options: MODES.map((mode) => [mode, NAMES[mode]]), list: true }),
     slider(stage, { name: "workers", label: "Workers", min: 2, max: 8 }),
@@ -194,3 +194,4 @@ function drawLosses({ glider, options }, svg, layers, frame, runs, now, wide) {
   join(glider, layers.words, words, { key: (d) => d.id, tag: "text", text: (d) => d.text, end: (d) => ({ x: d.x, y: d.y, "text-anchor": d.anchor, style: `font-weight: ${d.weight}` }) });
   svg.setAttribute("aria-label", `Loss after ${sayNumber(now)} steps: ${ends.map((d) => `${NAMES[d.mode]} ${sayLoss(d.loss)}`).join(", ")}.`);
 }
+module.exports = { TRIES, piece };

@@ -1,13 +1,13 @@
 // Workers and parameter servers on a clock, as in utils.simulate.parameter_server, and the descent of
 // descend_stale in tests/course/test_explorables.py: a test runs both on the same random workers.
 
-export const MODES = ["asynchronous", "bounded", "backup", "synchronous"];
-export const CURVATURES = [1, 0.35, 0.1];
+const MODES = ["asynchronous", "bounded", "backup", "synchronous"];
+const CURVATURES = [1, 0.35, 0.1];
 
 // Run `updates` updates, or as many as begin their write before `until`. `seconds` are the workers' step
 // times, `factors` what each step in turn is longer by. Returns {steps, updates, end}: a step is {worker,
 // begun, ended, update, late}, an update {at, version, staleness, workers}.
-export function race({ mode, seconds, factors = [1], backup = 0, bound = 0, updates = 1e9, until = Infinity }) {
+function race({ mode, seconds, factors = [1], backup = 0, bound = 0, updates = 1e9, until = Infinity }) {
   let drawn = 0;
   const draw = (worker) => seconds[worker] * factors[drawn++ % factors.length];
   const rounds = mode === "synchronous" || mode === "backup";
@@ -67,7 +67,7 @@ function runRounds(workers, backup, draw, updates, until) {
 }
 
 // The loss before each update and after the last.
-export function descendStale(staleness, rate) {
+function descendStale(staleness, rate) {
   const weights = [CURVATURES.map(() => 1)];
   staleness.forEach((stale, update) => {
     const read = weights[update - stale];
@@ -76,3 +76,4 @@ export function descendStale(staleness, rate) {
   return weights.map((each) => each.reduce((sum, weight, k) => sum + (CURVATURES[k] * weight * weight) / 2, 0))
     .map((loss) => (Number.isFinite(loss) ? loss : Infinity));
 }
+module.exports = { MODES, race, descendStale };

@@ -1,13 +1,13 @@
 // A training step on one time axis: forward, backward layer by layer, gradients that fill buckets,
 // buckets on the network, the update. Below it: the wait for the network against the size of a bucket.
-import { clamp, color, draw, inkOn, join, linear, logarithmic, make, newId, numbers, panel, player, sayBytes, sayNumber, sayPercent, saySeconds, slider, ticks, toggle, tries } from "./core.js";
-import { listWaits, simulateStep } from "./step_model.js";
+const { clamp, color, draw, inkOn, join, linear, logarithmic, make, newId, numbers, panel, player, sayBytes, sayNumber, sayPercent, saySeconds, slider, ticks, toggle, tries } = require("./core.js");
+const { listWaits, simulateStep } = require("./step_model.js");
 
 const LAYERS = 8, LANE = 34, SEND = 30, LEFT = 74, RIGHT = 16, CURVE = 110;
 const TOPS = { compute: 4, buckets: 62, network: 128 }, FLOOR = 176, SMALLEST = 2e6;
 
 const START = { bucket: 2.5e7, gradients: 1e8, workersLog: 3, bandwidth: 1.25e10, latency: 2e-5, speed: 1, overlap: true, time: 1 };
-export const TRIES = [
+const TRIES = [
   { ask: "One big bucket: how much is hidden?", set: START, act: { bucket: 1e8 },
     answer: "Nothing. The only bucket is full when the backward pass ends, so the whole all-reduce comes after it." },
   { ask: "Then why not the smallest buckets?", set: START, act: { bucket: 2e6 },
@@ -15,7 +15,7 @@ export const TRIES = [
   { ask: "A hundred times slower links: what still hides?", set: START, act: { bandwidth: 1.25e8 },
     answer: "Only what fits behind the backward pass. The all-reduce now takes far longer than that, and the rest is waiting." }];
 
-export default function step(stage) {
+function piece(stage) {
   const controls = panel([
     slider(stage, { name: "bucket", label: "Bucket", min: SMALLEST, max: 4e8, log: true, say: sayBytes }),
     slider(stage, { name: "workersLog", label: "Workers", min: 0, max: 8, say: (n) => sayNumber(2 ** n) }),
@@ -146,3 +146,4 @@ function makeCurve() {
   };
   return { node, update };
 }
+module.exports = { TRIES, piece };

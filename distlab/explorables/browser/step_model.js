@@ -6,7 +6,7 @@ const ringSeconds = (workers, bytes, { latency, bandwidth }) =>
 
 // When each bucket fills, is ready to leave, leaves and has arrived: [{size, from, full, ready, start, end}],
 // and what the step takes.
-export function simulateStep(options) {
+function simulateStep(options) {
   const { forward, backward, update, gradients, bucket, workers, overlap } = options;
   const compute = forward + backward, buckets = [], count = Math.ceil(gradients / bucket);
   let free = 0, communication = 0;
@@ -23,4 +23,5 @@ export function simulateStep(options) {
 }
 
 // The seconds that are not hidden, for each bucket size of `sizes`.
-export const listWaits = (options, sizes) => sizes.map((bucket) => simulateStep({ ...options, bucket }).exposed);
+const listWaits = (options, sizes) => sizes.map((bucket) => simulateStep({ ...options, bucket }).exposed);
+module.exports = { simulateStep, listWaits };

@@ -1,7 +1,7 @@
 // One value per replica, and how it becomes one: numbers in their replica's color glide to where
 // reduce, gather or all_reduce leaves them. A stripe in a box is a number that went into it.
-import { choice, clamp, color, draw, join, make, numbers, panel, player, replica, sayNumber, slider, startWhenSeen, tries } from "./core.js";
-import { VALUE_WAYS, cutValues, findAnswer, findMean, findPart, findValuesFault, listSlots, listValueSteps } from "./values_model.js";
+const { choice, clamp, color, draw, join, make, numbers, panel, player, replica, sayNumber, slider, startWhenSeen, tries } = require("./core.js");
+const { VALUE_WAYS, cutValues, findAnswer, findMean, findPart, findValuesFault, listSlots, listValueSteps } = require("./values_model.js");
 
 const CALLS = {
   sum: 'strategy.reduce("SUM", values, axis=None)', mean: 'strategy.reduce("MEAN", values, axis=None)',
@@ -13,11 +13,11 @@ const NAMES = { sum: "reduce SUM, axis=None", mean: "reduce MEAN, axis=None", "s
   gather: "gather, axis=0", "all-reduce": "all_reduce SUM, in the step", "mean-of-means": "MEAN of each replica's mean" };
 const TALL = 28, STRIPE = 13, SLOT = 40, GAP = 5, EDGE = 7, HEAD = 24;
 
-export const TRIES = [
+const TRIES = [
   { ask: "Is the mean of the means the mean?", set: { way: "mean-of-means", replicas: 4, count: 8, pieces: "even", time: 1 }, act: { count: 7 },
     answer: "Only while all replicas hold equally many values. With 7 values one replica holds fewer, its mean counts as much as the others, and the answer is off." }];
 
-export default function values(stage) {
+function piece(stage) {
   const { data } = stage;
   const controls = panel([
     choice(stage, { name: "way", label: "What you call", options: VALUE_WAYS.map((way) => [way, NAMES[way]]), list: true }),
@@ -152,3 +152,4 @@ function drawTotals(glider, layers, { holders, slots, answer, spots, done, means
   join(glider, layers.totals, boxes.filter((d) => d.value !== null), { key: (d) => d.id, tag: "text", text: say,
     end: (d) => ({ x: d.x + d.width / 2, y: d.y + STRIPE + 20, style: `font-weight: 800; font-size: ${fit(say(d), d.width) + 2}px` }) });
 }
+module.exports = { TRIES, piece };

@@ -1,25 +1,25 @@
 // Values of replicas through reduce, gather and all_reduce, as in utils.collectives.replica_values:
 // a test runs both on the same random values.
 
-export const VALUE_WAYS = ["sum", "mean", "sum-all", "mean-all", "gather", "all-reduce", "mean-of-means"];
+const VALUE_WAYS = ["sum", "mean", "sum-all", "mean-all", "gather", "all-reduce", "mean-of-means"];
 const PAIRED = ["sum", "mean", "all-reduce"], AVERAGING = ["mean", "mean-all", "mean-of-means"];
 const add = (numbers) => numbers.reduce((total, each) => total + each, 0);
 
 // How many values each replica gets: nearly equal parts, or "filled", one replica after the other, as
 // a dataset cuts its last global batch.
-export function cutCounts(count, replicas, pieces) {
+function cutCounts(count, replicas, pieces) {
   const each = Math.floor(count / replicas), full = Math.ceil(count / replicas);
   return [...Array(replicas).keys()].map((k) =>
     pieces === "filled" ? Math.min(full, Math.max(0, count - k * full)) : each + (k < count % replicas));
 }
 
-export function cutValues(values, replicas, pieces) {
+function cutValues(values, replicas, pieces) {
   let at = 0;
   return cutCounts(values.length, replicas, pieces).map((own) => values.slice(at, (at += own)));
 }
 
 // Why TensorFlow gives an error or nan, in words, or "".
-export function findValuesFault(way, parts) {
+function findValuesFault(way, parts) {
   const counts = parts.map((part) => part.length);
   if (PAIRED.includes(way) && new Set(counts).size > 1) return `Replicas hold ${counts.join(", ")} values. This way adds replica to replica, and needs equal shapes: TensorFlow raises InvalidArgumentError.`;
   if (way === "mean-of-means" && counts.includes(0)) return `Replica ${counts.indexOf(0)} has no values. The mean of nothing is nan, and so is the answer.`;
@@ -28,7 +28,7 @@ export function findValuesFault(way, parts) {
 
 // What each number of the answer is made of: [{from: [[replica, place]], divisor}]; in mean-of-means
 // the place is "mean".
-export function listSlots(way, parts) {
+function listSlots(way, parts) {
   const all = parts.flatMap((part, replica) => part.map((_, place) => [replica, place]));
   const divide = (from) => (AVERAGING.includes(way) ? from.length : 1);
   const make = (from) => ({ from, divisor: divide(from) });
@@ -38,17 +38,17 @@ export function listSlots(way, parts) {
   return parts[0].map((_, place) => make(parts.map((_, replica) => [replica, place])));
 }
 
-export const findMean = (numbers) => add(numbers) / numbers.length;
-export const findPart = (parts, [replica, place]) => (place === "mean" ? findMean(parts[replica]) : parts[replica][place]);
+const findMean = (numbers) => add(numbers) / numbers.length;
+const findPart = (parts, [replica, place]) => (place === "mean" ? findMean(parts[replica]) : parts[replica][place]);
 
 // The steps, in words: first own means where there are any, then replica by replica, then the division.
-export function listValueSteps(way, parts) {
+function listValueSteps(way, parts) {
   const arriving = parts.map((_, replica) => ({ kind: "arrive", replica }));
   return [...(way === "mean-of-means" ? [{ kind: "own" }] : []), ...arriving, ...(AVERAGING.includes(way) ? [{ kind: "divide" }] : [])];
 }
 
 // The answer's numbers after `done` of the steps: null where nothing has arrived yet.
-export function findAnswer(way, parts, done) {
+function findAnswer(way, parts, done) {
   const passed = listValueSteps(way, parts).slice(0, done);
   const arrived = new Set(passed.filter((step) => step.kind === "arrive").map((step) => step.replica));
   const divided = passed.some((step) => step.kind === "divide");
@@ -57,3 +57,4 @@ export function findAnswer(way, parts, done) {
     return here.length ? add(here.map((one) => findPart(parts, one))) / (divided ? divisor : 1) : null;
   });
 }
+module.exports = { VALUE_WAYS, cutValues, findValuesFault, listSlots, findMean, findPart, listValueSteps, findAnswer };

@@ -10,6 +10,7 @@ import numpy as np
 from distlab.class_seed import ClassNumber
 from distlab.exercises.comparing import Digest, add_up, as_numbers, same, show
 from distlab.exercises.exercise import Exercise, contrast, each
+from distlab.exercises.folder import Folder, pack_folder
 from distlab.exercises.model_maker import ModelCutOff, ModelMaker, cutting_off
 from distlab.exercises.refusing import read_array, read_number, require_parts
 from distlab.labs import ANSWERS
@@ -22,7 +23,7 @@ from distlab.labs.lab04.draws import (
     draw_run,
     draw_test,
 )
-from distlab.labs.lab04.folders import make_folder, move_folder
+from distlab.labs.lab04.folders import bring_folder, make_folder, move_folder
 
 ABSENT = (*ANSWERS, "utils.models")
 make_exercise = partial(Exercise, lab="lab04", seconds=60)
@@ -305,39 +306,34 @@ RESUME = make_exercise(
 
 
 def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:
-    """Run a whole loop for one epoch, cut the next run off in epoch 3, and finish the fourth.
+    """Run a whole loop for one epoch, and cut the next run of four epochs off in epoch 3.
 
-    All three calls have the same folder. Returns the last weights, and the losses of the first and
-    of the last call.
+    An epoch has 3 steps of 2 replicas. What is left is the folder that both calls were given.
     """
-    images, labels, kernel = draw_run(seed)
-    strategy, found = make_mirrored(2), []
     with tempfile.TemporaryDirectory() as root:
         folder = make_folder(root)
-        for epochs, cut_after in (
-            (1, None),
-            (4, 8),
-            (4, None),
-        ):  # an epoch has 3 steps of 2 replicas
-            maker = ModelMaker(kernel, "float64", LOUDER, cut_after)
-            call = partial(
-                train, strategy, lambda maker=maker: maker(), images, labels, 8, epochs, folder
-            )
-            found.append(_call_once(call))
-            folder = move_folder(folder)
-    (_, first), (weights, last) = found[0], found[2]
-    return {
-        "losses of one epoch": first,
-        "losses after the run was cut off": last,
-        "weights": weights,
-    }
+        _, losses = _call_once(train, seed, 1, folder)
+        folder = move_folder(folder)
+        _call_once(train, seed, 4, folder, cut_after=8)
+        return {"losses of one epoch": losses, "left": [folder, pack_folder(Folder(folder))]}
 
 
-def _call_once(call: Callable[[], Any]) -> tuple[Any, Any]:
+def resume_program(train: Callable[..., Any], left: Sequence[Any], seed: int) -> dict[str, Any]:
+    """Finish the fourth epoch with the folder that is left. Return the last losses and weights."""
+    with bring_folder(*left) as folder:
+        weights, losses = _call_once(train, seed, 4, folder)
+    return {"losses after the run was cut off": losses, "weights": weights}
+
+
+def _call_once(
+    train: Callable[..., Any], seed: int, epochs: int, folder: str, cut_after: int | None = None
+) -> tuple[Any, Any]:
     """Return the weights and losses of one call, None for both if it was cut off."""
+    images, labels, kernel = draw_run(seed)
+    maker = ModelMaker(kernel, "float64", LOUDER, cut_after)
     try:
         with cutting_off():
-            found = call()
+            found = train(make_mirrored(2), lambda: maker(), images, labels, 8, epochs, folder)
     except ModelCutOff:
         return None, None
     wanted = ("the weights", "a list with each epoch's mean loss")
@@ -370,6 +366,7 @@ PROGRAM = make_exercise(
     hint="which of it is right: the first call's loss, the last call's losses, the weights?",
     tolerance=1e-5,
     run=each(try_program),
+    resume=resume_program,
     evidence="result",
     seconds=120,
 )

@@ -5,7 +5,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,42 +12,14 @@ import numpy as np
 
 from distlab.exercises import softmax
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import read_array, refuse_task, require_kind, require_value
+from distlab.exercises.refusing import read_array, require_kind, require_value
+from distlab.exercises.worker_runs import get_cluster, run_on
 from distlab.labs import ANSWERS
 
 ABSENT = ANSWERS
 
 RATE = 0.5
-RUN_SECONDS = 80.0
 NEXT_SUM = 3.0  # of the all-reduces after saving
-
-
-@cache
-def get_cluster(workers: int) -> Any:
-    """Return the LocalCluster of `workers` that all exercises share; it ends with Python."""
-    from utils.cluster import LocalCluster
-
-    return LocalCluster(workers=workers, devices="cpu", launcher=_get_launcher())
-
-
-@cache
-def _get_launcher() -> Any:
-    from utils.cluster import make_launcher
-
-    return make_launcher()
-
-
-def run_on(workers: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Run `function` on every worker and return the results in rank order.
-
-    Raises AssertionError with the learner's own error in its first line.
-    """
-    from utils.cluster.failures import ClusterError
-
-    try:
-        return get_cluster(workers).run(function, *arguments, timeout=RUN_SECONDS, echo=False)
-    except ClusterError as error:
-        raise refuse_task(error) from None
 
 
 def _make_strategy() -> Any:
@@ -64,7 +35,7 @@ def try_shards(
     make_worker_dataset: Callable[..., Any], workers: int, examples: int, batch: int
 ) -> list[list[list[int]]] | str:
     """Return the ids that each worker read, [worker][step][id], or why there are none."""
-    found = run_on(workers, _read_shard, make_worker_dataset, examples, batch)
+    found = run_on(get_cluster(workers), _read_shard, make_worker_dataset, examples, batch)
     return next((one for one in found if isinstance(one, str)), found)
 
 
@@ -107,6 +78,7 @@ SHARDS = Exercise(
     },
     hint="which ids should worker 1 of 2 read, and how many at a time?",
     run=each(try_shards),
+    travels=True,
 )
 
 
@@ -133,11 +105,13 @@ def try_training(
     train_worker: Callable[..., Any], workers: int, seed: int, steps: int, batch: int
 ) -> list[np.ndarray]:
     """Return the weights [784, 10] that each worker ends with."""
-    return run_on(workers, _train_here, train_worker, seed, steps, batch)
+    found = run_on(get_cluster(workers), _train_here, train_worker, seed, steps, batch)
+    return [np.asarray(weights) for weights in found]
 
 
-def _train_here(train_worker: Any, seed: int, steps: int, batch: int) -> np.ndarray:
-    return read_array(train_worker(seed, steps, batch), "train_worker", "an array of weights")
+def _train_here(train_worker: Any, seed: int, steps: int, batch: int) -> list[Any]:
+    weights = train_worker(seed, steps, batch)
+    return read_array(weights, "train_worker", "an array of weights").tolist()
 
 
 TRAINING = Exercise(
@@ -158,6 +132,8 @@ TRAINING = Exercise(
     hint="print the weights' sum on both workers after one step: are they equal, and finite?",
     tolerance=1e-5,
     run=each(try_training),
+    travels=True,
+    evidence="outside",
 )
 
 
@@ -174,7 +150,7 @@ def try_saving(
     """
     root = Path(tempfile.mkdtemp())
     try:
-        sums = run_on(len(counts), _save, functions, str(root), counts)
+        sums = run_on(get_cluster(len(counts)), _save, functions, str(root), counts)
         return _describe_saving(root, len(counts)) | {"sums of the next all-reduces": sums}
     finally:
         shutil.rmtree(root, ignore_errors=True)
@@ -253,4 +229,6 @@ SAVING = Exercise(
     hint="who has to call write, who may write into the shared folder, and what must be gone at "
     "the end?",
     run=each(try_saving),
+    travels=True,
+    evidence="outside",
 )

@@ -2,8 +2,9 @@
 
 import os
 import shutil
-import signal
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import refuse_task
+from distlab.exercises.worker_runs import RUN_SECONDS, get_cluster
 from distlab.labs import ANSWERS
-from distlab.labs.lab08.exercise import RATE, RUN_SECONDS, get_cluster, read_step
-from utils.events import Event, report
+from distlab.labs.lab08.exercise import RATE, read_step
+from utils.events import report
 
 ABSENT = ANSWERS
 
 BATCH = 16
 WORKERS = 2
+ASK_SECONDS = 0.005  # between two looks of a worker for its examples
 
 
 # ---- exercise 1: a killed run
@@ -33,12 +36,11 @@ class ResumableRun:
     writes its own: the shared one on worker 0, another one elsewhere.
     """
 
-    def __init__(self, strategy: Any, state: Any, root: Path, seed: int, die_at: int) -> None:
+    def __init__(self, strategy: Any, state: Any, root: Path) -> None:
         self.rank = strategy.cluster_resolver.task_id
         self.shared_folder = str(root / "shared")
         self.write_folder = self.shared_folder if self.rank == 0 else str(root / f"w{self.rank}")
         self._strategy, self._state, self._root = strategy, state, root
-        self._seed, self._die_at = seed, die_at
 
     def take_step(self) -> None:
         """Train on the batch of step number `state.step`, and add 1 to `state.step`."""
@@ -46,18 +48,22 @@ class ResumableRun:
 
         step = int(self._state.step)
         self._compare_steps(step)
-        if self.rank == 0:
-            report("exercise step", step=step)  # to the parent, who keeps the record
-        elif step == self._die_at and not (self._root / "died").exists():
-            (self._root / "died").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        images, labels = read_step(self._seed, step, BATCH)
-        own = slice(self.rank, None, WORKERS)
-        slopes = softmax.slopes(images[own] @ self._state.weights.numpy(), labels[own])
-        part = tf.constant(images[own].T @ slopes / BATCH)
+        images, labels = self._ask(step)
+        slopes = softmax.slopes(images @ self._state.weights.numpy(), labels)
+        part = tf.constant(images.T @ slopes / BATCH)
         gradient = self._strategy.reduce(tf.distribute.ReduceOp.SUM, part, axis=None)
         self._state.weights.assign_sub(RATE * gradient)
         self._state.step.assign_add(1)
+
+    def _ask(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return this worker's images [rows, 784] and labels [rows] of a step, from the parent."""
+        report("exercise step", step=step)
+        path = _name_share(self._root, f"worker {self.rank}", step)
+        while not path.exists():
+            time.sleep(ASK_SECONDS)
+        with np.load(path) as share:
+            path.unlink()
+            return share["images"], share["labels"]
 
     def _compare_steps(self, step: int) -> None:
         import tensorflow as tf
@@ -69,6 +75,52 @@ class ResumableRun:
                 f"{step} and the other one isn't. After a restart, restore on all of them from "
                 "run.shared_folder, since a lost machine's own folder is gone."
             )
+
+
+def _name_share(root: Path, task: str, step: int) -> Path:
+    return root / f"{task.replace(' ', '-')}-{step}.npz"
+
+
+class Feed:
+    """Gives each worker its examples of a step when it asks for them, and kills worker 1 once.
+
+    So this process knows which steps were taken: without asking, no worker has anything to train
+    on. `steps` are those of worker 0, in order. Worker 1 is killed in step `die_at`, for which it
+    gets nothing, once worker 0 has begun it, too. Its files go with it.
+    """
+
+    def __init__(self, root: Path, seed: int, die_at: int) -> None:
+        self._root, self._seed, self._die_at = root, seed, die_at
+        self.steps: list[int] = []
+        self.killed_in = 0  # the attempt
+
+    def run(self, job: Any) -> None:
+        """Answer until the job has ended."""
+        dying = set()
+        for event in job.events():
+            step, task = event.get("step"), event["task"]
+            if event.get("event") != "exercise step" or not isinstance(step, int):
+                continue
+            if task == "worker 0":
+                self.steps.append(step)
+            if step == self._die_at and not self.killed_in:
+                dying.add(task)
+            if step != self._die_at or self.killed_in or task == "worker 0":
+                self._give(task, step)
+            if len(dying) == WORKERS and not self.killed_in:
+                self._kill(job)
+
+    def _give(self, task: str, step: int) -> None:
+        images, labels = read_step(self._seed, step, BATCH)
+        own, path = slice(int(task.split()[1]), None, WORKERS), _name_share(self._root, task, step)
+        np.savez(path.with_suffix(".part.npz"), images=images[own], labels=labels[own])
+        path.with_suffix(".part.npz").rename(path)
+
+    def _kill(self, job: Any) -> None:
+        self.killed_in = job.attempt
+        job.kill("worker", 1)
+        if (self._root / "w1").exists():
+            (self._root / "w1").rename(self._root / "w1-lost")  # it starts on another machine
 
 
 def try_killed_run(
@@ -83,13 +135,13 @@ def try_killed_run(
     root = Path(tempfile.mkdtemp())
     try:
         (root / "shared").mkdir()
-        found, events = _run_killed(train, root, (seed, total, every, die_at))
-        steps = [int(event["step"]) for event in events if event["event"] == "exercise step"]
+        feed = Feed(root, seed, die_at)
+        weights, attempts = _run_killed(train, feed, root, softmax.draw_weights(seed), total, every)
         return {
-            "steps taken": steps,
-            "restarts": sum(event["event"] == "restart" for event in events),
+            "steps taken": feed.steps,
+            "restarts": attempts - feed.killed_in if feed.killed_in else 0,
             "worker 1 saved too": _hold_the_same(root / "shared", root),
-            "weights": np.asarray(found[0]),
+            "weights": np.asarray(weights),
         }
     finally:
         shutil.rmtree(root, ignore_errors=True)
@@ -117,34 +169,34 @@ def _read_weights(folder: Path, below: str) -> list[np.ndarray]:
 
 
 def _run_killed(
-    train: Callable[..., Any], root: Path, case: tuple[int, ...]
-) -> tuple[list[Any], list[Event]]:
-    """Return the workers' results, and the parent's record of what they reported."""
+    train: Callable[..., Any], feed: Feed, root: Path, weights: np.ndarray, total: int, every: int
+) -> tuple[list[Any], int]:
+    """Return the weights that worker 0 ends with, and how many attempts the group took."""
     from utils.cluster.failures import ClusterError
 
-    job = get_cluster(WORKERS).start(_train_worker, train, str(root), *case, restarts=2)
+    cluster = get_cluster(WORKERS)
+    job = cluster.start(_train_worker, train, str(root), weights, total, every, restarts=2)
+    answering = threading.Thread(target=feed.run, args=(job,), daemon=True)
+    answering.start()
     try:
-        return job.wait(RUN_SECONDS), job.history()
+        return job.wait(RUN_SECONDS)[0], job.attempt
     except ClusterError as error:
         raise refuse_task(error) from None
     finally:
         job.stop()
+        answering.join()
 
 
 def _train_worker(
-    train: Any, root: str, seed: int, total: int, every: int, die_at: int
-) -> np.ndarray:
+    train: Any, root: str, first: np.ndarray, total: int, every: int
+) -> list[list[float]]:
     import tensorflow as tf
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    own = Path(root, "w1")
-    if strategy.cluster_resolver.task_id == 1 and Path(root, "died").exists() and own.exists():
-        own.rename(Path(root, "w1-lost"))  # it starts again on another machine
-    weights = tf.Variable(softmax.draw_weights(seed))
-    step = tf.Variable(0, dtype=tf.int64)
-    state = tf.train.Checkpoint(weights=weights, step=step)
-    train(state, ResumableRun(strategy, state, Path(root), seed, die_at), total, every)
-    return weights.numpy()
+    weights = tf.Variable(first)
+    state = tf.train.Checkpoint(weights=weights, step=tf.Variable(0, dtype=tf.int64))
+    train(state, ResumableRun(strategy, state, Path(root)), total, every)
+    return weights.numpy().tolist()
 
 
 KILLED = Exercise(
@@ -166,6 +218,8 @@ KILLED = Exercise(
     hint="what does the second attempt find, where does it begin, and where should it end?",
     tolerance=1e-5,
     run=each(try_killed_run),
+    travels=True,
+    evidence="outside",
 )
 
 
@@ -226,6 +280,8 @@ NEWEST = Exercise(
     },
     hint="which of the files in the folder can you trust before you have read all of them?",
     run=each(try_newest),
+    travels=True,
+    evidence="result",
 )
 
 

@@ -3,7 +3,6 @@
 import tempfile
 import time
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.refusing import read_array, refuse, refuse_task
 from distlab.exercises.saves import Saves
+from distlab.exercises.worker_runs import get_cluster, run_on
 
 # of the library: what holds an answer to one of these exercises; answers don't have it
 ABSENT = (
@@ -28,28 +28,10 @@ WORKERS, SERVERS = 2, 3
 RUN_SECONDS = 90.0
 
 
-@cache
-def get_cluster() -> Any:
-    """Return the LocalCluster of two workers and three servers that the exercises share."""
-    from utils.cluster import LocalCluster
-
-    return LocalCluster(workers=WORKERS, ps=SERVERS, devices="cpu")
-
-
-def run_on_coordinator(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run `function` on the coordinator; AssertionError with what went wrong there."""
-    from utils.cluster.failures import ClusterError
-
-    try:
-        return get_cluster().run(function, *arguments, timeout=RUN_SECONDS, echo=False)
-    except ClusterError as error:
-        raise refuse_task(error) from None
-
-
 # ---- exercise 1: training that survives
 
 
-FEATURES, BATCH, SAVES_BEFORE, SAVES_AFTER = 8, 16, 6, 2
+FEATURES, EXAMPLES, BATCH, SAVES_BEFORE, SAVES_AFTER = 8, 1024, 16, 6, 2
 
 
 def draw_truth(seed: int) -> np.ndarray:
@@ -58,17 +40,18 @@ def draw_truth(seed: int) -> np.ndarray:
     return np.round(rng.uniform(1, 3, size=FEATURES) * rng.choice([-1, 1], size=FEATURES), 3)
 
 
-def make_batches(seed: int) -> Any:
-    """Return an endless data set of features [16, 8] and targets [16], without noise."""
+def draw_examples(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return features float32 [1024, 8] and their targets [1024], without noise."""
+    features = np.random.default_rng([seed, 1]).normal(size=(EXAMPLES, FEATURES))
+    return features.astype(np.float32), (features @ draw_truth(seed)).astype(np.float32)
+
+
+def make_batches(examples: tuple[np.ndarray, np.ndarray]) -> Any:
+    """Return an endless data set of features [16, 8] and targets [16]."""
     import tensorflow as tf
 
-    truth = tf.constant(draw_truth(seed), tf.float32)
-
-    def draw(_: Any) -> tuple[Any, Any]:
-        features = tf.random.normal([BATCH, FEATURES])
-        return features, tf.linalg.matvec(features, truth)
-
-    return tf.data.Dataset.counter().map(draw)
+    data = tf.data.Dataset.from_tensor_slices(examples).repeat().shuffle(EXAMPLES)
+    return data.batch(BATCH, drop_remainder=True)
 
 
 def try_train(train: Callable[..., Any], seed: int, every: int) -> dict[str, Any]:
@@ -80,8 +63,8 @@ def try_train(train: Callable[..., Any], seed: int, every: int) -> dict[str, Any
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root, "checkpoints")
         folder.mkdir()
-        saves = Saves(folder)
-        job = get_cluster().start(_train_here, train, seed, root, 1_000_000, every)
+        saves, what = Saves(folder), (train, draw_examples(seed), str(folder))
+        job = get_cluster(WORKERS, SERVERS).start(_train_here, *what, 1_000_000, every)
         wanted = SAVES_BEFORE * every
         _kill_when(job, lambda: max(saves.look(), default=0) >= wanted, "ps", 0)
         before = saves.look()
@@ -91,14 +74,14 @@ def try_train(train: Callable[..., Any], seed: int, every: int) -> dict[str, Any
                 "Save after every `every` steps, with the number of steps in the files' names."
             )
         steps, later = max(before) + SAVES_AFTER * every, Saves(folder)
-        job = get_cluster().start(_train_here, train, seed, root, steps, every)
+        job = get_cluster(WORKERS, SERVERS).start(_train_here, *what, steps, every)
         weights = _kill_when(job, lambda: bool(later.look()), "worker", 1, last=True)
         return {"before": before, "after": later.look(), "steps": steps, "weights": weights}
 
 
 def _kill_when(
     job: Any, ready: Callable[[], bool], kind: str, index: int, last: bool = False
-) -> np.ndarray | None:
+) -> list[float] | None:
     """Kill a task as soon as `ready` says so; return the job's result, if it is the `last`."""
     from utils.cluster.failures import ClusterError
 
@@ -121,13 +104,12 @@ def _kill_when(
         job.stop()
 
 
-def _train_here(train: Any, seed: int, root: str, steps: int, every: int) -> np.ndarray:
+def _train_here(train: Any, examples: Any, folder: str, steps: int, every: int) -> list[float]:
     from utils.training.parameter_server.coordination import connect
 
     found = connect(min_shard_bytes=0)
-    folder = str(Path(root, "checkpoints"))
     weights = train(
-        found.strategy, found.coordinator, lambda: make_batches(seed), folder, steps, every
+        found.strategy, found.coordinator, lambda: make_batches(examples), folder, steps, every
     )
     array = read_array(weights, "train", "an array of weights")
     if array.shape != (FEATURES,):
@@ -137,7 +119,7 @@ def _train_here(train: Any, seed: int, root: str, steps: int, every: int) -> np.
             "The weights that train returned aren't finite: the updates grew without bound. Each "
             f"one subtracts 0.02 times the gradient of the mean of the {BATCH} squared errors."
         )
-    return array
+    return array.tolist()
 
 
 def describe_training(found: Any, seed: int, every: int) -> dict[str, Any]:
@@ -181,6 +163,8 @@ TRAIN = Exercise(
     tolerance=0.05,
     run=each(try_train),
     read=describe_training,
+    travels=True,
+    evidence="outside",
 )
 
 
@@ -192,11 +176,8 @@ def try_partitioner(make_partitioner: Callable[..., Any], rows: int) -> dict[str
 
     And into how many pieces the partitioners for 2 and for 5 servers would cut it.
     """
-    counts = [_count_pieces(make_partitioner(n), rows) for n in (2, 5)]
-    return {
-        "rows and server of each piece": run_on_coordinator(_place, make_partitioner, rows),
-        "pieces for 2 and 5 servers": counts,
-    }
+    cluster = get_cluster(WORKERS, SERVERS)
+    return run_on(cluster, _place, make_partitioner, rows, seconds=RUN_SECONDS)
 
 
 def _count_pieces(partitioner: Any, rows: int) -> int:
@@ -218,18 +199,23 @@ def _count_pieces(partitioner: Any, rows: int) -> int:
     return int(cuts[0])
 
 
-def _place(make_partitioner: Callable[..., Any], rows: int) -> list[list[int]]:
+def _place(make_partitioner: Callable[..., Any], rows: int) -> dict[str, Any]:
+    """On the coordinator: cut the table, and say where its pieces are."""
     import tensorflow as tf
 
     from utils.training.parameter_server.variables import describe_pieces
 
+    counts = [_count_pieces(make_partitioner(n), rows) for n in (2, 5)]
     strategy = tf.distribute.ParameterServerStrategy(
         tf.distribute.cluster_resolver.TFConfigClusterResolver(),
         variable_partitioner=make_partitioner(SERVERS),
     )
     with strategy.scope():
         table = tf.Variable(tf.zeros([rows, 4]), name="table")
-    return [[piece.rows, piece.server] for piece in describe_pieces([table])]
+    return {
+        "rows and server of each piece": [[p.rows, p.server] for p in describe_pieces([table])],
+        "pieces for 2 and 5 servers": counts,
+    }
 
 
 PARTITIONER = Exercise(
@@ -245,6 +231,7 @@ PARTITIONER = Exercise(
     },
     hint="as many pieces as servers, of rows, as equal as can be",
     run=each(try_partitioner),
+    travels=True,
 )
 
 

@@ -20,7 +20,7 @@ import psutil
 
 from distlab.exercises.refusing import refuse
 from distlab.exercises.saves import Saves
-from distlab.labs.lab08.exercise import get_cluster
+from distlab.exercises.worker_runs import get_cluster
 from utils.processes.forked_program import find_exit_status
 
 RUN_SECONDS, WATCH_SECONDS = 100.0, 0.05

@@ -1,6 +1,6 @@
 // The charts of explorers: bars, lines, spans of time, a batch that is cut, small images. Each is
 // {svg, update(glider, chart, width)}; the chart is what distlab/figures gives its pictures as plain data.
-import { HALO, clamp, color, draw, inkOn, join, linear, logarithmic, replica, sayNumber, ticks } from "./core.js";
+const { HALO, clamp, color, draw, inkOn, join, linear, logarithmic, replica, sayNumber, ticks } = require("./core.js");
 
 // A name's color follows the idea that the chart gives it (`chart.ideas`), else its place.
 const ORDER = ["forward", "backward", "all-reduce", "variables", "data", "optimizer", "wait"];
@@ -8,7 +8,7 @@ const ideaOf = (chart, name, place) => chart.ideas?.[name] ?? ORDER[place % ORDE
 const wide = (text) => 7 * String(text).length;
 const most = (items, measure) => Math.max(0, ...items.map(measure));
 
-export const CHARTS = { bars: makeBars, lines: makeLines, spans: makeSpans, cut: makeCut, images: makeImages };
+const CHARTS = { bars: makeBars, lines: makeLines, spans: makeSpans, cut: makeCut, images: makeImages };
 
 function makeSvg(...names) {
   const layers = Object.fromEntries(names.map((name) => [name, draw("g")]));
@@ -191,3 +191,4 @@ function makeImages() {
     write(glider, layers.words, items.map((d) => ({ id: d.id, x: d.x + 4 + side / 2, y: d.y + side + 17, anchor: "middle", text: d.name })));
   } };
 }
+module.exports = { CHARTS };

@@ -1,0 +1,87 @@
+"""Real workers for a learner's function: the labs' clusters, and results that are plain data.
+
+In the workers the learner's code runs, and it may send what it likes in place of a result. A pickle
+could run code in this process, which starts, kills and counts them. So a result is numbers, words,
+bytes, and lists, tuples or dictionaries of these: anything else isn't unpacked.
+"""
+
+import io
+import pickle
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from distlab.exercises.refusing import refuse_task
+
+RUN_SECONDS = 80.0
+
+
+class PlainUnpickler(pickle.Unpickler):
+    """Unpacks plain data only: no class or function is looked up, so none can be called."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"it holds {module}.{name}")
+
+
+def make_plain(body: bytes) -> bytes:
+    """Return a task's result as it came, or an error in its place if it isn't plain data."""
+    try:
+        return pickle.dumps(PlainUnpickler(io.BytesIO(body)).load())
+    except Exception as error:
+        return pickle.dumps(("error", f"its result must be plain data ({error})", ""))
+
+
+class PlainResults:
+    """Passes on to `listener` what tasks tell, and of results only plain data."""
+
+    def __init__(self, listener: Any) -> None:
+        self._listener = listener
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._listener, name)
+
+    def take_result(self, task: str, body: bytes) -> None:
+        self._listener.take_result(task, make_plain(body))
+
+
+class PlainLauncher:
+    """Starts tasks as `launcher` does, and takes plain results only."""
+
+    def __init__(self, launcher: Any) -> None:
+        self._launcher = launcher
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._launcher, name)
+
+    def start(self, orders: Any, function: bytes, listener: Any) -> Any:
+        return self._launcher.start(orders, function, PlainResults(listener))
+
+
+@cache
+def _get_launcher() -> PlainLauncher:
+    from utils.cluster import make_launcher
+
+    return PlainLauncher(make_launcher())
+
+
+@cache
+def get_cluster(workers: int, ps: int = 0) -> Any:
+    """Return the LocalCluster that all exercises share; it ends with Python."""
+    from utils.cluster import LocalCluster
+
+    return LocalCluster(workers=workers, ps=ps, devices="cpu", launcher=_get_launcher())
+
+
+def run_on(
+    cluster: Any, function: Callable[..., Any], *arguments: Any, seconds: float = RUN_SECONDS
+) -> Any:
+    """Run `function` on a cluster and return what `LocalCluster.run` does.
+
+    Raises AssertionError with the learner's own error in its first line.
+    """
+    from utils.cluster.failures import ClusterError
+
+    try:
+        return cluster.run(function, *arguments, timeout=seconds, echo=False)
+    except ClusterError as error:
+        raise refuse_task(error) from None

@@ -1,0 +1,134 @@
+"""Labs whose answers run in workers: no cell of the learner's runs in the process that watches."""
+
+import dataclasses
+import pickle
+
+import pytest
+from grading_attacks import WATCHERS
+from grading_notebooks import ROOT, fill, read_stub, write
+from lab_runner import load_answers
+
+from distlab.exercises.traveling import TravelingAnswer
+from distlab.exercises.worker_runs import make_plain
+from distlab.grading.executor import observe
+from distlab.grading.judge_process import JudgeProcess
+from distlab.grading.labs import read_lab
+from distlab.grading.observation import Submission
+
+# its functions use what other cells define; some cells fail, one never ends
+HELPERS = (
+    "import threading\nlock = threading.Lock()\nrate = 1 / 0",
+    "name = input('who? ')\n%matplotlib inline\n!pip install seaborn\ncount = 0",
+    "while True:\n    count += 1",
+    "OWN = {'rows': slice}\ndef own_rows(rank, size):\n    return OWN['rows'](rank, None, size)",
+)
+TRAIN = """
+def train_worker(seed, steps, batch):
+    from distlab.exercises import softmax
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    own = own_rows(strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync)
+    weights = softmax.draw_weights(seed)
+    for number in range(steps):
+        images, labels = (part[own] for part in lab08.read_step(seed, number, batch))
+        part = images.T @ softmax.slopes(images @ weights, labels) / batch
+        total = strategy.reduce("SUM", tf.constant(part), axis=None)
+        weights = weights - lab08.RATE * total.numpy()
+    return weights
+"""
+PROBE = """
+def train_worker(seed, steps, batch):
+    import os, sys
+    absent = ("utils.training.", "utils.parallel.", "utils.simulate.", "distlab.lessons.")
+    there = [name for name in sys.modules if name.startswith(absent)]
+    try:
+        import utils.training.loops
+        there.append("the loops")
+    except ImportError:
+        pass
+    process = os.getppid()  # the server that forks workers, and then the process that watches it
+    lines = open(f"/proc/{process}/status").read().split("\\n")
+    process = next(int(line.split()[1]) for line in lines if line.startswith("PPid:"))
+    try:
+        open(f"/proc/{process}/mem", "rb")
+        there.append("its memory")
+    except PermissionError:
+        there.append("no memory")
+    raise ValueError(f"found {there}")
+"""
+ODD = {
+    "shards": "raise OSError('no such disk')\ndef another():\n    pass",
+    "training": PROBE,
+    "saving": "def make_counter(strategy):\n    return lock\ndef save_run(*given):\n    pass",
+}
+
+
+def hand_in(folder, lab_name: str) -> list[Submission]:
+    answers, stub = load_answers(lab_name), read_stub(read_lab(lab_name, ROOT))
+    right = {e: a[0] for e, a in answers.RIGHT.items()}
+    wrong = {e: next(iter(a.values())) for e, a in answers.WRONG.items()}
+    books = {}
+    if lab_name == "lab08":
+        books["unusual"] = fill({**right, "training": TRAIN}, HELPERS, stub=stub)
+        books["odd"] = fill(ODD, HELPERS[:1], stub=stub)
+    for name, (lab, _, text) in WATCHERS.items():
+        if lab == lab_name and "def save_run" in text:
+            books[name] = fill({**wrong, "saving": text}, stub=stub)
+        elif lab == lab_name:
+            books[name] = fill(wrong, (text,), stub=stub)
+    return [
+        Submission(name, write(book, folder / f"{lab_name}-{k}.ipynb"))
+        for k, (name, book) in enumerate(books.items())
+    ]
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory) -> dict:
+    folder, found = tmp_path_factory.mktemp("workers"), {}
+    for name in ("lab08", "lab09"):
+        lab = read_lab(name, ROOT)
+        lab = dataclasses.replace(lab, rules=dataclasses.replace(lab.rules, own_seconds=2))
+        with JudgeProcess(lab) as judges:
+            for seen in observe(lab, hand_in(folder, name), lambda s: 7):
+                found[seen.student] = (seen, judges.judge(seen))
+    return found
+
+
+def test_helpers_travel_to_the_workers_and_what_fails_or_never_ends_costs_its_time(graded):
+    seen, verdict = graded["unusual"]
+    assert verdict.mark == verdict.max, (verdict, seen.cells)
+    assert any("cell 3 was cut off after 2 s" in said for said in seen.cells[0].failed)
+
+
+def test_a_missing_function_is_said_as_in_any_lab(graded):
+    seen, _ = graded["odd"]
+    assert seen.cells[0].status == "raised"
+    assert "name 'make_worker_dataset' is not defined (cell" in seen.cells[0].error
+    assert "raised OSError: no such disk)" in seen.cells[0].error
+
+
+def test_what_holds_an_answer_is_not_in_a_worker_and_the_watching_process_is_out_of_reach(graded):
+    seen, _ = graded["odd"]
+    assert "worker" in seen.cells[1].error and "found ['no memory']" in seen.cells[1].error
+
+
+def test_a_function_that_cannot_be_sent_says_so(graded):
+    seen, _ = graded["odd"]
+    assert "can't be sent to another process" in seen.cells[2].error
+
+
+@pytest.mark.parametrize("name", WATCHERS)
+def test_an_attack_on_what_watches_the_workers_earns_nothing(graded, name):
+    seen, verdict = graded[name]
+    assert verdict.mark == 0, (verdict, seen.cells)
+    assert len(seen.cells) == len(verdict.exercises)
+
+
+def test_a_result_that_is_not_plain_is_not_unpacked():
+    for body in (pickle.dumps(("result", print)), b"rubbish", pickle.dumps(("result", {1: [2.5]}))):
+        kind, value, *_ = pickle.loads(make_plain(body))
+        assert (kind, value) == ("result", {1: [2.5]}) or "must be plain data" in value
+    assert pickle.loads(make_plain(pickle.dumps(("error", "a", "b")))) == ("error", "a", "b")
+
+
+def test_a_traveling_answer_stays_packed_until_it_is_called():
+    assert TravelingAnswer("train", "not even text of bytes", 0).__name__ == "train"
