@@ -4,7 +4,8 @@ import importlib
 import importlib.util
 import linecache
 import tempfile
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from distlab.authoring import sources
 from distlab.exercises.exercise import Exercise, call, list_exercises
 from distlab.grading.encoding import decode, encode
 from distlab.grading.judging import Judge
+from distlab.labs.lab11 import exercise as lab11
 
 ROOT = Path(__file__).parents[1]
 # what a lab measures less often in tests
@@ -33,53 +35,28 @@ class Outcome:
     judged: BaseException | None
 
 
-class GivenTimes:
-    """Clocks of lab 11 that go by what is given: no test depends on how fast a machine is.
+class GivenMeter(lab11.Meter):
+    """A meter of lab 11 that goes by what is given: no test depends on how fast a machine is.
 
-    An epoch of the naive pipeline takes a second, one of the answer's `epoch` seconds, and making
-    the answer's pipeline takes `ahead`.
+    A naive epoch takes a second, one of the answer's `epoch`, and making its data set `ahead`.
     """
 
-    def __init__(self, epoch: float, ahead: float = 0.0) -> None:
-        self._epoch, self._ahead, self._now = epoch, ahead, 0.0
-        self._naive: Any = None
-        self._begun = False
-        module = importlib.import_module("distlab.labs.lab11.exercise")
-        given = {
-            "_time_epoch": self._time_epoch,
-            "_read_clocks": self._read_clocks,
-            "make_naive": self._begin(module.make_naive),
-        }
-        self._patches = [patch.object(module, name, what) for name, what in given.items()]
+    epoch, ahead = 0.0, 0.0
 
-    def __enter__(self) -> None:
-        for one in self._patches:
-            one.start()
+    def ask(self, *arguments: Any) -> Any:
+        taken = np.full(2, self.ahead if arguments else self.epoch)
+        self._ended = self._ended + taken
+        self.epochs += [] if arguments else [taken]
+        return self._answer(*arguments)
 
-    def __exit__(self, *error: object) -> None:
-        for one in self._patches:
-            one.stop()
 
-    def _begin(self, make_naive: Any) -> Any:
-        def begin(*arguments: Any) -> Any:
-            self._naive, self._begun = None, False
-            return make_naive(*arguments)
-
-        return begin
-
-    def _time_epoch(self, dataset: Any) -> tuple[list[Any], float, float]:
-        self._naive = dataset if self._naive is None else self._naive
-        if dataset is self._naive:  # nobody looks at what it gives
-            self._now += 1.0
-            return [], 1.0, 1.0
-        self._now += self._epoch
-        return list(dataset.take(8000)), self._epoch, self._epoch
-
-    def _read_clocks(self) -> np.ndarray:
-        now = self._now
-        if not self._begun:  # the answer is called next
-            self._now, self._begun = now + self._ahead, True
-        return np.array([now, now])
+@contextmanager
+def give_times(epoch: float, ahead: float = 0.0) -> Iterator[None]:
+    """Let lab 11 measure what is given, in seconds."""
+    given = {"epoch": epoch, "ahead": ahead}
+    with patch.multiple(GivenMeter, **given):
+        with patch.multiple(lab11, Meter=GivenMeter, _naive_seconds=[1.0]):
+            yield
 
 
 class Lab:
@@ -115,7 +92,7 @@ class Lab:
         """Run the graded cell of `exercise` with `answer` for its solution, and judge it."""
         key = (exercise, answer, seed)
         if key not in self._outcomes:
-            with GivenTimes(*self._times(answer)) if self._times else nullcontext():
+            with give_times(*self._times(answer)) if self._times else nullcontext():
                 self._outcomes[key] = self._try_parts(exercise, answer, seed)
         return self._outcomes[key]
 

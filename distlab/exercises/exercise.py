@@ -128,14 +128,16 @@ class Exercise:
     `tell(case, observed, right)` may show it as a table (without it, the array that differs is
     shown). `plain` says of one with a `run` that the answer takes and gives numbers, words, lists,
     dictionaries, arrays and a `Folder` only: `run` can then do without its process, and only calls
-    of the answer travel there. `travels` says of one with a `run` that it sends the answer to
-    workers: it then runs in a process without the learner's cells, where a call of the answer is a
-    worker's, too, and nothing but plain data comes from the workers. `resume(answer, left, *case)`
-    continues what `run` left of a case, its result's "left", in a fresh process of the answer, and
-    returns the rest of the result. In a notebook one run is
-    stopped after `seconds`: 20 s by default if it is called with its cases or `plain`, never
-    otherwise, since exercises that start processes have their own limits. A class seed draws
-    `number`.
+    of the answer travel there. So do calls of what `serve(function)` makes of the learner's
+    function, in its own process, if it takes and gives such data: `run` gets that. `before(served)`
+    measures what `serve()` makes of no function, before any of the learner's is there. `travels`
+    says of one with a `run` that it sends the answer to workers: it then runs in a process without
+    the learner's cells, where a call of the answer is a worker's, too, and nothing but plain data
+    comes from the workers. `resume(answer, left, *case)` continues what `run` left of a case, its
+    result's "left", in a fresh process of the answer, and returns the rest of the result. In a
+    notebook one run is stopped after `seconds`: 20 s by default if it is called with its cases or
+    `plain`, never otherwise, since exercises that start processes have their own limits. A class
+    seed draws `number`.
 
     `evidence` says what a mark proves. "result": the learner's function returned everything graded
     as plain data, or wrote it to a file. "outside": processes, kills, bytes, files, clocks, seen by
@@ -161,6 +163,8 @@ class Exercise:
     success: str = ""
     by_hand: Sequence[str] = ()
     plain: bool = False
+    before: Callable[[Callable[..., Any]], Any] | None = None
+    serve: Callable[..., Callable[..., Any]] | None = None
     travels: bool = False
     resume: Callable[..., Mapping[str, Any]] | None = None
     seconds: float | None = None
@@ -194,10 +198,12 @@ class Exercise:
         """
         parts = answer if isinstance(answer, tuple) else (answer,)
         there = getattr(parts[0], "observe_there", None)
-        if there is not None and not self.plain and self.run is not call:
+        observe = partial(self.observe_part, answer)
+        if self.serve is not None:
+            served = self.serve(answer) if there is None else answer.serve(self)
+            observe = partial(self.observe_part, served)
+        elif there is not None and not self.plain and self.run is not call:
             observe = partial(there, self, [part.__name__ for part in parts])
-        else:
-            observe = partial(self.observe_part, answer)
         observed = observe(cases=cases)
         for one, case in zip(observed if self.resume else (), cases):
             one.update(observe(left=(one.pop("left"), *case)))

@@ -7,16 +7,19 @@ are calls the other way.
 
 import contextlib
 import json
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from distlab.exercises.exercise import Exercise
 from distlab.exercises.folder import Folder, pack_folder, unpack_folder
+from distlab.grading import process_tree
 from distlab.grading.encoding import decode, encode
 from utils.collectives import Network, Send
 from utils.errors import InputError
@@ -126,6 +129,18 @@ class RemoteAnswer:
             if after is not None:
                 _take_over(given, read_value(after))
         return read_result(told)
+
+    def serve(self, exercise: Exercise) -> "RemoteAnswer":
+        """Return the function that `exercise` makes of the learner's, in the answer's process."""
+        name, told = self.__name__, {"lab": exercise.lab, "exercise": exercise.name}
+        self._channel.send(do="serve", name=name, **told)
+        ask_until_answered(self._channel, [])
+        return RemoteAnswer(self._channel, f"{name} served", self._restart)
+
+    def read_clocks(self) -> np.ndarray:
+        """Return the seconds of the clock, and of the processor in all processes of the answer."""
+        processes = process_tree.find_tree(os.getpid())[1:]
+        return np.array([perf_counter(), process_tree.measure_processor_seconds(processes)])
 
     def observe_there(self, exercise: Exercise, names: Sequence[str], **given: Any) -> Any:
         """Let the answer's process run the exercise itself; return what was seen there.

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from distlab.exercises.exercise import list_exercises
+from distlab.exercises.exercise import Exercise, list_exercises
 from distlab.exercises.traveling import TravelingAnswer, pack_answers
 from distlab.grading.absent import AbsentFinder
 from distlab.grading.answer_calls import AnswerGone, Channel, pack_changed, unpack, within
@@ -148,6 +148,11 @@ def do(channel: Channel, answer: Answer, asked: Mapping[str, Any]) -> dict[str, 
         return call(channel, answer, asked)
     if asked["do"] == "observe":
         return {"result": observe(answer, asked)}
+    if asked["do"] == "serve":
+        found = [answer.find(asked["name"])] if asked["name"] else []
+        served = find_exercise(asked["lab"], asked["exercise"]).serve(*found)
+        answer.space[f"{asked['name']} served"] = served
+        return {}
     if asked["do"] == "pack":
         return {"packed": pack_answers([answer.find(name) for name in asked["names"]])}
     if asked["do"] == "cell":
@@ -183,10 +188,14 @@ def call(channel: Channel, answer: Answer, asked: Mapping[str, Any]) -> dict[str
     return {"result": encode(result), "changed": pack_changed(arguments)}
 
 
+def find_exercise(lab: str, name: str) -> Exercise:
+    """Return the exercise of a lab."""
+    return list_exercises(importlib.import_module(f"distlab.labs.{lab}.exercise"))[name]
+
+
 def observe(answer: Answer, asked: Mapping[str, Any]) -> Any:
     """Run an exercise here: TensorFlow's objects can't travel."""
-    module = importlib.import_module(f"distlab.labs.{asked['lab']}.exercise")
-    exercise = list_exercises(module)[asked["exercise"]]
+    exercise = find_exercise(asked["lab"], asked["exercise"])
     found = tuple(answer.find(name) for name in asked["names"])
     part = found[0] if len(found) == 1 else found
     return encode(exercise.observe_part(part, **decode(asked["given"])))

@@ -6,6 +6,7 @@ pipe, as frames: one line of JSON for each graded cell, and an empty one for eac
 """
 
 import contextlib
+import importlib
 import json
 import os
 import socket
@@ -16,6 +17,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from distlab.exercises.exercise import list_exercises
 from distlab.grading.answer_calls import (
     MAX_MESSAGE_BYTES,
     AnswerGone,
@@ -95,6 +97,16 @@ class Harness:
         self.channel: Channel | None = None  # to the process that has run `cells`
         self.cells: list[Mapping[str, Any]] = []
         self.cut: list[str] = []  # of the learner's cells: what was cut off, or ended the process
+
+    def measure_before(self, lab: str) -> None:
+        """Let exercises measure what they compare with in a process that nothing else runs in."""
+        module = importlib.import_module(f"distlab.labs.{lab}.exercise")
+        for exercise in list_exercises(module).values():
+            if exercise.before is not None:
+                with within(self.order["cell_seconds"]):
+                    answer = RemoteAnswer(self.answers.start(), "", self.answers.start)
+                    exercise.before(answer.serve(exercise))
+                self.answers.close()
 
     def run(self) -> None:
         traveling: dict[int, Packed] = {}
@@ -262,12 +274,14 @@ def ask(channel: Channel, **request: Any) -> dict[str, Any]:
     return ask_until_answered(channel, [])
 
 
-def run_order(order: int, control: socket.socket, pipe: int, traffic: TextIO) -> int:
+def run_order(lab: str, order: int, control: socket.socket, pipe: int, traffic: TextIO) -> int:
     """Read the order and run it, as the process next to the sealed ones."""
     with os.fdopen(order, "rb") as file:
         file.seek(0)
         told = json.loads(file.read())
     sys.stdout = open(1, "w", buffering=1, encoding="utf-8", closefd=False)
     sys.stderr = open(2, "w", buffering=1, encoding="utf-8", closefd=False)
-    Harness(told, Answers(control), pipe, traffic).run()
+    harness = Harness(told, Answers(control), pipe, traffic)
+    harness.measure_before(lab)
+    harness.run()
     return 0

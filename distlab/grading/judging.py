@@ -95,13 +95,14 @@ class LabRules:
 
     `cell_seconds` is for the calls of one graded cell, `own_seconds` for each cell of the learner's
     own: seconds of the processor, and three times as many by the clock. `exclusive` labs measure
-    time: they run one submission at a time. `processes` labs start their own worker processes and
-    need loopback. `data` names the data sets that are read once, before anything is forked. Without
-    `onednn` the first of each operation is faster, and training is up to four times slower: for
-    labs that run a few small operations. `traffic` has, for exercises whose answers have to send
-    messages, what works out of the judge's inputs (their names and values) the least and the most
-    bytes that the kernel may count. `judge_seconds` is the longest that judging a submission may
-    take, and `warm` starts once, before the first, what all need.
+    time: they run one submission at a time, and an answer can't start processes. `processes` labs
+    start their own worker processes and need loopback. `data` names the data sets that are read
+    once, before anything is forked. Without `onednn` the first of each operation is faster, and
+    training is up to four times slower: for labs that run a few small operations. `traffic` has,
+    for exercises whose answers have to send messages, what works out of the judge's inputs (their
+    names and values) the least and the most bytes that the kernel may count. `judge_seconds` is the
+    longest that judging a submission may take, and `warm` starts once, before the first, what all
+    need.
     """
 
     cell_seconds: float = 30.0

@@ -96,6 +96,7 @@ class Running:
         limits = {
             "memory_mib": rules.memory_mib,
             "processes": MAX_PROCESSES[rules.processes],
+            "timed": rules.exclusive and not rules.processes,
             "processor_seconds": rules.all_seconds * max(1.0, cores / 2),
             "output_mib": MAX_WRITTEN // 2**20,
         }

@@ -43,7 +43,8 @@ FORBIDDEN = (
 FAMILIES = (1, 2, 10, 16)  # of sockets that may be made: unix, inet, inet6, netlink
 BUFFERS = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and the ones for root: a socket's memory
 SOL_SOCKET, F_SETPIPE_SZ = 1, 1031
-SCMP_ALLOW, SCMP_REFUSE, SCMP_EQUAL, SCMP_GREATER = 0x7FFF0000, 0x00050001, 4, 6
+SCMP_ALLOW, SCMP_REFUSE, SCMP_UNKNOWN = 0x7FFF0000, 0x00050001, 0x00050026  # EPERM, ENOSYS
+SCMP_EQUAL, SCMP_GREATER, SCMP_MASKED, CLONE_THREAD = 4, 6, 7, 0x10000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -141,11 +142,26 @@ class _Condition(ctypes.Structure):
     )
 
 
+def _list_rules(processes: bool) -> list[tuple[str, list[tuple[int, ...]]]]:
+    """Return the calls that a filter refuses, and with which arguments ([]: with any)."""
+    if not processes:  # the C library makes its threads with clone if there is no clone3
+        start = [(0, SCMP_MASKED, CLONE_THREAD, 0)]
+        return [("fork", []), ("vfork", []), ("clone", start), ("clone3", [])]
+    families = [[(0, SCMP_EQUAL, n)] for n in range(max(FAMILIES)) if n not in FAMILIES]
+    families.append([(0, SCMP_GREATER, max(FAMILIES))])
+    buffers = [[(1, SCMP_EQUAL, SOL_SOCKET), (2, SCMP_EQUAL, n)] for n in BUFFERS]
+    rules = [(name, list[tuple[int, ...]]()) for name in FORBIDDEN]
+    rules += [(name, when) for when in families for name in ("socket", "socketpair")]
+    rules += [("setsockopt", when) for when in buffers]
+    return [*rules, ("fcntl", [(1, SCMP_EQUAL, F_SETPIPE_SZ)])]
+
+
 @cache
-def make_filter() -> tuple[ctypes.CDLL, int]:
+def make_filter(processes: bool = True) -> tuple[ctypes.CDLL, int]:
     """Return libseccomp and its filter, for this processor, of what no lab needs: EPERM.
 
-    Called before a fork, it is made once for all. OSError where libseccomp isn't there or refuses.
+    Without `processes` it is another one, of what starts a process. Called before a fork, it is
+    made once for all. OSError where libseccomp isn't there or refuses.
     """
     library = ctypes.CDLL("libseccomp.so.2", use_errno=True)
     library.seccomp_init.restype = ctypes.c_void_p
@@ -158,26 +174,20 @@ def make_filter() -> tuple[ctypes.CDLL, int]:
     ]
     library.seccomp_load.argtypes = [ctypes.c_void_p]
     made = library.seccomp_init(ctypes.c_uint32(SCMP_ALLOW))
-    families = [[(0, SCMP_EQUAL, n)] for n in range(max(FAMILIES)) if n not in FAMILIES]
-    families.append([(0, SCMP_GREATER, max(FAMILIES))])
-    buffers = [[(1, SCMP_EQUAL, SOL_SOCKET), (2, SCMP_EQUAL, n)] for n in BUFFERS]
-    rules = [(name, []) for name in FORBIDDEN]
-    rules += [(name, when) for when in families for name in ("socket", "socketpair")]
-    rules += [("setsockopt", when) for when in buffers]
-    rules.append(("fcntl", [(1, SCMP_EQUAL, F_SETPIPE_SZ)]))
-    for name, when in rules:
+    for name, when in _list_rules(processes):
         number = library.seccomp_syscall_resolve_name(name.encode())
         conditions = (_Condition * len(when))(*(_Condition(*each) for each in when))
         if number == -1:  # a call that this version of the library doesn't know
             continue
-        failed = library.seccomp_rule_add_array(made, SCMP_REFUSE, number, len(when), conditions)
+        action = SCMP_UNKNOWN if name == "clone3" else SCMP_REFUSE
+        failed = library.seccomp_rule_add_array(made, action, number, len(when), conditions)
         if failed:
             raise OSError(-failed, f"libseccomp: no rule for {name}: {os.strerror(-failed)}")
     return library, made
 
 
-def forbid_calls() -> None:
-    """Refuse what no lab needs, here and in what this process starts."""
-    library, made = make_filter()
+def forbid_calls(processes: bool = True) -> None:
+    """Refuse what no lab needs, or new `processes`, here and in what this process starts."""
+    library, made = make_filter(processes)
     if failed := library.seccomp_load(made):
         raise OSError(-failed, f"libseccomp: {os.strerror(-failed)}")

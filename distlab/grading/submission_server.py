@@ -69,6 +69,7 @@ class SubmissionLoop(ForkLoop):
         self.hidden = find_places(self.absent, Path(utils.__file__).parents[1])
         if self.sealed:
             sealing.make_filter()
+            sealing.make_filter(processes=False)
         return {}
 
     def run(self, request: Any, body: bytes, descriptors: Sequence[int]) -> int:
@@ -86,7 +87,7 @@ class SubmissionLoop(ForkLoop):
         theirs.close()
         from distlab.grading.harness import run_order
 
-        status = run_order(order, ours, channel, traffic)
+        status = run_order(self.lab, order, ours, channel, traffic)
         os.kill(first, signal.SIGKILL)
         _wait_for(first)
         return status
@@ -197,6 +198,8 @@ class First:
             os.setpgid(0, 0)
             os.dup2(channel, 3)
             close_all_but({0, 1, 2, 3})
+            if self.sealed and self.request["timed"]:  # a process that ends unseen wouldn't count
+                sealing.forbid_calls(processes=False)
             try:
                 from distlab.grading.answer_process import be_answer
 

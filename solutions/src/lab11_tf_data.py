@@ -6,9 +6,9 @@
 #
 # **Time:** 50 minutes · **Points:** 10 · **Hardware:** two CPU cores
 #
-# Your pipeline and the naive one take turns in the same process, five epochs each after a first
-# one. Both are timed by the clock and by processor time, and the better of the two median ratios
-# counts. So another program that runs at the same time doesn't decide your mark. Lesson 12 has the ideas.
+# The naive pipeline is timed first, by the seconds that it takes of the processor. Then your pipeline
+# delivers epochs, and the quicker of its clock and processor time counts. So another program that
+# runs at the same time doesn't decide your mark. Lesson 12 has the ideas.
 #
 # {{absent}}
 
@@ -55,7 +55,8 @@ SEED = 2026
 # exactly once, in any order, and augments again, each image with its own random numbers: no two
 # epochs show the same images. After the first epoch it delivers at least 3 times the images per
 # second of the naive one. (We accept 2, since other work on the machine disturbs.) Work done ahead is
-# counted too: epochs that you compute before anyone asks for them gain nothing. Functions that work
+# counted too: epochs that you compute before anyone asks for them gain nothing. When a class is
+# graded, the pipeline can't start other processes (threads are fine). Functions that work
 # on a whole batch at once are yours to write: the check refuses calls of `utils.input_pipeline`, except
 # for `parse` and `augment`.
 #

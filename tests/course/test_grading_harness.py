@@ -253,6 +253,29 @@ def plan_epoch(n, b):
                 pass
     time.sleep(1000)
 """
+CLOCKS = """
+import itertools, time
+from distlab.exercises import exercise
+from distlab.labs.lab11 import exercise as lab
+ticks = itertools.count()
+time.perf_counter = time.monotonic = time.process_time = lambda: next(ticks) / 1000
+lab._read_clocks = lambda: np.full(2, time.perf_counter())
+lab.measure_naive = lambda *given: 9.0
+lab.Meter.compare = lab.Meter.compare_all = lambda *given: 9.0
+lab._examine = lambda *given: ""
+make_fast = make_naive
+"""
+ELSEWHERE = """
+import os, signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def make_fast(files, batch_size):
+    dataset = make_naive(files, batch_size)
+    def play():
+        if os.fork() == 0:
+            os._exit(0)
+        yield from dataset
+    return tf.data.Dataset.from_generator(play, output_signature=dataset.element_spec)
+"""
 SLOW = """
 import time
 right = plan_epoch
@@ -294,12 +317,17 @@ def test_an_observation_without_its_answers_is_small():
     assert len(observation.lighten().to_json()) < 1000 and observation.cells[0].got
 
 
-def test_a_pipeline_is_measured_in_the_sandbox(tmp_path):
+def test_a_pipeline_is_measured_from_outside(tmp_path):
+    """An answer can set its process's clocks and replace what is called in it: that earns nothing.
+
+    Nor can it leave work to a process that is gone when the processor's seconds are counted.
+    """
     lab, answers = read_lab("lab11", ROOT), load_answers("lab11")
     stub = read_stub(lab)
     books = {
         "right": answers.RIGHT["pipeline"][0],
-        "wrong": answers.WRONG["pipeline"]["frozen-augmentation (two epochs in turn)"],
+        "clocks": answers.NAIVE + CLOCKS,
+        "elsewhere": answers.NAIVE + ELSEWHERE,
     }
     handed = [
         Submission(n, write(fill({"pipeline": b}, stub=stub), tmp_path / f"{n}.ipynb"))
@@ -308,6 +336,7 @@ def test_a_pipeline_is_measured_in_the_sandbox(tmp_path):
     for name, (_, verdict) in grade(lab, handed).items():
         mark = verdict.exercises[0]
         assert mark.points == (mark.max if name == "right" else 0), mark
+        assert ("not permitted" in mark.message) == (name == "elsewhere"), mark
 
 
 SENT = {  # lab, exercise, inputs: what the kernel counted of a right answer, of one without work
