@@ -12,11 +12,15 @@ SMALLEST = """() => Math.min(...[...document.querySelectorAll(".ex-slide *")]
     .filter((node) => [...node.childNodes].some((each) => each.nodeType === 3 && each.data.trim()))
     .map((node) => parseFloat(getComputedStyle(node).fontSize) * node.currentCSSZoom))"""
 
-SEEN = """() => { const boxes = [...document.querySelectorAll(".ex-slide .ex-stage :is(svg, canvas)")]
-    .map((node) => node.getBoundingClientRect()).filter((box) => box.height > 1);
-  const top = Math.min(...boxes.map((box) => box.top)), bottom = Math.max(...boxes.map((box) => box.bottom));
-  return (Math.min(bottom, innerHeight) - Math.max(top, 0)) / (bottom - top); }"""
-DRAWN = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))"""
+SEEN = """() => {
+    const boxes = [...document.querySelectorAll(".ex-slide .ex-stage :is(svg, canvas)")]
+        .map((node) => node.getBoundingClientRect()).filter((box) => box.height > 1);
+    const top = Math.min(...boxes.map((box) => box.top));
+    const bottom = Math.max(...boxes.map((box) => box.bottom));
+    return (Math.min(bottom, innerHeight) - Math.max(top, 0)) / (bottom - top);
+}"""
+DRAWN = """() => new Promise(
+    (done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))"""
 
 
 @pytest.fixture
@@ -79,7 +83,7 @@ def test_a_slide_is_one_piece_that_the_back_row_reads_and_keys_turn(page):
     assert shown.count() == 0 and "?slide" not in page.url
     for stage in page.locator(".ex-stage").all():  # all parts are back where they were
         kinds = [str(part.get_attribute("class")) for part in stage.locator("> *").all()]
-        assert kinds[-1] == "ex-share" and ("ex-player" in kinds)
+        assert kinds[-1] == "ex-share" and "ex-player" in kinds
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "guess"])
