@@ -21,7 +21,8 @@ _BASE = """((shared) => (own) => {{
     const name = path.replace("./", ""), names = Object.keys(files).join(", ");
     if (!files[name]) throw new Error(`${{path}} must be one of ${{names}}.`);
     if (!loaded[name]) files[name](require, (loaded[name] = {{}}));
-    if (!loaded[name].exports) throw new Error(`${{path}} must set module.exports, and not require itself through others.`);
+    if (!loaded[name].exports)
+      throw new Error(`${{path}} must set module.exports, and not require itself through others.`);
     return loaded[name].exports;
   }};
 }})({shared})"""

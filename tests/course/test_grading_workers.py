@@ -70,9 +70,9 @@ def hand_in(folder, lab_name: str) -> list[Submission]:
     if lab_name == "lab08":
         books["unusual"] = fill({**right, "training": TRAIN}, HELPERS, stub=stub)
         books["odd"] = fill(ODD, HELPERS[:1], stub=stub)
-    for name, (lab, _, text) in WATCHERS.items():
-        if lab == lab_name and "def save_run" in text:
-            books[name] = fill({**wrong, "saving": text}, stub=stub)
+    for name, (lab, attacked, text) in WATCHERS.items():
+        if lab == lab_name and ("def train_worker" in text or "def save_run" in text):
+            books[name] = fill({**wrong, attacked[0]: text}, stub=stub)
         elif lab == lab_name:
             books[name] = fill(wrong, (text,), stub=stub)
     return [

@@ -12,6 +12,7 @@ import numpy as np
 
 from distlab.exercises import softmax
 from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.feeding import Feed, ask, run_fed
 from distlab.exercises.refusing import read_array, require_kind, require_value
 from distlab.exercises.worker_runs import get_cluster, run_on
 from distlab.labs import ANSWERS
@@ -85,32 +86,48 @@ SHARDS = Exercise(
 # ---- exercise 2: the worker function
 
 
+_place: list[Any] = []  # of this worker: where its examples come, its rank, how many there are
+
+
 def read_step(seed: int, step: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the global batch of a step: images [batch, 784] and labels [batch].
 
     On worker i of W only rows i, i + W, … are there, as if the rest lay on the other
     machines: the other images are nan, and their labels 0.
     """
-    picks = np.random.default_rng([seed, step]).integers(0, 10_000, size=batch)
-    images, labels = softmax.read_examples(picks)
-    config = json.loads(os.environ.get("TF_CONFIG", "{}"))
-    if config:
-        workers = len(config["cluster"]["worker"])
-        absent = np.arange(batch) % workers != config["task"]["index"]
-        images[absent], labels[absent] = np.nan, 0
+    if not _place:
+        picks = np.random.default_rng([seed, step]).integers(0, 10_000, size=batch)
+        return softmax.read_examples(picks)
+    root, rank, workers = _place
+    images, labels = np.full([batch, 784], np.nan), np.zeros(batch, int)
+    share = ask(root, rank, step)
+    images[rank::workers], labels[rank::workers] = share["images"], share["labels"]
     return images, labels
+
+
+def derive_seed(seed: int) -> int:
+    """Return the seed that workers get, for the first weights: it doesn't lead to the examples."""
+    return int(np.random.default_rng([seed, 8]).integers(2**31))
 
 
 def try_training(
     train_worker: Callable[..., Any], workers: int, seed: int, steps: int, batch: int
 ) -> list[np.ndarray]:
-    """Return the weights [784, 10] that each worker ends with."""
-    found = run_on(get_cluster(workers), _train_here, train_worker, seed, steps, batch)
+    """Return the weights [784, 10] that each worker ends with. None has another's examples."""
+
+    def draw(rank: int, step: int) -> dict[str, np.ndarray]:
+        images, labels = read_step(seed, step, batch)
+        return {"images": images[rank::workers], "labels": labels[rank::workers]}
+
+    with tempfile.TemporaryDirectory() as root:
+        feed, what = Feed(Path(root), draw), (root, workers, derive_seed(seed), steps, batch)
+        found, _ = run_fed(get_cluster(workers), feed, _train_here, train_worker, *what)
     return [np.asarray(weights) for weights in found]
 
 
-def _train_here(train_worker: Any, seed: int, steps: int, batch: int) -> list[Any]:
-    weights = train_worker(seed, steps, batch)
+def _train_here(train_worker: Any, root: str, workers: int, *given: int) -> list[Any]:
+    _place[:] = [Path(root), json.loads(os.environ["TF_CONFIG"])["task"]["index"], workers]
+    weights = train_worker(*given)
     return read_array(weights, "train_worker", "an array of weights").tolist()
 
 
@@ -145,18 +162,19 @@ def try_saving(
 ) -> dict[str, Any]:
     """Let each worker count and save. Return what was left, and the sums of later all-reduces.
 
-    Worker k adds `counts[k]`. Each has its own parent folder, as if every machine had the shared
-    disk in another place. So its files are distinguished from the others'.
+    Worker k adds `counts[k]`, and gets no others. Each has its own parent folder, as if every
+    machine had the shared disk in another place. So its files are distinguished from the others'.
     """
     root = Path(tempfile.mkdtemp())
     try:
-        sums = run_on(get_cluster(len(counts)), _save, functions, str(root), counts)
+        feed = Feed(root, lambda rank, step: {"counts": np.array(counts[rank])})
+        sums, _ = run_fed(get_cluster(len(counts)), feed, _save, functions, str(root))
         return _describe_saving(root, len(counts)) | {"sums of the next all-reduces": sums}
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _save(functions: Any, root: str, counts: Sequence[Sequence[float]]) -> list[float]:
+def _save(functions: Any, root: str) -> list[float]:
     """Count and save on this worker; return the sums of the all-reduces that come next."""
     import tensorflow as tf
 
@@ -164,8 +182,8 @@ def _save(functions: Any, root: str, counts: Sequence[Sequence[float]]) -> list[
     strategy = _make_strategy()
     index = strategy.cluster_resolver.task_id
     seen = require_kind(make_counter(strategy), "make_counter", "tf.Variable")
-    for count in counts[index]:
-        strategy.run(lambda number: seen.assign_add(number), args=(tf.constant(count),))
+    for count in ask(Path(root), index, 0)["counts"]:
+        strategy.run(lambda number: seen.assign_add(number), args=(tf.constant(float(count)),))
     shared = Path(root, f"machine-{index}", "shared")
     shared.mkdir(parents=True)
     save_run(strategy, tf.train.Checkpoint(seen=seen), str(shared))
