@@ -113,7 +113,7 @@ function drawBelt(stage, svg, layers, pattern, run) {
   const busy = run.starts.some((start, j) => time >= start && time < run.ends[j]);
   join(glider, layers.glow, [0], { key: String, tag: "rect", seconds: 0.12,
     end: () => ({ ...step, width: wide, height: tall, rx: 6, fill: busy ? color("forward") : `url(#${pattern})`, "fill-opacity": busy ? 0.55 : 1 }) });
-  const named = places.filter((d) => d.words), size = narrow ? 10.5 : 13;
+  const named = places.filter((d) => d.words), size = gap < 60 ? 10.5 : narrow ? 12 : 13;
   const labels = [...named.map((d) => ({ id: d.name, x: x(d.k), y: floor + 26, text: d.words, weight: d.machine ? 700 : 400 })),
     { id: "slow", x: clamp(x(PLACES.findIndex(([name]) => name === run.bottleneck)), 36, inner - 36), y: floor - tall - 8, text: "bottleneck", weight: 700, fill: color("over") }];
   join(glider, layers.names, labels, { key: (d) => d.id, tag: "text", text: (d) => d.text,

@@ -3,7 +3,7 @@
 const { choice, color, draw, join, linear, make, numbers, sayNumber, sayPercent, slider, tries } = require("./core.js");
 const { FLOATS, findGap, findLost, roundFloat } = require("./floats_model.js");
 
-const LEFT = 78, RIGHT = 150, LANE = 34, ROW = 46, TOP = 22, NEAR = 1 / 24, MOST_LINES = 130;
+const LANE = 34, TOP = 22, NEAR = 1 / 24, MOST_LINES = 130;
 const LOW = -56, HIGH = 24, TALL = 150;
 const IDEAS = { float32: "forward", bfloat16: "variables", float16: "data" };
 const POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹", power = (n) => `2${n < 0 ? "⁻" : ""}${[...String(Math.abs(n))].map((d) => POWERS[d]).join("")}`;
@@ -53,7 +53,7 @@ function piece(stage) {
     }
     svg.setAttribute("aria-label", words);
     stage.say(words);
-    const bottom = TOP + ROW * snapped.length, height = bottom + (bins ? TALL + 40 : 0);
+    const bottom = TOP + placeLine(stage.width).row * snapped.length, height = bottom + (bins ? TALL + 40 : 0);
     stage.glider.to(svg, { height, viewBox: `0 0 ${stage.width - 34} ${height}` }, 0);
     drawLanes(stage, layers, value, snapped);
     if (bins) drawBars(stage, layers, { bins, type, shift, floor: bottom + TALL });
@@ -62,9 +62,15 @@ function piece(stage) {
 
 const say = (value) => (value === Infinity ? "infinity" : Number(value.toPrecision(7)).toString().replace("-", "−"));
 
+// Names and numbers stand at the ends of their lines, and on a narrow page above them.
+function placeLine(width) {
+  const inner = width - 34, narrow = inner < 480, [from, to, row] = narrow ? [8, inner - 8, 62] : [78, inner - 150, 46];
+  return { from, to, row, nameY: narrow ? -6 : 21, says: narrow ? { x: inner, "text-anchor": "end" } : { x: to + 10, "text-anchor": "start" } };
+}
+
 function drawLanes({ glider, width }, layers, value, snapped) {
-  const inner = width - 34, low = value * (1 - NEAR), high = value * (1 + NEAR), x = linear([low, high], [LEFT, inner - RIGHT]);
-  const y = (lane) => TOP + lane * ROW;
+  const { from, to, row, nameY, says } = placeLine(width), low = value * (1 - NEAR), high = value * (1 + NEAR), x = linear([low, high], [from, to]);
+  const y = (lane) => TOP + lane * row;
   const lines = snapped.flatMap(({ name, gap }, lane) => {
     const first = Math.ceil(low / gap), count = Math.floor(high / gap) - first + 1;
     if (count > MOST_LINES || low > 2 ** FLOATS[name].top) return [];
@@ -72,15 +78,15 @@ function drawLanes({ glider, width }, layers, value, snapped) {
   });
   const dense = snapped.filter(({ gap }) => (high - low) / gap > MOST_LINES);
   const lane = (name) => snapped.findIndex((each) => each.name === name);
-  join(glider, layers.names, snapped, { key: (d) => d.name, tag: "text", text: (d) => d.name, end: (d) => ({ x: 0, y: y(lane(d.name)) + 21, style: "font-weight: 600" }) });
-  join(glider, layers.solid, dense, { key: (d) => d.name, tag: "rect", end: (d) => ({ x: LEFT, y: y(lane(d.name)), width: inner - RIGHT - LEFT, height: LANE, fill: color(IDEAS[d.name]), "fill-opacity": 0.55 }) });
+  join(glider, layers.names, snapped, { key: (d) => d.name, tag: "text", text: (d) => d.name, end: (d) => ({ x: 0, y: y(lane(d.name)) + nameY, style: "font-weight: 600" }) });
+  join(glider, layers.solid, dense, { key: (d) => d.name, tag: "rect", end: (d) => ({ x: from, y: y(lane(d.name)), width: to - from, height: LANE, fill: color(IDEAS[d.name]), "fill-opacity": 0.55 }) });
   join(glider, layers.lines, lines, { key: (d) => d.id, tag: "line", seconds: 0,
     end: (d) => ({ x1: d.at, x2: d.at, y1: y(d.lane), y2: y(d.lane) + LANE, stroke: color(IDEAS[d.name]), "stroke-width": 2.2 }) });
-  join(glider, layers.exact, [0], { key: String, tag: "line", end: () => ({ x1: x(value), x2: x(value), y1: TOP - 6, y2: y(snapped.length) - 6, stroke: color("ink"), "stroke-width": 1.6, "stroke-dasharray": "4 3" }) });
+  join(glider, layers.exact, [0], { key: String, tag: "line", end: () => ({ x1: x(value), x2: x(value), y1: TOP - 6, y2: y(snapped.length - 1) + LANE + 6, stroke: color("ink"), "stroke-width": 1.6, "stroke-dasharray": "4 3" }) });
   const inside = snapped.filter((d) => d.value >= low && d.value <= high);
   join(glider, layers.dots, inside, { key: (d) => d.name, tag: "circle", end: (d) => ({ cx: x(d.value), cy: y(lane(d.name)) + LANE / 2, r: 7, fill: color("ink"), stroke: color("paper"), "stroke-width": 2 }) });
   join(glider, layers.words, snapped, { key: (d) => d.name, tag: "text", text: (d) => `= ${say(d.value)}`,
-    end: (d) => ({ x: inner - RIGHT + 10, y: y(lane(d.name)) + 21, style: `font-weight: 600; fill: ${inside.includes(d) ? color("ink") : color("over")}` }) });
+    end: (d) => ({ ...says, y: y(lane(d.name)) + nameY, style: `font-weight: 600; fill: ${inside.includes(d) ? color("ink") : color("over")}` }) });
 }
 
 function drawBars({ glider, width }, layers, { bins, type, shift, floor }) {

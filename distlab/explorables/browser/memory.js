@@ -129,7 +129,7 @@ function drawWords(glider, layer, boxes, glasses, { x, wide, floor, capacity, al
     { id: `alike ${d.place}`, x: x(d) + wide / 2, y: floor + 34, text: alike > 1 ? `\u00d7 ${sayNumber(alike)}` : "" },
     { id: `total ${d.place}`, x: x(d) + wide / 2, y: 14, text: sayBytes(d.total),
       style: `font-weight: 700; font-size: ${wide > 60 ? 14 : 9.5}px; fill: ${d.total > capacity ? color("over") : color("ink")}` }]);
-  const limit = { id: "limit", x: 34, y: TOP + 4, text: sayBytes(capacity), anchor: "end", style: `fill: ${color("over")}; font-weight: 700; font-size: 11px` };
+  const limit = { id: "limit", x: 34, y: TOP + 4, text: sayBytes(capacity), anchor: "end", style: `fill: ${color("over")}; font-weight: 700; font-size: 12px` };
   join(glider, layer, [...inside, ...below, limit], { key: (d) => d.id, tag: "text", text: (d) => d.text,
     end: (d) => ({ x: d.x, y: d.y, "text-anchor": d.anchor ?? "middle", style: d.style ?? "" }) });
 }

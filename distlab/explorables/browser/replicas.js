@@ -231,11 +231,11 @@ function paintAll(parts, stage, data, pictures, share, colors) {
   pictures.devices.forEach((device, k) => paintDevice(scene, device, pictures.total, k));
   const wire = data.broken ? "the all-reduce is broken" : "all-reduce: the mean of all gradients";
   if (data.replicas > 1) inscribe(scene, wire, width / 2, rows.wire + 13, "center");
-  if (data.replicas > 1) inscribe(scene, apartWords(data), width / 2, rows.bank + tall + 16, "center", data.apart ? "over" : "ink");
+  if (data.replicas > 1) inscribe(scene, apartWords(data, width), width / 2, rows.bank + tall + 16, "center", data.apart ? "over" : "ink");
   paintChart(scene);
 }
 
-const apartWords = ({ apart }) => apart ? `largest difference between the copies: ${sayNumber(apart)}` : "all copies are equal";
+const apartWords = ({ apart }, width) => apart ? `${width < 400 ? "copies differ by up to" : "largest difference between the copies:"} ${sayNumber(apart)}` : "all copies are equal";
 
 function inscribe({ pen, colors }, words, x, y, align = "left", idea = "ink", weight = 600) {
   pen.font = `${weight} 13px system-ui, sans-serif`;
@@ -267,7 +267,7 @@ function paintDevice(scene, device, total, k) {
   pen.globalAlpha = 0.25 + 0.75 * part(share, 0, 0.12);
   pen.drawImage(device.images, left, rows.images, column, tall);
   pen.globalAlpha = 1;
-  inscribe(scene, wide > 150 ? "its gradient, of 16 filters" : "gradient", left, rows.strip - 10, "left", "ink", 400);
+  inscribe(scene, wide > 200 ? "its gradient, of 16 filters" : "gradient", left, rows.strip - 10, "left", "ink", 400);
   const alone = data.broken || data.replicas === 1, middle = (width - column) / 2;
   const home = { x: left, y: rows.strip }, meet = { x: alone ? left : middle, y: rows.wire + WIRE - strip - 14 };
   const bank = { x: left, y: rows.bank - strip - 4 };

@@ -61,7 +61,7 @@ function piece(stage) {
     const network = readNetwork(stage.options);
     const wanted = JSON.stringify([network, stage.width]);
     if (wanted !== made) { runs = algorithms.map((name) => prepare(name, network, stage.data)); made = wanted; chart?.update(network, runs); }
-    const columns = alone ? (stage.width > 560 ? 2 : 1) : stage.width > 840 ? 5 : stage.width > 560 ? 3 : 2, wide = (stage.width - 34 - 18 * (columns - 1)) / columns;
+    const columns = alone ? (stage.width > 560 ? 2 : 1) : stage.width > Math.min(840, 0.9 * stage.tall) ? 5 : stage.width > 560 ? 3 : 2, wide = (stage.width - 34 - 18 * (columns - 1)) / columns;
     grid.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
     const now = stage.options.time * last(), read = readColors(stage.root);
     panels.forEach((panel, k) => panel.update(runs[k], now, wide, read, runs));
@@ -115,10 +115,12 @@ function makePanel(name, replayed) {
   const swatch = make("i", { style: `display: inline-block; width: 14px; height: 14px; border-radius: 3px; margin-right: 7px; background: ${color(LINES[name])}` });
   const time = make("strong", { style: "float: right" });
   const canvas = make("canvas", { role: "img" });
-  const node = make("div", {}, make("div", { style: "font-size: 15px" }, swatch, make("strong", { text: replayed ? "Your ring" : NAMES[name] }), time), canvas);
+  const title = make("div", {}, swatch, make("strong", { text: replayed ? "Your ring" : NAMES[name] }), time);
+  const node = make("div", {}, title, canvas);
   const update = (run, now, wide, read, runs) => {
     const done = run.ends.filter((end) => end <= now * (1 + 1e-9)).length, over = done === run.steps.length;
     const first = run.total <= Math.min(...runs.map((each) => each.total)) * (1 + 1e-9);
+    title.style.fontSize = wide < 150 ? "12px" : "15px";
     time.textContent = over && first && runs.length > 1 ? "first" : over ? "\u2713" : "";
     const stopped = run.wrong && now >= run.total * (1 - 1e-9);
     const words = run.replayed ? (stopped ? ["Here", `rank ${run.wrong.rank}`] : over ? ["\u2713"] : [`step ${done}`])
@@ -135,8 +137,8 @@ function makePanel(name, replayed) {
 function paint(canvas, wide, run, done, share, words, read, wrong) {
   const { ranks, perNode } = run.network, side = Math.min(wide, canvas.dataset.alone ? 440 : 280);
   const reach = side / 2;
-  const size = clamp((Math.PI * reach * (side > 260 ? 0.6 : 0.5)) / ranks, 9, reach * 0.25), orbit = reach - size - (size > 13 ? 17 : 3);
-  const tight = orbit - size < 62, context = sizeCanvas(canvas, wide, side + (tight ? 32 : 0));  // then words stand below the ring
+  const size = clamp((Math.PI * reach * (side > 260 ? 0.6 : 0.5)) / ranks, Math.min(9, reach * 0.14), reach * 0.25), orbit = reach - size - (size > 13 ? 17 : 3);
+  const tight = orbit - size < 62, thin = wide < 150, context = sizeCanvas(canvas, wide, side + (tight ? (thin ? 46 : 32) : 0));  // then words stand below the ring
   const place = (rank) => {
     const angle = (2 * Math.PI * rank) / ranks - Math.PI / 2;
     return [wide / 2 + orbit * Math.cos(angle), reach + orbit * Math.sin(angle)];
@@ -164,14 +166,14 @@ function paint(canvas, wide, run, done, share, words, read, wrong) {
   context.strokeStyle = read("panel");
   context.lineWidth = 5;
   context.lineJoin = "round";
-  const lines = tight ? [words[0], words[1], words.slice(2).join(" ")] : words;
+  const lines = tight && !thin ? [words[0], words[1], words.slice(2).join(" ")] : words;
   lines.filter(Boolean).forEach((line, k) => {
-    context.font = k ? `${side > 260 ? 13 : 11}px system-ui, sans-serif` : `700 ${side > 260 ? 21 : 15}px system-ui, sans-serif`;
+    context.font = k ? `${side > 260 ? 13 : 12}px system-ui, sans-serif` : `700 ${side > 260 ? 21 : 15}px system-ui, sans-serif`;
     const at = [line, wide / 2, tight ? (k ? side + 14 * k - 2 : reach + 5) : reach + (k - (words.length - 1) / 2) * (side > 260 ? 18 : 14) + 3];
     context.strokeText(...at);
     context.fillText(...at);
   });
-  context.font = "600 11px system-ui, sans-serif";
+  context.font = "600 12px system-ui, sans-serif";
   for (let rank = 0; rank < ranks && size > 13; rank++) {
     const [x, y] = place(rank), out = (size + 9) / orbit;
     context.fillText(rank, x + (x - wide / 2) * out, y + (y - reach) * out + 4);
@@ -265,7 +267,7 @@ function makeChart(stage) {
 }
 
 function drawChart(stage, svg, layers, network, runs) {
-  const { glider, width } = stage, inner = width - 34, tall = 190, top = 34, left = 66, right = inner < 600 ? 8 : 130;
+  const { glider, width } = stage, inner = width - 34, tall = clamp(stage.tall - 330, 110, 190), top = 34, left = 66, right = inner < 600 ? 8 : 130;
   const sizes = [...Array(61).keys()].map((k) => SMALLEST * (LARGEST / SMALLEST) ** (k / 60));
   const curves = runs.map((run) => ({ name: run.name, seconds: sizes.map(makeClock(run.steps, network)) }));
   const all = curves.flatMap((curve) => curve.seconds);
