@@ -161,7 +161,8 @@ TRY = """async ([{data, options}, name, others]) => {
     return [".ex-tries p", ".ex-unseen"].map((name) => host.querySelector(name).textContent);
   };
   const place = (values) => (joined.placeValues ? joined.placeValues({ data }, values) : values);
-  for (const [k, { set: told, act: acted, answer }] of (joined.listTries?.(data) ?? joined.TRIES ?? data.tries).entries()) {
+  const asked = joined.listTries?.(data) ?? joined.TRIES ?? data.tries;
+  for (const [k, { set: told, act: acted, answer }] of asked.entries()) {
     const one = ([name, value]) => [name, [value].flat()[0]];
     const set = place(told), act = place(Object.fromEntries(Object.entries(acted).map(one)));
     host.querySelectorAll(".ex-tries button")[k].click();
