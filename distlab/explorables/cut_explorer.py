@@ -19,6 +19,19 @@ WAYS = (
     "data, tensor, context",
 )
 SMALLEST, LARGEST = 3, 9  # devices as powers of two
+HELD = {  # what has no idea of its own, as a sum, has the ink of the words
+    "weights": "variables",
+    "gradients": "backward",
+    "optimizer": "optimizer",
+    "activations": "forward",
+}
+SPENT = {
+    "computation": "forward",
+    "bubble": "wait",
+    "optimizer": "optimizer",
+    "memory traffic": "data",
+    **dict.fromkeys(("data", "tensor", "pipeline", "context"), "all-reduce"),
+}
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -75,8 +88,12 @@ def _list_questions(short: str, long: str) -> list[Try]:
 
 
 def _draw(row: Mapping[str, Any], capacity_gb: float, name: str) -> list[Picture]:
-    held = {**row["memory"], "in all": row["memory_gb"], f"an {name} has": capacity_gb}
-    memory = bars(held, unit="GB", title=f"Memory of each of {row['devices']} GPUs")
+    memory = bars(
+        {**row["memory"], "in all": row["memory_gb"]},
+        unit="GB",
+        title=f"Memory of each of {row['devices']} GPUs",
+        reference=(f"an {name}: {capacity_gb:g} GB", capacity_gb),
+    ).with_ideas(HELD)
     if not row["fits"]:
         return [replace(memory, caption="It doesn't fit, so there is no step to time.")]
     parts = {part: seconds for part, seconds in row["parts"].items() if seconds > 0}
@@ -85,4 +102,4 @@ def _draw(row: Mapping[str, Any], capacity_gb: float, name: str) -> list[Picture
         f"{row['layout']}: {row['hours']:,.0f} hours, {100 * row['mfu']:.0f} % MFU. "
         f"The bottleneck is {row['bottleneck']}."
     )
-    return [memory, replace(step, caption=said)]
+    return [memory, replace(step, caption=said).with_ideas(SPENT)]

@@ -52,7 +52,9 @@ def bars(
     colors = [canvas.VERMILION if name in marked else canvas.BLUE for name in values]
     rows = [(name, [(value, color)]) for (name, value), color in zip(values.items(), colors)]
     says = "; ".join(f"{name}: {_with_unit(value, unit)}" for name, value in values.items())
-    chart = None if log or reference or marked else _describe_chart({"": values}, unit)
+    chart = None if log or marked else _describe_chart({"": values}, unit)
+    if chart and reference:
+        chart["limit"] = list(reference)
     return _draw({"": rows}, unit, title, says, reference=reference, log=log, chart=chart)
 
 

@@ -12,6 +12,16 @@ SMALLEST = """() => Math.min(...[...document.querySelectorAll(".ex-slide *")]
     .filter((node) => [...node.childNodes].some((each) => each.nodeType === 3 && each.data.trim()))
     .map((node) => parseFloat(getComputedStyle(node).fontSize) * node.currentCSSZoom))"""
 
+SEEN = """() => {
+    const boxes = [...document.querySelectorAll(".ex-slide .ex-stage :is(svg, canvas)")]
+        .map((node) => node.getBoundingClientRect()).filter((box) => box.height > 1);
+    const top = Math.min(...boxes.map((box) => box.top));
+    const bottom = Math.max(...boxes.map((box) => box.bottom));
+    return (Math.min(bottom, innerHeight) - Math.max(top, 0)) / (bottom - top);
+}"""
+DRAWN = """() => new Promise(
+    (done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))"""
+
 
 @pytest.fixture
 def page(show_page, tmp_path):
@@ -58,7 +68,6 @@ def test_a_slide_is_one_piece_that_the_back_row_reads_and_keys_turn(page):
     for width in (1024, 1920):
         page.set_viewport_size({"width": width, "height": 1080})
         page.wait_for_function("document.querySelector('.ex-slide').clientWidth > 300")
-        assert page.evaluate(SMALLEST) >= 28
         box = shown.bounding_box()
         assert box["x"] == 0 and abs(box["width"] - width) < 2
         assert find_with_axe(page, "slide", width) == []
@@ -70,10 +79,26 @@ def test_a_slide_is_one_piece_that_the_back_row_reads_and_keys_turn(page):
     page.keyboard.press("PageUp")
     page.wait_for_function("document.querySelector('.ex-slide').id.startsWith('ex-schedule')")
     assert "?slide#ex:schedule-2:" in page.url and shown.count() == 1
-    picture, hand = (shown.locator(name).first.bounding_box() for name in ("svg", ".ex-controls"))
-    assert picture["y"] < hand["y"] and hand["y"] + hand["height"] <= 1081, "both are in view"
     page.keyboard.press("Escape")
     assert shown.count() == 0 and "?slide" not in page.url
+    for stage in page.locator(".ex-stage").all():  # all parts are back where they were
+        kinds = [str(part.get_attribute("class")) for part in stage.locator("> *").all()]
+        assert kinds[-1] == "ex-share" and "ex-player" in kinds
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "guess"])
+def test_a_slide_shows_the_whole_picture_beside_its_controls(show_page, tmp_path, name):
+    path, page = write_page(EXAMPLES[name](), tmp_path / "page.html"), show_page()
+    for width, height in ((1920, 1080), (1024, 768)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto("about:blank")
+        page.goto(f"{path.as_uri()}?slide")
+        page.locator(".ex-slide").wait_for()
+        page.evaluate(DRAWN)
+        assert page.evaluate(SEEN) >= 0.8, width
+        assert page.evaluate(SMALLEST) >= 28 * width / 1920, "as large on the wall"
+        stage, hand = (page.locator(part).bounding_box() for part in (".ex-stage", ".ex-hand"))
+        assert hand["x"] + hand["width"] <= stage["x"] + 1 and hand["width"] < 0.3 * width
 
 
 def test_a_slide_without_a_name_is_the_first_piece_that_can_be_shared(show_page, tmp_path):

@@ -16,7 +16,8 @@ const TRIES = [
   { ask: "Twice the cores: does it help?", set: START, act: { cores: 8 },
     answer: "Nothing changes: the map is called one element at a time, so it uses a single core. More cores help only if more calls run at once." },
   { ask: "Which setting feeds the accelerator?", set: { ...START, reads: 2 }, act: { calls: 4 },
-    answer: "Calls of the map at once: four cores now decode and augment, and the accelerator is what takes longest, as it should be." },
+    done: (options, data) => options.stepMs <= START.stepMs && runBelt({ data, options }).bottleneck === "step",
+    answer: "More calls of the map at once: several cores decode and augment. (A full cache of what it makes does it too.) Now the accelerator takes longest, as it should." },
   { ask: "Take prefetch away: who waits?", set: { ...START, reads: 2, calls: 4 }, act: { prefetch: 0 },
     answer: "The accelerator. Without prefetch the next batch is made only when it's asked for, so making it and training on it take turns." }];
 
@@ -112,7 +113,7 @@ function drawBelt(stage, svg, layers, pattern, run) {
   const busy = run.starts.some((start, j) => time >= start && time < run.ends[j]);
   join(glider, layers.glow, [0], { key: String, tag: "rect", seconds: 0.12,
     end: () => ({ ...step, width: wide, height: tall, rx: 6, fill: busy ? color("forward") : `url(#${pattern})`, "fill-opacity": busy ? 0.55 : 1 }) });
-  const named = places.filter((d) => d.words), size = narrow ? 10.5 : 13;
+  const named = places.filter((d) => d.words), size = gap < 60 ? 10.5 : narrow ? 12 : 13;
   const labels = [...named.map((d) => ({ id: d.name, x: x(d.k), y: floor + 26, text: d.words, weight: d.machine ? 700 : 400 })),
     { id: "slow", x: clamp(x(PLACES.findIndex(([name]) => name === run.bottleneck)), 36, inner - 36), y: floor - tall - 8, text: "bottleneck", weight: 700, fill: color("over") }];
   join(glider, layers.names, labels, { key: (d) => d.id, tag: "text", text: (d) => d.text,

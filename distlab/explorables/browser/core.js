@@ -214,13 +214,15 @@ function panel(first, more) {
 }
 
 // Questions to try, [{ask, set, act, answer}]: a chip sets the piece up with `set`, and the answer shows
-// when the hand has gone to `act` (of a list, to any of it), or beyond it; with `done(options)`, when that is true.
+// when the hand has gone to `act` (of a list, to any of it), or beyond it; with `done(options, data)`, when that is true.
+// `more` opens the controls under "More".
 function tries(stage, items) {
   let tried = null;
   const said = make("p", { "aria-live": "polite" });
   const chips = items.map((item) => button(item.ask, () => {
     tried = item;
     for (const [name, value] of Object.entries(item.set)) stage.set(name, value);
+    if (item.more) stage.root.querySelector(".ex-more").open = true;
   }));
   const reached = ([name, value]) => {
     const now = stage.options[name], from = tried.set[name];
@@ -228,7 +230,7 @@ function tries(stage, items) {
   };
   stage.shows.push(() => {
     chips.forEach((chip, k) => chip.setAttribute("aria-pressed", items[k] === tried));
-    if (tried) setAttribute(said, "text", (tried.done?.(stage.options) ?? Object.entries(tried.act).every(reached)) ? tried.answer : `${tried.ask} Try it: the answer shows here.`);
+    if (tried) setAttribute(said, "text", (tried.done?.(stage.options, stage.data) ?? Object.entries(tried.act).every(reached)) ? tried.answer : `${tried.ask} Try it: the answer shows here.`);
   });
   return make("div", { class: "ex-tries", role: "group", "aria-label": "Try" }, make("strong", { text: "Try" }), ...chips, said);
 }
@@ -348,19 +350,20 @@ function mount(piece, host, data, options, heard = () => {}) {
   const root = make("section", { class: "ex-stage", "aria-label": nameStage(data.label ?? "Explorable") });
   const said = make("p", { class: "ex-unseen", role: "status" });
   const stage = {
-    root, data, options: { ...options }, width: 720, shows: [], fits: {}, ends: [], glider: new Glider(),
+    root, data, options: { ...options }, width: 720, tall: Infinity, shows: [], fits: {}, ends: [], glider: new Glider(),
     set(name, value) { stage.change({ [name]: value }); heard(stage.options); },
     change(options) { Object.assign(stage.options, options); ask(); },
     say(words) { setAttribute(said, "text", words); },
     redraw: () => ask(),
   };
   let frame = 0, update = () => {};
-  let drawn = 0;
+  let drawn = "";
   const show = () => {
     frame = 0;
     // A page that changes its width is followed at once. Asked once a frame: asking lays out the page.
-    stage.glider.atOnce = drawn !== stage.width || isStill();
-    drawn = stage.width;
+    const size = `${stage.width} ${stage.tall}`;
+    stage.glider.atOnce = drawn !== size || isStill();
+    drawn = size;
     update();
     stage.shows.forEach((each) => each());
   };
@@ -375,15 +378,18 @@ function mount(piece, host, data, options, heard = () => {}) {
     throw error;
   }
   root.append(said);
-  const measure = () => { stage.width = Math.max(280, root.clientWidth || host.clientWidth || 720); };
-  const sizes = new ResizeObserver(() => { const before = stage.width; measure(); if (stage.width !== before) ask(); });
+  const measure = () => {
+    stage.width = Math.max(280, root.clientWidth || host.clientWidth || 720);
+    stage.tall = root.closest(".ex-slide") ? root.clientHeight - 16 : Infinity;  // a slide is as tall as its window
+  };
+  const sizes = new ResizeObserver(() => { const { width, tall } = stage; measure(); if (stage.width !== width || stage.tall !== tall) ask(); });
   sizes.observe(root);
   const themes = new MutationObserver(ask), dark = window.matchMedia("(prefers-color-scheme: dark)");
   for (const node of [document.documentElement, document.body]) themes.observe(node, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-theme", "class"] });
   dark.addEventListener("change", ask);
   // Paper does not wait for a frame: what has changed for it (theme, width) is drawn at once. A browser announces
   // it in one way, in the other or in both, and Chromium announces it to a piece before the page has changed its theme.
-  const print = () => { cancelAnimationFrame(frame); measure(); drawn = 0; show(); }, paper = window.matchMedia("print");
+  const print = () => { cancelAnimationFrame(frame); measure(); drawn = ""; show(); }, paper = window.matchMedia("print");
   window.addEventListener("beforeprint", print);
   paper.addEventListener("change", print);
   const listen = (event) => keepKeys(root, event);

@@ -28,29 +28,32 @@ function write(glider, layer, words) {
 // ---- bars, and a picture left of them
 
 function makeBars() {
-  const { svg, layers } = makeSvg("image", "bars", "words");
+  const { svg, layers } = makeSvg("image", "bars", "limit", "words");
   return { svg, update(glider, chart, width) {
     const groups = chart.groups, rows = groups.flatMap(([, bars]) => bars), names = [...new Set(rows.map(([name]) => name))];
     const side = chart.image ? Math.min(224, width * 0.34) : 0, say = (value) => `${sayNumber(value)} ${chart.unit}`.replace(" %", "%");
     const start = side + (side ? 18 : 0), above = most(names, wide) > 0.4 * (width - start);  // a name above its bar, or left of it
     const left = start + (above ? 0 : 1.15 * most(names, wide) + 14), right = most(rows, ([, value]) => 1.1 * wide(say(value))) + 14;
-    const high = chart.most ?? (most(rows, ([, value]) => value) || 1), scale = linear([0, high], [0, Math.max(30, width - left - right)]);
+    const high = chart.most ?? (Math.max(most(rows, ([, value]) => value), chart.limit?.[1] ?? 0) || 1), scale = linear([0, high], [0, Math.max(30, width - left - right)]);
     const bars = [], words = [];
-    let y = 4;
+    let y = chart.limit ? 24 : 4;
     groups.forEach(([group, own], g) => {
       if (group) { words.push({ id: `head ${g}`, x: side, y: y + 16, text: group, style: "font-weight: 600; font-size: 13px" }); y += 24; }
       for (const [name, value] of own) {
-        const long = Math.max(0, scale(value)), idea = name === chart.wrong ? "over" : ideaOf(chart, name, groups.length > 1 ? names.indexOf(name) : 0);
+        const long = Math.max(0, scale(value)), idea = name === chart.wrong ? "over" : chart.ideas && !chart.ideas[name] ? "ink" : ideaOf(chart, name, groups.length > 1 ? names.indexOf(name) : 0);
         if (above) y += 17;
         const style = `font-size: 13px${name === chart.bold ? "; font-weight: 700" : ""}`;
         bars.push({ id: `${g} ${name}`, x: left, y: y + 4, long, idea });
         words.push({ id: `name ${g} ${name}`, x: above ? left : left - 10, y: above ? y : y + 19, anchor: above ? "start" : "end", text: name, style },
-          { id: `value ${g} ${name}`, x: left + long + 7, y: y + 19, text: say(value), style: "font-weight: 600; font-size: 13px" });
+          { id: `value ${g} ${name}`, x: left + long + 7, y: y + 19, text: say(value), style: `font-weight: 600; font-size: 13px; ${HALO}` });
         y += 29;
       }
       y += 8;
     });
     setSize(glider, svg, width, Math.max(y, side + 8));
+    const limits = chart.limit ? [{ text: chart.limit[0], at: left + scale(chart.limit[1]) }] : [];
+    for (const { text, at } of limits) words.push({ id: "limit", x: clamp(at, 3.5 * text.length, width - 3.5 * text.length), y: 14, anchor: "middle", text, style: `font-weight: 600; font-size: 13px; fill: ${color("over")}` });
+    join(glider, layers.limit, limits, { key: (d) => d.text, tag: "line", end: (d) => ({ x1: d.at, x2: d.at, y1: 20, y2: y - 8, stroke: color("over"), "stroke-width": 2.5, "stroke-dasharray": "7 4" }) });
     join(glider, layers.image, chart.image ? [chart.image] : [], { key: (d) => d, tag: "image",
       end: (d) => ({ href: d, x: 0, y: 4, width: side, height: side, style: "image-rendering: pixelated" }) });
     join(glider, layers.bars, bars, { key: (d) => d.id, tag: "rect", start: () => ({ width: 0 }),
@@ -99,10 +102,11 @@ function listLogTicks(low, high) {
 }
 
 function writeAxes(chart, x, y, { left, right, width }) {
+  const scale = width < 400 ? " (log)" : " (log scale)", name = chart.xLabel + (chart.logX ? scale : "");
   return [...x.ticks.map((n) => ({ id: `x ${n}`, x: x.at(n), y: HEIGHT - BOTTOM + 18, anchor: "middle", text: sayNumber(n) })),
     ...y.ticks.map((n) => ({ id: `y ${n}`, x: left - 8, y: y.at(n) + 4, anchor: "end", text: sayNumber(n) })),
-    { id: "x name", x: (left + width - right) / 2, y: HEIGHT - 8, anchor: "middle", text: chart.xLabel + (chart.logX ? " (log scale)" : "") },
-    { id: "y name", x: 0, y: 14, text: chart.yLabel + (chart.logY ? " (log scale)" : "") }];
+    { id: "x name", x: Math.min((left + width - right) / 2, width - 0.45 * wide(name)), y: HEIGHT - 8, anchor: "middle", text: name },
+    { id: "y name", x: 0, y: 14, text: chart.yLabel + (chart.logY ? scale : "") }];
 }
 
 // Names at the lines' ends, moved apart where they would meet; on a narrow page above the plot.

@@ -12,6 +12,7 @@ const START = { parameters: 7e9, batch: 1, sequenceLog: 12, dataLog: 3, tensorLo
   precision: "mixed", recompute: false, scores: false, sequenceParallel: false, capacity: 80 };
 const TRIES = [
   { ask: "7 billion parameters on 80 GB: can it fit?", set: START, act: { zero: 1 },
+    done: (options) => options.parameters >= START.parameters && options.capacity <= 80 && findMachine(readOptions(options), 8).need <= options.capacity * 1e9,
     answer: "Yes. Weights, gradients and optimizer state take 16 bytes per parameter, 112 GB. ZeRO 1 shards the optimizer's 12 bytes over the 8 replicas, which leaves 38.5 GB, and room for the activations." },
   { ask: "Twice the sequence: what grows?", set: { ...START, zero: 1 }, act: { sequenceLog: 13 },
     answer: "Only the activations, and they double. Without FlashAttention (under More) the scores would grow fourfold." },
@@ -128,7 +129,7 @@ function drawWords(glider, layer, boxes, glasses, { x, wide, floor, capacity, al
     { id: `alike ${d.place}`, x: x(d) + wide / 2, y: floor + 34, text: alike > 1 ? `\u00d7 ${sayNumber(alike)}` : "" },
     { id: `total ${d.place}`, x: x(d) + wide / 2, y: 14, text: sayBytes(d.total),
       style: `font-weight: 700; font-size: ${wide > 60 ? 14 : 9.5}px; fill: ${d.total > capacity ? color("over") : color("ink")}` }]);
-  const limit = { id: "limit", x: 34, y: TOP + 4, text: sayBytes(capacity), anchor: "end", style: `fill: ${color("over")}; font-weight: 700; font-size: 11px` };
+  const limit = { id: "limit", x: 34, y: TOP + 4, text: sayBytes(capacity), anchor: "end", style: `fill: ${color("over")}; font-weight: 700; font-size: 12px` };
   join(glider, layer, [...inside, ...below, limit], { key: (d) => d.id, tag: "text", text: (d) => d.text,
     end: (d) => ({ x: d.x, y: d.y, "text-anchor": d.anchor ?? "middle", style: d.style ?? "" }) });
 }

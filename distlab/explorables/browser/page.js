@@ -4,7 +4,7 @@
 // a control of the piece can choose is taken from an address.
 const { make, button, mount } = require("./core.js");
 
-const HASH = "#ex:", SLIDE = "ex-slide";
+const HASH = "#ex:", SLIDE = "ex-slide", HAND = [".ex-player", ".ex-panel, .ex-controls", ".ex-numbers", ".ex-tries", ".ex-share"];
 const isSlide = () => new URLSearchParams(location.search).has("slide");
 
 async function mountOnPage(piece, host, told, options) {
@@ -93,12 +93,23 @@ function readState(name) {
 
 // One piece over the whole window, or with null the page again.
 function showAlone(host, hash) {
-  for (const each of document.querySelectorAll(`.${SLIDE}`)) each.classList.remove(SLIDE);
-  host?.classList.add(SLIDE);
+  const focused = document.activeElement;
+  for (const each of document.querySelectorAll(`.${SLIDE}`)) { each.classList.remove(SLIDE); each.putBack(); }
+  if (host) { host.classList.add(SLIDE); moveHand(host); }
+  focused?.focus();
   document.documentElement.classList.toggle("ex-slides", host !== null);
   for (const each of document.querySelectorAll(".ex-share button:last-child")) each.textContent = each.closest(`.${SLIDE}`) ? "Leave full screen" : "Full screen";
   history.replaceState(null, "", `${location.pathname}${host ? "?slide" : ""}${hash}`);
   host?.scrollIntoView();
+}
+
+// What a hand or a question needs stands in a column, and the stage keeps what it shows.
+function moveHand(host) {
+  const stage = host.querySelector(".ex-stage"), parts = [...stage.children];
+  const hand = make("div", { class: "ex-hand", role: "group", "aria-label": "Controls" }, 
+    ...HAND.flatMap((kind) => parts.filter((each) => each.matches(kind))));
+  host.prepend(hand);
+  host.putBack = () => { stage.append(...parts); hand.remove(); };
 }
 
 // Keys of a slide: left and right step through it, or go to the page's next piece; so do Page Up and Down.

@@ -70,7 +70,7 @@ class PageTrainer {
     this.random = makeRandom(2);
     this.groups = splitClasses(replicas);
     this.places = this.groups.map((own) => this.train.labels.flatMap((label, n) => (own.includes(label) ? [n] : [])));
-    Object.assign(this, { steps: 0, slow: SLOW_STEPS, limit: LONGEST, breaks: [], losses: [], history: [], accuracy: null });
+    Object.assign(this, { steps: 0, slow: SLOW_STEPS, rate: 0, limit: LONGEST, breaks: [], losses: [], history: [], accuracy: null });
     this.step();
   }
 
@@ -84,6 +84,8 @@ class PageTrainer {
     if (!this.train || this.stage.options.where !== "page") return false;
     if (this.made !== `${replicas} ${again ?? 0}`) this.begin();
     else if (this.isBusy() && time - this.last >= 1000 * this.frame.interval) {
+      const rate = 1000 / (time - this.last);
+      if (rate > 2 && !this.slow) this.rate += (rate - this.rate) * (this.rate ? 0.05 : 1);  // not after a pause
       if (broken !== this.frame.broken) this.slow = SLOW_STEPS;
       this.step();
     } else return false;
@@ -110,7 +112,7 @@ class PageTrainer {
       replicas: copies.length, classes: this.groups.map((own) => own.map((label) => stage.data.images.names[label]).join(", ")),
       step: this.steps, broken, everBroken: this.breaks.length > 0, breaks: this.breaks, accuracy: this.accuracy,
       apart: Math.max(...filters.map((own) => own.reduce((most, value, k) => Math.max(most, Math.abs(value - filters[0][k])), 0))),
-      history: this.history, losses: this.losses, images: toBytes(images.flat(), (value) => 255 * value),
+      history: this.history, losses: this.losses, rate: this.rate, images: toBytes(images.flat(), (value) => 255 * value),
       gradients: toBytes(strips.slice(0, -1), signed(largest)), total: toBytes([strips.at(-1)], signed(largest)),
       filters: toBytes(filters, signed(findLargest(filters))),
       interval: this.slow ? SLOW_SECONDS : 0, resting: this.steps >= this.limit,
@@ -229,11 +231,11 @@ function paintAll(parts, stage, data, pictures, share, colors) {
   pictures.devices.forEach((device, k) => paintDevice(scene, device, pictures.total, k));
   const wire = data.broken ? "the all-reduce is broken" : "all-reduce: the mean of all gradients";
   if (data.replicas > 1) inscribe(scene, wire, width / 2, rows.wire + 13, "center");
-  if (data.replicas > 1) inscribe(scene, apartWords(data), width / 2, rows.bank + tall + 16, "center", data.apart ? "over" : "ink");
+  if (data.replicas > 1) inscribe(scene, apartWords(data, width), width / 2, rows.bank + tall + 16, "center", data.apart ? "over" : "ink");
   paintChart(scene);
 }
 
-const apartWords = ({ apart }) => apart ? `largest difference between the copies: ${sayNumber(apart)}` : "all copies are equal";
+const apartWords = ({ apart }, width) => apart ? `${width < 400 ? "copies differ by up to" : "largest difference between the copies:"} ${sayNumber(apart)}` : "all copies are equal";
 
 function inscribe({ pen, colors }, words, x, y, align = "left", idea = "ink", weight = 600) {
   pen.font = `${weight} 13px system-ui, sans-serif`;
@@ -265,7 +267,7 @@ function paintDevice(scene, device, total, k) {
   pen.globalAlpha = 0.25 + 0.75 * part(share, 0, 0.12);
   pen.drawImage(device.images, left, rows.images, column, tall);
   pen.globalAlpha = 1;
-  inscribe(scene, wide > 150 ? "its gradient, of 16 filters" : "gradient", left, rows.strip - 10, "left", "ink", 400);
+  inscribe(scene, wide > 200 ? "its gradient, of 16 filters" : "gradient", left, rows.strip - 10, "left", "ink", 400);
   const alone = data.broken || data.replicas === 1, middle = (width - column) / 2;
   const home = { x: left, y: rows.strip }, meet = { x: alone ? left : middle, y: rows.wire + WIRE - strip - 14 };
   const bank = { x: left, y: rows.bank - strip - 4 };
@@ -336,6 +338,6 @@ function paintChart(scene) {
   }
   plot(data.losses, 0, 0, 2.5, "ink");
   for (let k = data.replicas - 1; k >= 0; k--) plot(data.history.map((each) => each[k]), half + 40, 0, 1, `replica-${k}`, k ? [7, 5 + 2 * k] : []);
-  inscribe(scene, `step ${data.step}`, width, rows.chart + CHART - 10, "right", "ink", 400);
+  inscribe(scene, `step ${data.step}${data.rate ? `, ${Math.round(data.rate)} steps/s` : ""}`, width, rows.chart + CHART - 10, "right", "ink", 400);
 }
 module.exports = { piece };

@@ -11,12 +11,25 @@ const SMALLEST = 1e3, LARGEST = 1e9;
 
 const START = { latency: 2e-5, bandwidth: 1e10, inside: 1, perNode: 4 };
 const TRIES = [
-  { ask: "When does the ring lose?", set: { ...START, ranks: 8, bytes: 1e8 }, act: { bytes: 1e4 },
-    answer: "Small vectors make the latency count. The ring pays it in each of its 14 steps, and recursive doubling in only 3." },
+  { ask: "When does the ring lose?", set: { ...START, ranks: 8, bytes: 1e8 }, act: { bytes: 1e6 }, done: (options) => isRingBeaten(readNetwork(options)),
+    answer: "As soon as latency outweighs the bytes, so with small vectors. The ring pays it in each of its 2 (P \u2212 1) steps: 14 with 8 ranks. Recursive doubling needs only 3." },
   { ask: "Twice the ranks: does each send twice as much?", set: { ...START, ranks: 8, bytes: 1e8 }, act: { ranks: 16 },
     answer: "No. In a ring each rank sends 2 (P \u2212 1) / P of the vector: 1.75 times with 8 ranks, and 1.875 times with 16. It's the number of steps that doubles, from 14 to 30." },
-  { ask: "Faster links inside the nodes: who gains?", set: { ...START, ranks: 16, bytes: 1e8 }, act: { inside: 10 },
+  { ask: "Faster links inside the nodes: who gains?", set: { ...START, ranks: 16, bytes: 1e8 }, act: { inside: 10 }, more: true,
     answer: "Not the plain ring: in each of its steps some message still crosses between two nodes. Hierarchical gains most: six of its twelve steps are inside a node, and they carry full vectors, the six between nodes only quarters." }];
+
+const isRingBeaten = (network) => Object.keys(NAMES).some((name) => findCost(name, network).seconds < findCost("ring", network).seconds * (1 - 1e-9));
+
+// The questions of a piece with that data: the race's, those of a ring with one's own numbers, or of a replay none.
+function listTries({ algorithms, values }) {
+  if (!values) return algorithms.length > 1 ? TRIES : [];
+  const half = values.length - 1;
+  return [
+    { ask: "After how many steps is a sum complete?", set: { time: 0 }, act: { time: 0.5 },
+      answer: `${half}. The reduce-scatter is over, and each rank has the complete sum of one chunk.` },
+    { ask: "And when does every rank have every sum?", set: { time: 0.5 }, act: { time: 1 },
+      answer: `After ${2 * half} steps. The all-gather passes the complete chunks on, and adds nothing.` }];
+}
 
 function piece(stage) {
   const { algorithms, values } = stage.data, alone = algorithms.length === 1;
@@ -40,14 +53,15 @@ function piece(stage) {
   if (alone) { grid.append(done); panels[0].node.querySelector("canvas").dataset.alone = "yes"; }
   const key = make("ul", { class: "ex-key" }, ...[["paper", "bands: whose numbers a slice has added up"], ["all-reduce", "the complete sum"]].map(([idea, words]) =>
     make("li", { style: `--idea: ${idea === "paper" ? `linear-gradient(${[0, 1, 2, 3].map((k) => `${color(`replica-${k}`)} ${25 * k}% ${25 * k + 25}%`).join(", ")})` : `repeating-linear-gradient(135deg, ${color(idea)} 0 4px, ${color("paper")} 4px 5px)`}` }, make("i"), words)));
-  stage.root.append(alone ? "" : tries(stage, TRIES), controls, clock.node, grid, key, chart?.node ?? "");
+  const asked = listTries(stage.data);
+  stage.root.append(asked.length ? tries(stage, asked) : "", controls, clock.node, grid, key, chart?.node ?? "");
   let made = "";
   if (stage.data.autoplay) startWhenSeen(stage, clock);
   return () => {
     const network = readNetwork(stage.options);
     const wanted = JSON.stringify([network, stage.width]);
     if (wanted !== made) { runs = algorithms.map((name) => prepare(name, network, stage.data)); made = wanted; chart?.update(network, runs); }
-    const columns = alone ? (stage.width > 560 ? 2 : 1) : stage.width > 840 ? 5 : stage.width > 560 ? 3 : 2, wide = (stage.width - 34 - 18 * (columns - 1)) / columns;
+    const columns = alone ? (stage.width > 560 ? 2 : 1) : stage.width > Math.min(840, 0.9 * stage.tall) ? 5 : stage.width > 560 ? 3 : 2, wide = (stage.width - 34 - 18 * (columns - 1)) / columns;
     grid.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
     const now = stage.options.time * last(), read = readColors(stage.root);
     panels.forEach((panel, k) => panel.update(runs[k], now, wide, read, runs));
@@ -101,10 +115,12 @@ function makePanel(name, replayed) {
   const swatch = make("i", { style: `display: inline-block; width: 14px; height: 14px; border-radius: 3px; margin-right: 7px; background: ${color(LINES[name])}` });
   const time = make("strong", { style: "float: right" });
   const canvas = make("canvas", { role: "img" });
-  const node = make("div", {}, make("div", { style: "font-size: 15px" }, swatch, make("strong", { text: replayed ? "Your ring" : NAMES[name] }), time), canvas);
+  const title = make("div", {}, swatch, make("strong", { text: replayed ? "Your ring" : NAMES[name] }), time);
+  const node = make("div", {}, title, canvas);
   const update = (run, now, wide, read, runs) => {
     const done = run.ends.filter((end) => end <= now * (1 + 1e-9)).length, over = done === run.steps.length;
     const first = run.total <= Math.min(...runs.map((each) => each.total)) * (1 + 1e-9);
+    title.style.fontSize = wide < 150 ? "12px" : "15px";
     time.textContent = over && first && runs.length > 1 ? "first" : over ? "\u2713" : "";
     const stopped = run.wrong && now >= run.total * (1 - 1e-9);
     const words = run.replayed ? (stopped ? ["Here", `rank ${run.wrong.rank}`] : over ? ["\u2713"] : [`step ${done}`])
@@ -121,8 +137,8 @@ function makePanel(name, replayed) {
 function paint(canvas, wide, run, done, share, words, read, wrong) {
   const { ranks, perNode } = run.network, side = Math.min(wide, canvas.dataset.alone ? 440 : 280);
   const reach = side / 2;
-  const size = clamp((Math.PI * reach * (side > 260 ? 0.6 : 0.5)) / ranks, 9, reach * 0.25), orbit = reach - size - (size > 13 ? 17 : 3);
-  const tight = orbit - size < 62, context = sizeCanvas(canvas, wide, side + (tight ? 32 : 0));  // then words stand below the ring
+  const size = clamp((Math.PI * reach * (side > 260 ? 0.6 : 0.5)) / ranks, Math.min(9, reach * 0.14), reach * 0.25), orbit = reach - size - (size > 13 ? 17 : 3);
+  const tight = orbit - size < 62, thin = wide < 150, context = sizeCanvas(canvas, wide, side + (tight ? (thin ? 46 : 32) : 0));  // then words stand below the ring
   const place = (rank) => {
     const angle = (2 * Math.PI * rank) / ranks - Math.PI / 2;
     return [wide / 2 + orbit * Math.cos(angle), reach + orbit * Math.sin(angle)];
@@ -150,14 +166,14 @@ function paint(canvas, wide, run, done, share, words, read, wrong) {
   context.strokeStyle = read("panel");
   context.lineWidth = 5;
   context.lineJoin = "round";
-  const lines = tight ? [words[0], words[1], words.slice(2).join(" ")] : words;
+  const lines = tight && !thin ? [words[0], words[1], words.slice(2).join(" ")] : words;
   lines.filter(Boolean).forEach((line, k) => {
-    context.font = k ? `${side > 260 ? 13 : 11}px system-ui, sans-serif` : `700 ${side > 260 ? 21 : 15}px system-ui, sans-serif`;
+    context.font = k ? `${side > 260 ? 13 : 12}px system-ui, sans-serif` : `700 ${side > 260 ? 21 : 15}px system-ui, sans-serif`;
     const at = [line, wide / 2, tight ? (k ? side + 14 * k - 2 : reach + 5) : reach + (k - (words.length - 1) / 2) * (side > 260 ? 18 : 14) + 3];
     context.strokeText(...at);
     context.fillText(...at);
   });
-  context.font = "600 11px system-ui, sans-serif";
+  context.font = "600 12px system-ui, sans-serif";
   for (let rank = 0; rank < ranks && size > 13; rank++) {
     const [x, y] = place(rank), out = (size + 9) / orbit;
     context.fillText(rank, x + (x - wide / 2) * out, y + (y - reach) * out + 4);
@@ -251,7 +267,7 @@ function makeChart(stage) {
 }
 
 function drawChart(stage, svg, layers, network, runs) {
-  const { glider, width } = stage, inner = width - 34, tall = 190, top = 34, left = 66, right = inner < 600 ? 8 : 130;
+  const { glider, width } = stage, inner = width - 34, tall = clamp(stage.tall - 330, 110, 190), top = 34, left = 66, right = inner < 600 ? 8 : 130;
   const sizes = [...Array(61).keys()].map((k) => SMALLEST * (LARGEST / SMALLEST) ** (k / 60));
   const curves = runs.map((run) => ({ name: run.name, seconds: sizes.map(makeClock(run.steps, network)) }));
   const all = curves.flatMap((curve) => curve.seconds);
@@ -302,4 +318,4 @@ function drawScales(glider, layers, x, y, { inner, left, right, top, tall, all }
   join(glider, layers.words, [...across, ...up], { key: (d) => d.id, tag: "text", text: (d) => d.words,
     end: (d) => (d.id[0] === "x" ? { x: Math.min(d.at, inner - 26), y: top + tall + 17, "text-anchor": "middle" } : { x: left - 8, y: d.at + 4, "text-anchor": "end" }) });
 }
-module.exports = { TRIES, piece };
+module.exports = { listTries, piece };

@@ -8,12 +8,17 @@ const IDEAS = { F: "forward", B: "backward", BW: "backward", W: "weight-gradient
 const LEFT = 64, RIGHT = 14, LANE = 30, GAP = 6, HILL = 84, AXIS = 30, HEAD = 30;
 
 const START = { lower: "none", stages: 4, micros: 8, backward: 2, hop: 0, follow: -1, time: 1 };
+const GPIPE = { ...START, upper: "gpipe", micros: 4 };
+const findBubble = (options) => runSchedule(makeSchedule(options.upper, options.stages, options.micros), { forward: 1, ...options }).bubble;
 const TRIES = [
-  { ask: "How can GPipe's gray shrink?", set: { ...START, upper: "gpipe", micros: 4 }, act: { micros: 16 },
-    answer: "More micro-batches: the gray is P \u2212 1 of M + P \u2212 1 places, so 43 % becomes 16 %. But look below: each stage now keeps all 16 of them. If they're pieces of one batch, that's no more memory than before; if they keep their size, it's four times as much." },
+  { ask: "How can GPipe's gray shrink?", set: GPIPE, act: { micros: 16 },
+    done: (options) => options.upper === "gpipe" && findBubble(options) < findBubble(GPIPE) - 1e-9,
+    answer: "With more micro-batches, or fewer stages: the gray is P \u2212 1 of M + P \u2212 1 places. 16 micro-batches make 16 % of 43 %, but look below: each stage keeps all 16. If they're pieces of one batch, that's no more memory than before; if they keep their size, it's four times as much." },
   { ask: "Same gray, less memory?", set: { ...START, upper: "gpipe" }, act: { lower: "1f1b" },
+    done: ({ upper, lower }) => [upper, lower].includes("1f1b"),
     answer: "1F1B idles exactly as long as GPipe, but a stage keeps at most 4 micro-batches (one for each stage) instead of 8." },
   { ask: "What could fill the rest of the gray?", set: { ...START, upper: "1f1b" }, act: { lower: "zb-h1" },
+    done: ({ upper, lower }) => [upper, lower].some((name) => name.startsWith("zb")),
     answer: "The gradients of the weights. Nobody waits for them, so ZB-H1 computes them where 1F1B would wait, and keeps no more activations." }];
 
 function piece(stage) {
@@ -109,25 +114,26 @@ function drawRun(stage, svg, layers, pattern, run, runs, end) {
   const { glider, options, width } = stage;
   const inner = width - 2, x = linear([0, end], [LEFT, inner - RIGHT]), stages = run.peaks.length;
   const most = Math.max(...runs.flatMap((each) => each.peaks ?? [0]), 1);
-  const y = (lane) => 4 + lane * (LANE + GAP), floor = y(stages) + HEAD + HILL, height = floor + AXIS;
+  const room = stage.tall / runs.length - 85, hill = clamp(0.2 * room, 30, HILL), tall = clamp((room - HEAD - AXIS - hill) / stages - GAP, 14, LANE);
+  const y = (lane) => 4 + lane * (tall + GAP), floor = y(stages) + HEAD + hill, height = floor + AXIS;
   glider.to(svg, { height, viewBox: `0 0 ${inner} ${height}` }, 0);
   const last = Math.max(...run.done.map((each) => each.micro));
   const follow = stage.hover >= 0 ? stage.hover : Math.min(options.follow, last), head = options.time * end;
   drawAxis(glider, layers.axis, x, y(stages), floor, end, inner);
-  glider.to(layers.axis.most, { x: LEFT - 8, y: floor - HILL + 5, "text-anchor": "end", text: sayNumber(most) }, 0);
+  glider.to(layers.axis.most, { x: LEFT - 8, y: floor - hill + 5, "text-anchor": "end", text: sayNumber(most) }, 0);
   join(glider, layers.lanes, run.firsts.map((_, lane) => lane), { key: String, tag: "text", text: (lane) => `stage ${lane}`,
-    end: (lane) => ({ x: 0, y: y(lane) + LANE / 2 + 4 }) });
+    end: (lane) => ({ x: 0, y: y(lane) + tall / 2 + 4 }) });
   join(glider, layers.idle, listGaps(run), { key: (d) => d.id, tag: "rect",
-    end: (d) => ({ x: x(d.from), y: y(d.lane), width: x(d.to) - x(d.from), height: LANE, rx: 4, fill: `url(#${pattern})` }) });
-  drawBlocks(glider, layers.blocks, run, x, y, follow, head);
+    end: (d) => ({ x: x(d.from), y: y(d.lane), width: x(d.to) - x(d.from), height: tall, rx: 4, fill: `url(#${pattern})` }) });
+  drawBlocks(glider, layers.blocks, run, x, y, tall, follow, head);
   const marked = [...run.done, ...run.stuck].filter((d) => d.stage === run.wrong?.stage && d.place === run.wrong.place);
   const frames = [...run.stuck.filter((d) => !marked.includes(d)), ...marked].filter((d) => head >= d.start - 1e-9);
   join(glider, layers.wrong, frames, { key: (d) => d.stage, tag: "rect", seconds: 0,
-    end: (d) => ({ x: x(d.start) + 1.5, y: y(d.stage) + 1.5, width: Math.max(4, x(d.end) - x(d.start) - 3), height: LANE - 3, rx: 4, fill: "none", stroke: color("over"), "stroke-width": 3.5, "stroke-dasharray": run.stuck.includes(d) ? "5 4" : null }) });
+    end: (d) => ({ x: x(d.start) + 1.5, y: y(d.stage) + 1.5, width: Math.max(4, x(d.end) - x(d.start) - 3), height: tall - 3, rx: 4, fill: "none", stroke: color("over"), "stroke-width": 3.5, "stroke-dasharray": run.stuck.includes(d) ? "5 4" : null }) });
   if (!layers.stuck) layers.wrong.after((layers.stuck = draw("g", { "text-anchor": "middle" })));
   join(glider, layers.stuck, frames.filter((d) => run.stuck.includes(d)), { key: (d) => d.stage, tag: "text", text: (d) => d.micro, seconds: 0,
-    end: (d) => ({ x: (x(d.start) + x(d.end)) / 2, y: y(d.stage) + LANE / 2 + 4.5, style: `fill: ${color("over")}; font-weight: 600` }) });
-  drawHills(glider, layers.hills, run, x, floor, linear([0, most], [0, HILL]), head);
+    end: (d) => ({ x: (x(d.start) + x(d.end)) / 2, y: y(d.stage) + tall / 2 + 4.5, style: `fill: ${color("over")}; font-weight: 600` }) });
+  drawHills(glider, layers.hills, run, x, floor, linear([0, most], [0, hill]), head);
   join(glider, layers.head, options.time < 1 ? [0] : [], { key: String, tag: "line", seconds: 0,
     end: () => ({ x1: x(head), x2: x(head), y1: 0, y2: floor, stroke: color("ink"), "stroke-width": 2 }) });
 }
@@ -144,7 +150,7 @@ function listGaps({ done, firsts, span, makespan }) {
   });
 }
 
-function drawBlocks(glider, layer, run, x, y, follow, head) {
+function drawBlocks(glider, layer, run, x, y, tall, follow, head) {
   const places = run.done.map((d) => {
     const done = head >= d.end - 1e-9 ? 1 : head > d.start ? 0.75 : 0.22;
     return { ...d, id: `${d.kind} ${d.micro} ${d.chunk} ${d.stage}`, wide: x(d.end) - x(d.start),
@@ -152,12 +158,12 @@ function drawBlocks(glider, layer, run, x, y, follow, head) {
   });
   if (!layer.rects) layer.append((layer.rects = draw("g")), (layer.words = draw("g", { "pointer-events": "none", "text-anchor": "middle" })));
   join(glider, layer.rects, places, { key: (d) => d.id, tag: "rect", start: () => ({ width: 0 }),
-    end: (d) => ({ x: x(d.start) + 0.7, y: y(d.stage), width: Math.max(0.5, d.wide - 1.4), height: LANE, rx: Math.min(4, d.wide / 4),
+    end: (d) => ({ x: x(d.start) + 0.7, y: y(d.stage), width: Math.max(0.5, d.wide - 1.4), height: tall, rx: Math.min(4, d.wide / 4),
       fill: color(IDEAS[d.kind]), "fill-opacity": run.chunks > 1 ? 1 - (0.55 * d.chunk) / (run.chunks - 1) : 1,
       opacity: d.opacity, "data-micro": d.micro }) });
   const wide = places.filter((d) => d.wide > (d.micro > 9 ? 15 : 9));
   join(glider, layer.words, wide, { key: (d) => d.id, tag: "text", text: (d) => d.micro,
-    end: (d) => ({ x: (x(d.start) + x(d.end)) / 2, y: y(d.stage) + LANE / 2 + 4.5, opacity: d.opacity,
+    end: (d) => ({ x: (x(d.start) + x(d.end)) / 2, y: y(d.stage) + tall / 2 + 4.5, opacity: d.opacity,
       style: `fill: ${run.chunks > 1 && d.chunk > 0 ? color("ink") : inkOn(IDEAS[d.kind])}; font-weight: 600` }) });
 }
 

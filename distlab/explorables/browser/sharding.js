@@ -8,7 +8,8 @@ const HEAD = 20, POLICIES = [["FILE", "FILE"], ["DATA", "DATA"], ["OFF", "OFF"],
 
 const TRIES = [
   { ask: "More workers than files: what then?", set: { policy: "FILE", workers: 2, files: 2, batch: 4, time: 1 }, act: { workers: 3 },
-    answer: "TensorFlow refuses. FILE gives whole files away, and nothing would be left for the third worker: write at least as many files as workers." },
+    done: ({ policy, workers, files }) => policy === "FILE" && workers > files,
+    answer: "TensorFlow refuses. FILE gives whole files away, and nothing would be left for the last worker: write at least as many files as workers." },
   { ask: "Shard the examples instead of the files: what does it cost?", set: { policy: "FILE", workers: 4, files: 4, batch: 4, time: 1 }, act: { policy: "DATA" },
     answer: "Reading: each worker reads and parses all examples, and throws away those that aren't its own." },
   { ask: "Shuffle first, then shard: what can go wrong?", set: { policy: "DATA", workers: 4, files: 4, batch: 4, time: 1 }, act: { policy: "LATE" },
@@ -75,42 +76,42 @@ function drawEpoch(stage, svg, layers, run) {
   const cell = Math.min(34, (inner - 2 - space * (run.files.length - 1)) / data.examples), side = cell - 2, pitch = Math.max(side, 14) + HEAD;
   const fileOf = run.files.flatMap((file, k) => file.map(() => k));
   const x = (example) => 1 + example * cell + fileOf[example] * space, y = (line) => HEAD + line * pitch;
-  const deep = Math.max(1, workers - 1), lines = { trained: workers + 1, again: workers + 2, never: workers + 3 };
-  const againY = (depth) => y(lines.again) + (depth - 1) * (side + 2), neverY = y(lines.again) + deep * (side + 2) + HEAD + 4;
-  const height = neverY + side + 6, { copies, over } = findCopies(run, options.time);
+  const { doubled, lost: missed } = run.cover, trainedY = y(workers + 1), againY = (depth) => y(workers + 2) + (depth - 1) * (side + 2);
+  const neverY = doubled ? againY(workers) + HEAD + 4 : y(workers + 2);  // a row that this epoch fills
+  const height = (missed.length ? neverY : doubled ? againY(workers - 1) : trainedY) + side + 6, { copies, over } = findCopies(run, options.time);
   glider.to(svg, { height, viewBox: `0 0 ${inner} ${height}` }, 0);
-  const read = new Set(copies.map((copy) => copy.example)), lost = new Set(over ? run.cover.lost : []);
-  drawRows(glider, layers, run, { x, y, side, lines, againY, neverY, workers, inner });
+  const read = new Set(copies.map((copy) => copy.example)), lost = new Set(over ? missed : []);
+  drawRows(glider, layers, run, { x, y, side, trainedY, againY, neverY, workers, inner });
   join(glider, layers.thrown, copies.filter((d) => !d.kept), { key: (d) => `${d.worker} ${d.example}`, tag: "rect", start: (d) => ({ y: y(0) }),
     end: (d) => ({ x: x(d.example) + side * 0.3, y: y(d.worker + 1) + side * 0.3, width: side * 0.4, height: side * 0.4, fill: color("wait"), opacity: 0.75 }) });
   const kept = copies.filter((d) => d.kept);
   join(glider, layers.stay, kept, { key: (d) => `${d.worker} ${d.example}`, tag: "rect",
     end: (d) => ({ x: x(d.example), y: y(d.worker + 1), width: side, height: side, rx: side / 6, fill: replica(d.worker), opacity: d.moving ? 0 : 0.45 }) });
-  const fallen = (d) => (d.moving ? y(d.worker + 1) : d.again ? againY(d.again) : y(lines.trained));
+  const fallen = (d) => (d.moving ? y(d.worker + 1) : d.again ? againY(d.again) : trainedY);
   const go = [...kept.map((d) => ({ id: `${d.worker} ${d.example}`, example: d.example, y: fallen(d), fill: replica(d.worker), edge: d.again ? color("over") : "none" })),
     ...[...lost].map((example) => ({ id: `lost ${example}`, example, y: neverY, fill: color("over"), edge: "none" })),
     ...[...Array(data.examples).keys()].filter((example) => !lost.has(example)).map((example) => ({ id: `file ${example}`, example, y: y(0), fill: color("data"), edge: "none",
       opacity: read.has(example) ? 0.35 : 1 }))];
   join(glider, layers.go, go, { key: (d) => d.id, tag: "rect", start: () => ({ y: y(0) }),
     end: (d) => ({ x: x(d.example), y: d.y, width: side, height: side, rx: side / 6, fill: d.fill, opacity: d.opacity ?? 1, stroke: d.edge, "stroke-width": 2.5 }) });
-  const ids = side < 15 ? [] : go.filter((d) => (d.opacity ?? 1) === 1);
+  const ids = side < 14.5 ? [] : go.filter((d) => (d.opacity ?? 1) === 1);
   join(glider, layers.ids, ids, { key: (d) => d.id, tag: "text", text: (d) => d.example, start: () => ({ y: y(0) + side / 2 + 4 }),
     end: (d) => ({ x: x(d.example) + side / 2, y: d.y + side / 2 + 4, "text-anchor": "middle",
-      style: `font-size: ${side > 20 ? 12 : 10}px; font-weight: 600; fill: ${d.id[0] === "l" ? inkOn("over") : d.id[0] === "f" ? inkOn("data") : "var(--ex-on-replica)"}` }) });
+      style: `font-size: 12px; font-weight: 600; fill: ${d.id[0] === "l" ? inkOn("over") : d.id[0] === "f" ? inkOn("data") : "var(--ex-on-replica)"}` }) });
 }
 
-function drawRows(glider, layers, run, { x, y, side, lines, againY, neverY, workers, inner }) {
+function drawRows(glider, layers, run, { x, y, side, trainedY, againY, neverY, workers, inner }) {
   const files = run.files.map((file, k) => ({ k, first: file[0], last: file.at(-1) })).filter((file) => file.last !== undefined);
   join(glider, layers.files, files, { key: (d) => d.k, tag: "rect",
     end: (d) => ({ x: x(d.first) - 1, y: y(0) - 2, width: x(d.last) - x(d.first) + side + 2, height: side + 4, rx: 3, fill: "none", stroke: color("edge"), "stroke-width": 1.2 }) });
   const examples = run.files.flat();
   join(glider, layers.slots, examples, { key: String, tag: "rect",
-    end: (d) => ({ x: x(d), y: y(lines.trained), width: side, height: side, rx: side / 6, fill: "none", stroke: color("edge"), "stroke-dasharray": "3 2" }) });
+    end: (d) => ({ x: x(d), y: trainedY, width: side, height: side, rx: side / 6, fill: "none", stroke: color("edge"), "stroke-dasharray": "3 2" }) });
   const words = [...[...Array(workers).keys()].map((k) => ({ id: `worker ${k}`, y: y(k + 1), text: `worker ${k}`, style: "font-weight: 700" })),
     ...files.map((d) => ({ id: `file ${d.k}`, x: x(d.first), y: y(0) - 1, text: x(d.last) - x(d.first) > 34 ? `file ${d.k}` : d.k, style: "" })),
-    { id: "trained", y: y(lines.trained), text: "trained on", style: "font-weight: 700" },
-    { id: "again", y: againY(1), text: "trained on again", style: `font-weight: 700` },
-    { id: "never", y: neverY, text: inner > 500 ? "never trained on, seen when the epoch is over" : "never trained on", style: `font-weight: 700; fill: ${color("over")}` }];
+    { id: "trained", y: trainedY, text: "trained on", style: "font-weight: 700" },
+    ...(run.cover.doubled ? [{ id: "again", y: againY(1), text: "trained on again", style: "font-weight: 700" }] : []),
+    ...(run.cover.lost.length ? [{ id: "never", y: neverY, text: inner > 500 ? "never trained on, seen when the epoch is over" : "never trained on", style: `font-weight: 700; fill: ${color("over")}` }] : [])];
   join(glider, layers.names, words, { key: (d) => d.id, tag: "text", text: (d) => d.text,
     end: (d) => ({ x: d.x ?? 1, y: d.y - 6, style: d.style }) });
 }

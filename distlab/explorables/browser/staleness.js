@@ -43,13 +43,14 @@ function piece(stage) {
     if (wanted !== made) { runs = Object.fromEntries(MODES.map((name) => [name, prepare(stage, name)])); made = wanted; }
     const run = runs[mode], now = time * UNTIL;
     const told = measure(run, now);
-    pair.style.gridTemplateColumns = width > 760 ? "minmax(0, 2fr) minmax(0, 3fr)" : "minmax(0, 1fr)";
+    const beside = width > Math.min(760, 0.9 * stage.tall);
+    pair.style.gridTemplateColumns = beside ? "minmax(0, 2fr) minmax(0, 3fr)" : "minmax(0, 1fr)";
     shown.write(told);
     const words = `${NAMES[mode]}, ${rest.workers} workers, one ${sayNumber(rest.slow)} times slower. After ${sayNumber(now)} steps of a fast worker: ${told.used} gradients used, ${told.late} thrown away, mean staleness ${told.mean}, at most ${told.most}, loss ${told.loss}.`;
     parts[0].update(run, now, words);
-    const half = width > 760 ? (width - 60) / 5 : (width - 34) / 5;
-    parts[1].update(run, now, width > 760 ? 2 * half : 5 * half);
-    parts[2].update(runs, now, width > 760 ? 3 * half : 5 * half);
+    const half = beside ? (width - 60) / 5 : (width - 34) / 5;
+    parts[1].update(run, now, beside ? 2 * half : 5 * half);
+    parts[2].update(runs, now, beside ? 3 * half : 5 * half);
     stage.say(words);
   };
 }
@@ -87,7 +88,7 @@ function makeLanes(stage) {
 
 function drawLanes(stage, { svg, layers, frame, title, pattern }, run, now) {
   const { glider } = stage, inner = stage.width - 34, right = inner - 8;
-  const x = linear([0, UNTIL], [LEFT, right]), y = (lane) => 2 + lane * (LANE + GAP), top = y(run.workers) + 26, floor = top + STAIRS;
+  const x = linear([0, UNTIL], [LEFT, right]), y = (lane) => 2 + lane * (LANE + GAP), top = y(run.workers) + 26, floor = top + Math.min(STAIRS, 0.18 * stage.tall);
   const steps = run.steps.filter((step) => step.begun < UNTIL), updates = run.updates.filter((one) => one.at <= UNTIL);
   const height = linear([0, Math.max(updates.length, 4)], [floor, top]);
   glider.to(svg, { height: floor + AXIS, viewBox: `0 0 ${inner} ${floor + AXIS}` }, 0);
@@ -147,8 +148,8 @@ function makeHistogram(stage) {
   return { node, update: (run, now, wide) => drawHistogram(stage, svg, layers, run, now, wide) };
 }
 
-function drawHistogram({ glider }, svg, layers, run, now, wide) {
-  const tall = 170, floor = tall - 24, most = Math.max(4, ...run.updates.map((one) => one.staleness)), counts = new Map();
+function drawHistogram({ glider, tall: room }, svg, layers, run, now, wide) {
+  const tall = Math.min(170, 0.24 * room), floor = tall - 24, most = Math.max(4, ...run.updates.map((one) => one.staleness)), counts = new Map();
   for (const { at, staleness, workers } of run.updates) if (at <= now + 1e-9) {
     const who = workers.length > 1 ? "all" : workers[0], id = `${staleness} ${who}`;
     counts.set(id, { id, staleness, who, count: (counts.get(id)?.count ?? 0) + 1 });
@@ -173,8 +174,8 @@ function makeLosses(stage) {
   return { node, update: (runs, now, wide) => drawLosses(stage, svg, layers, frame, runs, now, wide) };
 }
 
-function drawLosses({ glider, options }, svg, layers, frame, runs, now, wide) {
-  const tall = 170, left = 46, right = wide - 136, floor = tall - 22, x = linear([0, UNTIL], [left, right]), scale = logarithmic([LOW, HIGH], [floor, 8]);
+function drawLosses({ glider, options, tall: room }, svg, layers, frame, runs, now, wide) {
+  const tall = Math.min(170, 0.24 * room), left = 46, right = wide - 136, floor = tall - 22, x = linear([0, UNTIL], [left, right]), scale = logarithmic([LOW, HIGH], [floor, 8]);
   const y = (loss) => clamp(scale(Math.max(loss, LOW / 10)), -40, floor + 20);
   glider.to(svg, { height: tall, viewBox: `0 0 ${wide} ${tall}` }, 0);
   glider.to(frame, { width: wide, height: floor + 2 }, 0);
