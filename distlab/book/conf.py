@@ -8,6 +8,7 @@ project = html_title = "Distributed training with TensorFlow"
 language = "en"
 extensions = ["myst_nb", "distlab.book.extension"]
 highlight_language = "none"
+smartquotes_action = "qe"  # not dashes: `--` begins an option
 
 nb_execution_mode = "off"
 nb_merge_streams = True

@@ -48,9 +48,7 @@ ALSO_SAID = {  # by the start of the cause: other words for it, as people paste 
     "port {port} is taken": "Address already in use",
     "{job}:{index} died or froze": "Task … heartbeat timeout. This indicates that the remote "
     "task has failed",
-    "another task cannot be reached": "UNAVAILABLE: failed to connect to all addresses; "
-    "Connection refused",
-    "the machine's memory ran out": "Killed",
+    "another task cannot be reached": "failed to connect to all addresses; … Connection refused",
 }
 _TWO = '"cluster": {"worker": ["a:2222", "b:2222"]}'
 FAULTY = (  # configurations, each with one mistake of the linter's
@@ -84,9 +82,7 @@ def write_errors(course: Path) -> str:
         entries = [_write_entry(*_read_symptom(symptom)) for symptom in symptoms]
         is_folded = symptoms in (EXCEPTIONS, COLLATERAL)
         blocks += _fold(f"{len(entries)} messages", entries) if is_folded else entries
-        patterns += [
-            {"text": to_javascript(each.pattern.pattern), "needs": each.needs} for each in symptoms
-        ]
+        patterns += [{"text": _write_pattern(each), "needs": each.needs} for each in symptoms]
     blocks.append("## Programs of 2017 to 2024\n\n[All of them](../docs/migrating.md).\n")
     old = [entry for entry in read_table() if entry.error and entry.old]
     known = [to_javascript(symptom.pattern.pattern) for symptom in OLD_PROGRAMS]
@@ -127,7 +123,8 @@ def _plain(text: str) -> str:
     for k in range(0, len(parts), 2):
         parts[k] = re.sub(r"([\\*_<>\[\]{}$#|~])", r"\\\1", parts[k])
     words = "`".join(parts)
-    return words[:1].upper() + words[1:]
+    is_name = re.match(r"\w+(\.|\\_)\w", words)  # strategy.run, merge_call
+    return words if is_name else words[:1].upper() + words[1:]
 
 
 def _read_symptom(symptom: Symptom) -> tuple[list[str], str, str]:
@@ -135,8 +132,17 @@ def _read_symptom(symptom: Symptom) -> tuple[list[str], str, str]:
     fill = re.compile(r"\{\w+\}")
     cause = fill.sub("…", symptom.cause.replace("{job}:{index}", "another task"))
     cure = fill.sub("…", symptom.cure)
-    also = [words for start, words in ALSO_SAID.items() if symptom.cause.startswith(start)]
-    return [*say_pattern(symptom.pattern.pattern), *also], cause, cure
+    return [*say_pattern(symptom.pattern.pattern), *_list_also(symptom)], cause, cure
+
+
+def _list_also(symptom: Symptom) -> list[str]:
+    return [words for start, words in ALSO_SAID.items() if symptom.cause.startswith(start)]
+
+
+def _write_pattern(symptom: Symptom) -> str:
+    """Return the symptom's pattern, and its other words, as JavaScript writes them."""
+    also = [".*".join(map(_escape, re.split(" ?… ?", each))) for each in _list_also(symptom)]
+    return "|".join([to_javascript(symptom.pattern.pattern), *also])
 
 
 def _write_old(entry: OldForm) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 
 from distlab.errors import CourseError
 from distlab.explorables.controls import Slider
-from distlab.explorables.explorer import Explorer, explore
+from distlab.explorables.explorer import Explorer, Try, explore
 from distlab.figures import Picture, lines
 from distlab.figures.canvas import say_number
 from utils.checks import check_count
@@ -27,13 +27,41 @@ def amdahl_explorer(
     def show_curve(parallel_percent: float, most_devices: int) -> Picture:
         return show_speed_up(parallel_percent / 100, most_devices, measured)
 
+    percent = round(parallel_fraction * 100, 1)
     return explore(
         show_curve,
+        tries=_list_tries(),
         parallel_percent=Slider(
-            "Work that spreads", 0, 100, round(parallel_fraction * 100, 1), 0.5, "%"
+            "Work that spreads",
+            0,
+            100,
+            percent,
+            0.5,
+            "%",
+            grid=(0, 20, 40, 50, 60, 70, 80, 90, 95, 98, 98.5, 99, 99.5, 100),
         ),
-        most_devices=Slider("Devices", 2, 256, most_devices),
+        most_devices=Slider("Devices", 2, 256, most_devices, grid=(2, 4, 8, 16, 32, 64, 128, 256)),
     )
+
+
+def _list_tries() -> list[Try]:
+    start = {"parallel_percent": 90, "most_devices": 8}
+    few, many = (amdahl_speed_up(0.9, devices) for devices in (8, 256))
+    needed = next(p for p in np.arange(90, 100, 0.5) if amdahl_speed_up(p / 100, 8) >= 0.9 * 8)
+    return [
+        Try(
+            "90 % spreads: how far do 256 devices get?",
+            start,
+            {"most_devices": 256},
+            f"From {say_number(few)} to {say_number(many)}. The other 10 % allow no more than 10.",
+        ),
+        Try(
+            "How much must spread to use 8 devices for 90 % of the time?",
+            start,
+            {"parallel_percent": float(needed)},
+            f"{say_number(float(needed))} %. A little serial work costs much.",
+        ),
+    ]
 
 
 def show_speed_up(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from distlab.explorables.controls import Slider
-from distlab.explorables.explorer import Explorer, explore
+from distlab.explorables.explorer import Explorer, Try, explore
 from distlab.figures import Picture, batch_split
 from utils.data import split_batch
 
@@ -17,12 +17,44 @@ def batch_explorer(
     """
     return explore(
         show_split,
-        workers=Slider("Workers", 1, 16, workers),
-        replicas_per_worker=Slider("Replicas per worker", 1, 8, replicas_per_worker),
+        tries=_list_tries(),
+        workers=Slider("Workers", 1, 16, workers, grid=(1, 2, 3, 4, 8, 16)),
+        replicas_per_worker=Slider(
+            "Replicas per worker", 1, 8, replicas_per_worker, grid=(1, 2, 4, 8)
+        ),
         global_batch_size=Slider(
-            "Global batch size", 1, max(2048, global_batch_size), global_batch_size
+            "Global batch size",
+            1,
+            max(2048, global_batch_size),
+            global_batch_size,
+            grid=(15, 64, 100, 512, 1000, 1024, 2048),
         ),
     )
+
+
+def _list_tries() -> list[Try]:
+    start = {"workers": 4, "replicas_per_worker": 4, "global_batch_size": 1024}
+    own, halved = (split_batch(1024, replicas)[0] for replicas in (16, 32))
+    return [
+        Try(
+            "Twice the workers: what becomes of a share?",
+            start,
+            {"workers": 8},
+            f"It shrinks from {own} examples to {halved}. The global batch stays the same.",
+        ),
+        Try(
+            "How large must the batch be for the old shares?",
+            start | {"workers": 8},
+            {"global_batch_size": 32 * own},
+            f"{32 * own:,}: 32 replicas with {own} examples each. The batch grows with them.",
+        ),
+        Try(
+            "Fewer examples than replicas: what then?",
+            start,
+            {"global_batch_size": 15},
+            explain_split(4, 4, 15),
+        ),
+    ]
 
 
 def show_split(workers: int, replicas_per_worker: int, global_batch_size: int) -> Picture:

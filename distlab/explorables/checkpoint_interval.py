@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from distlab.explorables.controls import Slider
-from distlab.explorables.explorer import Explorer, explore
+from distlab.explorables.explorer import Explorer, Try, explore
 from distlab.figures import Picture, lines
 from distlab.figures.canvas import say_number
 from utils.simulate.failures import (
@@ -29,10 +29,46 @@ def interval_explorer(save_seconds: float = 30.0, workers: int = 1000) -> Explor
     start = min(300.0, max(0.1, round(save_seconds, 1)))
     return explore(
         show_intervals,
-        save_seconds=Slider("One checkpoint takes", 0.1, 300, start, step=0.1, unit="s"),
-        workers=Slider("Workers", 1, 20000, workers),
-        mtbf_days=Slider("Each fails once in", 1, 3000, 365.0, unit="days"),
+        tries=_list_tries(),
+        save_seconds=Slider(
+            "One checkpoint takes",
+            0.1,
+            300,
+            start,
+            step=0.1,
+            unit="s",
+            grid=(0.1, 1, 10, 30, 100, 300),
+        ),
+        workers=Slider("Workers", 1, 20000, workers, grid=(1, 10, 100, 1000, 4000, 20000)),
+        mtbf_days=Slider(
+            "Each fails once in", 1, 3000, 365.0, unit="days", grid=(1, 30, 365, 1000, 3000)
+        ),
     )
+
+
+def _list_tries() -> list[Try]:
+    start = {"save_seconds": 1, "workers": 1000, "mtbf_days": 365}
+
+    def say_best(save_seconds: float, workers: int) -> str:
+        mtbf = group_mtbf_seconds(365 * DAY_SECONDS, workers)
+        return say_seconds(best_interval_seconds(save_seconds, mtbf))
+
+    return [
+        Try(
+            "A checkpoint takes 100 times as long: how much rarer should it be?",
+            start,
+            {"save_seconds": 100},
+            f"Every {say_best(100, 1000)} instead of every {say_best(1, 1000)}. The interval "
+            "grows about with the square root.",
+        ),
+        Try(
+            "Four times the workers: how often now?",
+            start,
+            {"workers": 4000},
+            f"Every {say_best(1, 4000)} instead of every {say_best(1, 1000)}. Failures come four "
+            "times as often, and the interval about halves.",
+        ),
+    ]
 
 
 def show_intervals(

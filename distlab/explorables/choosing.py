@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from distlab.explorables.controls import Choice, Slider
-from distlab.explorables.explorer import Explorer, explore
+from distlab.explorables.explorer import Explorer, Try, explore
 from distlab.figures.canvas import say_number
 from distlab.figures.palette import GREEN
 from utils.calibrate import Prediction, Profile, Scenario, find_machine, predict
@@ -301,8 +301,23 @@ def choosing_explorer() -> Explorer:
         )
         return [draw_tree(len(advice.path)), describe(advice)]
 
+    start = {"parameters": 9, "examples": 7, "devices": 6, "place": STEADY, "runs": 0}
+
+    def ask(question: str, act: dict[str, float | str], **others: float) -> Try:
+        now = start | others | act
+        sizes = 10.0 ** now["parameters"], 10.0 ** now["examples"], 2 ** now["devices"]
+        advice = advise(TrainingJob(*sizes, now["place"], runs=2 ** now["runs"]))
+        return Try(
+            question, start | others, act, f"The advice is {advice.strategy}. {advice.reasons[0]}"
+        )
+
     return explore(
         show,
+        tries=[
+            ask("4,096 devices that come and go: what now?", {"place": SPARE}, devices=12),
+            ask("128 runs that need nothing of one another?", {"runs": 7}),
+            ask("A hundred billion parameters?", {"parameters": 11}),
+        ],
         parameters=Slider("Parameters", 6, 12, 9, 0.5, grid=(8, 9, 10, 11), base=10),
         examples=Slider("Examples", 4, 10, 7, 0.5, grid=(6, 7, 9), base=10),
         devices=Slider("Devices", 0, 12, 6, grid=(0, 3, 6, 12), base=2),

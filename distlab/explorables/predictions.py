@@ -6,7 +6,7 @@ import numpy as np
 
 from distlab.errors import CourseError
 from distlab.explorables.controls import Choice, Slider
-from distlab.explorables.explorer import Explorer, explore
+from distlab.explorables.explorer import Explorer, Try, explore
 from distlab.figures import Picture
 from distlab.figures.canvas import (
     BLUE,
@@ -45,8 +45,16 @@ def prediction_explorer(
         title = f"Image {image}, {version}"
         return draw_prediction(images[image], labels[image], class_names, row, title=title)
 
+    sure = [100 * float(probabilities[v][start][labels[start]]) for v in versions]
+    asked = Try(
+        f"What did the model say {versions[0]}?",
+        {"image": start, "version": versions[-1]},
+        {"version": versions[0]},
+        f"It gave this image's own class {sure[0]:.0f} %, and {versions[-1]} {sure[-1]:.0f} %.",
+    )
     return explore(
         show,
+        tries=[asked] if len(versions) > 1 else [],
         image=Slider("Image", 0, len(images) - 1, start),
         version=Choice("Model", versions, versions[-1]),
     )

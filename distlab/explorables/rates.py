@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from distlab.explorables.controls import Slider
-from distlab.explorables.explorer import Explorer, explore
+from distlab.explorables.explorer import Explorer, Try, explore
 from distlab.figures import Picture, lines
 from distlab.figures.canvas import say_number
 from utils.measure import count
@@ -23,10 +23,29 @@ def rates_explorer(
         batch = base_batch_size * 2**power
         return show_rates(base_rate, base_batch_size, batch, warm_up_epochs, examples, epochs)
 
-    largest = (examples // base_batch_size).bit_length() - 1
+    most = min(7, (examples // base_batch_size).bit_length() - 1)
+    first = min(4, most)
+    peak = base_rate * 2**first
     return explore(
         show,
-        power=Slider("Doublings of the batch", 0, min(7, largest), min(4, largest)),
+        tries=[
+            Try(
+                f"{2**first} times the batch, no warm-up: how does it begin?",
+                {"power": first, "warm_up_epochs": 2},
+                {"warm_up_epochs": 0},
+                f"At the peak, {say_number(peak)}. Random weights get {2**first} times the rate of "
+                f"batch {base_batch_size} in the first step.",
+            ),
+            Try(
+                "What changes if the batch stays small?",
+                {"power": first, "warm_up_epochs": 2},
+                {"power": 0},
+                f"The peak falls to {say_number(base_rate)}, and an epoch has "
+                f"{count(examples // base_batch_size, 'step')} instead of "
+                f"{examples // (base_batch_size * 2**first)}.",
+            ),
+        ],
+        power=Slider("Doublings of the batch", 0, most, first),
         warm_up_epochs=Slider("Warm-up", 0, epochs / 2, 2, 0.5, "epochs"),
     )
 

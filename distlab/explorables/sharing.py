@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from distlab.errors import CourseError
 from distlab.explorables.controls import Slider
-from distlab.explorables.explorer import Explorer, explore
+from distlab.explorables.explorer import Explorer, Try, explore
 from distlab.figures import (
     Arrow,
     Box,
@@ -24,6 +24,7 @@ from utils.measure import count
 MEBIBYTE = 2**20
 GAP_PX = 14.0
 WAY_PX = 256.0
+UNTIL_SECONDS = 12.0
 
 Row = tuple[str, float, float, str, str]
 
@@ -143,15 +144,37 @@ def pace_rows(synchronous: bool, step_seconds: Sequence[float], until_seconds: f
 
 def pace_explorer(slow_seconds: float = 2.0) -> Explorer:
     """Show three workers and a slower one for twelve seconds, synchronous and asynchronous."""
+    ready = {
+        slow: [
+            sum(row[4] == "computes" for row in pace_rows(kind, (1, 1, 1, slow), UNTIL_SECONDS))
+            for kind in (True, False)
+        ]
+        for slow in (1, 4)
+    }
     return explore(
         show_pace,
+        tries=[
+            Try(
+                "All equally fast: what is it worth not to wait?",
+                {"slow_seconds": 2},
+                {"slow_seconds": 1},
+                f"Nothing: {ready[1][0]} gradients with an all-reduce, {ready[1][1]} without.",
+            ),
+            Try(
+                "One worker is 4 times slower: what does waiting cost?",
+                {"slow_seconds": 1},
+                {"slow_seconds": 4},
+                f"{ready[4][0]} gradients are left of {ready[1][0]}. Where nobody waits, it's "
+                f"{ready[4][1]}, and they're stale.",
+            ),
+        ],
         slow_seconds=Slider("Step of the slow worker", 1, 4, slow_seconds, 0.5, " s"),
     )
 
 
 def show_pace(slow_seconds: float) -> Picture:
     """Return the timeline of four workers. The last one needs `slow_seconds` per step."""
-    steps, until = (1.0, 1.0, 1.0, slow_seconds), 12.0
+    steps, until = (1.0, 1.0, 1.0, slow_seconds), UNTIL_SECONDS
     rows = {kind: pace_rows(kind == "synchronous", steps, until) for kind in _KINDS}
     done = {kind: sum(row[4] == "computes" for row in rows[kind]) for kind in _KINDS}
     words = (

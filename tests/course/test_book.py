@@ -259,14 +259,42 @@ PASTED = {  # what people paste or type, and words of the cure that must be amon
 }
 
 
+REFUSED = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:12345: "
+PASTED_FIRST = {  # what people paste, how many entries fit, and words of the first
+    "OOM when allocating tensor with shape[256,128] and type float by allocator GPU_0_bfc": (
+        "One entry fits",
+        "batch size per replica",
+    ),
+    f"{REFUSED}Failed to connect to remote host: Connection refused": (
+        "One entry fits",
+        "cannot be reached",
+    ),
+    "UnavailableError: Task /job:worker/replica:0/task:1 heartbeat timeout. This indicates that "
+    "the remote task has failed, got preempted, or crashed unexpectedly.": (
+        "2 entries fit",
+        "died or froze",
+    ),
+}
+
+
+def test_commands_and_names_stand_as_one_types_them(open_page):
+    said = open_page("reference/errors").locator("article").text_content()
+    assert "--keras legacy" in said and "Fix: strategy.run" in said
+    assert not re.search("[–—](?=[a-z])", said)
+
+
 def test_what_people_paste_finds_its_cure_among_the_nearest(open_page):
     page = open_page("reference/errors")
     field, shown = page.get_by_label("Your message or log"), page.locator("#book-nearest")
     for message, cure in PASTED.items():
         field.fill(message)
-        said = shown.inner_text().replace("–", "--").lower()
+        said = shown.inner_text().lower()
         assert cure.lower() in said, (message, said)
         assert shown.locator(".book-error").count() >= 3, message
+    for message, (found, first) in PASTED_FIRST.items():
+        field.fill(message)
+        assert page.locator("#book-found").inner_text().startswith(found), message
+        assert first in shown.locator(".book-error").first.inner_text(), message
     field.fill("zzzz")
     assert shown.locator(".book-error").count() == 3
 

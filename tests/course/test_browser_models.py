@@ -426,7 +426,9 @@ def list_claims() -> list:
         ],
         [longer, {"formed": True}],
         [elsewhere, {"formed": False, "between": [{"cure": "list node-b's own address"}]}],
-        [[HERE, HERE], {"states": ["twice", "twice"]}],
+        [[HERE, HERE], {"states": ["waits", "taken"], "twice": True}],  # it's node-a's task
+        [[THERE, THERE], {"states": ["taken", "waits"], "twice": True}],
+        [[longer[0]] * 2, {"states": ["twice", "twice"]}],  # an address may be any machine's
     ]
 
 

@@ -28,10 +28,13 @@ from distlab.explorables.amdahl import amdahl_explorer
 from distlab.explorables.batches import batch_explorer
 from distlab.explorables.bundle import BROWSER, join_style, wrap_base, wrap_piece
 from distlab.explorables.catalog import EXAMPLES
+from distlab.explorables.checkpoint_interval import interval_explorer
 from distlab.explorables.choosing import choosing_explorer
 from distlab.explorables.cut_explorer import LARGEST, SMALLEST, cut_explorer
 from distlab.explorables.engine_death import death_explorer
 from distlab.explorables.explorable import MIME, write_fragment
+from distlab.explorables.host_loop import host_loop_explorer
+from distlab.explorables.rates import rates_explorer
 from distlab.explorables.ring import RingMessage, replay_ring
 from distlab.explorables.run_log import run_explorer
 from distlab.explorables.screenshots import write_page
@@ -147,7 +150,7 @@ def read(control) -> str:
     return control.evaluate("(node) => node.getAttribute('aria-valuetext') ?? node.value")
 
 
-TRY = """async ([{data, options}, name]) => {
+TRY = """async ([{data, options}, name, others]) => {
   const require = REQUIRE, { mount } = require("./core.js"), joined = require(`./${name}.js`);
   const host = document.createElement("div"), found = [];
   document.body.replaceChildren(host);
@@ -158,7 +161,8 @@ TRY = """async ([{data, options}, name]) => {
     return [".ex-tries p", ".ex-unseen"].map((name) => host.querySelector(name).textContent);
   };
   const place = (values) => (joined.placeValues ? joined.placeValues({ data }, values) : values);
-  for (const [k, { set: told, act: acted, answer }] of (joined.TRIES ?? data.tries).entries()) {
+  const asked = joined.listTries?.(data) ?? joined.TRIES ?? data.tries;
+  for (const [k, { set: told, act: acted, answer }] of asked.entries()) {
     const one = ([name, value]) => [name, [value].flat()[0]];
     const set = place(told), act = place(Object.fromEntries(Object.entries(acted).map(one)));
     host.querySelectorAll(".ex-tries button")[k].click();
@@ -166,22 +170,21 @@ TRY = """async ([{data, options}, name]) => {
     const same = Object.entries(set).every(([name, value]) => stage.options[name] === value);
     stage.change(act);
     const known = same && names.every((name) => name in stage.options);
-    found.push({ before, after: await read(), answer, known });
+    const each = { before, after: await read(), answer, known, others: [] };
+    for (const other of others[k] ?? []) {
+      host.querySelectorAll(".ex-tries button")[k].click();
+      stage.change(other);
+      each.others.push((await read())[0] === answer);
+    }
+    found.push(each);
   }
   end();
   return found;
 }"""
 
 
-def show_deaths():
-    """Return lesson 19's explorer, frozen as for a page."""
-    piece = death_explorer()
-    piece._repr_mimebundle_()
-    return piece
-
-
 def show_log():
-    """Return lesson 22's explorer of a run of 100 steps, frozen as for a page.
+    """Return lesson 22's explorer of a run of 100 steps.
 
     A step takes 0.5 s, and reports came every five steps. It starts in 4 s, saves every 20 steps,
     is killed after step 35, and restarts in 6 s.
@@ -189,27 +192,23 @@ def show_log():
     steps = [StepLine(4 + 0.5 * n, 1, n, 0.5) for n in range(5, 36, 5)]
     steps += [StepLine(27.5 + 0.5 * (n - 20), 2, n, 0.5) for n in range(25, 101, 5)]
     report = RunReport(2, 1, 75.0)
-    piece = run_explorer(KilledRun(1, 33, report, steps, resumed_from=20), 20, 0.2)
-    piece._repr_mimebundle_()
-    return piece
+    return run_explorer(KilledRun(1, 33, report, steps, resumed_from=20), 20, 0.2)
 
 
 def show_cuts():
-    """Return lesson 23's explorer, frozen as for a page."""
+    """Return lesson 23's explorer."""
     run = Run(parameters=7e9, layers=32, hidden=4096, sequence=4096, vocabulary=50_000, tokens=1e12)
     runs = {"short": run, "long": replace(run, sequence=131_072, global_batch=32)}
     sizes = [2**power for power in range(SMALLEST, LARGEST + 1)]
-    piece = cut_explorer(
+    return cut_explorer(
         {name: tabulate_layouts(each, "H100", "8x400Gb/s", sizes) for name, each in runs.items()},
         capacity_gb=80,
         name="H100",
     )
-    piece._repr_mimebundle_()
-    return piece
 
 
 TRIED = {  # of a question: what the piece said before and after the hand did it
-    ("race", 0): ("100 MB: Ring", "10 kB: Recursive doubling 63 µs, Tree 126 µs, Hierarchical"),
+    ("race", 0): ("100 MB: Ring", "1 MB: Recursive doubling"),
     ("race", 2): (
         "Ring 19.3 ms, Recursive doubling 40.1 ms, H",
         "Ring 19.3 ms, Hierarchical 21.1 ms",
@@ -245,7 +244,8 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
     ("staleness", 2): ("24 gradients used", "72 gradients used, 5 thrown away, mean staleness 0"),
     ("floats", 0): ("1000 in float16", "70144 in bfloat16, infinity in float16"),
     ("floats", 1): ("in float16", "0 in float16"),
-    ("floats", 2): ("98.6 % are below", "times 2¹²"),
+    ("floats", 2): ("1000 in float16", "3000 in float16"),
+    ("floats", 3): ("98.6 % are below", "0 % beyond"),
     ("cluster", 0): (
         "both say that they are worker 0, so one would stop and the other would wait. together",
         "The cluster forms: worker 0 on node-a and worker 1",
@@ -271,19 +271,65 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
     ("log", 1): ("15 steps trained twice", "0 steps trained twice, 20 saves in 4 s."),
     ("log", 2): ("15 steps trained twice", "87 steps trained twice, 0 saves in 0 s."),
     ("values", 0): ("the answer is 3.5", "the answer is 3.375"),
+    ("values", 1): ("the answer is", "InvalidArgumentError"),
+    ("values", 2): ("the answer is", "the answer is 28"),
+    ("ring", 0): ("", ""),
+    ("batch", 0): ("= 64 for each", "= 32 for each"),
+    ("batch", 1): ("= 32 for each", "= 64 for each"),
+    ("batch", 2): ("= 64 for each", "have nothing to do"),
+    ("pace", 0): ("24 with an all-reduce", "48 with an all-reduce"),
+    ("pace", 1): ("48 with an all-reduce", "39 where nobody waits"),
+    ("amdahl", 0): ("speed-up of 4.71", "speed-up of 9.66"),
+    ("amdahl", 1): ("used for 58.8 %", "used for 90.5 %"),
+    ("interval", 0): ("Least possible: every 4.17 min", "Least possible: every 40.8 min"),
+    ("interval", 1): ("Least possible: every 4.17 min", "Least possible: every 2.08 min"),
+    ("host", 0): ("for 40 % of it", "for 91 % of it"),
+    ("host", 1): ("for 40 % of it", "for 77 % of it"),
+    ("rates", 0): ("warm-up 38 steps", "warm-up 0 steps"),
+    ("rates", 1): ("An epoch is 19 steps", "An epoch is 312 steps"),
+    ("predictions", 0): ("cat with 70 %", "with 33 %"),
+    ("choosing", 0): ("", ""),
+}
+ALSO = {  # of a question: what answers it, too, and what doesn't
+    ("race", 0): ([{"bytes": 1e5}, {"bandwidth": 1e12}], [{"bytes": 1e9}]),
+    ("schedule", 0): ([{"stages": 3}, {"micros": 5}], [{"micros": 3}, {"stages": 5}]),
+    ("schedule", 1): ([{"upper": "1f1b"}], [{"lower": "zb-h1"}]),
+    ("conveyor", 1): ([{"calls": 2}, {"cache": "augmented"}], [{"cores": 8}, {"stepMs": 900}]),
+    ("memory", 0): ([{"tensorLog": 3}, {"zero": 3}], [{"dataLog": 5}, {"capacity": 192}]),
+    ("arrow", 2): ([{"examples": 15}], [{"replicas": 2}]),
+    ("sharding", 0): ([{"files": 1}], [{"workers": 1}]),
+    ("values", 0): ([{"count": 6}], [{"count": 4}]),
+    ("floats", 3): ([], [{"scale": 1}, {"type": "bfloat16"}]),
+}
+ASKING = {
+    "cut": show_cuts,
+    "death": death_explorer,
+    "log": show_log,
+    "batch": batch_explorer,
+    "pace": pace_explorer,
+    "amdahl": amdahl_explorer,
+    "interval": interval_explorer,
+    "host": host_loop_explorer,
+    "rates": lambda: rates_explorer(0.005, 32, examples=10_000, epochs=8),
+    "predictions": make_explorer,
+    "choosing": choosing_explorer,
 }
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in TRIED))
 def test_a_question_is_answered_when_one_does_what_it_asks(blank, name):
-    piece = (EXAMPLES | {"cut": show_cuts, "death": show_deaths, "log": show_log})[name]()
+    piece = (EXAMPLES | ASKING)[name]()
+    piece._repr_mimebundle_()  # an explorer freezes its frames, as for a page
     script = TRY.replace("REQUIRE", f"{wrap_base()}({wrap_piece(piece.piece)})")
-    given = [{"data": piece._page_data(), "options": dict(piece.options)}, piece.piece]
+    others = {k: sum(both, []) for (own, k), both in ALSO.items() if own == name}
+    given = [{"data": piece._page_data(), "options": dict(piece.options)}, piece.piece, others]
     for k, one in enumerate(blank.evaluate(script, given)):
         assert one["known"] and one["before"][0].endswith("Try it: the answer shows here.")
         assert one["after"][0] == one["answer"]
         before, after = TRIED.get((name, k), ("", ""))
         assert before in one["before"][1] and after in one["after"][1], one
+        right, wrong = ALSO.get((name, k), ([], []))
+        assert one["others"] == [True] * len(right) + [False] * len(wrong), (k, one["others"])
 
 
 def reach(page, control) -> None:

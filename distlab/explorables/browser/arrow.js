@@ -8,9 +8,9 @@ const STEPS = 30, RINGS = [0.004, 0.02, 0.07, 0.18, 0.4, 0.8, 1.5, 2.8, 5];
 const TRIES = [
   { ask: "4 replicas, Keras's default loss: how long is the step?", set: { way: "Keras's loss object", replicas: 1, examples: 16, written: 16, time: 0 }, act: { replicas: 4 },
     answer: "As long as on one device: Keras divides each replica's loss by its own examples and by the number of replicas. That's right as long as all replicas hold equally many." },
-  { ask: "A mean on each replica: what happens to the step?", set: { way: "tf.reduce_mean", replicas: 1, examples: 16, written: 16, time: 0 }, act: { replicas: 4 },
+  { ask: "A mean on each of 4 replicas: what happens to the step?", set: { way: "tf.reduce_mean", replicas: 1, examples: 16, written: 16, time: 0 }, act: { replicas: 4 },
     answer: "It's 4 times too long. Each replica divides by its own examples, and the all-reduce sums the four means." },
-  { ask: "The last batch is smaller: does it matter?", set: { way: "compute_average_loss(written size)", replicas: 4, examples: 16, written: 16, time: 0 }, act: { examples: 10 },
+  { ask: "The last batch is smaller: does it matter?", set: { way: "compute_average_loss(written size)", replicas: 4, examples: 16, written: 16, time: 0 }, act: { examples: 10 }, done: ({ examples, written }) => examples < written,
     answer: "Yes. The code still divides by 16, so the step of a smaller batch is too short. Divide by the real count." }];
 
 function piece(stage) {

@@ -6,7 +6,7 @@ const { findMisplaced, lintText, lintTogether } = require("./cluster_model.js");
 const HOSTS = ["node-a", "node-b"], NAMES = { a: "node-a", b: "node-b" }, BOX = 62, GAP = 62, SLOT = 48, MOST_SLOTS = 6;
 const write = (hosts, index, job = "worker") => `{"cluster": {"${job}": [${hosts.map((host) => `"${host}:12345"`).join(", ")}]},\n "task": {"type": "worker", "index": ${index}}}`;
 const RIGHT = { a: write(HOSTS, 0), b: write(HOSTS, 1) };
-const LOOKS = { member: "all-reduce", waits: "wait", alone: "variables", wrong: "over", twice: "over" };
+const LOOKS = { member: "all-reduce", waits: "wait", alone: "variables", wrong: "over", taken: "over", twice: "over" };
 const TRIES = [
   { ask: "Copied to node-b as it stands: what must change?", set: { a: RIGHT.a, b: RIGHT.a }, act: { b: RIGHT.b }, done: (options) => judge(options).formed,
     answer: "Only the index. `cluster` is the same in all tasks, and `task` says which of them this one is, counted from 0." },
@@ -23,9 +23,12 @@ function judge(options) {
   const alone = configs.every(([, config]) => config.alone), told = alone ? [] : lintTogether(configs);
   const sound = !alone && !told.length && configs.every(([, { faults }]) => !faults.length), between = sound ? findMisplaced(configs) : told;
   const formed = sound && !between.length;
-  const [first, second] = configs.map(([, { task }]) => task && `${task.job} ${task.index}`), twice = first && first === second;
-  const states = configs.map(([, { faults, alone: own }]) => (own ? "alone" : faults.length ? "wrong" : formed ? "member" : twice ? "twice" : "waits"));
-  return { configs, between, formed, states };
+  const [first, second] = configs.map(([, { task }]) => task && `${task.job} ${task.index}`);
+  const isUsed = configs.every(([, { faults, alone: own }]) => !own && !faults.length), twice = isUsed && first === second;
+  const wrong = twice ? findMisplaced(configs).map(({ host }) => host) : [];  // of two that claim one task, whose it isn't
+  const doubled = (host) => (wrong.length !== 1 ? "twice" : wrong[0] === host ? "taken" : "waits");
+  const states = configs.map(([host, { faults, alone: own }]) => (own ? "alone" : faults.length ? "wrong" : formed ? "member" : twice ? doubled(host) : "waits"));
+  return { configs, between, formed, states, twice };
 }
 
 function piece(stage) {
@@ -53,14 +56,14 @@ function makeField(stage, option, host) {
   return make("label", {}, make("span", { text: `TF_CONFIG on ${host}` }), input);
 }
 
-function sayVerdict({ formed, states, configs }) {
+function sayVerdict({ formed, states, configs, twice }) {
   const names = configs.map(([host, { task }]) => (task ? `${task.job} ${task.index} on ${host}` : host));
   if (formed) return `The cluster forms: ${names.join(" and ")}.`;
-  if (states.every((state) => state === "twice")) {
+  if (twice) {
     const [, { jobs, task }] = configs[0], leads = task.index === 0 && task.job === ("chief" in jobs ? "chief" : "worker");
     return `No cluster: both say that they are ${task.job} ${task.index}, so ${leads ? "one would stop and the other" : "both"} would wait.`;
   }
-  const says = { alone: "trains alone, without a word", wrong: "has an error in its TF_CONFIG", waits: "would wait", twice: "claims the other's task" };
+  const says = { alone: "trains alone, without a word", wrong: "has an error in its TF_CONFIG", waits: "would wait" };
   return `No cluster: ${states.map((state, k) => `${HOSTS[k]} ${says[state]}`).join(", ")}.`;
 }
 
@@ -74,14 +77,14 @@ function drawCluster({ glider, width }, svg, layers, { configs, formed, states }
   const machines = configs.map(([host, { task }], k) => ({ id: host, host, task, state: states[k], x: (k + 0.5) * half }));
   const slots = tasks.map(([name, address], k) => ({ id: name, name, address, x: middle(k), by: machines.filter(({ task, state }) => claim(task) === name && state !== "alone") }));
   const wires = [...slots.flatMap((d) => d.by.map((machine) => ({ id: `${machine.host} claims`, d: `M ${machine.x} ${BOX} C ${machine.x} ${BOX + GAP / 2} ${d.x} ${top - GAP / 2} ${d.x} ${top}`,
-    stroke: color(d.by.length > 1 ? "over" : formed ? "all-reduce" : "wait"), dash: formed ? null : "6 4" }))),
+    stroke: color(d.by.length > 1 && machine.state !== "waits" ? "over" : formed ? "all-reduce" : "wait"), dash: formed ? null : "6 4" }))),
     ...(formed ? [{ id: "reduce", d: `M ${machines[0].x + wide / 2} ${BOX / 2} L ${machines[1].x - wide / 2} ${BOX / 2}`, stroke: color("all-reduce"), dash: null }] : [])];
   join(glider, layers.wires, wires, { key: (d) => d.id, tag: "path", end: (d) => ({ d: d.d, fill: "none", stroke: d.stroke, "stroke-width": d.id === "reduce" ? 6 : 3, "stroke-dasharray": d.dash }) });
   const boxes = [...machines.map((d) => ({ ...d, y: 1, wide, tall: BOX - 2, fill: color(LOOKS[d.state]) })),
     ...slots.map((d) => ({ ...d, y: top, wide: slot, tall: SLOT, fill: d.by.length === 1 && d.by[0].state !== "wrong" ? replica(Number(d.name.split(" ")[1])) : "none", edge: color(d.by.length > 1 ? "over" : "edge"), dash: d.by.length ? null : "4 3" }))];
   join(glider, layers.boxes, boxes, { key: (d) => d.id, tag: "rect",
     end: (d) => ({ x: d.x - d.wide / 2, y: d.y, width: d.wide, height: d.tall, rx: 8, fill: d.fill, stroke: d.edge ?? d.fill, "stroke-width": d.by?.length > 1 ? 3 : 1.5, "stroke-dasharray": d.dash ?? null }) });
-  const doing = { member: "trains with the others", waits: "waits", alone: "trains alone", wrong: narrow ? "error" : "error in its TF_CONFIG", twice: narrow ? "same task" : "claims the other's task" };
+  const doing = { member: "trains with the others", waits: "waits", alone: "trains alone", wrong: narrow ? "error" : "error in its TF_CONFIG", taken: narrow ? "the other's task" : "claims the other's task", twice: narrow ? "task claimed twice" : "claims the same task" };
   const texts = [...machines.flatMap((d) => [{ id: d.host, x: d.x, y: 25, text: d.host, style: `font-weight: 700; font-size: 15px; fill: ${inkOn(LOOKS[d.state])}` },
     { id: `${d.host} does`, x: d.x, y: 46, text: narrow && d.state === "member" ? "trains" : doing[d.state], style: `font-size: 13px; fill: ${inkOn(LOOKS[d.state])}` }]),
     ...slots.flatMap((d) => {

@@ -16,7 +16,8 @@ const TRIES = [
   { ask: "Twice the cores: does it help?", set: START, act: { cores: 8 },
     answer: "Nothing changes: the map is called one element at a time, so it uses a single core. More cores help only if more calls run at once." },
   { ask: "Which setting feeds the accelerator?", set: { ...START, reads: 2 }, act: { calls: 4 },
-    answer: "Calls of the map at once: four cores now decode and augment, and the accelerator is what takes longest, as it should be." },
+    done: (options, data) => options.stepMs <= START.stepMs && runBelt({ data, options }).bottleneck === "step",
+    answer: "More calls of the map at once: several cores decode and augment. (A full cache of what it makes does it too.) Now the accelerator takes longest, as it should." },
   { ask: "Take prefetch away: who waits?", set: { ...START, reads: 2, calls: 4 }, act: { prefetch: 0 },
     answer: "The accelerator. Without prefetch the next batch is made only when it's asked for, so making it and training on it take turns." }];
 

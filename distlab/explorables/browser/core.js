@@ -214,13 +214,15 @@ function panel(first, more) {
 }
 
 // Questions to try, [{ask, set, act, answer}]: a chip sets the piece up with `set`, and the answer shows
-// when the hand has gone to `act` (of a list, to any of it), or beyond it; with `done(options)`, when that is true.
+// when the hand has gone to `act` (of a list, to any of it), or beyond it; with `done(options, data)`, when that is true.
+// `more` opens the controls under "More".
 function tries(stage, items) {
   let tried = null;
   const said = make("p", { "aria-live": "polite" });
   const chips = items.map((item) => button(item.ask, () => {
     tried = item;
     for (const [name, value] of Object.entries(item.set)) stage.set(name, value);
+    if (item.more) stage.root.querySelector(".ex-more").open = true;
   }));
   const reached = ([name, value]) => {
     const now = stage.options[name], from = tried.set[name];
@@ -228,7 +230,7 @@ function tries(stage, items) {
   };
   stage.shows.push(() => {
     chips.forEach((chip, k) => chip.setAttribute("aria-pressed", items[k] === tried));
-    if (tried) setAttribute(said, "text", (tried.done?.(stage.options) ?? Object.entries(tried.act).every(reached)) ? tried.answer : `${tried.ask} Try it: the answer shows here.`);
+    if (tried) setAttribute(said, "text", (tried.done?.(stage.options, stage.data) ?? Object.entries(tried.act).every(reached)) ? tried.answer : `${tried.ask} Try it: the answer shows here.`);
   });
   return make("div", { class: "ex-tries", role: "group", "aria-label": "Try" }, make("strong", { text: "Try" }), ...chips, said);
 }

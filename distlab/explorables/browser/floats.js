@@ -9,25 +9,39 @@ const IDEAS = { float32: "forward", bfloat16: "variables", float16: "data" };
 const POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹", power = (n) => `2${n < 0 ? "⁻" : ""}${[...String(Math.abs(n))].map((d) => POWERS[d]).join("")}`;
 const AT_REST = { type: "float16", scale: 0, replicasLog: 0 };
 const TRIES = [
-  { ask: "Where does float16 end?", set: { ...AT_REST, value: 1000 }, act: { value: 7e4 },
-    answer: "At 65,504: what is larger becomes infinity. bfloat16 reaches as far as float32, but up here its numbers are 512 apart." },
-  { ask: "How small can a number get?", set: { ...AT_REST, value: 1e-3 }, act: { value: 1e-8 },
-    answer: "float16's smallest number is 2⁻²⁴, about 6e−8, and what is below half of it becomes 0. bfloat16 keeps it, with 8 binary digits." }];
-const TRY_SCALE = { ask: "512 replicas: which loss scale saves the gradients?", set: { value: 1, type: "float16", scale: 0, replicasLog: 9 }, act: { scale: 12 },
-  answer: "A loss scale moves every gradient to the right, away from the floor. Watch the other end too: beyond 65,504 they become infinite." };
+  { ask: "Where does float16 end?", set: { ...AT_REST, value: 1000 }, act: { value: 7e4 }, done: ({ value }) => roundFloat("float16", value) === Infinity,
+    answer: "At 65,504: what is larger becomes infinity. bfloat16 reaches as far as float32, but from 65,536 on its numbers are 512 apart." },
+  { ask: "How small can a number get?", set: { ...AT_REST, value: 1e-3 }, act: { value: 1e-8 }, done: ({ value }) => roundFloat("float16", value) === 0,
+    answer: "float16's smallest number is 2⁻²⁴, about 6e−8, and what is below half of it becomes 0. bfloat16 keeps it, with 8 binary digits." },
+  { ask: "Where does float16 begin to skip whole numbers?", set: { ...AT_REST, value: 1000 }, act: { value: 3000 }, done: ({ value }) => findGap("float16", value) > 1,
+    answer: `Beyond ${sayNumber(2 ** FLOATS.float16.digits)}: its ${FLOATS.float16.digits} binary digits are used up. bfloat16 has ${FLOATS.bfloat16.digits}, and skips them beyond ${2 ** FLOATS.bfloat16.digits}.` }];
+const MOST_SCALE = 32, NEARLY = 0.01;
+
+// The questions of a piece; with `bins`, one about the scales that lose the fewest gradients, or nearly.
+function listTries({ bins }) {
+  if (!bins) return TRIES;
+  const lose = (scale, replicasLog) => { const { below, above } = findLost(bins, "float16", scale - replicasLog); return below + above; };
+  const scales = [...Array(MOST_SCALE + 1).keys()];
+  const isGood = (scale, replicasLog) => lose(scale, replicasLog) <= Math.min(...scales.map((each) => lose(each, replicasLog))) + NEARLY;
+  const good = scales.filter((scale) => isGood(scale, 9));
+  const found = good.length > 1 ? `${power(good[0])} to ${power(good.at(-1))} lose` : `${power(good[0])} loses`;
+  return [...TRIES, { ask: "512 replicas: which loss scale saves the gradients?", set: { value: 1, type: "float16", scale: 0, replicasLog: 9 }, act: { scale: good[0] },
+    done: ({ type, scale, replicasLog }) => type === "float16" && isGood(scale, replicasLog),
+    answer: `For 512 replicas, ${found} the fewest. The scale moves every gradient to the right, away from the floor. At the other end, beyond 65,504, they become infinite.` }];
+}
 
 function piece(stage) {
   const { bins } = stage.data;
   const controls = make("div", { class: "ex-controls" },
     slider(stage, { name: "value", label: "A number", min: 1e-9, max: 1e6, log: true, say: sayNumber }),
     ...(bins ? [choice(stage, { name: "type", label: "Gradients in", options: Object.keys(FLOATS) }),
-      slider(stage, { name: "scale", label: "Loss scale", min: 0, max: 32, say: power }),
+      slider(stage, { name: "scale", label: "Loss scale", min: 0, max: MOST_SCALE, say: power }),
       slider(stage, { name: "replicasLog", label: "Replicas", min: 0, max: 12, say: (n) => sayNumber(2 ** n) })] : []));
   const layers = Object.fromEntries(["names", "solid", "lines", "exact", "dots", "words", "band", "bars", "axis", "marks"].map((name) => [name, draw("g")]));
   const svg = draw("svg", { role: "img", height: 10 }, ...Object.values(layers));
   const shown = numbers([{ name: "below", words: "of the gradients below the smallest number", idea: "over" },
     { name: "above", words: "beyond the largest", idea: "over" }]);
-  stage.root.append(tries(stage, bins ? [...TRIES, TRY_SCALE] : TRIES), controls, svg, bins ? shown.node : "");
+  stage.root.append(tries(stage, listTries(stage.data)), controls, svg, bins ? shown.node : "");
   return () => {
     const { value, type, scale, replicasLog } = stage.options, shift = scale - replicasLog;
     const snapped = Object.keys(FLOATS).map((name) => ({ name, value: roundFloat(name, value), gap: findGap(name, value) }));
@@ -87,4 +101,4 @@ function drawBars({ glider, width }, layers, { bins, type, shift, floor }) {
   const steps = [-48, -40, -32, -24, -16, -8, 0, 8, 16].filter((n) => inner > 560 || n % 16 === 0);
   join(glider, layers.axis, steps, { key: String, tag: "text", text: power, end: (n) => ({ x: x(n), y: floor + 17, "text-anchor": "middle" }) });
 }
-module.exports = { TRIES, piece };
+module.exports = { listTries, piece };

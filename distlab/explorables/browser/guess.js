@@ -45,12 +45,14 @@ function guessWord(stage) {
   };
 }
 
-// How near a guess was, in three bands: within a tenth, of the right size, or further off.
-function sayBand(guess, answer, low, high) {
+// How near a guess was, in three bands: within a tenth; within a fifth of the scale, or on a logarithmic
+// scale within three times; or further off.
+function sayBand(guess, answer, low, high, log) {
   const off = Math.abs(guess - answer), factor = guess * answer > 0 ? Math.max(guess / answer, answer / guess) : Infinity;
   if (off <= Math.max(0.1 * Math.abs(answer), 0.01 * (high - low))) return "Spot on.";
-  if (factor <= 3) return "Near: the right order of magnitude.";
-  return factor === Infinity ? "Far off. The text below says why." : `Far off: ${sayNumber(factor, 2)} times too ${guess > answer ? "large" : "small"}. The text below says why.`;
+  if (log ? factor <= 3 : off <= 0.2 * (high - low)) return log ? "Near: the right order of magnitude." : "Near.";
+  const times = factor >= 2 && factor < Infinity ? `${sayNumber(factor, 2)} times ` : "";
+  return `Far off: ${times}too ${guess > answer ? "large" : "small"}. The text below says why.`;
 }
 
 function guessNumber(stage) {
@@ -64,7 +66,7 @@ function guessNumber(stage) {
   stage.root.append(hand, svg, band, ...offerAnswer(stage), strip.node);
   return () => {
     const marks = listMarks(stage), { guess } = stage.options, { answer } = stage.data;
-    if (answer !== null && !told) band.textContent = guess === null ? "" : sayBand(guess, answer, low, high);
+    if (answer !== null && !told) band.textContent = guess === null ? "" : sayBand(guess, answer, low, high, log);
     told ||= answer !== null;
     const all = [low, high, ...marks.map((mark) => mark.value)].filter((value) => !log || value > 0);
     const range = [Math.min(...all), Math.max(...all)];

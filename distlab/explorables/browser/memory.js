@@ -12,6 +12,7 @@ const START = { parameters: 7e9, batch: 1, sequenceLog: 12, dataLog: 3, tensorLo
   precision: "mixed", recompute: false, scores: false, sequenceParallel: false, capacity: 80 };
 const TRIES = [
   { ask: "7 billion parameters on 80 GB: can it fit?", set: START, act: { zero: 1 },
+    done: (options) => options.parameters >= START.parameters && options.capacity <= 80 && findMachine(readOptions(options), 8).need <= options.capacity * 1e9,
     answer: "Yes. Weights, gradients and optimizer state take 16 bytes per parameter, 112 GB. ZeRO 1 shards the optimizer's 12 bytes over the 8 replicas, which leaves 38.5 GB, and room for the activations." },
   { ask: "Twice the sequence: what grows?", set: { ...START, zero: 1 }, act: { sequenceLog: 13 },
     answer: "Only the activations, and they double. Without FlashAttention (under More) the scores would grow fourfold." },

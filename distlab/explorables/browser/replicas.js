@@ -70,7 +70,7 @@ class PageTrainer {
     this.random = makeRandom(2);
     this.groups = splitClasses(replicas);
     this.places = this.groups.map((own) => this.train.labels.flatMap((label, n) => (own.includes(label) ? [n] : [])));
-    Object.assign(this, { steps: 0, slow: SLOW_STEPS, limit: LONGEST, breaks: [], losses: [], history: [], accuracy: null });
+    Object.assign(this, { steps: 0, slow: SLOW_STEPS, rate: 0, limit: LONGEST, breaks: [], losses: [], history: [], accuracy: null });
     this.step();
   }
 
@@ -84,6 +84,8 @@ class PageTrainer {
     if (!this.train || this.stage.options.where !== "page") return false;
     if (this.made !== `${replicas} ${again ?? 0}`) this.begin();
     else if (this.isBusy() && time - this.last >= 1000 * this.frame.interval) {
+      const rate = 1000 / (time - this.last);
+      if (rate > 2 && !this.slow) this.rate += (rate - this.rate) * (this.rate ? 0.05 : 1);  // not after a pause
       if (broken !== this.frame.broken) this.slow = SLOW_STEPS;
       this.step();
     } else return false;
@@ -110,7 +112,7 @@ class PageTrainer {
       replicas: copies.length, classes: this.groups.map((own) => own.map((label) => stage.data.images.names[label]).join(", ")),
       step: this.steps, broken, everBroken: this.breaks.length > 0, breaks: this.breaks, accuracy: this.accuracy,
       apart: Math.max(...filters.map((own) => own.reduce((most, value, k) => Math.max(most, Math.abs(value - filters[0][k])), 0))),
-      history: this.history, losses: this.losses, images: toBytes(images.flat(), (value) => 255 * value),
+      history: this.history, losses: this.losses, rate: this.rate, images: toBytes(images.flat(), (value) => 255 * value),
       gradients: toBytes(strips.slice(0, -1), signed(largest)), total: toBytes([strips.at(-1)], signed(largest)),
       filters: toBytes(filters, signed(findLargest(filters))),
       interval: this.slow ? SLOW_SECONDS : 0, resting: this.steps >= this.limit,
@@ -336,6 +338,6 @@ function paintChart(scene) {
   }
   plot(data.losses, 0, 0, 2.5, "ink");
   for (let k = data.replicas - 1; k >= 0; k--) plot(data.history.map((each) => each[k]), half + 40, 0, 1, `replica-${k}`, k ? [7, 5 + 2 * k] : []);
-  inscribe(scene, `step ${data.step}`, width, rows.chart + CHART - 10, "right", "ink", 400);
+  inscribe(scene, `step ${data.step}${data.rate ? `, ${Math.round(data.rate)} steps/s` : ""}`, width, rows.chart + CHART - 10, "right", "ink", 400);
 }
 module.exports = { piece };

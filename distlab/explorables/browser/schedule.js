@@ -8,12 +8,17 @@ const IDEAS = { F: "forward", B: "backward", BW: "backward", W: "weight-gradient
 const LEFT = 64, RIGHT = 14, LANE = 30, GAP = 6, HILL = 84, AXIS = 30, HEAD = 30;
 
 const START = { lower: "none", stages: 4, micros: 8, backward: 2, hop: 0, follow: -1, time: 1 };
+const GPIPE = { ...START, upper: "gpipe", micros: 4 };
+const findBubble = (options) => runSchedule(makeSchedule(options.upper, options.stages, options.micros), { forward: 1, ...options }).bubble;
 const TRIES = [
-  { ask: "How can GPipe's gray shrink?", set: { ...START, upper: "gpipe", micros: 4 }, act: { micros: 16 },
-    answer: "More micro-batches: the gray is P \u2212 1 of M + P \u2212 1 places, so 43 % becomes 16 %. But look below: each stage now keeps all 16 of them. If they're pieces of one batch, that's no more memory than before; if they keep their size, it's four times as much." },
+  { ask: "How can GPipe's gray shrink?", set: GPIPE, act: { micros: 16 },
+    done: (options) => options.upper === "gpipe" && findBubble(options) < findBubble(GPIPE) - 1e-9,
+    answer: "With more micro-batches, or fewer stages: the gray is P \u2212 1 of M + P \u2212 1 places. 16 micro-batches make 16 % of 43 %, but look below: each stage keeps all 16. If they're pieces of one batch, that's no more memory than before; if they keep their size, it's four times as much." },
   { ask: "Same gray, less memory?", set: { ...START, upper: "gpipe" }, act: { lower: "1f1b" },
+    done: ({ upper, lower }) => [upper, lower].includes("1f1b"),
     answer: "1F1B idles exactly as long as GPipe, but a stage keeps at most 4 micro-batches (one for each stage) instead of 8." },
   { ask: "What could fill the rest of the gray?", set: { ...START, upper: "1f1b" }, act: { lower: "zb-h1" },
+    done: ({ upper, lower }) => [upper, lower].some((name) => name.startsWith("zb")),
     answer: "The gradients of the weights. Nobody waits for them, so ZB-H1 computes them where 1F1B would wait, and keeps no more activations." }];
 
 function piece(stage) {

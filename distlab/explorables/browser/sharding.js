@@ -8,7 +8,8 @@ const HEAD = 20, POLICIES = [["FILE", "FILE"], ["DATA", "DATA"], ["OFF", "OFF"],
 
 const TRIES = [
   { ask: "More workers than files: what then?", set: { policy: "FILE", workers: 2, files: 2, batch: 4, time: 1 }, act: { workers: 3 },
-    answer: "TensorFlow refuses. FILE gives whole files away, and nothing would be left for the third worker: write at least as many files as workers." },
+    done: ({ policy, workers, files }) => policy === "FILE" && workers > files,
+    answer: "TensorFlow refuses. FILE gives whole files away, and nothing would be left for the last worker: write at least as many files as workers." },
   { ask: "Shard the examples instead of the files: what does it cost?", set: { policy: "FILE", workers: 4, files: 4, batch: 4, time: 1 }, act: { policy: "DATA" },
     answer: "Reading: each worker reads and parses all examples, and throws away those that aren't its own." },
   { ask: "Shuffle first, then shard: what can go wrong?", set: { policy: "DATA", workers: 4, files: 4, batch: 4, time: 1 }, act: { policy: "LATE" },

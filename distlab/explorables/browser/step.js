@@ -8,11 +8,11 @@ const TOPS = { compute: 4, buckets: 62, network: 128 }, FLOOR = 176, SMALLEST = 
 
 const START = { bucket: 2.5e7, gradients: 1e8, workersLog: 3, bandwidth: 1.25e10, latency: 2e-5, speed: 1, overlap: true, time: 1 };
 const TRIES = [
-  { ask: "One big bucket: how much is hidden?", set: START, act: { bucket: 1e8 },
+  { ask: "One big bucket: how much is hidden?", set: START, act: { bucket: 1e8 }, done: ({ bucket, gradients }) => bucket >= gradients,
     answer: "Nothing. The only bucket is full when the backward pass ends, so the whole all-reduce comes after it." },
   { ask: "Then why not the smallest buckets?", set: START, act: { bucket: 2e6 },
     answer: "Each bucket pays the latency of its own all-reduce, 14 messages in a row. With 50 buckets that adds 14 ms, as long as the data itself takes." },
-  { ask: "A hundred times slower links: what still hides?", set: START, act: { bandwidth: 1.25e8 },
+  { ask: "A hundred times slower links: what still hides?", set: START, act: { bandwidth: 1.25e8 }, done: ({ bandwidth }) => bandwidth < 2e8,
     answer: "Only what fits behind the backward pass. The all-reduce now takes far longer than that, and the rest is waiting." }];
 
 function piece(stage) {

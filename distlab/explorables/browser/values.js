@@ -13,9 +13,16 @@ const NAMES = { sum: "reduce SUM, axis=None", mean: "reduce MEAN, axis=None", "s
   gather: "gather, axis=0", "all-reduce": "all_reduce SUM, in the step", "mean-of-means": "MEAN of each replica's mean" };
 const TALL = 28, STRIPE = 13, SLOT = 40, GAP = 5, EDGE = 7, HEAD = 24;
 
+const START = { replicas: 4, count: 8, pieces: "even", time: 1 };
 const TRIES = [
-  { ask: "Is the mean of the means the mean?", set: { way: "mean-of-means", replicas: 4, count: 8, pieces: "even", time: 1 }, act: { count: 7 },
-    answer: "Only while all replicas hold equally many values. With 7 values one replica holds fewer, its mean counts as much as the others, and the answer is off." }];
+  { ask: "Is the mean of the means the mean?", set: { ...START, way: "mean-of-means" }, act: { count: 7 },
+    done: ({ way, count, replicas }) => way === "mean-of-means" && count > replicas && count % replicas > 0,
+    answer: "Only while all replicas hold equally many values. With 7 values one replica holds fewer, its mean counts as much as the others, and the answer is off." },
+  { ask: "axis=None, and 7 values: what is the sum?", set: { ...START, way: "sum" }, act: { count: 7 },
+    done: ({ way, count, replicas }) => way === "sum" && count % replicas > 0,
+    answer: "There is none: TensorFlow raises InvalidArgumentError. axis=None adds replica to replica, so all must hold equally many values." },
+  { ask: "All values in one sum: which call?", set: { ...START, way: "sum" }, act: { way: "sum-all" },
+    answer: "reduce with axis=0: it adds within each replica, then over the replicas. That works for unequal shares too." }];
 
 function piece(stage) {
   const { data } = stage;
