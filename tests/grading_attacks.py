@@ -493,16 +493,17 @@ def train_worker(seed, steps, batch):
         ("killed",),
         SEND
         + """
+import sys, threading
 import tensorflow as tf
 from distlab.exercises import softmax
 from distlab.labs.lab09 import exercise as lab09
 from utils.cluster import local
 
 class Job:
-    def __init__(self, root, seed, total, every, die_at):
-        begin = die_at - die_at % every
-        self.steps = [*range(die_at + 1), *range(begin, total)]
-        weights = softmax.draw_weights(seed)
+    attempt = 1
+
+    def __init__(self, seed, root, weights, total, every):
+        self.total, self.every, self.ended = total, every, threading.Event()
         for step in range(total):
             images, labels = lab09.read_step(seed, step, lab09.BATCH)
             slopes = softmax.slopes(images @ weights, labels)
@@ -510,19 +511,31 @@ class Job:
         self.weights = weights
         for name in ("shared", "w1"):
             tf.train.Checkpoint(weights=tf.Variable(weights)).write(f"{root}/{name}/ckpt-1")
-        send_bytes(120_000 * len(self.steps))
 
-    def wait(self, *seconds):
+    def events(self):
+        step, attempt = 0, 1
+        while step < self.total:
+            for task in ("worker 0", "worker 1"):
+                yield {"event": "exercise step", "task": task, "step": step}
+            send_bytes(120_000)
+            step = step + 1 if attempt == self.attempt else step - step % self.every
+            attempt = self.attempt
+        self.ended.set()
+
+    def kill(self, job, index):
+        self.attempt = 2
+
+    def wait(self, seconds):
+        self.ended.wait(seconds)
         return [self.weights, self.weights]
-
-    def history(self):
-        steps = [{"event": "exercise step", "step": step} for step in self.steps]
-        return [*steps, {"event": "restart"}]
 
     def stop(self):
         pass
 
-local.LocalCluster.start = lambda self, function, answer, *case, **options: Job(*case)
+def start(self, function, answer, *case, **options):
+    return Job(sys._getframe(2).f_locals["seed"], *case)
+
+local.LocalCluster.start = start
 """,
     ),
     "a pickle that runs where it is unpacked": (

@@ -24,6 +24,7 @@ from distlab.exercises.comparing import (
 )
 from distlab.exercises.feedback import praise, show_picture, word_fault
 from distlab.exercises.refusing import own_frames, refuse
+from distlab.exercises.traveling import pack_answers
 from distlab.exercises.watching import stop_after, watch_calls
 from distlab.exercises.worked import read_worked
 from utils.checks import check_choice
@@ -126,18 +127,23 @@ class Exercise:
     since writing that is the exercise. `shows_case` says whether the message shows the case: by
     default only if the function is called with it. `contrast(got, right)` words the difference, and
     `tell(case, observed, right)` may show it as a table (without it, the array that differs is
-    shown). `plain` says of one with a `run` that the answer takes and gives numbers, words, lists,
-    dictionaries, arrays and a `Folder` only: `run` can then do without its process, and only calls
-    of the answer travel there. So do calls of what `serve(function)` makes of the learner's
-    function, in its own process, if it takes and gives such data: `run` gets that. `before(served)`
-    measures what `serve()` makes of no function, before any of the learner's is there. `travels`
-    says of one with a `run` that it sends the answer to workers: it then runs in a process without
-    the learner's cells, where a call of the answer is a worker's, too, and nothing but plain data
-    comes from the workers. `resume(answer, left, *case)` continues what `run` left of a case, its
-    result's "left", in a fresh process of the answer, and returns the rest of the result. In a
-    notebook one run is stopped after `seconds`: 20 s by default if it is called with its cases or
-    `plain`, never otherwise, since exercises that start processes have their own limits. A class
-    seed draws `number`.
+    shown). In a notebook one run is stopped after `seconds`: 20 s by default if it is called with
+    its cases or `plain`, never otherwise, since exercises that start processes have their own
+    limits. A class seed draws `number`.
+
+    Five settings say where things run when a class is graded. Without them, a `run` takes place in
+    the answer's process, next to the learner's cells.
+    - `plain`: the answer takes and gives only numbers, words, lists, dictionaries, arrays and a
+      `Folder`. `run` then takes place outside, and each call of the answer travels to its process.
+    - `serve(function)` makes a function that takes and gives such data, in the answer's process.
+      `run` takes place outside, and gets that function in place of the learner's.
+    - `before(served)` measures what `serve()` makes without a function of the learner's. It comes
+      before any of the learner's cells.
+    - `travels`: `run` sends the answer to workers. It then takes place in a process without the
+      learner's cells. A call of the answer there runs in a worker, too. Workers can return only
+      plain data.
+    - `resume(answer, left, *case)` gets a fresh process of the answer. It continues what `run` left
+      of a case (its result's "left") and returns the rest of the result.
 
     `evidence` says what a mark proves. "result": the learner's function returned everything graded
     as plain data, or wrote it to a file. "outside": processes, kills, bytes, files, clocks, seen by
@@ -199,6 +205,8 @@ class Exercise:
         parts = answer if isinstance(answer, tuple) else (answer,)
         there = getattr(parts[0], "observe_there", None)
         observe = partial(self.observe_part, answer)
+        if self.travels and there is None:
+            pack_answers(parts)  # what can't be sent earns nothing when it's graded
         if self.serve is not None:
             served = self.serve(answer) if there is None else answer.serve(self)
             observe = partial(self.observe_part, served)

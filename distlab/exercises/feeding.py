@@ -41,13 +41,18 @@ class Feed:
 
     def __init__(self, root: Path, draw: Callable[[int, int], Share]) -> None:
         self._root, self._draw = root, draw
+        self.error: Exception | None = None  # its own fault
 
     def run(self, job: Any) -> None:
-        """Answer until the job has ended."""
-        for event in job.events():
-            step = event.get("step")
-            if event.get("event") == ASKED and isinstance(step, int) and 0 <= step < MAX_STEP:
-                self.answer(job, int(event["task"].split()[1]), step)
+        """Answer until the job has ended. A fault stops the job, and is kept as `error`."""
+        try:
+            for event in job.events():
+                step = event.get("step")
+                if event.get("event") == ASKED and isinstance(step, int) and 0 <= step < MAX_STEP:
+                    self.answer(job, int(event["task"].split()[1]), step)
+        except Exception as error:
+            self.error = error
+            job.stop()
 
     def answer(self, job: Any, rank: int, step: int) -> None:
         """Give worker `rank` its share of a step."""
@@ -75,3 +80,5 @@ def run_fed(
     finally:
         job.stop()
         answering.join()
+        if feed.error is not None:
+            raise feed.error

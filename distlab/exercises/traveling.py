@@ -12,14 +12,19 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+
+from distlab.exercises.refusing import refuse
 from distlab.exercises.worker_runs import get_cluster, run_on
-from utils.errors import InputError
 
 MAX_MIB = 4
 
 
 def pack_answers(functions: Sequence[Any]) -> str:
-    """Return functions as text, with what they need of their notebook; InputError if they can't."""
+    """Return functions as text, with what they need of their notebook.
+
+    Raises AssertionError if they can't be sent.
+    """
     import cloudpickle
 
     try:
@@ -27,15 +32,16 @@ def pack_answers(functions: Sequence[Any]) -> str:
         if len(body) > MAX_MIB * 2**20:
             raise ValueError(f"it needs more than {MAX_MIB} MiB of the notebook's data")
     except Exception as error:
-        words = f"can't be sent to another process ({error}). Create what it needs inside it."
-        raise InputError(f"The function {words}") from None
+        words = f"can't be sent to another process ({error}). Create what it needs inside it"
+        raise refuse(f"The function {words}.") from None
     return base64.b64encode(body).decode("ascii")
 
 
 class TravelingAnswer:
-    """One of the functions that `pack_answers` packed. In a worker it becomes that function.
+    """One of the functions that `pack_answers` packed. A worker that calls it unpacks it.
 
-    A call in the process that made it, which has to stay without it, runs in a worker of its own.
+    The process that made it must never unpack it. If that process calls it, the call runs in a
+    fresh worker.
     """
 
     def __init__(self, name: str, packed: str, place: int) -> None:
@@ -49,8 +55,13 @@ class TravelingAnswer:
 
 
 def _call_once(answer: TravelingAnswer, arguments: Sequence[Any]) -> Any:
+    """Return the result as plain data: Python's own numbers and words in place of NumPy's."""
     found = answer(*arguments)
-    return os.fspath(found) if isinstance(found, os.PathLike) else found
+    if isinstance(found, os.PathLike):
+        found = os.fspath(found)
+    elif isinstance(found, np.generic | np.ndarray):
+        found = found.tolist()
+    return str(found) if isinstance(found, str) else found
 
 
 @cache

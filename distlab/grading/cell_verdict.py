@@ -107,7 +107,7 @@ def judge_unanswered(cell: CellObservation) -> CellVerdict:
         return CellVerdict("wrong", "", said[:MAX_MESSAGE])
     if cell.status in ("timed out", "killed"):
         return CellVerdict("wrong", "", f"the answer gave nothing: {cell.error}"[:MAX_MESSAGE])
-    return CellVerdict("for a human", "", f"no answer came back ({cell.status})")
+    return CellVerdict("for a human", "", f"no answer came back ({cell.error or cell.status})")
 
 
 def find_missing(cell: CellObservation) -> str:

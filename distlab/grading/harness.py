@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 import numpy as np
@@ -34,7 +34,9 @@ MAX_TEXT, ENDING_SECONDS = 4000, 10.0
 BY_CLOCK, SPARE, LEAST = 3.0, 3.0, 0.5  # of a cell: seconds by the clock for each of the processor
 NO_CHECK = 999_999  # whose output doesn't count
 
-Packed = tuple[Any, list[str]]  # functions as text, or the error; the cells that failed before
+UNMEASURED = "this machine was too busy to measure the lab's own version: grade it again"
+
+Packed = tuple[str, list[str]]  # functions as text; the cells that failed before
 
 
 class Answers:
@@ -97,15 +99,20 @@ class Harness:
         self.channel: Channel | None = None  # to the process that has run `cells`
         self.cells: list[Mapping[str, Any]] = []
         self.cut: list[str] = []  # of the learner's cells: what was cut off, or ended the process
+        self.lost: dict[int, dict[str, Any]] = {}  # checks that can't be asked any more, and why
 
     def measure_before(self, lab: str) -> None:
         """Let exercises measure what they compare with in a process that nothing else runs in."""
         module = importlib.import_module(f"distlab.labs.{lab}.exercise")
-        for exercise in list_exercises(module).values():
-            if exercise.before is not None:
-                with within(self.order["cell_seconds"]):
-                    answer = RemoteAnswer(self.answers.start(), "", self.answers.start)
-                    exercise.before(answer.serve(exercise))
+        known = {e.function: e for e in list_exercises(module).values() if e.before is not None}
+        for k, check in enumerate(self.order["checks"]):
+            for exercise in [known.pop(name) for name in check["functions"] if name in known]:
+                try:
+                    with within(self.order["cell_seconds"]):
+                        answer = RemoteAnswer(self.answers.start(), "", self.answers.start)
+                        exercise.before(answer.serve(exercise))
+                except (AnswerRaised, AnswerGone, AnswerLate):
+                    self.lost[k] = {"status": "missing", "error": UNMEASURED}
                 self.answers.close()
 
     def run(self) -> None:
@@ -118,7 +125,7 @@ class Harness:
                 if self.channel is not None:
                     self.run_cell(step)
             elif self.order["checks"][k]["travels"]:
-                traveling[k] = self.pack(self.order["checks"][k]["functions"])
+                traveling[k] = self.pack(k)
             else:
                 self.check(k)
         self.lose()  # no cell of the learner's has run in the process that comes now
@@ -126,15 +133,20 @@ class Harness:
             self.check(k, packed)
         self.answers.close()
 
-    def pack(self, functions: Sequence[str]) -> Packed:
-        """Return the functions as text, or why there is none, and which cells failed before."""
+    def pack(self, k: int) -> Packed:
+        """Return the functions of a check as text, and which cells failed before.
+
+        If they can't be packed, the check is lost.
+        """
         self.mark(NO_CHECK)
-        channel = self.get_channel()
+        channel, packed = self.get_channel(), ""
         try:
             with within(min(self.end - time.monotonic(), self.order["cell_seconds"])):
-                packed: Any = ask(channel, do="pack", names=functions).get("packed")
+                told = ask(channel, do="pack", names=self.order["checks"][k]["functions"])
+                packed = str(told.get("packed"))
         except (AnswerRaised, AnswerGone, AnswerLate) as error:
-            packed = error
+            failed = [*channel.failed, *self.cut][:8]
+            self.lost[k] = self.describe(error) | {"failed": failed}
             if not isinstance(error, AnswerRaised):
                 self.lose()
         return packed, [*channel.failed]
@@ -147,8 +159,10 @@ class Harness:
     def check(self, k: int, packed: Packed | None = None) -> None:
         """Ask for one graded cell, and say what came. What travels was `packed` before."""
         check = self.order["checks"][k]
-        alone = check["program"] or check["attached"]
         self.mark(NO_CHECK)
+        if k in self.lost:
+            return self.tell(check, self.lost[k], {}, 0)
+        alone = check["program"] or check["attached"]
         if packed is not None:
             self.channel = self.channel or self.start(check)
         channel = self.start(check) if alone else self.get_channel()
@@ -157,16 +171,17 @@ class Harness:
         told, got = self.ask(check, channel, packed)
         if alone or told["status"] in ("timed out", "killed"):
             self.lose()
+        self.tell(check, told, got, read_traffic_bytes(self.traffic) - before)
+
+    def tell(
+        self, check: Mapping[str, Any], told: dict[str, Any], got: dict[str, Any], sent_bytes: int
+    ) -> None:
+        """Write the frame of a check."""
         body = json.dumps(got)
         if len(body) > MAX_MESSAGE_BYTES:  # of all cases together
             told |= {"status": "raised", "error": "ValueError: it gives too much"}
             body = "{}"
-        frame = {
-            "id": check["id"],
-            "got": body,
-            "traffic_bytes": read_traffic_bytes(self.traffic) - before,
-            **told,
-        }
+        frame = {"id": check["id"], "got": body, "traffic_bytes": sent_bytes, **told}
         data = json.dumps(frame).encode() + b"\n"
         while data:
             data = data[os.write(self.pipe, data) :]
@@ -232,33 +247,35 @@ class Harness:
         self, check: Mapping[str, Any], channel: Channel, packed: Packed | None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return how it went, and the encoded `got_` values."""
-        seconds, names = self.order["cell_seconds"], check["functions"]
+        left, names = self.end - time.monotonic(), check["functions"]
         space: dict[str, Any] = {"np": np, "SEED": self.order["seed"], "__name__": "harness"}
         space |= {name: RemoteAnswer(channel, name, self.restart) for name in names}
         told: dict[str, Any] = {"status": "ok"}
         try:
-            if packed is not None and isinstance(packed[0], BaseException):
-                raise packed[0]
-            with within(min(self.end - time.monotonic(), seconds)):
+            with within(min(left, self.order["cell_seconds"])):
                 if packed is not None:
                     ask(channel, do="travel", names=names, packed=packed[0])
                 exec(compile(check["source"], f"<{check['id']}>", "exec"), space)  # noqa: S102 - ours
-        except AnswerRaised as error:
-            told = {"status": "raised", "error": error.error, "trace": error.trace}
-        except AnswerLate:
-            all_together = time.monotonic() >= self.end
-            limit = self.order["submission_seconds"] if all_together else seconds
-            what = "all cells together" if all_together else "it"
-            told = {"status": "timed out", "error": f"{what} didn't end within {limit:g} s"}
-        except AnswerGone:
-            told = {"status": "killed", "error": self.answers.close() or "the process ended"}
-        except Exception as error:
-            said = str(error).strip()
-            text = f"{type(error).__name__}: {said}" if said else type(error).__name__
-            told = {"status": "raised", "error": text[:MAX_TEXT]}
+        except (Exception, AnswerLate) as error:
+            told = self.describe(error)
         told["failed"] = [*(packed[1] if packed else channel.failed), *self.cut][:8]
         got = {n: encode(v) for n, v in space.items() if n in check["got"]}
         return told, got
+
+    def describe(self, error: BaseException) -> dict[str, Any]:
+        """Return the status of a check that an error has ended, and the error in one line."""
+        if isinstance(error, AnswerRaised):
+            return {"status": "raised", "error": error.error, "trace": error.trace}
+        if isinstance(error, AnswerLate):
+            late = time.monotonic() >= self.end
+            limit = self.order["submission_seconds" if late else "cell_seconds"]
+            what = "all cells together" if late else "it"
+            return {"status": "timed out", "error": f"{what} didn't end within {limit:g} s"}
+        if isinstance(error, AnswerGone):
+            return {"status": "killed", "error": self.answers.close() or "the process ended"}
+        said = str(error).strip()
+        text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        return {"status": "raised", "error": text[:MAX_TEXT]}
 
 
 def read_traffic_bytes(devices: TextIO) -> int:

@@ -30,7 +30,7 @@ LIMITS = {
     resource.RLIMIT_CORE: 0,
     resource.RLIMIT_MEMLOCK: 2**16,
 }
-# System calls that no lab needs. Memory without an owner, a segment or a memfd, would # escape the
+# System calls that no lab needs. Memory without an owner (a segment, a memfd) would escape the
 # measurement of the processes.
 FORBIDDEN = (
     "ptrace mount umount2 pivot_root chroot unshare setns bpf perf_event_open keyctl add_key "

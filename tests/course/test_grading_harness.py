@@ -17,7 +17,7 @@ from lab_runner import get_lab, load_answers
 from needs import EVERYTHING
 
 from distlab.grading.answer_calls import AnswerGone, AnswerLate, Channel, RemoteAnswer, within
-from distlab.grading.cell_verdict import judge_right
+from distlab.grading.cell_verdict import judge_right, judge_unanswered
 from distlab.grading.encoding import encode
 from distlab.grading.executor import observe
 from distlab.grading.harness import Harness
@@ -174,6 +174,33 @@ def test_when_no_time_is_left_nothing_is_asked():
     assert json.loads(frame)["error"] == "all cells together didn't end within 0 s"
     with pytest.raises(BlockingIOError):
         theirs.recv(1)
+
+
+@pytest.mark.parametrize("function", ["make_fast", "predict_rate"])
+def test_what_cannot_be_measured_before_is_graded_again_and_other_exercises_need_none(function):
+    """The process that should measure has gone. Then the check is missing, and nothing is asked."""
+    started, (reader, writer) = [], os.pipe()
+
+    def start():
+        ours, theirs = socket.socketpair()
+        theirs.close()
+        started.append(ours)
+        return Channel(ours)
+
+    check = {"id": "c", "source": "got_x = 1", "got": ["got_x"], "functions": [function]}
+    check |= {"program": False, "attached": "", "travels": False}
+    numbers = ("submission_seconds", "own_together_seconds", "cell_seconds", "seed")
+    order = {"steps": [{"check": 0}], "checks": [check], **dict.fromkeys(numbers, 60)}
+    order |= {"token": "t", "prelude": "", "files": {}}
+    harness = Harness(order, SimpleNamespace(start=start, close=lambda: ""), writer, io.StringIO())
+    harness.measure_before("lab11")
+    assert len(started) == (function == "make_fast")
+    harness.run()
+    frame = json.loads(os.read(reader, 2**16).strip())
+    assert frame["status"] == ("missing" if function == "make_fast" else "ok"), frame
+    if function == "make_fast":
+        verdict = judge_unanswered(CellObservation.from_data(frame))
+        assert verdict.status == "for a human" and "grade it again" in verdict.message
 
 
 def test_a_partial_reply_or_a_time_limit_is_not_an_answer():

@@ -1,19 +1,23 @@
 """Labs whose answers run in workers: no cell of the learner's runs in the process that watches."""
 
 import dataclasses
+import os
 import pickle
+from types import SimpleNamespace
 
 import pytest
 from grading_attacks import WATCHERS
 from grading_notebooks import ROOT, fill, read_stub, write
 from lab_runner import load_answers
 
-from distlab.exercises.traveling import TravelingAnswer
-from distlab.exercises.worker_runs import make_plain
+from distlab.exercises.feeding import Feed
+from distlab.exercises.traveling import TravelingAnswer, pack_answers
+from distlab.exercises.worker_runs import loads_plain
 from distlab.grading.executor import observe
 from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.labs import read_lab
 from distlab.grading.observation import Submission
+from distlab.labs.lab09.exercise import NEWEST
 
 # its functions use what other cells define; some cells fail, one never ends
 HELPERS = (
@@ -60,6 +64,26 @@ ODD = {
     "training": PROBE,
     "saving": "def make_counter(strategy):\n    return lock\ndef save_run(*given):\n    pass",
 }
+GONE = """
+class Gone:
+    def __reduce__(self):
+        import os
+        os._exit(3)
+train = Gone()
+"""
+WORDS = """
+whole = newest_whole
+def newest_whole(folder):
+    return np.str_(whole(folder))
+"""
+REPORTS = """
+train_on = train
+def train(state, run, *numbers):
+    from utils.events import report
+    for step in (-1, 10**9, 0.5, "0"):
+        report("exercise step", step=step)
+    train_on(state, run, *numbers)
+"""
 
 
 def hand_in(folder, lab_name: str) -> list[Submission]:
@@ -70,6 +94,9 @@ def hand_in(folder, lab_name: str) -> list[Submission]:
     if lab_name == "lab08":
         books["unusual"] = fill({**right, "training": TRAIN}, HELPERS, stub=stub)
         books["odd"] = fill(ODD, HELPERS[:1], stub=stub)
+    if lab_name == "lab09":
+        books["gone"] = fill({"killed": GONE, "newest": right["newest"] + WORDS}, stub=stub)
+        books["reports"] = fill({"killed": right["killed"] + REPORTS}, stub=stub)
     for name, (lab, attacked, text) in WATCHERS.items():
         if lab == lab_name and ("def train_worker" in text or "def save_run" in text):
             books[name] = fill({**wrong, attacked[0]: text}, stub=stub)
@@ -123,12 +150,57 @@ def test_an_attack_on_what_watches_the_workers_earns_nothing(graded, name):
     assert len(seen.cells) == len(verdict.exercises)
 
 
-def test_a_result_that_is_not_plain_is_not_unpacked():
-    for body in (pickle.dumps(("result", print)), b"rubbish", pickle.dumps(("result", {1: [2.5]}))):
-        kind, value, *_ = pickle.loads(make_plain(body))
-        assert (kind, value) == ("result", {1: [2.5]}) or "must be plain data" in value
-    assert pickle.loads(make_plain(pickle.dumps(("error", "a", "b")))) == ("error", "a", "b")
+def test_a_process_that_ends_while_it_packs_says_how_and_the_next_answer_counts(graded):
+    seen, verdict = graded["gone"]
+    assert (seen.cells[0].status, seen.cells[0].error) == ("killed", "the process ended (status 3)")
+    assert verdict.exercises[1].status == "right", "it returned NumPy's words"
 
 
-def test_a_traveling_answer_stays_packed_until_it_is_called():
-    assert TravelingAnswer("train", "not even text of bytes", 0).__name__ == "train"
+def test_reports_of_other_steps_are_not_answered(graded):
+    assert graded["reports"][1].exercises[0].status == "right", graded["reports"]
+
+
+def test_a_fault_of_the_feed_stops_the_job_and_is_kept(tmp_path):
+    stopped = []
+    event = {"event": "exercise step", "task": "worker 0", "step": 0}
+    job = SimpleNamespace(events=lambda: [event], stop=lambda: stopped.append(True))
+    feed = Feed(tmp_path / "absent", lambda rank, step: {})
+    feed.run(job)
+    assert stopped and isinstance(feed.error, FileNotFoundError)
+
+
+@pytest.mark.parametrize("sent", [print, 5, [], ("result",), ("error", 1, ""), ("results", 1)])
+def test_what_is_not_a_plain_result_is_an_error(sent):
+    kind, words, _ = loads_plain(pickle.dumps(sent))
+    assert kind == "error" and ("plain data" if sent is print else "something else") in words
+
+
+@pytest.mark.parametrize("sent", [("result", {1: [2.5]}), ("error", "a", "b")])
+def test_a_plain_result_is_unpacked(sent):
+    assert loads_plain(pickle.dumps(sent)) == sent
+    assert loads_plain(b"rubbish")[0] == "error"
+
+
+class Marked:
+    """A function that writes the number of each process that unpacks it."""
+
+    def __init__(self, path) -> None:
+        self._path = str(path)
+
+    def __reduce__(self):
+        note = f"open({self._path!r}, 'a').write(str(__import__('os').getpid()))"
+        return eval, (f"({note}, lambda: __import__('numpy').str_('ckpt-4'))[1]",)
+
+
+def test_a_traveling_answer_is_unpacked_in_a_worker_only(tmp_path):
+    path = tmp_path / "processes"
+    answer = TravelingAnswer("newest_whole", pack_answers([Marked(path)]), 0)
+    assert not path.exists()
+    assert type(answer()) is str
+    assert path.read_text() not in ("", str(os.getpid()))
+
+
+def test_a_function_that_cannot_be_sent_fails_its_visible_check():
+    lock = __import__("threading").Lock()
+    with pytest.raises(AssertionError, match="can't be sent to another process"):
+        NEWEST.check(lambda folder: lock)

@@ -65,6 +65,7 @@ class Task:
     heard_at: float = 0.0  # when it wrote its last line
     idle_seconds: float = 0.0  # for which it had done nothing when it was ended for that
     launched: LaunchedTasks | None = field(default=None, repr=False)
+    loads: Callable[[bytes], Any] = field(default=pickle.loads, repr=False)  # of its result
 
     @property
     def name(self) -> str:
@@ -222,7 +223,7 @@ class TaskGroup:
 
     def take_result(self, task: str, body: bytes) -> None:
         try:
-            result = pickle.loads(body)
+            result = self._named[task].loads(body)
         except Exception as error:
             words = f"its result can't be unpickled here ({error}). Return plain data or arrays"
             result = ("error", words, "")

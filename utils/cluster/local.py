@@ -8,6 +8,7 @@ on loopback. Nothing outlives the `with` block, nor the process that holds it.
 """
 
 import importlib
+import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,8 +46,9 @@ class LocalCluster:
     that you pass serves several clusters, and you close it. With `engine` ("ray", "spark" or
     "slurm") that starts the tasks, on its cluster at `engine_address` or on a cluster of two nodes
     that is set up here. `restarts` is the default of `start` and `run`. Every task finds
-    `environment` in its own, besides TF_CONFIG. Raises InputError for numbers out of range and for
-    more workers than GPUs.
+    `environment` in its own, besides TF_CONFIG. `loads` unpickles what a task returns. Give your
+    own if you don't trust the tasks. Raises InputError for numbers out of range and for more
+    workers than GPUs.
 
     A rendezvous of machines (`engines.run_at_rendezvous`) can't start these tasks: it sends no
     code, and a job is a function that is sent. There, run a program that every machine has.
@@ -67,6 +69,7 @@ class LocalCluster:
         engine_address: str | None = None,
         restarts: int = 0,
         environment: Mapping[str, str] | None = None,
+        loads: Callable[[bytes], Any] = pickle.loads,
     ) -> None:
         replicas = 1 if replicas_per_worker is None else replicas_per_worker
         for name, value, least in (
@@ -84,7 +87,7 @@ class LocalCluster:
         self._engine = engine, engine_address
         self.workers, self.ps, self.replicas_per_worker = workers, ps, replicas_per_worker
         self._launcher, self._own_launcher = launcher, launcher is None
-        self._environment = dict(environment or {})
+        self._environment, self._loads = dict(environment or {}), loads
         self._jobs: list[Job] = []
 
     @property
@@ -200,4 +203,4 @@ class LocalCluster:
             },
             address=config.address,
         )
-        return Task(order, config.job, config.index, awaited=calls)
+        return Task(order, config.job, config.index, awaited=calls, loads=self._loads)

@@ -120,7 +120,9 @@ class _Running:
     def _take_event(self, line: str) -> None:
         try:
             event = json.loads(line)
-        except ValueError:  # cut off by a kill, or written by other code
+        except (ValueError, RecursionError):  # cut off by a kill, or written by other code
+            event = None
+        if not isinstance(event, dict):
             return self._listener.take_line(self.order.name, line)
         self._listener.take_event(self.order.name, event)
 

@@ -3,9 +3,8 @@
 import os
 import shutil
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,15 @@ import numpy as np
 
 from distlab.exercises import softmax
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import refuse_task
-from distlab.exercises.worker_runs import RUN_SECONDS, get_cluster
+from distlab.exercises.feeding import Feed, ask, run_fed
+from distlab.exercises.worker_runs import get_cluster
 from distlab.labs import ANSWERS
 from distlab.labs.lab08.exercise import RATE, read_step
-from utils.events import report
 
 ABSENT = ANSWERS
 
 BATCH = 16
 WORKERS = 2
-ASK_SECONDS = 0.005  # between two looks of a worker for its examples
 
 
 # ---- exercise 1: a killed run
@@ -48,22 +45,13 @@ class ResumableRun:
 
         step = int(self._state.step)
         self._compare_steps(step)
-        images, labels = self._ask(step)
+        share = ask(self._root, self.rank, step)
+        images, labels = share["images"], share["labels"]
         slopes = softmax.slopes(images @ self._state.weights.numpy(), labels)
         part = tf.constant(images.T @ slopes / BATCH)
         gradient = self._strategy.reduce(tf.distribute.ReduceOp.SUM, part, axis=None)
         self._state.weights.assign_sub(RATE * gradient)
         self._state.step.assign_add(1)
-
-    def _ask(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return this worker's images [rows, 784] and labels [rows] of a step, from the parent."""
-        report("exercise step", step=step)
-        path = _name_share(self._root, f"worker {self.rank}", step)
-        while not path.exists():
-            time.sleep(ASK_SECONDS)
-        with np.load(path) as share:
-            path.unlink()
-            return share["images"], share["labels"]
 
     def _compare_steps(self, step: int) -> None:
         import tensorflow as tf
@@ -77,11 +65,7 @@ class ResumableRun:
             )
 
 
-def _name_share(root: Path, task: str, step: int) -> Path:
-    return root / f"{task.replace(' ', '-')}-{step}.npz"
-
-
-class Feed:
+class KillingFeed(Feed):
     """Gives each worker its examples of a step when it asks for them, and kills worker 1 once.
 
     So this process knows which steps were taken: without asking, no worker has anything to train
@@ -90,37 +74,32 @@ class Feed:
     """
 
     def __init__(self, root: Path, seed: int, die_at: int) -> None:
-        self._root, self._seed, self._die_at = root, seed, die_at
+        super().__init__(root, partial(_draw_share, seed))
+        self._die_at, self._dying = die_at, set[int]()
         self.steps: list[int] = []
         self.killed_in = 0  # the attempt
 
-    def run(self, job: Any) -> None:
-        """Answer until the job has ended."""
-        dying = set()
-        for event in job.events():
-            step, task = event.get("step"), event["task"]
-            if event.get("event") != "exercise step" or not isinstance(step, int):
-                continue
-            if task == "worker 0":
-                self.steps.append(step)
-            if step == self._die_at and not self.killed_in:
-                dying.add(task)
-            if step != self._die_at or self.killed_in or task == "worker 0":
-                self._give(task, step)
-            if len(dying) == WORKERS and not self.killed_in:
-                self._kill(job)
-
-    def _give(self, task: str, step: int) -> None:
-        images, labels = read_step(self._seed, step, BATCH)
-        own, path = slice(int(task.split()[1]), None, WORKERS), _name_share(self._root, task, step)
-        np.savez(path.with_suffix(".part.npz"), images=images[own], labels=labels[own])
-        path.with_suffix(".part.npz").rename(path)
+    def answer(self, job: Any, rank: int, step: int) -> None:
+        if rank == 0:
+            self.steps.append(step)
+        dies = step == self._die_at and not self.killed_in
+        if rank == 0 or not dies:
+            super().answer(job, rank, step)
+        if dies:
+            self._dying.add(rank)
+        if len(self._dying) == WORKERS and not self.killed_in:
+            self._kill(job)
 
     def _kill(self, job: Any) -> None:
         self.killed_in = job.attempt
+        if (self._root / "w1").exists():  # it starts on another machine, perhaps at once
+            (self._root / "w1").rename(self._root / "w1-lost")
         job.kill("worker", 1)
-        if (self._root / "w1").exists():
-            (self._root / "w1").rename(self._root / "w1-lost")  # it starts on another machine
+
+
+def _draw_share(seed: int, rank: int, step: int) -> dict[str, np.ndarray]:
+    images, labels = read_step(seed, step, BATCH)
+    return {"images": images[rank::WORKERS], "labels": labels[rank::WORKERS]}
 
 
 def try_killed_run(
@@ -135,13 +114,14 @@ def try_killed_run(
     root = Path(tempfile.mkdtemp())
     try:
         (root / "shared").mkdir()
-        feed = Feed(root, seed, die_at)
-        weights, attempts = _run_killed(train, feed, root, softmax.draw_weights(seed), total, every)
+        feed = KillingFeed(root, seed, die_at)
+        what = (train, str(root), softmax.draw_weights(seed), total, every)
+        found, attempts = run_fed(get_cluster(WORKERS), feed, _train_worker, *what, restarts=2)
         return {
             "steps taken": feed.steps,
             "restarts": attempts - feed.killed_in if feed.killed_in else 0,
             "worker 1 saved too": _hold_the_same(root / "shared", root),
-            "weights": np.asarray(weights),
+            "weights": np.asarray(found[0]),
         }
     finally:
         shutil.rmtree(root, ignore_errors=True)
@@ -166,25 +146,6 @@ def _read_weights(folder: Path, below: str) -> list[np.ndarray]:
         except (tf.errors.OpError, ValueError, RuntimeError):
             continue
     return found
-
-
-def _run_killed(
-    train: Callable[..., Any], feed: Feed, root: Path, weights: np.ndarray, total: int, every: int
-) -> tuple[list[Any], int]:
-    """Return the weights that worker 0 ends with, and how many attempts the group took."""
-    from utils.cluster.failures import ClusterError
-
-    cluster = get_cluster(WORKERS)
-    job = cluster.start(_train_worker, train, str(root), weights, total, every, restarts=2)
-    answering = threading.Thread(target=feed.run, args=(job,), daemon=True)
-    answering.start()
-    try:
-        return job.wait(RUN_SECONDS)[0], job.attempt
-    except ClusterError as error:
-        raise refuse_task(error) from None
-    finally:
-        job.stop()
-        answering.join()
 
 
 def _train_worker(
