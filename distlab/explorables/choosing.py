@@ -6,6 +6,7 @@ the planner's numbers. The tree is drawn from it, and the advice reads from it.
 
 import html
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -234,9 +235,9 @@ def _warn(row: Prediction | None) -> list[str]:
     return [said[row.bottleneck]] if row is not None and row.bottleneck in said else []
 
 
-_ROW = "display:grid;grid-template-columns:minmax(0,3fr) 4.2em minmax(0,2fr);align-items:center"
+_ROW = "display:grid;grid-template-columns:minmax(0,5fr) 3.4em minmax(0,4fr);align-items:center"
 _BOX = (
-    "border:{width}px solid {color};border-radius:6px;padding:0.35em 0.7em;"
+    "border:{width}px solid {color};border-radius:6px;padding:0.35em 0.5em;"
     "overflow-wrap:anywhere;background:{paint}"
 )
 
@@ -263,7 +264,9 @@ def draw_tree(asked: int) -> str:
 def _draw_box(text: str, lit: bool, more: str = "") -> str:
     paint = f"color-mix(in srgb, {GREEN} 22%, transparent)" if lit else "transparent"
     style = _BOX.format(width=2 if lit else 1, color=GREEN if lit else "#888", paint=paint)
-    shown = f"<strong>{html.escape(text)}</strong>" if lit else html.escape(text)
+    words = re.sub("(?<=[a-z])(?=[A-Z])", "<wbr>", html.escape(text))
+    words = re.sub("--[a-z]+", r'<span style="white-space:nowrap">\g<0></span>', words)
+    shown = f"<strong>{words}</strong>" if lit else words
     return f'<div style="{style}">{shown}{more}</div>'
 
 

@@ -67,7 +67,7 @@ def test_what_else_the_plan_says_is_among_the_reasons():
 
 @pytest.mark.parametrize("asked", range(1, len(QUESTIONS) + 2))
 def test_the_tree_is_drawn_from_the_questions_and_lights_one_path(asked):
-    drawn = draw_tree(asked)
+    drawn = re.sub("</?(?:wbr|span)[^>]*>", "", draw_tree(asked))  # where a line may break
     given = [question.advice for question in (*QUESTIONS, OTHERWISE)]
     for question in QUESTIONS:
         assert question.text in drawn and question.limit in drawn
