@@ -9,7 +9,7 @@ from distlab.labs.lab11 import exercise as lab11
 
 def test_an_epoch_is_read_to_its_end_and_takes_time_by_both_clocks():
     lab11.measure_naive(lab11.serve_pipeline())
-    meter = lab11.Meter(lab11.serve_pipeline())
+    meter = lab11.EpochMeter(lab11.serve_pipeline())
     meter.ask(lab11.Folder(lab11._write_shards(1).name), 600)
     epoch = meter.ask()
     assert epoch["sizes"] == [600, 600, 600, 200] and epoch["images"].shape == (2000, 28, 28, 1)

@@ -159,7 +159,7 @@ def _read_epoch(dataset: Any) -> dict[str, Any]:
     return {"sizes": sizes, "ids": ids, "labels": labels, "images": pixels}
 
 
-class Meter:
+class EpochMeter:
     """Asks a served pipeline, and keeps what it takes by the clock and of the processor."""
 
     def __init__(self, answer: Callable[..., Any]) -> None:
@@ -196,7 +196,7 @@ _naive_seconds: list[float] = []  # what was measured in this process
 
 def measure_naive(served: Callable[..., Any]) -> None:
     """Measure the processor seconds of a naive epoch: another program only slows the clock."""
-    meter = Meter(served)
+    meter = EpochMeter(served)
     meter.ask(Folder(_write_shards(1).name), 64)
     for _ in range(4):
         meter.ask()
@@ -214,7 +214,7 @@ def try_pipeline(answer: Callable[..., Any], seed: int, batch_size: int) -> dict
     """
     if not _naive_seconds:
         measure_naive(serve_pipeline())
-    naive, meter, epochs = _naive_seconds[0], Meter(answer), list[dict[str, Any]]()
+    naive, meter, epochs = _naive_seconds[0], EpochMeter(answer), list[dict[str, Any]]()
 
     def look(count: int) -> None:
         asked = [meter.ask() for _ in range(count)]
