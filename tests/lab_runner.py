@@ -35,7 +35,7 @@ class Outcome:
     judged: BaseException | None
 
 
-class GivenMeter(lab11.Meter):
+class GivenMeter(lab11.EpochMeter):
     """A meter of lab 11 that goes by what is given: no test depends on how fast a machine is.
 
     A naive epoch takes a second, one of the answer's `epoch`, and making its data set `ahead`.
@@ -55,7 +55,7 @@ def give_times(epoch: float, ahead: float = 0.0) -> Iterator[None]:
     """Let lab 11 measure what is given, in seconds."""
     given = {"epoch": epoch, "ahead": ahead}
     with patch.multiple(GivenMeter, **given):
-        with patch.multiple(lab11, Meter=GivenMeter, _naive_seconds=[1.0]):
+        with patch.multiple(lab11, EpochMeter=GivenMeter, _naive_seconds=[1.0]):
             yield
 
 
