@@ -4,8 +4,7 @@ import importlib
 import importlib.util
 import linecache
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,6 @@ from distlab.authoring import sources
 from distlab.exercises.exercise import Exercise, call, list_exercises
 from distlab.grading.encoding import decode, encode
 from distlab.grading.judging import Judge
-from distlab.labs.lab11 import exercise as lab11
 
 ROOT = Path(__file__).parents[1]
 # what a lab measures less often in tests
@@ -33,30 +31,6 @@ class Outcome:
 
     visible: BaseException | None
     judged: BaseException | None
-
-
-class GivenMeter(lab11.EpochMeter):
-    """A meter of lab 11 that goes by what is given: no test depends on how fast a machine is.
-
-    A naive epoch takes a second, one of the answer's `epoch`, and making its data set `ahead`.
-    """
-
-    epoch, ahead = 0.0, 0.0
-
-    def ask(self, *arguments: Any) -> Any:
-        taken = np.full(2, self.ahead if arguments else self.epoch)
-        self._ended = self._ended + taken
-        self.epochs += [] if arguments else [taken]
-        return self._answer(*arguments)
-
-
-@contextmanager
-def give_times(epoch: float, ahead: float = 0.0) -> Iterator[None]:
-    """Let lab 11 measure what is given, in seconds."""
-    given = {"epoch": epoch, "ahead": ahead}
-    with patch.multiple(GivenMeter, **given):
-        with patch.multiple(lab11, EpochMeter=GivenMeter, _naive_seconds=[1.0]):
-            yield
 
 
 class Lab:
@@ -92,9 +66,17 @@ class Lab:
         """Run the graded cell of `exercise` with `answer` for its solution, and judge it."""
         key = (exercise, answer, seed)
         if key not in self._outcomes:
-            with give_times(*self._times(answer)) if self._times else nullcontext():
+            with self._give_times(answer):
                 self._outcomes[key] = self._try_parts(exercise, answer, seed)
         return self._outcomes[key]
+
+    def _give_times(self, answer: str) -> AbstractContextManager[None]:
+        """Let lab 11 measure what its answers' file gives."""
+        if self._times is None:
+            return nullcontext()
+        from lab11_times import give_times
+
+        return give_times(*self._times(answer))
 
     def _try_parts(self, exercise: str, answer: str, seed: int) -> Outcome:
         """Return the outcome of an exercise's graded cells, up to the first that isn't right."""

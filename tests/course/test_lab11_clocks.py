@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from lab_runner import GivenMeter, give_times
+from lab11_times import GivenMeter, give_times
 
 from distlab.labs.lab11 import exercise as lab11
 
