@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from distlab.exercises import softmax
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.feeding import Feed, ask, run_fed
+from distlab.exercises.feeding import Feed, Share, ask, run_fed
 from distlab.exercises.refusing import read_array, require_kind, require_value
 from distlab.exercises.worker_runs import get_cluster, run_on
 from distlab.labs import ANSWERS
@@ -105,6 +106,12 @@ def read_step(seed: int, step: int, batch: int) -> tuple[np.ndarray, np.ndarray]
     return images, labels
 
 
+def draw_share(seed: int, batch: int, workers: int, rank: int, step: int) -> Share:
+    """Return the examples of a step that lie on worker `rank`: its images and labels."""
+    images, labels = read_step(seed, step, batch)
+    return {"images": images[rank::workers], "labels": labels[rank::workers]}
+
+
 def derive_seed(seed: int) -> int:
     """Return the seed that workers get, for the first weights: it doesn't lead to the examples."""
     return int(np.random.default_rng([seed, 8]).integers(2**31))
@@ -114,13 +121,9 @@ def try_training(
     train_worker: Callable[..., Any], workers: int, seed: int, steps: int, batch: int
 ) -> list[np.ndarray]:
     """Return the weights [784, 10] that each worker ends with. None has another's examples."""
-
-    def draw(rank: int, step: int) -> dict[str, np.ndarray]:
-        images, labels = read_step(seed, step, batch)
-        return {"images": images[rank::workers], "labels": labels[rank::workers]}
-
     with tempfile.TemporaryDirectory() as root:
-        feed, what = Feed(Path(root), draw), (root, workers, derive_seed(seed), steps, batch)
+        feed = Feed(Path(root), partial(draw_share, seed, batch, workers))
+        what = (root, workers, derive_seed(seed), steps, batch)
         found, _ = run_fed(get_cluster(workers), feed, _train_here, train_worker, *what)
     return [np.asarray(weights) for weights in found]
 

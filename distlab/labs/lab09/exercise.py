@@ -15,7 +15,7 @@ from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.feeding import Feed, ask, run_fed
 from distlab.exercises.worker_runs import get_cluster
 from distlab.labs import ANSWERS
-from distlab.labs.lab08.exercise import RATE, read_step
+from distlab.labs.lab08.exercise import RATE, draw_share
 
 ABSENT = ANSWERS
 
@@ -74,7 +74,7 @@ class KillingFeed(Feed):
     """
 
     def __init__(self, root: Path, seed: int, die_at: int) -> None:
-        super().__init__(root, partial(_draw_share, seed))
+        super().__init__(root, partial(draw_share, seed, BATCH, WORKERS))
         self._die_at, self._dying = die_at, set[int]()
         self.steps: list[int] = []
         self.killed_in = 0  # the attempt
@@ -95,11 +95,6 @@ class KillingFeed(Feed):
         if (self._root / "w1").exists():  # it starts on another machine, perhaps at once
             (self._root / "w1").rename(self._root / "w1-lost")
         job.kill("worker", 1)
-
-
-def _draw_share(seed: int, rank: int, step: int) -> dict[str, np.ndarray]:
-    images, labels = read_step(seed, step, BATCH)
-    return {"images": images[rank::WORKERS], "labels": labels[rank::WORKERS]}
 
 
 def try_killed_run(
