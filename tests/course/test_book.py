@@ -274,6 +274,10 @@ PASTED_FIRST = {  # what people paste, how many entries fit, and words of the fi
         "2 entries fit",
         "died or froze",
     ),
+    "OOM when allocating tensor": ("One entry fits", "batch size per replica"),
+    "Connection refused": ("One entry fits", "cannot be reached"),
+    "heartbeat timeout": ("One entry fits", "died or froze"),
+    "the loss rises": ("No entry fits exactly", ""),
 }
 
 

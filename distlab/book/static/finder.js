@@ -23,7 +23,7 @@
       const section = node.closest("section"), title = section.querySelector("h2, h3");
       const said = [...node.children].filter((part) => !part.querySelector("strong")).map((part) => part.textContent);
       return { node, section, title: title.firstChild.textContent, words: readWords(`${title.textContent} ${node.textContent}`),
-        message: readWords(said.join(" ")), needs: pattern?.needs, pattern: pattern && new RegExp(pattern.text, "m") };
+        said: said.join(" ").toLowerCase(), message: readWords(said.join(" ")), needs: pattern?.needs, pattern: pattern && new RegExp(pattern.text, "m") };
     });
   };
 
@@ -55,9 +55,10 @@
     const entries = readEntries();
     field.addEventListener("input", () => {
       const text = field.value.trim();
-      const fitting = text ? entries.filter((each) => each.pattern?.test(text) && text.includes(each.needs)) : [];
-      const near = text ? rank(entries, text).filter((each) => !fitting.includes(each)) : [];
-      const more = near.slice(0, Math.max(0, NEAREST - fitting.length));
+      const near = text ? rank(entries, text) : [], part = /\w \w/.test(text) && text.length > 9 && text.toLowerCase();
+      const exact = entries.filter((each) => text && each.pattern?.test(text) && text.includes(each.needs));
+      const fitting = exact.length ? exact : near.filter((each) => part && each.said.includes(part));  // words of a message
+      const more = near.filter((each) => !fitting.includes(each)).slice(0, Math.max(0, NEAREST - fitting.length));
       list.replaceChildren(...[...fitting, ...more].map(show));
       const fit = fitting.length === 1 ? "One entry fits." : `${fitting.length} entries fit.`;
       const words = fitting.length ? fit + (more.length ? " Below, the nearest others." : "")
