@@ -37,6 +37,8 @@ Each shows a still picture where widgets can't run. README.md says how to write 
 - `host_loop`: the host's loop: what a fast device waits for, and how `steps_per_execution`
   shortens it
 - `memory`: the memory machine: what fits on a device, and what crosses the wires, moved by hand
+- `one_model`: lessons 15, 16, 18, 20 and 23: one model of 7 billion parameters, and what each of
+  them changes
 - `predictions`: the prediction explorer: one image and each model version's prediction for it
 - `rates`: the learning rate of a large batch: linear scaling and warm-up, for every batch size
 - `ring`: all-reduce in motion: a ring with the reader's own numbers, and five algorithms on one

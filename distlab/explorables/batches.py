@@ -80,5 +80,6 @@ def explain_split(workers: int, replicas_per_worker: int, global_batch_size: int
     last = min(size for size in sizes if size)
     says += f", and {last:,} left for one replica. " if last < max(sizes) else ". "
     if idle := sizes.count(0):
-        return says + f"{idle} of the {replicas} replicas have nothing to do in this step."
+        have = "has" if idle == 1 else "have"
+        return says + f"{idle} of the {replicas} replicas {have} nothing to do in this step."
     return says + "Dividing each replica's loss by its own count would weigh examples unequally."

@@ -22,6 +22,6 @@
 | 20 | `published_runs` |
 | 21 | `what_works` |
 | 22 | `capstone`, `capstone_gallery`, `killed_run`, `logbook`, `mask_pictures` |
-| 23 | `mesh_pictures`, `one_model` (15, 16, 18, 20 as well) |
+| 23 | `mesh_pictures` |
 | 24 | `keras_on_jax` |
 """

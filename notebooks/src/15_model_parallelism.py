@@ -494,12 +494,12 @@ memory_machine()
 #
 # ### One model, five lessons
 #
-# One model will come back in lessons 16, 18, 20 and 23. It's a Transformer with 7 billion parameters that reads 4,096 tokens at a time, on 64 H100s in nodes of eight. Each lesson cuts it or stores it in its own way, and the bars show what becomes of the memory and of a step. Unlike the first picture, these bars include activations: 112 GB of weights, gradients and state, and 18 GB of activations for one sequence.
+# One model will come back in lessons 16, 18, 20 and 23. It's a Transformer with 7 billion parameters that reads 4,096 tokens at a time, on 64 H100s in nodes of eight. Each lesson cuts it or stores it in its own way and adds a row to the bars: the memory of a GPU, and the seconds of a step. Move the two sliders to see when a row turns red. Unlike the first picture, these bars include activations: 112 GB of weights, gradients and state, and 18 GB of activations for one sequence.
 
 # %%
-from distlab.lessons.one_model import draw_one_model
+from distlab.explorables.one_model import one_model_explorer
 
-figures.show(draw_one_model(15))
+one_model_explorer(15)
 
 # %% [markdown]
 # Plain copies don't fit. Split over the eight GPUs of a node, the model fits with much room to spare. (With sequence parallelism.) The price is in the step: 2.4 of its 9.2 s go into the all-reduces inside each layer. The GPUs wait for them even over NVLink, and nothing hides them.

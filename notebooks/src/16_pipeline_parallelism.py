@@ -525,9 +525,9 @@ assert joined.traffic.count_bytes() == 2 * 64 * 49 * 32 * 8  # tokens there, the
 # Here is the model from the end of [lesson 15](15-model-parallelism.ipynb) again. Now eight stages of four layers share it.
 
 # %%
-from distlab.lessons.one_model import draw_one_model
+from distlab.explorables.one_model import one_model_explorer
 
-figures.show(draw_one_model(16))
+one_model_explorer(16)
 
 # %% [markdown]
 # A stage holds more than a tensor-parallel GPU, because it keeps the activations of several micro-batches. But the step is shorter. Inside a copy only activations and their gradients at the cuts are sent, and the all-reduce between the eight copies hides behind the backward pass of the last micro-batch. A step has 1,024 sequences, 128 for each copy, so 128 micro-batches: the bubble is small.

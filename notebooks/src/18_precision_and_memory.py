@@ -546,9 +546,9 @@ for name in ("kernel_scale", "inputs_scale"):
 # The model of lessons [15](15-model-parallelism.ipynb) and [16](16-pipeline-parallelism.ipynb) was in bfloat16 all the time. What does recomputing its activations change?
 
 # %%
-from distlab.lessons.one_model import draw_one_model
+from distlab.explorables.one_model import one_model_explorer
 
-figures.show(draw_one_model(18))
+one_model_explorer(18)
 
 # %% [markdown]
 # Each GPU holds half as much, and a step takes about a third longer. On GPUs with room to spare that's a bad trade. Recompute when the alternative is not to fit.

@@ -415,9 +415,9 @@ assert plan[0].hours > plan[-1].hours and plan[0].cost < plan[-1].cost
 # In lessons [15](15-model-parallelism.ipynb), [16](16-pipeline-parallelism.ipynb) and [18](18-precision-and-memory.ipynb) each GPU had most of its memory empty. Suppose pipelines are all you have: cut no more than you must. (Lesson [23](23-which-way-to-cut.ipynb) has something better.)
 
 # %%
-from distlab.lessons.one_model import draw_one_model
+from distlab.explorables.one_model import one_model_explorer
 
-figures.show(draw_one_model(20))
+one_model_explorer(20)
 
 # %% [markdown]
 # With two stages instead of eight, the GPUs are nearly full and the step is the shortest so far, because fewer stages idle less and send less.

@@ -567,9 +567,9 @@ assert not any(row["fits"] for row in alone)  # without a cut through the sequen
 # And the model that began in [lesson 15](15-model-parallelism.ipynb), once more:
 
 # %%
-from distlab.lessons.one_model import draw_one_model
+from distlab.explorables.one_model import one_model_explorer
 
-figures.show(draw_one_model(23))
+one_model_explorer(23)
 
 # %% [markdown]
 # ZeRO 1 cuts nothing that computes. It holds less than two stages do, and its step is the shortest of the five. (These bars take one sequence at a time. The explorer picks the quickest micro-batch: two sequences, 65.3 GB, 6.56 s. Its 114 GB for plain copies recompute.)

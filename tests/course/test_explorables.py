@@ -34,6 +34,7 @@ from distlab.explorables.cut_explorer import LARGEST, SMALLEST, cut_explorer
 from distlab.explorables.engine_death import death_explorer
 from distlab.explorables.explorable import MIME, write_fragment
 from distlab.explorables.host_loop import host_loop_explorer
+from distlab.explorables.one_model import one_model_explorer
 from distlab.explorables.rates import rates_explorer
 from distlab.explorables.ring import RingMessage, replay_ring
 from distlab.explorables.run_log import run_explorer
@@ -276,7 +277,8 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
     ("ring", 0): ("", ""),
     ("batch", 0): ("= 64 for each", "= 32 for each"),
     ("batch", 1): ("= 32 for each", "= 64 for each"),
-    ("batch", 2): ("= 64 for each", "have nothing to do"),
+    ("batch", 2): ("= 64 for each", "has nothing to do"),
+    ("one model", 0): ("15: tensor 8: 16 GB", "15: tensor 8: 23 GB. 9.9 of 13.2 s"),
     ("pace", 0): ("24 with an all-reduce", "48 with an all-reduce"),
     ("pace", 1): ("48 with an all-reduce", "39 where nobody waits"),
     ("amdahl", 0): ("speed-up of 4.71", "speed-up of 9.66"),
@@ -310,6 +312,7 @@ ASKING = {
     "amdahl": amdahl_explorer,
     "interval": interval_explorer,
     "host": host_loop_explorer,
+    "one model": lambda: one_model_explorer(15),
     "rates": lambda: rates_explorer(0.005, 32, examples=10_000, epochs=8),
     "predictions": make_explorer,
     "choosing": choosing_explorer,

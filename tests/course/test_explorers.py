@@ -130,6 +130,8 @@ def test_batch_explorer_starts_with_the_course_example_and_follows():
     assert "256 examples for each worker" in explorer.result and "= 64 for each" in explorer.result
     explorer.move(workers=1, global_batch_size=66)
     assert "rounded up to 17, and 15 left for one replica" in explorer.result
+    explorer.move(global_batch_size=3)
+    assert "1 of the 4 replicas has nothing to do" in explorer.result
     explorer.move(global_batch_size=2)
     assert "2 of the 4 replicas have nothing to do" in explorer.result
     explorer.move(replicas_per_worker=1)

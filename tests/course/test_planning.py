@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from distlab.explorables.cut_explorer import WAYS, cut_explorer
-from distlab.lessons.one_model import DEVICE_GB, cost_one_model
+from distlab.explorables.one_model import CHANGES, DEVICE_GB, cost_one_model, one_model_explorer
 from distlab.lessons.published_runs import UNITS, describe_errors, draw_bars, draw_scatter
 from utils.simulate.comparisons import COMPARISONS, Compared
 from utils.simulate.planner import Run, tabulate_layouts
@@ -57,3 +57,17 @@ def test_the_one_model_does_what_its_lessons_say():
     assert held["18"] == pytest.approx(held["16"] / 2, rel=0.05)
     assert step["18"] == pytest.approx(step["16"] * 4 / 3, rel=0.05)
     assert step["23"] < step["20"] < step["16"] < step["15"]
+
+
+@pytest.mark.parametrize("lesson", CHANGES)
+def test_each_lesson_adds_its_row_to_the_one_model(lesson):
+    explorer = one_model_explorer(lesson)
+    rows = ["a copy on each", *(f"{k}: {CHANGES[k][0]}" for k in CHANGES if k <= lesson)]
+    memory, step = explorer.data["frame"]["parts"]
+    assert [name for name, _ in memory["groups"][0][1]] == rows
+    assert [name for name, _ in step["groups"][0][1]] == rows[1:]  # plain copies don't fit
+    assert memory["bold"] == step["bold"] == rows[-1]
+    longer = explorer.data["tries"][0]
+    explorer.move(**longer["act"])
+    fits = cost_one_model(lesson, sequence=2 ** longer["act"]["sequence"])[rows[-1]].fits
+    assert fits == ("It doesn't fit" not in explorer.result) == (lesson in (15, 18))

@@ -92,36 +92,38 @@ function describe({ need, capacity, devices, wires, glasses }) {
   return `${devices} devices; the fullest needs ${sayBytes(need)}, which ${fits}: ${parts}. Sent in a step: ${sent}.`;
 }
 
-function drawGlasses(stage, svg, layers, { glasses, capacity, alike }) {
+// What is over the limit makes the glasses lower, up to three times what one holds: its parts stay in sight.
+function drawGlasses(stage, svg, layers, { glasses, capacity, need, alike }) {
   const { glider, width } = stage, inner = width - 34, gap = clamp(inner / 40, 6, 26), red = 46;
   const wide = Math.min(150, (inner - red - gap * (glasses.length - 1)) / glasses.length);
-  const x = (glass) => red + glass.place * (wide + gap), tall = (bytes) => (bytes / capacity) * DEEP;
-  const floor = TOP + DEEP, height = floor + FOOT + WIRES.length * 34 + 14;
+  const x = (glass) => red + glass.place * (wide + gap), most = DEEP + TOP - 26;
+  const top = Math.max(capacity, (Math.min(need, 3 * capacity) * DEEP) / most), tall = (bytes) => Math.min(most, (bytes / top) * DEEP);
+  const floor = TOP + DEEP, limit = floor - tall(capacity), height = floor + FOOT + WIRES.length * 34 + 14;
   glider.to(svg, { height, viewBox: `0 0 ${inner} ${height}` }, 0);
   const boxes = [];
   for (const glass of glasses) {
     let level = 0;
     for (const [name, idea, words] of PARTS) {
-      const from = Math.min(tall(level), DEEP + TOP - 26), to = Math.min(tall((level += glass.held[name])), DEEP + TOP - 26);
+      const from = tall(level), to = tall((level += glass.held[name]));
       boxes.push({ id: `${name} ${glass.place}`, x: x(glass), y: floor - to, height: Math.max(0, to - from), idea, words, bytes: glass.held[name] });
     }
   }
   join(glider, layers.backs, glasses, { key: (d) => d.place, tag: "rect",
-    end: (d) => ({ x: x(d), y: TOP, width: wide, height: DEEP, fill: color("paper") }) });
+    end: (d) => ({ x: x(d), y: limit, width: wide, height: floor - limit, fill: color("paper") }) });
   join(glider, layers.parts, boxes, { key: (d) => d.id, tag: "rect", start: () => ({ y: floor, height: 0 }),
     end: (d) => ({ x: d.x, y: d.y, width: wide, height: d.height, fill: color(d.idea) }) });
   join(glider, layers.spill, glasses, { key: (d) => d.place, tag: "rect",
-    end: (d) => { const over = clamp(tall(d.total) - DEEP, 0, TOP - 26); return { x: x(d), y: TOP - over, width: wide, height: over, fill: color("over"), "fill-opacity": 0.8 }; } });
+    end: (d) => { const over = Math.max(0, limit - floor + tall(d.total)); return { x: x(d), y: limit - over, width: wide, height: over, fill: color("over"), "fill-opacity": 0.4 }; } });
   join(glider, layers.glass, glasses, { key: (d) => d.place, tag: "path",
-    end: (d) => ({ d: `M${x(d)} ${TOP - 12}L${x(d)} ${floor}L${x(d) + wide} ${floor}L${x(d) + wide} ${TOP - 12}`, fill: "none",
+    end: (d) => ({ d: `M${x(d)} ${limit - 12}L${x(d)} ${floor}L${x(d) + wide} ${floor}L${x(d) + wide} ${limit - 12}`, fill: "none",
       stroke: d.total > capacity ? color("over") : color("edge"), "stroke-width": d.total > capacity ? 4 : 2.5, "stroke-linejoin": "round" }) });
   const right = x(glasses.at(-1)) + wide + 8;
   join(glider, layers.line, [0], { key: String, tag: "line",
-    end: () => ({ x1: red - 8, x2: right, y1: TOP, y2: TOP, stroke: color("over"), "stroke-width": 2.5, "stroke-dasharray": "7 4" }) });
-  drawWords(glider, layers.words, boxes, glasses, { x, wide, floor, capacity, alike });
+    end: () => ({ x1: red - 8, x2: right, y1: limit, y2: limit, stroke: color("over"), "stroke-width": 2.5, "stroke-dasharray": "7 4" }) });
+  drawWords(glider, layers.words, boxes, glasses, { x, wide, floor, limit, capacity, alike });
 }
 
-function drawWords(glider, layer, boxes, glasses, { x, wide, floor, capacity, alike }) {
+function drawWords(glider, layer, boxes, glasses, { x, wide, floor, limit, capacity, alike }) {
   const inside = boxes.filter((d) => d.height > 16 && wide > 52).map((d) => ({ id: d.id, x: d.x + wide / 2, y: d.y + d.height / 2 + 4.5,
     text: sayBytes(d.bytes), style: `fill: ${inkOn(d.idea)}; font-weight: 600` }));
   const below = glasses.flatMap((d) => [
@@ -129,8 +131,8 @@ function drawWords(glider, layer, boxes, glasses, { x, wide, floor, capacity, al
     { id: `alike ${d.place}`, x: x(d) + wide / 2, y: floor + 34, text: alike > 1 ? `\u00d7 ${sayNumber(alike)}` : "" },
     { id: `total ${d.place}`, x: x(d) + wide / 2, y: 14, text: sayBytes(d.total),
       style: `font-weight: 700; font-size: ${wide > 60 ? 14 : 9.5}px; fill: ${d.total > capacity ? color("over") : color("ink")}` }]);
-  const limit = { id: "limit", x: 34, y: TOP + 4, text: sayBytes(capacity), anchor: "end", style: `fill: ${color("over")}; font-weight: 700; font-size: 12px` };
-  join(glider, layer, [...inside, ...below, limit], { key: (d) => d.id, tag: "text", text: (d) => d.text,
+  const mark = { id: "limit", x: 34, y: limit + 4, text: sayBytes(capacity), anchor: "end", style: `fill: ${color("over")}; font-weight: 700; font-size: 12px` };
+  join(glider, layer, [...inside, ...below, mark], { key: (d) => d.id, tag: "text", text: (d) => d.text,
     end: (d) => ({ x: d.x, y: d.y, "text-anchor": d.anchor ?? "middle", style: d.style ?? "" }) });
 }
 

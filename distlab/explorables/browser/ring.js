@@ -6,7 +6,7 @@ const { choice, clamp, color, draw, join, logarithmic, make, panel, player, read
 const { findCost, listHeld, listSteps, makeClock, timeStep } = require("./ring_model.js");
 
 const NAMES = { naive: "Naive", ring: "Ring", "recursive-doubling": "Recursive doubling", tree: "Tree", hierarchical: "Hierarchical" };
-const LINES = { naive: "wait", ring: "accent", "recursive-doubling": "data", tree: "variables", hierarchical: "optimizer" };
+const LINES = { naive: "wait", ring: "accent", "recursive-doubling": "data", tree: "ink", hierarchical: "optimizer" };
 const SMALLEST = 1e3, LARGEST = 1e9;
 
 const START = { latency: 2e-5, bandwidth: 1e10, inside: 1, perNode: 4 };
