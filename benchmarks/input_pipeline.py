@@ -19,13 +19,12 @@ with quiet_tensorflow():
 from utils.cluster import LocalCluster
 from utils.data import load, make_tfds_folder
 from utils.input_pipeline import LOCAL, SLOW, Shards, Store, write_shards
+from utils.input_pipeline.chain import as_written
 from utils.input_pipeline.ladder import (
     BATCH,
     LADDER,
-    as_written,
     autotuned,
     batched_first,
-    build_variant,
     naive,
 )
 from utils.input_pipeline.measuring import make_limit, measure_rates
@@ -45,7 +44,7 @@ def run(rounds: int) -> None:
 
 
 def run_ladder(title: str, shards: Shards, store: Store, rounds: int) -> None:
-    datasets = {name: build_variant(name, shards, store) for name in LADDER}
+    datasets = {name: as_written(make(shards, store)) for name, make in LADDER.items()}
     datasets["all left to AUTOTUNE"] = autotuned(shards, store)
     datasets["the limit"] = as_written(make_limit(naive(shards)))
     print(

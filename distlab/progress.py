@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
+from distlab.errors import CourseError
 from utils.files import write_atomically
 
 Progress = dict[str, dict[str, str]]
@@ -41,6 +42,13 @@ def find_course(start: Path | None = None) -> Path | None:
     """Return the course folder (with README.md and labs/) in or above `start`, None if none is."""
     start = Path.cwd() if start is None else start
     return next((f for f in (start, *start.parents) if is_course(f, "labs")), None)
+
+
+def require_course() -> Path:
+    """Return the course folder in or above the current folder; CourseError if none is."""
+    if course := find_course():
+        return course
+    raise CourseError("There is no course here. Change to the folder with README.md and labs/.")
 
 
 def record(lab: str, exercise: str) -> bool:

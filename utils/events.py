@@ -98,8 +98,8 @@ class EventWriter:
         self.close()
 
 
-def read_events(path: str | os.PathLike[str], kind: str | None = None) -> Iterator[Event]:
-    """Yield the events in `path`, all or those of one `kind`, in the order they were written.
+def read_events(path: str | os.PathLike[str]) -> Iterator[Event]:
+    """Yield the events in `path`, in the order they were written.
 
     A last line that is still being written (no newline yet) is left out. Raises
     ValueError that names the line if a whole line isn't JSON.
@@ -109,10 +109,8 @@ def read_events(path: str | os.PathLike[str], kind: str | None = None) -> Iterat
             if not line.endswith(b"\n"):
                 return
             try:
-                event = json.loads(line)
+                yield json.loads(line)
             except ValueError as error:
                 raise ValueError(
                     f"{path}, line {number}: must be a JSON object ({error})."
                 ) from None
-            if kind is None or event.get("event") == kind:
-                yield event

@@ -6,7 +6,6 @@ from pathlib import Path
 from distlab import progress
 from distlab.cli.long_command import say_waiting
 from distlab.cli.parser import Commands, add_command, declare
-from distlab.errors import CourseError
 
 OPTIONS = """
 --output DIR  write the site to this folder
@@ -32,9 +31,7 @@ def run_book(parsed: argparse.Namespace) -> int:
     """Build the book of the course around this folder; return 1 if a page has a fault."""
     from distlab.book.site import build_book, check_folder, write_zip
 
-    course = progress.find_course()
-    if course is None:
-        raise CourseError("There is no course here. Change to the folder with README.md and labs/.")
+    course = progress.require_course()
     out = parsed.output.resolve()
     check_folder(out)
     with say_waiting("distlab book: writing the pages"):

@@ -76,13 +76,13 @@ def run(arguments: argparse.Namespace) -> int:
     return supervise(command, make_environment(folder), folder)
 
 
-def find_course_folder(start: Path | None = None) -> Path:
-    """Return the course folder: the one with README.md and notebooks/ around `start`, or ours.
+def find_course_folder() -> Path:
+    """Return the course folder: the one with README.md and notebooks/ around here, or ours.
 
-    Looks from `start` (the current folder when None) upwards, then next to the
-    installed package. Raises CourseError when neither is there.
+    Looks from the current folder upwards, then next to the installed package. Raises CourseError
+    when neither is there.
     """
-    start = Path.cwd() if start is None else start
+    start = Path.cwd()
     for folder in (start, *start.parents, Path(__file__).resolve().parents[2]):
         if progress.is_course(folder, "notebooks"):
             return folder

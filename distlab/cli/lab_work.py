@@ -49,9 +49,7 @@ def find_lab(name: str) -> Path:
         if not Path(name).is_file():
             raise CourseError(f"{name}: notebook not found.")
         return Path(name).resolve()
-    course = progress.find_course()
-    if course is None:
-        raise CourseError("There is no course here. Change to the folder with README.md and labs/.")
+    course = progress.require_course()
     number = name.removeprefix("lab").zfill(2)
     there = sorted((course / "labs").glob("lab*.ipynb"))
     named = [p for p in there if p.stem == name or p.stem.split("-")[0][3:] == number]

@@ -29,9 +29,7 @@ def add_parser(subparsers: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Update the course around the current folder and list the copies that are older now."""
-    course = progress.find_course()
-    if course is None:
-        raise CourseError("There is no course here. Change to the folder with README.md and labs/.")
+    course = progress.require_course()
     if (course / ".git").exists():
         if not _run_git(course, "branch", "--show-current"):
             raise CourseError("This clone must be on a branch to update. Run: git switch main")

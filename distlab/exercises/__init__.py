@@ -30,6 +30,7 @@ other numbers, the graded cell, the answers that test both.
   an update later
 - `comparing`: whether two answers agree, and how they are shown: plain data, numbers within a
   tolerance
+- `drawn_batches`: batches that the workers of parameter servers draw one by one
 - `feeding`: gives the workers of a run their own data when they ask for it
 - `feedback`: a check's message in JupyterLab: a moment for a correct answer, and a first look for a
   wrong one

@@ -1,64 +1,121 @@
-"""Gives the workers of a run their own data when they ask for it: none has another's.
+"""Gives the workers of a run their own data when they ask for it: none gets another's.
 
-The process that starts and watches the workers draws the data. A worker asks by an event, and finds
-its share in a file, which it removes.
+The process that starts and watches the workers draws the data, and listens at a local socket. The
+kernel says which process has called, so a share goes to its own worker. No file ever holds it.
 """
 
+import io
+import socket
+import struct
+import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from distlab.exercises.refusing import refuse_task
+from distlab.exercises.refusing import refuse, refuse_task
 from distlab.exercises.worker_runs import RUN_SECONDS
-from utils.events import report
 
-ASKED, ASK_SECONDS, MAX_STEP = "exercise step", 0.005, 2**20
+DOOR, ASK_SECONDS, MAX_STEP, MAX_BYTES = "feed", 0.005, 2**20, 20
 
 Share = Mapping[str, np.ndarray]
 
 
-def ask(root: Path, rank: int, step: int) -> Share:
-    """In a worker: return its share of a step, as soon as it is there."""
-    report(ASKED, step=step)
-    path = _name_share(root, rank, step)
-    while not path.exists():
-        time.sleep(ASK_SECONDS)
-    with np.load(path) as share:
-        path.unlink()
+def ask(root: Path, step: int) -> Share:
+    """In a worker: return its share of a step, as soon as it is there.
+
+    Raises AssertionError in other processes, and for a step that isn't 0 to 2^20 - 1.
+    """
+    while True:
+        with suppress(EOFError, ConnectionError), Client(str(root / DOOR), "AF_UNIX") as end:
+            end.send_bytes(str(step).encode())
+            body = end.recv_bytes()
+            break
+        time.sleep(ASK_SECONDS)  # after a restart the feed may not know this process yet
+    if not body:
+        words = f"Only a worker has examples, of steps from 0 to {MAX_STEP - 1:,}"
+        raise refuse(f"{words}. This process asked for step {step}.")
+    with np.load(io.BytesIO(body)) as share:
         return dict(share)
 
 
-def _name_share(root: Path, rank: int, step: int) -> Path:
-    return root / f"share-{rank}-{step}.npz"
+def _find_caller(end: Connection) -> int:
+    """Return the number of the process at the other end, as the kernel says."""
+    with socket.fromfd(end.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as copy:
+        if sys.platform == "darwin":
+            return copy.getsockopt(0, 2)  # SOL_LOCAL, LOCAL_PEERPID
+        return struct.unpack("3i", copy.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
 
 class Feed:
     """Answers the workers of one job: `draw(rank, step)` is what a worker gets for a step."""
 
     def __init__(self, root: Path, draw: Callable[[int, int], Share]) -> None:
-        self._root, self._draw = root, draw
+        self.root, self._draw = root, draw
+        self._door, self._left = Listener(str(root / DOOR), "AF_UNIX"), False
+        self._held: list[Connection] = []  # to workers that get nothing
         self.error: Exception | None = None  # its own fault
 
-    def run(self, job: Any) -> None:
-        """Answer until the job has ended. A fault stops the job, and is kept as `error`."""
-        try:
-            for event in job.events():
-                step = event.get("step")
-                if event.get("event") == ASKED and isinstance(step, int) and 0 <= step < MAX_STEP:
-                    self.answer(job, int(event["task"].split()[1]), step)
-        except Exception as error:
-            self.error = error
-            job.stop()
+    @contextmanager
+    def feeding(self, job: Any) -> Iterator[None]:
+        """Answer the job's workers within the block, which ends the job.
 
-    def answer(self, job: Any, rank: int, step: int) -> None:
-        """Give worker `rank` its share of a step."""
-        path = _name_share(self._root, rank, step)
-        np.savez(path.with_suffix(".part.npz"), **self._draw(rank, step))
-        path.with_suffix(".part.npz").rename(path)
+        Raises its own fault at the end.
+        """
+        answering = threading.Thread(target=self._run, args=(job,), daemon=True)
+        answering.start()
+        try:
+            yield
+        finally:
+            job.stop()
+            self._left = True
+            with suppress(OSError):  # it has failed
+                Client(str(self.root / DOOR), "AF_UNIX").close()
+            answering.join()
+            if self.error is not None:
+                raise self.error
+
+    def _run(self, job: Any) -> None:
+        with self._door:
+            try:
+                while not self._left:
+                    self._take(job, self._door.accept())
+            except Exception as error:  # it stops the job
+                self.error = error
+                job.stop()
+
+    def _take(self, job: Any, end: Connection) -> None:
+        """Answer one caller. One that isn't known yet is hung up on, and asks again."""
+        caller = _find_caller(end)
+        task = next((task for task in job.tasks if task.process == caller), None)
+        try:
+            step = int(end.recv_bytes(MAX_BYTES)) if task else -1
+        except (EOFError, OSError, ValueError):  # gone, or no question
+            task = None
+        body = b""
+        if task is not None and task.job == "worker" and 0 <= step < MAX_STEP:
+            try:
+                share = self.answer(job, task.index, step)
+            except BaseException:
+                end.close()
+                raise
+            if share is None:
+                return self._held.append(end)
+            file = io.BytesIO()
+            np.savez(file, **share)
+            body = file.getvalue()
+        with end, suppress(OSError):  # it was killed meanwhile
+            if task is not None:
+                end.send_bytes(body)
+
+    def answer(self, job: Any, rank: int, step: int) -> Share | None:
+        """Return the share of worker `rank`. None lets it wait for ever."""
+        return self._draw(rank, step)
 
 
 def run_fed(
@@ -71,14 +128,8 @@ def run_fed(
     from utils.cluster.failures import ClusterError
 
     job = cluster.start(function, *arguments, restarts=restarts)
-    answering = threading.Thread(target=feed.run, args=(job,), daemon=True)
-    answering.start()
     try:
-        return job.wait(RUN_SECONDS), job.attempt
+        with feed.feeding(job):
+            return job.wait(RUN_SECONDS), job.attempt
     except ClusterError as error:
         raise refuse_task(error) from None
-    finally:
-        job.stop()
-        answering.join()
-        if feed.error is not None:
-            raise feed.error

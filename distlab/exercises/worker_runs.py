@@ -38,8 +38,9 @@ def loads_plain(body: bytes) -> tuple[Any, ...]:
 @cache
 def _get_launcher() -> Any:
     from utils.cluster import make_launcher
+    from utils.processes.preload import TRAINING_MODULES
 
-    return make_launcher()
+    return make_launcher((*TRAINING_MODULES, "distlab.exercises.drawn_batches"))
 
 
 @cache

@@ -6,29 +6,34 @@ import numpy as np
 
 from distlab.explorables.explorable import Explorable
 from distlab.lessons.scaled_updates import DIVISORS, Shares, draw_updates, update_ratio
+from utils.checks import check_choice, check_count
 
 EXAMPLES, RATE = 64, 0.55
 WAY, REPLICAS = "tf.reduce_mean", 4  # at first
 
 
-def update_arrow() -> Explorable:
+def update_arrow(way: str = WAY, *, examples: int = EXAMPLES) -> Explorable:
     """Show the valley of a linear model's loss, and the steps that each of DIVISORS takes in it.
 
-    The model has two weights and 64 examples, so that its whole loss is one map.
+    The model has two weights and 64 examples, so that its whole loss is one map. It starts with
+    `way`, and a batch of `examples` where the code says 64. Raises InputError for another way, and
+    for examples that the slider doesn't reach.
     """
+    check_choice("way", way, DIVISORS)
+    check_count("examples", examples, 2, EXAMPLES)
     data = make_problem()
     options = {
-        "way": WAY,
+        "way": way,
         "replicas": REPLICAS,
-        "examples": EXAMPLES,
+        "examples": examples,
         "written": EXAMPLES,
         "time": 0,
     }
-    singles = list_gradients(data, np.array(data["start"]))
-    batch = Shares(REPLICAS, EXAMPLES, EXAMPLES)
+    singles = list_gradients(data, np.array(data["start"]))[:examples]
+    batch = Shares(REPLICAS, examples, EXAMPLES)
     ratios = {name: update_ratio(singles @ singles.T, batch, name) for name in DIVISORS}
-    title = f"{EXAMPLES} examples on {REPLICAS} replicas: what each way applies"
-    return Explorable("arrow", data, options, draw_updates(ratios, title=title, selected=WAY))
+    title = f"{examples} examples on {REPLICAS} replicas: what each way applies"
+    return Explorable("arrow", data, options, draw_updates(ratios, title=title, selected=way))
 
 
 def make_problem() -> dict[str, Any]:

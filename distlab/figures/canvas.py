@@ -156,10 +156,14 @@ def show(figure: "Picture | Figure", alt: str = "", caption: str = "") -> None:
     so a notebook that is run again compares clean. A figure of `plt` is closed, so that the
     notebook doesn't show it twice. Raises as `from_figure` does.
     """
+    from IPython.display import display
+
     if isinstance(figure, Picture):
-        return (replace(figure, caption=caption) if caption else figure).show()
-    from_figure(figure, alt, caption).show()
-    if "matplotlib.pyplot" in sys.modules:
+        picture = replace(figure, caption=caption) if caption else figure
+    else:
+        picture = from_figure(figure, alt, caption)
+    display(picture._repr_mimebundle_(), raw=True)
+    if picture is not figure and "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close(figure)
 
 

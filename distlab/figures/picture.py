@@ -88,12 +88,6 @@ class Picture:
             raise ValueError("This Picture was made from SVG text alone, so it has no PNG form.")
         return self._draw_png()
 
-    def show(self) -> None:
-        """Display the picture in a notebook, as one output."""
-        from IPython.display import display
-
-        display(self._repr_mimebundle_(), raw=True)
-
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {SVG: self.image, "text/plain": f"Figure: {self.alt}"}
 

@@ -33,9 +33,21 @@ import functools
 import numpy as np
 
 # %% [markdown]
-# ## Four numbers first
+# ## The arrow that is four times too long
 #
-# Sixty-four examples have the losses 1, 2, 3 and so on, and four replicas hold 16 each. Each replica turns its 16 losses into one number, and the four numbers are added up, just as the replicas' gradients will be. What we want is the mean of all the losses.
+# Here is a model of two weights in training. The rings are lines of equal loss, and the lowest point is in the middle. The black arrow (white on a dark page) is the step of one device. The thin colored ones are what four replicas contribute, laid end to end, and the red one is their sum. **Put the red arrow exactly onto the black one, without taking a replica away.** Then press Play: does it stay there? You don't have to know yet what the names of the losses mean.
+
+# %%
+from distlab.explorables import update_arrow
+
+update_arrow()
+
+# %% [markdown]
+# More than one way does it. At the end the arrow comes back with a batch for which only one of them is left.
+#
+# ## Four numbers
+#
+# Why do only some of them work? Sixty-four examples have the losses 1, 2, 3 and so on, and four replicas hold 16 each. Each replica turns its 16 losses into one number, and the four numbers are added up, just as the replicas' gradients will be. What we want is the mean of all the losses.
 #
 # **Your turn.** Each replica adds up its own 16 losses and divides the sum by one number, the same on all four. Which number makes the four results add up to the mean?
 
@@ -57,23 +69,7 @@ wanted = ("wanted: the mean of the 64", losses.mean())
 figures.show(figures.bars(ways, unit="", title="Sums of four numbers", reference=wanted, log=True))
 
 # %% [markdown]
-# Only one way gives the mean: it divides by the number of *all* examples, 64.
-#
-# Now the same with gradients, on a map. A model of two weights is being trained: the rings are lines of equal loss, and the lowest point is in the middle. The black arrow (white on a dark page) is the step of one device. The thin colored ones are what four replicas contribute, laid end to end. The red one is their sum, the step that the replicas make. Press Play.
-
-# %%
-from distlab.explorables import update_arrow
-
-update_arrow()
-
-# %% [markdown]
-# That was `tf.reduce_mean`: four arrows, each about as long as the whole step should be. Three things to try:
-#
-# 1. Choose each of the other ways to write the loss. Which of them bring the replicas exactly onto the path of one device?
-# 2. Take 10 examples and 4 replicas, so that the replicas hold 3, 3, 3 and 1. Which ways are now *turned*, pointing in another direction?
-# 3. Go from 4 replicas to 8 with `tf.reduce_mean`. What happens to the path?
-#
-# The rest of the lesson does this with a real network's gradients.
+# Only one way gives the mean: it divides by the number of *all* examples, 64. The arrow that was too long came from `tf.reduce_mean`, each replica's own mean. The rest of the lesson does the same with a real network's gradients.
 #
 # ## The instrument: one step of SGD at learning rate 1
 #
@@ -503,8 +499,6 @@ except ValueError as error:
 # ## Every mistake in one picture
 #
 # The picture has every measured update that isn't what it should be, as a thick arrow over the thin one that it should be. Orange arrows are turned, and no learning rate undoes that. Blue ones have the correct direction and a wrong length. Another rate undoes it if the arrow is the whole update, and the same in every step. Three kinds of blue arrows aren't. The penalty's is the penalty alone: the whole update with a fourfold penalty is turned. (Its residual depends on the weights. In two runs it was 0.27 and 0.14.) The factor between the two weighted means is the mean weight of a batch, which changes from batch to batch. And after the last batch come full ones, which need no correction: no single rate fits both.
-#
-# Where only the scale of the loss is wrong, the update can be put together from the gradients of single examples, each multiplied by a factor. Go back to the arrow near the top and look for three of them: more replicas (which ways change, and which don't?), a smaller last batch with the written size, and a batch that doesn't divide evenly with Keras's loss object.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -516,6 +510,16 @@ wrong = dict(sorted(wrong.items(), key=lambda item: item[1]))  # the shortest st
 figures.show(draw_updates(wrong, title="Update (thick) and what it should be (thin)"))
 
 # %% [markdown]
+# ## Back to the arrow
+#
+# Keras's loss object put the red arrow onto the black one at the top. Now the last batch has come: 10 examples instead of 64, so the replicas hold 3, 3, 3 and 1. **Which ways are still exact, which make the step too short, and which turn it?** Say it before you choose each of them.
+
+# %%
+update_arrow("Keras's loss object", examples=10)
+
+# %% [markdown]
+# Only the real count is exact. The written size, 64, makes the step too short, in the correct direction. Keras's object divides by each replica's own examples, so the example that is alone on its replica counts three times as much as any other, and the arrow is turned.
+#
 # ## The same through `utils`
 #
 # `utils.training.train` weights each example with 1 / (real examples in its global batch) and adds up: the real count again. Here is one epoch of 66 examples in batches of 32, by hand and through `train`, from the same weights and in the same order:

@@ -39,7 +39,7 @@ from distlab.explorables import sharding_belt
 sharding_belt("LATE")
 
 # %% [markdown]
-# When you know why each way does what it does, the belt comes back.
+# When you know why each way does what it does, the belt comes back with a night that loses nothing and still wastes something.
 #
 # ## One machine, four replicas
 #
@@ -153,7 +153,7 @@ assert check_cover(views, range(32)).once == 32
 #
 # Each of several workers runs the *whole* program, so each has the whole dataset. TensorFlow then *shards* it: an auto-shard policy gives each worker its own part. This time we use real images, in 4 files of 8; an image's id is its number. `auto_shard` shows in one process what each worker would receive.
 #
-# Below it is the belt again. Press Play, then choose DATA and OFF. Which policy trains on every example twice, and which one reads far more than it trains on? Then try three workers, and five files.
+# Which policy trains on every example twice, and which one reads far more than it trains on? (The belt at the top shows that as well: choose FILE, DATA and OFF.)
 
 # %%
 from utils.data import load
@@ -181,7 +181,6 @@ assert policies["OFF"]["worker 0"] == policies["OFF"]["worker 1"]
 no_files = auto_shard(tf.data.Dataset.range(32).batch(4), 2, "AUTO")
 print("AUTO without files shards as DATA does:", no_files == policies["DATA"])
 assert no_files == policies["DATA"]
-sharding_belt("FILE", files=4, workers=2)
 
 # %% [markdown]
 # FILE assigns whole files to the workers in turn. With DATA each of the two workers reads everything and keeps every second batch. (So both need the same order: the mistake below shows what a shuffle without a seed does to it.) OFF gives everything to everyone, so an epoch is twice as long as you think. AUTO tries FILE, and falls back to DATA if the data doesn't come from files.
@@ -279,7 +278,7 @@ print("shuffle, then shard:", check_cover(wrong, range(32)))
 assert check_cover(wrong, range(32)).lost
 
 # %% [markdown]
-# Two workers with two orders (two seeds, or no seed at all) cut two different decks. Some examples go to both, and the same number to neither. (In the picture of the policies above, *shuffle, then shard* lets you watch them fall.) There is no error and no warning, and each worker has its 16.
+# Two workers with two orders (two seeds, or no seed at all) cut two different decks. Some examples go to both, and the same number to neither. (On the belt at the top, *shuffle, then shard* lets you watch them fall.) There is no error and no warning, and each worker has its 16.
 #
 # **Your turn.** Four files of eight numbers: file 0 has 0 to 7, file 1 has 8 to 15, and `read(file)` is the dataset of one file's numbers. Write a worker's part so that it reads only its own files, and shuffles.
 
@@ -530,6 +529,16 @@ single.close()
 
 # %% [markdown]
 # Under DATA two workers parse everything twice; eight would parse it eight times. FILE scales, as long as there are enough files.
+#
+# ### Back to the belt
+#
+# Four workers and one large file, under DATA. Each example is trained on once, so nothing is wrong with this night. But the workers read 128 examples to train on 32. **Bring that down to 32, lose nothing, and give each worker equally much.** You may write the data again.
+
+# %%
+sharding_belt("DATA", files=1, workers=4)
+
+# %% [markdown]
+# It takes FILE, and four or eight files. With five, nothing is lost and only 32 are read, but worker 0 gets two files, and trains about twice as long as worker 3 while the others wait. So the number of files is decided when you write them.
 #
 # ## On a real GPU
 #

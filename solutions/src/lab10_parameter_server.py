@@ -40,14 +40,14 @@ SEED = 2026
 # | what it gets | what that is |
 # |---|---|
 # | `strategy`, `coordinator` | a `ParameterServerStrategy` and its `ClusterCoordinator` |
-# | `make_batches()` | makes an endless data set of pairs: features `[16, 8]`, targets `[16]`. Each worker makes its own |
+# | `make_batches()` | makes an endless data set of pairs: features `[16, 8]`, targets `[16]`. Each worker makes its own, and only workers can read it |
 # | `folder` | where the checkpoints go, a path as a string |
 # | `steps`, `every` | how many updates to do, all runs together; how many updates between two checkpoints |
 #
 # It fits a linear model, target = features · weights. The weights `[8]` are a variable on the servers that
 # begins at 0. One closure is one update, on a batch of the worker that runs it: gradient descent on the mean
 # of the 16 squared errors, at learning rate 0.02. After every `every` updates it writes a checkpoint, whose
-# files' names have the number of updates done (`ckpt-20`). When it is called, it continues from the newest
+# files' names have the number of updates done (`ckpt-20`). We count the batches that workers draw. When it is called, it continues from the newest
 # checkpoint in `folder`, if there is one. It returns the weights as an array.
 #
 # Your function is called twice. In the first run we kill parameter server 0 after six checkpoints or more,

@@ -369,6 +369,7 @@ WRONG = {
         "too-few-steps": train(loop="int(done) + every < steps"),
         "counted-anew": train(restore="manager.restore_or_initialize(); steps += int(done)"),
         "other-steps": train(chunk="every - 1", after="done.assign_add(every - 1)"),
+        "too-few-batches": train(chunk="every // 2"),
         "nothing-trained": train(update="pass"),
     },
     "partitioner": {

@@ -74,12 +74,6 @@ def test_the_json_object_has_its_fields_and_quick_leaves_the_child_out():
     assert done.stderr.split()[-1] == "False", "the parent imported TensorFlow"
 
 
-def test_help_answers_without_tensorflow():
-    done = run_watched("--help")
-    assert done.returncode == 0 and "doctor" in done.stdout
-    assert done.stderr.split()[-1] == "False"
-
-
 def test_a_crash_of_tensorflow_is_told_by_its_signal_and_gives_exit_status_1(tmp_path):
     package = tmp_path / "tensorflow"
     package.mkdir()

@@ -3,6 +3,8 @@
 import dataclasses
 import os
 import pickle
+import re
+from multiprocessing.connection import Client
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +12,7 @@ from grading_attacks import WATCHERS
 from grading_notebooks import ROOT, fill, read_stub, write
 from lab_runner import load_answers
 
-from distlab.exercises.feeding import Feed
+from distlab.exercises.feeding import DOOR, Feed, ask
 from distlab.exercises.traveling import TravelingAnswer, pack_answers
 from distlab.exercises.worker_runs import loads_plain
 from distlab.grading.executor import observe
@@ -76,13 +78,24 @@ whole = newest_whole
 def newest_whole(folder):
     return np.str_(whole(folder))
 """
-REPORTS = """
+ASKS = """
 train_on = train
 def train(state, run, *numbers):
-    from utils.events import report
-    for step in (-1, 10**9, 0.5, "0"):
-        report("exercise step", step=step)
+    from distlab.exercises.feeding import ask
+    for step in (-1, 10**9):
+        try:
+            ask(run._root, step)
+        except AssertionError as error:
+            print(error)
     train_on(state, run, *numbers)
+"""
+GREEDY = """
+class Greedy:
+    def __reduce__(self):
+        block = []
+        while True:
+            block.append(b"x" * 2**24)
+train = Greedy()
 """
 
 
@@ -96,9 +109,10 @@ def hand_in(folder, lab_name: str) -> list[Submission]:
         books["odd"] = fill(ODD, HELPERS[:1], stub=stub)
     if lab_name == "lab09":
         books["gone"] = fill({"killed": GONE, "newest": right["newest"] + WORDS}, stub=stub)
-        books["reports"] = fill({"killed": right["killed"] + REPORTS}, stub=stub)
+        books["greedy"] = fill({"killed": GREEDY, "newest": right["newest"]}, stub=stub)
+        books["asks"] = fill({"killed": right["killed"] + ASKS}, stub=stub)
     for name, (lab, attacked, text) in WATCHERS.items():
-        if lab == lab_name and ("def train_worker" in text or "def save_run" in text):
+        if lab == lab_name and re.search("^def (train|train_worker|save_run)[(]", text, re.M):
             books[name] = fill({**wrong, attacked[0]: text}, stub=stub)
         elif lab == lab_name:
             books[name] = fill(wrong, (text,), stub=stub)
@@ -111,7 +125,7 @@ def hand_in(folder, lab_name: str) -> list[Submission]:
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory) -> dict:
     folder, found = tmp_path_factory.mktemp("workers"), {}
-    for name in ("lab08", "lab09"):
+    for name in ("lab08", "lab09", "lab10"):
         lab = read_lab(name, ROOT)
         lab = dataclasses.replace(lab, rules=dataclasses.replace(lab.rules, own_seconds=2))
         with JudgeProcess(lab) as judges:
@@ -156,17 +170,45 @@ def test_a_process_that_ends_while_it_packs_says_how_and_the_next_answer_counts(
     assert verdict.exercises[1].status == "right", "it returned NumPy's words"
 
 
-def test_reports_of_other_steps_are_not_answered(graded):
-    assert graded["reports"][1].exercises[0].status == "right", graded["reports"]
+def test_a_function_that_takes_too_much_memory_while_it_is_packed_says_so(graded):
+    seen, verdict = graded["greedy"]
+    assert seen.cells[0].status == "killed" and "MiB of memory" in seen.cells[0].error, seen.cells
+    assert verdict.exercises[1].status == "right"
 
 
-def test_a_fault_of_the_feed_stops_the_job_and_is_kept(tmp_path):
-    stopped = []
-    event = {"event": "exercise step", "task": "worker 0", "step": 0}
-    job = SimpleNamespace(events=lambda: [event], stop=lambda: stopped.append(True))
-    feed = Feed(tmp_path / "absent", lambda rank, step: {})
-    feed.run(job)
-    assert stopped and isinstance(feed.error, FileNotFoundError)
+def test_a_worker_that_asks_for_other_steps_gets_nothing_and_continues(graded):
+    seen, verdict = graded["asks"]
+    assert verdict.exercises[0].status == "right", (verdict, seen.cells)
+
+
+def make_job(process: int, kind: str = "worker") -> SimpleNamespace:
+    stopped, task = [], SimpleNamespace(process=process, job=kind, index=0)
+    return SimpleNamespace(tasks=[task], stopped=stopped, stop=lambda: stopped.append(True))
+
+
+def test_a_fault_of_the_feed_stops_the_job_and_is_raised(tmp_path):
+    job = make_job(os.getpid())
+    with pytest.raises(FileNotFoundError):
+        with Feed(tmp_path, lambda rank, step: open(tmp_path / "absent")).feeding(job):
+            with Client(str(tmp_path / DOOR)) as end, pytest.raises(EOFError):
+                end.send_bytes(b"0")
+                end.recv_bytes()
+    assert len(job.stopped) == 2, "by its fault, and at the end"
+
+
+@pytest.mark.parametrize(("kind", "step"), [("chief", 0), ("worker", -1), ("worker", 2**20)])
+def test_who_is_no_worker_or_asks_for_no_step_gets_no_share(tmp_path, kind, step):
+    given = []
+    with Feed(tmp_path, lambda *asked: given.append(asked)).feeding(make_job(os.getpid(), kind)):
+        with pytest.raises(AssertionError, match="Only a worker has examples"):
+            ask(tmp_path, step)
+    assert not given
+
+
+def test_a_process_that_is_not_of_the_job_is_hung_up_on(tmp_path):
+    with Feed(tmp_path, lambda rank, step: {}).feeding(make_job(os.getppid())):
+        with Client(str(tmp_path / DOOR)) as end, pytest.raises((EOFError, ConnectionError)):
+            end.recv_bytes()
 
 
 @pytest.mark.parametrize("sent", [print, 5, [], ("result",), ("error", 1, ""), ("results", 1)])

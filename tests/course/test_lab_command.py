@@ -126,10 +126,12 @@ def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course
 
 
 def test_the_course_folder_is_found_from_below(course, tmp_path, monkeypatch):
-    assert lab.find_course_folder(course / "notebooks") == course
+    monkeypatch.chdir(course / "notebooks")
+    assert lab.find_course_folder() == course
     monkeypatch.setattr(lab, "__file__", str(tmp_path / "a" / "b" / "lab.py"))
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(DistributedError, match="no course here"):
-        lab.find_course_folder(tmp_path)
+        lab.find_course_folder()
 
 
 def test_a_notebook_is_found_by_the_start_of_its_name(course):

@@ -11,16 +11,16 @@ import pytest
 from utils.data import load
 from utils.errors import DistributedError
 from utils.input_pipeline import LOCAL, Store, store, write_shards
+from utils.input_pipeline.chain import as_written
 from utils.input_pipeline.examples import fingerprint
 from utils.input_pipeline.ladder import (
     LADDER,
-    as_written,
     autotuned,
     batched_first,
-    build_variant,
     cached,
     mapped_in_parallel,
     naive,
+    tuned,
 )
 from utils.input_pipeline.measuring import (
     Rates,
@@ -96,7 +96,7 @@ def test_shards_are_not_overwritten_and_a_file_is_no_folder(split, shards, tmp_p
 @pytest.mark.parametrize("store", [LOCAL, SLOW_HERE], ids=["local", "slow"])
 @pytest.mark.parametrize("name", LADDER)
 def test_every_variant_delivers_the_same_elements_each_epoch(split, shards, name, store):
-    dataset = build_variant(name, shards, store, BATCH)
+    dataset = as_written(LADDER[name](shards, store, BATCH))
     first, second = count_elements(dataset), count_elements(dataset)
     assert first == second == wanted_elements(split)
 
@@ -176,10 +176,10 @@ def test_a_cache_counts_only_once_its_input_was_read_to_the_end(tf):
 
 
 def test_tuned_gives_another_order_and_other_company_each_epoch(shards):
-    dataset = build_variant("tuned", shards, LOCAL, BATCH)
+    dataset = as_written(tuned(shards, LOCAL, BATCH))
     first, second = ids_of(dataset), ids_of(dataset)
     assert [set(a) for a in first] != [set(b) for b in second]
-    kept = build_variant("cache", shards, LOCAL, BATCH)
+    kept = as_written(cached(shards, LOCAL, BATCH))
     assert ids_of(kept) == ids_of(kept)
 
 
@@ -202,9 +202,7 @@ def test_the_slow_store_waits_as_long_as_it_says(tf, shards):
 
 
 def test_rates_take_turns_and_compare_within_a_round(shards):
-    rates = measure_rates(
-        {"naive": build_variant("naive", shards), "cache": cached(shards)}, rounds=2
-    )
+    rates = measure_rates({"naive": as_written(naive(shards)), "cache": cached(shards)}, rounds=2)
     for found in (rates.by_name, rates.by_processor):
         assert all(len(values) == 3 and min(values) > 0 for values in found.values())
     by_hand = Rates({"a": (9.0, 10.0, 20.0, 30.0), "b": (9.0, 20.0, 20.0, 90.0)})

@@ -94,6 +94,18 @@ def test_each_attempt_and_task_has_its_logs_and_the_run_its_events(run, tmp_path
     assert 0 <= happened[-1]["goodput"] <= 1 and f"goodput {happened[-1]['goodput']:.0%}" in said
 
 
+def test_what_a_task_reports_that_is_no_event_is_a_line_of_its_log(run, tmp_path):
+    reports = b'[1, 2]\n7\n"step"\n{"event": "st\n'
+    text = f"""
+        import os
+        os.write(int(os.environ["DISTLAB_EVENTS_DESCRIPTOR"]), {reports!r})
+    """
+    status, _, _ = run(text)
+    assert status == 0
+    log = tmp_path / "logs" / "attempt-1" / "worker-0" / "stdout.log"
+    assert log.read_bytes() == reports
+
+
 def test_a_log_that_is_full_makes_room_for_the_newest_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(run_record, "MAX_LOG_BYTES", 100)
     log = run_record.Log(tmp_path / "new" / "stdout.log")

@@ -28,7 +28,6 @@ from ..cluster.record import JobRecord
 from ..cluster.streams import ErrorLine
 from ..errors import first_line
 from ..events import Event, make_event, read_events, to_json_line
-from ..goodput import measure_goodput
 
 MAX_LOG_BYTES = 2**28
 OUTPUT, ERRORS, EVENTS = "stdout.log", "stderr.log", "events.jsonl"
@@ -140,6 +139,8 @@ class RunRecord(JobRecord):
         """Return the share of the time spent on steps that count; None if none was reported."""
         if not self._stepped:
             return None
+        from ..goodput import measure_goodput  # only for programs that report their steps
+
         try:
             return round(measure_goodput(read_events(self.logs / EVENTS)).useful, 3)
         except (OSError, ValueError, KeyError, TypeError):  # a program may write what it likes

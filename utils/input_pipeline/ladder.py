@@ -2,8 +2,8 @@
 
 Every function takes `Shards` and a `Store` and returns a dataset of batches (images float32 [batch,
 28, 28, 1], labels, ids): the same examples, each once an epoch. Read them from top to bottom, as a
-diff. `as_written` switches off TensorFlow's own changes, so that each step shows what its own line
-does.
+diff. Wrap one in `as_written` to switch off TensorFlow's own changes, so that each step shows what
+its own line does.
 
 Advice followed and put to the test: tensorflow.org/guide/data_performance.
 """
@@ -11,8 +11,7 @@ Advice followed and put to the test: tensorflow.org/guide/data_performance.
 from collections.abc import Callable
 from typing import Any
 
-from ..checks import check_choice
-from .chain import as_written
+from .chain import as_written as as_written
 from .parsing import augment, augment_batch, parse, parse_batch
 from .store import LOCAL, Shards, Store, read_shard
 
@@ -112,12 +111,3 @@ LADDER: dict[str, Variant] = {
     "prefetch": prefetched,
     "tuned": tuned,
 }
-
-
-def build_variant(name: str, shards: Shards, store: Store = LOCAL, batch: int = BATCH) -> Any:
-    """Return the pipeline called `name` in `LADDER`, run as written.
-
-    Raises InputError for a name that it doesn't hold.
-    """
-    check_choice("variant", name, LADDER)
-    return as_written(LADDER[name](shards, store, batch))

@@ -101,7 +101,7 @@ def read_step(seed: int, step: int, batch: int) -> tuple[np.ndarray, np.ndarray]
         return softmax.read_examples(picks)
     root, rank, workers = _place
     images, labels = np.full([batch, 784], np.nan), np.zeros(batch, int)
-    share = ask(root, rank, step)
+    share = ask(root, step)
     images[rank::workers], labels[rank::workers] = share["images"], share["labels"]
     return images, labels
 
@@ -185,7 +185,7 @@ def _save(functions: Any, root: str) -> list[float]:
     strategy = _make_strategy()
     index = strategy.cluster_resolver.task_id
     seen = require_kind(make_counter(strategy), "make_counter", "tf.Variable")
-    for count in ask(Path(root), index, 0)["counts"]:
+    for count in ask(Path(root), 0)["counts"]:
         strategy.run(lambda number: seen.assign_add(number), args=(tf.constant(float(count)),))
     shared = Path(root, f"machine-{index}", "shared")
     shared.mkdir(parents=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from distlab.exercises import softmax
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.feeding import Feed, ask, run_fed
+from distlab.exercises.feeding import Feed, Share, ask, run_fed
 from distlab.exercises.worker_runs import get_cluster
 from distlab.labs import ANSWERS
 from distlab.labs.lab08.exercise import RATE, draw_share
@@ -45,7 +45,7 @@ class ResumableRun:
 
         step = int(self._state.step)
         self._compare_steps(step)
-        share = ask(self._root, self.rank, step)
+        share = ask(self._root, step)
         images, labels = share["images"], share["labels"]
         slopes = softmax.slopes(images @ self._state.weights.numpy(), labels)
         part = tf.constant(images.T @ slopes / BATCH)
@@ -79,21 +79,20 @@ class KillingFeed(Feed):
         self.steps: list[int] = []
         self.killed_in = 0  # the attempt
 
-    def answer(self, job: Any, rank: int, step: int) -> None:
+    def answer(self, job: Any, rank: int, step: int) -> Share | None:
         if rank == 0:
             self.steps.append(step)
         dies = step == self._die_at and not self.killed_in
-        if rank == 0 or not dies:
-            super().answer(job, rank, step)
         if dies:
             self._dying.add(rank)
         if len(self._dying) == WORKERS and not self.killed_in:
             self._kill(job)
+        return None if dies and rank else super().answer(job, rank, step)
 
     def _kill(self, job: Any) -> None:
         self.killed_in = job.attempt
-        if (self._root / "w1").exists():  # it starts on another machine, perhaps at once
-            (self._root / "w1").rename(self._root / "w1-lost")
+        if (self.root / "w1").exists():  # it starts on another machine, perhaps at once
+            (self.root / "w1").rename(self.root / "w1-lost")
         job.kill("worker", 1)
 
 

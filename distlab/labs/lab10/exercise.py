@@ -1,8 +1,10 @@
 """Lab 10, parameter servers: training that loses a server and a worker; staleness and its bound."""
 
+import math
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ import numpy as np
 from distlab.exercises.closure_events import draw_events
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.feeding import Feed, Share
 from distlab.exercises.refusing import read_array, refuse, refuse_task
 from distlab.exercises.saves import Saves
 from distlab.exercises.worker_runs import get_cluster, run_on
+from utils.cluster.warm_launcher import can_fork
 
 # of the library: what holds an answer to one of these exercises; answers don't have it
 ABSENT = (
@@ -31,7 +35,7 @@ RUN_SECONDS = 90.0
 # ---- exercise 1: training that survives
 
 
-FEATURES, EXAMPLES, BATCH, SAVES_BEFORE, SAVES_AFTER = 8, 1024, 16, 6, 2
+FEATURES, BATCH, SAVES_BEFORE, SAVES_AFTER = 8, 16, 6, 2
 
 
 def draw_truth(seed: int) -> np.ndarray:
@@ -40,76 +44,127 @@ def draw_truth(seed: int) -> np.ndarray:
     return np.round(rng.uniform(1, 3, size=FEATURES) * rng.choice([-1, 1], size=FEATURES), 3)
 
 
-def draw_examples(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return features float32 [1024, 8] and their targets [1024], without noise."""
-    features = np.random.default_rng([seed, 1]).normal(size=(EXAMPLES, FEATURES))
-    return features.astype(np.float32), (features @ draw_truth(seed)).astype(np.float32)
+def draw_batch(seed: int, done: int, rank: int, step: int) -> Share:
+    """Return a worker's batch in the run that begins after `done` updates, without noise.
+
+    Features float32 [16, 8] and their targets [16].
+    """
+    features = np.random.default_rng([seed, done, rank, step]).normal(size=(BATCH, FEATURES))
+    targets = features @ draw_truth(seed)
+    return {"features": features.astype(np.float32), "targets": targets.astype(np.float32)}
 
 
-def make_batches(examples: tuple[np.ndarray, np.ndarray]) -> Any:
-    """Return an endless data set of features [16, 8] and targets [16]."""
+def make_batches(root: str, truth: Sequence[float]) -> Any:
+    """Return an endless data set of features [16, 8] and targets [16].
+
+    Workers ask for each batch, unless they were given the `truth`.
+    """
     import tensorflow as tf
 
-    data = tf.data.Dataset.from_tensor_slices(examples).repeat().shuffle(EXAMPLES)
-    return data.batch(BATCH, drop_remainder=True)
+    from distlab.exercises.drawn_batches import make_drawn_batches
+
+    if not truth:
+        return make_drawn_batches(root, BATCH, FEATURES)
+    data = tf.data.Dataset.counter().map(lambda _: tf.random.normal([BATCH, FEATURES]))
+    return data.map(lambda features: (features, tf.linalg.matvec(features, truth)))
+
+
+class CountingFeed(Feed):
+    """Counts the batches that workers have drawn in a run that begins after `done` updates.
+
+    `is_enough` says whether each update of the checkpoints had its batch, when they came. Workers
+    that aren't forked from a warm process can't ask, and are believed.
+    """
+
+    def __init__(self, folder: Path, seed: int, done: int) -> None:
+        super().__init__(Path(tempfile.mkdtemp(dir=folder.parent)), partial(draw_batch, seed, done))
+        self._done, self._drawn, self.is_enough = done, 0 if can_fork() else math.inf, True
+        self.saves = Saves(folder)
+        self.what = str(self.root), () if can_fork() else tuple(draw_truth(seed)), str(folder)
+
+    def answer(self, job: Any, rank: int, step: int) -> Share | None:
+        self._drawn += 1
+        return super().answer(job, rank, step)
+
+    def look(self) -> int:
+        """Return the updates of the newest checkpoint that was written in this run, or 0."""
+        newest = max(self.saves.look(), default=0)
+        self.is_enough &= newest - self._done <= self._drawn
+        return newest
 
 
 def try_train(train: Callable[..., Any], seed: int, every: int) -> dict[str, Any]:
     """Run `train` twice: until a parameter server is killed, then on a new cluster to its end.
 
     In the second run a worker is killed. Returns the steps of the checkpoints that each wrote,
-    how many steps the second was to reach, and its weights.
+    whether there was a batch for each update, how many steps the second was to reach, and its
+    weights.
     """
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root, "checkpoints")
         folder.mkdir()
-        saves, what = Saves(folder), (train, draw_examples(seed), str(folder))
-        job = get_cluster(WORKERS, SERVERS).start(_train_here, *what, 1_000_000, every)
-        wanted = SAVES_BEFORE * every
-        _kill_when(job, lambda: max(saves.look(), default=0) >= wanted, "ps", 0)
-        before = saves.look()
-        if max(before, default=0) < wanted:
+        first, wanted = CountingFeed(folder, seed, 0), SAVES_BEFORE * every
+        _kill_when(train, first, 1_000_000, every, wanted, "ps", 0)
+        done, before = first.look(), first.saves.look()
+        if done < wanted:
             raise refuse(
                 f"After {RUN_SECONDS:.0f} s there was no checkpoint of step {wanted} in folder. "
                 "Save after every `every` steps, with the number of steps in the files' names."
             )
-        steps, later = max(before) + SAVES_AFTER * every, Saves(folder)
-        job = get_cluster(WORKERS, SERVERS).start(_train_here, *what, steps, every)
-        weights = _kill_when(job, lambda: bool(later.look()), "worker", 1, last=True)
-        return {"before": before, "after": later.look(), "steps": steps, "weights": weights}
+        later, steps = CountingFeed(folder, seed, done), done + SAVES_AFTER * every
+        weights = _kill_when(train, later, steps, every, 1, "worker", 1, last=True)
+        later.look()
+        return {
+            "before": before,
+            "after": later.saves.look(),
+            "batches": first.is_enough and later.is_enough,
+            "steps": steps,
+            "weights": weights,
+        }
 
 
 def _kill_when(
-    job: Any, ready: Callable[[], bool], kind: str, index: int, last: bool = False
+    train: Any,
+    feed: CountingFeed,
+    steps: int,
+    every: int,
+    wanted: int,
+    kind: str,
+    index: int,
+    last: bool = False,
 ) -> list[float] | None:
-    """Kill a task as soon as `ready` says so; return the job's result, if it is the `last`."""
+    """Train, and kill a task once a checkpoint of step `wanted` or later is there.
+
+    Returns the job's result, if it is the `last`.
+    """
     from utils.cluster.failures import ClusterError
 
+    job = get_cluster(WORKERS, SERVERS).start(_train_here, train, *feed.what, steps, every)
     deadline, killed = time.monotonic() + RUN_SECONDS, False
     try:
-        while not job.finished and time.monotonic() < deadline:
-            time.sleep(0.005)  # from one save to the next it may be 50 ms
-            if ready():
-                job.kill(kind, index)
-                killed = True
-                break
-        if not last and not job.finished and time.monotonic() >= deadline:
-            return None
-        return job.wait(max(deadline - time.monotonic(), 20))
+        with feed.feeding(job):
+            while not (job.finished or killed) and time.monotonic() < deadline:
+                time.sleep(0.005)  # from one save to the next it may be 50 ms
+                if feed.look() >= wanted:
+                    job.kill(kind, index)
+                    killed = True
+            if not (last or job.finished or killed):
+                return None
+            return job.wait(max(deadline - time.monotonic(), 20))
     except ClusterError as error:
         if killed and not last:  # the run ends with its server
             return None
         raise refuse_task(error) from None
-    finally:
-        job.stop()
 
 
-def _train_here(train: Any, examples: Any, folder: str, steps: int, every: int) -> list[float]:
+def _train_here(
+    train: Any, root: str, truth: Sequence[float], folder: str, steps: int, every: int
+) -> list[float]:
     from utils.training.parameter_server.coordination import connect
 
     found = connect(min_shard_bytes=0)
     weights = train(
-        found.strategy, found.coordinator, lambda: make_batches(examples), folder, steps, every
+        found.strategy, found.coordinator, lambda: make_batches(root, truth), folder, steps, every
     )
     array = read_array(weights, "train", "an array of weights")
     if array.shape != (FEATURES,):
@@ -126,6 +181,7 @@ def describe_training(found: Any, seed: int, every: int) -> dict[str, Any]:
     """Return what the files of two runs say, and the weights at the end."""
     before, after = found["before"], found["after"]
     return {
+        "a batch for each update": found["batches"],
         "checkpoints at multiples of every": not any(step % every for step in (*before, *after)),
         # the last one may be half written when the server dies, and is written again then
         "resumed from a checkpoint": bool(after) and min(after) >= max(before),
@@ -154,6 +210,8 @@ TRAIN = Exercise(
         "save after the last ones too",
         "other-steps": "a checkpoint comes after every `every` steps, and its files' names have "
         "the number of steps done",
+        "too-few-batches": "a checkpoint's name says more updates than the workers have drawn "
+        "batches: one closure is one update, and it takes the next batch on its worker",
         "nothing-trained": "the weights are still zeros: is the update applied to the variables on "
         "the servers, in the closures?",
         "weights-forgotten": "these aren't the true weights: checkpoint them along with the step, "
