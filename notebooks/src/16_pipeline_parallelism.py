@@ -31,36 +31,9 @@ devices = use_logical_devices(4)
 print(devices)
 
 # %% [markdown]
-# ## How long do they wait?
-#
-# A model is cut into four stages, each on its own device. A batch goes through them forward, and its gradients come back. On each stage the forward pass takes one unit of time, the backward pass two.
-#
-# **Predict.** What percentage of the time are the devices idle, on average?
-
-# %%
-from distlab.explorables import guess_number
-
-my_guess = guess_number("Idle time of four devices", 0, 100, "%")
-my_guess
-
-# %%
-from distlab import figures
-from distlab.exercises.predict import show_guess
-from utils.schedules import make_schedule
-from utils.simulate.pipeline import StageTimes, simulate_pipeline
-
-units = StageTimes(forward=1.0, backward_input=1.0, backward_weight=1.0)
-alone = simulate_pipeline(make_schedule("gpipe", stages=4, micro_batches=1), units)
-title = "One batch through four stages"
-figures.show(figures.timeline(alone.rows(), title=title, unit="forwards"))
-show_guess(my_guess, 100 * alone.bubble_fraction, unit="%", how="simulated")
-
-# %% [markdown]
-# Three of four are idle at any moment, whatever the passes take, since there is only one batch to work on. The idle share is called the *bubble*. (In the picture the number on a bar is the batch; here there is only batch 0.) To shrink the bubble, cut the batch into *micro-batches*: as soon as stage 0 has passed on the first one, it can begin with the second.
-#
 # ## Make the gray disappear
 #
-# Here is that schedule as a toy: one batch, four stages, and gray and hatched where a stage waits. **Make the gray disappear, as far as you can.** Leave the four stages. Watch the hills below the lanes: the micro-batches that each stage keeps. (If you cut one batch, sixteen of them hold no more than one did.)
+# A model is cut into four stages, each on its own device. A batch goes through them forward, and its gradients come back. Three of the four devices wait at any moment, gray and hatched, since there is only one batch to work on. **Make the gray disappear, as far as you can.** Leave the four stages. Watch the hills below the lanes: the micro-batches that each stage keeps. (If you cut one batch, sixteen of them hold no more than one did.)
 
 # %%
 from distlab.explorables import schedule_toy
@@ -68,7 +41,7 @@ from distlab.explorables import schedule_toy
 schedule_toy("gpipe", None, micro_batches=1)
 
 # %% [markdown]
-# Several sections from here on fight the gray, and the others say what that costs. After *Zero bubble* the toy is back.
+# The gray share of the time is called the *bubble*. Several sections from here on fight it, and the others say what that costs. At the end the toy comes back with a schedule that promises no bubble at all.
 #
 # ## A batch in pieces
 #
@@ -102,6 +75,7 @@ print("eight micro-batches of 8: the gradients of one batch of 64, to 1e-9")
 # A pipeline is as fast as its slowest stage, so stages should cost the same. We measure the time of each layer, and `partition_layers` finds the cut that minimizes the cost of the most expensive stage. Here it cuts the convolutional network of earlier lessons into three stages:
 
 # %% tags=["nbval-ignore-output"]
+from distlab import figures
 from utils.models import build_cnn
 from utils.parallel.parts import measure_layers
 from utils.schedules import partition_layers
@@ -155,7 +129,7 @@ def be_stage(stage, layers, order, inbox):
 
 
 # %%
-from utils.schedules import check_schedule
+from utils.schedules import check_schedule, make_schedule
 
 gpipe = make_schedule("gpipe", stages=4, micro_batches=8)
 print("stage 0:", *gpipe.orders[0])
@@ -179,9 +153,11 @@ print("layers:", [list(part) for part in cut], "gradients of the unsplit model, 
 # %%
 from utils.parallel.pipeline import cut_model, run_pipeline
 from utils.parallel.stage import Rules
+from utils.simulate.pipeline import StageTimes, simulate_pipeline
 
 pipeline = cut_model(model, costs=equal, stages=4, devices=devices)
 times = StageTimes(forward=0.02, backward_input=0.02, backward_weight=0.02)  # seconds
+units = StageTimes(forward=1.0, backward_input=1.0, backward_weight=1.0)
 run_pipeline(pipeline, gpipe, images, labels)  # warm up: the first operation of a kind is slow
 
 
@@ -354,23 +330,14 @@ for name in ("zb-h1", "zb-h2"):
 #
 # ZB-H2 has its price: an optimizer step that doesn't wait for all stages, and memory. Under ZB-H1 no stage keeps more than the first stage of 1F1B does, four micro-batches. Under ZB-H2 every stage keeps seven.
 #
-# `run_pipeline` can separate B and W too, with the same gradients. Below it is the toy again, now with two schedules of your choice above each other. The bubble is gray and hatched. The hills below the lanes are the activations that each stage keeps, on the same time axis.
+# `run_pipeline` can separate B and W too, with the same gradients:
 
 # %%
-from distlab.explorables import schedule_toy
-
 apart = run_pipeline(pipeline, make_schedule("zb-h2", 4, 8), images, labels)
 assert reference.find_difference(apart) < 1e-9
 print("ZB-H2, kept at most, counted:", apart.peak_activations_per_stage)
-schedule_toy("gpipe", "1f1b")
 
 # %% [markdown]
-# Three things to try:
-#
-# 1. Raise the micro-batches. The bubble shrinks alike in both, but GPipe's hill grows while 1F1B's stays a plateau.
-# 2. Point at a block: its micro-batch lights up on its way there and back. (With the keyboard: Follow micro-batch, under *More*.) Compare micro-batch 0 under GPipe, 1F1B and interleaved 1F1B.
-# 3. Give a hop, a message from one stage to the next, a delay of half a forward. Which schedule suffers most?
-#
 # ## Pipeline times data parallelism
 #
 # Large models use both: several copies of the pipeline, each with its own examples. After the last backward, each stage adds up its gradients over its copies, an all-reduce. Here are two pipelines of two stages:
@@ -399,10 +366,13 @@ print("all-reduce of each stage, bytes sent:", replicated.reduced_bytes)
 
 
 # %%
+from distlab.explorables import guess_number
+
 my_guess = guess_number("Updates on stage 0", 0, 8)
 my_guess
 
 # %%
+from distlab.exercises.predict import show_guess
 from distlab.lessons.weight_stashing import run_without_flush
 
 fresh = cut_model(model, equal, 4, devices)
@@ -484,6 +454,16 @@ assert all(each.longest_stage_span > 0.5 for each in ran.values())
 
 # %% [markdown]
 # Each run takes longer than its simulation, since threads, messages and other programs take time as well. Interleaving has the smallest bubble of the three, but twice as many operations and more than twice as many messages. Where each of them brings a delay, as on two busy cores, it can lose more than it gains. So measure a schedule where it will run.
+#
+# ### Back to the gray
+#
+# Here is ZB-H2 with four micro-batches. It promised no bubble, and a fifth of the time is gray. **Make the gray disappear now, all of it, with four stages.** What does each stage keep then? Compare with 1F1B, and read the two hills.
+
+# %%
+schedule_toy("zb-h2", None, micro_batches=4)
+
+# %% [markdown]
+# Seven micro-batches do it, one for each of the 2P - 1 places that a full pipeline has, and each stage keeps all seven. 1F1B idles 30 % of that time and keeps four at most. That was the choice all along: gray, or memory.
 #
 # This is the end of the core. Take a break if you like.
 #

@@ -32,7 +32,7 @@ import numpy as np
 # %% [markdown]
 # ## Four numbers first
 #
-# Here are the numbers that each type has around the one you pick; yours snaps to the nearest. Can you find one that float16 loses and bfloat16 keeps, and one that bfloat16 changes more than float16 does?
+# Here are the numbers that each type has around the one you pick; yours snaps to the nearest. **Find one that float16 loses and bfloat16 keeps, and one that bfloat16 changes more than float16 does.** Which of the two would you train in? The line comes back at the end, with real gradients of 4,096 replicas on it.
 
 # %%
 from distlab.explorables import float_line
@@ -552,6 +552,17 @@ one_model_explorer(18)
 
 # %% [markdown]
 # Each GPU holds half as much, and a step takes about a third longer. On GPUs with room to spare that's a bad trade. Recompute when the alternative is not to fit.
+#
+# ### Back to the number line
+#
+# These are the gradients that reach the first block again, for 4,096 replicas and without a loss scale. The number on top is the updated weight from the beginning. **Save nearly all of the gradients, in two ways.** What does each way cost you?
+
+# %% tags=["nbval-ignore-output"]
+assert np.mean(sizes[1] / 4096 < 2.0**-126) < 0.01 < np.mean(sizes[1] / 4096 < 2.0**-24)
+float_line(sizes[1], 1.001, replicas=4096)
+
+# %% [markdown]
+# A loss scale does it, and then someone has to find it, and all replicas have to skip together when it's too large. bfloat16 does it without a scale, and its line shows the price: 1.001 becomes 1, so the update is gone. That's why the policy keeps the weights in float32.
 #
 # ## On a real GPU
 #

@@ -15,6 +15,8 @@ QUESTIONS = {  # lesson: the piece that asks
     "12": "conveyor",
     "13": "sharding",
     "15": "memory",
+    "16": "schedule",
+    "18": "floats",
     "23": "explorer",
 }
 
