@@ -37,8 +37,11 @@ WAYS = {  # who notices, and who starts what again
 }
 
 
-def death_explorer() -> Explorer:
-    """Show a run of two workers under each of WAYS. Worker 1 dies."""
+def death_explorer(way: str = "distlab run", dies: int = 50, saves: str = "20") -> Explorer:
+    """Show a run of two workers that one of WAYS started. Worker 1 dies after step `dies`.
+
+    `saves` is one of SAVES. Raises CourseError for values that the controls don't have.
+    """
     start = {"way": "distlab run", "dies": 50, "saves": "20"}
     return explore(
         show_death,
@@ -65,9 +68,9 @@ def death_explorer() -> Explorer:
                 "step they were.",
             ),
         ],
-        way=Choice("Started by", list(WAYS), "distlab run"),
-        dies=Slider("Worker 1 dies after step", 10, 110, 50, step=10),
-        saves=Choice("A checkpoint every … steps", SAVES, "20"),
+        way=Choice("Started by", list(WAYS), way),
+        dies=Slider("Worker 1 dies after step", 10, 110, dies, step=20),
+        saves=Choice("A checkpoint every … steps", SAVES, saves),
     )
 
 

@@ -3,7 +3,7 @@
 #
 # Your model doesn't fit on one device. Adding more devices the usual way doesn't help: data parallelism puts a full copy on each. Here you split one network by layers, by columns, by rows and by heads. You find out what each split sends and stores, and check that each one gives the loss and the gradients of the whole model.
 #
-# **Time:** 90 minutes, in two sittings · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) and [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
+# **Time:** 90 minutes, in two sittings, and 5 for *And then*, which can wait · **Prerequisites:** [custom training loop](04-custom-training-loop.ipynb) and [all-reduce](06-all-reduce.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -492,7 +492,9 @@ memory_machine()
 #
 # And time? Our logical devices share two cores, so a split can't gain anything here, and we don't time it. Real devices compute at the same time, and then it is the collectives that must be fast. That is why tensor parallelism (the cut through layers) usually stays within one machine with fast links.
 #
-# ### One model, five lessons
+# This is the end of the core.
+#
+# ## And then: one model, five lessons
 #
 # One model will come back in lessons 16, 18, 20 and 23. It's a Transformer with 7 billion parameters that reads 4,096 tokens at a time, on 64 H100s in nodes of eight. Each lesson cuts it or stores it in its own way and adds a row to the bars: the memory of a GPU, and the seconds of a step. Move the two sliders to see when a row turns red. Unlike the first picture, these bars include activations: 112 GB of weights, gradients and state, and 18 GB of activations for one sequence.
 

@@ -3,7 +3,7 @@
 #
 # Half precision promises half the bytes and, on a GPU, several times the speed. Then one image is too bright and one replica overflows. What becomes of the others depends on which Keras you use. Here you see what 16 bits lose, keep a float16 run alive on several replicas, and learn which bytes to attack when a model doesn't fit.
 #
-# **Time:** 85 minutes · **Prerequisites:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
+# **Time:** 90 minutes · **Prerequisites:** [loss scaling](05-loss-scaling.ipynb), [model parallelism](15-model-parallelism.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #

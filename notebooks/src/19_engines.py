@@ -3,7 +3,7 @@
 #
 # Your program trains on two machines, as long as you sit there and type a TF_CONFIG into each. Then someone asks for eight machines, overnight, with restarts. There are many answers (Ray, Spark, Slurm, Kubernetes, a cloud's job), each with a manual of a thousand pages. For `tf.distribute` they all do the same small thing. They start processes, and tell each one the addresses of all and which of them is its own, usually in TF_CONFIG. Here you run one program under three of them and in three simpler ways, kill a worker in five of the six, and see what you get for the trouble.
 #
-# **Time:** 85 minutes · **Prerequisites:** [TF_CONFIG](08-tf-config.ipynb), [many workers](09-multi-worker-mirrored.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
+# **Time:** 90 minutes · **Prerequisites:** [TF_CONFIG](08-tf-config.ipynb), [many workers](09-multi-worker-mirrored.ipynb), [fault tolerance](10-fault-tolerance.ipynb) · **Hardware:** two CPU cores
 #
 # ## Objectives
 #
@@ -35,7 +35,7 @@ print(use_logical_devices(1))
 # %% [markdown]
 # ## A worker dies, and then?
 #
-# Two workers train together, and one of them dies. Who notices, who starts what again, and how many steps are lost? Six ways to start workers answer differently. The picture counts steps, not seconds. The seconds of your machine come [at the end](#What-it-costs), for the ways that you run here. (The picture has Kubernetes, which we don't run, and leaves out the rendezvous, which we do.)
+# Two workers train together, and one of them dies. Who notices, who starts what again, and how many steps are lost? Six ways to start workers answer differently. The picture counts steps, not seconds. **Lose as few steps as you can, and let nobody be woken up.** The seconds of your machine come [at the end](#What-it-costs), for the ways that you run here. (The picture has Kubernetes, which we don't run, and leaves out the rendezvous, which we do.)
 
 # %%
 from distlab.explorables.engine_death import death_explorer
@@ -575,7 +575,13 @@ assert len(killed) == 5 and all(run.again_seconds > 0 and run.own_bytes > 0 for 
 # | brings your program and its packages | you | no | can | can | no | the image |
 # | saves and resumes | your program | your program | your program | your program | your program | your program |
 #
-# The last line is the one to remember. And no engine makes a step faster: inside a step there's only TensorFlow.
+# The last line is the one to remember. Here is a run at its worst, started by hand, by a program that saves nothing. **Fix one half by choosing who starts it, and the other half in the program.** Which of the two can no engine do for you?
+
+# %%
+death_explorer("by hand", dies=110, saves="never")
+
+# %% [markdown]
+# Whatever you choose on the left, all 110 steps are trained again until the program saves. And no engine makes a step faster: inside a step there's only TensorFlow.
 #
 # **Which one?** The one that your machines already run. If they run nothing, `distlab run` with a rendezvous is enough for a handful of them.
 #

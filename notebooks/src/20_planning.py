@@ -31,7 +31,7 @@ print(use_logical_devices(1))
 #
 # Here is the guess that goes wrong: 64 devices, so a 64th of the time. On one device a step of this model takes 0.3 s, and the job would take 200,000 × 64 such steps. The model has 400 MB of gradients, the network between devices carries 100 Gb/s, and the devices' step times vary by 5 %. We pay 2.5 for a device-hour; fill in your own price, in your currency.
 #
-# Below the bill you see one such step. The network only starts when the backward pass is over. Tick *Send during backward*: how much of the wait is gone? And would a faster device, or a faster network, make the bill smaller?
+# Below the bill you see one such step. The network only starts when the backward pass is over. **Make the wait disappear, without buying anything.** How much of it is left? The step comes back at the end, on devices that got faster.
 
 # %%
 from distlab.explorables import step_time_line
@@ -421,6 +421,23 @@ one_model_explorer(20)
 
 # %% [markdown]
 # With two stages instead of eight, the GPUs are nearly full and the step is the shortest so far, because fewer stages idle less and send less.
+#
+# ### Back to the step
+#
+# The 64 devices of the first picture send during the backward pass now, and they have become 16 times as fast. **Give them something to do.** What do you have to buy, and how far does it take you?
+
+# %%
+fast = StepWork(forward_seconds=0.1 / 16, backward_seconds=0.2 / 16, gradient_bytes=400e6)
+before, after = (simulate_step(each, 64, network).step_seconds for each in (work, fast))
+print(
+    f"a step of {1e3 * before:.0f} ms takes {1e3 * after:.0f}: {before / after:.1f} times as fast"
+)
+wider = simulate_step(fast, 64, Network(Link(10e-6, 8 * 100e9 / 8))).step_seconds
+assert 0.4 < 1 - (fast.forward_seconds + fast.backward_seconds) / wider < 0.5
+step_time_line(fast, 64, network.link)
+
+# %% [markdown]
+# Sending during backward doesn't help much here, because there is hardly a backward pass left to hide behind. Even with a network eight times as fast, where the slider ends, the devices wait for nearly half of the step. Fewer bytes help as well: gradients of two bytes each, or a larger batch per device, so that the same bytes are sent less often.
 #
 # ## On a real GPU
 #

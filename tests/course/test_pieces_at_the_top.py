@@ -17,13 +17,16 @@ QUESTIONS = {  # lesson: the piece that asks
     "15": "memory",
     "16": "schedule",
     "18": "floats",
+    "19": "explorer",
+    "20": "step",
     "23": "explorer",
 }
 
 
 def list_pieces(cells: list[dict]) -> list[str]:
-    """Return the kinds of the pieces that cells show, without guesses."""
-    data = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
+    """Return the kinds of the pieces that cells show, without guesses and the 7 B model's."""
+    own = [cell for cell in cells if "one_model_explorer(" not in "".join(cell["source"])]
+    data = [output.get("data", {}) for cell in own for output in cell.get("outputs", [])]
     shown = [json.loads("".join(each[MIME]))["piece"] for each in data if MIME in each]
     return [piece for piece in shown if piece != "guess"]
 
