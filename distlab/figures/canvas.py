@@ -159,11 +159,11 @@ def show(figure: "Picture | Figure", alt: str = "", caption: str = "") -> None:
     from IPython.display import display
 
     if isinstance(figure, Picture):
-        picture = replace(figure, caption=caption) if caption else figure
+        picture = replace(figure, caption=caption or figure.caption)
     else:
         picture = from_figure(figure, alt, caption)
     display(picture._repr_mimebundle_(), raw=True)
-    if picture is not figure and "matplotlib.pyplot" in sys.modules:
+    if not isinstance(figure, Picture) and "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close(figure)
 
 

@@ -284,6 +284,10 @@ def test_show_makes_one_output(monkeypatch):
     figures.show(picture)
     ((data, raw),) = shown
     assert raw and data == {"image/svg+xml": picture.svg, "text/plain": f"Figure: {picture.alt}"}
+    import matplotlib.pyplot  # noqa: F401 - show then closes a plot, but no picture
+
+    figures.show(picture, caption="Some words.")
+    assert "Some words." in shown[1][0]["image/svg+xml"]
 
 
 def test_a_caption_makes_room_below_the_picture_and_pictures_stack(pictures):
