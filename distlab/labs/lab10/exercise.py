@@ -69,7 +69,7 @@ def make_batches(root: str, truth: Sequence[float]) -> Any:
     return data.map(lambda features: (features, tf.linalg.matvec(features, truth)))
 
 
-class CountingFeed(Feed):
+class DrawnFeed(Feed):
     """Counts the batches that workers have drawn in a run that begins after `done` updates.
 
     `is_enough` says whether each update of the checkpoints had its batch, when they came. Workers
@@ -103,7 +103,7 @@ def try_train(train: Callable[..., Any], seed: int, every: int) -> dict[str, Any
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root, "checkpoints")
         folder.mkdir()
-        first, wanted = CountingFeed(folder, seed, 0), SAVES_BEFORE * every
+        first, wanted = DrawnFeed(folder, seed, 0), SAVES_BEFORE * every
         _kill_when(train, first, 1_000_000, every, wanted, "ps", 0)
         done, before = first.look(), first.saves.look()
         if done < wanted:
@@ -111,7 +111,7 @@ def try_train(train: Callable[..., Any], seed: int, every: int) -> dict[str, Any
                 f"After {RUN_SECONDS:.0f} s there was no checkpoint of step {wanted} in folder. "
                 "Save after every `every` steps, with the number of steps in the files' names."
             )
-        later, steps = CountingFeed(folder, seed, done), done + SAVES_AFTER * every
+        later, steps = DrawnFeed(folder, seed, done), done + SAVES_AFTER * every
         weights = _kill_when(train, later, steps, every, 1, "worker", 1, last=True)
         later.look()
         return {
@@ -125,7 +125,7 @@ def try_train(train: Callable[..., Any], seed: int, every: int) -> dict[str, Any
 
 def _kill_when(
     train: Any,
-    feed: CountingFeed,
+    feed: DrawnFeed,
     steps: int,
     every: int,
     wanted: int,
