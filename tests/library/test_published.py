@@ -7,6 +7,7 @@ import pytest
 from utils.simulate.comparisons import (
     COMPARISONS,
     compare_foundry,
+    compare_llama,
     find_bucket_error,
     fit_resnet_link,
     llama_mtbf_hours,
@@ -107,6 +108,8 @@ def test_the_link_of_2017_is_one_that_could_have_been():
 
 def test_llama_was_interrupted_every_three_hours():
     assert llama_mtbf_hours() == pytest.approx(3.1, abs=0.05)
+    quick, slow = (compare_llama(10, r)[0].predicted for r in (300, 1200))
+    assert slow < 0.9 < quick < 1
 
 
 def test_the_formula_for_operations_gives_the_papers_training_time():
