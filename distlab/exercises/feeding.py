@@ -96,7 +96,7 @@ class Feed:
         try:
             step = int(end.recv_bytes(MAX_BYTES)) if task else -1
         except (EOFError, OSError, ValueError):  # gone, or no question
-            task = None
+            step = -1
         body = b""
         if task is not None and task.job == "worker" and 0 <= step < MAX_STEP:
             try:

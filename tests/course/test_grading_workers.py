@@ -196,7 +196,9 @@ def test_a_fault_of_the_feed_stops_the_job_and_is_raised(tmp_path):
     assert len(job.stopped) == 2, "by its fault, and at the end"
 
 
-@pytest.mark.parametrize(("kind", "step"), [("chief", 0), ("worker", -1), ("worker", 2**20)])
+@pytest.mark.parametrize(
+    ("kind", "step"), [("chief", 0), ("worker", -1), ("worker", 2**20), ("worker", 10**30)]
+)
 def test_who_is_no_worker_or_asks_for_no_step_gets_no_share(tmp_path, kind, step):
     given = []
     with Feed(tmp_path, lambda *asked: given.append(asked)).feeding(make_job(os.getpid(), kind)):
