@@ -4,9 +4,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from process_watch import start_process
+
+from utils.events import Event, read_events
 
 SECONDS = 280  # only so that a hang ends
 
@@ -50,3 +53,8 @@ def start_python(
 
 def start_distlab(*words: object, **options: Any) -> "subprocess.Popen[str]":
     return start_python("-m", "distlab", *words, **options)
+
+
+def events_of(path: Path, kind: str) -> list[Event]:
+    """Return the events of one kind that a run has written so far, also before it wrote any."""
+    return [e for e in read_events(path) if e["event"] == kind] if path.exists() else []

@@ -9,11 +9,10 @@ import struct
 import termios
 
 import pytest
-from child_programs import run_distlab, start_distlab
+from child_programs import events_of, run_distlab, start_distlab
 from process_watch import wait_for
 
 from distlab.cli import main
-from utils.events import read_events
 
 SMALL = ["--max-examples", "500", "--model", "mlp"]
 KEYS = (
@@ -62,14 +61,14 @@ def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number)
     arguments = "--model mlp --global-batch-size 50 --max-examples 2000".split()
     arguments += ["--checkpoint-dir", tmp_path / "c", "--events", tmp_path / "e", "--epochs"]
     process = start_distlab("train", *arguments, 6000)
-    wait_for(lambda: any_epoch(tmp_path / "e"), 240)
+    wait_for(lambda: events_of(tmp_path / "e", "epoch"), 240)
     process.send_signal(number)
     said = process.communicate(timeout=240)[1]
     assert process.returncode == 128 + number
     where, said = said.splitlines()
     assert where.startswith("distlab train: ")
     assert "stopped in epoch" in said and "to resume" in said
-    reached = [e for e in read_events(tmp_path / "e") if e["event"] == "step"][-1]
+    reached = events_of(tmp_path / "e", "step")[-1]
     epochs = reached["epoch"] + 1
     done = run_distlab("train", *arguments, epochs, "--json", status=0)
     report = json.loads(done.stdout)
@@ -77,12 +76,8 @@ def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number)
     saved = str(tmp_path / "c" / f"train-{reached['step']}")
     assert (report["resumed_from"], report["skipped_checkpoints"]) == (saved, [])
     assert f"distlab train: resumed from {saved}, step {reached['step']}\n" == done.stderr
-    starts = list(read_events(tmp_path / "e", "start"))
+    starts = events_of(tmp_path / "e", "start")
     assert [start["first_step"] for start in starts] == [0, reached["step"]]
-
-
-def any_epoch(path):
-    return path.exists() and any(read_events(path, "epoch"))
 
 
 def test_progress_bar_on_a_terminal():

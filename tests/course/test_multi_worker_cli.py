@@ -7,7 +7,7 @@ import socket
 
 import psutil
 import pytest
-from child_programs import start_distlab
+from child_programs import events_of, start_distlab
 from process_watch import wait_for
 
 from distlab.cli import main
@@ -100,15 +100,15 @@ def test_stopped_by_a_signal_all_save_together_and_nothing_is_left(tmp_path):
     steps = [stop(arguments, tmp_path / "e", each) for each in (signal.SIGINT, signal.SIGTERM)]
     status, _, errors = end(start(*arguments, "--epochs", str(steps[-1]["epoch"] + 1)))
     assert status == 0, errors
-    starts = list(read_events(tmp_path / "e", "start"))
+    starts = events_of(tmp_path / "e", "start")
     assert [event["first_step"] for event in starts] == [0, *(event["step"] for event in steps)]
 
 
 def stop(arguments, path, number):
     """Stop a run by a signal once it has trained an epoch; return its last step's event."""
-    before = len(list(read_events(path, "epoch"))) if path.exists() else 0
+    before = len(events_of(path, "epoch"))
     process = start(*arguments, "--epochs", "10000")
-    wait_for(lambda: path.exists() and len(list(read_events(path, "epoch"))) > before)
+    wait_for(lambda: len(events_of(path, "epoch")) > before)
     family = psutil.Process(process.pid).children(recursive=True)
     assert len(family) >= 3, "a warm process and two workers"
     process.send_signal(number)
@@ -118,7 +118,7 @@ def stop(arguments, path, number):
     assert "worker 1 CPU:0" in devices and "stopped in epoch" in stopped and "to resume" in stopped
     assert len(resumed) == (before > 0)
     assert psutil.wait_procs(family, timeout=120)[1] == []
-    return list(read_events(path, "step"))[-1]
+    return events_of(path, "step")[-1]
 
 
 def test_an_error_in_a_worker_is_one_line(tmp_path):
