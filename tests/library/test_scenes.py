@@ -15,7 +15,6 @@ from utils.data.scenes import MASK_CLASSES, MIN_INK
 from utils.errors import InputError
 from utils.input_pipeline.scenes import parse_scene, read_scenes, write_scenes
 from utils.training import train
-from utils.training.input_feed import ReadLog
 
 LIMIT, BATCH, EPOCHS = 22, 8, 2  # the last batch of an epoch has 6
 JOB = {
@@ -223,8 +222,3 @@ def test_it_trains_in_a_cluster(by_hand, launcher, strategy, servers):
 
 
 # --- settings that don't fit -------------------------------------------------------------
-
-
-def test_other_settings_that_cannot_be(tf):
-    with pytest.raises(InputError, match="read_log must be left out"):
-        train(**JOB, read_log=ReadLog())
