@@ -119,8 +119,8 @@ class OneLineParser(argparse.ArgumentParser):
 
     def list_commands(self) -> dict[str, "OneLineParser"]:
         """Return the parsers of the commands below this one, by name."""
-        found = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]
-        return dict(found[0].choices) if found else {}
+        below = self._subparsers
+        return dict(below._group_actions[0].choices) if below else {}
 
     def find(self, words: Iterable[str]) -> "OneLineParser":
         """Return the parser of the command that `words` name, such as ("tf-config", "lint")."""
