@@ -1,7 +1,7 @@
 """The training program: one for every strategy.
 
 A training run, top to bottom: config -> data -> strategy -> feed -> state -> loop ->
-checkpoint -> report. `step` shows how a step works, and `loops` has the three loops.
+checkpoint -> report. `step` shows how a step works, and `loops` has the two loops.
 """
 
 import contextlib
