@@ -73,8 +73,6 @@ def test_training_and_test_scenes_share_no_garment():
     )
     with pytest.raises(InputError, match="max_examples must be from 1 to 3"):
         scenes.take(0)
-    with pytest.raises(InputError, match="train scenes must be a whole number"):
-        load_scenes(train=0)
 
 
 # --- scores -------------------------------------------------------------------------------
