@@ -61,10 +61,6 @@ class OneLineParser(argparse.ArgumentParser):
         lines = "".join(f"\n  {text}" for text in examples).replace("\n    ", "\n      ")
         return f"{shown}\nexamples:{lines}\n" if examples else shown
 
-    def _needs_options(self) -> bool:
-        groups = self._mutually_exclusive_groups
-        return any(each.required for each in (*self._get_optional_actions(), *groups))
-
     def _format_tasks(self) -> str:
         """Return the help of `distlab` itself."""
         commands = next(a for a in self._actions if isinstance(a, argparse._SubParsersAction))
