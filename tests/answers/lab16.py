@@ -341,3 +341,13 @@ WRONG = {
         "(as little cut as fits)": layout(choice="max(pair[1] for pair in found)"),
     },
 }
+REFUSED = {
+    "dispatch": {
+        "must be a list of arrays, got <generator": dispatch().replace(
+            "return outputs", "return (own for own in outputs)"
+        ),
+        "must be a list of (rank, token, expert), got 33": dispatch().replace(
+            "outputs, dropped, sent\n", "outputs, 33, sent\n"
+        ),
+    },
+}

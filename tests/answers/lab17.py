@@ -253,3 +253,9 @@ WRONG = {
         "all-reduce": gather(cost="8 * size[p] * (devices - 1) // devices"),
     },
 }
+REFUSED = {
+    "read": {
+        "must be a tuple of sizes, got <generator": read().replace("= tuple(", "= ("),
+        "must be a list, got <filter": read(stray="filter(lambda k: k not in used, layouts)"),
+    },
+}

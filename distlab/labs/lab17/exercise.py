@@ -9,7 +9,7 @@ import numpy as np
 
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import refuse
+from distlab.exercises.refusing import refuse, require_list
 from distlab.labs import ANSWERS
 
 if TYPE_CHECKING:
@@ -109,8 +109,12 @@ def try_read(read_layouts: Callable[..., Any], *case: int) -> dict[str, Any]:
     found = read_layouts(*draw_layouts(*case), {"batch": batch, "model": model})
     if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[0], dict):
         raise refuse("read_layouts must return two things: {path: shape of a part}, and a list")
-    shapes = {path: [int(n) for n in shape] for path, shape in found[0].items()}
-    return {"parts": shapes, "keys": sorted(map(str, found[1]))}
+    parts = {
+        path: require_list(shape, f"read_layouts, for {path},", "a tuple of sizes")
+        for path, shape in found[0].items()
+    }
+    keys = require_list(found[1], "read_layouts, as unused keys,", "a list")
+    return {"parts": parts, "keys": sorted(map(str, keys))}
 
 
 READ = Exercise(
