@@ -141,7 +141,7 @@ def as_numbers(value: Any) -> np.ndarray | None:
     if isinstance(value, str | dict) or value is None:
         return None
     try:
-        if np.asarray(value).dtype.kind in "US":  # "12" isn't 12
+        if np.asarray(value).dtype.kind in "USc":  # "12" isn't 12, and 12 + 3j isn't either
             return None
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError, RuntimeError, OverflowError):  # the last for 2**4000

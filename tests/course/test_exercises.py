@@ -219,6 +219,7 @@ def test_a_slip_of_form_is_named() -> None:
     assert explain_slip(k for k in "ab").startswith("this is a generator object")
     assert explain_slip((map(int, "12"), [1])).startswith("this is a map object")
     assert explain_slip(Opaque("zip")).startswith("this is a zip object")
+    assert not same(np.array([3 + 1j, 4]), [3, 4]) and not same(3 + 0j, 3)
     assert "print() shows" in explain_slip(None, 3) and explain_slip(None, None) == ""
     assert explain_slip("0.5", 0.5).startswith("this is a string")
     assert explain_slip([0.5], 0.5).endswith("return the number itself")

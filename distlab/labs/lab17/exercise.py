@@ -91,11 +91,11 @@ def draw_layouts(seed: int, batch: int, model: int) -> tuple[dict[str, Any], Sha
         OUTPUT: (second, None, None),
         "attention/.*_output/.*": (None, None, first),  # the path in full goes first
         "up/kernel": (first, second),
-        "up/bi": (second,),  # begins as a path does
-        "kernel": (second, first),  # is at the end of paths
+        f"up/{'bias'[: rng.integers(1, 4)]}": (second,),  # begins as a path does
+        "kernel"[rng.integers(4) :]: (second, first),  # is at the end of paths
         "embedding/.*": (None, second),
         ".*norm./gamma": (first,),
-        "norm./bias": (first,),  # the name in a layer norm is beta
+        f"norm./{rng.choice(['bias', 'scale'])}": (first,),  # a layer norm has gamma and beta
         "logits/.*": (None, first),
         "down/bias": (None,),
     }
