@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from distlab.figures import Picture
-from distlab.figures.canvas import COLORS, SMALL_PX, WIDTH_PX, Sheet, draw_sheet
+from distlab.figures.canvas import COLORS, SMALL_PX, WIDTH_PX, Sheet, draw_sheet, say_number
+from utils.measure import count
 
 DEVICES = range(13)  # powers of 2
 SIZES = tuple(12 - k / 2 for k in range(13))  # parameters as powers of 10, the largest on top
@@ -31,12 +32,12 @@ def draw_map(cells: str, ideas: Mapping[str, str], at: tuple[float, int], advice
             color, strength = COLORS[int(cell) % len(COLORS)], 0.9 if chosen else 0.35
             sheet.rectangle(*place(k), wide - 1, TALL_PX - 1, color, strength, linewidth=0)
         for name in sorted(set(cells)):
-            x, y = place(
-                [k for k, cell in enumerate(cells) if cell == name][cells.count(name) // 2]
-            )
+            own = [k for k, cell in enumerate(cells) if cell == name]
+            x, y = place(own[len(own) // 2])
             sheet.write(x, y + TALL_PX / 2, names[int(name)], size=SMALL_PX)
 
-    title = f"{advice}: {10.0 ** (size - 9):.3g} billion parameters on {2**devices:,} devices"
+    billions = say_number(10.0 ** (size - 9))
+    title = f"{advice}: {billions} billion parameters on {count(2**devices, 'device')}"
     there = ", ".join(names[int(name)] for name in sorted(set(cells)))
     picture = draw_sheet(
         paint,

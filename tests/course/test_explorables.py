@@ -451,6 +451,21 @@ def test_a_replay_of_a_ring_stops_at_the_wrong_message(open_html):
             page.wait_for_function("document.querySelector('output').textContent === 'step 0'")
 
 
+def test_a_click_does_what_a_control_does(open_html):
+    explorer = choosing_explorer()
+    explorer._repr_mimebundle_()  # makes the frames of a page without a kernel
+    page = open_html(explorer)
+    page.locator(".ex-stage svg rect").first.click()
+    page.get_by_text("more devices: 100 billion parameters on 1 device", exact=True).wait_for()
+    page = open_html(EXAMPLES["values"]())
+    page.locator("[data-number='0']").click()
+    said = page.locator(".ex-unseen")
+    wait_for(lambda: "replica 0 1; replica 1 0, 2, 3; replica 2" in said.inner_text())
+    page.locator(".ex-more summary").click()
+    page.get_by_label("Move value 1 to the next replica").press("Enter")
+    wait_for(lambda: "replica 0 1; replica 1 2, 3; replica 2 0, 4" in said.inner_text())
+
+
 def test_a_color_follows_the_idea_and_not_the_words(open_html):
     def list_fills(first: str, second: str, idea: str = "") -> list[str]:
         def show(n):

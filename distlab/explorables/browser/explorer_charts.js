@@ -202,7 +202,10 @@ function makeMap() {
   return { svg, pick: (event) => place(event), update(glider, chart, width) {
     const across = 13, left = 92, top = 4, each = (width - left) / across, tall = 20, count = chart.cells.length / across;
     const cells = [...chart.cells].map((name, k) => ({ name: chart.names[name], k, row: Math.floor(k / across), column: k % across }));
-    place = ({ offsetX, offsetY }) => ({ devices: clamp(Math.floor((offsetX - left) / each), 0, 12), parameters: 12 - clamp(Math.floor((offsetY - top) / tall), 0, 12) / 2 });
+    place = ({ clientX, clientY }) => {
+      const box = svg.getBoundingClientRect(), at = (way, start, size) => clamp(Math.floor(((way * width) / box.width - start) / size), 0, across - 1);
+      return { devices: at(clientX - box.left, left, each), parameters: 12 - at(clientY - box.top, top, tall) / 2 };
+    };
     const names = [...new Set(cells.map((d) => d.name))], spots = names.map((name) => findSpot(cells.filter((d) => d.name === name), each, wide(name)));
     const key = placeKey(chart, names.filter((_, k) => !spots[k]), width), low = top + tall * count + 40;
     setSize(glider, svg, width, key.length ? low + key.at(-1).y + 22 : low);
