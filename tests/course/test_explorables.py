@@ -455,7 +455,7 @@ def test_a_click_does_what_a_control_does(open_html):
     explorer = choosing_explorer()
     explorer._repr_mimebundle_()  # makes the frames of a page without a kernel
     page = open_html(explorer)
-    page.locator(".ex-stage svg rect").first.click()
+    page.locator("svg[role=img]").first.click(position={"x": 110, "y": 12})
     page.get_by_text("more devices: 100 billion parameters on 1 device", exact=True).wait_for()
     page = open_html(EXAMPLES["values"]())
     page.locator("[data-number='0']").click()

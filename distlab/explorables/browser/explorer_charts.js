@@ -91,7 +91,7 @@ function makeLines() {
       end: (d) => ({ d: d.b === null ? `M ${d.a} ${top} L ${d.a} ${HEIGHT - BOTTOM}` : `M ${d.a - 6} ${d.b} a 6 6 0 1 0 12 0 a 6 6 0 1 0 -12 0`,
         fill: d.b === null ? "none" : color(chart.ideas?.[d.name] ?? "data"), stroke: color("ink"), "stroke-width": 1.4, "stroke-dasharray": d.b === null ? "3 3" : null }) });
     write(glider, layers.words, [...writeAxes(chart, x, y, { left, right, width }), ...nameLines(lines, y, { beside, left, right, width }),
-      ...marks.map((d) => ({ id: `mark ${d.k}`, x: clamp(d.a + 9, left, width - wide(d.name)), y: d.b === null ? top + 12 + 16 * d.k : d.b + 20, text: d.name, style: `font-weight: 600; ${HALO}` }))]);
+      ...marks.map((d) => ({ id: `mark ${d.k}`, x: clamp(d.a + 9, left, width - (d.b === null || !beside ? 0 : right) - wide(d.name)), y: d.b === null ? top + 12 + 16 * d.k : d.b + 20, text: d.name, style: `font-weight: 600; ${HALO}` }))]);
   } };
 }
 
@@ -187,8 +187,9 @@ function makeStrip() {
   return { svg, update(glider, chart, width) {
     const shares = chart.shares.split(" ").map(Number), left = 48, each = (width - left) / shares.length, middle = 72, tall = 58;
     setSize(glider, svg, width, 148);
-    join(glider, layers.bars, shares.map((share, k) => ({ share, k })), { key: (d) => d.k, tag: "rect",
-      end: ({ share, k }) => ({ x: left + k * each, y: middle - (Math.max(0, share) / 100) * tall, width: Math.max(1, each * 0.8), height: Math.max(1, (Math.abs(share) / 100) * tall), fill: color(share > 0 ? "forward" : "over") }) });
+    const walk = (sign) => shares.map((share, k) => `M ${(left + (k + 0.4) * each).toFixed(1)} ${middle} v ${(-(sign * share > 0 ? share : 0) * tall / 100).toFixed(1)}`).join(" ");
+    join(glider, layers.bars, [["forward", 1], ["over", -1]], { key: ([idea]) => idea, tag: "path",
+      end: ([idea, sign]) => ({ d: walk(sign), stroke: color(idea), "stroke-width": Math.max(1, each * 0.8) }) });
     join(glider, layers.mark, [chart.at], { key: () => "at", tag: "path", end: (at) => ({ d: `M ${left + (at + 0.4) * each} 8 V 138`, stroke: color("ink"), "stroke-width": 2.5 }) });
     write(glider, layers.words, [["100 %", 18], ["right", middle - 18], ["wrong", middle + 28], ["100 %", 134]].map(([text, y], k) => ({ id: k, x: left - 8, y, anchor: "end", text })));
   } };
@@ -209,9 +210,9 @@ function makeMap() {
     const names = [...new Set(cells.map((d) => d.name))], spots = names.map((name) => findSpot(cells.filter((d) => d.name === name), each, wide(name)));
     const key = placeKey(chart, names.filter((_, k) => !spots[k]), width), low = top + tall * count + 40;
     setSize(glider, svg, width, key.length ? low + key.at(-1).y + 22 : low);
-    join(glider, layers.cells, [...cells, ...key.map((d) => ({ k: `key ${d.kind}`, key: d }))], { key: (d) => d.k, tag: "rect",
-      end: (d) => (d.key ? { x: d.key.x, y: low + d.key.y, width: 14, height: 14, rx: 3, fill: color(d.key.idea) }
-        : { x: left + d.column * each, y: top + d.row * tall, width: each - 1, height: tall - 1, fill: color(chart.ideas[d.name]) }) });
+    const box = (d) => `M ${(left + d.column * each).toFixed(1)} ${top + d.row * tall} h ${(each - 1).toFixed(1)} v ${tall - 1} h ${(1 - each).toFixed(1)} z`;
+    const regions = names.map((name) => ({ name, d: cells.filter((d) => d.name === name).map(box).join(" ") + key.filter(({ kind }) => kind === name).map((d) => ` M ${d.x} ${low + d.y} h 14 v 14 h -14 z`).join("") }));
+    join(glider, layers.cells, regions, { key: (d) => d.name, tag: "path", end: (d) => ({ d: d.d, fill: color(chart.ideas[d.name]) }) });
     join(glider, layers.mark, [chart.at], { key: () => "at", tag: "rect",
       end: ([row, column]) => ({ x: left + column * each - 1, y: top + row * tall - 1, width: each + 1, height: tall + 1, rx: 4, fill: "none", stroke: color("ink"), "stroke-width": 3.5 }) });
     const bold = (name) => `font-weight: 600; fill: ${inkOn(chart.ideas[name])}`;
