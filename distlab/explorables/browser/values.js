@@ -49,7 +49,7 @@ function piece(stage) {
   const hint = make("p", { text: "Click a number in the picture: it moves to the next replica." });
   const layers = Object.fromEntries(["boxes", "heads", "homes", "slots", "chips", "words", "totals", "dots", "means", "names"].map((name) => [name, draw("g", { "text-anchor": "middle" })]));
   const svg = draw("svg", { role: "img", height: 10 }, ...Object.values(layers));
-  let parts = [], steps = [], cut = "";
+  let parts = [], steps = [], cut = "", moved = "";
   const clock = player(stage, { name: "time", label: "Steps", seconds: () => clamp(steps.length * 0.8, 2, 9),
     marks: () => steps.map((_, k) => (k + 1) / steps.length), say: (share) => `step ${count(share)} of ${steps.length}` });
   const count = (share) => Math.floor(share * steps.length + 1e-6);
@@ -58,8 +58,8 @@ function piece(stage) {
   stage.root.append(tries(stage, TRIES), controls, call, clock.node, shown.node, hint, fault, svg, sum);
   return () => {
     const { way, replicas, count: most, pieces, first } = stage.options, wanted = `${most} ${replicas} ${pieces}`;
-    if (cut && cut !== wanted) stage.options.owners = "";  // a new cut undoes the moves
-    cut = wanted;
+    if (cut !== wanted && stage.options.owners === moved) stage.options.owners = "";  // a new cut undoes the moves
+    [cut, moved] = [wanted, stage.options.owners];
     const { owners } = stage.options, values = [first, ...data.values.slice(1)].slice(0, most), own = listOwners(most, replicas, pieces, owners);
     parts = cutValues(values, replicas, pieces, owners);
     movers.forEach((node, k) => { node.hidden = k >= values.length; node.textContent = sayNumber(values[k] ?? 0); node.style.borderColor = replica(own[k] ?? 0); });
