@@ -129,7 +129,7 @@ def read_layouts(layouts, shapes, mesh):
         cut(
             heads="all(shapes[f'attention/{n}/kernel'][1] % m == 0 for n in ('query', 'key', 'value'))"
         ),
-        cut(extra="{'down/bias': (None,)}"),
+        cut(heads="not shapes['attention/key/kernel'][1] % m"),
         cut(extra="{'norm./(gamma|beta)': (None,)}"),
         # patterns for keys, and what fits counted the other way round
         f"""{NP}
@@ -213,9 +213,7 @@ WRONG = {
         "not-divisible": cut(heads="True"),
         "stray": cut(extra="{'norm1/bias': (None,)}"),
         "norm": cut(extra="{'norm./(gamma|beta)': ('model',)}"),
-        "norm (one vector)": cut(extra="{'norm2/gamma': ('model',)}"),
         "too-large": cut(tight="False"),
-        "too-large (no attention)": cut(heads="False", tight="False"),
         "over-batch": cut(
             up='("batch", "model")', down='("model", "batch")', logits='("batch", "model")'
         ),
@@ -227,9 +225,6 @@ WRONG = {
         "columns-again": cut(down='(None, "model")'),
         "down-bias": cut(extra="{'down/bias': ('model',)}"),
         "heads": cut(query='("model", None, None)', output='(None, None, "model")', heads="True"),
-        "heads (through each)": cut(
-            query='(None, None, "model")', output='(None, "model", None)', heads="True"
-        ),
     },
     "gather": {
         "not-divisible": gather(matrix="len(shape) > 1", axis="0"),

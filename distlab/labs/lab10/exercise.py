@@ -160,12 +160,14 @@ def _kill_when(
 def _train_here(
     train: Any, root: str, truth: Sequence[float], folder: str, steps: int, every: int
 ) -> list[float]:
+    import tensorflow as tf
+
     from utils.training.parameter_server.coordination import connect
 
     found = connect(min_shard_bytes=0)
-    weights = train(
-        found.strategy, found.coordinator, lambda: make_batches(root, truth), folder, steps, every
-    )
+    # AutoGraph would take longer to read what makes the data set than the workers to train
+    make = tf.autograph.experimental.do_not_convert(partial(make_batches, root, truth))
+    weights = train(found.strategy, found.coordinator, make, folder, steps, every)
     array = read_array(weights, "train", "an array of weights")
     if array.shape != (FEATURES,):
         raise refuse(f"train must return the weights [{FEATURES}], got {list(array.shape)}.")
