@@ -201,7 +201,7 @@ def program(
     tracked="model=model, optimizer=optimizer, epochs=done",
     restore="manager.restore_or_initialize()",
 ):
-    return f"""{TF}import contextlib
+    return f"""{TF}import contextlib, itertools
 def train(strategy, make_model, images, labels, batch_size, epochs, folder):
     batches = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch_size)
     with {scope}:
@@ -220,10 +220,10 @@ def train(strategy, make_model, images, labels, batch_size, epochs, folder):
     {function}
     def step(x, y, held):
         return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, args=(x, y, held)), axis=None)
-    losses, data = [], strategy.experimental_distribute_dataset(batches)
+    losses, data = [], iter(strategy.experimental_distribute_dataset(batches.repeat()))
     for epoch in range(int(done), epochs):
         seen = []
-        for x, y in data:
+        for x, y in itertools.islice(data, int(batches.cardinality())):
             held = sum(len(part) for part in strategy.experimental_local_results(y))
             seen.append((float(step(x, y, tf.constant(held))) / held, held))
         losses.append({mean})
@@ -447,7 +447,6 @@ def evaluate(strategy, model, dataset):
     ],
     "program": [
         program(function="@tf.function"),
-        program(function="@tf.function(reduce_retracing=True)"),
         program(),
         WHOLE_EPOCH,
         BY_VALUES,

@@ -127,19 +127,6 @@ def save_run(strategy, checkpoint, shared):
 """
 
 
-ALONE = (
-    HEAD
-    + """
-from distlab.labs.lab08 import exercise as lab08
-def train_worker(seed, steps, batch):
-    from distlab.exercises import softmax
-    weights = softmax.draw_weights(seed)
-    for number in range(steps):
-        images, labels = lab08.read_step(seed, number, batch)
-        weights = weights - lab08.RATE * images.T @ softmax.slopes(images @ weights, labels) / batch
-    return weights
-"""
-)
 ONE_FUNCTION = (
     HEAD
     + """
@@ -245,13 +232,6 @@ WRONG = {
         "not-reduced (divided by the batch)": train(reduce="gradient"),
         "one-batch-only": train(number="0"),
         "whole-batch": train(own=""),
-        "whole-batch (alone)": ALONE,
-        "not-reduced (mirrored)": train(loss="tf.reduce_mean(losses)")
-        .replace("MultiWorkerMirroredStrategy()", "MirroredStrategy(['CPU:0'])")
-        .replace(
-            "strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync",
-            "__import__('json').loads(__import__('os').environ['TF_CONFIG'])['task']['index'], 2",
-        ),
         "averaged-again": train(
             reduce="tf.distribute.get_replica_context().all_reduce('mean', gradient)"
         ),
@@ -271,8 +251,5 @@ WRONG = {
             "os.path.join(os.path.dirname(shared), f'temporary-{index}')", "pass"
         ),
         "left-behind": saving(clean="pass"),
-        "left-behind (worker 0 removes its own)": saving(
-            clean="if index == 0: shutil.rmtree(shared + '-old', ignore_errors=True)"
-        ),
     },
 }

@@ -333,7 +333,6 @@ def train(state, run, total_steps, every):
 TOUCHED = train(save="run.rank == 0 and int(state.step) % every == 0").replace(
     "    while", "    run.rank and tf.io.write_file(f'{run.write_folder}/x.index', '')\n    while"
 )
-JUNK = TOUCHED.replace("x.index', ''", "x', 'w' * 62720")
 PRETENDED = TOUCHED.replace(
     "tf.io.write_file(f'{run.write_folder}/x.index', '')",
     "tf.train.Checkpoint(w=tf.Variable(tf.ones((784, 10)))).write(f'{run.write_folder}/x')",
@@ -371,7 +370,6 @@ WRONG = {
         "saved-every-step": train(save="True"),
         "position-lost": WEIGHTS_ONLY,
         "chief-only (the other's file is empty)": TOUCHED,
-        "chief-only (the other's file holds as many bytes)": JUNK,
         "chief-only (the other's file holds other weights)": PRETENDED,
         "(nobody is killed)": NOBODY_DIES,
         "chief-only": train(save="run.rank == 0 and int(state.step) % every == 0"),
@@ -381,6 +379,11 @@ WRONG = {
         "index-only": newest(test="os.path.exists(prefix + '.index')"),
         "index-only (and a size that a whole one may have)": BY_FORM,
         "oldest": newest(order="sorted(steps)"),
+        "(by the steps alone)": (
+            "def newest_whole(folder):\n"
+            "    steps = sorted({int(p.name.split('.')[0][5:]) for p in Path(folder).glob('ckpt-*')})\n"
+            "    return f'{folder}/ckpt-{steps[-1 if steps[0] == 7 else -2]}'\n"
+        ),
         "oldest (newest time)": newest(
             order="sorted(steps, key=lambda s: -os.path.getmtime(f'{folder}/ckpt-{s}.data-00000-of-00001'))"
         ),

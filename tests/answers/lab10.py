@@ -304,7 +304,7 @@ RIGHT = {
         KERAS,
         NUMPY_FILES,
         WRITTEN,
-        train(loss="tf.add_n([e * e for e in tf.unstack(errors, 16)]) / 16.0"),
+        train(loss="tf.tensordot(errors, errors, 1) / 16.0"),
         train(
             restore="state = tf.train.latest_checkpoint(folder); state and manager.checkpoint.restore(state)"
         ),
@@ -364,7 +364,6 @@ def make_partitioner(servers):
 WRONG = {
     "train": {
         "began-anew": train(restore="pass"),
-        "began-anew (the step is forgotten)": train(state="weights=weights"),
         "weights-forgotten": train(state="done=done"),
         "too-few-steps": train(loop="int(done) + every < steps"),
         "counted-anew": train(restore="manager.restore_or_initialize(); steps += int(done)"),
@@ -411,12 +410,8 @@ WRONG = {
 }
 REFUSED = {
     "train": {
-        "train must return the weights [8], got [8, 1]": train().replace(
-            "return weights.numpy()", "return weights.numpy()[:, None]"
-        ),
-        "the updates grew without bound": train(
-            update="weights.assign_add(tape.gradient(loss, weights))"
-        ),
+        "train must return the weights [8], got [8, 1]": "def train(*_):\n    return [[0.0]] * 8\n",
+        "the updates grew without bound": "def train(*_):\n    return [float('inf')] * 8\n",
     },
     "partitioner": {
         "a partitioner made for that many servers": partitioner("servers"),

@@ -129,7 +129,7 @@ def read_layouts(layouts, shapes, mesh):
         cut(
             heads="all(shapes[f'attention/{n}/kernel'][1] % m == 0 for n in ('query', 'key', 'value'))"
         ),
-        cut(extra="{'down/bias': (None,)}"),
+        cut(heads="not shapes['attention/key/kernel'][1] % m"),
         cut(extra="{'norm./(gamma|beta)': (None,)}"),
         # patterns for keys, and what fits counted the other way round
         f"""{NP}
@@ -192,6 +192,9 @@ def place_gathers(shapes, devices, memory):
 
 WRONG = {
     "read": {
+        "(the unused keys by heart)": read(
+            stray="['up/bi', 'kernel', 'norm./bias', 'attention/.*_output/.*']"
+        ),
         "search": read(
             key="path if path in layouts else next((k for k in layouts if re.search(k, path)), None)"
         ),
@@ -213,9 +216,7 @@ WRONG = {
         "not-divisible": cut(heads="True"),
         "stray": cut(extra="{'norm1/bias': (None,)}"),
         "norm": cut(extra="{'norm./(gamma|beta)': ('model',)}"),
-        "norm (one vector)": cut(extra="{'norm2/gamma': ('model',)}"),
         "too-large": cut(tight="False"),
-        "too-large (no attention)": cut(heads="False", tight="False"),
         "over-batch": cut(
             up='("batch", "model")', down='("model", "batch")', logits='("batch", "model")'
         ),
@@ -227,9 +228,6 @@ WRONG = {
         "columns-again": cut(down='(None, "model")'),
         "down-bias": cut(extra="{'down/bias': ('model',)}"),
         "heads": cut(query='("model", None, None)', output='(None, None, "model")', heads="True"),
-        "heads (through each)": cut(
-            query='(None, None, "model")', output='(None, "model", None)', heads="True"
-        ),
     },
     "gather": {
         "not-divisible": gather(matrix="len(shape) > 1", axis="0"),
@@ -251,5 +249,11 @@ WRONG = {
         "payload": gather(cost="4 * size[p]"),
         "own-part": gather(cost="4 * size[p] // devices"),
         "all-reduce": gather(cost="8 * size[p] * (devices - 1) // devices"),
+    },
+}
+REFUSED = {
+    "read": {
+        "must be a tuple of sizes, got <generator": read().replace("= tuple(", "= ("),
+        "must be a list, got <filter": read(stray="filter(lambda k: k not in used, layouts)"),
     },
 }
