@@ -40,8 +40,7 @@ engines cluster_diagnose hardening plan_command warm_kernel sharding command_lin
 """
 SLOW_FILES = [f"test_{name}.py" for name in LONGEST.split()]
 # lessons that run more of themselves: engines, if they're installed; the capstone, if all is tested
-MORE = {"19-engines.ipynb": ["more_with_tools"], "22-capstone.ipynb": ["more_in_all", "long"]}
-MORE["24-keras-on-jax.ipynb"] = ["long"]
+MORE = {"19-engines.ipynb": "more_with_tools", "22-capstone.ipynb": "more_in_all"}
 
 
 class SplitTensorFlow:
@@ -88,6 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # all but tests marked gpu see the same machine
     if WARM_START:
         WARM_START.install()
+        config.pluginmanager.register(WARM_START, "warm start")  # for the kernels of notebooks
     if "tensorflow" in sys.modules:
         split(sys.modules["tensorflow"])
     else:
@@ -103,6 +103,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
     end_started()
+    if WARM_START:
+        WARM_START.enabled = True  # for a notebook, which has no hook here
 
 
 def pytest_sessionfinish() -> None:
@@ -130,7 +132,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.suffix == ".ipynb":
             item.add_marker(pytest.mark.slow(60))
             item.extra_keyword_matches.add(name_notebook(item.path.name))
-            for mark in MORE.get(item.path.name, []):
+            if mark := MORE.get(item.path.name):
                 item.add_marker(mark)
         elif found := NUMBERED.search(item.name):
             item.extra_keyword_matches.add(f"{found[1] or 'lesson'}{found[2]}")
