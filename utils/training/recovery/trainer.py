@@ -19,6 +19,8 @@ from ..step import make_train_replica
 from ..worker_group import WorkerGroup
 from .settings import RecoveryReport, RecoverySettings
 
+EPOCHS_AT_ONCE = 5  # whose batches one iterator gives
+
 
 class Trainer:
     """One worker's part of a synchronous run that can begin at any step.
@@ -47,17 +49,17 @@ class Trainer:
     def batches_from(self, step: int) -> Iterator[tuple[int, tuple]]:
         """Yield (epoch, batch) for every step after the first `step`, to the end of the run.
 
-        One iterator goes through all epochs: to make one takes as long as many steps.
+        One iterator goes through several epochs: to make one takes as long as many steps.
         """
         per_epoch = self.plan.steps_per_epoch
         epochs = range(step // per_epoch, self.settings.epochs)
-        if not epochs:
-            return
-        parts = [self.make_epoch(epoch, max(0, step - epoch * per_epoch)) for epoch in epochs]
-        batches = without_autotune(functools.reduce(tf.data.Dataset.concatenate, parts))
-        distributed = self.strategy.experimental_distribute_dataset(batches)
-        for number, batch in enumerate(distributed, step):
-            yield number // per_epoch, batch
+        for first in epochs[::EPOCHS_AT_ONCE]:
+            some = range(first, min(first + EPOCHS_AT_ONCE, self.settings.epochs))
+            parts = [self.make_epoch(epoch, max(0, step - epoch * per_epoch)) for epoch in some]
+            batches = without_autotune(functools.reduce(tf.data.Dataset.concatenate, parts))
+            distributed = self.strategy.experimental_distribute_dataset(batches)
+            for number, batch in enumerate(distributed, max(step, first * per_epoch)):
+                yield number // per_epoch, batch
 
     def make_epoch(self, epoch: int, first_step: int) -> tf.data.Dataset:
         """Return the global batches of an epoch without its first `first_step`."""
