@@ -40,7 +40,8 @@ engines cluster_diagnose hardening plan_command warm_kernel sharding command_lin
 """
 SLOW_FILES = [f"test_{name}.py" for name in LONGEST.split()]
 # lessons that run more of themselves: engines, if they're installed; the capstone, if all is tested
-MORE = {"19-engines.ipynb": "more_with_tools", "22-capstone.ipynb": "more_in_all"}
+MORE = {"19-engines.ipynb": ["more_with_tools"], "22-capstone.ipynb": ["more_in_all", "long"]}
+MORE["24-keras-on-jax.ipynb"] = ["long"]
 
 
 class SplitTensorFlow:
@@ -132,7 +133,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.suffix == ".ipynb":
             item.add_marker(pytest.mark.slow(60))
             item.extra_keyword_matches.add(name_notebook(item.path.name))
-            if mark := MORE.get(item.path.name):
+            for mark in MORE.get(item.path.name, []):
                 item.add_marker(mark)
         elif found := NUMBERED.search(item.name):
             item.extra_keyword_matches.add(f"{found[1] or 'lesson'}{found[2]}")

@@ -3,6 +3,8 @@
 `--record FILE` writes what became of each test; `--after FILE` runs only what didn't pass in
 the run recorded there, and fails if a test was skipped in both (`.ci/run` calls the two).
 Tests that do more there run again: marked `more_with_tools`, or `more_in_all` for all tests.
+A test marked `long` takes over 20 s. A bare `make test` skips it; a run that asks for it by a
+path, `-k` or `-m`, a run after another, and `make test-all` don't.
 """
 
 import json
@@ -19,6 +21,7 @@ from needs import EVERYTHING, HARDWARE
 
 REPORT_SECONDS = 20.0  # between two lines of progress
 ALL = "make test-all"
+LONG = "over 20 s each"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,9 +36,19 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Run(config), "the run")
 
 
+def skips_long(config: pytest.Config) -> bool:
+    """Return whether this is the bare `make test`, which skips the longest tests."""
+    chosen = (config.option.keyword, config.option.markexpr, config.option.after, EVERYTHING)
+    return config.args_source is config.ArgsSource.TESTPATHS and not any(chosen)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what passed in the run of `--after`."""
+    """Skip what is too long; leave out what passed in the run of `--after`."""
+    if skips_long(config):
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason=LONG))
     if config.option.after is None:
         return
     before = json.loads(config.option.after.read_text())
@@ -163,7 +176,7 @@ class Run:
         for reason, count in Counter(self.reasons.values()).most_common():
             terminalreporter.write_line(f"  {count} skipped: {reason}")
         if self.reasons:
-            terminalreporter.write_line(f"  With these installed, `{ALL}` runs them all.")
+            terminalreporter.write_line(f"  `{ALL}` runs them, once what they need is installed.")
         if count := self.config.option.durations:
             for file, spent in self.spent.most_common(count):
                 seconds = self.seconds[file]

@@ -212,7 +212,7 @@ function makeMap() {
     setSize(glider, svg, width, key.length ? low + key.at(-1).y + 22 : low);
     const box = (d) => `M ${(left + d.column * each).toFixed(1)} ${top + d.row * tall} h ${(each - 1).toFixed(1)} v ${tall - 1} h ${(1 - each).toFixed(1)} z`;
     const regions = names.map((name) => ({ name, d: cells.filter((d) => d.name === name).map(box).join(" ") + key.filter(({ kind }) => kind === name).map((d) => ` M ${d.x} ${low + d.y} h 14 v 14 h -14 z`).join("") }));
-    join(glider, layers.cells, regions, { key: (d) => d.name, tag: "path", end: (d) => ({ d: d.d, fill: color(chart.ideas[d.name]) }) });
+    join(glider, layers.cells, regions, { key: (d) => d.name, tag: "path", seconds: 0, end: (d) => ({ d: d.d, fill: color(chart.ideas[d.name]) }) });
     join(glider, layers.mark, [chart.at], { key: () => "at", tag: "rect",
       end: ([row, column]) => ({ x: left + column * each - 1, y: top + row * tall - 1, width: each + 1, height: tall + 1, rx: 4, fill: "none", stroke: color("ink"), "stroke-width": 3.5 }) });
     const bold = (name) => `font-weight: 600; fill: ${inkOn(chart.ideas[name])}`;

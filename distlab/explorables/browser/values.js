@@ -47,7 +47,7 @@ function piece(stage) {
     { name: "mean", words: "mean of all values", idea: "data" }]);
   const fault = make("p", { role: "alert", style: "font-weight: 600" }), sum = make("p", {});
   const hint = make("p", { text: "Click a number in the picture: it moves to the next replica." });
-  const layers = Object.fromEntries(["boxes", "heads", "homes", "slots", "chips", "words", "totals", "dots", "means", "names"].map((name) => [name, draw("g", { "text-anchor": "middle" })]));
+  const layers = Object.fromEntries(["boxes", "heads", "homes", "slots", "chips", "words", "totals", "dots", "means", "names"].map((name) => [name, draw("g", { "text-anchor": "middle", "pointer-events": name === "homes" ? null : "none" })]));
   const svg = draw("svg", { role: "img", height: 10 }, ...Object.values(layers));
   let parts = [], steps = [], cut = "", moved = "";
   const clock = player(stage, { name: "time", label: "Steps", seconds: () => clamp(steps.length * 0.8, 2, 9),
@@ -139,7 +139,7 @@ function drawHomes(glider, layers, parts, spots, at, numbers) {
   join(glider, layers.homes, homes, { key: (d) => d.id, tag: "rect",
     end: (d) => ({ x: d.x, y: d.y, width: d.width, height: d.height, rx: 5, "data-number": d.id, style: "cursor: pointer", fill: replica(d.k), "fill-opacity": at.arrived.has(d.k) || at.averaged ? 0.28 : 1, stroke: replica(d.k) }) });
   join(glider, layers.words, homes, { key: (d) => d.id, tag: "text", text: (d) => sayNumber(d.value),
-    end: (d) => ({ x: d.x + d.width / 2, y: d.y + 19, style: `pointer-events: none; font-weight: 700; font-size: ${fit(sayNumber(d.value), d.width)}px; fill: ${at.arrived.has(d.k) || at.averaged ? color("ink") : color("on-replica")}` }) });
+    end: (d) => ({ x: d.x + d.width / 2, y: d.y + 19, style: `font-weight: 700; font-size: ${fit(sayNumber(d.value), d.width)}px; fill: ${at.arrived.has(d.k) || at.averaged ? color("ink") : color("on-replica")}` }) });
 }
 
 const fit = (text, wide) => Math.min(14, (1.6 * (wide - 2)) / text.length);
