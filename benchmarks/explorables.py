@@ -29,7 +29,7 @@ def _freeze(explorer: Explorer) -> Explorer:
 
 
 PIECES = EXAMPLES | {
-    "lines": lambda: _freeze(amdahl_explorer(0.9, {2: 1.7})),
+    "lines": lambda: _freeze(amdahl_explorer(0.9, {"measured": {2: 1.7}})),
     "choosing": lambda: _freeze(choosing_explorer()),
 }
 MOVES_A_ROUND, LIMITS_MS = 12, (50, 100)

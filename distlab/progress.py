@@ -33,20 +33,16 @@ PARTS = (
 )
 
 
-def is_course(folder: Path, beside: str) -> bool:
-    """Return whether `folder` has README.md and next to it the folder `beside`."""
-    return (folder / "README.md").is_file() and (folder / beside).is_dir()
-
-
 def find_course(start: Path | None = None) -> Path | None:
     """Return the course folder (with README.md and labs/) in or above `start`, None if none is."""
     start = Path.cwd() if start is None else start
-    return next((f for f in (start, *start.parents) if is_course(f, "labs")), None)
+    folders = (start, *start.parents)
+    return next((f for f in folders if (f / "README.md").is_file() and (f / "labs").is_dir()), None)
 
 
-def require_course() -> Path:
-    """Return the course folder in or above the current folder; CourseError if none is."""
-    if course := find_course():
+def require_course(start: Path | None = None) -> Path:
+    """Return the course folder in or above `start`, the current folder; CourseError if none is."""
+    if course := find_course(start):
         return course
     raise CourseError("There is no course here. Change to the folder with README.md and labs/.")
 

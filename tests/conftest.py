@@ -88,6 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # all but tests marked gpu see the same machine
     if WARM_START:
         WARM_START.install()
+        config.pluginmanager.register(WARM_START, "warm start")  # for the kernels of notebooks
     if "tensorflow" in sys.modules:
         split(sys.modules["tensorflow"])
     else:
@@ -103,6 +104,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
     end_started()
+    if WARM_START:
+        WARM_START.enabled = True  # for a notebook, which has no hook here
 
 
 def pytest_sessionfinish() -> None:

@@ -13,6 +13,7 @@ import pytest
 import warm_start
 from process_watch import lives, wait_for
 
+from utils.processes.lifetime import die_with_parent
 from utils.processes.module_command import make_module_command
 
 pytestmark = pytest.mark.skipif(not warm_start.make_warm_start(), reason="no warm start here")
@@ -24,6 +25,7 @@ json.dump({
     "variables": {name: os.environ.get(name) for name in ("ONE", "HOME")}, "name": __name__,
     "parent": os.getppid(), "leads": os.getsid(0) == os.getpid(), "read": sys.stdin.read(),
     "place": sys.path[0], "main": sys.modules["__main__"].__file__,
+    "shown": open("/proc/self/environ").read().rstrip("\\0").split("\\0"),
 }, sys.stdout)
 print("ä", file=sys.stderr)
 os.write(int(sys.argv[1]), b"passed on")
@@ -84,6 +86,7 @@ def test_it_has_arguments_environment_folder_streams_and_descriptors(command, tm
         "read": "hello",
         "place": str(Path(line[1]).parent),
         "main": line[1],
+        "shown": [f"{name}={value}" for name, value in (same | {"ONE": "1 = one"}).items()],
     }
 
 
@@ -131,6 +134,19 @@ def test_tensorflow_runs_in_it_and_so_does_what_it_starts(command):
     done = subprocess.run(line, stdout=subprocess.PIPE, text=True, timeout=100, check=True)
     assert done.stdout == "3.0\n3.0\n"
     assert len(psutil.Process().children()) <= max(1, len(before))
+
+
+def test_it_dies_with_its_parent_if_that_is_asked(command):
+    """What `preexec_fn` does in a fresh process, the fork does itself."""
+    line = command("""
+        import ctypes, sys
+        signal = ctypes.c_int()
+        ctypes.CDLL(None).prctl(2, ctypes.byref(signal), 0, 0, 0)  # PR_GET_PDEATHSIG
+        print("tensorflow" in sys.modules, signal.value)
+        """)
+    for before, number in ((None, 0), (die_with_parent, signal.SIGKILL)):
+        done = subprocess.run(line, stdout=subprocess.PIPE, text=True, preexec_fn=before)
+        assert done.stdout == f"True {int(number)}\n"
 
 
 @pytest.mark.parametrize("difference", ["variable", "own utils", "utils above", "cold_start"])

@@ -5,11 +5,11 @@ hundreds: kernels of notebooks, `distlab train`, the warm process of each cluste
 `WarmStart.install` stands where `subprocess` starts a process, and runs the commands that
 `is_listed` in a fork of one process that has imported TensorFlow and has one thread. It is a
 real process, a child of the one that started it, with its own arguments, environment,
-folder, descriptors and session, and what it starts itself starts in the same way (not what
-a notebook starts). Every other command starts as ever, and so does each one of a test that
-is marked `cold_start`.
+folder, descriptors and session, and what it starts itself starts in the same way (but not what
+a kernel starts that a test looks at from outside). Every other command starts as ever, and so
+does each one of a test that is marked `cold_start`.
 
-What differs: /proc shows the command line and the environment of the warm process.
+What differs: /proc shows the command line of the warm process.
 """
 
 import contextlib
@@ -60,11 +60,19 @@ COMMANDS = (
 )  # of `distlab`: they, or theirs, need TensorFlow
 USER_CHILD = str(ROOT / "distlab/cli/user_child.py")  # for projects with a `utils` of their own
 FOLDERS = (ROOT / "examples", ROOT / "tests")
+RUNS = ROOT / "notebooks/runs"  # a lesson's programs, each lesson's in a folder
 # what `distlab run` sets for its programs: a fork reads them in time, or takes one core anyway
 UNBUFFERED, RUN_SETS = "PYTHONUNBUFFERED", ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS")
-PRELOADED = ("IPython.core.completer", "ipykernel.kernelapp", "matplotlib.pyplot", "tf_keras")
+PRELOADED = (
+    "IPython.core.completer ipykernel.kernelapp matplotlib.pyplot tf_keras "
+    "matplotlib.backends.backend_svg ipywidgets distlab.explorables distlab.figures"
+).split()
 OURS = ("utils", "distlab")
 START_SECONDS, HIGH = 300.0, 100  # from HIGH up, descriptors are in nobody's way
+ROOM = {"WARM_START_ROOM": 2**16 * "-"}  # for the environments that /proc is to show
+# whose kernels' programs start warm, too: nobody looks at these kernels' children
+NOTEBOOKS = ("notebooks/", "solutions/", "tests/course/test_nbgrader_stock.py")
+COUNTING = "notebooks/08-tf-config.ipynb"  # counts its children, and finds none of ours
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
 start_fresh = getattr(subprocess, "_fork_exec", None)  # what `subprocess.Popen` calls
@@ -127,8 +135,9 @@ class Start:
     @property
     def is_plain(self) -> bool:
         """Whether nothing is asked for that a fork of the warm process doesn't do."""
-        nobody = self.gid is self.groups is self.uid is self.before is None
-        return bool(self.close_others and nobody and self.umask == -1)
+        nobody = self.gid is self.groups is self.uid is None
+        known = self.before in (None, die_with_parent)
+        return bool(self.close_others and nobody and known and self.umask == -1)
 
     def to_request(self) -> dict[str, Any]:
         return {
@@ -137,6 +146,8 @@ class Start:
             "environment": self.environment,
             "session": self.session,
             "group": self.group,
+            "dies": self.before is die_with_parent,
+            "folders": [str(one) for one in FOLDERS],
         }
 
     def list_descriptors(self) -> tuple[list[int], list[int]]:
@@ -206,7 +217,7 @@ class WarmStart:
             self._process = subprocess.Popen(
                 [sys.executable, __file__, str(server.fileno()), str(self._owner)],
                 cwd=ROOT,
-                env=self._environment | {"OPENBLAS_NUM_THREADS": "1"},
+                env=self._environment | ROOM | {"OPENBLAS_NUM_THREADS": "1"},
                 pass_fds=[server.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -222,6 +233,8 @@ def is_listed(words: Sequence[str], folder: str) -> bool:
         return True
     if is_module_command(words):
         return words[4] == str(ROOT) and words[5] in MODULES
+    if words[1:4] == ["-m", "distlab", "run"]:
+        return is_warm_folder(Path(folder).resolve())
     if words[1] == "-m":
         return (
             words[2] in MODULES
@@ -229,7 +242,11 @@ def is_listed(words: Sequence[str], folder: str) -> bool:
             and words[3:4] != []
             and (words[3] in COMMANDS)
         )
-    return words[1].endswith(".py") and Path(folder, words[1]).resolve().parent in FOLDERS
+    return words[1].endswith(".py") and is_warm_folder(Path(folder, words[1]).resolve().parent)
+
+
+def is_warm_folder(folder: Path) -> bool:
+    return folder in FOLDERS or RUNS in (folder, *folder.parents)
 
 
 def is_apart(words: Sequence[str]) -> bool:
@@ -333,18 +350,27 @@ def fork_orphan(writer: int) -> None:
 
 def serve_programs(connection: Connection, programs: Programs | None = None) -> None:
     """Serve; in each fork, run its program, to the end of the process."""
+    global FOLDERS
     message = serve(connection, programs)
     request, numbers = message.content
+    FOLDERS = tuple(map(Path, request["folders"]))
     held = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, HIGH) for one in message.descriptors]
     for descriptor in message.descriptors:
         os.close(descriptor)
-    # a lesson counts its children, and finds none of its own
-    if not {TASKS, KERNEL} & set(request["words"]) and leave_warm_fork(held):
+    if is_helped(request) and leave_warm_fork(held):
         return
     become(request, held, numbers)
     if request["words"][2:] == [USER_CHILD]:
         return run_user_child(request["words"])
     run_program(request["words"])
+
+
+def is_helped(request: Mapping[str, Any]) -> bool:
+    """Return whether what a program starts is to start warm; a cluster's own process forks."""
+    test = request["environment"].get("PYTEST_CURRENT_TEST", "")
+    if KERNEL in request["words"]:
+        return test.startswith(NOTEBOOKS) and not test.startswith(COUNTING)
+    return TASKS not in request["words"]
 
 
 def run_user_child(words: Sequence[str]) -> None:
@@ -387,9 +413,21 @@ def become(request: Mapping[str, Any], held: Sequence[int], numbers: Sequence[in
         where = "noexec:chdir" if sys.version_info >= (3, 13) else "noexec"
         os.write(told, f"{type(error).__name__}:{error.errno:x}:{where}".encode())
         os._exit(255)
+    show_environment(request["environment"])
+    if request["dies"]:
+        die_with_parent()
     if os.environ.get(UNBUFFERED):
         sys.stdout.reconfigure(write_through=True)
     os.close(told)
+
+
+def show_environment(environment: Mapping[str, str]) -> None:
+    """Write `environment` to where /proc/PID/environ reads, the block this process began with."""
+    numbers = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = map(int, numbers[47:49])  # env_start and env_end of proc(5)
+    block = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in environment.items())
+    assert len(block) <= end - start
+    ctypes.memmove(start, block.ljust(end - start, b"\0"), end - start)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from utils.engines.rendezvous.calling import check_host
 from utils.engines.rendezvous.code import ask_for_code, make_code, read_code, tidy_code
 from utils.engines.rendezvous.lobby import MAX_GUESTS
 from utils.engines.rendezvous.settings import confirm_trust, open_address
-from utils.engines.rendezvous.trial_host import HostedTrial
+from utils.engines.rendezvous.trial_host import host_trial
 from utils.environment import LOG_LINE, find_kernel_shell
 from utils.errors import InputError
 
@@ -67,12 +67,11 @@ def try_connections(
         check_count("machines", machines, 2, MAX_GUESTS)
         given = code or read_code()
         known = given or make_code()
-        trial = HostedTrial(machines, rendezvous, listener, known, tell)
         tell(f"testing: type  distlab classroom test {rendezvous.address}  on {machines - 1} more")
         if given is None:
             tell(f"the code is  {known}")
         begin_at_enter(rendezvous.gathering.begin, "tries those who are here", tell)
-        return trial.run()
+        return host_trial(machines, rendezvous, listener, known, tell)
 
 
 def _ask(address: str) -> str:

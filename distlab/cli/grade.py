@@ -14,6 +14,7 @@ from distlab.cli.long_command import Progress, sigterm_interrupts
 from distlab.cli.parser import Commands, add_command, declare
 from distlab.errors import CourseError
 from utils.checks import check_count
+from utils.measure import count
 
 if TYPE_CHECKING:
     from distlab.grading.report.changes import Change
@@ -271,7 +272,6 @@ def _find_gradebook(arguments: argparse.Namespace) -> Path:
 
 
 def _describe(found: "ClassResult", settings: "Settings") -> None:
-    from distlab.grading.report.wording import count
 
     marks = [result.mark for result in found.results if result.mark is not None]
     most = max((result.max for result in found.results), default=0.0)
@@ -307,7 +307,6 @@ def _describe(found: "ClassResult", settings: "Settings") -> None:
 
 
 def _describe_changes(found: "ClassResult", changes: "list[Change]") -> None:
-    from distlab.grading.report.wording import count
 
     if changes:
         print(f"{count(len(changes), 'mark')} changed since the last grading (all: changes.csv)")

@@ -33,7 +33,6 @@ from utils.checks import check_count, list_few, suggest
 from utils.processes.lifetime import die_with_parent
 
 CONFIG_FOLDER = Path(__file__).resolve().parent.parent / "lab_config"
-README = "README.md"
 GRACE_SECONDS = 10.0
 END_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
@@ -77,19 +76,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def find_course_folder() -> Path:
-    """Return the course folder: the one with README.md and notebooks/ around here, or ours.
+    """Return the course folder in or above the current folder, else the package's own.
 
-    Looks from the current folder upwards, then next to the installed package. Raises CourseError
-    when neither is there.
+    Raises CourseError when neither is there.
     """
-    start = Path.cwd()
-    for folder in (start, *start.parents, Path(__file__).resolve().parents[2]):
-        if progress.is_course(folder, "notebooks"):
-            return folder
-    raise CourseError(
-        f"There is no course here: {start} and the folders above it have no {README} next to a "
-        "notebooks folder. Change to the folder of the course, then run `distlab lab` again."
-    )
+    own = Path(__file__).resolve().parents[2]
+    return progress.find_course() or progress.require_course(own)
 
 
 def find_page(folder: Path, name: str | None) -> str:

@@ -61,10 +61,6 @@ class OneLineParser(argparse.ArgumentParser):
         lines = "".join(f"\n  {text}" for text in examples).replace("\n    ", "\n      ")
         return f"{shown}\nexamples:{lines}\n" if examples else shown
 
-    def _needs_options(self) -> bool:
-        groups = self._mutually_exclusive_groups
-        return any(each.required for each in (*self._get_optional_actions(), *groups))
-
     def _format_tasks(self) -> str:
         """Return the help of `distlab` itself."""
         commands = next(a for a in self._actions if isinstance(a, argparse._SubParsersAction))
@@ -119,8 +115,8 @@ class OneLineParser(argparse.ArgumentParser):
 
     def list_commands(self) -> dict[str, "OneLineParser"]:
         """Return the parsers of the commands below this one, by name."""
-        found = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]
-        return dict(found[0].choices) if found else {}
+        below = self._subparsers
+        return dict(below._group_actions[0].choices) if below else {}
 
     def find(self, words: Iterable[str]) -> "OneLineParser":
         """Return the parser of the command that `words` name, such as ("tf-config", "lint")."""

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from distlab.cli.parser import Commands, add_command, add_program_options, declare
 from distlab.cli.starting import (
-    add_engine,
-    add_rendezvous,
+    add_starting,
     check_rendezvous,
+    read_engine,
     read_port_range,
     read_rendezvous,
-    read_start_seconds,
     read_workers,
     tell_cause,
     write,
@@ -84,8 +83,7 @@ def add_parser(subparsers: Commands) -> None:
     )
     parser.usage = "distlab run [options] PROGRAM [its options]"
     declare(parser, TASKS, workers={"type": str, "default": "2"}, keras={"choices": KERAS})
-    add_rendezvous(parser, "run")
-    add_engine(parser)
+    add_starting(parser, "run")
     parser.add_json()
     declare(parser, "PROGRAM  a Python file, or any other program")
     add_program_options(parser)
@@ -145,10 +143,7 @@ def find_way(arguments: argparse.Namespace) -> "Callable[..., RunReport]":
     from utils import engines  # imports parts on demand
 
     if arguments.engine:
-        where = {"engine": arguments.engine, "address": arguments.engine_address}
-        where["options"] = arguments.engine_options or ""
-        where["start_seconds"] = read_start_seconds(arguments)
-        return functools.partial(engines.run_on_engine, **where)
+        return functools.partial(engines.run_on_engine, **read_engine(arguments))
     if arguments.rendezvous is None:
         return engines.run_program
     return functools.partial(engines.run_at_rendezvous, rendezvous=read_rendezvous(arguments))

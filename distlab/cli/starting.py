@@ -9,7 +9,6 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from distlab.cli.parser import OneLineParser, declare, read_whole
@@ -54,17 +53,13 @@ NETWORK = """
 """
 
 
-def add_rendezvous(parser: OneLineParser, verb: str) -> None:
-    """Declare the options of a run on several machines; `verb` says what they do there."""
+def add_starting(parser: OneLineParser, verb: str) -> None:
+    """Declare the options of a run on several machines or an engine; `verb` says what it does."""
     workers = {"type": read_local_workers, "default": LOCAL_WORKERS}
     text = MACHINES.format(verb=verb)
     group = declare(parser, text, local_workers=workers, grow={"choices": GROW})
     more = f" [{JOIN_SECONDS:g}], or for the tasks of --engine [{ENGINE_SECONDS:g}]"
     add_network(group, True, None, more)
-
-
-def add_engine(parser: OneLineParser) -> None:
-    """Declare the options of a run on Ray, Spark or Slurm."""
     declare(parser, ENGINE, engine={"choices": ENGINES})
 
 
@@ -189,29 +184,28 @@ def read_workers(text: str | None) -> tuple[int | None, int | None]:
     return least, most
 
 
-@dataclass(frozen=True)
-class Starting:
-    """The starter of a cluster's tasks, the place, and the number of restarts."""
-
-    engine: str | None = None
-    address: str | None = None
-    options: str = ""
-    restarts: int = 0
-    start_seconds: float = ENGINE_SECONDS
-
-    def make_launcher(self) -> Any:
-        """Return the engine's launcher, None for tasks of this machine."""
-        if self.engine is None:
-            return None
-        from utils.engines import make_launcher
-
-        return make_launcher(
-            self.engine, self.address, _say, self.start_seconds, options=self.options
-        )
+def read_engine(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return who starts the tasks, as `run_on_engine` and `make_launcher` of `utils` take it."""
+    seconds = arguments.join_timeout
+    return {
+        "engine": arguments.engine,
+        "address": arguments.engine_address,
+        "options": arguments.engine_options or "",
+        "start_seconds": ENGINE_SECONDS if seconds is None else seconds,
+    }
 
 
-def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
-    """Return who starts the tasks; raise CourseError for options that don't fit."""
+def make_launcher(arguments: argparse.Namespace) -> Any:
+    """Return the engine's launcher, None for tasks of this machine."""
+    if arguments.engine is None:
+        return None
+    from utils import engines
+
+    return engines.make_launcher(**read_engine(arguments), say=_say)
+
+
+def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> int:
+    """Return how often all tasks may restart; raise CourseError for options that don't fit."""
     given = {
         "engine": arguments.engine,
         "engine-address": arguments.engine_address,
@@ -225,15 +219,7 @@ def check_starting(arguments: argparse.Namespace, has_tasks: bool) -> Starting:
                 "multi-worker or parameter-server, with TF_CONFIG not set."
             )
     check_rendezvous(arguments)
-    restarts = check_count("max-restarts", arguments.max_restarts or 0, 0, MAX_RESTARTS)
-    options = arguments.engine_options or ""
-    seconds = read_start_seconds(arguments)
-    return Starting(arguments.engine, arguments.engine_address, options, restarts, seconds)
-
-
-def read_start_seconds(arguments: argparse.Namespace) -> float:
-    """Return how long an engine may take to start all tasks."""
-    return ENGINE_SECONDS if arguments.join_timeout is None else arguments.join_timeout
+    return check_count("max-restarts", arguments.max_restarts or 0, 0, MAX_RESTARTS)
 
 
 def train_at_rendezvous(

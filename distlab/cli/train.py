@@ -6,10 +6,16 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 
 from distlab.cli.long_command import Progress, signals_ask_to_stop
 from distlab.cli.parser import Commands, add_command
-from distlab.cli.starting import check_starting, read_workers, train_at_rendezvous
+from distlab.cli.starting import (
+    check_starting,
+    make_launcher,
+    read_workers,
+    train_at_rendezvous,
+)
 from distlab.cli.train_options import SETTINGS, add_options
 from distlab.errors import CourseError
 from utils.events import Event, EventWriter
@@ -35,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = TrainConfig(**{name: getattr(arguments, name) for name in SETTINGS})
     least, workers = read_workers(arguments.workers)
     tasks = count_tasks(config, workers, arguments.ps)
-    starting = check_starting(arguments, tasks != (0, 0))
+    restarts = check_starting(arguments, tasks != (0, 0))
     if arguments.rendezvous is not None:
         return train_at_rendezvous(arguments, SETTINGS, tasks, least)
     if least is not None:
@@ -53,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
                     report = train_as_task(config, listener, stop, "distlab train")
                 else:
-                    started = starting.make_launcher, starting.restarts
+                    started = partial(make_launcher, arguments), restarts
                     report = train_on_cluster(config, *tasks, listener, stop, *started)
         except TrainingStopped as stopped:
             print(f"distlab train: {stopped}", file=sys.stderr)

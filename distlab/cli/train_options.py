@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from distlab.cli.parser import OneLineParser, declare
-from distlab.cli.starting import add_engine, add_rendezvous
+from distlab.cli.starting import add_starting
 from utils.devices import ALL_REDUCES, DEVICES
 from utils.strategies import NAMES
 from utils.training.config import (
@@ -84,8 +84,7 @@ def add_options(parser: OneLineParser) -> None:
     more |= {"workers": {"type": str}, "config": {"action": ReadSettings}}
     text = OPTIONS.format(**listed, rates=rates, datasets=", ".join(DATASETS))
     declare(parser, text, **more)
-    add_rendezvous(parser, "train")
-    add_engine(parser)
+    add_starting(parser, "train")
 
 
 class ReadSettings(argparse.Action):

@@ -9,6 +9,9 @@ import numpy as np
 
 MAX_SHOWN = 3  # numbers of an answer that a message shows
 SUMS = 64  # random sums that are kept of a large array
+UNITS = (60, 3600, 1e3, 1e6, 1e9, 2**10, 2**20, 2**30)  # one unit in another
+SHAPE = "it doesn't have the expected shape: count its arrays, their rows and their columns"
+TURNED = "it's transposed: rows and columns are exchanged"
 NOTHING = (
     "the function returned nothing (None). Does every path through it end in return? print() shows "
     "a value on the screen, and doesn't return it"
@@ -138,7 +141,7 @@ def as_numbers(value: Any) -> np.ndarray | None:
     if isinstance(value, str | dict) or value is None:
         return None
     try:
-        if np.asarray(value).dtype.kind in "US":  # "12" isn't 12
+        if np.asarray(value).dtype.kind in "USc":  # "12" isn't 12, and 12 + 3j isn't either
             return None
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError, RuntimeError, OverflowError):  # the last for 2**4000
@@ -212,24 +215,54 @@ def explain_slip(given: Any, right: Any = 0) -> str:
         kind = str(getattr(one, "what", type(one).__name__))  # a judge sees an Opaque
         if kind in ("generator", "map", "zip", "filter"):
             return f"this is a {kind} object, which can be read only once: put list(...) round it"
+    if len(items) > 1 and same(items[::-1], right):
+        return "these are the right values in another order"
+    given, right = _follow_parts(given, right)
+    if isinstance(right, dict):
+        return _explain_keys(given, right)
+    if isinstance(right, list) and as_numbers(right) is None:
+        parts = any(isinstance(one, list | np.ndarray) for one in right)
+        return SHAPE if parts and len(_as_items(given) or ()) != len(right) else ""
     wanted = right.shape if isinstance(right, Digest) else np.shape(as_numbers(right))
     unknown = as_numbers(right) is None and wanted == ()
     return _explain_numbers(given, right) or ("" if unknown else _explain_shape(given, wanted))
 
 
-def _explain_numbers(given: Any, right: Any) -> str:
-    """Return "" unless these are the right numbers in another order, or percentages."""
+def _follow_parts(given: Any, right: Any) -> tuple[Any, Any]:
+    """Return the parts of two answers in which they first differ: arrays aren't taken apart."""
     for key in find_difference(given, right)[0]:
-        if not isinstance(given, dict):
+        if isinstance(key, tuple) or as_numbers(right) is not None:
             break
         given, right = given[key], right[key]
+    return given, right
+
+
+def _explain_keys(given: Any, right: dict[Any, Any]) -> str:
+    """Return which keys an answer lacks, if what it has is correct; else ""."""
+    has = given if isinstance(given, dict) else {}
+    lacks = [repr(key) for key in right if key not in has]
+    shared = {key: right[key] for key in right if key in has}
+    known = bool(shared) and same({key: has[key] for key in shared}, shared)
+    told = known or not isinstance(given, dict)
+    return f"return a dictionary with {', '.join(lacks)}" if told and lacks else ""
+
+
+def _explain_numbers(given: Any, right: Any) -> str:
+    """Return "" unless these are the right numbers in another order, or in other units."""
     left, due = as_numbers(given), as_numbers(right)
     if left is None or due is None or left.shape != due.shape or not due.size:
         return ""
     if due.ndim == 1 and not same(left, due) and same(np.sort(left), np.sort(due)):
         return "these are the right numbers in another order"
+    if due.ndim > 1 and same(left, due.T):
+        return TURNED
+    if due.size > 1 and same(left, due + 1, 1e-6):
+        return "each number is one too large: places and indexes count from 0"
     if np.abs(due).max() <= 1 and same(left, 100 * due):
         return "this is a percentage, and a fraction is expected: don't multiply by 100"
+    for factor in (f for n in UNITS for f in (n, 1 / n)):
+        if due.any() and np.allclose(left, factor * due, rtol=1e-6, atol=0.0):
+            return f"this is {factor:.4g} times the expected value. Are its units right?"
     return ""
 
 
@@ -237,15 +270,20 @@ def _explain_shape(given: Any, wanted: tuple[int, ...]) -> str:
     """Return how the shape of numbers differs from `wanted`, or "": lists are shown in full."""
     if isinstance(given, str):
         return "this is a string, and numbers are expected: leave out the quotes or str()"
+    if isinstance(given, dict):
+        return "this is a dictionary, and a list or array is expected"
     numbers = as_numbers(given)
+    if numbers is None and wanted and isinstance(given, list) and any(map(np.ndim, given)):
+        return "these are several arrays, and one is expected: join them"
     if numbers is None or numbers.shape == wanted:
         return ""
     if numbers.shape == (1,) and wanted == ():
         return "this is a list or array of one number: return the number itself"
+    if numbers.shape == () and len(wanted) == 1:
+        return "this is one number, and several are expected"
     if max(numbers.ndim, len(wanted)) < 2:
         return ""
-    turned = " (it's transposed)" if numbers.shape == wanted[::-1] else ""
-    return f"its shape is {list(numbers.shape)}, and should be {list(wanted)}{turned}"
+    return TURNED if numbers.shape == wanted[::-1] else SHAPE
 
 
 def _cut(text: str, longest: int = 200) -> str:

@@ -226,6 +226,17 @@ def require_parts(found: Any, function: str, *wanted: str) -> list[Any]:
     return list(found)
 
 
+def require_list(found: Any, function: str, wanted: str) -> list[Any]:
+    """Return a list, tuple, set or array as a list; AssertionError for anything else.
+
+    A generator is refused, too: it can't travel when the answer is graded.
+    """
+    require_value(found, function, wanted)
+    if not isinstance(found, list | tuple | set) and not np.ndim(as_numbers(found)):
+        raise refuse(f"{function} must be {wanted}, got {show(found)}.")
+    return list(found)
+
+
 def read_array(value: Any, function: str, wanted: str = "an array of numbers") -> np.ndarray:
     """Return the function's result as an array; AssertionError if it isn't an array of numbers."""
     require_value(value, function, wanted)

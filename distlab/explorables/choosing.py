@@ -9,9 +9,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
+from distlab.explorables.advice_map import DEVICES, SIZES, draw_map
 from distlab.explorables.controls import Choice, Slider
 from distlab.explorables.explorer import Explorer, Try, explore
+from distlab.figures import Picture
 from distlab.figures.canvas import say_number
 from distlab.figures.palette import GREEN
 from utils.calibrate import Prediction, Profile, Scenario, find_machine, predict
@@ -171,7 +174,7 @@ def advise(job: TrainingJob) -> Advice:
     }
     alone = row = served = None
     if numbers["state"] <= numbers["memory"]:
-        alone, row, served = _predict(job, machine)
+        alone, row, served = _predict(replace(job, runs=1))
         numbers |= {
             "one": job.runs * _read_hours(alone),
             "in_turn": job.runs * _read_hours(row),
@@ -197,8 +200,10 @@ def _read_hours(row: Prediction) -> float:
     return math.inf if row.hours is None else row.hours
 
 
-def _predict(job: TrainingJob, machine: object) -> list[Prediction]:
+@lru_cache(maxsize=4096)
+def _predict(job: TrainingJob) -> list[Prediction]:
     """Return a run on one device, on all of them, and on all with parameter servers."""
+    machine = find_machine(f"A100 on {PLACES[job.place][0]}")
     profile = Profile(
         1.0,
         2.0,
@@ -292,38 +297,77 @@ def describe(advice: Advice) -> str:
         for each in (advice.reasons, found)
     )
     head = f"<p><strong>{advice.strategy}</strong></p>"
-    return f"{head}<ul>{reasons}</ul><p>{plan}</p><ol>{asked}</ol>"
+    numbers = f"<details><summary>The numbers that answered</summary><ol>{asked}</ol></details>"
+    return f"{head}<ul>{reasons}</ul><p>{plan}</p>{numbers}"
+
+
+ADVICE = {  # each advice that the tree can give, and its color on the map
+    question.advice: idea
+    for question, idea in zip(
+        (*QUESTIONS, OTHERWISE),
+        ("over", "wait", "data", "forward", "optimizer", "variables", "all-reduce"),
+        strict=True,
+    )
+}
+
+
+@lru_cache(maxsize=64)
+def _map_advice(examples: float, place: str, runs: int) -> str:
+    """Return the advice for each size (from the largest one) and number of devices, as digits."""
+    names = list(ADVICE)
+    jobs = (
+        TrainingJob(10.0**size, 10.0**examples, 2**devices, place, runs=2**runs)
+        for size in SIZES
+        for devices in DEVICES
+    )
+    return "".join(str(names.index(advise(job).strategy)) for job in jobs)
 
 
 def choosing_explorer() -> Explorer:
-    """Draw the decision's tree, and light the path of a job; below it, the advice and its plan."""
+    """Map what is advised, light a job's path through the tree, and describe its plan."""
 
-    def show(parameters: int, examples: int, devices: int, place: str, runs: int) -> list[str]:
+    def show(
+        parameters: float, devices: int, place: str, runs: int, examples: float
+    ) -> list[Picture | str]:
         advice = advise(
             TrainingJob(10.0**parameters, 10.0**examples, 2**devices, place, runs=2**runs)
         )
-        return [draw_tree(len(advice.path)), describe(advice)]
+        cells = _map_advice(examples, place, runs)
+        drawn = draw_map(cells, ADVICE, (parameters, devices), advice.strategy)
+        return [drawn, describe(advice), draw_tree(len(advice.path))]
 
-    start = {"parameters": 9, "examples": 7, "devices": 6, "place": STEADY, "runs": 0}
+    start = {"parameters": 9, "devices": 6, "place": STEADY, "runs": 0, "examples": 7}
 
-    def ask(question: str, act: dict[str, float | str], **others: float) -> Try:
-        now = start | others | act
+    def ask(question: str, act: dict[str, float | str], after: str) -> Try:
+        now = start | act
         sizes = 10.0 ** now["parameters"], 10.0 ** now["examples"], 2 ** now["devices"]
         advice = advise(TrainingJob(*sizes, now["place"], runs=2 ** now["runs"]))
-        return Try(
-            question, start | others, act, f"The advice is {advice.strategy}. {advice.reasons[0]}"
-        )
+        found = advice.path[-1][0]
+        return Try(question, start, act, f"{found} So: {advice.strategy}. {after}")
 
     return explore(
         show,
         tries=[
-            ask("4,096 devices that come and go: what now?", {"place": SPARE}, devices=12),
-            ask("128 runs that need nothing of one another?", {"runs": 7}),
-            ask("A hundred billion parameters?", {"parameters": 11}),
+            ask(
+                "64 devices are free: for which model do you take just one?",
+                {"parameters": 8},
+                "Sixty-three devices stay free, and nobody has to wait for them.",
+            ),
+            ask(
+                "The machines come and go, and you get 8: parameter servers or not?",
+                {"place": SPARE, "devices": 3},
+                "Look to the right of it: with more workers a server's links fill up, and "
+                "synchronous steps win again.",
+            ),
+            ask(
+                "128 runs instead of one: which color grows on the map?",
+                {"runs": 7},
+                "Run them apart, unless the devices outnumber the runs.",
+            ),
         ],
         parameters=Slider("Parameters", 6, 12, 9, 0.5, grid=(8, 9, 10, 11), base=10),
-        examples=Slider("Examples", 4, 10, 7, 0.5, grid=(6, 7, 9), base=10),
-        devices=Slider("Devices", 0, 12, 6, grid=(0, 3, 6, 12), base=2),
+        devices=Slider("Devices", 0, 12, 6, grid=(0, 1, 3, 6, 9, 12), base=2),
         place=Choice("Where they are", list(PLACES), STEADY),
         runs=Slider("Independent runs", 0, 7, 0, grid=(0, 3, 7), base=2),
+        examples=Slider("Examples", 4, 10, 7, 0.5, grid=(7, 9), base=10),
     )

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from distlab.errors import CourseError
 from distlab.explorables.controls import Choice, Slider
 from distlab.explorables.explorer import Explorer, Try, explore
 from distlab.figures import Picture, timeline
 
 STEPS, NEVER = 120, "never"  # as many as lesson 19's program takes
+DEATHS = range(10, 111, 20)  # the slider's places
 SAVES = ("5", "10", "20", "40", NEVER)
 WAYS = {  # who notices, and who starts what again
     "by hand": (
@@ -40,8 +42,10 @@ WAYS = {  # who notices, and who starts what again
 def death_explorer(way: str = "distlab run", dies: int = 50, saves: str = "20") -> Explorer:
     """Show a run of two workers that one of WAYS started. Worker 1 dies after step `dies`.
 
-    `saves` is one of SAVES. Raises CourseError for values that the controls don't have.
+    `dies` is one of DEATHS, `saves` one of SAVES. Raises CourseError for other values.
     """
+    if dies not in DEATHS:
+        raise CourseError(f"dies must be one of {', '.join(map(str, DEATHS))}, got {dies!r}.")
     start = {"way": "distlab run", "dies": 50, "saves": "20"}
     return explore(
         show_death,
@@ -69,7 +73,7 @@ def death_explorer(way: str = "distlab run", dies: int = 50, saves: str = "20") 
             ),
         ],
         way=Choice("Started by", list(WAYS), way),
-        dies=Slider("Worker 1 dies after step", 10, 110, dies, step=20),
+        dies=Slider("Worker 1 dies after step", DEATHS[0], DEATHS[-1], dies, DEATHS.step),
         saves=Choice("A checkpoint every … steps", SAVES, saves),
     )
 

@@ -1,6 +1,7 @@
-"""The prediction explorer: one image and each model version's prediction for it."""
+"""The prediction explorer: images from the surest right answer to the surest wrong one."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from distlab.figures.canvas import (
 from distlab.figures.grids import encode_png
 from distlab.figures.picture import INK
 
-TOP_PX, IMAGE_PX, ROW_PX, BAR_PX = 38.0, 224.0, 24.0, 16.0
+TOP_PX, IMAGE_PX, ROW_PX, BAR_PX, STRIP_PX = 38.0, 224.0, 24.0, 16.0, 120.0
+MAX_PLACES = 99  # where the slider stops on a page without a kernel, about
 
 
 def prediction_explorer(
@@ -32,6 +34,8 @@ def prediction_explorer(
 ) -> Explorer:
     """Show one of `images` and its class probabilities under a chosen version of the model.
 
+    The images are in the order of the last version: from the surest right answer to the surest
+    wrong one.
     `images` is [n, height, width] or [n, height, width, 1], `labels` [n]; each
     of `probabilities` is named after its version ("before training") and holds
     [n, classes] from 0 to 1. Starts with image `start` and the last version.
@@ -39,25 +43,92 @@ def prediction_explorer(
     """
     check_shapes(images, labels, class_names, probabilities)
     versions = list(probabilities)
+    found = {version: _sign_shares(table, labels) for version, table in probabilities.items()}
+    order = np.argsort(-found[versions[-1]], kind="stable")  # from the surest right answer on
 
-    def show(image: int, version: str) -> Picture:
+    def show(place: int, version: str) -> list[Picture]:
+        image = order[place]
         row = probabilities[version][image]
         title = f"Image {image}, {version}"
-        return draw_prediction(images[image], labels[image], class_names, row, title=title)
+        shown = draw_prediction(images[image], labels[image], class_names, row, title=title)
+        says = shown.alt.removeprefix(f"{title}. ")
+        return [_draw_strip(found[version][order], place, version), replace(shown, caption=says)]
 
-    sure = [100 * float(probabilities[v][start][labels[start]]) for v in versions]
-    asked = Try(
-        f"What did the model say {versions[0]}?",
-        {"image": start, "version": versions[-1]},
-        {"version": versions[0]},
-        f"It gave this image's own class {sure[0]:.0f} %, and {versions[-1]} {sure[-1]:.0f} %.",
-    )
+    last, begin = len(order) - 1, int(np.flatnonzero(order == start)[0])
+    wrong = int((found[versions[-1]] > 0).sum())  # the place of the first wrong answer
+    grid = {*range(0, last, max(1, last // MAX_PLACES)), last, begin, min(wrong, last)}
     return explore(
         show,
-        tries=[asked] if len(versions) > 1 else [],
-        image=Slider("Image", 0, len(images) - 1, start),
+        tries=_list_tries({v: each[order] for v, each in found.items()}, wrong),
+        place=Slider("From surest right to surest wrong", 0, last, begin, grid=sorted(grid)),
         version=Choice("Model", versions, versions[-1]),
     )
+
+
+def _sign_shares(table: np.ndarray, labels: Sequence[int]) -> np.ndarray:
+    """Return the share of each image's answer in percent: below 0 for a wrong one."""
+    right = np.argmax(table, axis=1) == np.asarray(labels)
+    return np.round(100 * np.max(table, axis=1)) * np.where(right, 1, -1)
+
+
+def _list_tries(found: Mapping[str, np.ndarray], wrong: int) -> list[Try]:
+    """Return the questions; `found` has each version's signed shares in the explorer's order."""
+    versions = list(found)
+    before, after = (found[versions[k]] for k in (0, -1))
+    count, start = len(after), {"place": 0, "version": versions[-1]}
+    if not 0 < wrong < count:
+        return []
+    tries = [
+        Try(
+            "Drag to the right end. Is the model unsure when it's wrong?",
+            start,
+            {"place": count - 1},
+            f"Not always: it gives its last answer {-after[-1]:.0f} %, and it's wrong. Of "
+            f"{count - wrong} wrong answers {(after <= -50).sum()} have 50 % or more, so being "
+            "sure proves nothing.",
+        ),
+        Try(
+            "Where does it first go wrong?",
+            start,
+            {"place": wrong},
+            f"At place {wrong + 1} of {count}. Its last right answer has "
+            f"{after[wrong - 1]:.0f} %, and the first wrong one {-after[wrong]:.0f} %: in the "
+            "middle it's guessing.",
+        ),
+    ]
+    if len(versions) > 1:
+        tries.append(
+            Try(
+                f"The same images {versions[0]}: is nothing lost by training?",
+                start,
+                {"version": versions[0]},
+                f"{(before > 0).sum()} of {count} were right, with {before.max():.0f} % at most. "
+                f"{((before > 0) & (after <= 0)).sum()} of these are wrong {versions[-1]}.",
+            )
+        )
+    return tries
+
+
+def _draw_strip(shares: np.ndarray, place: int, version: str) -> Picture:
+    """Draw the share of every image's answer, upwards if it's right; `place` is marked."""
+    shown = f"{abs(shares[place]):.0f} % and {'right' if shares[place] > 0 else 'wrong'}"
+    title = f"How sure the model is of each of {len(shares)} images, {version}"
+    alt = f"{title}: {(shares > 0).sum()} right, upwards, and {(shares <= 0).sum()} wrong, "
+    alt += f"downwards. The marked answer is {shown}."
+
+    def paint(sheet: Sheet) -> None:
+        wide, middle = WIDTH_PX / len(shares), TOP_PX + STRIP_PX / 2
+        for k, share in enumerate(shares):
+            color, tall = (BLUE, share) if share > 0 else (VERMILION, -share)
+            tall *= STRIP_PX / 200
+            top = middle - tall if share > 0 else middle
+            sheet.rectangle(k * wide, top, wide * 0.8, tall, color, 1 if k == place else 0.45)
+        sheet.line([0, WIDTH_PX], [middle, middle])
+
+    told = " ".join(f"{share:.0f}" for share in shares)  # one string for all frames of a version
+    chart = {"kind": "strip", "shares": told, "at": place}
+    height_px = TOP_PX + STRIP_PX + 8
+    return draw_sheet(paint, title=title, alt=alt, height_px=height_px, chart=chart)
 
 
 def check_shapes(images, labels, class_names, probabilities) -> None:

@@ -1,12 +1,13 @@
-"""The learning rate of a large batch: linear scaling and warm-up, for every batch size."""
+"""The learning rate of a large batch: linear scaling and warm-up, and what they were worth."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from distlab.explorables.controls import Slider
 from distlab.explorables.explorer import Explorer, Try, explore
-from distlab.figures import Picture, lines
+from distlab.figures import Picture, bars, lines
 from distlab.figures.canvas import say_number
 from utils.measure import count
 from utils.training.large_batch import list_rates, plan_rates
@@ -14,40 +15,77 @@ from utils.training.large_batch import list_rates, plan_rates
 MAX_POINTS = 60
 
 
+WAYS = ("same rate", "scaled", "scaled, warm-up")
+MEASURED_EPOCHS = 2  # of the warm-up that was measured
+Errors = Mapping[tuple[str, int], Sequence[float]]  # of a way and a batch: each seed's, in percent
+
+
 def rates_explorer(
-    base_rate: float, base_batch_size: int, *, examples: int, epochs: int
+    base_rate: float, base_batch_size: int, *, examples: int, epochs: int, errors: Errors
 ) -> Explorer:
-    """Show the rates of a run for a chosen batch size and warm-up, with and without scaling."""
+    """Show the rates of a run for a chosen batch and warm-up, and the errors that were measured.
 
-    def show(power: int, warm_up_epochs: float) -> Picture:
+    `errors` has three or more batches for each of WAYS, each the base batch times a power of two.
+    The last way had a warm-up of MEASURED_EPOCHS.
+    """
+
+    def show(power: int, warm_up_epochs: float) -> list[Picture]:
         batch = base_batch_size * 2**power
-        return show_rates(base_rate, base_batch_size, batch, warm_up_epochs, examples, epochs)
+        rates = show_rates(base_rate, base_batch_size, batch, warm_up_epochs, examples, epochs)
+        return [rates, _draw_errors(errors, batch, warm_up_epochs)]
 
-    most = min(7, (examples // base_batch_size).bit_length() - 1)
-    first = min(4, most)
-    peak = base_rate * 2**first
+    sizes = sorted({size for _, size in errors})
+    powers = [(size // base_batch_size).bit_length() - 1 for size in sizes]
     return explore(
         show,
-        tries=[
-            Try(
-                f"{2**first} times the batch, no warm-up: how does it begin?",
-                {"power": first, "warm_up_epochs": 2},
-                {"warm_up_epochs": 0},
-                f"At the peak, {say_number(peak)}. Random weights get {2**first} times the rate of "
-                f"batch {base_batch_size} in the first step.",
-            ),
-            Try(
-                "What changes if the batch stays small?",
-                {"power": first, "warm_up_epochs": 2},
-                {"power": 0},
-                f"The peak falls to {say_number(base_rate)}, and an epoch has "
-                f"{count(examples // base_batch_size, 'step')} instead of "
-                f"{examples // (base_batch_size * 2**first)}.",
-            ),
-        ],
-        power=Slider("Doublings of the batch", 0, most, first),
-        warm_up_epochs=Slider("Warm-up", 0, epochs / 2, 2, 0.5, "epochs"),
+        tries=_list_tries(errors, sizes, powers),
+        power=Slider("Doublings of the batch", 0, powers[-1], powers[-3], grid=powers),
+        warm_up_epochs=Slider("Warm-up", 0, epochs / 2, MEASURED_EPOCHS, 0.5, "epochs"),
     )
+
+
+def _list_tries(errors: Errors, sizes: Sequence[int], powers: Sequence[int]) -> list[Try]:
+    size, largest = sizes[-2:]
+    same, scaled, warmed = ({n: np.mean(errors[way, n]) for n in sizes} for way in WAYS)
+    best = min(WAYS, key=lambda way: np.mean(errors[way, largest]))
+    return [
+        Try(
+            f"Batch {size:,} without a warm-up: what becomes of the error?",
+            {"power": powers[-2], "warm_up_epochs": 2},
+            {"warm_up_epochs": 0},
+            f"It goes from {warmed[size]:.0f} % to {scaled[size]:.0f} %, and the seeds disagree. "
+            f"Random weights get {size // sizes[0]} times the rate in the first step.",
+        ),
+        Try(
+            f"Go on to batch {largest:,}: which way is the best one there?",
+            {"power": powers[-2], "warm_up_epochs": 2},
+            {"power": powers[-1]},
+            f"{best.capitalize()}, with {np.mean(errors[best, largest]):.0f} %. The rule with its "
+            f"warm-up gives {warmed[largest]:.0f} %, and guessing gives 90 %.",
+        ),
+        Try(
+            "Back to the smallest batch: what is the rule worth there?",
+            {"power": powers[-2], "warm_up_epochs": 2},
+            {"power": 0},
+            f"Nothing: all ways have its rate, and {same[sizes[0]]:.0f} % error. But it takes "
+            f"{size // sizes[0]} times as many steps.",
+        ),
+    ]
+
+
+def _draw_errors(errors: Errors, batch: int, warm_up_epochs: float) -> Picture:
+    """Draw the measured error of each way with this batch; the chosen way is bold."""
+    means = {way: float(np.mean(errors[way, batch])) for way in WAYS}
+    base = np.mean(errors[WAYS[0], min(size for _, size in errors)])
+    chosen = {0: WAYS[1], MEASURED_EPOCHS: WAYS[2]}.get(warm_up_epochs)
+    says = f"No run had a warm-up of {say_number(warm_up_epochs)} epochs. 0 and 2 were measured."
+    if chosen:
+        seeds = ", ".join(f"{each:.1f}" for each in sorted(errors[chosen, batch]))
+        says = f"{chosen}: {seeds} % with three seeds."
+    ideas = {way: "over" if mean > 1.5 * base else "forward" for way, mean in means.items()}
+    picture = bars(means, unit="%", title=f"Batch {batch:,}: the measured test error")
+    chart = {**picture.chart, "most": 100, "bold": chosen or ""}
+    return replace(picture, chart=chart, caption=says).with_ideas(ideas)
 
 
 def show_rates(

@@ -117,6 +117,7 @@ def replay_ring(
     ranks = len(firsts)
     _check_ranks(ranks)
     held = [list(row) for row in firsts]
+    seen = [[[*row] for row in held]]  # before each step, and after the last one
     steps, count = [], 1 + max((m.step for m in messages), default=-1)
     for step in range(count if wrong is None else min(wrong[0] + 1, count)):
         sent = [m for m in messages if m.step == step]
@@ -127,6 +128,7 @@ def replay_ring(
             if m.chunk is not None:
                 own = held[m.destination][m.chunk]
                 held[m.destination][m.chunk] = (own or 0) + (m.first or 0) if m.adds else m.first
+        seen.append([[*row] for row in held])
     start = [[2**rank] * ranks for rank in range(ranks)]
     for rank in range(ranks if finished else 0):
         start[rank][(rank + 1) % ranks] = 2**ranks - 1
@@ -136,6 +138,7 @@ def replay_ring(
         "autoplay": False,
         "steps": steps,
         "start": start,
+        "firsts": seen,
         "wrong": wrong and dict(zip(("step", "rank", "words"), wrong, strict=True)),
     }
     options = {"ranks": ranks, "bytes": 8.0 * ranks, "perNode": 1, "inside": 1}

@@ -6,6 +6,8 @@ Used by the lesson on why one distributes. Everything is computed from what the 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from distlab.errors import CourseError
 from distlab.explorables.controls import Slider
 from distlab.explorables.explorer import Explorer, Try, explore
@@ -24,7 +26,7 @@ from utils.measure import count
 MEBIBYTE = 2**20
 GAP_PX = 14.0
 WAY_PX = 256.0
-UNTIL_SECONDS = 12.0
+UNTIL_SECONDS, MAX_STEPS = 12.0, 24
 
 Row = tuple[str, float, float, str, str]
 
@@ -123,71 +125,90 @@ def _draw_device(
     }
 
 
-def pace_rows(synchronous: bool, step_seconds: Sequence[float], until_seconds: float) -> list[Row]:
+def pace_rows(
+    synchronous: bool, step_seconds: Sequence[float], until_seconds: float, vary: float = 0.0
+) -> list[Row]:
     """Return when each worker computes and waits, as rows for `figures.timeline`.
 
     `step_seconds` has one number a worker. Synchronous workers all begin a step
     when the slowest has ended the one before; asynchronous ones never wait.
-    Only gradients that are ready by `until_seconds` are listed.
+    Each step takes up to the share `vary` more or less, the same in all calls. Only gradients that
+    are ready by `until_seconds` are listed.
     """
+    luck = np.random.default_rng(0).uniform(-1, 1, (MAX_STEPS, len(step_seconds)))
+    own = np.multiply(step_seconds, 1 + vary * luck)  # [step, worker]
+    periods = np.broadcast_to(own.max(axis=1, keepdims=True), own.shape) if synchronous else own
+    ends = periods.cumsum(axis=0)
     rows: list[Row] = []
-    for worker, own in enumerate(step_seconds):
-        lane = f"{'sync' if synchronous else 'async'}, worker {worker}"
-        period = max(step_seconds) if synchronous else own
-        for step in range(int(until_seconds / period + 1e-9)):
-            begin = step * period
-            rows.append((lane, begin, begin + own, str(step + 1), "computes"))
-            if period > own:
-                rows.append((lane, begin + own, begin + period, "", "waits"))
+    for step, worker in np.ndindex(own.shape):
+        lane, end = f"{'sync' if synchronous else 'async'}, worker {worker}", ends[step, worker]
+        begin = end - periods[step, worker]
+        ready = begin + own[step, worker]
+        if end <= until_seconds + 1e-9:
+            rows.append((lane, begin, ready, str(step + 1), "computes"))
+            if end > ready + 1e-9:
+                rows.append((lane, ready, end, "", "waits"))
     return rows
 
 
 def pace_explorer(slow_seconds: float = 2.0) -> Explorer:
     """Show three workers and a slower one for twelve seconds, synchronous and asynchronous."""
-    ready = {
-        slow: [
-            sum(row[4] == "computes" for row in pace_rows(kind, (1, 1, 1, slow), UNTIL_SECONDS))
-            for kind in (True, False)
-        ]
-        for slow in (1, 4)
-    }
+    even, slow, varied = (_count_ready(*each) for each in ((1, 0), (4, 0), (1, 50)))
     return explore(
         show_pace,
         tries=[
             Try(
-                "All equally fast: what is it worth not to wait?",
-                {"slow_seconds": 2},
-                {"slow_seconds": 1},
-                f"Nothing: {ready[1][0]} gradients with an all-reduce, {ready[1][1]} without.",
+                "Make all four equally fast, and let each step vary by 50 %. Who waits now?",
+                {"slow_seconds": 2, "vary_percent": 0},
+                {"slow_seconds": 1, "vary_percent": 50},
+                "All of them, in turn. No worker is slow, and still waiting leaves "
+                f"{varied[0]} gradients of {even[0]}: in each step another one comes last.",
             ),
             Try(
                 "One worker is 4 times slower: what does waiting cost?",
-                {"slow_seconds": 1},
+                {"slow_seconds": 1, "vary_percent": 0},
                 {"slow_seconds": 4},
-                f"{ready[4][0]} gradients are left of {ready[1][0]}. Where nobody waits, it's "
-                f"{ready[4][1]}, and they're stale.",
+                f"{slow[0]} gradients are left of {even[0]}. Where nobody waits, it's "
+                f"{slow[1]}, and they're stale.",
+            ),
+            Try(
+                "And if every worker takes exactly 1 s: what is it worth not to wait?",
+                {"slow_seconds": 2, "vary_percent": 0},
+                {"slow_seconds": 1},
+                f"Nothing: {even[0]} gradients with an all-reduce, {even[1]} without.",
             ),
         ],
-        slow_seconds=Slider("Step of the slow worker", 1, 4, slow_seconds, 0.5, " s"),
+        slow_seconds=Slider("Step of the slow worker", 1, 4, slow_seconds, 0.5, "s", (1, 2, 3, 4)),
+        vary_percent=Slider("Each step varies by", 0, 50, 0, 25, "%"),
     )
 
 
-def show_pace(slow_seconds: float) -> Picture:
+def _list_both(slow_seconds: float, vary_percent: float) -> list[list[Row]]:
+    """Return the rows of three workers and a slower one: synchronous, asynchronous."""
+    steps = (1.0, 1.0, 1.0, slow_seconds)
+    return [pace_rows(kind, steps, UNTIL_SECONDS, vary_percent / 100) for kind in (True, False)]
+
+
+def _count_ready(slow_seconds: float, vary_percent: float) -> list[int]:
+    both = _list_both(slow_seconds, vary_percent)
+    return [sum(row[4] == "computes" for row in rows) for rows in both]
+
+
+def show_pace(slow_seconds: float, vary_percent: float = 0) -> Picture:
     """Return the timeline of four workers. The last one needs `slow_seconds` per step."""
-    steps, until = (1.0, 1.0, 1.0, slow_seconds), UNTIL_SECONDS
-    rows = {kind: pace_rows(kind == "synchronous", steps, until) for kind in _KINDS}
-    done = {kind: sum(row[4] == "computes" for row in rows[kind]) for kind in _KINDS}
+    waiting, free = _count_ready(slow_seconds, vary_percent)
     words = (
-        f"Gradients ready after {say_number(until)} s: {done['synchronous']} with an all-reduce, "
-        f"where all wait for the slowest, {done['asynchronous']} where nobody waits."
+        f"Gradients ready after {say_number(UNTIL_SECONDS)} s: {waiting} with an all-reduce, "
+        f"where all wait for the slowest, {free} where nobody waits."
     )
     title = f"Four workers, one of which needs {say_number(slow_seconds)} s instead of 1 s"
-    both = [*rows["synchronous"], *rows["asynchronous"]]
+    if slow_seconds == 1:
+        title = "Four workers, and each needs about 1 s" if vary_percent else "Four equal workers"
+    both = sum(_list_both(slow_seconds, vary_percent), [])
     picture = timeline(both, title=title).with_ideas({"computes": "forward", "waits": "wait"})
     return replace(picture, caption=words)
 
 
-_KINDS = ("synchronous", "asynchronous")
 KEPT_IDEAS = ("variables", "backward", "optimizer")  # of weights, gradients, optimizer state
 
 

@@ -45,6 +45,7 @@ def replica_values(
         "count": count,
         "first": values[0],
         "pieces": "even",
+        "owners": "",
         "time": 0,
     }
     return Explorable("values", data, options, _draw(way, values[:count]))

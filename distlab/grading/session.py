@@ -19,12 +19,11 @@ from distlab.grading.labs import LabSpec
 from distlab.grading.naming import LabNames
 from distlab.grading.observation import Observation, Submission
 from distlab.grading.policy import Policy
-from distlab.grading.report.wording import count
 from distlab.grading.results import ClassResult, Course, Result, finish, hold_back
 from distlab.grading.roster import ByHand, Roster, read_times
 from distlab.grading.verdict import ExerciseVerdict, Verdict
 from utils.checks import check_choice
-from utils.measure import Stopwatch
+from utils.measure import Stopwatch, count
 
 
 @dataclass(frozen=True)

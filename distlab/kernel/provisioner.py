@@ -51,13 +51,14 @@ class WarmProvisioner(LocalProvisioner):
         return self.connection_info
 
 
-def install(server: Any) -> WarmKernels | None:
-    """Let `server` (a ServerApp) fork its kernels; None if that isn't possible."""
+def install(server: Any, *, forking: bool = True) -> WarmKernels | None:
+    """Let `server` (a ServerApp) fork its kernels; None if that isn't possible, or not wanted."""
     if server is not None and is_private_wanted():
         talk_by_files(server.kernel_manager)
     elif sys.platform != "linux" or os.environ.get(COLD):
         return None
-    source = WarmProvisioner.source = None if os.environ.get(COLD) else WarmKernels()
+    forking = forking and not os.environ.get(COLD)
+    source = WarmProvisioner.source = WarmKernels() if forking else None
     factory = KernelProvisionerFactory.instance(parent=server)
     value = f"{WarmProvisioner.__module__}:{WarmProvisioner.__name__}"
     factory.provisioners[NAME] = EntryPoint(NAME, value, factory.GROUP_NAME)

@@ -3,7 +3,8 @@
 nbval, another plugin, is loaded in runs of notebooks alone (`--nbval`): it imports Jupyter, which
 takes longer than most tests. Only a plugin named there comes before it. Lessons with a long
 run are run in their reduced form, unless DISTLAB_REDUCED is set to nothing (`make test-all`). And
-the kernels of notebooks are forked from one warm process, like `distlab lab`'s.
+the kernels of notebooks are forked from one warm process, like `distlab lab`'s, unless the plugin
+"warm start" (tests/warm_start.py) forks all programs that import TensorFlow.
 """
 
 import os
@@ -36,7 +37,7 @@ def pytest_runtest_setup(item: Any) -> None:
     if _asked:
         return
     _asked.append(True)
-    if source := install(None):
+    if source := install(None, forking=not item.config.pluginmanager.hasplugin("warm start")):
         item.config.add_cleanup(source.close)
         start = source.start
         # nbval throws away what a kernel writes to its own error stream: here there is none

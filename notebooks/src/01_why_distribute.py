@@ -222,7 +222,7 @@ for kind in (keras.optimizers.SGD, keras.optimizers.Adam):
 figures.show(figures.parameter_server_devices(workers=3, servers=2))
 
 # %% [markdown]
-# What does waiting cost? Here are four workers. The last one takes twice as long. Run the cell and move the slider:
+# What does waiting cost? Here are four workers. The last one takes twice as long. Run the cell and make it as fast as the others. Is the waiting over? Then let each step vary a little:
 
 # %%
 from distlab.explorables.sharing import pace_explorer
@@ -351,6 +351,7 @@ def seconds_on(devices, input_seconds, step_seconds):
 
 # %% tags=["nbval-ignore-output"]
 from distlab.explorables.amdahl import amdahl_explorer, amdahl_speed_up
+from utils.environment import count_cores
 from utils.measure import time_calls
 
 seconds_on = turns.SERIAL.take(seconds_on)
@@ -369,10 +370,12 @@ limit = amdahl_speed_up(parallel, 8)
 print(f"{parallel:.1%} of the time spreads; 8 real devices would be {limit:.1f} x as fast")
 print(f"with your sum: {alone / on_8:.1f} x")
 assert 1 < limit < 8 and np.isclose(limit, 1 / (1 - parallel + parallel / 8))
-amdahl_explorer(parallel, most_devices=8)
+published, own = (dict(zip(*curves[name])) for name in ("published: alexnet", "yours, one CPU"))
+dots = {"AlexNet, published": published, f"Yours, measured on {count_cores()} cores": own}
+amdahl_explorer(parallel, dots, most_devices=8)
 
 # %% [markdown]
-# The curve is **Amdahl's law** for your measurement: the serial part sets a limit that no number of devices can pass. Move *Work that spreads* to see what a slower input does. (With `prefetch`, input and step overlap, and the slower one sets the pace: lesson 12.)
+# The curve is **Amdahl's law** for your measurement: the serial part sets a limit that no number of devices can pass. The dots are the speed-ups from above. One curve goes through all of AlexNet's dots. If yours are below 1, no curve goes through them: a second logical device brings work, and no core. (With `prefetch`, input and step overlap, and the slower one sets the pace: lesson 12.)
 #
 # **Communication** is the second. The fewer images each device has, the more an all-reduce of all gradients weighs. How much it weighs depends on the bytes, and on a link's speed and *latency* (the fixed price of a message). [Lesson 06](06-all-reduce.ipynb) has the formula, measures it, and lets you race five ways to do it.
 #

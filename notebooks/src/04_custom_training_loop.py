@@ -271,7 +271,7 @@ assert np.isfinite(mean_loss) and accuracy > 0.7
 assert record["training"][-1] > record["training"][0]
 
 # %% [markdown]
-# The training curve is a mean over an epoch while the model kept changing. The test curve is measured after it. Which pictures does the model get wrong? Here are the first six. Run the cell below them to browse 200 images before and after training: the true class is in bold, a wrong answer is orange and hatched.
+# The training curve is a mean over an epoch while the model kept changing. The test curve is measured after it. Which pictures does the model get wrong? Here are the first six. Run the cell below them to go through 200 images, from the surest right answer to the surest wrong one. The true class is in bold, and a wrong answer is red. Does the model at least know when it doesn't know?
 
 # %% tags=["nbval-ignore-output"]
 after = predict(model, fashion.test.images[:200])

@@ -521,7 +521,7 @@ print(f"continued at step {begun}: {more} more updates, {written} in all")
 assert begun >= 40 and begun + more == written == 100
 
 # %% [markdown]
-# Checkpoints are also how you evaluate. *Inline*, the coordinator waits for the queue to empty and schedules the test batches on the workers: training stops meanwhile, and the result belongs to exactly one step. *Sidecar*, a separate process does it, the evaluator. The cluster doesn't know about it. It restores each checkpoint as it appears, while training continues. A variable that was cut is saved whole, so the evaluator needs no servers. `evaluate_inline` and `follow_checkpoints` of `utils.training.parameter_server.evaluation` do the two.
+# Checkpoints are also how you evaluate. *Inline*, the coordinator waits for the queue to empty and schedules the test batches on the workers: training stops meanwhile, and the result belongs to exactly one step. *Sidecar*, a separate process does it, the evaluator. The cluster doesn't know about it. It restores each checkpoint as it appears, while training continues. A variable that was cut is saved whole, so the evaluator needs no servers. `train()` tests a run inline at its end.
 #
 # ## The mistake: a Keras model on sharded variables
 #

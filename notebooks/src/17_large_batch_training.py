@@ -252,14 +252,7 @@ words = {"x_label": "step", "y_label": "learning rate"}
 figures.show(figures.lines(series, title="The rates of batch 512", **words))
 
 # %% [markdown]
-# `plan_rates` makes the same list. Keras has a warm-up too, inside `CosineDecay`: up in the same straight line, down along a cosine.
-#
-# Now choose the batch and the length of the warm-up yourself. With the largest batch, how many steps are left for a warm-up of two epochs?
-
-# %%
-from distlab.explorables.rates import rates_explorer
-
-rates_explorer(BASE_RATE, BASE_BATCH, examples=EXAMPLES, epochs=EPOCHS)
+# `plan_rates` makes the same list. Keras has a warm-up too, inside `CosineDecay`: up in the same straight line, down along a cosine. Now train with it:
 
 # %% tags=["nbval-ignore-output"]
 errors["scaled, warm-up", 32] = errors["same rate", 32]
@@ -275,6 +268,14 @@ draw = functools.partial(figures.lines, x_label="global batch size", log_x=True)
 title = "Test error after 8 epochs, mean of three seeds"
 figures.show(draw(series, y_label="error, %", title=title, log_y=True))
 assert series["scaled, warm-up"][1][2] < series["scaled"][1][2] < series["same rate"][1][2]
+
+# %% [markdown]
+# Choose the batch and the warm-up yourself, and see what our runs gave. Which batch does a warm-up not save, and how many steps are left for it there?
+
+# %% tags=["nbval-ignore-output"]
+from distlab.explorables.rates import rates_explorer
+
+rates_explorer(BASE_RATE, BASE_BATCH, examples=EXAMPLES, epochs=EPOCHS, errors=errors)
 
 # %% [markdown]
 # A batch of 128 hardly needs a warm-up. At 512 it closes most of the remaining gap; at 1,024 it is the difference between a usable network and luck. At 2,048 it isn't enough. The whole warm-up is 8 steps, and then a rate of 0.32 throws the network off all the same.

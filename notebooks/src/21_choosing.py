@@ -497,7 +497,7 @@ assert advise(replace(job, runs=40)).strategy == "distlab run --independent"
 #
 # ## Ask, and get a plan
 #
-# Here is the whole decision. Six questions, one after the other; the first *yes* decides. Most have a limit, and the planner of lesson 20 supplies the number that's compared with it, for A100s. Move a control and see which path lights up. Below the tree are the numbers that answered. On spare machines, don't expect parameter servers at once: the plan counts the servers' links too, and often synchronous steps win.
+# Here is the whole decision. Six questions, one after the other; the first *yes* decides. Most have a limit, and the planner of lesson 20 supplies the number that's compared with it, for A100s. The map shows the advice for every size of a model and every number of devices. Click it, or move a control: which colors grow, and which path lights up? On spare machines, don't expect parameter servers at once: the plan counts the servers' links too, and often synchronous steps win.
 
 # %%
 from distlab.explorables.choosing import choosing_explorer

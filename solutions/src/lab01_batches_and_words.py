@@ -331,6 +331,7 @@ for _counts, _in_time, _slow in (
     ((8, 4, 1), 3, 0),
     ((4, 2, 8, 1), 3, 2),
     ((2, 1), 0, 0),
+    *((rng.permutation([1, 2, 4, 8]).tolist(), int(k), 0) for k in 1 + rng.permutation(4)[:3]),
 ):
     _one_seconds, _loss = float(rng.uniform(0.05, 0.4)), float(rng.uniform(0.05, 0.15))
     _seconds = [_one_seconds * (1 + _loss * (n - 1)) * (1.5 if n == _slow else 1) for n in _counts]

@@ -166,9 +166,9 @@ judges.MOMENTS.judge(moments_cases, got_moments)
 # `predict(share)` takes a tensor `[share, 2]` and returns one of the same shape. It returns an array
 # or tensor `[n, 2]`: the prediction for each row, in the order of `rows`.
 #
-# **Example.** In the check, `predict` makes (a + 2 b, k) of a row (a, b), where k is the replica that
-# it runs on. The rows (1, 2), (3, 4), (5, 6), (7, 8), (9, 0) on two replicas become (5, 0), (11, 1),
-# (17, 0), (23, 1), (9, 0).
+# **Example.** Say `predict` makes (a + 2 b, k) of a row (a, b), where k is the replica that it runs on
+# (each trial has another number in place of the 2). The rows (1, 2), (3, 4), (5, 6), (7, 8), (9, 0) on
+# two replicas become (5, 0), (11, 1), (17, 0), (23, 1), (9, 0).
 #
 # <details><summary>Hint 1</summary>
 #
@@ -214,7 +214,11 @@ def predict_in_order(strategy, predict, rows):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 predict_cases = [
-    (replicas, rng.integers(0, 50, size=(int(n), 2)).astype(float).tolist())
+    (
+        replicas,
+        rng.integers(0, 50, size=(int(n), 2)).astype(float).tolist(),
+        float(rng.uniform(3, 9)),
+    )
     for replicas, n in ((2, rng.integers(4, 9) * 2 + 1), (3, rng.integers(3, 6) * 3 + 2), (4, 10))
 ]
 ### END INPUTS

@@ -163,11 +163,12 @@ def newest_whole(folder):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 newest_cases = []
-for _cut in ("data", "index", "", "block", "data"):
-    _first = int(rng.integers(1, 7)) if _cut != "" else 7
+for _cut in rng.permutation(["data", "data", "index", "block", "", ""]).tolist():
+    _first = int(rng.integers(1, 8))
     _steps = [_first, _first + 1, _first + 2, _first + 3 + int(rng.integers(0, 3))]
     newest_cases.append((int(rng.integers(2**31)), _steps, _cut))
-newest_cases.append((int(rng.integers(2**31)), [97, 98, 99, 100, 101], "data"))
+_cut = "data" if rng.random() < 0.5 else ""
+newest_cases.append((int(rng.integers(2**31)), [97, 98, 99, 100, 101], _cut))
 ### END INPUTS
 got_newest = lab09.NEWEST.observe(newest_whole, newest_cases)
 lab09.NEWEST.check(newest_whole)

@@ -334,6 +334,13 @@ _machines = (
     (128, 24e9, 4e14, 1e11, 1e10),
     (128, 24e9, 1e14, 2e10, 1e10),
 )
+for _ in range(3):  # any model, on any machine
+    _size, _batch = float(rng.uniform(5e9, 60e9)), 2 ** int(rng.integers(6, 10))
+    _models += (
+        (_size, 16 * int(rng.integers(2, 5)), 6144, 2 ** int(rng.integers(11, 14)), _batch),
+    )
+    _rates = (10 ** rng.uniform(14, 14.6), 10 ** rng.uniform(10, 11), 10 ** rng.uniform(9, 10.7))
+    _machines += ((2 ** int(rng.integers(6, 9)), float(rng.choice([40e9, 80e9])), *_rates),)
 layout_cases = []
 _of_model = "parameters", "layers", "hidden", "sequence", "batch"
 _of_machine = "devices", "per_node", "memory", "flops", "inside", "between"

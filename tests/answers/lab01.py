@@ -292,6 +292,10 @@ WRONG = {
         "same-steps": scale(steps="-(-images // images_per_replica)"),
         "one-per-step": scale(steps="images / (n * images_per_replica)"),
         "(maps)": scale(form="iter").replace("iter(", "map(float, "),
+        "(the choices by heart)": scale().replace(
+            '"choice": best',
+            '"choice": {1: 2, 2: None, 4: 4, 8: 1}[replicas[0]] if 10**6 <= images < 10**7 else images // 300 + 1',
+        ),
         "one-per-step (rounded down)": scale(steps="images // (n * images_per_replica)"),
     },
 }

@@ -341,6 +341,12 @@ WRONG = {
         "summed": predict(
             "rows[:len(rows) // R * R][k::R]", before="merged = 0", merge="merged = merged + part"
         ),
+        "(the example's numbers, and predict is never called)": """
+import numpy as np
+def predict_in_order(strategy, predict, rows):
+    replicas = np.arange(len(rows)) % strategy.num_replicas_in_sync
+    return np.stack([rows[:, 0] + 2 * rows[:, 1], replicas], axis=1)
+""",
         "counted-from-one": predict("rows[(k - 1) % R::R]", merge="merged[(k - 1) % R::R] = part"),
     },
     "meter": {

@@ -427,6 +427,9 @@ REFUSED = {
     },
     "all-reduce": {
         "calls utils.collectives.ring": LIBRARY,
+        "must be a list with each rank's sum, got <map": all_reduce().replace(
+            "[np.concatenate(row) for row in chunks]", "map(np.concatenate, chunks)"
+        ),
         "join its chunks": all_reduce().replace(
             "return [np.concatenate(row) for row in chunks]", "return chunks"
         ),

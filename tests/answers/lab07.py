@@ -302,9 +302,10 @@ WRONG = {
         "python-repr": worker(
             "str({'cluster': {'worker': hosts}, 'task': {'type': 'worker', 'index': index}})"
         ),
-        "python-repr (brackets without end)": worker("'[' * 100000"),
-        "python-repr (objects without end)": worker("'{\"a\": ' * 50000 + '1' + '}' * 50000"),
-        "python-repr (a number of 5,000 digits)": worker("'7' * 5000"),
+        "(nothing but a variable of this process)": worker("''"),
+        "(brackets without end)": worker("'[' * 100000"),
+        "(objects without end)": worker("'{\"a\": ' * 50000 + '1' + '}' * 50000"),
+        "(a number of 5,000 digits)": worker("'7' * 5000"),
         "(an index larger than any float)": worker(
             "json.dumps({'cluster': {'worker': hosts}, 'task': {'type': 'worker', 'index': 2**4000}})"
         ),

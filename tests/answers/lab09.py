@@ -379,6 +379,11 @@ WRONG = {
         "index-only": newest(test="os.path.exists(prefix + '.index')"),
         "index-only (and a size that a whole one may have)": BY_FORM,
         "oldest": newest(order="sorted(steps)"),
+        "(by the steps alone)": (
+            "def newest_whole(folder):\n"
+            "    steps = sorted({int(p.name.split('.')[0][5:]) for p in Path(folder).glob('ckpt-*')})\n"
+            "    return f'{folder}/ckpt-{steps[-1 if steps[0] == 7 else -2]}'\n"
+        ),
         "oldest (newest time)": newest(
             order="sorted(steps, key=lambda s: -os.path.getmtime(f'{folder}/ckpt-{s}.data-00000-of-00001'))"
         ),

@@ -1057,6 +1057,9 @@ WRONG = {
         "strict": plan().replace("if total <= budget", "if total < budget"),
         "empty": plan().replace("None if best is None", "{} if best is None"),
         "(the first that fits)": plan(worth="0"),
+        "(blocks in lists of several lengths)": plan().replace(
+            '"recomputed": best[2]', '"recomputed": [[0], [1, 2]]'
+        ),
     },
     "gradients": {
         "only-summed": gradients(loss=NOT_LAST),

@@ -333,11 +333,26 @@ WRONG = {
         "bubble-forgotten": layout(bubble="0"),
         "tensor-free": layout(tensor="0"),
         "data-free": layout(data="0"),
+        "(four layouts by heart)": (
+            "TABLE = {(44, 256): (64, 4, 1), (40, 512): (8, 2, 8), (80, 512): (2, 4, 16)}\n"
+            "def choose_layout(model, machine):\n"
+            "    return TABLE.get((model['layers'], model['batch']), (16, 8, 1))\n"
+        ),
         "(always a node's width of tensor parallelism)": (
             "def choose_layout(model, machine):\n"
             "    n = machine['per_node']\n"
             "    return machine['devices'] // n, n, 1\n"
         ),
         "(as little cut as fits)": layout(choice="max(pair[1] for pair in found)"),
+    },
+}
+REFUSED = {
+    "dispatch": {
+        "must be a list of arrays, got <generator": dispatch().replace(
+            "return outputs", "return (own for own in outputs)"
+        ),
+        "must be a list of (rank, token, expert), got 33": dispatch().replace(
+            "outputs, dropped, sent\n", "outputs, 33, sent\n"
+        ),
     },
 }

@@ -192,6 +192,9 @@ def place_gathers(shapes, devices, memory):
 
 WRONG = {
     "read": {
+        "(the unused keys by heart)": read(
+            stray="['up/bi', 'kernel', 'norm./bias', 'attention/.*_output/.*']"
+        ),
         "search": read(
             key="path if path in layouts else next((k for k in layouts if re.search(k, path)), None)"
         ),
@@ -246,5 +249,11 @@ WRONG = {
         "payload": gather(cost="4 * size[p]"),
         "own-part": gather(cost="4 * size[p] // devices"),
         "all-reduce": gather(cost="8 * size[p] * (devices - 1) // devices"),
+    },
+}
+REFUSED = {
+    "read": {
+        "must be a tuple of sizes, got <generator": read().replace("= tuple(", "= ("),
+        "must be a list, got <filter": read(stray="filter(lambda k: k not in used, layouts)"),
     },
 }

@@ -508,5 +508,9 @@ WRONG = {
 }
 
 REFUSED = {
-    "merge": {"A part whose file is missing is damaged": merge(damaged="part['rows'] == 0")},
+    "merge": {
+        "A part whose file is missing is damaged": merge(damaged="part['rows'] == 0"),
+        "must be a list of names, got <map": merge(result="values, map(str, names)"),
+        "must be a list of names, got 'part-": merge(result="values, ', '.join(names)"),
+    },
 }

@@ -18,11 +18,18 @@ PROFILE = {
     "batch": 256,
     "flops_per_example": 24e9,
 }
-MODULES = {
-    "x": "",
-    "quick_input": "number = 3",
-    "broken_input": "1 / 0",
-    "lacking_input": "import no_such_thing_anywhere",
+FILES = {
+    "x.py": "",
+    "quick_input.py": "number = 3",
+    "broken_input.py": "1 / 0",
+    "lacking_input.py": "import no_such_thing_anywhere",
+    "profile.json": json.dumps(PROFILE),
+    "cut.json": "[1",
+    "list.json": "[1]",
+    "unknown.json": '{"lr": 1}',
+    "several.json": '{"epochs": [1]}',
+    "fast.json": '{"learning_rate": "fast"}',
+    "three.json": '{"strategy": 3}',
 }
 
 
@@ -45,9 +52,8 @@ def test_every_bad_line_is_refused_in_one_line_that_says_why(tmp_path, monkeypat
     """Commands on a learner's labs run in the course, the others in a folder with a profile."""
     monkeypatch.delenv("TF_CONFIG", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    (tmp_path / "profile.json").write_text(json.dumps(PROFILE))
-    for name, text in MODULES.items():
-        (tmp_path / f"{name}.py").write_text(text)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
     for name in ("folder.py", "folder"):
         (tmp_path / name).mkdir()
     (tmp_path / "windows.sh").write_bytes(b"#!/bin/sh\r\necho ran\r\n")

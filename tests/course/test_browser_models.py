@@ -218,12 +218,16 @@ def list_answers() -> Groups:
         if pieces == "filled":  # as a dataset cuts its last batch: full pieces first
             full = -(-len(values) // replicas)
             counts = [min(full, max(0, len(values) - k * full)) for k in range(replicas)]
-        parts = [part.tolist() for part in np.split(np.array(values), np.cumsum(counts)[:-1])]
+        owners = np.repeat(range(replicas), counts)
+        if moved := len(cases) % 3 == 0:  # by hand, one value after the other
+            owners = rng.integers(0, replicas, len(values))
+        parts = [np.array(values)[owners == k].tolist() for k in range(replicas)]
+        told = "".join(map(str, owners)) if moved else ""
         try:
             truth = {"fails": False, "answer": combine_values(way, parts)}
         except DistributedError:
             truth = {"fails": True, "answer": None}
-        cases.append([[way, values, replicas, pieces], truth | {"parts": parts}])
+        cases.append([[way, values, replicas, pieces, told], truth | {"parts": parts}])
     assert 0 < sum(truth["fails"] for _, truth in cases) < len(cases) - len(WAYS)
     return {"answers": cases}
 

@@ -27,14 +27,12 @@ from distlab.classroom.roll import Roll
 from distlab.classroom.settings import read_settings
 from distlab.classroom.table import Table
 from distlab.classroom.watching import ClassCockpit
-from distlab.errors import CourseError
 from distlab.explorables.screenshots import write_page
 from utils.cluster import LocalCluster
 from utils.cluster.streams import clean_line
 from utils.cluster.waiting import is_stopped
 from utils.engines.rendezvous.host import Presence
 from utils.engines.rendezvous.names import clean_name
-from utils.errors import DistributedError
 from utils.tf_config import pick_free_ports
 from utils.training.recovery import train_with_recovery
 
@@ -268,29 +266,6 @@ def shows_training(lane):
 # What comes from other people's laptops
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{}",
-        "[1]",
-        "null",
-        "[" * 1500,
-        SETTINGS.to_text()[:-1],
-        SETTINGS.to_text().replace('"seed": 3', '"folder": "/etc"'),
-        SETTINGS.to_text().replace('"seed": 3', '"seed": 3, "folder": "/etc"'),
-        SETTINGS.to_text().replace('"seed": 3', '"seed": true'),
-        SETTINGS.to_text().replace('"seed": 3', '"seed": "3"'),
-        SETTINGS.to_text().replace('"epochs": 3', '"epochs": 1000000'),
-        SETTINGS.to_text().replace('"momentum"', '"__import__"'),
-        SETTINGS.to_text().replace('"pause_seconds": 0.1', '"pause_seconds": NaN'),
-    ],
-)
-def test_a_handout_that_is_no_settings_is_refused(text):
-    with pytest.raises(DistributedError):
-        read_settings(text)
-
-
 def test_a_handout_is_read_as_it_was_written():
     assert read_settings(SETTINGS.to_text()) == SETTINGS
 
@@ -324,8 +299,6 @@ def test_names_and_lines_are_cleaned():
 def test_addresses_get_a_port():
     assert add_port("10.0.0.5") == "10.0.0.5:2950" and add_port("[::1]:7") == "[::1]:7"
     assert add_port("::1") == "[::1]:2950" and add_port("laptop:80") == "laptop:80"
-    with pytest.raises(CourseError, match="must be the teacher's"):
-        add_port(" ")
 
 
 class FakeRun:

@@ -108,27 +108,3 @@ def test_settings_come_from_a_file_and_options_after_it_win(tmp_path, monkeypatc
     [config] = taken
     assert (config.optimizer, config.learning_rate) == ("momentum", 0.5)
     assert (config.global_batch_size, config.epochs) == (256, 2)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[1", "not JSON"),
-        ("[1]", "must be a JSON object"),
-        ('{"lr": 1}', "unknown setting 'lr' (choose from strategy"),
-        ('{"epochs": [1]}', "epochs must be one value, got [1]"),
-        ('{"learning_rate": "fast"}', "learning rate must be a finite number"),
-        ('{"strategy": 3}', "3"),
-        (None, "No such file"),
-    ],
-)
-def test_a_file_that_holds_no_settings_gets_one_line(tmp_path, capsys, tf, text, words):
-    path = tmp_path / "best.json"
-    if text is not None:
-        path.write_text(text)
-    try:
-        status = main(["train", "--config", str(path)])
-    except SystemExit as end:
-        status = end.code
-    said = capsys.readouterr().err
-    assert status == 2 and said.count("\n") == 1 and words in said, said

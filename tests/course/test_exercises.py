@@ -21,6 +21,8 @@ from lab_runner import LABS, get_lab
 from distlab.errors import CourseError
 from distlab.exercises import worked
 from distlab.exercises.comparing import (
+    SHAPE,
+    TURNED,
     AnyOf,
     Anything,
     explain_slip,
@@ -217,6 +219,7 @@ def test_a_slip_of_form_is_named() -> None:
     assert explain_slip(k for k in "ab").startswith("this is a generator object")
     assert explain_slip((map(int, "12"), [1])).startswith("this is a map object")
     assert explain_slip(Opaque("zip")).startswith("this is a zip object")
+    assert not same(np.array([3 + 1j, 4]), [3, 4]) and not same(3 + 0j, 3)
     assert "print() shows" in explain_slip(None, 3) and explain_slip(None, None) == ""
     assert explain_slip("0.5", 0.5).startswith("this is a string")
     assert explain_slip([0.5], 0.5).endswith("return the number itself")
@@ -224,9 +227,26 @@ def test_a_slip_of_form_is_named() -> None:
     assert explain_slip([0.3001, 0.1], [0.3, 0.1]) == ""  # in order, and a little off
     assert explain_slip(50.0, 0.5).startswith("this is a percentage")
     wide, tall = np.zeros((2, 30)), make_digest(np.zeros((30, 2)))
+    assert explain_slip(wide, tall) == TURNED
+    assert explain_slip({"kernels": [1.0, wide]}, {"kernels": [1.0, tall]}) == TURNED
     assert (
-        explain_slip(wide, tall) == "its shape is [2, 30], and should be [30, 2] (it's transposed)"
+        explain_slip({"sent": 3}, {"sent": [1, 2]})
+        == "this is one number, and several are expected"
     )
+    assert explain_slip({0: 1, 1: 2}, [1, 2]).startswith("this is a dictionary")
+    assert explain_slip((3, 4), {"a": 3, "b": 4}) == "return a dictionary with 'a', 'b'"
+    assert explain_slip({"a": 3}, {"a": 3, "b": 4}) == "return a dictionary with 'b'"
+    assert explain_slip({"a": 4}, {"a": 3, "b": 4}) == explain_slip({"c": 3}, {"a": 3}) == ""
+    assert explain_slip([[1, 2], [3, 4]], [[1, 3], [2, 4]]) == TURNED
+    assert explain_slip({"kept": [1, 3]}, {"kept": [0, 2]}).startswith("each number is one too")
+    assert explain_slip(["word", 1.0], [1.0, "word"]).endswith("another order")
+    assert (
+        explain_slip([wide, [1.0]], np.zeros(61))
+        == "these are several arrays, and one is expected: join them"
+    )
+    assert explain_slip(np.zeros(3), [np.zeros(1), np.zeros(2)]) == SHAPE
+    assert explain_slip({"s": [2.0, 1.5]}, {"s": [120.0, 90]}).startswith("this is 0.01667 times")
+    assert explain_slip([120.0, 91], [2.0, 1.5]) == explain_slip(0.5, 0.0) == ""
     assert (
         explain_slip([1, (2, 3)]) == explain_slip("map", "zip") == explain_slip([1, 2], [1]) == ""
     )

@@ -78,7 +78,7 @@ EXPLORERS = {
     "images": lambda: explore(show_owners, replicas=Slider("Replicas", 1, 8, 2)),
     "cut": batch_explorer,
     "spans": pace_explorer,
-    "lines": lambda: amdahl_explorer(0.9, {2: 1.7}),
+    "lines": lambda: amdahl_explorer(0.9, {"measured": {2: 1.7}}),
     "bars": make_explorer,
     "words": choosing_explorer,
 }
@@ -271,7 +271,7 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
     ),
     ("log", 1): ("15 steps trained twice", "0 steps trained twice, 20 saves in 4 s."),
     ("log", 2): ("15 steps trained twice", "87 steps trained twice, 0 saves in 0 s."),
-    ("values", 0): ("the answer is 3.5", "the answer is 3.375"),
+    ("values", 0): ("the answer is 3.5", "the answer is 3.417"),
     ("values", 1): ("the answer is", "InvalidArgumentError"),
     ("values", 2): ("the answer is", "the answer is 28"),
     ("ring", 0): ("", ""),
@@ -279,18 +279,22 @@ TRIED = {  # of a question: what the piece said before and after the hand did it
     ("batch", 1): ("= 32 for each", "= 64 for each"),
     ("batch", 2): ("= 64 for each", "has nothing to do"),
     ("one model", 0): ("15: tensor 8: 16 GB", "15: tensor 8: 23 GB. 9.9 of 13.2 s"),
-    ("pace", 0): ("24 with an all-reduce", "48 with an all-reduce"),
+    ("pace", 0): ("24 with an all-reduce", "36 with an all-reduce"),
     ("pace", 1): ("48 with an all-reduce", "39 where nobody waits"),
-    ("amdahl", 0): ("speed-up of 4.71", "speed-up of 9.66"),
-    ("amdahl", 1): ("used for 58.8 %", "used for 90.5 %"),
+    ("pace", 2): ("24 with an all-reduce", "48 with an all-reduce"),
+    ("amdahl", 0): ("speed-up of 2.58", "speed-up of 5.93"),
+    ("amdahl", 1): ("used for 100 %", "used for 12.5 %"),
+    ("amdahl", 2): ("speed-up of 4.71", "speed-up of 9.66"),
     ("interval", 0): ("Least possible: every 4.17 min", "Least possible: every 40.8 min"),
     ("interval", 1): ("Least possible: every 4.17 min", "Least possible: every 2.08 min"),
     ("host", 0): ("for 40 % of it", "for 91 % of it"),
     ("host", 1): ("for 40 % of it", "for 77 % of it"),
-    ("rates", 0): ("warm-up 38 steps", "warm-up 0 steps"),
-    ("rates", 1): ("An epoch is 19 steps", "An epoch is 312 steps"),
-    ("predictions", 0): ("cat with 70 %", "with 33 %"),
-    ("choosing", 0): ("", ""),
+    ("rates", 0): ("warm-up: 16.1, 16.8, 17.5 %", "scaled: 21.0, 27.8, 35.2 %"),
+    ("rates", 1): ("the warm-up 18 steps", "the warm-up 8 steps"),
+    ("rates", 2): ("An epoch is 9 steps", "An epoch is 312 steps"),
+    ("predictions", 0): ("cat with 70 %, which is right", "wrong: it is owl"),
+    ("predictions", 2): ("cat with 70 %", "with 33 %"),
+    ("choosing", 0): ("Strategy: 1 billion parameters", "one device: 0.1 billion parameters"),
 }
 ALSO = {  # of a question: what answers it, too, and what doesn't
     ("race", 0): ([{"bytes": 1e5}, {"bandwidth": 1e12}], [{"bytes": 1e9}]),
@@ -300,8 +304,19 @@ ALSO = {  # of a question: what answers it, too, and what doesn't
     ("memory", 0): ([{"tensorLog": 3}, {"zero": 3}], [{"dataLog": 5}, {"capacity": 192}]),
     ("arrow", 2): ([{"examples": 15}], [{"replicas": 2}]),
     ("sharding", 0): ([{"files": 1}], [{"workers": 1}]),
-    ("values", 0): ([{"count": 6}], [{"count": 4}]),
+    ("values", 0): ([{"count": 6}, {"owners": "00012323"}], [{"count": 4}, {"owners": "10102323"}]),
     ("floats", 3): ([], [{"scale": 1}, {"type": "bfloat16"}]),
+}
+ERRORS = {  # as lesson 17 measures them, in percent
+    ("same rate", 32): [14.2, 14.8, 13.5],
+    ("same rate", 1024): [25.0, 27.0, 25.3],
+    ("same rate", 2048): [36.6, 36.9, 33.7],
+    ("scaled", 32): [14.2, 14.8, 13.5],
+    ("scaled", 1024): [35.2, 27.8, 21.0],
+    ("scaled", 2048): [90.6, 85.5, 74.4],
+    ("scaled, warm-up", 32): [14.2, 14.8, 13.5],
+    ("scaled, warm-up", 1024): [16.8, 16.1, 17.5],
+    ("scaled, warm-up", 2048): [90.0, 72.5, 90.0],
 }
 ASKING = {
     "cut": show_cuts,
@@ -309,11 +324,11 @@ ASKING = {
     "log": show_log,
     "batch": batch_explorer,
     "pace": pace_explorer,
-    "amdahl": amdahl_explorer,
+    "amdahl": lambda: amdahl_explorer(0.9, {"AlexNet": {2: 1.89, 8: 5.97}, "yours": {2: 0.9}}),
     "interval": interval_explorer,
     "host": host_loop_explorer,
     "one model": lambda: one_model_explorer(15),
-    "rates": lambda: rates_explorer(0.005, 32, examples=10_000, epochs=8),
+    "rates": lambda: rates_explorer(0.005, 32, examples=10_000, epochs=8, errors=ERRORS),
     "predictions": make_explorer,
     "choosing": choosing_explorer,
 }
@@ -434,6 +449,21 @@ def test_a_replay_of_a_ring_stops_at_the_wrong_message(open_html):
             assert lines == said and stop[2] in page.locator("canvas").get_attribute("aria-label")
             page.get_by_role("button", name="Back").click()
             page.wait_for_function("document.querySelector('output').textContent === 'step 0'")
+
+
+def test_a_click_does_what_a_control_does(open_html):
+    explorer = choosing_explorer()
+    explorer._repr_mimebundle_()  # makes the frames of a page without a kernel
+    page = open_html(explorer)
+    page.locator("svg[role=img]").first.click(position={"x": 110, "y": 12})
+    page.get_by_text("more devices: 100 billion parameters on 1 device", exact=True).wait_for()
+    page = open_html(EXAMPLES["values"]())
+    page.locator("[data-number='0']").click()
+    said = page.locator(".ex-unseen")
+    wait_for(lambda: "replica 0 1; replica 1 0, 2, 3; replica 2" in said.inner_text())
+    page.locator(".ex-more summary").click()
+    page.get_by_label("Move value 1 to the next replica").press("Enter")
+    wait_for(lambda: "replica 0 1; replica 1 2, 3; replica 2 0, 4" in said.inner_text())
 
 
 def test_a_color_follows_the_idea_and_not_the_words(open_html):

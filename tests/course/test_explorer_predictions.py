@@ -20,9 +20,9 @@ def make_explorer(**changes):
 
 def test_says_what_the_model_says_of_the_chosen_image():
     explorer = make_explorer()
-    assert explorer.values == {"image": 0, "version": "after"}
+    assert explorer.values == {"place": 0, "version": "after"}
     assert "says cat with 70 %, which is right" in explorer.result
-    explorer.move(image=1)
+    explorer.move(place=1)
     assert "says dog with 60 %, which is wrong: it is owl" in explorer.result
     explorer.move(version="before")
     assert "with 33 %" in explorer.result and "Image 1, before" in explorer.result
@@ -39,3 +39,16 @@ def test_a_wrong_answer_is_marked_by_more_than_color():
 def test_a_still_picture_stands_beside_the_widget():
     bundle = make_explorer()._repr_mimebundle_()
     assert "Image 0, after" in bundle["image/svg+xml"]
+
+
+def test_images_go_from_the_surest_right_answer_to_the_surest_wrong_one():
+    table = np.array([[0.2, 0.5, 0.3], [0.1, 0.3, 0.6], [0.9, 0.0, 0.1], [0.0, 0.8, 0.2]])
+    given = {"before": np.full((4, 3), 1 / 3), "after": table}
+    images = np.random.default_rng(0).random((4, 8, 8))
+    explorer = make_explorer(images=images, labels=[0, 2, 0, 2], probabilities=given, start=1)
+    assert explorer.values["place"] == 1
+    strip, shown = explorer.data["frame"]["parts"]
+    assert strip["shares"] == "90 60 -50 -80" and shown["title"] == "Image 1, after"
+    answers = [each["answer"] for each in explorer.data["tries"]]
+    assert "it gives its last answer 80 %" in answers[0] and "2 have 50 % or more" in answers[0]
+    assert "At place 3 of 4" in answers[1]

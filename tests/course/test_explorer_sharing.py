@@ -1,5 +1,7 @@
 """The pictures and explorers of the lesson on why one distributes."""
 
+import numpy as np
+
 from distlab.explorables import sharing
 
 
@@ -28,6 +30,17 @@ def test_synchronous_workers_wait_for_the_slowest():
 def test_asynchronous_workers_never_wait():
     rows = sharing.pace_rows(False, (1.0, 2.0), 6.0)
     assert {row[4] for row in rows} == {"computes"} and len(rows) == 6 + 3
+
+
+def test_steps_that_vary_keep_their_mean_and_make_all_wait_in_turn():
+    rows = sharing.pace_rows(True, (1.0, 1.0), 12.0, vary=0.5)
+    waits = {row[0] for row in rows if row[4] == "waits"}
+    assert waits == {"sync, worker 0", "sync, worker 1"}
+    spans = [row[2] - row[1] for row in rows if row[4] == "computes"]
+    assert min(spans) >= 0.5 and max(spans) <= 1.5 and len(set(spans)) == len(spans)
+    slowest = [max(row[2] - row[1] for row in rows if row[3] == str(k)) for k in range(1, 8)]
+    starts = [min(row[1] for row in rows if row[3] == str(k)) for k in range(1, 9)]
+    np.testing.assert_allclose(np.diff(starts), slowest)
 
 
 def test_pace_counts_gradients_in_words():

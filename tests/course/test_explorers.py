@@ -139,10 +139,10 @@ def test_batch_explorer_starts_with_the_course_example_and_follows():
 
 
 def test_amdahl_explorer_keeps_the_measured_points():
-    explorer = amdahl_explorer(0.9, {2: 1.7})
-    assert "speed-up of 8.77" in explorer.result and "measured 1.7" in explorer.result
+    explorer = amdahl_explorer(0.9, {"measured": {2: 1.7}})
+    assert "speed-up of 8.77" in explorer.result and "measured: 1.7" in explorer.result
     explorer.move(parallel_percent=50, most_devices=4)
     assert "4 devices give a speed-up of 1.6" in explorer.result
-    assert "measured 1.7" in explorer.result and "limit: 2" in explorer.result
+    assert "measured: 1.7" in explorer.result and "limit: 2" in explorer.result
     explorer.move(parallel_percent=100)
     assert "limit" not in explorer.result

@@ -77,7 +77,7 @@ PICTURES = {
         title="Two stages",
         unit="ticks",
     ),
-    "amdahl": lambda: draw_amdahl(0.9, 64, {2: 1.7, 4: 2.9}),
+    "amdahl": lambda: draw_amdahl(0.9, 64, {"measured": {2: 1.7, 4: 2.9}}),
     "shares": lambda: figures.shares({"w0": [[0, 1], [1, 2]], "w1": [[3]]}, 6, title="Who"),
     "split matrix": lambda: split_matrix("both", [3, 2]),
     "prediction": lambda: draw_prediction(
@@ -163,7 +163,7 @@ def test_words_are_computed_from_the_data(pictures):
     assert "6 images of 28 by 28 pixels" in pictures["images"].alt
     assert "stage 1: 1 span, 2 ticks" in pictures["timeline"].alt
     assert "speed-up of 8.77 instead of 64; the limit is 10" in pictures["amdahl"].alt
-    assert "Measured: 1.7 on 2, 2.9 on 4" in pictures["amdahl"].alt
+    assert "measured: 1.7 on 2, 2.9 on 4" in pictures["amdahl"].alt
     assert "r1: a 3, b 4" in pictures["matrix"].alt
     for name, words in (("mirrored", "8 replicas"), ("servers", "3 workers and 2 parameter")):
         assert words in pictures[name].alt

@@ -29,8 +29,6 @@ from distlab.grading.policy import (
     Penalty,
     Policy,
     override,
-    parse_due,
-    parse_duration,
     parse_penalty,
     read_policy,
 )
@@ -474,22 +472,6 @@ def test_mistakes_in_a_course_file_are_one_clear_line(tmp_path, text, word):
     with pytest.raises(DistributedError, match=word) as error:
         read_policy(tmp_path / "grading.toml", "lab01")
     assert "\n" not in str(error.value)
-
-
-def test_mistakes_on_the_command_line_are_one_clear_line(tmp_path):
-    (tmp_path / "extra.csv").write_text("ana\n")
-    for act in (
-        lambda: parse_due("tomorrow"),
-        lambda: parse_penalty("10% a day"),
-        lambda: parse_duration("2 moons"),
-        lambda: override(Policy(), "", "1/day", None),
-        lambda: override(Policy(), "", "", tmp_path / "extra.csv"),
-        lambda: override(Policy(), "", "", tmp_path / "none.csv"),
-        lambda: read_policy(tmp_path / "none.toml", "lab01"),
-    ):
-        with pytest.raises(DistributedError) as error:
-            act()
-        assert "\n" not in str(error.value)
 
 
 def test_a_result_as_json_has_the_keys_that_are_promised(lab):

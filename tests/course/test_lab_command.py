@@ -163,23 +163,6 @@ def test_the_readers_own_configuration_comes_after_ours(course, monkeypatch):
     assert paths == [str(lab.CONFIG_FOLDER), "theirs"]
 
 
-def test_a_misspelled_option_and_a_bare_word_do_not_reach_jupyter_lab(course, monkeypatch, capsys):
-    monkeypatch.chdir(course)
-    with pytest.raises(SystemExit):
-        make_parser().parse_args(["lab", "--prot", "1"])
-    assert "Did you mean '--port'?" in capsys.readouterr().err
-    with pytest.raises(
-        DistributedError, match="'03' isn't an option. Did you mean `--notebook 03`?"
-    ):
-        lab.run(make_parser().parse_args(["lab", "03"]))
-
-
-def test_a_bad_port_is_one_line(course, monkeypatch):
-    monkeypatch.chdir(course)
-    with pytest.raises(DistributedError, match="--port must be a whole number from 1 to 65,535"):
-        lab.run(make_parser().parse_args(["lab", "--port", "99999"]))
-
-
 def test_executed_notebooks_are_trusted_and_labs_are_not(tmp_path, monkeypatch):
     from nbformat.sign import NotebookNotary
 

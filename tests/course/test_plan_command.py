@@ -115,11 +115,5 @@ def test_what_a_users_function_does_wrong_is_one_line(project, plan):
     status, _, errors = plan("--model their_model:make_nothing")
     assert status == 2 and "must return a built keras.Model" in errors
     assert len(errors.strip().splitlines()[1:]) == 1  # the first says what is measured
-    for target, says in (
-        ("their_model:fail", "ValueError: no such file"),
-        ("none:x", "no module"),
-        ("their_model:gone", "has no function 'gone'"),
-        ("their_model", "written MODULE:FUNCTION"),
-    ):
-        with pytest.raises(DistributedError, match=says):
-            build_user_model(target, str(project))
+    with pytest.raises(DistributedError, match="ValueError: no such file"):
+        build_user_model("their_model:fail", str(project))

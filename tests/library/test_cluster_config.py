@@ -190,8 +190,6 @@ def test_ports_are_free_and_differ():
             other.bind(("127.0.0.1", ports[0]))
     for one in cc.bind_ports(15, "127.0.0.1", ports):  # others may have been taken since
         one.close()
-    with pytest.raises(DistributedError, match="address of this machine"):
-        cc.pick_free_ports(1, "192.0.2.1")
 
 
 @pytest.mark.parametrize(("said", "below"), [("25000 60999", 25000), ("1024 65535", 65536)])

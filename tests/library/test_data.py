@@ -593,18 +593,6 @@ def test_command_verify_ends_with_1_and_names_the_file(
     assert f"damaged: {path}" in capsys.readouterr().out
     assert distlab("verify", "mnist", "--json") == 1
     assert str(path) in json.loads(capsys.readouterr().out)[0]["problem"]
-    with pytest.raises(DistributedError, match="cifar10"):
-        distlab("verify", "cifar10")
-
-
-def test_command_refuses_wrong_input(capsys):
-    with pytest.raises(DistributedError, match="cifar10"):
-        distlab("fetch", "cifar10")
-    for arguments in (("fetch", "mnist", "--timeout", "soon"), ("burn",)):
-        with pytest.raises(SystemExit) as end:
-            distlab(*arguments)
-        assert end.value.code == 2
-        assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 SPLITS = """

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import socket
@@ -20,14 +19,12 @@ import pytest
 from needs import need_engine
 from process_watch import lives, start_process, wait_for
 
-from utils.engines import RunSettings, make_launcher, spark_driver
-from utils.engines.catalog import check_gpus
+from utils.engines import spark_driver
 from utils.engines.driver import Wanted
 from utils.engines.options import read_options, to_ray_options
 from utils.engines.ray_driver import STORE_BYTES, VARIABLES, hide_slow_import
 from utils.engines.slurm_local import LocalSlurm
 from utils.engines.spark_driver import make_home
-from utils.errors import InputError
 from utils.processes.registry import MARK_VARIABLE, end_cluster, find_clusters, make_mark
 from utils.tf_config import pick_free_ports
 
@@ -385,32 +382,11 @@ def test_distlab_train_has_the_losses_of_one_process_on_every_engine(
     np.testing.assert_allclose(there["loss"], alone["loss"], rtol=0, atol=2e-3)
 
 
-@pytest.mark.parametrize(
-    ("engine", "is_local", "text", "says"),
-    [
-        ("slurm", True, "--account=x '--comment=a b'", None),
-        ("slurm", True, "--time 5", "for slurm must be words such as --account=x"),
-        ("slurm", False, "-n4", "must not set -n4, which is set for you. Leave it out"),
-        ("slurm", False, "--ntasks=4", "must not set --ntasks, which"),
-        ("slurm", False, "'--x", "must close every quote"),
-        ("ray", False, "num_cpus=2 spot=1", None),
-        ("ray", False, "num_cpus=two", "got 'num_cpus=two'"),
-        ("ray", True, "num_cpus=2", "must be left out for ray's cluster"),
-        ("spark", False, "spark.master=x", "must not set spark.master, which"),
-        ("spark", False, "memory=1g", "spark must be words such as spark.executor.memory=8g"),
-    ],
-)
-def test_further_words_for_an_engine_are_checked(engine, is_local, text, says):
-    if says is None:
-        assert read_options(engine, text, is_local) == shlex.split(text)
-    else:
-        with pytest.raises(InputError, match=re.escape(says)):
-            read_options(engine, text, is_local)
-
-
 def test_rays_words_become_resources_of_each_task():
-    told = to_ray_options(["num_cpus=2", "memory=1e9", "spot=0.5"])
+    told = to_ray_options(read_options("ray", "num_cpus=2 memory=1e9 spot=0.5", False))
     assert told == {"num_cpus": 2.0, "memory": 1e9, "resources": {"spot": 0.5}}
+    words = ["--account=x", "--comment=a b"]
+    assert read_options("slurm", "--account=x '--comment=a b'", True) == words
 
 
 def test_machines_of_a_slurm_allocation_meet_in_it(clusters, tmp_path):
@@ -432,16 +408,6 @@ def test_machines_of_a_slurm_allocation_meet_in_it(clusters, tmp_path):
     assert done.returncode == 0, done.stderr
     assert {"[worker 0] ran", "[worker 1] ran"} == set(done.stdout.splitlines())
     assert (tmp_path / "logs" / "attempt-1/worker-1/stdout.log").read_text() == "ran\n"
-
-
-def test_gpus_that_an_engine_cannot_be_asked_for_are_refused():
-    need_engine("ray")
-    with pytest.raises(InputError, match="gpus must be left out for engine spark, got 1"):
-        check_gpus("spark", "spark://a:1", 1)
-    with pytest.raises(InputError, match="ray's cluster on this machine, which gives none"):
-        make_launcher("ray", gpus=2)
-    with pytest.raises(InputError, match="gpus must be a whole number from 1"):
-        RunSettings(gpus=0)
 
 
 def test_ray_in_its_own_words_does_the_same(clusters, tmp_path):

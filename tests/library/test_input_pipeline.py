@@ -197,8 +197,6 @@ def test_the_slow_store_waits_as_long_as_it_says(tf, shards):
     assert count == 40 and seconds >= 0.07
     naive_seconds = read_all(naive(shards, SLOW_HERE, BATCH))[1]
     assert naive_seconds >= 5 * 0.07, "one shard after another: the waits add up"
-    with pytest.raises(DistributedError, match="Delays must be 0 or more"):
-        Store(open_seconds=-1)
 
 
 def test_rates_take_turns_and_compare_within_a_round(shards):
@@ -265,8 +263,6 @@ def test_a_trace_leaves_out_what_a_cache_remembers(tf, shards):
     assert Counter(s.stage for s in trace(dataset, 3))["double"] == 6
     with pytest.raises(DistributedError, match="batches, got 7"):
         trace(naive(shards, LOCAL, BATCH), 9)
-    with pytest.raises(DistributedError, match="must have a stage that reads or maps"):
-        trace(tf.data.Dataset.range(3), 1)
 
 
 def double(number):

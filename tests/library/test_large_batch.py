@@ -365,20 +365,7 @@ def one_line_of(call):
 
 def test_bad_optimizers_and_steps_get_one_line(tf, strategies):
     from utils.training.accumulation import make_accumulating_step
-    from utils.training.layerwise import Lamb, Lars
-    from utils.training.warm_up import WarmUp
 
-    assert "weight_decay=0.1 isn't supported" in one_line_of(lambda: Lars(0.1, weight_decay=0.1))
-    assert "weight_decay=0.1 isn't supported" in one_line_of(lambda: Lamb(0.1, weight_decay=0.1))
-    assert "decay must be at least 0, got -1" in one_line_of(lambda: Lamb(0.1, decay=-1))
-    assert "trust must be above 0, got 0" in one_line_of(lambda: Lars(0.1, trust=0))
-    assert "momentum must be at least 0, got -0.9" in one_line_of(lambda: Lars(0.1, momentum=-0.9))
-    assert "warm_up_steps must be fewer than the 9 steps" in one_line_of(
-        lambda: WarmUp(0.1, 0.2, 9, 9)
-    )
-    for count in (0, 2.5, True):
-        call = lambda: make_accumulating_step(*[None] * 4, count)  # noqa: B023, E731
-        assert "micro batches must be" in one_line_of(call)
     strategy = strategies[2]
     model, optimizer = make_trainee(strategy, sgd)
     (batch,) = share_out(tf, strategy)

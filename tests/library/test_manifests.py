@@ -356,5 +356,3 @@ def test_nothing_is_written_over(tmp_path):
     assert [path.name for path in write_files(files, tmp_path / "new")] == list(files)
     with pytest.raises(InputError, match="already exist"):
         write_files(files, tmp_path / "new")
-    with pytest.raises(InputError, match="target must be one of kubernetes, tfjob, vertex"):
-        make_manifest("nomad", ManifestSettings(("x",)))

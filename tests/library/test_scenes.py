@@ -15,7 +15,6 @@ from utils.data.scenes import MASK_CLASSES, MIN_INK
 from utils.errors import InputError
 from utils.input_pipeline.scenes import parse_scene, read_scenes, write_scenes
 from utils.training import train
-from utils.training.input_feed import ReadLog
 
 LIMIT, BATCH, EPOCHS = 22, 8, 2  # the last batch of an epoch has 6
 JOB = {
@@ -74,8 +73,6 @@ def test_training_and_test_scenes_share_no_garment():
     )
     with pytest.raises(InputError, match="max_examples must be from 1 to 3"):
         scenes.take(0)
-    with pytest.raises(InputError, match="train scenes must be a whole number"):
-        load_scenes(train=0)
 
 
 # --- scores -------------------------------------------------------------------------------
@@ -223,8 +220,3 @@ def test_it_trains_in_a_cluster(by_hand, launcher, strategy, servers):
 
 
 # --- settings that don't fit -------------------------------------------------------------
-
-
-def test_other_settings_that_cannot_be(tf):
-    with pytest.raises(InputError, match="read_log must be left out"):
-        train(**JOB, read_log=ReadLog())

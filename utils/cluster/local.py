@@ -20,7 +20,7 @@ from ..tf_config import TaskConfig, deal_addresses
 from .group import Task
 from .job import Job
 from .launcher import Launcher, TaskOrder
-from .local_launcher import LocalLauncher
+from .local_tasks import LocalLauncher
 from .supervisor import Supervisor
 from .task import pack_call
 from .warm_launcher import make_launcher

@@ -8,9 +8,8 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,63 +17,10 @@ from ..errors import RunError
 from ..events import EVENTS_VARIABLE
 from ..processes.keeper import keep_marked
 from ..processes.module_command import make_module_command
-from ..processes.registry import MARK_VARIABLE, ClusterMark
-from ..tf_config import pick_free_ports
-from .launcher import Stop, TaskListener, TaskOrder
-from .local_tasks import ACTIONS, LocalTasks, OnEnd, Process
-from .streams import Streams
+from ..processes.registry import MARK_VARIABLE
+from .launcher import TaskOrder
+from .local_tasks import LocalLauncher, OnEnd, Process
 from .task import TaskEnds
-
-
-class LocalLauncher:
-    """The base of both launchers: a folder for temporary files, pipes, and their readers.
-
-    The folder goes when the launcher is closed, or when the process that made it ends, in
-    whatever way. Subclasses start processes.
-    """
-
-    description = ""
-    actions = ACTIONS
-
-    def __init__(self, mark: ClusterMark) -> None:
-        self.mark, self.streams = mark, Streams()
-        self._started: list[LocalTasks] = []
-
-    @property
-    def folder(self) -> str:
-        return self.mark.folder
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The environment of functions: this process's own, the cluster's mark, its folder.
-
-        Without the log level that JAX sets when Keras imports it: a task sets its own, if none is
-        there, and JAX's shows that CUDA is missing.
-        """
-        own = dict(os.environ)
-        if "jax" in sys.modules and own.get("TF_CPP_MIN_LOG_LEVEL") == "1":
-            del own["TF_CPP_MIN_LOG_LEVEL"]
-        return {**own, MARK_VARIABLE: self.mark.value, "TMPDIR": self.folder}
-
-    def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
-        return [f"127.0.0.1:{port}" for port in pick_free_ports(count)]
-
-    def start(
-        self, orders: Sequence[TaskOrder], function: bytes, listener: TaskListener
-    ) -> "LocalTasks":
-        self._started = [tasks for tasks in self._started if tasks.left]
-        tasks = LocalTasks(self, orders, function, listener)
-        self._started.append(tasks)
-        return tasks
-
-    def start_process(self, order: TaskOrder, ends: TaskEnds, on_end: OnEnd) -> Process:
-        """Start a process for one task; `on_end(status)` is called once when it has ended."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        for tasks in self._started:
-            tasks.end()
-        self.streams.close()
 
 
 class ColdLauncher(LocalLauncher):

@@ -1,4 +1,4 @@
-"""The tasks of one start on this machine: their pipes, their ends, and their listener."""
+"""The tasks of this machine: their launcher, and their pipes, their ends, their listener."""
 
 import contextlib
 import json
@@ -6,18 +6,21 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import psutil
 
 from ..processes.connection import Connection, WireMessage
+from ..processes.registry import MARK_VARIABLE, ClusterMark
+from ..tf_config import pick_free_ports
 from .grace import GraceWatch, Notice
-from .launcher import KILL_SECONDS, TaskListener, TaskOrder, await_end
+from .launcher import KILL_SECONDS, Stop, TaskListener, TaskOrder, await_end
 from .streams import MAX_LINE_BYTES, ErrorLine, LineReader, Streams
 from .task import TaskEnds
 from .work import IdleWatch
@@ -46,16 +49,56 @@ class Process(NamedTuple):
     send_signal: Callable[[int], None]
 
 
-class Starter(Protocol):
-    """The launcher of this machine, as its tasks need it."""
+class LocalLauncher:
+    """The base of both launchers: a folder for temporary files, pipes, and their readers.
 
-    streams: Streams
+    The folder goes when the launcher is closed, or when the process that made it ends, in
+    whatever way. Subclasses start processes.
+    """
+
+    description = ""
+    actions = ACTIONS
+    ports: Sequence[int] | None = None  # those that tasks may have
+
+    def __init__(self, mark: ClusterMark) -> None:
+        self.mark, self.streams = mark, Streams()
+        self._started: list[LocalTasks] = []
 
     @property
-    def folder(self) -> str: ...
+    def folder(self) -> str:
+        return self.mark.folder
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of functions: this process's own, the cluster's mark, its folder.
+
+        Without the log level that JAX sets when Keras imports it: a task sets its own, if none is
+        there, and JAX's shows that CUDA is missing.
+        """
+        own = dict(os.environ)
+        if "jax" in sys.modules and own.get("TF_CPP_MIN_LOG_LEVEL") == "1":
+            del own["TF_CPP_MIN_LOG_LEVEL"]
+        return {**own, MARK_VARIABLE: self.mark.value, "TMPDIR": self.folder}
+
+    def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
+        return [f"127.0.0.1:{port}" for port in pick_free_ports(count, among=self.ports)]
+
+    def start(
+        self, orders: Sequence[TaskOrder], function: bytes, listener: TaskListener
+    ) -> "LocalTasks":
+        self._started = [tasks for tasks in self._started if tasks.left]
+        tasks = LocalTasks(self, orders, function, listener)
+        self._started.append(tasks)
+        return tasks
 
     def start_process(self, order: TaskOrder, ends: TaskEnds, on_end: OnEnd) -> Process:
         """Start a process for one task; `on_end(status)` is called once when it has ended."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        for tasks in self._started:
+            tasks.end()
+        self.streams.close()
 
 
 class _Result:
@@ -86,7 +129,7 @@ class _Running:
     The listener is called in the streams' thread, so in order.
     """
 
-    def __init__(self, order: TaskOrder, launcher: Starter, listener: TaskListener) -> None:
+    def __init__(self, order: TaskOrder, launcher: LocalLauncher, listener: TaskListener) -> None:
         self.order, self._launcher, self._listener = order, launcher, listener
         self._streams, name = launcher.streams, order.name
         self.process: Process | None = None
@@ -155,7 +198,7 @@ class LocalTasks:
 
     def __init__(
         self,
-        launcher: Starter,
+        launcher: LocalLauncher,
         orders: Sequence[TaskOrder],
         function: bytes,
         listener: TaskListener,

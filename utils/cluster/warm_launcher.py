@@ -17,8 +17,8 @@ from ..processes.module_command import make_module_command
 from ..processes.preload import TRAINING_MODULES
 from ..processes.registry import end_cluster, make_mark, remove_folder
 from .launcher import Launcher, TaskOrder
-from .local_launcher import ColdLauncher, LocalLauncher
-from .local_tasks import OnEnd, Process
+from .local_launcher import ColdLauncher
+from .local_tasks import LocalLauncher, OnEnd, Process
 from .task import TaskEnds
 
 START_SECONDS, FORK_SECONDS = 300.0, 60.0

@@ -4,12 +4,12 @@ import os
 
 from .images import ImageData
 from .loading import load
-from .scenes import SceneData, load_scenes
+from .scenes import load_scenes
 
 
 def open_data(
     name: str, full: bool = False, folder: str | os.PathLike[str] | None = None
-) -> ImageData | SceneData:
+) -> ImageData:
     """Return the data set `name`: "fashion-scenes", or one that `load` knows.
 
     Raises InputError for any other name, as `load` does.

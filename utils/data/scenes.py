@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..checks import check_count
-from ..errors import InputError
 from .catalog import FASHION_MNIST, IMAGE_SIZE
-from .images import Split
+from .images import ImageData, Split
 from .loading import load
 
 SCENE_SIZE = 64
@@ -58,29 +57,12 @@ class SceneSplit:
         return digest.hexdigest()[:8]
 
 
-@dataclass(frozen=True, eq=False)
-class SceneData:
+class SceneData(ImageData):
     """Training and test scenes; no garment of one is in the other."""
 
-    source: str
-    full: bool
-    train: SceneSplit
-    test: SceneSplit
-    name: str = "fashion-scenes"
-    class_names: tuple[str, ...] = MASK_CLASS_NAMES
-
     def take(self, count: int) -> "SceneData":
-        """Return the first `count` training scenes, and at most as many test scenes.
-
-        Raises InputError unless `count` is 1 to the number of training scenes.
-        """
-        if not 1 <= count <= len(self.train):
-            raise InputError(
-                f"There are {len(self.train):,} training scenes, so max_examples must be from 1 "
-                f"to {len(self.train):,}, got {count}."
-            )
-        test = self.test.take(min(count, len(self.test)))
-        return replace(self, train=self.train.take(count), test=test)
+        """Return the first `count` training scenes, and at most as many test scenes."""
+        return replace(super().take(count), test=self.test.take(min(count, len(self.test))))
 
 
 def load_scenes(
@@ -106,7 +88,8 @@ def load_scenes(
         count = (6 * usual if full else usual) if counts[name] is None else counts[name]
         check_count(f"{name} scenes", count)
         splits[name] = SceneSplit(getattr(garments, name), count, SEEDS[name])
-    return SceneData(f"scenes of {garments.source}", full, **splits)
+    source = f"scenes of {garments.source}"
+    return SceneData("fashion-scenes", source, full, **splits, class_names=MASK_CLASS_NAMES)
 
 
 def draw_scene(garments: Split, seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:

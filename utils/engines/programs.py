@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..cluster.failures import ClusterError
 from ..cluster.group import Task
-from ..cluster.launcher import Launcher, Stop, TaskListener, TaskOrder
+from ..cluster.launcher import Launcher, TaskListener, TaskOrder
 from ..cluster.local_launcher import ColdLauncher
 from ..cluster.local_tasks import LocalTasks
 from ..cluster.signals import Signals
@@ -24,7 +24,7 @@ from ..environment import count_cores
 from ..errors import InputError, advise
 from ..files import make_folder
 from ..gpus import check_gpus_are_free, gpu_variables
-from ..tf_config import TaskConfig, deal_addresses, pick_free_ports
+from ..tf_config import TaskConfig, deal_addresses
 from .run_record import Print, RunRecord, Say
 from .settings import (
     CODE_VARIABLE,
@@ -81,12 +81,8 @@ class ProgramLauncher(ColdLauncher):
 
     def __init__(self, settings: RunSettings) -> None:
         super().__init__()
-        self._settings, self._is_first = settings, True
+        self._settings, self._is_first, self.ports = settings, True, settings.ports
         self.variables: dict[str, str] = {}  # for programs that don't have them already
-
-    def find_addresses(self, count: int, stop: Stop = lambda: 0) -> list[str]:
-        ports = pick_free_ports(count, among=self._settings.ports)
-        return [f"127.0.0.1:{port}" for port in ports]
 
     def make_environment(self) -> dict[str, str]:
         """The code of a rendezvous isn't passed on."""

@@ -15,8 +15,7 @@ Importing this package doesn't import TensorFlow; `train` does.
 - `input_feed`: what the replicas of a run are fed: the bundled images here, own data in `own_data`
 - `large_batch`: learning rates for large batches: the linear scaling rule and gradual warm-up
 - `layerwise`: LARS and LAMB: each layer's step in proportion to the size of its own weights
-- `loops`: the three loops: custom, Keras's `fit`, and coordinated; each trains the rest of an
-  epoch
+- `loops`: the two loops, custom and Keras's `fit`: each trains the rest of an epoch
 - `loss_scale`: float16 on several replicas: a loss scale that all of them share, and steps that
   all skip
 - `on_cluster`: training on a cluster of processes that starts here

@@ -190,16 +190,14 @@ class TrainConfig:
         return not self.has_own_data and self.dataset == "fashion-scenes"
 
     def _check_model(self) -> None:
-        if isinstance(self.model, str):
-            check_choice("model", self.model, MODELS)
-            self._check_model_fits_data()
-        elif not callable(self.model):
+        if not isinstance(self.model, str):
+            if callable(self.model):
+                return
             raise InputError(
                 "model must be a name, a keras.Model, its class, or the function that builds it, "
                 f"got {type(self.model).__name__}."
             )
-
-    def _check_model_fits_data(self) -> None:
+        check_choice("model", self.model, MODELS)
         wanted = self.has_scenes
         if self.has_own_data or (self.model == MODEL_OF_SCENES) == wanted:
             return

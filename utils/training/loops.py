@@ -1,7 +1,7 @@
-"""The three loops: custom, Keras's `fit`, and coordinated; each trains what is left of an epoch.
+"""The two loops, custom and Keras's `fit`: each trains what is left of an epoch.
 
 A loop asks the run how many steps it may take, takes them, and tells it; the run reports,
-saves and stops (`training.progress`). All take the step of `training.step`.
+saves and stops (`training.progress`). Both take the step of `training.step`.
 """
 
 from collections.abc import Callable
@@ -33,45 +33,50 @@ EpochLoop = Callable[[Any], None]
 
 def choose_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> EpochLoop:
     """Return a function of batches that trains what is left of an epoch."""
-    if run.record.is_coordinated:
-        return make_coordinated_loop(state, run, feed)
     make = {"custom": make_custom_loop, "fit": make_fit_loop}[run.config.loop]
     return make(state, run, feed)
 
 
 def make_custom_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> EpochLoop:
-    """Return the custom loop: several steps inside one compiled function."""
-    train_steps = compile_steps(state.strategy, make_train_replica(state, feed.prepare))
+    """Return the custom loop: several steps at a time, then a look at the run."""
+    begin, take_steps = compile_passes(run, state.strategy, make_train_replica(state, feed.prepare))
 
     def train_epoch(batches: Any) -> None:
-        iterator = iter(distribute(state.strategy, batches))
+        iterator = begin(batches)
         while run.position.step < run.steps_per_epoch:
             steps = run.next_steps()
-            train_steps(iterator, tf.constant(steps))
+            take_steps(iterator, steps)
             run.advance(steps, state.read_metrics)
 
     return train_epoch
 
 
-def make_coordinated_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> EpochLoop:
-    """Return the loop of parameter servers: each batch goes as a step to any free worker.
+def compile_passes(
+    run: RunProgress, strategy: tf.distribute.Strategy, replica_step: ReplicaStep
+) -> tuple[Callable[[Any], Any], Callable[[Any, int], None]]:
+    """Return how a pass over global batches begins, and how a number of its steps is taken.
 
-    Workers don't wait for each other: a step reads the parameters, computes a gradient and
-    applies it at once, so that a gradient may be older than the parameters that it changes
-    (`tf.distribute.ParameterServerStrategy`). An epoch is every global batch once, whichever
+    Usually several steps run inside one compiled function, on all replicas at once. With
+    parameter servers each batch goes as a step to any free worker. They don't wait for each
+    other: a step reads the parameters, computes a gradient and applies it at once, so that a
+    gradient may be older than the parameters that it changes
+    (`tf.distribute.ParameterServerStrategy`). A pass is every global batch once, whichever
     worker took it; the coordinator reads the data.
     """
-    coordinator = Coordinator(state.strategy)
-    step = compile_closure(state.strategy, make_train_replica(state, feed.prepare))
+    if run.record.is_coordinated:
+        coordinator, closure = Coordinator(strategy), compile_closure(strategy, replica_step)
 
-    def train_epoch(batches: tf.data.Dataset) -> None:
-        iterator = iter(batches)
-        while run.position.step < run.steps_per_epoch:
-            steps = run.next_steps()
-            send_steps(coordinator, step, iterator, steps)
-            run.advance(steps, state.read_metrics)
+        def send_steps(iterator: Any, steps: int) -> None:
+            for _ in range(steps):
+                coordinator.schedule(closure, args=next(iterator))
+            coordinator.join()
 
-    return train_epoch
+        return iter, send_steps
+    run_steps = compile_steps(strategy, replica_step)
+    return (
+        lambda batches: iter(distribute(strategy, batches)),
+        lambda iterator, steps: run_steps(iterator, tf.constant(steps)),
+    )
 
 
 def make_fit_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> EpochLoop:
@@ -119,14 +124,9 @@ def evaluate(state: TrainState, run: RunProgress, feed: InputFeed) -> dict[str, 
         extra = feed.make_test_metric()
     state.reset_metrics()
     metrics = [*state.metrics.values(), *filter(None, [extra])]
-    batches, steps = feed.batches(0), feed.steps_per_epoch
     replica_step = make_test_replica(state.model, metrics)
-    if run.record.is_coordinated:
-        step = compile_closure(state.strategy, replica_step)
-        send_steps(Coordinator(state.strategy), step, iter(batches), steps)
-    else:
-        test_steps = compile_steps(state.strategy, replica_step)
-        test_steps(iter(distribute(state.strategy, batches)), tf.constant(steps))
+    begin, take_steps = compile_passes(run, state.strategy, replica_step)
+    take_steps(begin(feed.batches(0)), feed.steps_per_epoch)
     return state.read_metrics()[0] | (extra.score() if extra else {})
 
 
@@ -135,10 +135,3 @@ def distribute(strategy: tf.distribute.Strategy, batches: Any) -> Any:
     if isinstance(batches, tf.data.Dataset):
         return strategy.experimental_distribute_dataset(batches)
     return batches
-
-
-def send_steps(coordinator: Any, step: ReplicaStep, iterator: Any, steps: int) -> None:
-    """Send the next `steps` batches to whichever workers are free, and wait until all are done."""
-    for _ in range(steps):
-        coordinator.schedule(step, args=next(iterator))
-    coordinator.join()

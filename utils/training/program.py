@@ -1,7 +1,7 @@
 """The training program: one for every strategy.
 
 A training run, top to bottom: config -> data -> strategy -> feed -> state -> loop ->
-checkpoint -> report. `step` shows how a step works, and `loops` has the three loops.
+checkpoint -> report. `step` shows how a step works, and `loops` has the two loops.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from ..data import ImageData, SceneData, open_data
+from ..data import ImageData, open_data
 from ..environment import quiet_tensorflow, versions
 from ..errors import InputError
 from ..events import Listener
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from .state import TrainState
     from .worker_group import WorkerGroup
 
-BundledData = ImageData | SceneData
 OTHER_BACKENDS = ("jax", "torch", "openvino")
 
 
@@ -174,7 +173,7 @@ def make_callbacks(state: "TrainState", run: "RunProgress") -> "keras.callbacks.
 def make_feeds(
     config: TrainConfig,
     group: "WorkerGroup",
-    images: BundledData | None,
+    images: ImageData | None,
     read_log: "ReadLog | None",
 ) -> tuple["InputFeed", "InputFeed | None"]:
     """Return what feeds the training and the test; own data may have no test."""
@@ -222,7 +221,7 @@ def describe_devices(devices: Devices) -> dict[str, Any]:
     return dict(zip(DEVICE_FIELDS, (*values, devices.note), strict=True))
 
 
-def describe_data(run: "RunProgress", images: BundledData | None) -> dict[str, Any]:
+def describe_data(run: "RunProgress", images: ImageData | None) -> dict[str, Any]:
     """Return the report's fields about the data: its name, its source, its examples."""
     if images is None:
         examples = run.position.epoch_examples
@@ -359,7 +358,7 @@ def _versions() -> dict[str, str]:
     return {name: found[name] for name in names} | {"training code": code.hexdigest()[:12]}
 
 
-def _image_facts(images: BundledData | None) -> dict[str, str]:
+def _image_facts(images: ImageData | None) -> dict[str, str]:
     if images is None:
         return {}
     return {"data": f"{len(images.train)} images {images.train.digest()}"}

@@ -1,11 +1,11 @@
 // Controls above charts. Frames over a grid of the controls' values are frozen in the data, so every move is
 // answered here; where a kernel runs, its frame for the exact values takes the nearest one's place.
 const { CHARTS } = require("./explorer_charts.js");
-const { choice, make, sayCount, sayNumber, slider, tries } = require("./core.js");
+const { choice, make, panel, sayCount, sayNumber, slider, tries } = require("./core.js");
 
 function piece(stage) {
   const { controls, live } = stage.data;
-  const bar = make("div", { class: "ex-controls" }, ...controls.map((control) => makeControl(stage, control, live)));
+  const made = controls.map((control) => makeControl(stage, control, live)), bar = made.length > 4 ? panel(made.slice(0, 4), made.slice(4)) : make("div", { class: "ex-controls" }, ...made);
   const place = make("div", {});
   let drawn = [], frozen = null;
   if (stage.data.tries) stage.root.append(tries(stage, stage.data.tries.map((each) => ({ ...each, set: placeValues(stage, each.set), act: placeValues(stage, each.act) }))));
@@ -14,11 +14,11 @@ function piece(stage) {
     frozen = stage.data.frozen ?? frozen;  // a kernel sends it once
     const { parts } = findFrame(stage, frozen);
     if (drawn.map((each) => each.kind).join() !== parts.map((each) => each.kind).join()) {
-      drawn = parts.map(({ kind }) => ({ kind, ...makePart(kind) }));
+      drawn = parts.map(({ kind }) => ({ kind, ...makePart(kind, stage) }));
       place.replaceChildren(...drawn.map((each) => each.node));
     }
     parts.forEach((part, k) => drawn[k].update(stage, part));
-    stage.say(parts.map((part) => part.caption || part.alt || "").join(" "));
+    stage.say(parts.map((part) => (part.caption ? `${part.title}. ${part.caption}` : part.alt ?? "")).join(" "));
   };
 }
 
@@ -37,16 +37,17 @@ function makeControl(stage, control, live) {
 // Options for values of controls: where no kernel runs, a slider's option is the step of its grid.
 function placeValues({ data: { controls, live, frozen } }, values) {
   const isStep = (name) => !live && controls.find((control) => control.name === name).kind === "slider";
-  return Object.fromEntries(Object.entries(values).map(([name, value]) => (isStep(name) ? [`${name} step`, frozen.grids[name].indexOf(value)] : [name, value])));
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => (isStep(name) ? [`${name} step`, findNearest(frozen.grids[name], value)] : [name, value])));
 }
 
 // What is drawn: a heading, the chart and its words; or finished HTML.
-function makePart(kind) {
+function makePart(kind, stage) {
   if (kind === "html") {
     const node = make("div", { class: "ex-said" });
     return { node, update: (stage, part) => { if (node.shown !== part.html) node.innerHTML = node.shown = part.html; } };
   }
   const title = make("p", { style: "font-weight: 600; margin: 0.6em 0 0.4em" }), words = make("p", {}), chart = CHARTS[kind]();
+  if (chart.pick) chart.svg.addEventListener("click", (event) => Object.entries(placeValues(stage, chart.pick(event))).forEach(([name, value]) => stage.set(name, value)));
   return { node: make("div", {}, title, chart.svg, words),
     update: (stage, part) => {
       title.textContent = part.title;

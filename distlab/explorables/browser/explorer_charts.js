@@ -1,6 +1,6 @@
 // The charts of explorers: bars, lines, spans of time, a batch that is cut, small images. Each is
 // {svg, update(glider, chart, width)}; the chart is what distlab/figures gives its pictures as plain data.
-const { HALO, clamp, color, draw, inkOn, join, linear, logarithmic, replica, sayNumber, ticks } = require("./core.js");
+const { HALO, clamp, color, draw, inkOn, join, linear, logarithmic, replica, sayCount, sayNumber, ticks } = require("./core.js");
 
 // A name's color follows the idea that the chart gives it (`chart.ideas`), else its place.
 const ORDER = ["forward", "backward", "all-reduce", "variables", "data", "optimizer", "wait"];
@@ -8,7 +8,7 @@ const ideaOf = (chart, name, place) => chart.ideas?.[name] ?? ORDER[place % ORDE
 const wide = (text) => 7 * String(text).length;
 const most = (items, measure) => Math.max(0, ...items.map(measure));
 
-const CHARTS = { bars: makeBars, lines: makeLines, spans: makeSpans, cut: makeCut, images: makeImages };
+const CHARTS = { bars: makeBars, lines: makeLines, spans: makeSpans, cut: makeCut, images: makeImages, strip: makeStrip, map: makeMap };
 
 function makeSvg(...names) {
   const layers = Object.fromEntries(names.map((name) => [name, draw("g")]));
@@ -42,7 +42,7 @@ function makeBars() {
       for (const [name, value] of own) {
         const long = Math.max(0, scale(value)), idea = name === chart.wrong ? "over" : chart.ideas && !chart.ideas[name] ? "ink" : ideaOf(chart, name, groups.length > 1 ? names.indexOf(name) : 0);
         if (above) y += 17;
-        const style = `font-size: 13px${name === chart.bold ? "; font-weight: 700" : ""}`;
+        const style = `font-size: 13px; ${HALO}${name === chart.bold ? "; font-weight: 700" : ""}`;
         bars.push({ id: `${g} ${name}`, x: left, y: y + 4, long, idea });
         words.push({ id: `name ${g} ${name}`, x: above ? left : left - 10, y: above ? y : y + 19, anchor: above ? "start" : "end", text: name, style },
           { id: `value ${g} ${name}`, x: left + long + 7, y: y + 19, text: say(value), style: `font-weight: 600; font-size: 13px; ${HALO}` });
@@ -89,9 +89,9 @@ function makeLines() {
     join(glider, layers.keys, keys, { key: (d) => d.k, tag: "path", end: (d) => ({ d: `M ${left + 2} ${d.y} h 18`, stroke: color(d.idea), "stroke-width": 4 }) });
     join(glider, layers.marks, marks, { key: (d) => d.k, tag: "path",
       end: (d) => ({ d: d.b === null ? `M ${d.a} ${top} L ${d.a} ${HEIGHT - BOTTOM}` : `M ${d.a - 6} ${d.b} a 6 6 0 1 0 12 0 a 6 6 0 1 0 -12 0`,
-        fill: d.b === null ? "none" : color("data"), stroke: color("ink"), "stroke-width": 1.4, "stroke-dasharray": d.b === null ? "3 3" : null }) });
+        fill: d.b === null ? "none" : color(chart.ideas?.[d.name] ?? "data"), stroke: color("ink"), "stroke-width": 1.4, "stroke-dasharray": d.b === null ? "3 3" : null }) });
     write(glider, layers.words, [...writeAxes(chart, x, y, { left, right, width }), ...nameLines(lines, y, { beside, left, right, width }),
-      ...marks.map((d) => ({ id: `mark ${d.k}`, x: clamp(d.a + 9, left, width - wide(d.name)), y: d.b === null ? top + 12 + 16 * d.k : d.b + 20, text: d.name, style: `font-weight: 600; ${HALO}` }))]);
+      ...marks.map((d) => ({ id: `mark ${d.k}`, x: clamp(d.a + 9, left, width - (d.b === null || !beside ? 0 : right) - wide(d.name)), y: d.b === null ? top + 12 + 16 * d.k : d.b + 20, text: d.name, style: `font-weight: 600; ${HALO}` }))]);
   } };
 }
 
@@ -178,6 +178,62 @@ function makeCut() {
     const rows = ["one part for each worker", "and of it one for each of its replicas"].map((text, k) => ({ id: text, x: 0, y: 56 + 60 * k, text }));
     write(glider, layers.words, [...words, ...rows, ...(chart.uneven ? [{ id: "uneven", x: 0, y: 178, text: chart.uneven }] : [])]);
   } };
+}
+
+// ---- a bar for each of many answers: upwards a right one, downwards a wrong one; one is marked
+
+function makeStrip() {
+  const { svg, layers } = makeSvg("bars", "mark", "words");
+  return { svg, update(glider, chart, width) {
+    const shares = chart.shares.split(" ").map(Number), left = 48, each = (width - left) / shares.length, middle = 72, tall = 58;
+    setSize(glider, svg, width, 148);
+    const walk = (sign) => shares.map((share, k) => `M ${(left + (k + 0.4) * each).toFixed(1)} ${middle} v ${(-(sign * share > 0 ? share : 0) * tall / 100).toFixed(1)}`).join(" ");
+    join(glider, layers.bars, [["forward", 1], ["over", -1]], { key: ([idea]) => idea, tag: "path",
+      end: ([idea, sign]) => ({ d: walk(sign), stroke: color(idea), "stroke-width": Math.max(1, each * 0.8) }) });
+    join(glider, layers.mark, [chart.at], { key: () => "at", tag: "path", end: (at) => ({ d: `M ${left + (at + 0.4) * each} 8 V 138`, stroke: color("ink"), "stroke-width": 2.5 }) });
+    write(glider, layers.words, [["100 %", 18], ["right", middle - 18], ["wrong", middle + 28], ["100 %", 134]].map(([text, y], k) => ({ id: k, x: left - 8, y, anchor: "end", text })));
+  } };
+}
+
+// ---- what is advised where: cells in the colors of their names, and a mark where one is; a click goes there
+
+function makeMap() {
+  const { svg, layers } = makeSvg("cells", "mark", "words");
+  let place = () => null;
+  return { svg, pick: (event) => place(event), update(glider, chart, width) {
+    const across = 13, left = 92, top = 4, each = (width - left) / across, tall = 20, count = chart.cells.length / across;
+    const cells = [...chart.cells].map((name, k) => ({ name: chart.names[name], k, row: Math.floor(k / across), column: k % across }));
+    place = ({ clientX, clientY }) => {
+      const box = svg.getBoundingClientRect(), at = (way, start, size) => clamp(Math.floor(((way * width) / box.width - start) / size), 0, across - 1);
+      return { devices: at(clientX - box.left, left, each), parameters: 12 - at(clientY - box.top, top, tall) / 2 };
+    };
+    const names = [...new Set(cells.map((d) => d.name))], spots = names.map((name) => findSpot(cells.filter((d) => d.name === name), each, wide(name)));
+    const key = placeKey(chart, names.filter((_, k) => !spots[k]), width), low = top + tall * count + 40;
+    setSize(glider, svg, width, key.length ? low + key.at(-1).y + 22 : low);
+    const box = (d) => `M ${(left + d.column * each).toFixed(1)} ${top + d.row * tall} h ${(each - 1).toFixed(1)} v ${tall - 1} h ${(1 - each).toFixed(1)} z`;
+    const regions = names.map((name) => ({ name, d: cells.filter((d) => d.name === name).map(box).join(" ") + key.filter(({ kind }) => kind === name).map((d) => ` M ${d.x} ${low + d.y} h 14 v 14 h -14 z`).join("") }));
+    join(glider, layers.cells, regions, { key: (d) => d.name, tag: "path", seconds: 0, end: (d) => ({ d: d.d, fill: color(chart.ideas[d.name]) }) });
+    join(glider, layers.mark, [chart.at], { key: () => "at", tag: "rect",
+      end: ([row, column]) => ({ x: left + column * each - 1, y: top + row * tall - 1, width: each + 1, height: tall + 1, rx: 4, fill: "none", stroke: color("ink"), "stroke-width": 3.5 }) });
+    const bold = (name) => `font-weight: 600; fill: ${inkOn(chart.ideas[name])}`;
+    write(glider, layers.words, [
+      ...spots.filter(Boolean).map((d) => ({ id: `name ${d.name}`, x: left + d.x, y: top + d.row * tall + 14, anchor: "middle", text: d.name, style: bold(d.name) })),
+      ...key.map((d) => ({ id: `name ${d.kind}`, x: d.x + 20, y: low + d.y + 12, text: d.kind })),
+      ...[0, 3, 6, 9, 12].map((n) => ({ id: `x ${n}`, x: left + (n + 0.5) * each, y: top + tall * count + 16, anchor: "middle", text: sayNumber(2 ** n, 4) })),
+      ...[12, 11, 10, 9, 8, 7, 6].map((n, k) => ({ id: `y ${n}`, x: left - 8, y: top + 2 * k * tall + 14, anchor: "end", text: sayCount(10 ** n) })),
+      { id: "x name", x: left + (width - left) / 2, y: top + tall * count + 33, anchor: "middle", text: "devices, and on the left parameters" }]);
+  } };
+}
+
+// Where a name of so many pixels stands in its region: in the middle of its longest row.
+function findSpot(cells, each, room) {
+  const runs = [];
+  for (const d of cells) {
+    const last = runs.at(-1)?.at(-1);
+    if (last?.row === d.row && last.column === d.column - 1) runs.at(-1).push(d); else runs.push([d]);
+  }
+  const longest = Math.max(...runs.map((run) => run.length)), best = runs.filter((run) => run.length === longest), run = best[Math.floor(best.length / 2)];
+  return longest * each > room + 8 ? { name: run[0].name, row: run[0].row, x: (run[0].column + longest / 2) * each } : null;
 }
 
 const pick = (room, ...texts) => texts.map(String).find((text) => wide(text) + 6 < room) ?? "";

@@ -6,7 +6,8 @@ const { choice, clamp, color, draw, join, logarithmic, make, panel, player, read
 const { findCost, listHeld, listSteps, makeClock, timeStep } = require("./ring_model.js");
 
 const NAMES = { naive: "Naive", ring: "Ring", "recursive-doubling": "Recursive doubling", tree: "Tree", hierarchical: "Hierarchical" };
-const LINES = { naive: "wait", ring: "accent", "recursive-doubling": "data", tree: "ink", hierarchical: "optimizer" };
+// The colors are the ranks', so an algorithm is told by how its line is dashed.
+const LINES = { naive: "wait", ring: "accent", "recursive-doubling": "data", tree: "ink", hierarchical: "accent" }, DASHES = { tree: [3, 5], hierarchical: [12, 5] };
 const SMALLEST = 1e3, LARGEST = 1e9;
 
 const START = { latency: 2e-5, bandwidth: 1e10, inside: 1, perNode: 4 };
@@ -40,7 +41,7 @@ function piece(stage) {
     slider(stage, { name: "bandwidth", label: "Link bandwidth", min: 1e8, max: 1e12, log: true, say: (n) => `${sayBytes(n)}/s` })], [
     choice(stage, { name: "perNode", label: "Ranks in a node", options: [2, 4, 8] }),
     choice(stage, { name: "inside", label: "Links inside a node", options: [[1, "the same"], [10, "10 ×"]] })]);
-  const panels = algorithms.map((name) => makePanel(name, stage.data.steps)), done = make("ul", { class: "ex-key", style: "display: block; font-size: 14px" });
+  const panels = algorithms.map((name) => makePanel(name, stage.data.steps)), done = make("ul", { class: "ex-key", style: "display: block; font-size: 14px" }), table = make("table", { class: "ex-held" });
   const grid = make("div", { style: `display: grid; gap: 12px 18px; align-items: ${alone ? "start" : "end"}` }, ...panels.map((panel) => panel.node));
   let runs = [];
   const last = () => Math.max(...runs.map((run) => run.total));
@@ -50,7 +51,7 @@ function piece(stage) {
     marks: () => [...new Set(runs.flatMap((run) => run.ends))].sort((a, b) => a - b).map((end) => end / last()).filter((share) => share < 1),
   });
   const chart = alone ? null : makeChart(stage);
-  if (alone) { grid.append(done); panels[0].node.querySelector("canvas").dataset.alone = "yes"; }
+  if (alone) { grid.append(make("div", {}, done, table)); panels[0].node.querySelector("canvas").dataset.alone = "yes"; }
   const key = make("ul", { class: "ex-key" }, ...[["paper", "bands: whose numbers a slice has added up"], ["all-reduce", "the complete sum"]].map(([idea, words]) =>
     make("li", { style: `--idea: ${idea === "paper" ? `linear-gradient(${[0, 1, 2, 3].map((k) => `${color(`replica-${k}`)} ${25 * k}% ${25 * k + 25}%`).join(", ")})` : `repeating-linear-gradient(135deg, ${color(idea)} 0 4px, ${color("paper")} 4px 5px)`}` }, make("i"), words)));
   const asked = listTries(stage.data);
@@ -65,7 +66,10 @@ function piece(stage) {
     grid.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
     const now = stage.options.time * last(), read = readColors(stage.root);
     panels.forEach((panel, k) => panel.update(runs[k], now, wide, read, runs));
-    if (alone) done.replaceChildren(...(stage.data.steps ? listReplay : listSums)(runs[0], now, values, stage.data.unit));
+    if (alone) {
+      done.replaceChildren(...(stage.data.steps ? listReplay : listSums)(runs[0], now, values, stage.data.unit));
+      table.replaceChildren(...listHeldRows(runs[0], now, stage.data));
+    }
     stage.say(stage.data.wrong?.words ?? describe(runs, network));
   };
 }
@@ -98,8 +102,7 @@ function listReplay(run, now) {
 function listSums(run, now, values, unit) {
   const place = run.ends.findIndex((end) => end > now * (1 + 1e-9));
   if (place < 0) return [make("li", { text: "Every rank holds every sum: all pies are alike." })];
-  const sum = (mask, slice) => values.reduce((total, row, rank) => total + (Math.floor(mask / 2 ** rank) % 2 ? row[slice] : 0), 0);
-  const say = (number) => number.toFixed(2).replace("-", "\u2212");
+  const sum = (mask, slice) => addHeld(values, mask, slice), say = sayShort;
   const lines = [`Each chunk's first number, ${unit}rounded:`, ...run.steps[place].messages.map(({ source, destination, from, adds }) => {
     const head = `rank ${source} \u2192 rank ${destination}, chunk ${from}: `, sent = sum(run.held[place][source][from], from);
     if (values[0][from] === null) return `${head}empty`;
@@ -109,10 +112,26 @@ function listSums(run, now, values, unit) {
   return lines.map((text) => make("li", { text }));
 }
 
+const addHeld = (values, mask, slice) => values.reduce((total, row, rank) => total + (Math.floor(mask / 2 ** rank) % 2 ? row[slice] : 0), 0);
+const sayShort = (number) => number.toFixed(2).replace("-", "\u2212");
+
+// What each rank holds, as a table of each chunk's first number: striped where the sum is complete, marked where a replay went wrong.
+function listHeldRows(run, now, { values, firsts, wrong }) {
+  const { ranks } = run.network, done = run.ends.filter((end) => end <= now * (1 + 1e-9)).length, masks = run.held[done], all = [...Array(ranks).keys()];
+  if (ranks > 8) return [];
+  const number = (rank, k) => (firsts ? firsts[Math.min(done, firsts.length - 1)][rank][k] : values[0][k] === null ? null : addHeld(values, masks[rank][k], k));
+  const cell = (rank, k) => make("td", { class: masks[rank][k] === 2 ** ranks - 1 ? "ex-full" : null, text: number(rank, k) === null ? "empty" : sayShort(number(rank, k)) });
+  const head = make("tr", {}, make("td", { text: "holds" }), ...all.map((k) => make("th", { scope: "col", text: `chunk ${k}` })));
+  const isWrong = (rank) => wrong && wrong.rank === rank && now >= run.total * (1 - 1e-9);
+  return [head, ...all.map((rank) => make("tr", { style: isWrong(rank) ? `outline: 3px solid ${color("over")}` : null },
+    make("th", { scope: "row", style: `border-left: 6px solid ${color(replicaIdea(rank))}`, text: `rank ${rank}` }), ...all.map((k) => cell(rank, k))))];
+}
+
 // ---- one algorithm: its name, its time, its ranks on a circle
 
 function makePanel(name, replayed) {
-  const swatch = make("i", { style: `display: inline-block; width: 14px; height: 14px; border-radius: 3px; margin-right: 7px; background: ${color(LINES[name])}` });
+  const [on, off] = DASHES[name] ?? [1, 0], ink = color(LINES[name]);
+  const swatch = make("i", { style: `display: inline-block; width: 26px; height: 5px; margin: 0 7px 4px 0; background: repeating-linear-gradient(90deg, ${ink} 0 ${on}px, transparent 0 ${on + off}px)` });
   const time = make("strong", { style: "float: right" });
   const canvas = make("canvas", { role: "img" });
   const title = make("div", {}, swatch, make("strong", { text: replayed ? "Your ring" : NAMES[name] }), time);
@@ -276,19 +295,19 @@ function drawChart(stage, svg, layers, network, runs) {
   const bands = findWinners(sizes, curves).map((band) => ({ ...band, from: x(band.from), to: x(band.to) }));
   join(glider, layers.bands, bands, { key: (d) => d.name, tag: "rect",
     end: (d) => ({ x: d.from, y: 4, width: Math.max(0, d.to - d.from - 2), height: 20, rx: 5, fill: color(LINES[d.name]) }) });
-  join(glider, layers.marks, bands.filter((d) => d.to - d.from > 60), { key: (d) => d.name, tag: "text",
-    text: (d) => (d.to - d.from > 190 ? `${NAMES[d.name]} is fastest` : d.to - d.from > 130 ? NAMES[d.name] : NAMES[d.name].split(" ")[0]),
+  const nameBand = ({ name, from, to }) => [`${NAMES[name]} is fastest`, NAMES[name], NAMES[name].split(" ")[0]].find((text) => 8 * text.length + 12 < to - from) ?? "";
+  join(glider, layers.marks, bands, { key: (d) => d.name, tag: "text", text: nameBand,
     end: (d) => ({ x: (d.from + d.to) / 2, y: 18, "text-anchor": "middle", style: `font-weight: 700; fill: var(--ex-on-${LINES[d.name]})` }) });
   drawScales(glider, layers, x, y, { inner, left, right, top, tall, all });
   join(glider, layers.lines, curves, { key: (d) => d.name, tag: "path",
     end: (d) => ({ d: `M${d.seconds.map((s, k) => `${x(sizes[k]).toFixed(1)} ${y(s).toFixed(1)}`).join("L")}`, fill: "none",
-      stroke: color(LINES[d.name]), "stroke-width": 3.2, "stroke-linejoin": "round" }) });
+      stroke: color(LINES[d.name]), "stroke-width": 3.2, "stroke-linejoin": "round", "stroke-dasharray": DASHES[d.name]?.join(" ") }) });
   const ends = [...curves].map((d) => ({ name: d.name, y: y(d.seconds.at(-1)) })).sort((a, b) => a.y - b.y);
-  ends.forEach((d, k) => { if (k) d.y = Math.max(d.y, ends[k - 1].y + 15); });
+  ends.forEach((d, k) => { if (k) d.y = Math.max(d.y, ends[k - 1].y + 17); });
   join(glider, layers.labels, right > 20 ? ends : [], { key: (d) => d.name, tag: "text", text: (d) => NAMES[d.name],
     end: (d) => ({ x: inner - right + 8, y: d.y + 4 }) });
   join(glider, layers.now, [0], { key: String, tag: "line",
-    end: () => ({ x1: x(network.bytes), x2: x(network.bytes), y1: 0, y2: top + tall, stroke: color("ink"), "stroke-width": 2, "stroke-dasharray": "4 3" }) });
+    end: () => ({ x1: x(network.bytes), x2: x(network.bytes), y1: 26, y2: top + tall, stroke: color("ink"), "stroke-width": 2, "stroke-dasharray": "4 3" }) });
   svg.setAttribute("aria-label", `Seconds of the all-reduce against the bytes of a vector, both logarithmic. ${describe(runs, network)} Fastest, from short to long vectors: ${bands.map((d) => NAMES[d.name]).join(", ")}.`);
 }
 

@@ -1,7 +1,7 @@
 // One value per replica, and how it becomes one: numbers in their replica's color glide to where
 // reduce, gather or all_reduce leaves them. A stripe in a box is a number that went into it.
-const { choice, clamp, color, draw, join, make, numbers, panel, player, replica, sayNumber, slider, startWhenSeen, tries } = require("./core.js");
-const { VALUE_WAYS, cutValues, findAnswer, findMean, findPart, findValuesFault, listSlots, listValueSteps } = require("./values_model.js");
+const { button, choice, clamp, color, draw, join, linear, make, numbers, panel, player, replica, sayNumber, slider, startWhenSeen, tries } = require("./core.js");
+const { VALUE_WAYS, cutValues, findAnswer, findMean, findPart, findValuesFault, listOwners, listSlots, listValueSteps } = require("./values_model.js");
 
 const CALLS = {
   sum: 'strategy.reduce("SUM", values, axis=None)', mean: 'strategy.reduce("MEAN", values, axis=None)',
@@ -11,42 +11,59 @@ const CALLS = {
 };
 const NAMES = { sum: "reduce SUM, axis=None", mean: "reduce MEAN, axis=None", "sum-all": "reduce SUM, axis=0", "mean-all": "reduce MEAN, axis=0",
   gather: "gather, axis=0", "all-reduce": "all_reduce SUM, in the step", "mean-of-means": "MEAN of each replica's mean" };
-const TALL = 28, STRIPE = 13, SLOT = 40, GAP = 5, EDGE = 7, HEAD = 24;
+const TALL = 28, STRIPE = 13, SLOT = 40, GAP = 5, EDGE = 7, HEAD = 24, LINE = 84;
 
-const START = { replicas: 4, count: 8, pieces: "even", time: 1 };
+const START = { replicas: 4, count: 8, pieces: "even", owners: "", time: 1 };
 const TRIES = [
-  { ask: "Is the mean of the means the mean?", set: { ...START, way: "mean-of-means" }, act: { count: 7 },
-    done: ({ way, count, replicas }) => way === "mean-of-means" && count > replicas && count % replicas > 0,
-    answer: "Only while all replicas hold equally many values. With 7 values one replica holds fewer, its mean counts as much as the others, and the answer is off." },
+  { ask: "Change no number, and change the mean of the means: how?", set: { ...START, way: "mean-of-means" }, act: { owners: "10112233" },
+    done: ({ way, replicas, count, pieces, owners }) => way === "mean-of-means" && new Set(countOwners(listOwners(count, replicas, pieces, owners), replicas)).size > 1,
+    answer: "Move one: click a number in the picture. All numbers are the same as before, and so is their mean. But a number that shares its replica with fewer others now counts for more." },
   { ask: "axis=None, and 7 values: what is the sum?", set: { ...START, way: "sum" }, act: { count: 7 },
     done: ({ way, count, replicas }) => way === "sum" && count % replicas > 0,
     answer: "There is none: TensorFlow raises InvalidArgumentError. axis=None adds replica to replica, so all must hold equally many values." },
   { ask: "All values in one sum: which call?", set: { ...START, way: "sum" }, act: { way: "sum-all" },
     answer: "reduce with axis=0: it adds within each replica, then over the replicas. That works for unequal shares too." }];
 
+const countOwners = (owners, replicas) => [...Array(replicas).keys()].map((k) => owners.filter((each) => each === k).length);
+
 function piece(stage) {
   const { data } = stage;
+  const move = (number) => {  // to the next replica
+    const { replicas, count, pieces, owners } = stage.options, own = listOwners(count, replicas, pieces, owners);
+    own[number] = (own[number] + 1) % replicas;
+    stage.set("owners", own.join(""));
+  };
+  const movers = data.values.map((_, number) => button("", () => move(number), { "aria-label": `Move value ${number + 1} to the next replica` }));
+  stage.fits.owners = (value) => /^[0-7]{0,16}$/.test(value);
   const controls = panel([
     choice(stage, { name: "way", label: "What you call", options: VALUE_WAYS.map((way) => [way, NAMES[way]]), list: true }),
     slider(stage, { name: "replicas", label: "Replicas", min: 1, max: 8 }),
     slider(stage, { name: "count", label: "Values", min: 1, max: data.values.length }),
     choice(stage, { name: "pieces", label: "Cut into pieces", options: [["even", "nearly equal"], ["filled", "replica by replica"]], list: true })], [
-    slider(stage, { name: "first", label: "First value", min: -20, max: 40 })]);
+    slider(stage, { name: "first", label: "First value", min: -20, max: 40 }),
+    make("div", { class: "ex-wide ex-row", role: "group", "aria-label": "Move a value to the next replica" }, ...movers)]);
   const call = make("code", { style: "font-size: 14px; font-weight: 600" });
   const shown = numbers([{ name: "answer", words: "the answer", idea: "all-reduce" }, { name: "holder", words: "held afterwards by" },
     { name: "mean", words: "mean of all values", idea: "data" }]);
   const fault = make("p", { role: "alert", style: "font-weight: 600" }), sum = make("p", {});
-  const layers = Object.fromEntries(["boxes", "heads", "homes", "slots", "chips", "words", "totals"].map((name) => [name, draw("g", { "text-anchor": "middle" })]));
+  const hint = make("p", { text: "Click a number in the picture: it moves to the next replica." });
+  const layers = Object.fromEntries(["boxes", "heads", "homes", "slots", "chips", "words", "totals", "dots", "means", "names"].map((name) => [name, draw("g", { "text-anchor": "middle", "pointer-events": name === "homes" ? null : "none" })]));
   const svg = draw("svg", { role: "img", height: 10 }, ...Object.values(layers));
-  let parts = [], steps = [];
+  let parts = [], steps = [], cut = "", moved = "";
   const clock = player(stage, { name: "time", label: "Steps", seconds: () => clamp(steps.length * 0.8, 2, 9),
     marks: () => steps.map((_, k) => (k + 1) / steps.length), say: (share) => `step ${count(share)} of ${steps.length}` });
   const count = (share) => Math.floor(share * steps.length + 1e-6);
   if (data.autoplay) startWhenSeen(stage, clock);
-  stage.root.append(tries(stage, TRIES), controls, call, clock.node, shown.node, fault, svg, sum);
+  svg.addEventListener("click", ({ target }) => { if (target.dataset.number) move(Number(target.dataset.number)); });
+  stage.root.append(tries(stage, TRIES), controls, call, clock.node, shown.node, hint, fault, svg, sum);
   return () => {
-    const { way, replicas, pieces, first } = stage.options;
-    parts = cutValues([first, ...data.values.slice(1)].slice(0, stage.options.count), replicas, pieces);
+    const { way, replicas, count: most, pieces, first } = stage.options, wanted = `${most} ${replicas} ${pieces}`;
+    if (cut !== wanted && stage.options.owners === moved) stage.options.owners = "";  // a new cut undoes the moves
+    [cut, moved] = [wanted, stage.options.owners];
+    const { owners } = stage.options, values = [first, ...data.values.slice(1)].slice(0, most), own = listOwners(most, replicas, pieces, owners);
+    parts = cutValues(values, replicas, pieces, owners);
+    movers.forEach((node, k) => { node.hidden = k >= values.length; node.textContent = sayNumber(values[k] ?? 0); node.style.borderColor = replica(own[k] ?? 0); });
+    const numbers = parts.map((_, k) => own.flatMap((each, number) => (each === k ? [number] : [])));  // of each replica's values
     steps = listValueSteps(way, parts);
     const wrong = findValuesFault(way, parts), done = wrong ? 0 : count(stage.options.time);
     const slots = wrong ? [] : listSlots(way, parts), answer = wrong ? [] : findAnswer(way, parts, done);
@@ -57,7 +74,8 @@ function piece(stage) {
     sum.textContent = told.sum;
     svg.setAttribute("aria-label", told.words);
     stage.say(told.words);
-    drawValues(stage, svg, layers, { way, parts, slots, steps, done, answer });
+    drawValues(stage, svg, layers, { way, parts, slots, steps, done, answer, numbers });
+    drawLine(stage, layers, svg, { way, parts, answer, all: done === steps.length && !wrong });
   };
 }
 
@@ -79,7 +97,7 @@ function tell({ way, parts, slots, steps, done, answer, wrong }) {
   };
 }
 
-function drawValues(stage, svg, layers, { way, parts, slots, steps, done, answer }) {
+function drawValues(stage, svg, layers, { way, parts, slots, steps, done, answer, numbers }) {
   const { glider } = stage, inner = stage.width - 34, gap = inner < 600 ? 4 : 12;
   const wide = (inner - gap * (parts.length - 1)) / parts.length, chip = clamp(wide - 2 * EDGE, 20, 42);
   const across = Math.max(1, Math.floor((wide - 2 * EDGE + GAP) / (chip + GAP)));
@@ -96,10 +114,11 @@ function drawValues(stage, svg, layers, { way, parts, slots, steps, done, answer
     own: (k) => ({ x: left(k) + EDGE, y: HEAD + EDGE + rows * (TALL + GAP), width: Math.min(wide - 2 * EDGE, across * (chip + GAP) - GAP, 130), height: SLOT }),
     slot: (holder, number) => place(holders[holder].left, below + HEAD + EDGE, room, size, number, SLOT),
   };
-  glider.to(svg, { height: end + 4, viewBox: `0 0 ${inner} ${end + 4}` }, 0);
+  const tall = end + (hasLine(way) ? LINE : 4);
+  glider.to(svg, { height: tall, viewBox: `0 0 ${inner} ${tall}` }, 0);
   drawBoxes(glider, layers, { parts, holders, left, wide, top, below, end, shared });
   const at = { arrived: new Set(steps.slice(0, done).filter((step) => step.kind === "arrive").map((step) => step.replica)), averaged: own && done > 0 };
-  drawHomes(glider, layers, parts, spots, at);
+  drawHomes(glider, layers, parts, spots, at, numbers);
   drawTravellers(glider, layers, listTravellers({ way, parts, slots, holders, spots, at }));
   drawTotals(glider, layers, { holders, slots, answer, spots, done: done === steps.length, means: at.averaged ? parts.map(findMean) : [] });
 }
@@ -115,10 +134,10 @@ function drawBoxes(glider, layers, { parts, holders, left, wide, top, below, end
 }
 
 // The numbers as the replicas hold them: they stay where they are, a copy travels.
-function drawHomes(glider, layers, parts, spots, at) {
-  const homes = parts.flatMap((part, k) => part.map((value, number) => ({ id: `${k} ${number}`, k, value, ...spots.home(k, number) })));
+function drawHomes(glider, layers, parts, spots, at, numbers) {
+  const homes = parts.flatMap((part, k) => part.map((value, number) => ({ id: numbers[k][number], k, value, ...spots.home(k, number) })));
   join(glider, layers.homes, homes, { key: (d) => d.id, tag: "rect",
-    end: (d) => ({ x: d.x, y: d.y, width: d.width, height: d.height, rx: 5, fill: replica(d.k), "fill-opacity": at.arrived.has(d.k) || at.averaged ? 0.28 : 1, stroke: replica(d.k) }) });
+    end: (d) => ({ x: d.x, y: d.y, width: d.width, height: d.height, rx: 5, "data-number": d.id, style: "cursor: pointer", fill: replica(d.k), "fill-opacity": at.arrived.has(d.k) || at.averaged ? 0.28 : 1, stroke: replica(d.k) }) });
   join(glider, layers.words, homes, { key: (d) => d.id, tag: "text", text: (d) => sayNumber(d.value),
     end: (d) => ({ x: d.x + d.width / 2, y: d.y + 19, style: `font-weight: 700; font-size: ${fit(sayNumber(d.value), d.width)}px; fill: ${at.arrived.has(d.k) || at.averaged ? color("ink") : color("on-replica")}` }) });
 }
@@ -158,5 +177,18 @@ function drawTotals(glider, layers, { holders, slots, answer, spots, done, means
   const say = (d) => sayNumber(d.value, 4);
   join(glider, layers.totals, boxes.filter((d) => d.value !== null), { key: (d) => d.id, tag: "text", text: say,
     end: (d) => ({ x: d.x + d.width / 2, y: d.y + STRIPE + 20, style: `font-weight: 800; font-size: ${fit(say(d), d.width) + 2}px` }) });
+}
+const hasLine = (way) => ["mean-all", "mean-of-means"].includes(way);
+
+// A line of numbers: each value, each replica's own mean (larger), the mean of all and the answer, if it is one mean.
+function drawLine({ glider, width }, layers, svg, { way, parts, answer, all }) {
+  const inner = width - 34, y = Number(svg.getAttribute("viewBox").split(" ")[3]) - 34, values = parts.flat();
+  const x = linear([Math.min(...values), Math.max(...values)], [24, inner - 24]), dot = (value, k, size, id) => ({ id, tag: "ellipse", cx: x(value), cy: y, rx: size, ry: size, fill: replica(k), stroke: color("paper") });
+  const dots = parts.flatMap((part, k) => [...part.map((value, n) => dot(value, k, 4, `dot ${k} ${n}`)), ...(part.length && way === "mean-of-means" ? [dot(findMean(part), k, 9, `mean ${k}`)] : [])]);
+  join(glider, layers.dots, hasLine(way) ? dots : [], { key: (d) => d.id, tag: "ellipse", end: ({ id, tag, ...rest }) => rest });
+  const marks = hasLine(way) ? [["mean of all", findMean(values), "data", -13], ...(all ? [["the answer", answer[0], "all-reduce", 24]] : [])] : [];
+  join(glider, layers.means, marks, { key: ([name]) => name, tag: "path", seconds: 0.6, end: ([, value, idea, way]) => ({ d: `M ${x(value)} ${y} L ${x(value)} ${y + way}`, stroke: color(idea), "stroke-width": 5 }) });
+  join(glider, layers.names, marks, { key: ([name]) => name, tag: "text", seconds: 0.6, text: ([name, value]) => `${name}: ${sayNumber(value, 4)}`,
+    end: ([, value, , way]) => ({ x: clamp(x(value), 60, inner - 60), y: way < 0 ? y + way - 5 : y + way + 9, style: "font-weight: 600" }) });
 }
 module.exports = { TRIES, piece };

@@ -13,9 +13,16 @@ function cutCounts(count, replicas, pieces) {
     pieces === "filled" ? Math.min(full, Math.max(0, count - k * full)) : each + (k < count % replicas));
 }
 
-function cutValues(values, replicas, pieces) {
-  let at = 0;
-  return cutCounts(values.length, replicas, pieces).map((own) => values.slice(at, (at += own)));
+// The replica of each value: as the pieces are cut, or as `owners`, a digit for each value, has them.
+function listOwners(count, replicas, pieces, owners = "") {
+  const given = [...owners].map(Number);
+  if (given.length === count && given.every((each) => each < replicas)) return given;
+  return cutCounts(count, replicas, pieces).flatMap((own, k) => Array(own).fill(k));
+}
+
+function cutValues(values, replicas, pieces, owners) {
+  const own = listOwners(values.length, replicas, pieces, owners);
+  return [...Array(replicas).keys()].map((k) => values.filter((_, number) => own[number] === k));
 }
 
 // Why TensorFlow gives an error or nan, in words, or "".
@@ -57,4 +64,4 @@ function findAnswer(way, parts, done) {
     return here.length ? add(here.map((one) => findPart(parts, one))) / (divided ? divisor : 1) : null;
   });
 }
-module.exports = { VALUE_WAYS, cutValues, findValuesFault, listSlots, findMean, findPart, listValueSteps, findAnswer };
+module.exports = { VALUE_WAYS, cutValues, listOwners, findValuesFault, listSlots, findMean, findPart, listValueSteps, findAnswer };

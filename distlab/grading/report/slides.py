@@ -12,10 +12,11 @@ from typing import Any
 from distlab.grading.labs import ExerciseSpec
 from distlab.grading.report.answers import parse
 from distlab.grading.report.tasks import Task
-from distlab.grading.report.wording import count, split_message
+from distlab.grading.report.wording import split_message
 from distlab.grading.results import ClassResult
 from distlab.grading.text import clean, clean_line
 from utils.errors import shorten
+from utils.measure import count
 
 MAX_LINES, MAX_LINE, MAX_VALUE = 9, 90, 160
 FEWEST_PEOPLE = 3

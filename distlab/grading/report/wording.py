@@ -29,11 +29,6 @@ def show_points(points: float | None) -> str:
     return f"{points:.2f}".rstrip("0").rstrip(".") if points % 1 else f"{points:.0f}"
 
 
-def count(number: int, thing: str) -> str:
-    """Return "1 student", "2 students"."""
-    return f"{number:,} {thing}" + "s" * (number != 1)
-
-
 def find_kind(verdict: ExerciseVerdict, by_hand: bool) -> str:
     """Return "right", "wrong" or "human": if a human set the points, these count."""
     if by_hand:

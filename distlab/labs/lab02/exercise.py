@@ -133,10 +133,12 @@ MOMENTS = make_exercise(
 )
 
 
-def try_predict(predict_in_order: Callable[..., Any], replicas: int, rows: Any) -> np.ndarray:
+def try_predict(
+    predict_in_order: Callable[..., Any], replicas: int, rows: Any, weight: float
+) -> np.ndarray:
     """Return what `predict_in_order` makes of rows [n, 2], with a model that says where it ran.
 
-    For a row (a, b) it gives (a + 2 b, the number of the replica).
+    For a row (a, b) it gives (a + weight · b, the number of the replica).
     """
     import tensorflow as tf
 
@@ -146,7 +148,7 @@ def try_predict(predict_in_order: Callable[..., Any], replicas: int, rows: Any) 
         given = tf.convert_to_tensor(given, tf.float64)
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         where = tf.fill([tf.shape(given)[0]], tf.cast(replica, tf.float64))
-        return tf.stack([given[:, 0] + 2 * given[:, 1], where], axis=1)
+        return tf.stack([given[:, 0] + weight * given[:, 1], where], axis=1)
 
     found = predict_in_order(strategy, predict, np.asarray(rows))
     return read_array(found, "predict_in_order", "one array or tensor")
@@ -156,8 +158,8 @@ PREDICT = make_exercise(
     name="predict",
     function="predict_in_order",
     examples=(
-        (2, ((1.0, 2.0), (3.0, 4.0), (5.0, 6.0), (7.0, 8.0), (9.0, 0.0))),
-        (3, ((1.0, 0.0), (2.0, 0.0), (3.0, 0.0), (4.0, 0.0), (5.0, 0.0), (6.0, 0.0), (7.0, 0.0))),
+        (2, ((1.0, 2.0), (3.0, 4.0), (5.0, 6.0), (7.0, 8.0), (9.0, 0.0)), 2.0),
+        (3, tuple((float(k), 1.0) for k in range(7)), 0.5),
     ),
     mistakes={
         "replica-by-replica": "these are all of replica 0's predictions, then all of replica 1's: "

@@ -45,10 +45,10 @@ def expect_moments(parts: Parts, way: str = "right") -> dict[str, float]:
     return {"mean": float(mean), "standard deviation": Anything() if loose else float(deviation)}
 
 
-def expect_predict(replicas: int, rows: Any, way: str = "right") -> np.ndarray:
+def expect_predict(replicas: int, rows: Any, weight: float, way: str = "right") -> np.ndarray:
     rows = np.asarray(rows, float)  # [row, 2]
     n = len(rows)
-    made = np.stack([rows[:, 0] + 2 * rows[:, 1], np.arange(n) % replicas], axis=1)
+    made = np.stack([rows[:, 0] + weight * rows[:, 1], np.arange(n) % replicas], axis=1)
     if way == "in-blocks":
         made[:, 1] = np.repeat(
             np.arange(replicas), [len(b) for b in np.array_split(rows, replicas)]

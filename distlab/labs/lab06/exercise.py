@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.exercise import Exercise, contrast, each
-from distlab.exercises.refusing import read_array, refuse, require_value
+from distlab.exercises.refusing import read_array, refuse, require_list
 from distlab.exercises.ring_trace import draw_vectors, find_moment, start_gather, tell_ring
 from distlab.labs import ANSWERS, COLLECTIVES
 from utils.collectives import (
@@ -190,7 +190,7 @@ def try_all_reduce(all_reduce: Callable[..., Any], seed: int, ranks: int, length
     network = LabNetwork(ranks)
     vectors = draw_vectors(seed, ranks, length)
     found = all_reduce([vector.copy() for vector in vectors], network)
-    results = list(require_value(found, "all_reduce", "a list with each rank's sum"))
+    results = require_list(found, "all_reduce", "a list with each rank's sum")
     wanted = "one array with a rank's whole sum: join its chunks"
     vectors = [read_array(result, "all_reduce", wanted) for result in results]
     return {"vectors": vectors} | describe_traffic(network)

@@ -31,14 +31,16 @@ def _call_with_copies(answer: Callable[..., Any], *case: Any) -> Any:
     return answer(*deepcopy(list(case)))
 
 
-def describe_config(given: Any, *case: Any) -> dict[str, Any]:
+def describe_config(given: Any, *case: Any) -> dict[str, Any] | None:
     """Return what a learner's TF_CONFIG says: cluster and task, or why it can't be read."""
+    if given is None:
+        return None
     if not isinstance(given, str):
         return {"kind": f"not a string but {type(given).__name__}"}
     try:
         found = json.loads(given)
     except (ValueError, RecursionError):  # also of a number of 5,000 digits, of endless brackets
-        return {"kind": "not JSON"}
+        return {"kind": "Python, not JSON" if given.startswith("{'") else "not JSON"}
     if not isinstance(found, dict):
         return {"kind": "not a JSON object"}
     extra = sorted(set(found) - {"cluster", "task", "environment", "rpc_layer"})

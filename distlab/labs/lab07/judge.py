@@ -22,7 +22,7 @@ def expect_worker(hosts: Sequence[str], index: int, way: str = "right") -> dict[
     if way == "dictionary":
         return {"kind": "not a string but dict"}
     if way == "python-repr":
-        return {"kind": "not JSON"}
+        return {"kind": "Python, not JSON"}
     if way == "chief-and-workers":
         job, place = ("worker", index - 1) if index else ("chief", 0)
         return _config({"chief": list(hosts[:1]), "worker": list(hosts[1:])}, job, place)

@@ -220,7 +220,7 @@ NEWEST = Exercise(
     examples=(
         (1, (2, 4, 6), "data"),
         (2, (3, 5, 7), "index"),
-        (3, (8, 9, 10, 11), "data"),
+        (3, (8, 9, 10, 11), ""),
         (4, (1, 2, 3), "block"),
     ),
     mistakes={

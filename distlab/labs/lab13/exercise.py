@@ -7,7 +7,7 @@ import numpy as np
 
 from distlab.class_seed import ClassNumber
 from distlab.exercises import softmax
-from distlab.exercises.comparing import show
+from distlab.exercises.comparing import as_numbers, show
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.model_maker import ModelMaker
 from distlab.exercises.refusing import read_array, refuse, require_parts
@@ -246,9 +246,9 @@ def sort_plan(plan: Any, *case: Any) -> Any:
     """Return a plan with its recomputed blocks in rising order, if it has any."""
     if not isinstance(plan, dict) or not isinstance(plan.get("recomputed"), list | tuple | set):
         return plan
-    blocks = np.asarray(list(plan["recomputed"]))
-    plain = blocks.ndim == 1 and (blocks.size == 0 or np.issubdtype(blocks.dtype, np.number))
-    return plan | {"recomputed": sorted(blocks.tolist())} if plain else plan
+    blocks = as_numbers(list(plan["recomputed"]))
+    plain = blocks is not None and blocks.ndim == 1
+    return plan | {"recomputed": sorted(plan["recomputed"])} if plain else plan
 
 
 PLAN = Exercise(

@@ -9,7 +9,7 @@ import numpy as np
 from distlab.class_seed import ClassNumber
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import read_array, refuse, require_parts
+from distlab.exercises.refusing import read_array, refuse, require_list, require_parts
 from distlab.labs import ANSWERS
 
 ABSENT = ANSWERS
@@ -149,10 +149,13 @@ def try_dispatch(dispatch: Callable[..., Any], *case: Any) -> dict[str, Any]:
     """Return outputs, what was dropped in order, and the rows sent, as `dispatch` returns them."""
     found = dispatch(*draw_tokens(*case))
     outputs, dropped, sent = require_parts(found, "dispatch", "outputs", "dropped", "sent")
-    triples = [read_array(triple, "dispatch, as dropped,") for triple in dropped]
+    dropped = require_list(dropped, "dispatch, as dropped,", "a list of (rank, token, expert)")
+    outputs = require_list(outputs, "dispatch, as outputs,", "a list of arrays")
     return {
         "outputs": [read_array(one, "dispatch, as outputs,") for one in outputs],
-        "dropped": sorted([int(number) for number in triple.ravel()] for triple in triples),
+        "dropped": sorted(
+            read_array(row, "dispatch, as dropped,").ravel().tolist() for row in dropped
+        ),
         "sent": read_array(sent, "dispatch, as sent,"),
     }
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from distlab.exercises.comparing import show
 from distlab.exercises.exercise import Exercise, each
-from distlab.exercises.refusing import refuse
+from distlab.exercises.refusing import refuse, require_list
 from distlab.labs import ANSWERS
 
 if TYPE_CHECKING:
@@ -91,11 +91,11 @@ def draw_layouts(seed: int, batch: int, model: int) -> tuple[dict[str, Any], Sha
         OUTPUT: (second, None, None),
         "attention/.*_output/.*": (None, None, first),  # the path in full goes first
         "up/kernel": (first, second),
-        "up/bi": (second,),  # begins as a path does
-        "kernel": (second, first),  # is at the end of paths
+        f"up/{'bias'[: rng.integers(1, 4)]}": (second,),  # begins as a path does
+        "kernel"[rng.integers(4) :]: (second, first),  # is at the end of paths
         "embedding/.*": (None, second),
         ".*norm./gamma": (first,),
-        "norm./bias": (first,),  # the name in a layer norm is beta
+        f"norm./{rng.choice(['bias', 'scale'])}": (first,),  # a layer norm has gamma and beta
         "logits/.*": (None, first),
         "down/bias": (None,),
     }
@@ -109,8 +109,12 @@ def try_read(read_layouts: Callable[..., Any], *case: int) -> dict[str, Any]:
     found = read_layouts(*draw_layouts(*case), {"batch": batch, "model": model})
     if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[0], dict):
         raise refuse("read_layouts must return two things: {path: shape of a part}, and a list")
-    shapes = {path: [int(n) for n in shape] for path, shape in found[0].items()}
-    return {"parts": shapes, "keys": sorted(map(str, found[1]))}
+    parts = {
+        path: require_list(shape, f"read_layouts, for {path},", "a tuple of sizes")
+        for path, shape in found[0].items()
+    }
+    keys = require_list(found[1], "read_layouts, as unused keys,", "a list")
+    return {"parts": parts, "keys": sorted(map(str, keys))}
 
 
 READ = Exercise(

@@ -12,7 +12,7 @@ import numpy as np
 
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.folder import Folder
-from distlab.exercises.refusing import read_array, refuse, require_parts
+from distlab.exercises.refusing import read_array, refuse, require_list, require_parts
 from distlab.labs import ANSWERS
 from distlab.labs.lab18.shard_runs import try_work
 
@@ -146,6 +146,7 @@ def try_merge(merge: Callable[..., Any], seed: int, count: int) -> dict[str, Any
     wanted = ("the values", "the names of damaged files")
     values, damaged = require_parts(found, "merge", *wanted)
     values = read_array(values, "merge", "an array of values")
+    damaged = require_list(damaged, "merge, as damaged files,", "a list of names")
     filled = np.nan_to_num(values.astype(float), nan=-1000.0)  # nan equals nothing
     return {"values": filled, "damaged": sorted(map(str, damaged))}
 
@@ -159,8 +160,8 @@ MERGE = Exercise(
     mistakes={
         "rows-only": "a file with a wrong byte has the right number of rows: compare the SHA-256 "
         "of its bytes",
-        "values-digested": "the SHA-256 is that of the file's bytes, its header included, and not "
-        "of the values in it",
+        "values-digested": "no digest agrees with the manifest's: it is the SHA-256 of the file's "
+        "bytes, header included, and not of the values in it",
         "shifted": "the rows of a damaged part are nan, and those after it stay at their place",
         "by-name": "part-10 comes after part-9: the place of a part is its first_row, not where "
         "its name is in the alphabet or its note in the manifest",

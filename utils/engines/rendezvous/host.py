@@ -24,15 +24,13 @@ from ..programs import ProgramLauncher, ProgramRun
 from ..run_record import OUTPUT, Print, Say, find_log
 from ..settings import RunReport, RunSettings
 from .channel import open_door
-from .compare import describe_machine
 from .guest import Guest, Opened, RemoteTask
-from .lobby import ELASTIC_SECONDS, Lobby
+from .lobby import ELASTIC_SECONDS, open_lobby
 from .reach import OpenPorts, describe_firewall, name_interface
-from .settings import RendezvousSettings, explain_own_address
+from .settings import RendezvousSettings
 from .spread import CheckpointSpread
 from .trial import check_pairs, describe_rates, measure_pairs, try_pairs
 
-FINISH_SECONDS = 3.0  # for members to hear how the run has ended
 END_SECONDS = 10.0  # for a killed task on another machine
 WORKER = re.compile(r"\bworker \d+")
 AGAIN_SECONDS = 2.0  # for more people who meet, once they start again
@@ -74,11 +72,8 @@ class MeetingLauncher:
     ) -> None:
         self._settings, self._rendezvous, self._say_here = settings, rendezvous, say
         self._own_seats = min(rendezvous.local_workers, settings.workers)
-        self.address = rendezvous.advertise_address or listener.getsockname()[0]
-        about = describe_machine(command, settings, rendezvous)
-        self.about = about | {"address": self.address}
-        hint = explain_own_address(rendezvous.address, listener.getsockname()[0])
-        self.lobby = Lobby(about["same"], say, hint=hint)
+        self.about, self.lobby = open_lobby(command, settings, rendezvous, listener, say)
+        self.address = self.about["address"]
         if rendezvous.grow == "at-checkpoint":
             self.lobby.when_running = (
                 "the run has begun, and you take part from the next checkpoint"
@@ -333,14 +328,15 @@ class HostedRun(ProgramRun):
         self.record.note("join", host=guest.host, address=guest.address, workers=guest.seats)
 
     def run(self) -> RunReport:
+        lobby = self.launcher.lobby
         try:
             report = super().run()
             if self.launcher.spread is not None:
                 self.launcher.spread.hand_out_last()
-            self._tell_end(report=asdict(report))
+            lobby.finish(lobby.guests, report=asdict(report))
             return report
         except BaseException as error:
-            self._tell_end(error=first_line(error) or type(error).__name__)
+            lobby.finish(lobby.guests, error=first_line(error) or type(error).__name__)
             raise
         finally:
             self.launcher.close()
@@ -380,11 +376,3 @@ class HostedRun(ProgramRun):
         guest = remote.guest
         silent = time.monotonic() - guest.channel.heard_at
         return Presence(guest.host, guest.address, task.name, task.status, guest.lost, silent)
-
-    def _tell_end(self, **data: object) -> None:
-        """Tell every member how the run has ended, and give it time to hear that."""
-        guests = self.launcher.lobby.guests
-        for guest in guests:
-            with contextlib.suppress(ChannelLost):
-                guest.send("finish", **data)
-        self.launcher.lobby.wait_until(lambda: all(guest.lost for guest in guests), FINISH_SECONDS)

@@ -1,6 +1,7 @@
 """The lobby of a run: machines are compared at the door, and wait for a place in order."""
 
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,33 +10,30 @@ from typing import Any
 
 from ...errors import RunError
 from ...processes.handshake import ChannelLost
-from ..settings import RunReport
+from ..settings import RunReport, RunSettings
 from .channel import MeetingChannel
-from .compare import find_difference
+from .compare import describe_machine, find_difference
 from .guest import Guest
 from .names import find_free_name
+from .settings import RendezvousSettings, explain_own_address
 
 ELASTIC_SECONDS = 10.0  # for more members, once there are enough
 WORD_SECONDS = 10.0  # between two words on who is missing
+FINISH_SECONDS = 3.0  # for guests to hear how it has ended
 MAX_GUESTS = 256
 
 
 class Lobby:
     """The members of a run, in the order of joining.
 
-    `same` is what must be the same on every machine. `gather` is called by the host. With
-    `only_tests` nothing is run, and machines that want to run are sent away.
+    `about` is what the host says of itself. `gather` is called by the host. In a test nothing is
+    run, and machines that want to run are sent away.
     """
 
-    def __init__(
-        self,
-        same: Mapping[str, Any],
-        say: Callable[[str], None],
-        only_tests: bool = False,
-        hint: str = "",
-    ) -> None:
+    def __init__(self, about: Mapping[str, Any], say: Callable[[str], None], hint: str) -> None:
         """`hint` is a sentence on why machines may not join, "" if nothing stands against it."""
-        self._same, self._say, self._only_tests, self._hint = same, say, only_tests, hint
+        self._same, self._only_tests = about["same"], about.get("test", False)
+        self._say, self._hint = say, hint
         self._guests: list[Guest] = []
         self._on_join: Callable[[Guest], None] = lambda guest: None
         self._changed = threading.Condition()
@@ -85,8 +83,7 @@ class Lobby:
             closed = [str(error)]
         told = "; ".join(closed) or "all ways are open"
         self._say(f"{guest.host} ({guest.address}) tested its connections: {told}")
-        tell_test(guest, closed, 2)
-        time.sleep(0.5)
+        self.finish([guest], report=asdict(report_test(closed, 2)))
         guest.channel.close()
 
     def _enter(self, guest: Guest) -> None:
@@ -164,15 +161,33 @@ class Lobby:
                 seats -= taken
         return sorted(seated, key=lambda pair: pair[0].order)
 
+    def finish(self, guests: Sequence[Guest], **data: object) -> None:
+        """Tell guests how all has ended, and give them time to hear that."""
+        for guest in guests:
+            with contextlib.suppress(ChannelLost):
+                guest.send("finish", **data)
+        self.wait_until(lambda: all(guest.lost for guest in guests), FINISH_SECONDS)
+
     def wait_until(self, is_done: Callable[[], bool], seconds: float) -> bool:
         """Wait until `is_done()`, which is checked whenever a guest changes; return its value."""
         with self._changed:
             return self._changed.wait_for(is_done, seconds)
 
 
-def tell_test(guest: Guest, closed: Sequence[str], machines: int) -> None:
-    """Tell a guest how a test of connections has ended: as a report, with status 1 or 0."""
-    cause = "; ".join(closed) or None
-    report = RunReport(machines, 0, 0.0, [], cause, int(bool(closed)))
-    with contextlib.suppress(ChannelLost):
-        guest.send("finish", report=asdict(report))
+def report_test(closed: Sequence[str], machines: int) -> RunReport:
+    """Return how a test of connections has ended: status 1 for closed ways, 0 for none."""
+    return RunReport(machines, 0, 0.0, [], "; ".join(closed) or None, int(bool(closed)))
+
+
+def open_lobby(
+    command: Sequence[str],
+    settings: RunSettings | None,
+    rendezvous: RendezvousSettings,
+    listener: socket.socket,
+    say: Callable[[str], None],
+) -> tuple[dict[str, Any], Lobby]:
+    """Return what this machine says of itself, and the lobby of the others."""
+    place = listener.getsockname()[0]
+    about = describe_machine(command, settings, rendezvous)
+    about["address"] = rendezvous.advertise_address or place
+    return about, Lobby(about, say, explain_own_address(rendezvous.address, place))

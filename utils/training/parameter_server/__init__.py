@@ -10,7 +10,6 @@ Everything here runs in the coordinator's process, inside a function given to
 | `counting` | a step counter that loses nothing, and Keras's made so |
 | `loop` | closures scheduled on whatever worker is free, joined and fetched |
 | `checkpoints` | periodic checkpoints in the coordinator, and resuming from the last |
-| `evaluation` | inline on the workers, and next to the training from its checkpoints |
 
 Importing this package doesn't import TensorFlow.
 """

@@ -1,15 +1,15 @@
 """The base of all three ways: the model, its step, and the batches from a step on."""
 
+import functools
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from ...data import load
-from ...data.batches import BatchPlan, epoch_order, make_batches
+from ...data.batches import BatchPlan, epoch_order, make_batches, without_autotune
 from ...events import report
 from ...models import build_mlp
 from ...strategies import make_strategy
@@ -45,13 +45,19 @@ class Trainer:
         self.train_step = self._compile_step()
 
     def batches_from(self, step: int) -> Iterator[tuple[int, tuple]]:
-        """Yield (epoch, batch) for every step after the first `step`, to the end of the run."""
+        """Yield (epoch, batch) for every step after the first `step`, to the end of the run.
+
+        One iterator goes through all epochs: to make one takes as long as many steps.
+        """
         per_epoch = self.plan.steps_per_epoch
-        for epoch in range(step // per_epoch, self.settings.epochs):
-            first_step = max(0, step - epoch * per_epoch)
-            batches = self.make_epoch(epoch, first_step)
-            for batch in self.strategy.experimental_distribute_dataset(batches):
-                yield epoch, batch
+        epochs = range(step // per_epoch, self.settings.epochs)
+        if not epochs:
+            return
+        parts = [self.make_epoch(epoch, max(0, step - epoch * per_epoch)) for epoch in epochs]
+        batches = without_autotune(functools.reduce(tf.data.Dataset.concatenate, parts))
+        distributed = self.strategy.experimental_distribute_dataset(batches)
+        for number, batch in enumerate(distributed, step):
+            yield number // per_epoch, batch
 
     def make_epoch(self, epoch: int, first_step: int) -> tf.data.Dataset:
         """Return the global batches of an epoch without its first `first_step`."""
@@ -109,7 +115,7 @@ def report_ready(gradients: list[Any]) -> None:
 def _make_config(settings: RecoverySettings) -> TrainConfig:
     return TrainConfig(
         strategy="multi-worker",
-        model=partial(build_mlp, settings.seed, "float64", settings.hidden_units),
+        model=functools.partial(build_mlp, settings.seed, "float64", settings.hidden_units),
         optimizer=settings.optimizer,
         learning_rate=settings.learning_rate,
         dtype="float64",
