@@ -84,9 +84,7 @@ def make_callbacks(boundaries, rates, noted):
 
 
 # one iterator for all epochs: Keras makes two for each epoch of a data set that ends
-def program(
-    rate="rates[epoch]", epochs="len(rates)", after="model.load_weights(best)", optimizer="'sgd'"
-):
+def program(rate="rates[epoch]", after="model.load_weights(best)", optimizer="'sgd'"):
     return f"""{TF}
 def train_digits(strategy, loss, training, validation, batch_size, rates, folder):
     def batches(images, labels):
@@ -101,7 +99,7 @@ def train_digits(strategy, loss, training, validation, batch_size, rates, folder
     train, held_out = batches(*training), batches(*validation)
     steps, looks = (sum(1 for _ in data) for data in (train, held_out))
     model.fit(train.repeat(), validation_data=held_out.repeat(), steps_per_epoch=steps, validation_steps=looks,
-              epochs={epochs}, callbacks=[keep, schedule], verbose=0, shuffle=False)
+              epochs=len(rates), callbacks=[keep, schedule], verbose=0, shuffle=False)
     {after}
     return model.get_weights()
 """
@@ -138,11 +136,12 @@ EPOCH_BY_EPOCH = (
 def train_digits(strategy, loss, training, validation, batch_size, rates, folder):
     model = make(strategy, loss)
     train, held_out = read(training, batch_size), read(validation, batch_size)
+    steps, looks = len(train), len(held_out)
     lowest = float("inf")
     for rate in rates:
         model.optimizer.learning_rate.assign(rate)
-        model.fit(train, verbose=0, shuffle=False)
-        found = model.evaluate(held_out, verbose=0)[0]
+        model.fit(train.repeat(), steps_per_epoch=steps, verbose=0, shuffle=False)
+        found = model.evaluate(held_out.repeat(), steps=looks, verbose=0)[0]
         if found < lowest:
             lowest, kept = found, model.get_weights()
     return kept
@@ -484,9 +483,6 @@ WRONG = {
     "model": {
         "outside-scope": make_model("contextlib.nullcontext()"),
         "compiled-outside": make_model().replace("        model.compile(", "    model.compile("),
-        "compiled-outside (only the optimizer)": make_model(optimizer="sgd").replace(
-            "    with strategy", "    sgd = keras.optimizers.SGD(0.1)\n    with strategy"
-        ),
         "with-momentum": make_model(optimizer="keras.optimizers.SGD(0.1, 0.9)"),
         "no-accuracy": make_model().replace('metrics=["accuracy"]', "metrics=[]"),
         "not-from-logits": make_model(loss=""),
@@ -616,8 +612,11 @@ def save_and_reload(model, path, strategy):
         "train_digits returned None": "def train_digits(*_, **__):\n    pass\n",
         "a model, not its weights": TF
         + "def train_digits(*_, **__):\n    return keras.Sequential()\n",
-        "float(variable.numpy()) is one": program(
-            epochs="1", after="print(float(model.optimizer.learning_rate))"
-        ),
+        "float(variable.numpy()) is one": TF
+        + """
+def train_digits(strategy, *_, **__):
+    with strategy.scope():
+        return float(keras.optimizers.SGD(0.1).learning_rate)
+""",
     },
 }

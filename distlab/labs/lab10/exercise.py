@@ -44,12 +44,13 @@ def draw_truth(seed: int) -> np.ndarray:
     return np.round(rng.uniform(1, 3, size=FEATURES) * rng.choice([-1, 1], size=FEATURES), 3)
 
 
-def find_shown(done: int) -> np.ndarray:
-    """Return 1 for each feature that a run after `done` updates shows, 0 for the others.
+def find_sizes(done: int) -> np.ndarray:
+    """Return each feature's standard deviation in the run that begins after `done` updates.
 
-    The second run shows half of them: the others' weights are in the first run's checkpoint alone.
+    In the second run it is 0 for half of them: their weights are in the first one's checkpoint
+    alone. 1.5 is enough for weights that lose every other update to the other worker's.
     """
-    return (np.arange(FEATURES) < FEATURES // (2 if done else 1)).astype(np.float32)
+    return np.where(np.arange(FEATURES) < FEATURES // (2 if done else 1), 1.5, 0).astype(np.float32)
 
 
 def draw_batch(seed: int, done: int, rank: int, step: int) -> Share:
@@ -58,7 +59,7 @@ def draw_batch(seed: int, done: int, rank: int, step: int) -> Share:
     Features float32 [16, 8] and their targets [16].
     """
     features = np.random.default_rng([seed, done, rank, step]).normal(size=(BATCH, FEATURES))
-    features *= find_shown(done)
+    features *= find_sizes(done)
     targets = features @ draw_truth(seed)
     return {"features": features.astype(np.float32), "targets": targets.astype(np.float32)}
 
@@ -74,8 +75,8 @@ def make_batches(root: str, truth: Sequence[float], done: int) -> Any:
 
     if not truth:
         return make_drawn_batches(root, BATCH, FEATURES)
-    shown = find_shown(done)
-    data = tf.data.Dataset.counter().map(lambda _: shown * tf.random.normal([BATCH, FEATURES]))
+    sizes = find_sizes(done)
+    data = tf.data.Dataset.counter().map(lambda _: sizes * tf.random.normal([BATCH, FEATURES]))
     return data.map(lambda features: (features, tf.linalg.matvec(features, truth)))
 
 
