@@ -439,6 +439,7 @@ def wait_for_file(path, workers):
 
 
 @pytest.mark.cold_start  # a warm process has imported Keras on TensorFlow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_keras_on_jax_resumes_under_another_layout_to_the_weights_of_one_device(
     tmp_path, data_file, monkeypatch
@@ -604,6 +605,7 @@ def train_capstone_with_utils(program, shards, steps):
     return model
 
 
+@pytest.mark.long
 def test_the_capstone_survives_a_kill_and_trains_as_utils(tmp_path, data_file, import_program):
     """Two workers, one of them killed; then again, to the weights that utils gives on one."""
     import tensorflow as tf

@@ -134,6 +134,7 @@ def test_an_own_model_trains_on_one_machine_and_on_two(write_warm):
     )
 
 
+@pytest.mark.long
 def test_a_project_with_its_own_utils_takes_ours_under_another_name(tmp_path):
     """Next to a package called `utils`, ours is `distkit`, also in the processes it starts.
 

@@ -2,6 +2,7 @@
 
 Each shows a still picture where widgets can't run. README.md says how to write one.
 
+- `advice_map`: what is advised for each size of a model and each number of devices, as a map
 - `amdahl`: Amdahl's law as a picture and an explorer: what doesn't spread over devices limits the
   rest
 - `arrow`: the arrow that is four times too long: what each way to scale a loss does to a step

@@ -32,6 +32,7 @@ def test_the_named_strikes_hit_every_way_to_die():
     assert {s.victim for s in NAMED} == {0, 1}, "the chief and another"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_every_run_survives_with_the_undisturbed_weights():
     outcomes = list(run_faults(NAMED, SETTINGS))

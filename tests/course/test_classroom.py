@@ -165,6 +165,7 @@ def room(tmp_path, monkeypatch):
         launcher.close()
 
 
+@pytest.mark.long
 def test_a_class_loses_a_laptop_and_takes_in_a_late_one(room):
     """Three train; one falls silent and is left out; a late one comes in with that start.
 

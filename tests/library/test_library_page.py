@@ -26,7 +26,7 @@ for text in json.load(sys.stdin):
     print("SHOWN " + json.dumps(shown.getvalue()))
 """
 OPENED = """What a lesson imports of the library besides its public names, to show how it works.
-01 simulate.published.read_source
+01 environment.count_cores simulate.published.read_source
 02 collectives.combine_values
 03 data.make_tfds_folder
 04 measure.images_per_second
