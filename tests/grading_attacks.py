@@ -529,13 +529,19 @@ def train(strategy, coordinator, make_batches, folder, steps, every):
     def draw(batches):
         return next(batches)
     done = max([int(name[5:]) for name in os.listdir(folder)], default=0)
+    kept = []
     while done < steps:
         drawn = [coordinator.schedule(draw, args=(batches,)) for _ in range(every)]
         coordinator.join()
+        for value in drawn:
+            try:
+                kept.append(coordinator.fetch(value))
+            except Exception:  # of a worker that was killed
+                pass
         done += every
         open(f"{folder}/ckpt-{done}", "w").close()
         server.assign_add(1.0)  # fails once it has been killed
-    features, targets = (np.concatenate(part) for part in zip(*coordinator.fetch(drawn)))
+    features, targets = (np.concatenate(part) for part in zip(*kept))
     return np.linalg.lstsq(features, targets, rcond=None)[0]
 """,
     ),

@@ -1,6 +1,6 @@
 """A pytest plugin: what a run shows while it goes on, records, and says at its end.
 
-`--record FILE` writes what became of each test; `--after FILE` runs only what didn't pass in
+`--record FILE` notes what became of each test; `--after FILE` runs only what didn't pass in
 the run recorded there, and fails if a test was skipped in both (`.ci/run` calls the two).
 Tests that do more there run again: marked `more_with_tools`, or `more_in_all` for all tests.
 A test marked `long` takes over 20 s. A bare `make test` skips it; a run that asks for it by a
@@ -38,8 +38,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def skips_long(config: pytest.Config) -> bool:
     """Return whether this is the bare `make test`, which skips the longest tests."""
-    chosen = (config.option.keyword, config.option.markexpr, config.option.after, EVERYTHING)
-    return config.args_source is config.ArgsSource.TESTPATHS and not any(chosen)
+    chosen = ("keyword", "markexpr", "after", "lf", "failedfirst")  # pytest's names, and ours
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not any(
+        [EVERYTHING, *(config.getoption(name, None) for name in chosen)]
+    )
 
 
 @pytest.hookimpl(trylast=True)
@@ -149,7 +151,8 @@ class Run:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if path := self.config.option.record:
-            path.write_text(json.dumps(self.outcomes, indent=0))
+            before = json.loads(path.read_text()) if path.exists() else {}
+            path.write_text(json.dumps(before | self.outcomes, indent=0))
         if self._list_twice_skipped():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

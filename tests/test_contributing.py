@@ -1,7 +1,11 @@
-"""CONTRIBUTING.md and docs/architecture.md: every file that they name is there."""
+"""CONTRIBUTING.md and docs/architecture.md: their files are there, and what `make test` skips."""
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from run_record import skips_long
 
 ROOT = Path(__file__).parents[1]
 # a bare name such as `step.py` is a file of one of architecture's two trips
@@ -21,3 +25,20 @@ def test_contributing_begins_with_the_files_to_edit_and_names_only_files_that_ex
             assert any(any(folder.glob(pattern)) for folder in folders), name
             count += 1
     assert count > 60
+
+
+@pytest.mark.parametrize(
+    "source, chosen, skips",
+    [
+        ("TESTPATHS", {}, True),
+        ("TESTPATHS", {"keyword": "lesson22"}, False),
+        ("TESTPATHS", {"markexpr": "long"}, False),
+        ("TESTPATHS", {"lf": True}, False),
+        ("TESTPATHS", {"after": Path("first.json")}, False),
+        ("ARGS", {}, False),
+    ],
+)
+def test_only_the_bare_command_skips_what_is_long(monkeypatch, source, chosen, skips):
+    monkeypatch.setattr("run_record.EVERYTHING", False)
+    place = pytest.Config.ArgsSource[source]
+    assert skips_long(SimpleNamespace(args_source=place, getoption=chosen.get)) is skips

@@ -136,7 +136,9 @@ class Start:
     def is_plain(self) -> bool:
         """Whether nothing is asked for that a fork of the warm process doesn't do."""
         nobody = self.gid is self.groups is self.uid is None
-        known = self.before in (None, die_with_parent)
+        # it means the thread that starts it, and a fork's parent is the main one
+        in_main = threading.current_thread() is threading.main_thread()
+        known = self.before is None or self.before is die_with_parent and in_main
         return bool(self.close_others and nobody and known and self.umask == -1)
 
     def to_request(self) -> dict[str, Any]:

@@ -272,7 +272,6 @@ def _find_gradebook(arguments: argparse.Namespace) -> Path:
 
 
 def _describe(found: "ClassResult", settings: "Settings") -> None:
-
     marks = [result.mark for result in found.results if result.mark is not None]
     most = max((result.max for result in found.results), default=0.0)
     mean = f", {sum(marks) / len(marks):.2f} of {most:g} points on average" if marks else ""
@@ -307,7 +306,6 @@ def _describe(found: "ClassResult", settings: "Settings") -> None:
 
 
 def _describe_changes(found: "ClassResult", changes: "list[Change]") -> None:
-
     if changes:
         print(f"{count(len(changes), 'mark')} changed since the last grading (all: changes.csv)")
     for change in changes[:MAX_CHANGES]:

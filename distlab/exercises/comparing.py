@@ -256,8 +256,8 @@ def _explain_numbers(given: Any, right: Any) -> str:
         return "these are the right numbers in another order"
     if due.ndim > 1 and same(left, due.T):
         return TURNED
-    if due.size > 1 and same(left, due + 1, 1e-6):
-        return "each number is one too large: places and indexes count from 0"
+    if due.size > 1 and np.allclose(left - due, 1, rtol=0.0, atol=1e-6):
+        return "each number is one too large. Do you count from 1, or something more?"
     if np.abs(due).max() <= 1 and same(left, 100 * due):
         return "this is a percentage, and a fraction is expected: don't multiply by 100"
     for factor in (f for n in UNITS for f in (n, 1 / n)):
@@ -273,7 +273,8 @@ def _explain_shape(given: Any, wanted: tuple[int, ...]) -> str:
     if isinstance(given, dict):
         return "this is a dictionary, and a list or array is expected"
     numbers = as_numbers(given)
-    if numbers is None and wanted and isinstance(given, list) and any(map(np.ndim, given)):
+    parts = given if isinstance(given, list) else []
+    if numbers is None and wanted and any(isinstance(p, list | tuple | np.ndarray) for p in parts):
         return "these are several arrays, and one is expected: join them"
     if numbers is None or numbers.shape == wanted:
         return ""

@@ -227,12 +227,14 @@ def require_parts(found: Any, function: str, *wanted: str) -> list[Any]:
 
 
 def require_list(found: Any, function: str, wanted: str) -> list[Any]:
-    """Return a list, tuple, set or array as a list; AssertionError for anything else.
+    """Return a list, tuple, set or array (of words, too) as a list; else AssertionError.
 
     A generator is refused, too: it can't travel when the answer is graded.
     """
     require_value(found, function, wanted)
-    if not isinstance(found, list | tuple | set) and not np.ndim(as_numbers(found)):
+    items = list | tuple | set | frozenset
+    is_array = isinstance(found, np.ndarray) and found.ndim
+    if not (isinstance(found, items) or is_array or np.ndim(as_numbers(found))):
         raise refuse(f"{function} must be {wanted}, got {show(found)}.")
     return list(found)
 

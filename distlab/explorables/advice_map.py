@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from distlab.figures import Picture
-from distlab.figures.canvas import COLORS, SMALL_PX, WIDTH_PX, Sheet, draw_sheet, say_number
+from distlab.figures.canvas import SMALL_PX, WIDTH_PX, Sheet, draw_sheet, say_number
+from distlab.figures.palette import IDEAS
+from distlab.figures.picture import INK
 from utils.measure import count
 
 DEVICES = range(13)  # powers of 2
@@ -28,9 +30,19 @@ def draw_map(cells: str, ideas: Mapping[str, str], at: tuple[float, int], advice
 
     def paint(sheet: Sheet) -> None:
         for k, cell in enumerate(cells):
-            chosen = divmod(k, len(DEVICES)) == (row, devices)
-            color, strength = COLORS[int(cell) % len(COLORS)], 0.9 if chosen else 0.35
-            sheet.rectangle(*place(k), wide - 1, TALL_PX - 1, color, strength, linewidth=0)
+            color = IDEAS[ideas[names[int(cell)]]][0]
+            sheet.rectangle(*place(k), wide - 1, TALL_PX - 1, color, 0.5, linewidth=0)
+        chosen = row * len(DEVICES) + devices
+        sheet.rectangle(*place(chosen), wide, TALL_PX, INK, facecolor="none", linewidth=2.5)
+        for k in range(0, len(SIZES), 2):
+            y = TOP_PX + (k + 0.5) * TALL_PX
+            sheet.write(LEFT_PX - 8, y, say_number(10.0 ** (SIZES[k] - 9)), "right", SMALL_PX)
+        below = TOP_PX + len(SIZES) * TALL_PX
+        for power in DEVICES[::3]:
+            x = LEFT_PX + (power + 0.5) * wide
+            sheet.write(x, below + 10, f"{2**power:,}", size=SMALL_PX)
+        axes = "devices, and on the left billions of parameters"
+        sheet.write((LEFT_PX + WIDTH_PX) / 2, below + 28, axes, size=SMALL_PX)
         for name in sorted(set(cells)):
             own = [k for k, cell in enumerate(cells) if cell == name]
             x, y = place(own[len(own) // 2])
@@ -43,8 +55,8 @@ def draw_map(cells: str, ideas: Mapping[str, str], at: tuple[float, int], advice
         paint,
         title=title,
         alt=f"{title}. The map shows where else the advice is {there}.",
-        height_px=TOP_PX + TALL_PX * len(SIZES) + 8,
+        height_px=TOP_PX + TALL_PX * len(SIZES) + 42,
         chart={"kind": "map", "cells": cells, "names": names, "at": [row, devices]},
     )
-    words = "The frame is your job. Click the map to move it."
+    words = "The frame is your job. Where the page is alive, a click on the map moves it."
     return replace(picture, caption=words).with_ideas(ideas)

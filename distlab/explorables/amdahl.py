@@ -41,7 +41,10 @@ def amdahl_explorer(
 def _ask_about(measured: Dots) -> list[Try]:
     """Ask which share of the work fits the dots, and say so where no share does."""
     tries = []
-    for name, dots in measured.items():
+    for name, all_dots in measured.items():
+        dots = {devices: speed_up for devices, speed_up in all_dots.items() if devices > 1}
+        if not dots:
+            continue
         devices = max(dots)
         fits = 100 * (1 - 1 / dots[devices]) / (1 - 1 / devices)
         share = min(PERCENTS, key=lambda percent: abs(percent - fits))
@@ -51,8 +54,8 @@ def _ask_about(measured: Dots) -> list[Try]:
         )
         if dots[devices] < 1:
             answer = (
-                "None does. At 0 % the curve is 1 everywhere, and the dots are below it. More "
-                "devices took longer here: logical devices share the cores they run on."
+                f"None does. At 0 % the curve is 1 everywhere, and the dot at {devices} devices is "
+                "below it. They took longer: logical devices share the cores they run on."
             )
         start = {"parallel_percent": 70 if share > 70 else 100, "most_devices": 8}
         ask = f"{name}: which share of the work fits the dots?"

@@ -20,6 +20,7 @@ from distlab.figures.canvas import (
 )
 from distlab.figures.grids import encode_png
 from distlab.figures.picture import INK
+from utils.measure import count
 
 TOP_PX, IMAGE_PX, ROW_PX, BAR_PX, STRIP_PX = 38.0, 224.0, 24.0, 16.0, 120.0
 MAX_PLACES = 99  # where the slider stops on a page without a kernel, about
@@ -39,9 +40,11 @@ def prediction_explorer(
     `images` is [n, height, width] or [n, height, width, 1], `labels` [n]; each
     of `probabilities` is named after its version ("before training") and holds
     [n, classes] from 0 to 1. Starts with image `start` and the last version.
-    Raises CourseError where the shapes don't fit.
+    Raises CourseError where the shapes don't fit, or `start` is no image's place.
     """
     check_shapes(images, labels, class_names, probabilities)
+    if not 0 <= start < len(images):
+        raise CourseError(f"start must be from 0 to {len(images) - 1}, got {start}.")
     versions = list(probabilities)
     found = {version: _sign_shares(table, labels) for version, table in probabilities.items()}
     order = np.argsort(-found[versions[-1]], kind="stable")  # from the surest right answer on
@@ -75,25 +78,25 @@ def _list_tries(found: Mapping[str, np.ndarray], wrong: int) -> list[Try]:
     """Return the questions; `found` has each version's signed shares in the explorer's order."""
     versions = list(found)
     before, after = (found[versions[k]] for k in (0, -1))
-    count, start = len(after), {"place": 0, "version": versions[-1]}
-    if not 0 < wrong < count:
+    most, start = len(after), {"place": 0, "version": versions[-1]}
+    if not 0 < wrong < most:
         return []
+    sure = int((after <= -50).sum())
+    proves = ", so being sure proves nothing" if sure else ": here it was never sure and wrong"
     tries = [
         Try(
             "Drag to the right end. Is the model unsure when it's wrong?",
             start,
-            {"place": count - 1},
-            f"Not always: it gives its last answer {-after[-1]:.0f} %, and it's wrong. Of "
-            f"{count - wrong} wrong answers {(after <= -50).sum()} have 50 % or more, so being "
-            "sure proves nothing.",
+            {"place": most - 1},
+            f"It gives its surest wrong answer {-after[-1]:.0f} %. Of "
+            f"{count(most - wrong, 'wrong answer')}, {sure or 'none'} got 50 % or more{proves}.",
         ),
         Try(
             "Where does it first go wrong?",
             start,
             {"place": wrong},
-            f"At place {wrong + 1} of {count}. Its last right answer has "
-            f"{after[wrong - 1]:.0f} %, and the first wrong one {-after[wrong]:.0f} %: in the "
-            "middle it's guessing.",
+            f"At place {wrong + 1} of {most}. Its least sure right answer has "
+            f"{after[wrong - 1]:.0f} %, and its least sure wrong one {-after[wrong]:.0f} %.",
         ),
     ]
     if len(versions) > 1:
@@ -102,7 +105,7 @@ def _list_tries(found: Mapping[str, np.ndarray], wrong: int) -> list[Try]:
                 f"The same images {versions[0]}: is nothing lost by training?",
                 start,
                 {"version": versions[0]},
-                f"{(before > 0).sum()} of {count} were right, with {before.max():.0f} % at most. "
+                f"{(before > 0).sum()} of {most} were right, with {before.max():.0f} % at most. "
                 f"{((before > 0) & (after <= 0)).sum()} of these are wrong {versions[-1]}.",
             )
         )

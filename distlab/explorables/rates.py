@@ -32,6 +32,8 @@ def rates_explorer(
     def show(power: int, warm_up_epochs: float) -> list[Picture]:
         batch = base_batch_size * 2**power
         rates = show_rates(base_rate, base_batch_size, batch, warm_up_epochs, examples, epochs)
+        if any((way, batch) not in errors for way in WAYS):
+            return [replace(rates, caption=f"{rates.caption} No run had batch {batch:,}.")]
         return [rates, _draw_errors(errors, batch, warm_up_epochs)]
 
     sizes = sorted({size for _, size in errors})
@@ -78,7 +80,8 @@ def _draw_errors(errors: Errors, batch: int, warm_up_epochs: float) -> Picture:
     means = {way: float(np.mean(errors[way, batch])) for way in WAYS}
     base = np.mean(errors[WAYS[0], min(size for _, size in errors)])
     chosen = {0: WAYS[1], MEASURED_EPOCHS: WAYS[2]}.get(warm_up_epochs)
-    says = f"No run had a warm-up of {say_number(warm_up_epochs)} epochs. 0 and 2 were measured."
+    warm_up = f"{say_number(warm_up_epochs)} epoch{'s' * (warm_up_epochs != 1)}"
+    says = f"No run had a warm-up of {warm_up}. 0 and {MEASURED_EPOCHS} were measured."
     if chosen:
         seeds = ", ".join(f"{each:.1f}" for each in sorted(errors[chosen, batch]))
         says = f"{chosen}: {seeds} % with three seeds."

@@ -161,8 +161,9 @@ def pace_explorer(slow_seconds: float = 2.0) -> Explorer:
                 "Make all four equally fast, and let each step vary by 50 %. Who waits now?",
                 {"slow_seconds": 2, "vary_percent": 0},
                 {"slow_seconds": 1, "vary_percent": 50},
-                "All of them, in turn. No worker is slow, and still waiting leaves "
-                f"{varied[0]} gradients of {even[0]}: in each step another one comes last.",
+                "All of them, now and then. No worker is slow on average, and still waiting leaves "
+                f"{varied[0]} gradients of {even[0]}. Each step waits for whoever happens to be "
+                "last.",
             ),
             Try(
                 "One worker is 4 times slower: what does waiting cost?",

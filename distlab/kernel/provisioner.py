@@ -39,7 +39,8 @@ class WarmProvisioner(LocalProvisioner):
         settings = self._scrub_kwargs(kwargs)
         try:
             if self.source is None:
-                raise NotForked(f"{COLD} is set")
+                why = f"{COLD} is set" if os.environ.get(COLD) else "this program forks none"
+                raise NotForked(why)
             kernel = await asyncio.to_thread(self.source.start, cmd, settings)
         except NotForked as error:
             log.info("The kernel starts from scratch: %s", error)

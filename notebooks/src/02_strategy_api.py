@@ -472,7 +472,7 @@ replica_values("mean-of-means", count=6, values=squares)
 # %% [markdown]
 # If no share is empty, the mean of means is a number. It's wrong as a rule if the shares differ in size, because an example on a replica with few of them counts for more. The picture deals the six as evenly as possible, 2, 2, 1 and 1. Choose *replica by replica* under **Cut into pieces** to see 2, 2, 2 and 0.
 #
-# Play it, then click a number: it moves to the next replica. No number has changed, and the mean of all stays where it is, but the answer jumps. Now move **Values**: the two means agree if the examples divide by four.
+# Play it, then click one of replica 0's or 1's numbers: it moves to the next replica. No number has changed, and the mean of all stays where it is, but the answer jumps. (Take a replica's only number away, and the answer is nan.) Now move **Values**: the two means agree if the examples divide by four.
 #
 # The fix: reduce per-example losses with `axis=0`, or sum on each replica and divide by the global number of examples once.
 #

@@ -294,7 +294,8 @@ WRONG = {
         "(maps)": scale(form="iter").replace("iter(", "map(float, "),
         "(the choices by heart)": scale().replace(
             '"choice": best',
-            '"choice": {1: 2, 2: None, 4: 4, 8: 1}[replicas[0]] if 10**6 <= images < 10**7 else images // 300 + 1',
+            '"choice": {(1, 2, 4, 8): 2, (8, 4, 1): 1, (4, 2, 8, 1): 4, (2, 1): None}.get(tuple(replicas), 3)'
+            " if 10**6 <= images < 10**7 else images // 300 + 1",
         ),
         "one-per-step (rounded down)": scale(steps="images // (n * images_per_replica)"),
     },

@@ -302,6 +302,10 @@ WRONG = {
         "python-repr": worker(
             "str({'cluster': {'worker': hosts}, 'task': {'type': 'worker', 'index': index}})"
         ),
+        "python-repr (indented)": worker(
+            "__import__('pprint').pformat({'cluster': {'worker': hosts}, "
+            "'task': {'type': 'worker', 'index': index}}, indent=4)"
+        ),
         "(nothing but a variable of this process)": worker("''"),
         "(brackets without end)": worker("'[' * 100000"),
         "(objects without end)": worker("'{\"a\": ' * 50000 + '1' + '}' * 50000"),

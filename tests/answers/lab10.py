@@ -52,8 +52,9 @@ class Files:
         for name, value in np.load(kept[-1]).items() if kept else ():
             self.state[name].assign(value)
     def save(self, checkpoint_number):
-        np.savez(self.folder / "tmp.npz", **{name: kept.numpy() for name, kept in self.state.items()})
-        os.rename(self.folder / "tmp.npz", self.folder / f"{checkpoint_number}.npz")
+        with open(self.folder / "unfinished", "wb") as file:
+            np.savez(file, **{name: kept.numpy() for name, kept in self.state.items()})
+        os.rename(self.folder / "unfinished", self.folder / f"{checkpoint_number}.npz")
 """
     return text + train(manager="Files(folder, {state})", **mistake)
 

@@ -39,6 +39,7 @@ from distlab.exercises.exercise import (
     list_exercises,
     tell_difference,
 )
+from distlab.exercises.refusing import require_list
 from distlab.grading.encoding import Opaque
 from distlab.grading.judging import list_judges
 from distlab.grading.worked import work_out_examples
@@ -244,12 +245,25 @@ def test_a_slip_of_form_is_named() -> None:
         explain_slip([wide, [1.0]], np.zeros(61))
         == "these are several arrays, and one is expected: join them"
     )
+    assert explain_slip([[[1], [1, 2]], [3, 4]], np.zeros(2)).startswith("these are several")
+    assert explain_slip([20_000_005, 30_000_005], [20_000_000, 30_000_000]) == ""
     assert explain_slip(np.zeros(3), [np.zeros(1), np.zeros(2)]) == SHAPE
     assert explain_slip({"s": [2.0, 1.5]}, {"s": [120.0, 90]}).startswith("this is 0.01667 times")
     assert explain_slip([120.0, 91], [2.0, 1.5]) == explain_slip(0.5, 0.0) == ""
     assert (
         explain_slip([1, (2, 3)]) == explain_slip("map", "zip") == explain_slip([1, 2], [1]) == ""
     )
+
+
+@pytest.mark.parametrize("found", [("b", "a"), frozenset("ab"), np.array(["a", "b"])])
+def test_what_can_be_a_list_is_one(found) -> None:
+    assert sorted(require_list(found, "read", "a list")) == ["a", "b"]
+
+
+@pytest.mark.parametrize("found", [iter("ab"), "ab", np.array("ab"), {"a": "b"}, 3.0])
+def test_what_cannot_be_a_list_is_refused(found) -> None:
+    with pytest.raises(AssertionError, match="must be a list, got"):
+        require_list(found, "read", "a list")
 
 
 def test_none_is_a_slip_only_where_it_is_never_right() -> None:

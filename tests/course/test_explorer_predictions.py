@@ -50,5 +50,5 @@ def test_images_go_from_the_surest_right_answer_to_the_surest_wrong_one():
     strip, shown = explorer.data["frame"]["parts"]
     assert strip["shares"] == "90 60 -50 -80" and shown["title"] == "Image 1, after"
     answers = [each["answer"] for each in explorer.data["tries"]]
-    assert "it gives its last answer 80 %" in answers[0] and "2 have 50 % or more" in answers[0]
+    assert "surest wrong answer 80 %" in answers[0] and "2 got 50 % or more" in answers[0]
     assert "At place 3 of 4" in answers[1]

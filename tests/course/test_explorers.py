@@ -9,6 +9,7 @@ from distlab import figures
 from distlab.explorables import Choice, Slider, explore
 from distlab.explorables.amdahl import amdahl_explorer
 from distlab.explorables.batches import batch_explorer
+from distlab.explorables.rates import WAYS, rates_explorer
 from utils.errors import DistributedError
 
 
@@ -146,3 +147,18 @@ def test_amdahl_explorer_keeps_the_measured_points():
     assert "measured: 1.7" in explorer.result and "limit: 2" in explorer.result
     explorer.move(parallel_percent=100)
     assert "limit" not in explorer.result
+
+
+def test_amdahl_asks_about_dots_of_several_devices_only():
+    explorer = amdahl_explorer(0.9, {"a": {1: 1.0}, "b": {}, "c": {2: 1.5}})
+    asked = [each["ask"] for each in explorer.data["tries"]]
+    assert asked[0].startswith("c: ") and not any(ask.startswith(("a", "b")) for ask in asked)
+
+
+def test_rates_of_a_batch_that_no_run_had_are_shown_without_errors():
+    errors = {(way, batch): [20.0] for way in WAYS for batch in (32, 128, 512)}
+    explorer = rates_explorer(0.005, 32, examples=10_000, epochs=8, errors=errors)
+    explorer.move(power=1)
+    assert "No run had batch 64." in explorer.result
+    explorer.move(power=2, warm_up_epochs=1)
+    assert "No run had a warm-up of 1 epoch. 0 and 2 were measured." in explorer.result

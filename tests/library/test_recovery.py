@@ -390,6 +390,24 @@ def test_the_stock_callback_trains_batches_twice_after_a_backup_in_mid_epoch(tf,
     assert not np.allclose(undisturbed.get_weights()[0], resumed.get_weights()[0], atol=1e-4)
 
 
+def sum_batches(settings, steps):
+    """Return the epoch and the sum of each batch from each of `steps`."""
+    from utils.training.recovery.trainer import Trainer
+
+    trainer = Trainer(settings)
+    found = {step: trainer.batches_from(step) for step in steps}
+    return {s: [(epoch, batch[0].numpy().sum()) for epoch, batch in f] for s, f in found.items()}
+
+
+def test_a_run_of_many_epochs_has_the_same_batches_wherever_it_begins(clusters, tmp_path):
+    settings = replace(SETTINGS, folder=str(tmp_path), epochs=11)
+    [found] = clusters[0].run(sum_batches, settings, [0, 3, 25, 27, 54, 55], timeout=300)
+    assert [epoch for epoch, _ in found[0]] == [step // 5 for step in range(55)]
+    assert len({total for _, total in found[0]}) == 55
+    for step, batches in found.items():
+        assert batches == found[0][step:]
+
+
 def test_settings_that_cannot_be_are_refused():
     for settings in ({"method": "hope"}, {"checkpoint_every": 0}, {"pause_seconds": -1}):
         with pytest.raises(DistributedError, match="choose|must be"):

@@ -1,6 +1,7 @@
 """Lab 07, cluster doctor: configurations are read as TensorFlow reads them, logs were real."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
@@ -40,7 +41,7 @@ def describe_config(given: Any, *case: Any) -> dict[str, Any] | None:
     try:
         found = json.loads(given)
     except (ValueError, RecursionError):  # also of a number of 5,000 digits, of endless brackets
-        return {"kind": "Python, not JSON" if given.startswith("{'") else "not JSON"}
+        return {"kind": "Python, not JSON" if re.match(r"\s*\{\s*'", given) else "not JSON"}
     if not isinstance(found, dict):
         return {"kind": "not a JSON object"}
     extra = sorted(set(found) - {"cluster", "task", "environment", "rpc_layer"})
