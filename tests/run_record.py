@@ -151,8 +151,7 @@ class Run:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if path := self.config.option.record:
-            before = json.loads(path.read_text()) if path.exists() else {}
-            path.write_text(json.dumps(before | self.outcomes, indent=0))
+            path.write_text(json.dumps(self.outcomes, indent=0))
         if self._list_twice_skipped():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -158,8 +158,8 @@ def _to_frame(shown: Shown) -> Frame:
 
 
 def _to_still(shown: Shown) -> Picture | str:
+    """Return the pictures as one, if there are any: a code host drops a drawing inside HTML."""
     if isinstance(shown, Picture | str):
         return shown
-    if all(isinstance(each, Picture) for each in shown):
-        return stack(shown)
-    return "".join(each if isinstance(each, str) else each.html for each in shown)
+    pictures = [each for each in shown if isinstance(each, Picture)]
+    return stack(pictures) if pictures else "".join(shown)
