@@ -40,8 +40,11 @@ engines cluster_diagnose hardening plan_command warm_kernel sharding command_lin
 """
 SLOW_FILES = [f"test_{name}.py" for name in LONGEST.split()]
 # lessons that run more of themselves: engines, if they're installed; the capstone, if all is tested
-MORE = {"19-engines.ipynb": ["more_with_tools"], "22-capstone.ipynb": ["more_in_all", "long"]}
-MORE["24-keras-on-jax.ipynb"] = ["long"]
+MORE = {
+    "19-engines.ipynb": ["more_with_tools"],
+    "22-capstone.ipynb": ["more_in_all", "long"],
+    "24-keras-on-jax.ipynb": ["long"],
+}
 
 
 class SplitTensorFlow:

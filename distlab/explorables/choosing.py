@@ -17,7 +17,7 @@ from distlab.explorables.explorer import Explorer, Try, explore
 from distlab.figures import Picture
 from distlab.figures.canvas import say_number
 from distlab.figures.palette import GREEN
-from utils.calibrate import Prediction, Profile, Scenario, find_machine, predict
+from utils.calibrate import Machine, Prediction, Profile, Scenario, find_machine, predict
 from utils.measure import count
 
 BYTES_A_PARAMETER = 16  # mixed precision and Adam
@@ -164,7 +164,7 @@ class Advice:
 
 def advise(job: TrainingJob) -> Advice:
     """Return the first question of QUESTIONS that holds for `job`, as advice."""
-    machine = find_machine(f"A100 on {PLACES[job.place][0]}")
+    machine = _find_machine(job)
     numbers = {
         "state": BYTES_A_PARAMETER * job.parameters / 1e9,
         "memory": machine.memory_gb,
@@ -200,10 +200,14 @@ def _read_hours(row: Prediction) -> float:
     return math.inf if row.hours is None else row.hours
 
 
+def _find_machine(job: TrainingJob) -> Machine:
+    return find_machine(f"A100 on {PLACES[job.place][0]}")
+
+
 @lru_cache(maxsize=4096)
 def _predict(job: TrainingJob) -> list[Prediction]:
     """Return a run on one device, on all of them, and on all with parameter servers."""
-    machine = find_machine(f"A100 on {PLACES[job.place][0]}")
+    machine = _find_machine(job)
     profile = Profile(
         1.0,
         2.0,

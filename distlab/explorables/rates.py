@@ -50,24 +50,25 @@ def _list_tries(errors: Errors, sizes: Sequence[int], powers: Sequence[int]) -> 
     size, largest = sizes[-2:]
     same, scaled, warmed = ({n: np.mean(errors[way, n]) for n in sizes} for way in WAYS)
     best = min(WAYS, key=lambda way: np.mean(errors[way, largest]))
+    start = {"power": powers[-2], "warm_up_epochs": MEASURED_EPOCHS}
     return [
         Try(
             f"Batch {size:,} without a warm-up: what becomes of the error?",
-            {"power": powers[-2], "warm_up_epochs": 2},
+            start,
             {"warm_up_epochs": 0},
             f"It goes from {warmed[size]:.0f} % to {scaled[size]:.0f} %, and the seeds disagree. "
             f"Random weights get {size // sizes[0]} times the rate in the first step.",
         ),
         Try(
             f"Go on to batch {largest:,}: which way is the best one there?",
-            {"power": powers[-2], "warm_up_epochs": 2},
+            start,
             {"power": powers[-1]},
             f"{best.capitalize()}, with {np.mean(errors[best, largest]):.0f} %. The rule with its "
             f"warm-up gives {warmed[largest]:.0f} %, and guessing gives 90 %.",
         ),
         Try(
             "Back to the smallest batch: what is the rule worth there?",
-            {"power": powers[-2], "warm_up_epochs": 2},
+            start,
             {"power": 0},
             f"Nothing: all ways have its rate, and {same[sizes[0]]:.0f} % error. But it takes "
             f"{size // sizes[0]} times as many steps.",

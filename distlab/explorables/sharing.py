@@ -153,7 +153,7 @@ def pace_rows(
 
 def pace_explorer(slow_seconds: float = 2.0) -> Explorer:
     """Show three workers and a slower one for twelve seconds, synchronous and asynchronous."""
-    even, slow, varied = (_count_ready(*each) for each in ((1, 0), (4, 0), (1, 50)))
+    even, slow, varied = (_count_ready(_list_both(*each)) for each in ((1, 0), (4, 0), (1, 50)))
     return explore(
         show_pace,
         tries=[
@@ -190,14 +190,14 @@ def _list_both(slow_seconds: float, vary_percent: float) -> list[list[Row]]:
     return [pace_rows(kind, steps, UNTIL_SECONDS, vary_percent / 100) for kind in (True, False)]
 
 
-def _count_ready(slow_seconds: float, vary_percent: float) -> list[int]:
-    both = _list_both(slow_seconds, vary_percent)
+def _count_ready(both: list[list[Row]]) -> list[int]:
     return [sum(row[4] == "computes" for row in rows) for rows in both]
 
 
 def show_pace(slow_seconds: float, vary_percent: float = 0) -> Picture:
     """Return the timeline of four workers. The last one needs `slow_seconds` per step."""
-    waiting, free = _count_ready(slow_seconds, vary_percent)
+    both = _list_both(slow_seconds, vary_percent)
+    waiting, free = _count_ready(both)
     words = (
         f"Gradients ready after {say_number(UNTIL_SECONDS)} s: {waiting} with an all-reduce, "
         f"where all wait for the slowest, {free} where nobody waits."
@@ -205,8 +205,9 @@ def show_pace(slow_seconds: float, vary_percent: float = 0) -> Picture:
     title = f"Four workers, one of which needs {say_number(slow_seconds)} s instead of 1 s"
     if slow_seconds == 1:
         title = "Four workers, and each needs about 1 s" if vary_percent else "Four equal workers"
-    both = sum(_list_both(slow_seconds, vary_percent), [])
-    picture = timeline(both, title=title).with_ideas({"computes": "forward", "waits": "wait"})
+    picture = timeline(sum(both, []), title=title).with_ideas(
+        {"computes": "forward", "waits": "wait"}
+    )
     return replace(picture, caption=words)
 
 
