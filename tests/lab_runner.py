@@ -193,3 +193,11 @@ def load_answers(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def draw_cases(cell: str, seed: int) -> list:
+    """Return the cases that a graded cell draws for the judge."""
+    space = {"np": np, "SEED": seed}
+    exec(sources.region_text(cell, "INPUTS"), space)  # noqa: S102 - the course's own
+    (cases,) = (v for k, v in space.items() if k.endswith("_cases"))
+    return cases
