@@ -24,6 +24,8 @@ from utils.environment import quiet_tensorflow
 DEVICES = 4
 NO_SANDBOX = "Grading needs bubblewrap"  # says `distlab grade` without it
 GIVEN_GPUS = "DISTLAB_TEST_GPUS"  # CUDA_VISIBLE_DEVICES as it was before the tests
+# before NumPy is imported: its two threads wait for each other in a loop where other tests compute
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 WARM_START = make_warm_start()
 pytest_plugins = ("run_record",)
 NUMBERED = re.compile(r"(?<![a-z0-9])(lab)?(\d\d)[-_][a-z]")  # 05-loss-scaling, lab05_loss_scaling
