@@ -80,7 +80,11 @@ def build_transformer(
 
         print(build_transformer().count_params())  # 19562
     """
-    _check_heads(blocks, width, heads)
+    if min(blocks, heads, width) < 1 or width % heads:
+        raise InputError(
+            "blocks, heads and width must be at least 1, and heads must divide width, got "
+            f"{blocks} blocks, {heads} heads and width {width}."
+        )
     model = keras.Sequential(
         [
             keras.Input(IMAGE_SHAPE),
@@ -95,32 +99,22 @@ def build_transformer(
     return model
 
 
-def build_encoder_decoder(
-    seed: int = 0, dtype: str = "float32", blocks: int = 2, width: int = 32, heads: int = 4
-) -> keras.Model:
-    """Return a Transformer of two layers, "encoder" and "decoder", each with `blocks` blocks.
+def build_encoder_decoder(seed: int = 0, dtype: str = "float32") -> keras.Model:
+    """Return a Transformer of two layers, "encoder" and "decoder", each with two blocks.
 
-    The encoder is `build_transformer`'s: images to tokens [batch, 49, width]. The decoder
+    The encoder is `build_transformer`'s: images to tokens [batch, 49, 32]. The decoder
     starts from one learned query and looks at these tokens by cross-attention, [batch, 1, 49]
     weights for each head, before it names the class. So the tokens are all that passes from one
     to the other. Follows Vaswani and others 2017, arXiv:1706.03762, with the learned query of
-    Carion and others 2020, arXiv:2005.12872. Raises InputError as `build_transformer` does.
+    Carion and others 2020, arXiv:2005.12872.
     """
-    _check_heads(blocks, width, heads)
+    blocks, width, heads = 2, 32, 4
     layers = _make_encoder_layers(blocks, width, heads, dtype)
     encoder = keras.Sequential([keras.Input(IMAGE_SHAPE), *layers], name="encoder")
     decoder = _build_decoder(seed, dtype, blocks, width, heads)
     model = keras.Sequential([keras.Input(IMAGE_SHAPE), encoder, decoder], name="encoder_decoder")
     _draw_kernels(model, seed)
     return model
-
-
-def _check_heads(blocks: int, width: int, heads: int) -> None:
-    if min(blocks, heads, width) < 1 or width % heads:
-        raise InputError(
-            "blocks, heads and width must be at least 1, and heads must divide width, got "
-            f"{blocks} blocks, {heads} heads and width {width}."
-        )
 
 
 def _make_encoder_layers(blocks: int, width: int, heads: int, dtype: str) -> list[keras.Layer]:

@@ -1,7 +1,7 @@
 """Every error message of the course on one page, with cause and fix.
 
-All of it comes from what the course itself uses: `distlab diagnose`, the linter of TF_CONFIG
-and the labs' checks. A message is its pattern in words, with "…" for what differs each time.
+All of it comes from what the course itself uses: `distlab diagnose` and the labs' checks. A
+message is its pattern in words, with "…" for what differs each time.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from distlab.exercises.exercise import Exercise
 from distlab.exercises.refusing import EXPLANATIONS
 from distlab.labs.lab07.failing_logs import LOGS, fill_in
 from distlab.modernize.table import OldForm, read_table
-from utils.tf_config import diagnose, lint
+from utils.tf_config import diagnose
 from utils.tf_config.symptoms import (
     COLLATERAL,
     CONFIGURATION,
@@ -50,28 +50,6 @@ ALSO_SAID = {  # by the start of the cause: other words for it, as people paste 
     "task has failed",
     "another task cannot be reached": "failed to connect to all addresses; … Connection refused",
 }
-_TWO = '"cluster": {"worker": ["a:2222", "b:2222"]}'
-FAULTY = (  # configurations, each with one mistake of the linter's
-    "{'cluster': {}}",
-    '{"task": {"type": "worker", "index": 0}}',
-    f"{{{_TWO}}}",
-    f'{{{_TWO}, "task": {{"type": "worker", "index": 2}}}}',
-    f'{{{_TWO}, "task": {{"type": "worker", "index": "0"}}}}',
-    f'{{{_TWO}, "task": {{"type": "master", "index": 0}}}}',
-    f'{{{_TWO}, "task": {{"type": "chief", "index": 0}}}}',
-    '{"cluster": {"workers": ["a:2222"]}, "task": {"type": "worker", "index": 0}}',
-    '{"cluster": {"worker": "a:2222"}, "task": {"type": "worker", "index": 0}}',
-    '{"cluster": {"worker": []}, "task": {"type": "worker", "index": 0}}',
-    '{"cluster": {"worker": ["a:2222", "a:2222"]}, "task": {"type": "worker", "index": 0}}',
-    '{"cluster": {"worker": ["http://a:2222"]}, "task": {"type": "worker", "index": 0}}',
-    '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}',
-    '{"cluster": {"worker": ["a:port"]}, "task": {"type": "worker", "index": 0}}',
-    '{"cluster": {"worker": ["a:80"]}, "task": {"type": "worker", "index": 0}}',
-    '{"cluster": {"worker": ["0.0.0.0:2222"]}, "task": {"type": "worker", "index": 0}}',
-    '{"cluster": {"worker": ["a:1234", "localhost:2"]}, "task": {"type": "worker", "index": 0}}',
-    '{"cluster": {"chief": ["a:2222", "b:2222"]}, "task": {"type": "chief", "index": 0}}',
-    '{"cluster": {"ps": ["a:2222"]}, "task": {"type": "ps", "index": 0}}',
-)
 
 
 def write_errors(course: Path) -> str:
@@ -91,7 +69,6 @@ def write_errors(course: Path) -> str:
     entries = [_write_entry(*_read_symptom(symptom)) for symptom in OLD_PROGRAMS]
     blocks += _fold(f"{len(known)} messages", [*entries, *map(_write_old, old)])
     blocks += ["## No error: the program hangs, or its result is wrong\n", *_write_silent()]
-    blocks += ["## What `distlab tf-config lint` finds\n", *_write_lint()]
     blocks.append("## What a lab's check says of TensorFlow's errors\n")
     for pattern, words in EXPLANATIONS.items():
         cause, _, cure = words.partition(": ")
@@ -157,14 +134,6 @@ def _write_silent() -> Iterator[str]:
         found = diagnose(log, json.dumps(members))
         if found is not None:
             yield _write_entry([found.evidence], found.cause, found.cure, "book-words")
-
-
-def _write_lint() -> Iterator[str]:
-    for text in FAULTY:
-        for finding in lint(text):
-            if finding.severity != "note" and finding.cure:
-                said = f"{finding.severity}: {finding.where}"
-                yield _write_entry([said, text], finding.what, finding.cure, "book-words")
 
 
 def _write_mistakes(course: Path) -> Iterator[str]:

@@ -33,7 +33,6 @@ def add_parser(subparsers: Commands) -> None:
         actions, "verify", verify, "verify the content of the files; status 1 if any is damaged"
     )
     verifying.add_argument("name", nargs="?", metavar="NAME", help=f"{NAMES} [all]")
-    verifying.add_argument("--folder", type=Path, help="also check this folder (needs NAME)")
     fetching = _add_action(actions, "fetch", fetch_full, "download a full data set through TFDS")
     declare(fetching, FETCH, output={"type": Path})
 
@@ -60,7 +59,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 def verify(arguments: argparse.Namespace) -> int:
     """Check the content of the data that is here. Return 1 if something is damaged."""
-    places = list_places(arguments.name, folder=arguments.folder)
+    places = list_places(arguments.name)
     _print_places(places, arguments.json)
     return int(any(place.state == "damaged" for place in places))
 

@@ -16,12 +16,7 @@ BUILD = """
 --chief  add a chief (with --ps, the coordinator)
 --evaluator  add an evaluator
 --host HOST  host name or address; repeat for more hosts [127.0.0.1]
-"""
-PORTS = """
---base-port PORT  first port of each host
---pick-ports  pick ports that are free on this machine now
-"""
-SHOWN = """
+--base-port N=12345  first port of each host
 --task JOB:INDEX  print only this task, such as worker:0
 --export  print export lines for a shell
 """
@@ -48,9 +43,6 @@ def _add_build(actions: Commands) -> None:
         "hosts in turn. On each host, ports count up from the base port.",
     )
     declare(build, BUILD, host={"action": "append"})
-    ports = build.add_mutually_exclusive_group()
-    declare(ports, PORTS, base_port={"type": int, "default": 12345})
-    declare(build, SHOWN)
 
 
 def _add_lint(actions: Commands) -> None:
@@ -72,26 +64,11 @@ def _add_lint(actions: Commands) -> None:
 
 def run_build(arguments: argparse.Namespace) -> int:
     """Print the configurations; return 0. Raises CourseError for a cluster that can't be."""
-    from utils.tf_config import (
-        BASE_PORT,
-        build_cluster,
-        build_tf_configs,
-        format_export,
-        pick_free_ports,
-    )
+    from utils.tf_config import build_cluster, build_tf_configs, format_export
 
     hosts = arguments.host or ["127.0.0.1"]
     counts = (arguments.workers, arguments.ps, arguments.chief)
-    first = BASE_PORT if arguments.pick_ports else arguments.base_port
-    cluster = build_cluster(*counts, hosts=hosts, base_port=first)
-    if arguments.pick_ports:
-        if len(hosts) > 1:
-            raise CourseError(
-                "--host must name one host with --pick-ports, which knows only this machine's "
-                f"ports, got {len(hosts)}."
-            )
-        ports = pick_free_ports(len(cluster.tasks), hosts[0])
-        cluster = build_cluster(*counts, hosts=hosts, ports=ports)
+    cluster = build_cluster(*counts, hosts=hosts, base_port=arguments.base_port)
     texts = build_tf_configs(cluster, evaluator=arguments.evaluator)
     if arguments.task is not None:
         if arguments.task not in texts:

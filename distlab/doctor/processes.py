@@ -3,7 +3,6 @@
 import os
 import socket
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,10 +12,9 @@ import psutil
 from distlab.doctor.commands import run_command
 from distlab.doctor.findings import Finding
 from utils.processes.private_network import VARIABLE
+from utils.processes.registry import find_clusters
 
 LAB_PORT, NOBODY = 8888, 65534
-OUR_MODULES = ("utils.",)  # `python -m utils.…`: each starts or is a worker
-ADOPTERS = ("systemd", "init", "launchd", "tini", "dumb-init")
 
 
 def examine_fork(system: str = sys.platform) -> Finding:
@@ -99,80 +97,10 @@ def _is_free(port: int) -> bool:
 
 
 def examine_workers() -> Finding:
-    """Are there workers or kernels whose owner is gone? They keep memory, cores and ports."""
-    found = list_workers()
-    left = [worker for worker in found if _is_orphan(worker)]
-    if left:
-        value = "; ".join(_describe(worker) for worker in left[:5])
-        value += f" and {len(left) - 5} more" if len(left) > 5 else ""
-        pids = " ".join(str(worker.pid) for worker in left)
-        advice = "the process that started them is gone, and a waiting worker ignores SIGTERM: "
-        return Finding("left-over workers", "warning", value, f"{advice}`kill -9 {pids}`")
-    if found:
-        value = "none; running for another process: "
-        value += "; ".join(_describe(worker) for worker in found[:5])
-        return Finding("left-over workers", "ok", value)
-    return Finding("left-over workers", "ok", "none")
-
-
-def list_workers() -> list[psutil.Process]:
-    """Return this user's processes that are tasks of a TensorFlow cluster, or ours, by pid.
-
-    A task is a Python with TF_CONFIG in its environment (one that it didn't get from the shell that
-    this process has it from), one that runs a module of ours that starts workers, or a
-    kernel (or its child) without its JupyterLab. This process, its ancestors and other
-    containers' processes aren't.
-    """
-    own = psutil.Process()
-    family = {own.pid, *(parent.pid for parent in own.parents())}
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if process.pid in family or process.uids().real != os.getuid():
-                continue
-            if _in_our_namespace(process.pid) and _is_worker(process):
-                found.append(process)
-    return sorted(found, key=lambda process: process.pid)
-
-
-def _is_worker(process: psutil.Process) -> bool:
-    command = process.cmdline()
-    if not command or "python" not in os.path.basename(command[0]).lower():
-        return False
-    if process.status() == psutil.STATUS_ZOMBIE:
-        return False
-    if any(part.startswith(module) for part in command for module in OUR_MODULES):
-        return True
-    environment = process.environ()
-    config = environment.get("TF_CONFIG")
-    return bool(config and config != os.environ.get("TF_CONFIG")) or _lost_its_server(environment)
-
-
-def _lost_its_server(environment: Mapping[str, str]) -> bool:
-    """Jupyter gives kernels their server's pid in JPY_PARENT_PID, and they pass it on."""
-    server = environment.get("JPY_PARENT_PID", "")
-    return server.isdigit() and not psutil.pid_exists(int(server))
-
-
-def _is_orphan(process: psutil.Process) -> bool:
-    with suppress(psutil.Error):
-        parent = process.parent()
-        adopted = parent is None or parent.pid == 1 or parent.name() in ADOPTERS
-        return adopted or _lost_its_server(process.environ())
-    return False
-
-
-def _in_our_namespace(pid: int) -> bool:
-    """On Linux, is `pid` of the same pid namespace (that is, container) as this process?"""
-    if sys.platform != "linux":
-        return True
-    return os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")
-
-
-def _describe(process: psutil.Process) -> str:
-    with suppress(psutil.Error):
-        minutes, seconds = divmod(int(time.time() - process.create_time()), 60)
-        hours, minutes = divmod(minutes, 60)
-        age = f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
-        return f"pid {process.pid}, {age} old"
-    return f"pid {process.pid}, just ended"
+    """Are there clusters whose owner, a kernel or a script, is gone? They keep memory and ports."""
+    left = [each.mark.identity for each in find_clusters() if not each.mark.owner_lives]
+    if not left:
+        return Finding("left-over workers", "ok", "none")
+    value = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+    advice = "what started them is gone: `distlab processes stop` ends them"
+    return Finding("left-over workers", "warning", value, advice)

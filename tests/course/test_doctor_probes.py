@@ -4,16 +4,18 @@ import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from process_watch import group_members, wait_for
 
-from distlab.doctor import machine, report, software, tools
+from distlab.doctor import machine, processes, report, software, tools
 from distlab.doctor.examination import look_for_gpus
 from distlab.doctor.findings import Finding
 from utils.data import bundled
 from utils.data.catalog import DATA_SETS
+from utils.processes.registry import ClusterMark, FoundCluster
 
 
 def find(findings, name: str) -> Finding:
@@ -141,6 +143,18 @@ def test_full_data_that_are_damaged_are_a_warning(tmp_path, monkeypatch):
     damaged = find(tools.examine_full_data(), "full MNIST")
     assert damaged.status == "warning" and "dataset_info.json" in damaged.advice
     assert "not checked" in find(tools.examine_full_data(check=False), "full MNIST").value
+
+
+def test_clusters_whose_owner_is_gone_are_named_with_the_command_that_ends_them(monkeypatch):
+    gone = ClusterMark("abc", 4711, 0.0, "", "/tmp/abc")
+    monkeypatch.setattr(ClusterMark, "owner_lives", property(lambda mark: mark.identity != "abc"))
+    here = replace(gone, identity="def")
+    for marks, status in (([here], "ok"), ([here, gone], "warning")):
+        found = [FoundCluster(mark) for mark in marks]
+        monkeypatch.setattr(processes, "find_clusters", lambda found=found: found)
+        assert processes.examine_workers().status == status
+    left = processes.examine_workers()
+    assert left.value == "abc" and "`distlab processes stop`" in left.advice
 
 
 # --- the machine ---------------------------------------------------------------------------

@@ -259,7 +259,7 @@ def test_build_prints_one_object_per_task_that_lints_right(capsys, monkeypatch):
 
 
 def test_export_is_a_line_for_a_shell(capsys, tmp_path):
-    assert main("tf-config build --pick-ports --task worker:1 --export".split()) == 0
+    assert main("tf-config build --task worker:1 --export".split()) == 0
     line = capsys.readouterr().out
     shown = subprocess.run(
         ["sh", "-c", line + 'printf %s "$TF_CONFIG"'], capture_output=True, text=True, timeout=120

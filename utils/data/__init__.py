@@ -15,7 +15,7 @@
 - `named`: any data set that training knows by name
 - `scenes`: scenes: pictures of one to three garments with a mask that says what each pixel shows
 - `shares`: how TensorFlow splits a global batch over replicas
-- `tfds_builder`: TFDS builders that prepare arrays in memory
+- `tfds_builder`: the TFDS builder that prepares arrays in memory
 - `tfds_folder`: prepared TFDS folders: what `tensorflow_datasets` reads and leaves on disk
 - `verify`: where each data set is found on this machine, and whether it is what it should be
 """

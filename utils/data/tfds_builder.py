@@ -1,8 +1,8 @@
-"""TFDS builders that prepare arrays in memory. Imports tensorflow_datasets: import it late.
+"""The TFDS builder that prepares arrays in memory. Imports tensorflow_datasets: import it late.
 
 The form on disk (features, names, version) is the same as in TFDS's own `mnist` and
 `fashion_mnist`, except that examples stay in the order of the original. TFDS wants its builders in
-an importable module, and one class per data set.
+an importable module.
 """
 
 from collections.abc import Iterator
@@ -10,14 +10,7 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
-from .catalog import (
-    CLASSES,
-    FASHION_MNIST,
-    IMAGE_SIZE,
-    MNIST,
-    TFDS_VERSION,
-    DataSetFacts,
-)
+from .catalog import CLASSES, FASHION_MNIST, IMAGE_SIZE, TFDS_VERSION, find_facts
 from .images import ImageData, Split
 
 
@@ -25,14 +18,13 @@ class ArrayBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     """Prepares the `ImageData` that it is made with; `data_dir` and so on as in TFDS."""
 
     VERSION = tfds.core.Version(TFDS_VERSION)
-    FACTS: DataSetFacts
 
     def __init__(self, *, data: ImageData, **options: Any) -> None:
-        self._data = data
+        self._data, self.name = data, data.name
         super().__init__(**options)
 
     def _info(self) -> tfds.core.DatasetInfo:
-        facts = self.FACTS
+        facts = find_facts(self.name)
         names = list(facts.class_names)
         label = {"names": names} if facts is FASHION_MNIST else {"num_classes": CLASSES}
         return tfds.core.DatasetInfo(
@@ -59,16 +51,3 @@ class ArrayBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     def _generate_examples(self, split: Split) -> Iterator[tuple[int, dict]]:
         for number, (image, label) in enumerate(zip(split.images, split.labels, strict=True)):
             yield number, {"image": image[..., None], "label": int(label)}
-
-
-class FashionMnist(ArrayBuilder, skip_registration=True):
-    FACTS = FASHION_MNIST
-    name = FASHION_MNIST.name
-
-
-class Mnist(ArrayBuilder, skip_registration=True):
-    FACTS = MNIST
-    name = MNIST.name
-
-
-BUILDERS = {FASHION_MNIST.name: FashionMnist, MNIST.name: Mnist}

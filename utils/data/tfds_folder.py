@@ -104,10 +104,10 @@ def _write(data: ImageData, folder: Path) -> Path:
     with quiet_tensorflow(), contextlib.redirect_stdout(io.StringIO()):  # it names partial folders
         import tensorflow_datasets as tfds
 
-        from .tfds_builder import BUILDERS
+        from .tfds_builder import ArrayBuilder
 
         tfds.disable_progress_bar()
-        builder = BUILDERS[data.name](data=data, data_dir=folder)
+        builder = ArrayBuilder(data=data, data_dir=folder)
         try:
             builder.download_and_prepare(file_format="tfrecord")
         except OSError as error:

@@ -9,7 +9,6 @@ from ..errors import InputError
 from . import bundled
 from .catalog import DATA_SETS, DataSetFacts, find_facts
 from .images import ImageData
-from .loading import read_folder
 from .tfds_folder import find_prepared, read_full_prepared, standard_folder
 
 
@@ -32,26 +31,19 @@ class Place:
 
 
 def list_places(
-    name: str | None = None,
-    check: bool = True,
-    folder: Path | None = None,
-    sample_root: Path | None = None,
+    name: str | None = None, check: bool = True, sample_root: Path | None = None
 ) -> list[Place]:
     """Return every place where `name`, or any data set, is found, and check it if `check`.
 
-    The bundled sample always comes first; then TFDS's standard folder and `folder`, as
-    far as they exist. A check reads
-    the whole data set: about a second for the sample, some seconds for a full
-    set. `sample_root` is where the samples are, the course's own folder when
-    None. Raises InputError for an unknown name or a `folder` without a name.
+    The bundled sample comes first, then TFDS's standard folder if it has one. A check reads the
+    whole data set: about a second for the sample, some seconds for a full set. `sample_root` is
+    where the samples are, the course's own folder when None. Raises InputError for an unknown name.
     """
-    if folder is not None and name is None:
-        raise InputError(f"name must be given with a folder: which data set is in {folder}?")
     chosen = [find_facts(name)] if name is not None else list(DATA_SETS.values())
     return [
         check_place(facts, kind, path, read) if check else _not_checked(facts, kind, path)
         for facts in chosen
-        for kind, path, read in _find_readers(facts, folder, sample_root or bundled.FOLDER)
+        for kind, path, read in _find_readers(facts, sample_root or bundled.FOLDER)
     ]
 
 
@@ -72,7 +64,7 @@ def _not_checked(facts: DataSetFacts, kind: str, folder: Path) -> Place:
 
 
 def _find_readers(
-    facts: DataSetFacts, folder: Path | None, sample_root: Path
+    facts: DataSetFacts, sample_root: Path
 ) -> Iterator[tuple[str, Path, Callable[[], ImageData]]]:
     """Yield (kind, folder, what reads it) for each place where the data set is found."""
     sample = partial(bundled.verify_bundled, facts.name, sample_root)
@@ -80,5 +72,3 @@ def _find_readers(
     prepared = find_prepared(standard_folder(), facts.name)
     if prepared is not None:
         yield "TFDS folder", prepared, partial(read_full_prepared, prepared, facts)
-    if folder is not None:
-        yield "named folder", folder, partial(read_folder, folder, facts)

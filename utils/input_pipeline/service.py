@@ -129,20 +129,17 @@ def _first(job: Any) -> list[dict[str, Any]]:
     return [] if event is None else [event]
 
 
-def through_service(
-    dataset: Any, address: str, processing_mode: Any, job_name: str | None = None
-) -> Any:
+def through_service(dataset: Any, address: str, processing_mode: Any) -> Any:
     """Return `dataset`, made by the service at `address` (`host:port`) from the last stage on.
 
     `processing_mode` is a `tf.data.experimental.service.ShardingPolicy`, or
-    "parallel_epochs" or "distributed_epoch". Consumers that name the same
-    `job_name` share one run of the dataset.
+    "parallel_epochs" or "distributed_epoch".
     """
     import tensorflow as tf
 
     return dataset.apply(
         tf.data.experimental.service.distribute(
-            processing_mode=processing_mode, service=f"grpc://{address}", job_name=job_name
+            processing_mode=processing_mode, service=f"grpc://{address}"
         )
     )
 

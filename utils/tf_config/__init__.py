@@ -19,7 +19,6 @@ TF_CONFIG is what `tf.distribute.cluster_resolver.TFConfigClusterResolver` reads
   that led there
 """
 
-from .build import BASE_PORT as BASE_PORT
 from .build import bind_ports as bind_ports
 from .build import build_cluster as build_cluster
 from .build import build_tf_config as build_tf_config

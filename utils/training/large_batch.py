@@ -31,24 +31,20 @@ class RatePlan:
     """A rate for each of `steps` steps: up from `base_rate` to `peak_rate`, then down to 0.
 
     The first `warm_up_steps` rise by equal amounts, from `base_rate` at step 0; step
-    number `warm_up_steps` has `peak_rate`. After it the rate falls as
-    `(steps left / steps after the warm-up) ** power`: `power` 1 is a straight line, 2 the
-    decay of the LARS paper, 0 leaves the rate at its peak. `warm_up_steps` 0 is no warm-up.
-    Raises InputError, in one line, for a value out of range.
+    number `warm_up_steps` has `peak_rate`. After it the rate falls in a straight line.
+    `warm_up_steps` 0 is no warm-up. Raises InputError, in one line, for a value out of range.
     """
 
     base_rate: float
     peak_rate: float
     warm_up_steps: int
     steps: int
-    power: float = 1.0
 
     def __post_init__(self) -> None:
         check_number("base rate", self.base_rate, above=0)
         check_number("peak rate", self.peak_rate, above=0)
         check_count("steps", self.steps)
         check_count("warm-up steps", self.warm_up_steps, least=0)
-        check_number("power", self.power, least=0)
         if self.warm_up_steps >= self.steps:
             raise InputError(
                 f"warm_up_steps must be fewer than the {self.steps} steps, so that the peak "
@@ -61,8 +57,8 @@ def list_rates(plan: RatePlan) -> np.ndarray:
     step = np.arange(plan.steps, dtype=np.float64)
     slope = (plan.peak_rate - plan.base_rate) / max(plan.warm_up_steps, 1)
     left = (plan.steps - step) / (plan.steps - plan.warm_up_steps)
-    falling = plan.peak_rate * left**plan.power
-    return np.where(step < plan.warm_up_steps, plan.base_rate + slope * step, falling)
+    rising = plan.base_rate + slope * step
+    return np.where(step < plan.warm_up_steps, rising, plan.peak_rate * left)
 
 
 def plan_rates(
@@ -73,14 +69,13 @@ def plan_rates(
     examples: int,
     epochs: int,
     warm_up_epochs: float = 0,
-    power: float = 1.0,
 ) -> RatePlan:
     """Return the learning rates that the linear scaling rule gives for a run of full batches.
 
     `base_rate` is good for `base_batch_size`, and the run has `global_batch_size`. `examples` per
     epoch and `epochs` give the steps; a last batch that isn't full is left out of every epoch.
     `warm_up_epochs` are given as in the paper (5 of 90) and rounded to whole steps. The rate then
-    falls as a polynomial of `power`. Raises InputError as `scale_rate` and `RatePlan` do, and for a
+    falls in a straight line. Raises InputError as `scale_rate` and `RatePlan` do, and for a
     batch larger than the data. Follows Goyal and others 2017, arXiv:1706.02677.
 
         plan = plan_rates(0.1, 64, 256, examples=1024, epochs=4, warm_up_epochs=1)
@@ -96,4 +91,4 @@ def plan_rates(
             f"global_batch_size must be at most the {examples} examples, got {global_batch_size}."
         )
     warm_up_steps = round(warm_up_epochs * steps_per_epoch)
-    return RatePlan(base_rate, peak_rate, warm_up_steps, epochs * steps_per_epoch, power)
+    return RatePlan(base_rate, peak_rate, warm_up_steps, epochs * steps_per_epoch)

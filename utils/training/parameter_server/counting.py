@@ -52,9 +52,9 @@ def use_atomic_step_counter(optimizer: keras.optimizers.Optimizer) -> None:
     iterations.assign_add = assign_add
 
 
-def adam_correction(step: int, beta_1: float = 0.9, beta_2: float = 0.999) -> float:
+def adam_correction(step: int) -> float:
     """Return what Adam multiplies its learning rate by at `step` = 1, 2, …
 
-    sqrt(1 - beta_2^t) / (1 - beta_1^t), Kingma and Ba, arXiv:1412.6980, section 2.
+    sqrt(1 - 0.999^t) / (1 - 0.9^t), Kingma and Ba, arXiv:1412.6980, section 2.
     """
-    return math.sqrt(1 - beta_2**step) / (1 - beta_1**step)
+    return math.sqrt(1 - 0.999**step) / (1 - 0.9**step)
