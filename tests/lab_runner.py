@@ -184,6 +184,7 @@ def get_lab(name: str) -> Lab:
     return Lab(name)
 
 
+@cache
 def load_answers(name: str) -> ModuleType:
     """Return tests/answers/NAME.py as a module; an empty one if there is none."""
     path = Path(__file__).parent / "answers" / f"{name}.py"

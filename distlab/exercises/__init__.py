@@ -43,6 +43,7 @@ other numbers, the graded cell, the answers that test both.
 - `saves`: which checkpoints a run writes, seen from outside: by the names of their files
 - `schedule_trace`: a pipeline schedule as an answer gave it, and the first operation that isn't as
   it should be
+- `slips`: names the slips that any function can have, in its form and in its numbers
 - `softmax`: softmax regression in NumPy: the data, first weights and slopes that labs train with
 - `traveling`: a learner's functions as bytes, which only workers unpack
 - `watching`: watches an answer that runs in a notebook: that it ends, and what it calls

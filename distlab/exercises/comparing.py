@@ -9,13 +9,6 @@ import numpy as np
 
 MAX_SHOWN = 3  # numbers of an answer that a message shows
 SUMS = 64  # random sums that are kept of a large array
-UNITS = (60, 3600, 1e3, 1e6, 1e9, 2**10, 2**20, 2**30)  # one unit in another
-SHAPE = "it doesn't have the expected shape: count its arrays, their rows and their columns"
-TURNED = "it's transposed: rows and columns are exchanged"
-NOTHING = (
-    "the function returned nothing (None). Does every path through it end in return? print() shows "
-    "a value on the screen, and doesn't return it"
-)
 
 
 class Anything:
@@ -84,7 +77,7 @@ def same(given: Any, wanted: Any, tolerance: float = 1e-3) -> bool:
     if isinstance(wanted, dict):
         return _same_dictionary(given, wanted, tolerance)
     if isinstance(wanted, list | tuple) and as_numbers(wanted) is None:
-        items = _as_items(given)
+        items = as_items(given)
         return (
             items is not None
             and len(items) == len(wanted)
@@ -94,12 +87,12 @@ def same(given: Any, wanted: Any, tolerance: float = 1e-3) -> bool:
     return (
         left is not None
         and left.shape == right.shape
-        and bool(_compare(left, right, tolerance).all())
+        and bool(compare(left, right, tolerance).all())
     )
 
 
-def _compare(left: np.ndarray, right: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return which numbers of two arrays of one shape agree."""
+def compare(left: np.ndarray, right: np.ndarray, tolerance: float) -> np.ndarray:
+    """Return which numbers of two arrays of one shape agree within a relative `tolerance`."""
     scale = float(np.max(np.abs(right[np.isfinite(right)]), initial=0.0))
     slack = 1e-9 + 1e-3 * tolerance * scale
     return np.isclose(left, right, rtol=tolerance, atol=slack, equal_nan=True)
@@ -130,7 +123,7 @@ def _same_dictionary(given: Any, wanted: dict[Any, Any], tolerance: float) -> bo
     )
 
 
-def _as_items(value: Any) -> list[Any] | None:
+def as_items(value: Any) -> list[Any] | None:
     if isinstance(value, list | tuple):
         return list(value)
     return list(value) if isinstance(value, np.ndarray) and value.ndim else None
@@ -186,12 +179,12 @@ def _follow_difference(given: Any, wanted: Any, tolerance: float) -> tuple[list[
     if isinstance(wanted, dict) and isinstance(given, dict) and set(given) == set(wanted):
         pairs = {key: (given[key], wanted[key]) for key in wanted}
     elif right is not None and left is not None and left.shape == right.shape:
-        wrong = np.argwhere(~_compare(left, right, tolerance)) if right.size > MAX_SHOWN else []
+        wrong = np.argwhere(~compare(left, right, tolerance)) if right.size > MAX_SHOWN else []
         if len(wrong):
             at = tuple(wrong[0].tolist())
             return [at], left[at], right[at]
     elif isinstance(wanted, list | tuple) and right is None:
-        items = _as_items(given)
+        items = as_items(given)
         if items is not None and len(items) == len(wanted):
             pairs = dict(enumerate(zip(items, wanted, strict=True)))
     for where, pair in pairs.items():
@@ -204,87 +197,6 @@ def _follow_difference(given: Any, wanted: Any, tolerance: float) -> tuple[list[
 def show_path(path: Sequence[Any]) -> str:
     """Return a path of `find_difference` as one would write it after a name: ['output'][0, 2]."""
     return "".join(f"[{repr(key).strip('(,)')}]" for key in path)
-
-
-def explain_slip(given: Any, right: Any = 0) -> str:
-    """Return what is wrong with the form of an answer, whatever its numbers are, or ""."""
-    if given is None:
-        return "" if right is None else NOTHING
-    items = given if isinstance(given, list | tuple) else []
-    for one in (given, *items):
-        kind = str(getattr(one, "what", type(one).__name__))  # a judge sees an Opaque
-        if kind in ("generator", "map", "zip", "filter"):
-            return f"this is a {kind} object, which can be read only once: put list(...) round it"
-    if len(items) > 1 and same(items[::-1], right):
-        return "these are the right values in another order"
-    given, right = _follow_parts(given, right)
-    if isinstance(right, dict):
-        return _explain_keys(given, right)
-    if isinstance(right, list) and as_numbers(right) is None:
-        parts = any(isinstance(one, list | np.ndarray) for one in right)
-        return SHAPE if parts and len(_as_items(given) or ()) != len(right) else ""
-    wanted = right.shape if isinstance(right, Digest) else np.shape(as_numbers(right))
-    unknown = as_numbers(right) is None and wanted == ()
-    return _explain_numbers(given, right) or ("" if unknown else _explain_shape(given, wanted))
-
-
-def _follow_parts(given: Any, right: Any) -> tuple[Any, Any]:
-    """Return the parts of two answers in which they first differ: arrays aren't taken apart."""
-    for key in find_difference(given, right)[0]:
-        if isinstance(key, tuple) or as_numbers(right) is not None:
-            break
-        given, right = given[key], right[key]
-    return given, right
-
-
-def _explain_keys(given: Any, right: dict[Any, Any]) -> str:
-    """Return which keys an answer lacks, if what it has is correct; else ""."""
-    has = given if isinstance(given, dict) else {}
-    lacks = [repr(key) for key in right if key not in has]
-    shared = {key: right[key] for key in right if key in has}
-    known = bool(shared) and same({key: has[key] for key in shared}, shared)
-    told = known or not isinstance(given, dict)
-    return f"return a dictionary with {', '.join(lacks)}" if told and lacks else ""
-
-
-def _explain_numbers(given: Any, right: Any) -> str:
-    """Return "" unless these are the right numbers in another order, or in other units."""
-    left, due = as_numbers(given), as_numbers(right)
-    if left is None or due is None or left.shape != due.shape or not due.size:
-        return ""
-    if due.ndim == 1 and not same(left, due) and same(np.sort(left), np.sort(due)):
-        return "these are the right numbers in another order"
-    if due.ndim > 1 and same(left, due.T):
-        return TURNED
-    if due.size > 1 and np.allclose(left - due, 1, rtol=0.0, atol=1e-6):
-        return "each number is one too large. Do you count from 1, or something more?"
-    if np.abs(due).max() <= 1 and same(left, 100 * due):
-        return "this is a percentage, and a fraction is expected: don't multiply by 100"
-    for factor in (f for n in UNITS for f in (n, 1 / n)):
-        if due.any() and np.allclose(left, factor * due, rtol=1e-6, atol=0.0):
-            return f"this is {factor:.4g} times the expected value. Are its units right?"
-    return ""
-
-
-def _explain_shape(given: Any, wanted: tuple[int, ...]) -> str:
-    """Return how the shape of numbers differs from `wanted`, or "": lists are shown in full."""
-    if isinstance(given, str):
-        return "this is a string, and numbers are expected: leave out the quotes or str()"
-    if isinstance(given, dict):
-        return "this is a dictionary, and a list or array is expected"
-    numbers = as_numbers(given)
-    parts = given if isinstance(given, list) else []
-    if numbers is None and wanted and any(isinstance(p, list | tuple | np.ndarray) for p in parts):
-        return "these are several arrays, and one is expected: join them"
-    if numbers is None or numbers.shape == wanted:
-        return ""
-    if numbers.shape == (1,) and wanted == ():
-        return "this is a list or array of one number: return the number itself"
-    if numbers.shape == () and len(wanted) == 1:
-        return "this is one number, and several are expected"
-    if max(numbers.ndim, len(wanted)) < 2:
-        return ""
-    return TURNED if numbers.shape == wanted[::-1] else SHAPE
 
 
 def _cut(text: str, longest: int = 200) -> str:

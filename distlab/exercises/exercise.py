@@ -15,7 +15,6 @@ import numpy as np
 
 from distlab.class_seed import ClassNumber
 from distlab.exercises.comparing import (
-    explain_slip,
     find_difference,
     find_wrong,
     same,
@@ -24,6 +23,7 @@ from distlab.exercises.comparing import (
 )
 from distlab.exercises.feedback import praise, show_picture, word_fault
 from distlab.exercises.refusing import own_frames, refuse
+from distlab.exercises.slips import explain_numbers, explain_slip
 from distlab.exercises.traveling import pack_answers
 from distlab.exercises.watching import stop_after, watch_calls
 from distlab.exercises.worked import read_worked
@@ -283,7 +283,7 @@ class Exercise:
         if k is None:
             return None
         name = self._find_mistake(got, right, expect)
-        why = self.mistakes.get(name) or self._explain_slip(got[k], right, k) or self.hint
+        why = self.mistakes.get(name) or self._explain_slip(got, right, cases, k) or self.hint
         shown = f"({', '.join(show(a) for a in cases[k])})" if self.shows_case else ""
         difference = f"{self.function}{shown} {self.contrast(got[k], right[k])}"
         if self.tell is None:
@@ -293,20 +293,32 @@ class Exercise:
     def _find_mistake(
         self, got: Sequence[Any], right: Sequence[Any], expect: Callable[[str], Sequence[Any]]
     ) -> str:
-        """Return the mistake that gives these answers, or else those among them that are wrong."""
-        agree = partial(same, tolerance=self.tolerance)
-        wrong = [k for k, one in enumerate(got) if not agree(one, right[k])]
-        for cases in (range(len(got)), wrong):
-            for name in self.mistakes:
-                given = expect(name)
-                if all(agree(got[k], given[k]) for k in cases):
-                    return name
+        """Return the mistake that gives these answers, or else those among them that are wrong.
+
+        With a wide tolerance two mistakes may be near: one that is very close comes first.
+        """
+        wrong = [k for k, one in enumerate(got) if not same(one, right[k], self.tolerance)]
+        for tolerance in sorted({min(1e-3, self.tolerance), self.tolerance}):
+            for cases in (range(len(got)), wrong):
+                for name in self.mistakes:
+                    given = expect(name)
+                    if all(same(got[k], given[k], tolerance) for k in cases):
+                        return name
         return ""
 
-    def _explain_slip(self, given: Any, right: Sequence[Any], k: int) -> str:
-        """Return the fault in the form of answer `k`; None isn't one if it may be correct."""
-        could_be_none = any(answer is None for answer in right)
-        return "" if given is None and could_be_none else explain_slip(given, right[k])
+    def _explain_slip(self, got: Sequence[Any], right: Sequence[Any], cases: Cases, k: int) -> str:
+        """Return the fault in the form of answer `k`, or what all wrong numbers have in common.
+
+        None isn't a fault if it may be correct.
+        """
+        if got[k] is None and any(answer is None for answer in right):
+            return ""
+        agree = partial(same, tolerance=self.tolerance)
+        wrong = [i for i, one in enumerate(got) if not agree(one, right[i])]
+        chosen = ([those[i] for i in wrong] for those in (got, right, cases))
+        return explain_slip(got[k], right[k], self.tolerance) or explain_numbers(
+            *chosen, self.tolerance
+        )
 
 
 def list_exercises(module: Any) -> dict[str, Exercise]:

@@ -309,3 +309,8 @@ def replica_batch_sizes(batch_size, workers, replicas_per_worker):
 """
     },
 }
+
+WRONG["epoch"]["(not a whole number)"] = """
+def plan_epoch(examples, global_batch_size):
+    return examples / global_batch_size, examples % global_batch_size or global_batch_size
+"""

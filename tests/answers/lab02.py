@@ -401,3 +401,28 @@ def make_variable(strategy, start):
 """,
     },
 }
+
+WRONG["moments"]["(a sum)"] = """
+def global_moments(strategy, values):
+    a = np.concatenate([v.numpy() for v in strategy.experimental_local_results(values)])
+    return a.sum(), a.std()
+"""
+
+WRONG["moments"]["(exchanged)"] = """
+def global_moments(strategy, values):
+    a = np.concatenate([v.numpy() for v in strategy.experimental_local_results(values)])
+    return a.std(), a.mean()
+"""
+
+WRONG["meter"]["summed"] = """
+def make_meter(strategy):
+    with strategy.scope():
+        total = tf.Variable(0.0, dtype=tf.float64, synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM)
+        count = tf.Variable(0.0, dtype=tf.float64, synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM)
+    def add(values):
+        count.assign_add(tf.cast(tf.size(values), tf.float64))
+        total.assign_add(tf.reduce_sum(values))
+    def read():
+        return float(count.read_value()), float(total.read_value())
+    return add, read
+"""

@@ -620,3 +620,15 @@ def train_digits(strategy, *_, **__):
 """,
     },
 }
+
+WRONG["input"]["scaled-256"] = """
+def make_input(images, labels, batch_size, seed):
+    x = images[..., None].astype("float32") / 256
+    return tf.data.Dataset.from_tensor_slices((x, labels)).shuffle(len(x), seed=seed).batch(batch_size)
+"""
+
+WRONG["input"]["batches-shuffled"] = """
+def make_input(images, labels, batch_size, seed):
+    x = images[..., None].astype("float32") / 255
+    return tf.data.Dataset.from_tensor_slices((x, labels)).batch(batch_size).shuffle(len(x), seed=seed)
+"""

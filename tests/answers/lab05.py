@@ -413,3 +413,11 @@ REFUSED = {
         "mixed: tf.cast": plain("tf.reduce_sum(losses) * tf.constant(0.1)"),
     },
 }
+
+WRONG["clipped"]["no-root"] = """
+def clip_gradients(gradients, max_norm):
+    c = tf.distribute.get_replica_context()
+    s = c.all_reduce("SUM", gradients)
+    n = tf.add_n([tf.reduce_sum(g ** 2) for g in s])
+    return [g * tf.minimum(tf.constant(1.0, tf.float64), max_norm / n) for g in gradients]
+"""

@@ -435,3 +435,13 @@ REFUSED = {
         ),
     },
 }
+
+WRONG["seconds"]["chunks-by-steps"] = """
+def ring_seconds(ranks, payload_bytes, latency_seconds, bandwidth):
+    return 2 * (ranks - 1) * (latency_seconds + payload_bytes / (ranks - 1) / bandwidth)
+"""
+
+WRONG["seconds"]["bits"] = """
+def ring_seconds(ranks, payload_bytes, latency_seconds, bandwidth):
+    return 2 * (ranks - 1) * (latency_seconds + 8 * payload_bytes / ranks / bandwidth)
+"""

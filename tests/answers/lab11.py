@@ -346,3 +346,15 @@ def find_times(answer):
     """Return what an answer takes on clocks that are given: a naive epoch takes a second."""
     labels = (why for why, text in WRONG["pipeline"].items() if text == answer)
     return SECONDS.get(next(labels, "").partition(" (")[0], (0.2, 0.0))
+
+
+WRONG["rate"]["(upside down)"] = """
+def predict_rate(stage_seconds, batch_size, overlapped):
+    return (max(stage_seconds) if overlapped else sum(stage_seconds)) / batch_size
+"""
+
+WRONG["calls"]["later-epochs-only"] = """
+def count_calls(examples, epochs, cache_after):
+    full = examples * epochs
+    return (full if cache_after == "nothing" else examples), (examples * (epochs - 1) if cache_after == "parse" else full if cache_after == "nothing" else examples)
+"""

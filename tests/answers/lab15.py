@@ -796,3 +796,15 @@ REFUSED = {
 }
 # a whole program runs for half a minute: so many of them in `make test`, all in `make test-all`
 DEAR = {"program": 0}
+
+WRONG["plan"]["one-byte"] = """
+def predict_step(images_per_second, batch, gpus):
+    s = batch / images_per_second + 2 * (gpus - 1) / gpus * 31_030_658 / 15e9
+    return s, gpus * batch / s
+"""
+
+WRONG["plan"]["(exchanged)"] = """
+def predict_step(images_per_second, batch, gpus):
+    s = batch / images_per_second + 2 * (gpus - 1) / gpus * 4 * 31_030_658 / 15e9
+    return gpus * batch / s, s
+"""

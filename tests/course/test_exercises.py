@@ -21,11 +21,8 @@ from lab_runner import LABS, get_lab
 from distlab.errors import CourseError
 from distlab.exercises import worked
 from distlab.exercises.comparing import (
-    SHAPE,
-    TURNED,
     AnyOf,
     Anything,
-    explain_slip,
     find_wrong,
     make_digest,
     same,
@@ -40,6 +37,7 @@ from distlab.exercises.exercise import (
     tell_difference,
 )
 from distlab.exercises.refusing import require_list
+from distlab.exercises.slips import SHAPE, TURNED, explain_numbers, explain_slip
 from distlab.grading.encoding import Opaque
 from distlab.grading.judging import list_judges
 from distlab.grading.worked import work_out_examples
@@ -226,7 +224,6 @@ def test_a_slip_of_form_is_named() -> None:
     assert explain_slip([0.5], 0.5).endswith("return the number itself")
     assert explain_slip([2, 1], [1, 2]).endswith("another order")
     assert explain_slip([0.3001, 0.1], [0.3, 0.1]) == ""  # in order, and a little off
-    assert explain_slip(50.0, 0.5).startswith("this is a percentage")
     wide, tall = np.zeros((2, 30)), make_digest(np.zeros((30, 2)))
     assert explain_slip(wide, tall) == TURNED
     assert explain_slip({"kernels": [1.0, wide]}, {"kernels": [1.0, tall]}) == TURNED
@@ -239,20 +236,68 @@ def test_a_slip_of_form_is_named() -> None:
     assert explain_slip({"a": 3}, {"a": 3, "b": 4}) == "return a dictionary with 'b'"
     assert explain_slip({"a": 4}, {"a": 3, "b": 4}) == explain_slip({"c": 3}, {"a": 3}) == ""
     assert explain_slip([[1, 2], [3, 4]], [[1, 3], [2, 4]]) == TURNED
-    assert explain_slip({"kept": [1, 3]}, {"kept": [0, 2]}).startswith("each number is one too")
     assert explain_slip(["word", 1.0], [1.0, "word"]).endswith("another order")
     assert (
         explain_slip([wide, [1.0]], np.zeros(61))
         == "these are several arrays, and one is expected: join them"
     )
     assert explain_slip([[[1], [1, 2]], [3, 4]], np.zeros(2)).startswith("these are several")
-    assert explain_slip([20_000_005, 30_000_005], [20_000_000, 30_000_000]) == ""
     assert explain_slip(np.zeros(3), [np.zeros(1), np.zeros(2)]) == SHAPE
-    assert explain_slip({"s": [2.0, 1.5]}, {"s": [120.0, 90]}).startswith("this is 0.01667 times")
-    assert explain_slip([120.0, 91], [2.0, 1.5]) == explain_slip(0.5, 0.0) == ""
     assert (
         explain_slip([1, (2, 3)]) == explain_slip("map", "zip") == explain_slip([1, 2], [1]) == ""
     )
+    assert explain_slip({"a": 4, "b": 3}, {"a": 3, "b": 4}).endswith("another order")
+    assert explain_slip("ckpt-4.index", "ckpt-4").startswith("there is more after the expected")
+    assert explain_slip("/tmp/a.npy", "a.npy").startswith("there is more before the expected")
+    assert explain_slip("a", "a") == explain_slip("a", "b") == explain_slip("a", "") == ""
+    assert explain_slip("norm./bias", "as") == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "right", "cases", "said"),
+    [
+        ([50.0], [0.5], [()], "this is a percentage"),
+        ([{"kept": [1, 3]}], [{"kept": [0, 2]}], [()], "each number is one too large"),
+        ([[0, 3]], [[1, 4]], [()], "each number is one too small"),
+        ([{"s": 2.0}], [{"s": 120.0}], [()], "this is 0.01667 times"),
+        ([9.0, 16.0], [3.0, 4.0], [(), ()], "this is the square of"),
+        ([2.0, 3.0], [4.0, 9.0], [(), ()], "this is the square root"),
+        ([0.25, 0.5], [4, 2], [(), ()], "it's upside down"),
+        ([-4, 2], [4, -2], [(), ()], "the sign is wrong"),
+        ([0.25, 0.4], [0.75, 0.6], [(), ()], "this is 1 minus"),
+        ([2, 3], [2.5, 3.25], [(), ()], "it's rounded down"),
+        ([3, 4], [2.75, 3.75], [(), ()], "it's rounded, "),
+        ([2.5, 3.25], [3, 4], [(), ()], "a whole number is expected"),
+        ([187, 12], [0.25, 0.03], [(), ()], "this is a count, and a share"),
+        ([6.0, 12.0], [2.0, 3.0], [((1, 2, 3),), ((1, 2, [3, 6]),)], "this is the expected value "),
+        ([20, 21.0], [5, 7.0], [("a", 4), ("b", 3)], "this is the expected value times number 2"),
+        ([5, 7.0], [20, 21.0], [("a", 4), ("b", 3)], "this is the expected value over number 2"),
+        (
+            [9, 8.5],
+            [5, 5.5],
+            [("a", 4), ("b", 3)],
+            "the difference is number 2",
+        ),
+        (
+            [5, 5.5],
+            [9, 8.5],
+            [("a", 4), ("b", 3)],
+            "the difference is number 2",
+        ),
+        ([1, 2], [15, 60], [([6, 15],), ([2, 6, 60],)], "this is a position in a list"),
+        ([{"a": 1.0, "b": 4}], [{"a": 1.0, "b": 2}], [()], ""),  # one number could be anything
+        ([20_000_005, 30_000_005], [20_000_000, 30_000_000], [(), ()], ""),
+        ([120.0, 91], [2.0, 1.5], [(), ()], ""),
+        ([0.5], [0.0], [()], ""),
+        (["a", 2], ["b", 1], [(), ()], ""),
+        ([2, [1]], [1, [1, 2]], [(), ()], ""),
+        ([float("nan")] * 2, [1.0, 2.0], [(), ()], ""),
+        ([2, 5], [1, 1], [(), ()], ""),
+    ],
+)
+def test_what_wrong_numbers_have_in_common_is_named(given, right, cases, said) -> None:
+    found = explain_numbers(given, right, cases)
+    assert found.startswith(said) if said else found == ""
 
 
 @pytest.mark.parametrize("found", [("b", "a"), frozenset("ab"), np.array(["a", "b"])])

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from child_programs import start_python
 from grading_notebooks import make_verdict
-from nbgrader.api import Gradebook
 from sqlalchemy import URL
 from traitlets.config import Config
 
@@ -76,6 +75,8 @@ def read_grades(path, student, lab):
 
 
 def connect(path):
+    from nbgrader.api import Gradebook
+
     return Gradebook(URL.create("sqlite", database=str(path)))
 
 

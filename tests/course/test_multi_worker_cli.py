@@ -40,8 +40,7 @@ def test_two_workers_of_two_replicas_give_the_report_of_one_machine(one_device):
     status, output, errors = end(
         start(
             *SMALL,
-            *"--strategy multi-worker --workers 2 --replicas-per-worker 2".split(),
-            *"--loop fit --json".split(),
+            *"--strategy multi-worker --workers 2 --replicas-per-worker 2 --json".split(),
         )
     )
     assert (status, errors) == (0, "")

@@ -1,17 +1,18 @@
 """`distlab tpu-ready`: what would stop a model on a TPU, found in models that do each of it."""
 
 import functools
+import importlib
 from pathlib import Path
 
 import pytest
-import tpu_models
 
 from distlab.cli import main
 from utils.errors import DistributedError
 from utils.training.tpu_ready import examine_function
 from utils.training.tpu_ready.report import ADVICE, FIXES
 
-LINES = Path(tpu_models.__file__).read_text().split("\n")
+MODELS_FILE = Path(__file__).parents[1] / "tpu_models.py"  # imports TensorFlow
+LINES = MODELS_FILE.read_text().split("\n")
 
 
 def line_of(finding):
@@ -21,8 +22,13 @@ def line_of(finding):
     return LINES[int(number) - 1]
 
 
-def examine(name, batch_size=8):
-    return examine_function(getattr(tpu_models, name), batch_size)
+def examine(name):
+    return examine_function(getattr(importlib.import_module("tpu_models"), name), 8)
+
+
+def examine_layer(layer, batch_size=8):
+    make_named = importlib.import_module("tpu_models").make_named
+    return examine_function(make_named(layer), batch_size)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +47,7 @@ def examine(name, batch_size=8):
     ],
 )
 def test_each_violation_is_found_with_its_layer_and_line(tf, layer, kind, what, code, compiled):
-    report = examine_function(tpu_models.make_named(layer), 8)
+    report = examine_layer(layer)
     assert not report.ready and report.compiled is compiled
     assert {finding.kind for finding in report.problems} == {kind}
     finding = next(f for f in report.problems if what in f.what)
@@ -52,7 +58,7 @@ def test_each_violation_is_found_with_its_layer_and_line(tf, layer, kind, what, 
 
 
 def test_side_effects_of_python_are_found_each(tf, capsys):
-    report = examine_function(tpu_models.make_named("Counts"), 8)
+    report = examine_layer("Counts")
     assert {finding.kind for finding in report.findings} == {"Python side effect"}
     printed, attribute, module = report.findings
     assert 'print("called")' in line_of(printed)
@@ -62,7 +68,7 @@ def test_side_effects_of_python_are_found_each(tf, capsys):
 
 
 def test_float64_and_odd_batches_are_advice(tf):
-    report = examine_function(tpu_models.make_named("Doubles"), 12)
+    report = examine_layer("Doubles", 12)
     assert report.ready and report.compiled
     assert [finding.kind for finding in report.findings] == ["batch size", "float64"]
     assert "tf.float64" in line_of(report.findings[1])
@@ -123,7 +129,7 @@ def test_functions_that_give_no_model_are_refused(tf, name, words):
 
 
 def test_the_command_says_what_it_found_and_exits_so(tf, capsys, monkeypatch):
-    monkeypatch.chdir(Path(tpu_models.__file__).parent)
+    monkeypatch.chdir(MODELS_FILE.parent)
     assert main(["tpu-ready", "tpu_models:make_histogram", "--batch", "8"]) == 1
     said = capsys.readouterr().out
     assert "problem  unsupported op: HistogramFixedWidth in layer 'histogram" in said

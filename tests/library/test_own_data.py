@@ -189,8 +189,8 @@ def test_labels_that_are_classes_have_an_accuracy_and_many_a_number(tf):
         "optimizer": "adam",
         "learning_rate": 0.1,
     }
-    settings |= {"strategy": "mirrored", "replicas": 2}
-    custom, fit = (train(loop=loop, **settings) for loop in ("custom", "fit"))
+    custom = train(strategy="mirrored", replicas=2, loop="custom", **settings)
+    fit = train(loop="fit", **settings)
     assert custom.test_accuracy > 0.95 and len(custom.accuracy) == 2
     for got, wanted in zip(fit.weights, custom.weights):
         np.testing.assert_allclose(got, wanted, atol=1e-4)
@@ -208,17 +208,20 @@ def make_endless():
 
 
 @pytest.mark.parametrize(
-    "loop, change",
+    "replicas, loop, change",
     [
-        ("fit", {"train_data": make_shuffled}),
-        ("custom", {"train_data": functools.partial(make_share, shuffled=True)}),
-        ("fit", {"train_data": make_endless, "steps_per_epoch": 3}),
+        (1, "fit", {"train_data": make_shuffled}),
+        (2, "custom", {"train_data": functools.partial(make_share, shuffled=True)}),
+        (1, "fit", {"train_data": make_endless, "steps_per_epoch": 3}),
     ],
     ids=["shuffled", "shuffled-share", "endless"],
 )
-def test_a_resumed_run_has_the_weights_of_the_uninterrupted_one(tf, tmp_path, loop, change):
-    own = {"strategy": "mirrored", "replicas": 2, "loop": loop, "optimizer": "adam", "epochs": 3}
-    settings = {**OWN, **change, **own}
+def test_a_resumed_run_has_the_weights_of_the_uninterrupted_one(
+    tf, tmp_path, replicas, loop, change
+):
+    """What is read again doesn't depend on the replicas; `fit` on two is in test_checkpoints."""
+    own = {"strategy": "mirrored", "replicas": replicas, "loop": loop}
+    settings = {**OWN, **change, **own, "optimizer": "adam", "epochs": 3}
     whole = train(**settings)
     saved = {"checkpoint_dir": tmp_path, "checkpoint_every": 4}
     with pytest.raises(Cut):

@@ -211,6 +211,7 @@ METER = make_exercise(
         "reduced-twice": "everything is counted once for each replica: either all-reduce in add, "
         "or let the variables add up, not both",
         "mean-of-means": "that mean averages means: keep a sum and a count, and divide on reading",
+        "summed": "this is the sum of all numbers: divide it by their count on reading",
         "last-only": "these are count and mean of the last call: add to what was there, and don't "
         "set the meter back on reading",
     },

@@ -78,7 +78,9 @@ def expect_meter(*calls: Parts, way: str = "right") -> Any:
         numbers = np.concatenate([part for parts in held for part in parts])
         times = {"averaged": 1 / len(parts), "reduced-twice": len(parts)}.get(way, 1)
         means = [np.mean(part) for parts in held for part in parts]
-        mean = np.mean(means) if way == "mean-of-means" else np.mean(numbers)
+        mean = {"mean-of-means": np.mean(means), "summed": np.sum(numbers)}.get(
+            way, np.mean(numbers)
+        )
         found.append([len(numbers) * times, mean])
     return found
 

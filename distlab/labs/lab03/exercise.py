@@ -91,6 +91,8 @@ INPUT = make_exercise(
     examples=((1, 70, 32), (2, 64, 16)),
     mistakes={
         "not-scaled": "pixels reach 255: scale them to [0, 1]",
+        "scaled-256": "the largest pixel is 255, not 256: divide by 255",
+        "batches-shuffled": "the batches were shuffled, not the examples: shuffle before batch()",
         "rest-dropped": "the examples of the last, smaller batch are dropped",
         "no-channel": "an image has a channel axis: [28, 28, 1]",
         "one-batch": "only the first batch is there: an epoch goes over all examples",

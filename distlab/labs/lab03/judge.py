@@ -27,7 +27,9 @@ def expect_input(seed: int, examples: int, batch: int, way: str = "right") -> di
         return {"ends": True} | shape | dict.fromkeys(mixed, Anything())
     images, labels = draw_digits(seed, examples)
     kind = "float64" if way == "double-precision" else "float32"
-    pixels = images.astype(kind) / np.dtype(kind).type(1 if way == "not-scaled" else 255)
+    pixels = images.astype(kind) / np.dtype(kind).type(
+        {"not-scaled": 1, "scaled-256": 256}.get(way, 255)
+    )
     pixels = pixels[..., None] if way != "no-channel" else pixels
     labels = labels.astype("float32") if way == "float-labels" else labels
     stops = list(range(batch, examples, batch)) + [examples]
@@ -41,8 +43,13 @@ def expect_input(seed: int, examples: int, batch: int, way: str = "right") -> di
         found |= dict.fromkeys(
             ("examples of each label", "pixels of each label", "pixel range"), Anything()
         )
+    if way == "batches-shuffled" and examples % batch:  # the last one is somewhere else
+        *full, rest = found["batch sizes"]
+        moved = [full[:k] + [rest] + full[k:] for k in range(len(full))]
+        found["batch sizes"] = AnyOf(tuple(moved))
+    neighbors = ("not-shuffled", "small-buffer", "batches-shuffled")
     return found | {
-        "mixed throughout": way not in ("not-shuffled", "small-buffer"),
+        "mixed throughout": way not in neighbors,
         "another order in the next epoch": way not in ("not-shuffled", "same-each-epoch"),
         "the same order for the same seed": way != "seed-ignored",
         "another order for another seed": Anything()

@@ -175,6 +175,8 @@ EPOCH = make_exercise(
         "stepped-twice": "step ran twice on every batch, and would have trained twice: one call of "
         "strategy.run returns both values",
         "last-batch": "this is the mean of the last batch alone",
+        "last-missing": "the last batch is missing: it is smaller, and counts all the same",
+        "by-batches": "the sum is divided by the number of batches, not of examples",
         "first-replica": "only replica 0's examples were counted: reduce over the replicas",
         "full-batches": "the last batch was counted as a full one",
         "losses-averaged": "half of it: MEAN divides the sum of the replicas' losses by two. "

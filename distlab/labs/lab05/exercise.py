@@ -155,6 +155,7 @@ CLIPPED = make_exercise(
         "makes it longer",
         "norms-added": "the norm of a sum isn't the sum of the norms, nor the root of the sum of "
         "their squares: add up the gradients first, then take the norm",
+        "no-root": "the norm is the square root of the sum of squares: the root is missing",
         "norm-not-summed": "you used the norm of the mean of the replicas' gradients: their sum is "
         "four times as long",
     },

@@ -121,6 +121,7 @@ def expect_clipped(seed: int, most: float, way: str = "right") -> Any:
         "summed-again": lambda: REPLICAS * _shorten(whole, most),
         "always-scaled": lambda: whole * most / np.linalg.norm(whole),
         "norm-not-summed": lambda: _shorten(whole, most, np.linalg.norm(whole) / REPLICAS),
+        "no-root": lambda: _shorten(whole, most, whole @ whole),
     }[way]()
 
 

@@ -224,6 +224,8 @@ SECONDS = make_exercise(
         "one-half": "this is one of the two halves: the chunks go round twice",
         "whole-vectors": "a message is one chunk, 1/P of the vector, not the whole of it",
         "one-step-each": "each half takes P - 1 steps, not P",
+        "chunks-by-steps": "the vector is cut into P chunks: P - 1 is the number of steps",
+        "bits": "payload and bandwidth are both in bytes: don't multiply by 8",
         "one-latency": "the latency is paid once for each step, not once in all",
     },
     hint="count the steps of both halves, then work out the seconds of one step",

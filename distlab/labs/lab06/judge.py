@@ -107,7 +107,8 @@ def expect_seconds(
     steps = 2 * (ranks - 1)
     if way in ("one-half", "one-step-each"):
         steps = ranks - 1 if way == "one-half" else 2 * ranks
-    moved = steps * payload_bytes / ranks
+    moved = steps * payload_bytes / (ranks - (way == "chunks-by-steps"))
+    moved *= 8 if way == "bits" else 1
     if way == "whole-vectors":
         moved = steps * payload_bytes
     return (1 if way == "one-latency" else steps) * latency + moved / bandwidth

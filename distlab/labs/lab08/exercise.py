@@ -72,6 +72,7 @@ SHARDS = Exercise(
         "always-the-first": "every worker took the same shard: the context knows which pipeline "
         "this is",
         "in-blocks": "each worker got a block of neighbors: shard deals out one by one",
+        "batches-dealt": "full batches were dealt out: shard the ids first, then batch them",
         "rest-dropped": "the last, smaller batch is missing: it is kept here, so no drop_remainder",
         "cut-to-fit": "the last ids are missing: the number of ids needn't be a multiple of the "
         "number of workers",
@@ -145,6 +146,7 @@ TRAINING = Exercise(
         "whole-batch": "nan: the whole batch was used, and only every W-th image of it is on "
         "this worker",
         "not-reduced": "the workers end with different weights: the gradients weren't summed",
+        "uphill": "the weights went up the gradient: subtract rate x gradient",
         "one-batch-only": "every step used the batch of step 0",
         "averaged-again": "too short: the losses are divided by the global batch already, so the "
         "workers' gradients are summed, not averaged",

@@ -46,6 +46,9 @@ def expect_shards(
         if way == "in-blocks":
             ids = np.array_split(np.arange(examples), workers)[worker]
         size = batch if way == "global-batch" else batch // workers
+        if way == "batches-dealt":
+            starts = range(worker * size, examples, workers * size)
+            ids = np.concatenate([np.arange(examples)[k : k + size] for k in starts])
         steps = [ids[k : k + size].tolist() for k in range(0, len(ids), size)]
         found.append([s for s in steps if len(s) == size or way != "rest-dropped"])
     return found
@@ -64,7 +67,12 @@ def _train(workers: int, rank: int, seed: int, steps: int, batch: int, way: str)
     for step in range(steps):
         images, labels = read_step(seed, step, batch)
         gradient = mean_gradient(images, labels, weights)
-        factors = {"own-mean": workers, "averaged-again": 1 / workers, "whole-batch": np.nan}
+        factors = {
+            "own-mean": workers,
+            "averaged-again": 1 / workers,
+            "uphill": -1,
+            "whole-batch": np.nan,
+        }
         gradient = gradient * factors.get(way, 1)
         if way in ("own mean alone", "own sum alone"):
             own = slice(rank, None, workers)

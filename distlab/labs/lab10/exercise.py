@@ -340,7 +340,7 @@ BOUND = Exercise(
         (((1.0, 1.0, 1.0, 1.0), (3.0, 3.0, 3.0, 3.0)), 1),
         (((1.0, 1.0, 1.0, 1.0), (3.0, 3.0, 3.0, 3.0)), 0),
         (((2.0, 1.0, 1.0, 6.0, 1.0), (1.0, 5.0, 1.0, 1.0, 1.0), (2.5, 2.5, 2.5, 2.5, 2.5)), 2),
-        (((1.0, 1.0, 1.0, 1.0), (4.0, 3.0, 5.0, 4.0), (2.5, 2.0, 1.5, 3.0)), 0),
+        (((1.0, 1.0, 6.0, 1.0), (4.0, 3.0, 1.0, 4.0), (2.5, 2.0, 1.5, 3.0)), 0),
     ),
     mistakes={
         "never-waited": "a worker that is more than `bound` steps ahead of the slowest waits (if "
@@ -348,6 +348,7 @@ BOUND = Exercise(
         "one-less": "exactly `bound` steps ahead is still allowed",
         "one-more": "a worker that is already more than `bound` steps ahead may not begin another",
         "neighbor": "all workers count: the slowest may be any of them",
+        "end-without-waiting": "that is the busiest worker's work: the last one to end waited, too",
         "end-of-the-first": "the run ends when the last worker has done its last step",
         "busy-as-waiting": "waiting is the time when a worker may not begin its next step. It "
         "includes neither its work nor what comes after its last step",

@@ -373,6 +373,7 @@ CALLS = Exercise(
     mistakes={
         "cache-ignored": "stages before a cache run in the first epoch only",
         "all-cached": "what comes after the cache runs in every epoch",
+        "later-epochs-only": "what comes after the cache runs in the first epoch, too",
         "first-epoch-free": "the first epoch fills the cache: it does the work",
     },
     hint="before the cache: once; after it: every epoch",

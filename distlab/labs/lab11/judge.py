@@ -38,6 +38,8 @@ def expect_calls(examples: int, epochs: int, cache_after: str, way: str = "right
         decodings, augmentations = every, every
     if way == "all-cached" and cache_after != "nothing":
         augmentations = examples
+    if way == "later-epochs-only" and cache_after == "parse":
+        augmentations -= examples
     if way == "first-epoch-free":
         decodings -= examples if cache_after == "nothing" else 0
         decodings = 0 if cache_after != "nothing" else decodings

@@ -66,11 +66,12 @@ COLUMNS = make_exercise(
     function="column_layer",
     examples=((1, 4, (5, 5)), (2, 3, (4, 1, 3))),
     mistakes={
-        "not-summed": "x's gradient is only the first part's: every part has used all of x, so "
+        "not-summed": "x's gradient is only one part's: every part has used all of x, so "
         "their gradients are summed (an all-reduce)",
         "averaged": "x's gradient is a mean over the parts: it is their sum",
         "bias-forgotten": "each part adds its own piece of the bias",
         "bias-averaged": "the bias's gradient is a sum over the batch, not a mean",
+        "bias-wrong-axis": "the bias's gradient is summed over the columns: sum it over the batch",
         "kernel-averaged": "each kernel's gradient is a sum over the batch, not a mean",
         "equal-parts": "the gradient was cut into equal parts, but the kernels may have different "
         "numbers of columns",

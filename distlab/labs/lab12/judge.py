@@ -27,7 +27,9 @@ def expect_columns(seed: int, inputs: int, sizes: Any, way: str = "right") -> di
     if way == "averaged":
         found["x gradient"] = found["x gradient"] / len(sizes)
     if way == "not-summed":
-        found["x gradient"] = layer["upstream"][:, : sizes[0]] @ layer["kernel"][:, : sizes[0]].T
+        cuts = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes))]
+        parts = [layer["upstream"][:, cut] @ layer["kernel"][:, cut].T for cut in cuts]
+        found["x gradient"] = AnyOf(tuple(parts))
     if way == "bias-forgotten":
         found["output"] = layer["x"] @ layer["kernel"]
     batch = len(layer["x"])
@@ -37,6 +39,8 @@ def expect_columns(seed: int, inputs: int, sizes: Any, way: str = "right") -> di
         return found | {"bias gradient": Anything()}
     edges = np.cumsum(sizes)[:-1] if way != "equal-parts" else len(sizes)
     biases = np.array_split(found["bias gradient"], edges)
+    if way == "bias-wrong-axis":
+        biases = [part.sum(axis=1) for part in np.split(layer["upstream"], edges, axis=1)]
     both = AnyOf((biases, [bias / batch for bias in biases]))  # one mean suggests two
     return found | {
         "kernel gradients": np.array_split(found["kernel gradients"], edges, axis=1),

@@ -273,6 +273,8 @@ PLAN = Exercise(
         "input-forgotten": "to run a block again its input must be kept",
         "sum-forgotten": "with two or more micro-batches there is a running sum of gradients "
         "besides the gradients: 4 bytes a parameter more",
+        "gradient-forgotten": "12 bytes a parameter hold the weight and Adam's two numbers: its "
+        "gradient takes 4 more",
         "state-forgotten": "Adam keeps two numbers for each parameter: 16 bytes with weight and "
         "gradient",
         "all-recomputed": "not every block has to be recomputed: try each choice of blocks",

@@ -208,7 +208,7 @@ def _count_bytes(
     parameters: int, blocks: Sequence[Any], batch: int, pieces: int, chosen: Any, way: str
 ) -> float:
     """Return the bytes of a plan: parameters' own, and one micro-batch's activations."""
-    fixed = {"state-forgotten": 8}.get(way, 16) * parameters
+    fixed = {"state-forgotten": 8, "gradient-forgotten": 12}.get(way, 16) * parameters
     summed = way == "sum-always" or (pieces > 1 and way != "sum-forgotten")
     fixed += 4 * parameters if summed else 0
     kept = sum(b[0] for k, b in enumerate(blocks) if k not in chosen)

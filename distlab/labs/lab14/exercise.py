@@ -46,6 +46,8 @@ BATCH = Exercise(
         "replicas-as-batch": "a mean over all replicas is a mean over replicas x batch examples",
         "mean-of-ratios": "average the squared norms over the steps first, and divide once: a mean "
         "of the steps' own ratios is far off",
+        "one-replica-too-many": "the replicas' mean is taken from themselves: their squared "
+        "distances from it are divided by one less than their number",
         "steps-averaged": "each step has its own gradient: take the squared norms within each "
         "step, and then their mean",
         "upside-down": "the noise scale is S / |G|², not the other way round",
@@ -114,6 +116,7 @@ SAVES = Exercise(
         "one-node": "with N nodes a failure comes N times as often: divide the hours by N",
         "young": "sqrt(2 D M) is the first approximation: find the minimum of the exact cost",
         "restart-free": "each failure costs the restart as well: the factor e^(R/M)",
+        "nodes-multiplied": "more nodes fail more often: divide the hours by N, don't multiply",
         "hours-shortened": "a run takes longer when it fails: divide by the share that trains",
         "one-node-paid": "every node is paid for every hour",
     },
@@ -132,6 +135,8 @@ MEASURED = Exercise(
         (4000.0, 64, 4_000_000, 64),
     ),
     mistakes={
+        "efficiency": "this is the efficiency: times the number of GPUs it is the speed-up",
+        "two-bytes": "a float32 gradient takes 4 bytes, not 2",
         "rate": "these are the images/s of all GPUs: divide them by the rate of one",
         "perfect": "this is nearly the number of GPUs, and too much: after the backward pass all "
         "of them wait for an all-reduce, and nothing hides it",

@@ -1,9 +1,11 @@
 """Lab 14, plan a run: closed forms, the queue of buckets, Daly's exact cost, published runs."""
 
 import math
+from typing import Any
 
 import numpy as np
 
+from distlab.exercises.comparing import AnyOf
 from distlab.grading.judging import Judge, LabRules
 from distlab.labs.lab14 import exercise as lab14
 
@@ -23,7 +25,7 @@ PUBLISHED = {  # (rate of one GPU, parameters, GPUs): speed-up; TensorFlow's ben
 
 def expect_batch(
     seed: int, replicas: int, batch: int, min_steps: int, examples: int, way: str = "right"
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Return noise scale, largest batch and steps: McCandlish et al. 2018, appendix A."""
     gradients = lab14.draw_gradients(seed, replicas, batch)
     if way == "steps-averaged":
@@ -35,13 +37,13 @@ def expect_batch(
     sizes = {"per-gradient": (1, replicas), "replicas-as-batch": (batch, replicas)}
     one, all_of_them = sizes.get(way, (batch, replicas * batch))
     noise = (small - large) / (1 / one - 1 / all_of_them)
-    signal = (
-        large if way == "noise-left" else (all_of_them * large - one * small) / (all_of_them - one)
-    )
+    noise = noise * (1 - (way == "one-replica-too-many") / replicas)
+    signal = large if way == "noise-left" else large - noise / all_of_them
     scale = float(np.mean(signal / noise if way == "upside-down" else noise / signal))
     largest = scale if way == "noise-scale-as-batch" else examples / min_steps - scale
     largest = examples / min_steps if way == "fewest-steps" else largest
-    steps = min_steps * (1 if way == "fewest-steps" else 1 + scale / largest)
+    steps: Any = min_steps * (1 + scale / largest)
+    steps = AnyOf((min_steps, steps)) if way == "fewest-steps" else steps
     return {"noise scale": scale, "batch": largest, "steps": steps}
 
 
@@ -103,7 +105,7 @@ def expect_saves(
     way: str = "right",
 ) -> dict[str, float]:
     """Return the best interval, the share of time that trains, hours and cost."""
-    mtbf = mtbf_hours * 3600 / (1 if way == "one-node" else nodes)
+    mtbf = mtbf_hours * 3600 / {"one-node": 1, "nodes-multiplied": 1 / nodes}.get(way, nodes)
     x = min(1.0, math.sqrt(2 * save / mtbf))
     for _ in range(60):
         x -= (x + math.expm1(-x - save / mtbf)) / -math.expm1(-x - save / mtbf)
@@ -123,7 +125,7 @@ def expect_measured(
         return PUBLISHED[rate, parameters, devices]
     step = (1 if way == "one-image" else batch) / rate
     pieces = 1 if way == "whole-vectors" else devices
-    moved = 4 * parameters / pieces / lab14.BANDWIDTH
+    moved = (2 if way == "two-bytes" else 4) * parameters / pieces / lab14.BANDWIDTH
     ring = 2 * (devices - 1) * ((0 if way == "no-latency" else lab14.LATENCY_SECONDS) + moved)
     if way == "sent-once":
         ring = lab14.LATENCY_SECONDS + 4 * parameters / lab14.BANDWIDTH
@@ -131,6 +133,8 @@ def expect_measured(
         return devices * batch / (step + ring)
     if way == "one-for-all":
         return step / (step / devices + ring)
+    if way == "efficiency":
+        return step / (step + ring)
     return float(devices) if way == "perfect" else devices * step / (step + ring)
 
 

@@ -52,6 +52,7 @@ PLAN = Exercise(
     examples=((62.5, 1, 8), (59.58, 8, 8), (100.0, 2, 16)),  # the last is invented
     mistakes={
         "no-network": "eight GPUs also have to add up 31 million gradients in every step",
+        "one-byte": "these are as many bytes as parameters: a float32 gradient takes four",
         "whole-vectors": "in a ring each message is one eighth of the gradients, not all of them, "
         "and a float32 is four bytes, which are 32 bits",
         "one-image": "a step of one GPU handles a whole batch, not one image",

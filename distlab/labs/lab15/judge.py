@@ -29,7 +29,7 @@ def expect_plan(rate: float, batch: int, gpus: int, way: str = "right") -> list[
     images = {"one-image": 1, "batch-divided": batch / gpus}.get(way, batch)
     moved = 2 * (gpus - 1) * 4 * lab15.UNET_PARAMETERS / lab15.BANDWIDTH
     moved /= 1 if way == "whole-vectors" else gpus
-    moved *= {"no-network": 0, "one-way": 0.5}.get(way, 1)
+    moved *= {"no-network": 0, "one-byte": 0.25, "one-way": 0.5}.get(way, 1)
     step = images / rate + moved
     return [step, (1 if way == "one-batch" else gpus) * images / step]
 

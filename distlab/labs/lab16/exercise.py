@@ -71,6 +71,7 @@ ZERO = make_exercise(
         "mean over all ranks (a reduce-scatter)",
         "damped": "the gradient was multiplied by (1 - momentum): velocity = momentum x velocity "
         "+ gradient",
+        "no-root": "the norm is the square root of the sum of squares: the root is missing",
         "norms": "the ranks add up squares, not norms: the norm is the root of the sum of all "
         "squares",
     },
@@ -120,6 +121,7 @@ MERGE = make_exercise(
         "nothing-seen": "a token that sees no block has a largest lse of -inf, and -inf minus "
         "-inf is nan: its output is zeros and its lse -inf",
         "other-base": "the lse is a natural logarithm (np.log): this one has another base",
+        "top-left-out": "the largest lse was subtracted: add it to the lse at the end",
         "top-only": "the lse of all blocks is more than the largest of them: add the log of the "
         "sum of the weights",
         "not-divided": "the weighted sum isn't divided by the sum of the weights",
@@ -175,6 +177,7 @@ DISPATCH = make_exercise(
         "redistributed": "you divided by the gates of the experts that had room: divide by both "
         "gates, even if one expert is full",
         "as-they-are": "the two gates are divided by their sum",
+        "halves": "both experts got the same weight: weight them by their gates",
         "all-gates": "you divided by the sum of all gates of the token: divide by its two largest",
         "all-sent": "a row that finds no room isn't sent",
     },
@@ -235,6 +238,8 @@ LAYOUT = make_exercise(
         "tensor-free": "tensor parallelism sends four all-reduces a layer and micro-batch, which "
         "take time",
         "data-free": "the all-reduce of the gradients takes time, above all between nodes",
+        "other-order": "these three numbers are in another order: data, tensor, pipeline",
+        "least-memory": "this is the layout with the least memory: take the quickest that fits",
     },
     hint="list every layout, leave out what doesn't fit, and time the rest by the three formulas",
     run=each(try_layout),

@@ -131,6 +131,8 @@ READ = Exercise(
         "itself is a key, the pattern gets nothing",
         "whole-mesh": "an axis is divided by the size of the mesh's axis that it names, not by the "
         "number of all devices",
+        "used-ones": "these are the keys that are used: return the others",
+        "whole-shapes": "these are the shapes of whole variables: divide each axis that is cut",
         "counted": "parts are smaller than the variable: divide by the size of the mesh's axis",
         "left-out": "a variable without a key is there too: each device has all of it",
     },

@@ -30,7 +30,10 @@ def expect_read(seed: int, batch: int, model: int, way: str = "right") -> dict[s
     taken = set(used.values())
     if way == "match-is-use":
         taken |= {key for key in layouts if any(re.fullmatch(key, path) for path in shapes)}
-    return {"parts": parts, "keys": sorted(set(layouts) - taken)}
+    if way == "whole-shapes":
+        parts = {path: list(shape) for path, shape in shapes.items()}
+    keys = set(layouts) & taken if way == "used-ones" else set(layouts) - taken
+    return {"parts": parts, "keys": sorted(keys)}
 
 
 def _find_key(layouts: dict[str, Any], path: str, way: str) -> str | None:

@@ -54,8 +54,9 @@ def draw_losses(seed: int, trials: int, first: int, rungs: int) -> list[list[flo
     rng = np.random.default_rng(seed)
     epochs = first * 2 ** (rungs - 1)
     falls = rng.uniform(0.05, 1, (trials, 1)) * np.arange(1, epochs + 1)
-    losses = rng.uniform(0.1, 1, (trials, 1)) + np.exp(-falls)
+    losses = rng.uniform(0.3, 1, (trials, 1)) + np.exp(-falls)
     losses += rng.uniform(-0.15, 0.15, (trials, epochs))  # a trial may be lucky for an epoch
+    losses[:, -2] = 0.1 - losses[:, -1] / 20  # and all are just before the end, the worst most
     losses[0 if first > 1 else rng.integers(trials), first - 1 :] = np.nan
     return losses.round(3).tolist()
 
@@ -70,9 +71,10 @@ HALVE = Exercise(
     lab="lab18",
     name="halve",
     function="halve",
-    examples=((1, 8, 1, 4), (2, 7, 2, 3), (4, 11, 1, 3)),
+    examples=((6, 8, 1, 4), (5, 7, 2, 3), (1, 11, 1, 3)),
     mistakes={
         "keeps-the-worst": "a low loss is good: the half with the lower losses continues",
+        "best-ever": "the winner is the one with the lowest last loss, not with the lowest ever",
         "nan-is-best": "a loss that is nan has diverged: it's the worst of all, though "
         "np.argmin takes it for the smallest",
         "sorts-nan": "nan is neither smaller nor larger than any number, so sorting leaves it "
@@ -165,6 +167,7 @@ MERGE = Exercise(
         "shifted": "the rows of a damaged part are nan, and those after it stay at their place",
         "by-name": "part-10 comes after part-9: the place of a part is its first_row, not where "
         "its name is in the alphabet or its note in the manifest",
+        "as-listed": "the manifest's parts are in no order: a part's place is its first_row",
         "zeros": "a row that is lost is nan: zero looks like a value",
         "gone-ones-not-named": "a file that is missing is damaged, too: name it",
     },

@@ -41,7 +41,7 @@ def expect_halve(
         late = way == "one-epoch-late" and epochs < len(losses[0])
         history = losses[trial][: epochs + late]
         loss = history[-1]
-        if way == "best-so-far":
+        if way == "best-so-far" or (way == "best-ever" and epochs == len(losses[0])):
             loss = min((one for one in history if not math.isnan(one)), default=math.inf)
         if way == "end-of-the-table":
             loss = losses[trial][-1]
@@ -69,7 +69,9 @@ def expect_merge(seed: int, count: int, way: str = "right") -> dict[str, Any]:
     parts, (wrong, cut, gone) = draw_parts(seed, count)
     lost = {cut, gone} if way == "rows-only" else {wrong, cut, gone}
     lost = set(range(count)) if way == "values-digested" else lost
-    order = sorted(range(count), key=str) if way == "by-name" else range(count)
+    order = sorted(range(count), key=str) if way == "by-name" else list(range(count))
+    if way == "as-listed":
+        np.random.default_rng(seed).shuffle(order)
     values = []
     for number in order:
         part = parts[number]

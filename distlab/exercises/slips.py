@@ -1,0 +1,241 @@
+"""Name the slips that any function can have, in the form of an answer and in its numbers.
+
+None of this knows the exercise. Its own misconceptions come first: its `mistakes`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from distlab.exercises.comparing import (
+    Digest,
+    as_items,
+    as_numbers,
+    compare,
+    find_difference,
+    same,
+)
+
+UNITS = (60, 3600, 1e3, 1e6, 1e9, 2**10, 2**20, 2**30)  # one unit in another
+FACTORS = (2, 3, 4, 8, 10, 16, *UNITS)
+SHAPE = "it doesn't have the expected shape: count its arrays, their rows and their columns"
+TURNED = "it's transposed: rows and columns are exchanged"
+PERCENT = "this is a percentage, and a fraction is expected: don't multiply by 100"
+NOTHING = (
+    "the function returned nothing (None). Does every path through it end in return? print() shows "
+    "a value on the screen, and doesn't return it"
+)
+RELATIONS: dict[str, Callable[[np.ndarray], Any]] = {  # what a slip makes of the right numbers
+    "the sign is wrong: this is the negative of the expected value": np.negative,
+    "it's upside down: this is 1 divided by the expected value": lambda x: 1 / x,
+    "this is the square of the expected value: is a square root missing?": np.square,
+    "this is the square root of the expected value: one root too many": np.sqrt,
+    "this is 1 minus the expected value": lambda x: 1 - x,
+    "each number is one too large. Do you count from 1, or something more?": lambda x: x + 1,
+    "each number is one too small. Is the first or the last one left out?": lambda x: x - 1,
+    "it's rounded down: // and int() drop what follows the point": np.floor,
+    "it's rounded, and the expected value isn't a whole number": np.rint,
+}
+
+
+# ---- the form
+
+
+def explain_slip(given: Any, right: Any = 0, tolerance: float = 1e-3) -> str:
+    """Return what is wrong with the form of an answer, whatever its numbers are, or ""."""
+    if given is None:
+        return "" if right is None else NOTHING
+    items = given if isinstance(given, list | tuple) else []
+    for one in (given, *items):
+        kind = str(getattr(one, "what", type(one).__name__))  # a judge sees an Opaque
+        if kind in ("generator", "map", "zip", "filter"):
+            return f"this is a {kind} object, which can be read only once: put list(...) round it"
+    if _is_reversed(given, right, tolerance):
+        return "these are the right values in another order"
+    given, right = _follow_parts(given, right)
+    if isinstance(right, dict):
+        return _explain_keys(given, right)
+    if isinstance(right, str):
+        return _explain_text(given, right)
+    if isinstance(right, list) and as_numbers(right) is None:
+        parts = any(isinstance(one, list | np.ndarray) for one in right)
+        return SHAPE if parts and len(as_items(given) or ()) != len(right) else ""
+    wanted = right.shape if isinstance(right, Digest) else np.shape(as_numbers(right))
+    unknown = as_numbers(right) is None and wanted == ()
+    return _explain_order(given, right) or ("" if unknown else _explain_shape(given, wanted))
+
+
+def _is_reversed(given: Any, right: Any, tolerance: float) -> bool:
+    """Return whether an answer's parts are the right ones from the last to the first."""
+    if isinstance(given, dict) and isinstance(right, dict) and list(given) == list(right):
+        given, right = list(given.values()), list(right.values())
+    items = given if isinstance(given, list | tuple) else []
+    return len(items) > 1 and same(items[::-1], right, tolerance)
+
+
+def _follow_parts(given: Any, right: Any) -> tuple[Any, Any]:
+    """Return the parts of two answers in which they first differ: arrays aren't taken apart."""
+    for key in find_difference(given, right)[0]:
+        if isinstance(key, tuple) or as_numbers(right) is not None:
+            break
+        given, right = given[key], right[key]
+    return given, right
+
+
+def _explain_keys(given: Any, right: dict[Any, Any]) -> str:
+    """Return which keys an answer lacks, if what it has is correct; else ""."""
+    has = given if isinstance(given, dict) else {}
+    lacks = [repr(key) for key in right if key not in has]
+    shared = {key: right[key] for key in right if key in has}
+    known = bool(shared) and same({key: has[key] for key in shared}, shared)
+    told = known or not isinstance(given, dict)
+    return f"return a dictionary with {', '.join(lacks)}" if told and lacks else ""
+
+
+def _explain_text(given: Any, right: str) -> str:
+    """Return "" unless a string has a folder before the right one, or an ending after it."""
+    if not isinstance(given, str) or not right or right == given or right not in given:
+        return ""
+    before, _, after = given.partition(right)
+    if before[-1:] in ("", "/") and after[:1] in ("", "."):
+        where = "before" if before else "after"
+        return f"there is more {where} the expected string than belongs to it: cut it off"
+    return ""
+
+
+def _explain_order(given: Any, right: Any) -> str:
+    """Return "" unless these are the right numbers in another order."""
+    left, due = as_numbers(given), as_numbers(right)
+    if left is None or due is None or left.shape != due.shape or not due.size:
+        return ""
+    if due.ndim == 1 and not same(left, due) and same(np.sort(left), np.sort(due)):
+        return "these are the right numbers in another order"
+    return TURNED if due.ndim > 1 and same(left, due.T) else ""
+
+
+def _explain_shape(given: Any, wanted: tuple[int, ...]) -> str:
+    """Return how the shape of numbers differs from `wanted`, or "": lists are shown in full."""
+    if isinstance(given, str):
+        return "this is a string, and numbers are expected: leave out the quotes or str()"
+    if isinstance(given, dict):
+        return "this is a dictionary, and a list or array is expected"
+    numbers = as_numbers(given)
+    parts = given if isinstance(given, list) else []
+    if numbers is None and wanted and any(isinstance(p, list | tuple | np.ndarray) for p in parts):
+        return "these are several arrays, and one is expected: join them"
+    if numbers is None or numbers.shape == wanted:
+        return ""
+    if numbers.shape == (1,) and wanted == ():
+        return "this is a list or array of one number: return the number itself"
+    if numbers.shape == () and len(wanted) == 1:
+        return "this is one number, and several are expected"
+    if max(numbers.ndim, len(wanted)) < 2:
+        return ""
+    return TURNED if numbers.shape == wanted[::-1] else SHAPE
+
+
+# ---- the numbers
+
+
+def explain_numbers(
+    given: Sequence[Any], right: Sequence[Any], cases: Sequence[Any], tolerance: float = 1e-3
+) -> str:
+    """Return what the wrong numbers of all these answers have in common, or "".
+
+    Each of them must show it. If there is only one, it has to be a percentage or a unit.
+    """
+    pairs = [_find_wrong_numbers(*pair, tolerance) for pair in zip(given, right, strict=True)]
+    found = [pair for pair in pairs if pair is not None]
+    if len(found) < max(1, len(pairs)):
+        return ""
+    got, due = (np.concatenate(column) for column in zip(*found, strict=True))
+    for words, make in _list_relations(found, cases):
+        with np.errstate(all="ignore"):
+            made = np.broadcast_to(np.asarray(make(due), float), due.shape)
+            slack = 1e-3 * np.minimum(np.abs(made), np.abs(made - due)) + 1e-12
+        if np.isfinite(made).all() and np.all(np.abs(got - made) <= slack):
+            return words
+    return _explain_position(found, cases) or _explain_kind(got, due)
+
+
+def _find_wrong_numbers(given: Any, right: Any, tolerance: float) -> Any:
+    """Return the wrong numbers of an answer, and the right ones there: two arrays, or None."""
+    left, due = (as_numbers(one) for one in _follow_parts(given, right))
+    if left is None or due is None or left.shape != due.shape:
+        return None
+    wrong = ~compare(left, due, tolerance)
+    both = left[wrong], due[wrong]
+    return both if wrong.any() and np.isfinite(both).all() else None
+
+
+def _list_relations(
+    pairs: Sequence[Any], cases: Sequence[Any]
+) -> Iterator[tuple[str, Callable[[np.ndarray], Any]]]:
+    """Yield (words, what such a slip makes of all right numbers of `pairs`)."""
+    sizes = [len(got) for got, _ in pairs]
+    if all(np.abs(due).max() <= 1 for _, due in pairs):
+        yield PERCENT, lambda x: 100 * x
+    if sum(sizes) > 1:
+        yield from RELATIONS.items()
+    for name, values in _list_quantities(cases) if len(pairs) > 1 else ():
+        q = np.repeat(values, sizes)
+        yield f"this is the expected value times {name}: is a division missing?", q.__mul__
+        yield (
+            f"this is the expected value over {name}: is a multiplication missing?",
+            (1 / q).__mul__,
+        )
+        yield f"the difference is {name}: is it counted twice?", q.__add__
+        yield f"the difference is {name}: is it left out?", (-q).__add__
+    factors = [f for n in (FACTORS if sum(sizes) > 1 else UNITS) for f in (n, 1 / n)]
+    for factor in factors:
+        yield (
+            f"this is {factor:.4g} times the expected value. Are its units right, and does "
+            "everything count once?",
+            partial(np.multiply, factor),
+        )
+
+
+def _list_quantities(cases: Sequence[Any]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the name and the value in each case of its numbers, and of its lists' lengths."""
+    for place, column in enumerate(zip(*cases, strict=False)):
+        numbers = [as_numbers(one) for one in column]
+        if all(n is not None and n.ndim == 0 and n for n in numbers):
+            yield f"number {place + 1} of the case", np.array(numbers, float)
+    counts = [sum(_count(one) for one in case if np.iterable(one)) for case in cases]
+    if min(counts) > 1:
+        yield "how many numbers were given", np.array(counts, float)
+
+
+def _count(value: Any) -> int:
+    """Return how many numbers a list of lists holds."""
+    return 1 if isinstance(value, str) or not np.iterable(value) else sum(map(_count, value))
+
+
+def _explain_position(pairs: Sequence[Any], cases: Sequence[Any]) -> str:
+    """Return "" unless each answer is where the right one stands in a list of its case."""
+    for column in zip(*cases, strict=False):
+        lists = [as_numbers(one) for one in column]
+        if all(
+            values is not None
+            and values.ndim == 1
+            and len(got) == 1
+            and got[0] in range(len(values))
+            and values[int(got[0])] == due[0]
+            for values, (got, due) in zip(lists, pairs, strict=True)
+        ):
+            return "this is a position in a list: return the value that stands there"
+    return ""
+
+
+def _explain_kind(got: np.ndarray, due: np.ndarray) -> str:
+    """Return "" unless a count and a share, or whole and other numbers, are mixed up."""
+    if len(due) < 2:
+        return ""
+    whole = [bool(np.all(x == np.rint(x))) for x in (got, due)]
+    if whole == [False, True] and np.all(np.abs(got - due) < 1):
+        return "a whole number is expected: round up or down where you count things"
+    if whole == [True, False] and got.min() > 1 and 0 <= due.min() and due.max() <= 1:
+        return "this is a count, and a share from 0 to 1 is expected: divide by how many there are"
+    return ""
