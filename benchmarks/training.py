@@ -27,7 +27,7 @@ from utils.placement import describe_strategy
 from utils.strategies import make_strategy
 from utils.training import TrainConfig
 from utils.training.input_feed import ImageFeed
-from utils.training.loops import choose_loop
+from utils.training.loops import LOOP_MAKERS
 from utils.training.progress import RunProgress
 from utils.training.state import make_state
 
@@ -100,7 +100,7 @@ def make_our_epoch(replicas: int, data, loop: str) -> Callable[[], None]:
     plan = BatchPlan(len(data.train), GLOBAL_BATCH_SIZE, replicas)
     feed = ImageFeed(data.train, plan, config)
     run = RunProgress(config, feed)
-    train_on = choose_loop(state, run, feed)
+    train_on = LOOP_MAKERS[loop](state, run, feed)
 
     def train_epoch() -> None:
         batches = feed.batches(run.position.epoch)

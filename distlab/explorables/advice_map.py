@@ -58,5 +58,5 @@ def draw_map(cells: str, ideas: Mapping[str, str], at: tuple[float, int], advice
         height_px=TOP_PX + TALL_PX * len(SIZES) + 42,
         chart={"kind": "map", "cells": cells, "names": names, "at": [row, devices]},
     )
-    words = "The frame is your job. Where the page is alive, a click on the map moves it."
+    words = "The frame is your job. In JupyterLab and in the book, a click on the map moves it."
     return replace(picture, caption=words).with_ideas(ideas)

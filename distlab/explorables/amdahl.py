@@ -59,7 +59,8 @@ def _ask_about(measured: Dots) -> list[Try]:
             )
         start = {"parallel_percent": 70 if share > 70 else 100, "most_devices": 8}
         ask = f"{name}: which share of the work fits the dots?"
-        tries.append(Try(ask, start, {"parallel_percent": share}, answer))
+        near = [half / 2 for half in range(201) if abs(half / 2 - share) <= 1]
+        tries.append(Try(ask, start, {"parallel_percent": near if share else 0}, answer))
     return tries
 
 

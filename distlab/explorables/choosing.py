@@ -244,9 +244,9 @@ def _warn(row: Prediction | None) -> list[str]:
     return [said[row.bottleneck]] if row is not None and row.bottleneck in said else []
 
 
-_ROW = "display:grid;grid-template-columns:minmax(0,5fr) 3.4em minmax(0,4fr);align-items:center"
+_ROW = "display:grid;grid-template-columns:minmax(0,7fr) minmax(0,4fr);gap:5px 10px;max-width:720px"
 _BOX = (
-    "border:{width}px solid {color};border-radius:6px;padding:0.35em 0.5em;"
+    "border:{width}px solid {color};border-radius:6px;padding:0.25em 0.5em;align-self:center;"
     "overflow-wrap:anywhere;background:{paint}"
 )
 
@@ -256,32 +256,22 @@ def draw_tree(asked: int) -> str:
 
     One more than there are questions lights the last advice.
     """
-    rows = []
+    boxes = []
     for number, question in enumerate(QUESTIONS):
-        yes = number == asked - 1
-        limit = f"<br><small>{html.escape(question.limit)}</small>"
-        text = f"{number + 1}. {question.text}"
-        rows.append(
-            f'<div style="{_ROW}">{_draw_box(text, number < asked, limit)}'
-            f"{_draw_arrow('yes →', yes)}{_draw_box(question.advice, yes)}</div>"
-            f'<div style="{_ROW}">{_draw_arrow("no ↓", number < asked - 1)}</div>'
-        )
-    rows.append(f'<div style="{_ROW}">{_draw_box(OTHERWISE.advice, asked > len(QUESTIONS))}</div>')
-    return f'<div style="max-width:720px;line-height:1.3">{"".join(rows)}</div>'
+        limit = f" <small>{html.escape(question.limit)}</small>"
+        boxes.append(_draw_box(f"{number + 1}. {question.text}", number < asked, after=limit))
+        boxes.append(_draw_box(question.advice, number == asked - 1, "yes → "))
+    boxes.append(_draw_box(OTHERWISE.advice, asked > len(QUESTIONS), "no to all → "))
+    return f'<div style="{_ROW};font-size:13px;line-height:1.3">{"".join(boxes)}</div>'
 
 
-def _draw_box(text: str, lit: bool, more: str = "") -> str:
+def _draw_box(text: str, lit: bool, before: str = "", after: str = "") -> str:
     paint = f"color-mix(in srgb, {GREEN} 22%, transparent)" if lit else "transparent"
     style = _BOX.format(width=2 if lit else 1, color=GREEN if lit else "#888", paint=paint)
     words = re.sub("(?<=[a-z])(?=[A-Z])", "<wbr>", html.escape(text))
     words = re.sub("--[a-z]+", r'<span style="white-space:nowrap">\g<0></span>', words)
     shown = f"<strong>{words}</strong>" if lit else words
-    return f'<div style="{style}">{shown}{more}</div>'
-
-
-def _draw_arrow(text: str, lit: bool) -> str:
-    weight = f"font-weight:bold;text-decoration:underline 2px {GREEN}" if lit else ""
-    return f'<div style="text-align:center;{weight}">{text}</div>'
+    return f'<div style="{style}">{before}{shown}{after}</div>'
 
 
 def describe(advice: Advice) -> str:

@@ -100,6 +100,6 @@ def _draw(row: Mapping[str, Any], capacity_gb: float, name: str) -> list[Picture
     step = bars({**parts, "whole step": row["step_seconds"]}, unit="s", title="Seconds of a step")
     said = (
         f"{row['layout']}: {row['hours']:,.0f} hours, {100 * row['mfu']:.0f} % MFU. "
-        f"The bottleneck is {row['bottleneck']}."
+        f"Bottleneck: {row['bottleneck']}."
     )
     return [memory, replace(step, caption=said).with_ideas(SPENT)]

@@ -33,8 +33,8 @@ _ERROR = (
 class Try:
     """A question on a chip: it sets the controls to `set`; at `act`, or beyond, `answer` shows.
 
-    Both hold values of controls by name, for a slider values of its grid. In `act`, a choice may
-    have a list: each of its values answers.
+    Both hold values of controls by name, for a slider values of its grid. In `act`, a control may
+    have a list: each of its values answers, and nothing beyond them.
     """
 
     ask: str

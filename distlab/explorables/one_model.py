@@ -68,7 +68,9 @@ def cost_one_model(
     if lesson not in CHANGES:
         raise CourseError(f"lesson must be one of {', '.join(map(str, CHANGES))}, got {lesson}.")
     layouts = {COPIES: Layout()}
-    layouts |= {f"{k}: {words}": layout for k, (words, layout) in CHANGES.items() if k <= lesson}
+    layouts |= {
+        f"lesson {k}: {words}": layout for k, (words, layout) in CHANGES.items() if k <= lesson
+    }
     model = replace(RUN, sequence=sequence).model
     machine, batch = find_machine(f"{devices} H100, 8x400Gb/s"), choose_batch(model, devices)
     return {

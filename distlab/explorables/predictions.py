@@ -94,8 +94,8 @@ def _list_tries(found: Mapping[str, np.ndarray], wrong: int) -> list[Try]:
         Try(
             "Where does it first go wrong?",
             start,
-            {"place": wrong},
-            f"At place {wrong + 1} of {most}. Its least sure right answer has "
+            {"place": [wrong]},
+            f"At {wrong}, after as many right answers. Its least sure right answer has "
             f"{after[wrong - 1]:.0f} %, and its least sure wrong one {-after[wrong]:.0f} %.",
         ),
     ]

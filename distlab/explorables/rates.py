@@ -25,23 +25,23 @@ def rates_explorer(
 ) -> Explorer:
     """Show the rates of a run for a chosen batch and warm-up, and the errors that were measured.
 
-    `errors` has three or more batches for each of WAYS, each the base batch times a power of two.
+    `errors` has three or more batches for each of WAYS. All are powers of two, the base batch too.
     The last way had a warm-up of MEASURED_EPOCHS.
     """
 
     def show(power: int, warm_up_epochs: float) -> list[Picture]:
-        batch = base_batch_size * 2**power
+        batch = 2**power
         rates = show_rates(base_rate, base_batch_size, batch, warm_up_epochs, examples, epochs)
         if any((way, batch) not in errors for way in WAYS):
             return [replace(rates, caption=f"{rates.caption} No run had batch {batch:,}.")]
         return [rates, _draw_errors(errors, batch, warm_up_epochs)]
 
     sizes = sorted({size for _, size in errors})
-    powers = [(size // base_batch_size).bit_length() - 1 for size in sizes]
+    powers = [size.bit_length() - 1 for size in sizes]
     return explore(
         show,
         tries=_list_tries(errors, sizes, powers),
-        power=Slider("Doublings of the batch", 0, powers[-1], powers[-3], grid=powers),
+        power=Slider("Batch", powers[0], powers[-1], powers[-3], grid=powers, base=2),
         warm_up_epochs=Slider("Warm-up", 0, epochs / 2, MEASURED_EPOCHS, 0.5, "epochs"),
     )
 
@@ -69,7 +69,7 @@ def _list_tries(errors: Errors, sizes: Sequence[int], powers: Sequence[int]) -> 
         Try(
             "Back to the smallest batch: what is the rule worth there?",
             start,
-            {"power": 0},
+            {"power": powers[0]},
             f"Nothing: all ways have its rate, and {same[sizes[0]]:.0f} % error. But it takes "
             f"{size // sizes[0]} times as many steps.",
         ),
@@ -87,6 +87,8 @@ def _draw_errors(errors: Errors, batch: int, warm_up_epochs: float) -> Picture:
         seeds = ", ".join(f"{each:.1f}" for each in sorted(errors[chosen, batch]))
         says = f"{chosen}: {seeds} % with three seeds."
     ideas = {way: "over" if mean > 1.5 * base else "forward" for way, mean in means.items()}
+    if "over" in ideas.values():
+        says += f" Red is over 1.5 times the {base:.1f} % of the smallest batch."
     picture = bars(means, unit="%", title=f"Batch {batch:,}: the measured test error")
     chart = {**picture.chart, "most": 100, "bold": chosen or ""}
     return replace(picture, chart=chart, caption=says).with_ideas(ideas)
@@ -113,7 +115,7 @@ def show_rates(
         f"{count(round(warm_up_epochs * steps), 'step')}."
     )
     picture = lines(
-        {"scaled": own, f"batch {base_batch}": curve(base_batch, 0)},
+        {"your choice": own, f"batch {base_batch}": curve(base_batch, 0)},
         x_label="epoch",
         y_label="learning rate",
         title=f"The rates of batch {batch:,}",

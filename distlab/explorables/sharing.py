@@ -158,12 +158,12 @@ def pace_explorer(slow_seconds: float = 2.0) -> Explorer:
         show_pace,
         tries=[
             Try(
-                "Make all four equally fast, and let each step vary by 50 %. Who waits now?",
+                "Four equal workers whose steps vary by 50 %: who waits now?",
                 {"slow_seconds": 2, "vary_percent": 0},
                 {"slow_seconds": 1, "vary_percent": 50},
                 "All of them, now and then. No worker is slow on average, and still waiting leaves "
-                f"{varied[0]} gradients of {even[0]}. Each step waits for whoever happens to be "
-                "last.",
+                f"{varied[0]} gradients of {even[0]}. Each step waits for the worker that "
+                "happens to be last.",
             ),
             Try(
                 "One worker is 4 times slower: what does waiting cost?",
@@ -173,7 +173,7 @@ def pace_explorer(slow_seconds: float = 2.0) -> Explorer:
                 f"{slow[1]}, and they're stale.",
             ),
             Try(
-                "And if every worker takes exactly 1 s: what is it worth not to wait?",
+                "Every worker takes exactly 1 s: what is it worth not to wait?",
                 {"slow_seconds": 2, "vary_percent": 0},
                 {"slow_seconds": 1},
                 f"Nothing: {even[0]} gradients with an all-reduce, {even[1]} without.",

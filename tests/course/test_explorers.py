@@ -158,7 +158,7 @@ def test_amdahl_asks_about_dots_of_several_devices_only():
 def test_rates_of_a_batch_that_no_run_had_are_shown_without_errors():
     errors = {(way, batch): [20.0] for way in WAYS for batch in (32, 128, 512)}
     explorer = rates_explorer(0.005, 32, examples=10_000, epochs=8, errors=errors)
-    explorer.move(power=1)
+    explorer.move(power=6)
     assert "No run had batch 64." in explorer.result
-    explorer.move(power=2, warm_up_epochs=1)
+    explorer.move(power=7, warm_up_epochs=1)
     assert "No run had a warm-up of 1 epoch. 0 and 2 were measured." in explorer.result

@@ -31,12 +31,6 @@ Coordinator = tf.distribute.coordinator.ClusterCoordinator
 EpochLoop = Callable[[Any], None]
 
 
-def choose_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> EpochLoop:
-    """Return a function of batches that trains what is left of an epoch."""
-    make = {"custom": make_custom_loop, "fit": make_fit_loop}[run.config.loop]
-    return make(state, run, feed)
-
-
 def make_custom_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> EpochLoop:
     """Return the custom loop: several steps at a time, then a look at the run."""
     begin, take_steps = compile_passes(run, state.strategy, make_train_replica(state, feed.prepare))
@@ -102,6 +96,10 @@ def make_fit_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> Epoch
     return lambda batches: state.model.fit(
         batches, verbose=0, shuffle=False, callbacks=[_Reporter(state, run)]
     )
+
+
+# each returns a function of batches that trains what is left of an epoch
+LOOP_MAKERS = {"custom": make_custom_loop, "fit": make_fit_loop}
 
 
 class _Reporter(keras.callbacks.Callback):

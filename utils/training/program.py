@@ -82,7 +82,7 @@ def train(
             "KERAS_BACKEND (or correct ~/.keras/keras.json) and start again."
         )
 
-    from .loops import choose_loop
+    from .loops import LOOP_MAKERS
     from .progress import RunProgress
     from .state import make_state, set_own_seed
     from .worker_group import WorkerGroup
@@ -117,7 +117,7 @@ def train(
             epochs=config.epochs,
             first_step=run.steps_taken,
         )
-        train_on = choose_loop(state, run, feed)
+        train_on = LOOP_MAKERS[config.loop](state, run, feed)
         callbacks = make_callbacks(state, run)
         callbacks.on_train_begin()
         with explain_ends(run):

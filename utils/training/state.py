@@ -215,20 +215,16 @@ def batch_dtype(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
 
-def make_loss(dtype: str, reduction: str) -> keras.losses.Loss:
-    """Return cross-entropy on logits, computed in the precision of the variables."""
-    return keras.losses.SparseCategoricalCrossentropy(
-        from_logits=True, reduction=reduction, dtype=batch_dtype(dtype)
-    )
-
-
 def find_loss(choice: Any, dtype: str) -> tuple[ExampleValues, str]:
     """Return a function of (labels, outputs) that doesn't reduce, and Keras's name for it.
 
     The name is "" for a function that isn't Keras's. Raises InputError if it isn't a loss.
     """
     if choice is None:
-        return make_loss(dtype, reduction="none"), SPARSE
+        loss = keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="none", dtype=batch_dtype(dtype)
+        )  # in the precision of the variables
+        return loss, SPARSE
     try:
         loss = keras.losses.get(choice) if isinstance(choice, str) else choice
         if callable(loss) and not isinstance(loss, keras.losses.Loss) and not _count_needed(loss):

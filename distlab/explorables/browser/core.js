@@ -71,6 +71,7 @@ function sayWith(value, units, base) {
 }
 
 const sayBytes = (value) => sayWith(value, ["B", "kB", "MB", "GB", "TB", "PB"], 1000);
+const sayPlural = (number, word) => `${sayNumber(number)} ${word}${number === 1 ? "" : "s"}`;
 const sayCount = (value) =>
   value < 1000 ? sayNumber(value) : sayWith(value / 1000, ["thousand", "million", "billion", "trillion"], 1000);
 const saySeconds = (value) =>
@@ -410,4 +411,4 @@ function mount(piece, host, data, options, heard = () => {}) {
   };
   return { stage, end };
 }
-module.exports = { make, draw, newId, clamp, linear, logarithmic, ticks, sayNumber, sayBytes, sayCount, saySeconds, sayPercent, isStill, join, slider, choice, toggle, button, panel, tries, player, startWhenSeen, numbers, color, HALO, inkOn, replicaIdea, replica, readColors, sizeCanvas, mount };
+module.exports = { make, draw, newId, clamp, linear, logarithmic, ticks, sayNumber, sayBytes, sayCount, sayPlural, saySeconds, sayPercent, isStill, join, slider, choice, toggle, button, panel, tries, player, startWhenSeen, numbers, color, HALO, inkOn, replicaIdea, replica, readColors, sizeCanvas, mount };

@@ -6,7 +6,7 @@ const { choice, make, panel, sayCount, sayNumber, slider, tries } = require("./c
 function piece(stage) {
   const { controls, live } = stage.data;
   const made = controls.map((control) => makeControl(stage, control, live)), bar = made.length > 4 ? panel(made.slice(0, 4), made.slice(4)) : make("div", { class: "ex-controls" }, ...made);
-  const place = make("div", {});
+  const place = make("div", { class: "ex-parts" });
   let drawn = [], frozen = null;
   if (stage.data.tries) stage.root.append(tries(stage, stage.data.tries.map((each) => ({ ...each, set: placeValues(stage, each.set), act: placeValues(stage, each.act) }))));
   stage.root.append(bar, place);
@@ -36,8 +36,9 @@ function makeControl(stage, control, live) {
 
 // Options for values of controls: where no kernel runs, a slider's option is the step of its grid.
 function placeValues({ data: { controls, live, frozen } }, values) {
+  const findStep = (grid, value) => (Array.isArray(value) ? value.map((each) => findNearest(grid, each)) : findNearest(grid, value));
   const isStep = (name) => !live && controls.find((control) => control.name === name).kind === "slider";
-  return Object.fromEntries(Object.entries(values).map(([name, value]) => (isStep(name) ? [`${name} step`, findNearest(frozen.grids[name], value)] : [name, value])));
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => (isStep(name) ? [`${name} step`, findStep(frozen.grids[name], value)] : [name, value])));
 }
 
 // What is drawn: a heading, the chart and its words; or finished HTML.

@@ -33,9 +33,9 @@ function makeBars() {
     const groups = chart.groups, rows = groups.flatMap(([, bars]) => bars), names = [...new Set(rows.map(([name]) => name))];
     const side = chart.image ? Math.min(224, width * 0.34) : 0, say = (value) => `${sayNumber(value)} ${chart.unit}`.replace(" %", "%");
     const start = side + (side ? 18 : 0), above = most(names, wide) > 0.4 * (width - start);  // a name above its bar, or left of it
-    const left = start + (above ? 0 : 1.15 * most(names, wide) + 14), right = most(rows, ([, value]) => 1.1 * wide(say(value))) + 14;
+    const left = start + (above ? 0 : 1.15 * most(names, wide) + 14), right = most(rows, ([, value]) => 1.2 * wide(say(value))) + 14;
     const high = chart.most ?? (Math.max(most(rows, ([, value]) => value), chart.limit?.[1] ?? 0) || 1), scale = linear([0, high], [0, Math.max(30, width - left - right)]);
-    const bars = [], words = [];
+    const bars = [], words = [], line = left + scale(chart.limit?.[1] ?? -1e9), clear = (x, text) => (line > x - 4 && line < x + 1.2 * wide(text) ? line + 8 : x);  // a number stands clear of the limit
     let y = chart.limit ? 24 : 4;
     groups.forEach(([group, own], g) => {
       if (group) { words.push({ id: `head ${g}`, x: side, y: y + 16, text: group, style: "font-weight: 600; font-size: 13px" }); y += 24; }
@@ -44,14 +44,14 @@ function makeBars() {
         if (above) y += 17;
         const style = `font-size: 13px; ${HALO}${name === chart.bold ? "; font-weight: 700" : ""}`;
         bars.push({ id: `${g} ${name}`, x: left, y: y + 4, long, idea });
-        words.push({ id: `name ${g} ${name}`, x: above ? left : left - 10, y: above ? y : y + 19, anchor: above ? "start" : "end", text: name, style },
-          { id: `value ${g} ${name}`, x: left + long + 7, y: y + 19, text: say(value), style: `font-weight: 600; font-size: 13px; ${HALO}` });
+        words.push({ id: `name ${g} ${name}`, x: above ? left : left - 10, y: above ? y - 2 : y + 19, anchor: above ? "start" : "end", text: name, style },
+          { id: `value ${g} ${name}`, x: clear(left + long + 7, say(value)), y: y + 19, text: say(value), style: `font-weight: 600; font-size: 13px; ${HALO}` });
         y += 29;
       }
       y += 8;
     });
     setSize(glider, svg, width, Math.max(y, side + 8));
-    const limits = chart.limit ? [{ text: chart.limit[0], at: left + scale(chart.limit[1]) }] : [];
+    const limits = chart.limit ? [{ text: chart.limit[0], at: line }] : [];
     for (const { text, at } of limits) words.push({ id: "limit", x: clamp(at, 3.5 * text.length, width - 3.5 * text.length), y: 14, anchor: "middle", text, style: `font-weight: 600; font-size: 13px; fill: ${color("over")}` });
     join(glider, layers.limit, limits, { key: (d) => d.text, tag: "line", end: (d) => ({ x1: d.at, x2: d.at, y1: 20, y2: y - 8, stroke: color("over"), "stroke-width": 2.5, "stroke-dasharray": "7 4" }) });
     join(glider, layers.image, chart.image ? [chart.image] : [], { key: (d) => d, tag: "image",
@@ -72,7 +72,8 @@ function makeLines() {
     const lines = chart.lines.map(([name, xs, ys], k) => ({ name, k, idea: ideaOf(chart, name, k), points: xs.map((x, n) => [x, ys[n]]) }));
     const beside = width > 620, left = 52, right = beside ? Math.min(width * 0.34, most(lines, (d) => wide(d.name)) + 22) : 14;
     const spots = chart.marks.filter(([, at]) => Array.isArray(at)).map(([, at]) => at), all = [...lines.flatMap((d) => d.points), ...spots];
-    const top = TOP + (beside ? 0 : 18 * lines.length);
+    const series = spots.length > 2 ? chart.marks.filter(([name]) => name.trim()).map(([name], k) => ({ name, k, idea: chart.ideas[name], y: TOP + 6 + 18 * (k + (beside ? 0 : lines.length)) })) : [];
+    const top = TOP + 18 * ((beside ? 0 : lines.length) + series.length);
     const axis = (which, log, range) => {
       const values = all.map((point) => point[which]), low = which === 1 ? chart.low ?? Math.min(...values) : Math.min(...values), high = Math.max(...values);
       const room = which === 1 && high === low ? Math.abs(high) * 0.5 || 1 : 0, ends = [low - room, high + room];
@@ -86,12 +87,14 @@ function makeLines() {
       end: (d) => ({ d: walk(d.points), fill: "none", stroke: color(d.idea), "stroke-width": d.idea === "wait" ? 1.6 : 2.8, "stroke-dasharray": d.idea === "wait" ? "6 4" : null }) });
     const marks = chart.marks.map(([name, at], k) => ({ name, k, a: x.at(Array.isArray(at) ? at[0] : at), b: Array.isArray(at) ? y.at(at[1]) : null }));
     const keys = beside ? [] : lines.map((d, k) => ({ idea: d.idea, k, y: TOP + 6 + 18 * k }));  // a dash before each name
+    const dot = (x, y) => `M ${x - 6} ${y} a 6 6 0 1 0 12 0 a 6 6 0 1 0 -12 0`;
     join(glider, layers.keys, keys, { key: (d) => d.k, tag: "path", end: (d) => ({ d: `M ${left + 2} ${d.y} h 18`, stroke: color(d.idea), "stroke-width": 4 }) });
-    join(glider, layers.marks, marks, { key: (d) => d.k, tag: "path",
-      end: (d) => ({ d: d.b === null ? `M ${d.a} ${top} L ${d.a} ${HEIGHT - BOTTOM}` : `M ${d.a - 6} ${d.b} a 6 6 0 1 0 12 0 a 6 6 0 1 0 -12 0`,
+    join(glider, layers.marks, [...marks, ...series.map((d) => ({ ...d, k: `key ${d.k}`, a: left + 11, b: d.y }))], { key: (d) => d.k, tag: "path",
+      end: (d) => ({ d: d.b === null ? `M ${d.a} ${top} L ${d.a} ${HEIGHT - BOTTOM}` : dot(d.a, d.b),
         fill: d.b === null ? "none" : color(chart.ideas?.[d.name] ?? "data"), stroke: color("ink"), "stroke-width": 1.4, "stroke-dasharray": d.b === null ? "3 3" : null }) });
     write(glider, layers.words, [...writeAxes(chart, x, y, { left, right, width }), ...nameLines(lines, y, { beside, left, right, width }),
-      ...marks.map((d) => ({ id: `mark ${d.k}`, x: clamp(d.a + 9, left, width - (d.b === null || !beside ? 0 : right) - wide(d.name)), y: d.b === null ? top + 12 + 16 * d.k : d.b + 20, text: d.name, style: `font-weight: 600; ${HALO}` }))]);
+      ...series.map((d) => ({ id: `series ${d.k}`, x: left + 28, y: d.y + 4, text: d.name, style: "font-weight: 600; font-size: 13px" })),
+      ...marks.filter((d) => !series.length || d.b === null).map((d) => ({ id: `mark ${d.k}`, x: clamp(d.a + 9, left, width - (d.b === null || !beside ? 0 : right) - wide(d.name)), y: d.b === null ? top + 12 + 16 * d.k : d.b + 20, text: d.name, style: `font-weight: 600; ${HALO}` }))]);
   } };
 }
 
@@ -125,20 +128,21 @@ function makeSpans() {
   const { svg, layers } = makeSvg("grid", "spans", "words");
   return { svg, update(glider, chart, width) {
     const lanes = [...new Set(chart.rows.map(([lane]) => lane))], kinds = [...new Set(chart.rows.map((row) => row[4]))];
-    const left = most(lanes, wide) + 12, key = placeKey(chart, kinds, width), top = key.at(-1).y + 24, tall = 28, bottom = top + tall * lanes.length, seen = {};
+    const left = most(lanes, wide) + 12, key = placeKey(chart, kinds, width), start = key.at(-1).y + 24, tall = 28, seen = {}, group = (lane) => lane.split(", ").slice(0, -1).join();
+    const tops = lanes.map((_, k) => start + tall * k + 12 * lanes.filter((lane, n) => n && n <= k && group(lane) !== group(lanes[n - 1])).length), top = start, bottom = tops.at(-1) + tall;  // groups stand apart
     const begin = Math.min(...chart.rows.map((row) => row[1])), end = Math.max(...chart.rows.map((row) => row[2]));
     const x = linear([begin, end], [left, width - 12]), counts = chart.rows.every((row) => Number.isInteger(row[1]) && Number.isInteger(row[2]));
     const at = ticks(begin, end, width < 520 ? 4 : 8).filter((tick) => !counts || Number.isInteger(tick));
     const spans = chart.rows.map(([lane, from, to, text, kind]) => {
       const id = `${lane} ${kind} ${(seen[lane + kind] = (seen[lane + kind] ?? 0) + 1)}`;
-      return { id, text, idea: ideaOf(chart, kind, kinds.indexOf(kind)), from: x(from), wide: x(to) - x(from), y: top + tall * lanes.indexOf(lane) };
+      return { id, text, idea: ideaOf(chart, kind, kinds.indexOf(kind)), from: x(from), wide: x(to) - x(from), y: tops[lanes.indexOf(lane)] };
     });
     setSize(glider, svg, width, bottom + 26);
     join(glider, layers.grid, at, { key: (d) => d, tag: "path", end: (d) => ({ d: `M ${x(d)} ${top} L ${x(d)} ${bottom}`, stroke: color("line") }) });
     join(glider, layers.spans, [...spans, ...key.map((d) => ({ id: `key ${d.kind}`, key: d }))], { key: (d) => d.id, tag: "rect",
       end: (d) => (d.key ? { x: d.key.x, y: d.key.y, width: 14, height: 14, rx: 3, fill: color(d.key.idea) }
         : { x: d.from + 0.75, y: d.y + 3, width: Math.max(1, d.wide - 1.5), height: tall - 6, rx: 3, fill: color(d.idea) }) });
-    write(glider, layers.words, [...lanes.map((lane, k) => ({ id: `lane ${lane}`, x: left - 10, y: top + tall * k + 19, anchor: "end", text: lane })),
+    write(glider, layers.words, [...lanes.map((lane, k) => ({ id: `lane ${lane}`, x: left - 10, y: tops[k] + 19, anchor: "end", text: lane })),
       ...key.map((d) => ({ id: `key ${d.kind}`, x: d.x + 20, y: d.y + 12, text: d.kind })),
       ...at.map((n) => ({ n, text: `${sayNumber(n)}${n === at.at(-1) ? ` ${chart.unit}` : ""}` }))
         .map(({ n, text }) => ({ id: `x ${n}`, x: Math.min(x(n), width - 0.6 * wide(text)), y: bottom + 18, anchor: "middle", text })),
@@ -207,7 +211,7 @@ function makeMap() {
       const box = svg.getBoundingClientRect(), at = (way, start, size) => clamp(Math.floor(((way * width) / box.width - start) / size), 0, across - 1);
       return { devices: at(clientX - box.left, left, each), parameters: 12 - at(clientY - box.top, top, tall) / 2 };
     };
-    const names = [...new Set(cells.map((d) => d.name))], spots = names.map((name) => findSpot(cells.filter((d) => d.name === name), each, wide(name)));
+    const names = [...new Set(cells.map((d) => d.name))], spots = names.map((name) => findSpot(cells.filter((d) => d.name === name && d.row !== chart.at[0]), each, wide(name)));
     const key = placeKey(chart, names.filter((_, k) => !spots[k]), width), low = top + tall * count + 40;
     setSize(glider, svg, width, key.length ? low + key.at(-1).y + 22 : low);
     const box = (d) => `M ${(left + d.column * each).toFixed(1)} ${top + d.row * tall} h ${(each - 1).toFixed(1)} v ${tall - 1} h ${(1 - each).toFixed(1)} z`;
@@ -219,7 +223,7 @@ function makeMap() {
     write(glider, layers.words, [
       ...spots.filter(Boolean).map((d) => ({ id: `name ${d.name}`, x: left + d.x, y: top + d.row * tall + 14, anchor: "middle", text: d.name, style: bold(d.name) })),
       ...key.map((d) => ({ id: `name ${d.kind}`, x: d.x + 20, y: low + d.y + 12, text: d.kind })),
-      ...[0, 3, 6, 9, 12].map((n) => ({ id: `x ${n}`, x: left + (n + 0.5) * each, y: top + tall * count + 16, anchor: "middle", text: sayNumber(2 ** n, 4) })),
+      ...[0, 3, 6, 9, 12].map((n) => ({ id: `x ${n}`, x: Math.min(left + (n + 0.5) * each, width - 18), y: top + tall * count + 16, anchor: "middle", text: sayNumber(2 ** n, 4) })),
       ...[12, 11, 10, 9, 8, 7, 6].map((n, k) => ({ id: `y ${n}`, x: left - 8, y: top + 2 * k * tall + 14, anchor: "end", text: sayCount(10 ** n) })),
       { id: "x name", x: left + (width - left) / 2, y: top + tall * count + 33, anchor: "middle", text: "devices, and on the left parameters" }]);
   } };
@@ -232,7 +236,7 @@ function findSpot(cells, each, room) {
     const last = runs.at(-1)?.at(-1);
     if (last?.row === d.row && last.column === d.column - 1) runs.at(-1).push(d); else runs.push([d]);
   }
-  const longest = Math.max(...runs.map((run) => run.length)), best = runs.filter((run) => run.length === longest), run = best[Math.floor(best.length / 2)];
+  const longest = Math.max(0, ...runs.map((run) => run.length)), best = runs.filter((run) => run.length === longest), run = best[Math.floor(best.length / 2)];
   return longest * each > room + 8 ? { name: run[0].name, row: run[0].row, x: (run[0].column + longest / 2) * each } : null;
 }
 

@@ -1,7 +1,7 @@
 // The conveyor of several workers: examples fall from their files onto the worker that reads them,
 // and from there into the row of what was trained on. A second copy falls past it, a lost one to the
 // bottom.
-const { choice, clamp, color, draw, inkOn, join, make, numbers, player, replica, sayNumber, slider, tries } = require("./core.js");
+const { choice, clamp, color, draw, inkOn, join, make, numbers, player, replica, sayNumber, sayPlural, slider, tries } = require("./core.js");
 const { countCover, dealExamples, fillFiles } = require("./sharding_model.js");
 
 const HEAD = 20, POLICIES = [["FILE", "FILE"], ["DATA", "DATA"], ["OFF", "OFF"], ["LATE", "shuffle, then shard"]];
@@ -37,7 +37,7 @@ function piece(stage) {
     svg.style.display = shown.node.style.display = run.fault ? "none" : "";
     if (run.fault) { stage.say(run.fault); return; }
     shown.write({ once: run.cover.once, doubled: run.cover.doubled, lost: run.cover.lost.length, read: sayNumber(run.read) });
-    const words = `${run.files.length} files, ${run.views.length} workers, ${stage.options.policy}: of ${stage.data.examples} examples ${run.cover.once} are trained on once, ` +
+    const words = `${sayPlural(run.files.length, "file")}, ${sayPlural(run.views.length, "worker")}, ${new Map(POLICIES).get(stage.options.policy)}: of ${stage.data.examples} examples ${run.cover.once} are trained on once, ` +
       `${run.cover.doubled} more than once, ${run.cover.lost.length} never; ${run.read} are read.`;
     svg.setAttribute("aria-label", words);
     stage.say(words);

@@ -46,7 +46,7 @@ function piece(stage) {
     const beside = width > Math.min(760, 0.9 * stage.tall);
     pair.style.gridTemplateColumns = beside ? "minmax(0, 2fr) minmax(0, 3fr)" : "minmax(0, 1fr)";
     shown.write(told);
-    const words = `${NAMES[mode]}, ${rest.workers} workers, one ${sayNumber(rest.slow)} times slower. After ${sayNumber(now)} steps of a fast worker: ${told.used} gradients used, ${told.late} thrown away, mean staleness ${told.mean}, at most ${told.most}, loss ${told.loss}.`;
+    const words = `${NAMES[mode]}, ${rest.workers} workers, ${rest.slow > 1 ? `one ${sayNumber(rest.slow)} times slower` : "equally fast"}. After ${sayNumber(now)} steps of a fast worker: ${told.used} gradients used, ${told.late} thrown away, mean staleness ${told.mean}, at most ${told.most}, loss ${told.loss}.`;
     parts[0].update(run, now, words);
     const half = beside ? (width - 60) / 5 : (width - 34) / 5;
     parts[1].update(run, now, beside ? 2 * half : 5 * half);
@@ -175,7 +175,7 @@ function makeLosses(stage) {
 }
 
 function drawLosses({ glider, options, tall: room }, svg, layers, frame, runs, now, wide) {
-  const tall = Math.min(170, 0.24 * room), left = 46, right = wide - 136, floor = tall - 22, x = linear([0, UNTIL], [left, right]), scale = logarithmic([LOW, HIGH], [floor, 8]);
+  const tall = Math.min(170, 0.24 * room), left = 54, right = wide - 136, floor = tall - 22, x = linear([0, UNTIL], [left, right]), scale = logarithmic([LOW, HIGH], [floor, 8]);
   const y = (loss) => clamp(scale(Math.max(loss, LOW / 10)), -40, floor + 20);
   glider.to(svg, { height: tall, viewBox: `0 0 ${wide} ${tall}` }, 0);
   glider.to(frame, { width: wide, height: floor + 2 }, 0);

@@ -1,6 +1,6 @@
 // A training step on one time axis: forward, backward layer by layer, gradients that fill buckets,
 // buckets on the network, the update. Below it: the wait for the network against the size of a bucket.
-const { clamp, color, draw, inkOn, join, linear, logarithmic, make, newId, numbers, panel, player, sayBytes, sayNumber, sayPercent, saySeconds, slider, ticks, toggle, tries } = require("./core.js");
+const { clamp, color, draw, inkOn, join, linear, logarithmic, make, newId, numbers, panel, player, sayBytes, sayNumber, sayPercent, sayPlural, saySeconds, slider, ticks, toggle, tries } = require("./core.js");
 const { listWaits, simulateStep } = require("./step_model.js");
 
 const LAYERS = 8, LANE = 34, SEND = 30, LEFT = 74, RIGHT = 16, CURVE = 110;
@@ -48,7 +48,7 @@ function piece(stage) {
     shown.write({ step: saySeconds(now.step), exposed: saySeconds(now.exposed),
       hidden: now.communication ? sayPercent(hidden) : "nothing sent", kept: sayPercent(now.efficiency) });
     const words = `A step of ${saySeconds(now.step)} on ${options.workers} workers: forward ${saySeconds(options.forward)}, backward ${saySeconds(options.backward)}, ` +
-      `${now.buckets.length} buckets whose all-reduce takes ${saySeconds(now.communication)}; the devices wait ${saySeconds(now.exposed)} for it, then update.`;
+      `${sayPlural(now.buckets.length, "bucket")} whose all-reduce takes ${saySeconds(now.communication)}; the devices wait ${saySeconds(now.exposed)} for it, then update.`;
     svg.setAttribute("aria-label", words);
     stage.say(words);
     drawStep(stage, svg, layers, pattern, options, now);
