@@ -1,4 +1,4 @@
-"""Every error message of the course on one page, with cause and fix.
+"""Error messages on one page, with cause and fix.
 
 All of it comes from what the course itself uses: `distlab diagnose` and the labs' checks. A
 message is its pattern in words, with "…" for what differs each time.

@@ -98,7 +98,8 @@ def _is_free(port: int) -> bool:
 
 def examine_workers() -> Finding:
     """Are there clusters whose owner, a kernel or a script, is gone? They keep memory and ports."""
-    left = [each.mark.identity for each in find_clusters() if not each.mark.owner_lives]
+    gone = [each for each in find_clusters() if each.processes and not each.mark.owner_lives]
+    left = [each.mark.identity for each in gone]
     if not left:
         return Finding("left-over workers", "ok", "none")
     value = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")

@@ -315,7 +315,8 @@ class Exercise:
             return ""
         agree = partial(same, tolerance=self.tolerance)
         wrong = [i for i, one in enumerate(got) if not agree(one, right[i])]
-        chosen = ([those[i] for i in wrong] for those in (got, right, cases))
+        known = cases if self.shows_case else [()] * len(cases)
+        chosen = ([those[i] for i in wrong] for those in (got, right, known))
         return explain_slip(got[k], right[k], self.tolerance) or explain_numbers(
             *chosen, self.tolerance
         )

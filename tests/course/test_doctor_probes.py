@@ -149,8 +149,8 @@ def test_clusters_whose_owner_is_gone_are_named_with_the_command_that_ends_them(
     gone = ClusterMark("abc", 4711, 0.0, "", "/tmp/abc")
     monkeypatch.setattr(ClusterMark, "owner_lives", property(lambda mark: mark.identity != "abc"))
     here = replace(gone, identity="def")
-    for marks, status in (([here], "ok"), ([here, gone], "warning")):
-        found = [FoundCluster(mark) for mark in marks]
+    for marks, each, status in (([here], [7], "ok"), ([gone], [], "ok"), ([gone], [7], "warning")):
+        found = [FoundCluster(mark, each) for mark in marks]
         monkeypatch.setattr(processes, "find_clusters", lambda found=found: found)
         assert processes.examine_workers().status == status
     left = processes.examine_workers()

@@ -92,7 +92,6 @@ INPUT = make_exercise(
     mistakes={
         "not-scaled": "pixels reach 255: scale them to [0, 1]",
         "scaled-256": "the largest pixel is 255, not 256: divide by 255",
-        "batches-shuffled": "the batches were shuffled, not the examples: shuffle before batch()",
         "rest-dropped": "the examples of the last, smaller batch are dropped",
         "no-channel": "an image has a channel axis: [28, 28, 1]",
         "one-batch": "only the first batch is there: an epoch goes over all examples",
@@ -104,6 +103,7 @@ INPUT = make_exercise(
         "not-shuffled": "the images come in the order that they were given: shuffle them",
         "small-buffer": "the images are mixed with their neighbors only: the shuffle buffer has to "
         "hold all of them",
+        "batches-shuffled": "the batches were shuffled, not the examples: shuffle before batch()",
         "same-each-epoch": "every epoch has the same order: shuffle anew in each, so not before a "
         "cache() and not without reshuffling",
         "seed-ignored": "two data sets made with one seed have different orders, so no run can be "

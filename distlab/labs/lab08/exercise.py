@@ -72,7 +72,7 @@ SHARDS = Exercise(
         "always-the-first": "every worker took the same shard: the context knows which pipeline "
         "this is",
         "in-blocks": "each worker got a block of neighbors: shard deals out one by one",
-        "batches-dealt": "full batches were dealt out: shard the ids first, then batch them",
+        "batches-dealt": "whole batches were dealt out, not ids: shard first, then batch",
         "rest-dropped": "the last, smaller batch is missing: it is kept here, so no drop_remainder",
         "cut-to-fit": "the last ids are missing: the number of ids needn't be a multiple of the "
         "number of workers",

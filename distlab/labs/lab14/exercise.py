@@ -46,15 +46,16 @@ BATCH = Exercise(
         "replicas-as-batch": "a mean over all replicas is a mean over replicas x batch examples",
         "mean-of-ratios": "average the squared norms over the steps first, and divide once: a mean "
         "of the steps' own ratios is far off",
-        "one-replica-too-many": "the replicas' mean is taken from themselves: their squared "
-        "distances from it are divided by one less than their number",
+        "one-replica-too-many": "the mean comes from the same replicas: divide the sum of their "
+        "squared distances by replicas - 1, not by replicas",
         "steps-averaged": "each step has its own gradient: take the squared norms within each "
         "step, and then their mean",
         "upside-down": "the noise scale is S / |G|², not the other way round",
         "noise-scale-as-batch": "the noise scale is where a larger batch begins to pay less; how "
         "large the batch may get is what the examples allow: steps x batch",
         "fewest-steps": "even the smallest possible number of steps grows with noise: "
-        "steps = min_steps (1 + noise scale / batch)",
+        "steps = min_steps (1 + noise scale / batch), and steps x batch may be `examples` at most. "
+        "So the batch is less than examples / min_steps",
     },
     hint="the mean of |gradient|² for one replica's batch, and for the batch of all replicas: both "
     "are |G|² + S / B",

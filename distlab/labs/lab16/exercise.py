@@ -238,7 +238,7 @@ LAYOUT = make_exercise(
         "tensor-free": "tensor parallelism sends four all-reduces a layer and micro-batch, which "
         "take time",
         "data-free": "the all-reduce of the gradients takes time, above all between nodes",
-        "other-order": "these three numbers are in another order: data, tensor, pipeline",
+        "other-order": "are these three numbers in this order: data, tensor, pipeline?",
         "least-memory": "this is the layout with the least memory: take the quickest that fits",
     },
     hint="list every layout, leave out what doesn't fit, and time the rest by the three formulas",

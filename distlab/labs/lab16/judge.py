@@ -1,7 +1,6 @@
 """Lab 16, which way to cut: the references, and what each known mistake gives."""
 
 from collections.abc import Iterator, Mapping
-from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -220,7 +219,8 @@ def expect_layout(model: Numbers, machine: Numbers, way: str = "right") -> Any:
     if way == "least-memory":
         return list(min(fitting, key=lambda layout: find_memory(model, layout)))
     if way == "other-order":
-        return AnyOf(tuple(map(list, permutations(ranked[0]))))
+        data, tensor, pipeline = ranked[0]
+        return AnyOf(([tensor, data, pipeline], [pipeline, tensor, data]))
     if way != "right":
         return list(ranked[0])
     near = [list(each) for each in ranked if seconds[each] <= NEAR * seconds[ranked[0]]]

@@ -56,7 +56,7 @@ def draw_losses(seed: int, trials: int, first: int, rungs: int) -> list[list[flo
     falls = rng.uniform(0.05, 1, (trials, 1)) * np.arange(1, epochs + 1)
     losses = rng.uniform(0.3, 1, (trials, 1)) + np.exp(-falls)
     losses += rng.uniform(-0.15, 0.15, (trials, epochs))  # a trial may be lucky for an epoch
-    losses[:, -2] = 0.1 - losses[:, -1] / 20  # and all are just before the end, the worst most
+    losses[:, -2] = 0.1 - losses[:, -1] / 20  # very low in the last but one, the worst lowest
     losses[0 if first > 1 else rng.integers(trials), first - 1 :] = np.nan
     return losses.round(3).tolist()
 
@@ -166,7 +166,7 @@ MERGE = Exercise(
         "bytes, header included, and not of the values in it",
         "shifted": "the rows of a damaged part are nan, and those after it stay at their place",
         "by-name": "part-10 comes after part-9: the place of a part is its first_row, not where "
-        "its name is in the alphabet or its note in the manifest",
+        "its name is in the alphabet",
         "as-listed": "the manifest's parts are in no order: a part's place is its first_row",
         "zeros": "a row that is lost is nan: zero looks like a value",
         "gone-ones-not-named": "a file that is missing is damaged, too: name it",
