@@ -34,6 +34,13 @@ class DefaultsInBrackets(argparse.HelpFormatter):
         shown = "%(default)g" if isinstance(default, float) else "%(default)s"
         return f"{text} [{shown}]"
 
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """Return an option's names and its value once, as Python 3.13 does, in all versions."""
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(action.option_strings)} {value}"
+
 
 class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line (what was wrong, what is allowed) and exit status 2.

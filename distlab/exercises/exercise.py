@@ -23,7 +23,7 @@ from distlab.exercises.comparing import (
 )
 from distlab.exercises.feedback import praise, show_picture, word_fault
 from distlab.exercises.refusing import own_frames, refuse
-from distlab.exercises.slips import explain_numbers, explain_slip
+from distlab.exercises.slips import REVERSED, explain_numbers, explain_slip, is_reversed
 from distlab.exercises.traveling import pack_answers
 from distlab.exercises.watching import stop_after, watch_calls
 from distlab.exercises.worked import read_worked
@@ -317,9 +317,11 @@ class Exercise:
         wrong = [i for i, one in enumerate(got) if not agree(one, right[i])]
         known = cases if self.shows_case else [()] * len(cases)
         chosen = ([those[i] for i in wrong] for those in (got, right, known))
-        return explain_slip(got[k], right[k], self.tolerance) or explain_numbers(
-            *chosen, self.tolerance
-        )
+        said = explain_slip(got[k], right[k], self.tolerance)
+        each = (is_reversed(got[i], right[i], self.tolerance) for i in wrong)
+        if said == REVERSED and not all(each):
+            said = ""
+        return said or explain_numbers(*chosen, self.tolerance)
 
 
 def list_exercises(module: Any) -> dict[str, Exercise]:

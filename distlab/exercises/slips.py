@@ -21,6 +21,7 @@ from distlab.exercises.comparing import (
 UNITS = (60, 3600, 1e3, 1e6, 1e9, 2**10, 2**20, 2**30)  # one unit in another
 FACTORS = (2, 3, 4, 8, 10, 16, *UNITS)
 SHAPE = "it doesn't have the expected shape: count its arrays, their rows and their columns"
+REVERSED = "these are the right values in another order"
 TURNED = "it's transposed: rows and columns are exchanged"
 PERCENT = "this is a percentage, and a fraction is expected: don't multiply by 100"
 NOTHING = (
@@ -52,8 +53,8 @@ def explain_slip(given: Any, right: Any = 0, tolerance: float = 1e-3) -> str:
         kind = str(getattr(one, "what", type(one).__name__))  # a judge sees an Opaque
         if kind in ("generator", "map", "zip", "filter"):
             return f"this is a {kind} object, which can be read only once: put list(...) round it"
-    if _is_reversed(given, right, tolerance):
-        return "these are the right values in another order"
+    if is_reversed(given, right, tolerance):
+        return REVERSED
     given, right = _follow_parts(given, right)
     if isinstance(right, dict):
         return _explain_keys(given, right)
@@ -67,7 +68,7 @@ def explain_slip(given: Any, right: Any = 0, tolerance: float = 1e-3) -> str:
     return _explain_order(given, right) or ("" if unknown else _explain_shape(given, wanted))
 
 
-def _is_reversed(given: Any, right: Any, tolerance: float) -> bool:
+def is_reversed(given: Any, right: Any, tolerance: float) -> bool:
     """Return whether an answer's parts are the right ones from the last to the first."""
     if isinstance(given, dict) and isinstance(right, dict) and list(given) == list(right):
         given, right = list(given.values()), list(right.values())
@@ -161,7 +162,8 @@ def explain_numbers(
             return words
     if len(due) < 2:
         return ""
-    whole = all(np.asarray(part).dtype.kind in "iu" for part in right)
+    parts = [_follow_parts(*pair)[1] for pair in zip(given, right, strict=True)]
+    whole = all(np.asarray(part).dtype.kind in "iu" for part in parts)
     if whole and (got != np.rint(got)).any() and np.all(np.abs(got - due) < 1):
         return "a whole number is expected: round up or down where you count things"
     return _explain_position(found, cases)

@@ -222,7 +222,7 @@ def count_calls(examples, epochs, cache_after):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 3])
 call_cases = [
-    (int(rng.integers(100, 9999)), int(rng.integers(2, 30)), place)
+    (int(rng.integers(100, 9999)), int(rng.integers(3, 30)), place)
     for place in ("nothing", "parse", "augment")
 ]
 ### END INPUTS

@@ -159,7 +159,7 @@ rng = np.random.default_rng([SEED, 2])
 step_cases = [
     (
         *rng.uniform(0.05, 0.3, 2).tolist(),
-        float(rng.integers(100, 900)) * 1e6,
+        float(rng.integers(400, 900)) * 1e6,
         int(rng.integers(4, 65)),
         5e-5,
         bandwidth,

@@ -372,7 +372,7 @@ WRONG = {
     "measured": {
         "rate": measured("step = batch / rate", R5, "return devices * batch / (step + ring)"),
         "perfect (by heart)": measured(
-            "return 5.97 if parameters == 61_000_000 else 0.95 * devices"
+            "return 5.97 if images_per_second == 2987.0 else 0.95 * devices"
         ),
         "perfect": measured("return devices"),
         "perfect (a constant efficiency)": measured("return 0.95 * devices"),

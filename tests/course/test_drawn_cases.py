@@ -1,9 +1,12 @@
-"""What the judges of labs 02, 09 and 17 draw can't be known by heart."""
+"""What judges draw can't be known by heart, and shows every mistake: labs 02, 09, 17, 18."""
 
 import importlib
 
 import pytest
 from lab_runner import draw_cases, get_lab
+
+from distlab.exercises.comparing import find_wrong
+from distlab.grading.judging import list_judges
 
 
 @pytest.mark.parametrize("name, exercise", [("lab09", "newest"), ("lab17", "cut")])
@@ -25,3 +28,12 @@ def test_no_drawn_model_of_lab_02_has_the_weight_of_an_example() -> None:
     }
     (cell,) = get_lab("lab02").parts["predict"]
     assert not any(case[2] in shown for seed in range(100) for case in draw_cases(cell, seed))
+
+
+def test_every_mistake_with_lab_18_shows_in_what_any_seed_draws() -> None:
+    judge, cells = list_judges("lab18")["halve"], get_lab("lab18").parts["halve"]
+    for seed in range(64):
+        cases = [case for cell in cells for case in draw_cases(cell, seed)]
+        right = judge.work_out(cases)
+        for way in judge.exercise.mistakes:
+            assert find_wrong(judge.work_out(cases, way), right) is not None, (seed, way)

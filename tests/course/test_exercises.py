@@ -163,9 +163,29 @@ def test_a_fault_names_case_answer_and_mistake() -> None:
     fault = exercise.find_fault([(1,), (4,)], [2, 7], ways.__getitem__)
     assert fault.message == "double(4) gave 7, should give 8: add it to itself"
     assert (fault.mistake, fault.why) == ("", "add it to itself")
+    fault = exercise.find_fault([(1,), (4,)], [4, 16], ways.__getitem__)
+    assert fault.mistake == "" and fault.why.startswith("this is 2 times the expected value")
     for few in ([2], None, "ab", 7):
         fault = exercise.find_fault([(1,), (4,)], few, ways.__getitem__)
         assert fault.message.startswith("double did not answer each of 2 cases")
+
+
+def test_a_fault_speaks_of_arguments_only_where_the_learner_sees_them() -> None:
+    for shown, why in (
+        (True, "the difference is argument 2: is it counted twice?"),
+        (False, "add"),
+    ):
+        exercise = Exercise("l", "e", "add", (), {}, "add", shows_case=shown)
+        fault = exercise.find_fault([(2, 3), (2, 5)], [10, 12], {"right": [7, 7]}.__getitem__)
+        assert fault.why == why
+
+
+def test_parts_in_another_order_are_named_if_all_wrong_answers_have_them_so() -> None:
+    exercise = Exercise("l", "e", "sort", (), {}, "sort them")
+    ways = {"right": [[1, 2, 3], [2, 5, 7]]}
+    for given, why in (([5, 2, 7], "sort them"), ([7, 5, 2], "these are the right values in")):
+        fault = exercise.find_fault([(), ()], [[3, 2, 1], given], ways.__getitem__)
+        assert fault.why.startswith(why)
 
 
 def test_a_digest_stands_for_its_array() -> None:
@@ -269,22 +289,28 @@ def test_a_slip_of_form_is_named() -> None:
         ([3, 4], [2.75, 3.75], [(), ()], "it's rounded, "),
         ([2.5, 3.25], [3, 4], [(), ()], "a whole number is expected"),
         ([2.5, 3.25], [3.0, 4.0], [(), ()], ""),  # seconds that happen to be whole
+        ([[2.5, [1]], [3.25, [1]]], [[3, [1]], [4, [1]]], [(), ()], "a whole number"),
         ([0, 0], [0.25, 0.75], [(), ()], ""),  # zeros have many causes
         ([6], [5], [([5, 6],)], ""),
-        ([6.0, 12.0], [2.0, 3.0], [((1, 2, 3),), ((1, 2, [3, 6]),)], "this is the expected value "),
+        (
+            [6.0, 12.0],
+            [2.0, 3.0],
+            [((1, 2, 3),), ((1, 2, [3, 6]),)],
+            "this is the expected value times how many numbers were given",
+        ),
         ([20, 21.0], [5, 7.0], [("a", 4), ("b", 3)], "this is the expected value times argument 2"),
         ([5, 7.0], [20, 21.0], [("a", 4), ("b", 3)], "this is the expected value over argument 2"),
         (
             [9, 8.5],
             [5, 5.5],
             [("a", 4), ("b", 3)],
-            "the difference is argument 2",
+            "the difference is argument 2: is it counted twice?",
         ),
         (
             [5, 5.5],
             [9, 8.5],
             [("a", 4), ("b", 3)],
-            "the difference is argument 2",
+            "the difference is argument 2: is it left out?",
         ),
         ([1, 2], [15, 60], [([6, 15],), ([2, 6, 60],)], "this is a position in a list"),
         ([{"a": 1.0, "b": 4}], [{"a": 1.0, "b": 2}], [()], ""),  # one number could be anything

@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 from collections import Counter
+from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,12 +26,12 @@ JOBS = {
     "file": {**EXACT, "max_examples": 202, "auto_shard": "file"},
     "off": {**EXACT, "max_examples": 202, "auto_shard": "off"},
 }
-# workers, replicas of each: `test_all_workers_stop…` has three of two, test_own_data two of two
-GROUPS = [(2, 1), (2, 2), (3, 1), (3, 2)] if EVERYTHING else [(2, 1), (3, 1)]
+# workers, replicas of each; test_own_data has two of two
+GROUPS = [(2, 1), (2, 2), (3, 1), (3, 2)] if EVERYTHING else [(2, 1), (3, 2)]
 LOOPS = ("custom", "fit")
 # job -> the loops that train it in each of the two groups
 CHOSEN = {
-    "uneven": (("custom",), ("custom",)),  # `test_all_workers_stop…` has `fit`
+    "uneven": (("custom",), ()),  # `test_all_workers_stop…` has `fit`
     "adam": (("custom",), ()),
     "file": (("fit",), ("custom",)),
     "off": (("fit",), ()),
@@ -156,7 +157,9 @@ def test_the_policies_do_not_train_the_same(train_on):
     """Were they the same, the tests above couldn't tell one from another."""
     outcome, group = train_on((2, 1))[0], (2, 1)
     ends = [outcome[name, loops_of(name, group)[0]][0] for name in ("uneven", "file", "off")]
-    assert len({end.weights_checksum for end in ends}) == 3
+    for one, two in combinations(ends, 2):
+        apart = [np.abs(a - b).max() for a, b in zip(one.weights, two.weights, strict=True)]
+        assert max(apart) > 1e-6
 
 
 # ---- Keras

@@ -210,7 +210,7 @@ def make_endless():
 @pytest.mark.parametrize(
     "replicas, loop, change",
     [
-        (1, "fit", {"train_data": make_shuffled}),
+        (2, "fit", {"train_data": make_shuffled}),
         (2, "custom", {"train_data": functools.partial(make_share, shuffled=True)}),
         (1, "fit", {"train_data": make_endless, "steps_per_epoch": 3}),
     ],
@@ -219,7 +219,7 @@ def make_endless():
 def test_a_resumed_run_has_the_weights_of_the_uninterrupted_one(
     tf, tmp_path, replicas, loop, change
 ):
-    """What is read again doesn't depend on the replicas; `fit` on two is in test_checkpoints."""
+    """`fit` makes an iterator for each device, and all count as one pass over the data."""
     own = {"strategy": "mirrored", "replicas": replicas, "loop": loop}
     settings = {**OWN, **change, **own, "optimizer": "adam", "epochs": 3}
     whole = train(**settings)

@@ -100,7 +100,8 @@ def test_one_worker_and_two_end_with_the_same_weights(clusters, whole, tmp_path)
     assert (whole.step, whole.restored_step) == (25, 0)
 
 
-def test_a_killed_run_goes_on_from_its_last_checkpoint(pair, whole, tmp_path):
+@pytest.mark.parametrize(("method", "every"), [("backup", None), ("preemption", 4)])
+def test_a_killed_run_goes_on_from_its_last_checkpoint(pair, whole, tmp_path, method, every):
     """25 steps, 5 an epoch; killed after step 11, in the middle of an epoch.
 
     A frozen run with "manager" does below. All methods save every four steps in
@@ -109,20 +110,20 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(pair, whole, tmp_path):
     results, events, job = strike(
         pair,
         tmp_path,
-        "backup",
+        method,
         11,
         lambda job: (kill(job, 1), let_go(tmp_path)),
-        checkpoint_every=None,
+        checkpoint_every=every,
     )
-    assert_ends_whole(results, events, job, whole, "backup", struck=11)
+    assert_ends_whole(results, events, job, whole, method, struck=11, every=every or 5)
 
 
-def assert_ends_whole(results, events, job, whole, method, struck):
-    """Assert that the second attempt went on from the last end of an epoch that was saved."""
+def assert_ends_whole(results, events, job, whole, method, struck, every):
+    """Assert that the second attempt went on from the last step that was saved, every `every`."""
     assert job.attempt == 2
     first, second = read_attempts(events)
-    assert struck <= first.done <= 25 and second.restored >= first.saved >= struck // 5 * 5
-    assert second.restored % 5 == 0
+    assert struck <= first.done <= 25 and second.restored >= first.saved >= struck // every * every
+    assert second.restored % every == 0
     for report in results:
         assert_goes_on(report, whole, method, second.restored)
 
@@ -185,7 +186,7 @@ def test_a_frozen_task_is_found_named_and_restarted(pair, whole, tmp_path):
     results, events, job = strike(pair, tmp_path, "manager", 6, freeze, checkpoint_every=None)
     [restart] = [event for event in events if event["event"] == "restart"]
     assert restart["task"] == "worker 1" and "frozen (SIGSTOP)" in restart["cause"]
-    assert_ends_whole(results, events, job, whole, "manager", struck=6)
+    assert_ends_whole(results, events, job, whole, "manager", struck=6, every=5)
 
 
 # ---- a checkpoint cut off in mid-write

@@ -114,7 +114,7 @@ def test_convolutions_too(tf):
 
 @pytest.mark.parametrize(
     "limit, batch, replicas, loop",
-    [(66, 32, 4, "custom"), (7, 2, 4, "custom"), (1, 64, 2, "fit")],
+    [(66, 32, 4, "custom"), (7, 2, 4, "custom"), (1, 64, 3, "fit")],
 )
 def test_fewer_examples_than_replicas(tf, limit, batch, replicas, loop):
     weights, losses = train_by_hand(limit=limit, batch=batch, epochs=EPOCHS)

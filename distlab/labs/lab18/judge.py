@@ -30,6 +30,11 @@ def expect_work(how: str, seed: int, way: str = "right") -> dict[str, Any]:
     }
 
 
+def find_lowest(losses: list[float]) -> float:
+    """Return the lowest loss that is a number, infinity if there is none."""
+    return min((one for one in losses if not math.isnan(one)), default=math.inf)
+
+
 def expect_halve(
     seed: int, trials: int, first: int, rungs: int, way: str = "right"
 ) -> tuple[list[int], int]:
@@ -41,8 +46,8 @@ def expect_halve(
         late = way == "one-epoch-late" and epochs < len(losses[0])
         history = losses[trial][: epochs + late]
         loss = history[-1]
-        if way == "best-so-far" or (way == "best-ever" and epochs == len(losses[0])):
-            loss = min((one for one in history if not math.isnan(one)), default=math.inf)
+        if way == "best-so-far":
+            loss = find_lowest(history)
         if way == "end-of-the-table":
             loss = losses[trial][-1]
         if way == "mean-so-far":
@@ -60,6 +65,8 @@ def expect_halve(
         kept = -(-len(left) // 2) if way == "rounded-up" else max(1, len(left) // 2)
         left = sorted(left, key=lambda trial: read(trial, epochs))[:kept]  # noqa: B023
         epochs *= 2
+    if way == "best-ever":
+        return ran, min(range(trials), key=lambda trial: find_lowest(losses[trial][: ran[trial]]))
     among = range(trials) if way == "stopped-ones-too" else left
     return ran, min(among, key=lambda trial: read(trial, epochs))
 
