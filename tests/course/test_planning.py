@@ -50,8 +50,14 @@ def test_the_cut_explorer_shows_every_row_of_the_table():
 def test_the_one_model_does_what_its_lessons_say():
     costs = cost_one_model(23)
     assert list(cost_one_model(15)) == list(costs)[:2]
-    held = {name.split(":")[0]: cost.memory.total / 1e9 for name, cost in costs.items()}
-    step = {name.split(":")[0]: cost.step_seconds for name, cost in costs.items()}
+    held = {
+        name.split(":")[0].removeprefix("lesson "): cost.memory.total / 1e9
+        for name, cost in costs.items()
+    }
+    step = {
+        name.split(":")[0].removeprefix("lesson "): cost.step_seconds
+        for name, cost in costs.items()
+    }
     assert held["a copy on each"] > DEVICE_GB > held["20"] > 0.9 * DEVICE_GB
     assert held["15"] < held["16"] < DEVICE_GB / 2 and held["23"] < held["20"]
     assert held["18"] == pytest.approx(held["16"] / 2, rel=0.05)
@@ -62,7 +68,7 @@ def test_the_one_model_does_what_its_lessons_say():
 @pytest.mark.parametrize("lesson", CHANGES)
 def test_each_lesson_adds_its_row_to_the_one_model(lesson):
     explorer = one_model_explorer(lesson)
-    rows = ["a copy on each", *(f"{k}: {CHANGES[k][0]}" for k in CHANGES if k <= lesson)]
+    rows = ["a copy on each", *(f"lesson {k}: {CHANGES[k][0]}" for k in CHANGES if k <= lesson)]
     memory, step = explorer.data["frame"]["parts"]
     assert [name for name, _ in memory["groups"][0][1]] == rows
     assert [name for name, _ in step["groups"][0][1]] == rows[1:]  # plain copies don't fit
