@@ -60,6 +60,9 @@ class SceneSplit:
 class SceneData(ImageData):
     """Training and test scenes; no garment of one is in the other."""
 
+    train: SceneSplit  # type: ignore[assignment] - as a Split, but that it draws its pairs
+    test: SceneSplit  # type: ignore[assignment]
+
     def take(self, count: int) -> "SceneData":
         """Return the first `count` training scenes, and at most as many test scenes."""
         return replace(super().take(count), test=self.test.take(min(count, len(self.test))))
