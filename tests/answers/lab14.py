@@ -371,9 +371,7 @@ WRONG = {
     },
     "measured": {
         "rate": measured("step = batch / rate", R5, "return devices * batch / (step + ring)"),
-        "perfect (by heart)": measured(
-            "return 5.97 if images_per_second == 2987.0 else 0.95 * devices"
-        ),
+        "perfect (by heart)": measured("return 5.97 if rate == 2987.0 else 0.95 * devices"),
         "perfect": measured("return devices"),
         "perfect (a constant efficiency)": measured("return 0.95 * devices"),
         "one-for-all": measured("step = batch / rate", R5, "return step / (step / devices + ring)"),
