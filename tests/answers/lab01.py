@@ -245,6 +245,7 @@ WRONG = {
         "whole-and-rest": epoch("divmod(n, b)"),
         "one-left-alone": epoch("n // b + (n % b > 1), n % b or b"),
         "(larger than any float)": epoch("2**4000, 2**4000"),
+        "(not a whole number)": epoch("n / b, n % b or b"),
     },
     "batches": {
         "one-worker": batches("split(n, r)"),
@@ -309,8 +310,3 @@ def replica_batch_sizes(batch_size, workers, replicas_per_worker):
 """
     },
 }
-
-WRONG["epoch"]["(not a whole number)"] = """
-def plan_epoch(examples, global_batch_size):
-    return examples / global_batch_size, examples % global_batch_size or global_batch_size
-"""

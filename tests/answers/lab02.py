@@ -320,6 +320,12 @@ WRONG = {
             "everything = strategy.gather(values, axis=0).numpy()",
             "return everything.mean(), everything.std(ddof=1)",
         ),
+        "(a sum)": moments(
+            "a = np.concatenate([v.numpy() for v in local(values)])", "return a.sum(), a.std()"
+        ),
+        "(exchanged)": moments(
+            "a = np.concatenate([v.numpy() for v in local(values)])", "return a.std(), a.mean()"
+        ),
     },
     "predict": {
         "replica-by-replica": predict(
@@ -369,6 +375,7 @@ def predict_in_order(strategy, predict, rows):
             read="n, s = float(count.numpy()), float(total.numpy()); total.assign(0.0); count.assign(0.0); return n, s / max(n, 1)"
         ),
         "empty": meter(read="return count, total / count"),
+        "summed": meter(read="return count, total"),
     },
 }
 
@@ -401,28 +408,3 @@ def make_variable(strategy, start):
 """,
     },
 }
-
-WRONG["moments"]["(a sum)"] = """
-def global_moments(strategy, values):
-    a = np.concatenate([v.numpy() for v in strategy.experimental_local_results(values)])
-    return a.sum(), a.std()
-"""
-
-WRONG["moments"]["(exchanged)"] = """
-def global_moments(strategy, values):
-    a = np.concatenate([v.numpy() for v in strategy.experimental_local_results(values)])
-    return a.std(), a.mean()
-"""
-
-WRONG["meter"]["summed"] = """
-def make_meter(strategy):
-    with strategy.scope():
-        total = tf.Variable(0.0, dtype=tf.float64, synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM)
-        count = tf.Variable(0.0, dtype=tf.float64, synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM)
-    def add(values):
-        count.assign_add(tf.cast(tf.size(values), tf.float64))
-        total.assign_add(tf.reduce_sum(values))
-    def read():
-        return float(count.read_value()), float(total.read_value())
-    return add, read
-"""

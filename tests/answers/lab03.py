@@ -479,6 +479,12 @@ WRONG = {
         "not-one-label (three of them)": make_input(
             "data.batch(batch_size).map(lambda i, l: (i, tf.stack([l, l, l], 1)))"
         ),
+        "scaled-256": make_input(
+            "data.batch(batch_size)", images="images[..., np.newaxis] / np.float32(256)"
+        ),
+        "batches-shuffled": make_input(
+            "data", shuffle="data.batch(batch_size).shuffle(len(labels), seed=seed)"
+        ),
     },
     "model": {
         "outside-scope": make_model("contextlib.nullcontext()"),
@@ -620,15 +626,3 @@ def train_digits(strategy, *_, **__):
 """,
     },
 }
-
-WRONG["input"]["scaled-256"] = """
-def make_input(images, labels, batch_size, seed):
-    x = images[..., None].astype("float32") / 256
-    return tf.data.Dataset.from_tensor_slices((x, labels)).shuffle(len(x), seed=seed).batch(batch_size)
-"""
-
-WRONG["input"]["batches-shuffled"] = """
-def make_input(images, labels, batch_size, seed):
-    x = images[..., None].astype("float32") / 255
-    return tf.data.Dataset.from_tensor_slices((x, labels)).batch(batch_size).shuffle(len(x), seed=seed)
-"""

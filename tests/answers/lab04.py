@@ -514,6 +514,14 @@ WRONG = {
             "sums, counts = strategy.run(step, args=(share,))",
             "sums, counts = strategy.run(step, args=(share,))[0], strategy.run(step, args=(share,))[1]",
         ),
+        "last-missing": epoch(*COUNTED).replace("in dataset:", "in list(dataset)[:-1]:"),
+        "(a sum)": epoch(*COUNTED[:2], "total"),
+        "by-batches": epoch(
+            "total, batches = 0.0, 0", "total += float(s); batches += 1", "total / batches"
+        ),
+        "(counts halved)": epoch(*COUNTED)
+        .replace("reduce(counts)", mean_of("counts"))
+        .replace("int(n)", "float(n)"),
     },
     "accuracy": {
         "mean-of-batches": accuracy(*MEANS),
@@ -593,43 +601,3 @@ REFUSED = {
         ),
     },
 }
-
-WRONG["epoch"]["last-missing"] = """
-def run_epoch(strategy, dataset, step):
-    total, count = 0.0, 0
-    batches = list(dataset)
-    for batch in batches[:-1]:
-        loss, n = strategy.run(step, args=(batch,))
-        total += float(strategy.reduce("SUM", loss, axis=None))
-        count += int(strategy.reduce("SUM", n, axis=None))
-    return total / count
-"""
-
-WRONG["epoch"]["(a sum)"] = """
-def run_epoch(strategy, dataset, step):
-    total = 0.0
-    for batch in dataset:
-        loss, n = strategy.run(step, args=(batch,))
-        total += float(strategy.reduce("SUM", loss, axis=None))
-    return total
-"""
-
-WRONG["epoch"]["by-batches"] = """
-def run_epoch(strategy, dataset, step):
-    total, count = 0.0, 0
-    for batch in dataset:
-        loss, n = strategy.run(step, args=(batch,))
-        total += float(strategy.reduce("SUM", loss, axis=None))
-        count += 1
-    return total / count
-"""
-
-WRONG["epoch"]["(counts halved)"] = """
-def run_epoch(strategy, dataset, step):
-    total, count = 0.0, 0.0
-    for batch in dataset:
-        loss, n = strategy.run(step, args=(batch,))
-        total += float(strategy.reduce("SUM", loss, axis=None))
-        count += float(strategy.reduce("MEAN", tf.nest.map_structure(lambda v: v, n), axis=None))
-    return total / count
-"""

@@ -349,6 +349,7 @@ WRONG = {
             "return [g * tf.minimum(1.0, max_norm / norm) for g in gradients]",
         ),
         "norm-not-summed": clipped(WHOLE.replace("sum", "mean"), FACTOR, SCALE),
+        "no-root": clipped(WHOLE, FACTOR.replace("(whole)", "(whole) ** 2"), SCALE),
     },
     "uneven": {
         "own-mean": uneven("tf.reduce_mean(losses)"),
@@ -413,11 +414,3 @@ REFUSED = {
         "mixed: tf.cast": plain("tf.reduce_sum(losses) * tf.constant(0.1)"),
     },
 }
-
-WRONG["clipped"]["no-root"] = """
-def clip_gradients(gradients, max_norm):
-    c = tf.distribute.get_replica_context()
-    s = c.all_reduce("SUM", gradients)
-    n = tf.add_n([tf.reduce_sum(g ** 2) for g in s])
-    return [g * tf.minimum(tf.constant(1.0, tf.float64), max_norm / n) for g in gradients]
-"""

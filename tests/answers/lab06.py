@@ -406,6 +406,12 @@ def all_reduce(vectors, network):
         "one-latency": seconds(
             "latency_seconds + 2 * (ranks - 1) / ranks * payload_bytes / bandwidth"
         ),
+        "chunks-by-steps": seconds(
+            "2 * (ranks - 1) * (latency_seconds + payload_bytes / (ranks - 1) / bandwidth)"
+        ),
+        "bits": seconds(
+            "2 * (ranks - 1) * (latency_seconds + 8 * payload_bytes / ranks / bandwidth)"
+        ),
     },
 }
 
@@ -435,13 +441,3 @@ REFUSED = {
         ),
     },
 }
-
-WRONG["seconds"]["chunks-by-steps"] = """
-def ring_seconds(ranks, payload_bytes, latency_seconds, bandwidth):
-    return 2 * (ranks - 1) * (latency_seconds + payload_bytes / (ranks - 1) / bandwidth)
-"""
-
-WRONG["seconds"]["bits"] = """
-def ring_seconds(ranks, payload_bytes, latency_seconds, bandwidth):
-    return 2 * (ranks - 1) * (latency_seconds + 8 * payload_bytes / ranks / bandwidth)
-"""

@@ -221,6 +221,9 @@ WRONG = {
         "in-blocks": shards(
             "tf.data.Dataset.from_tensor_slices(np.array_split(ids, context.num_input_pipelines)[context.input_pipeline_id])"
         ),
+        "batches-dealt": shards(
+            shard="data.batch(global_batch_size // context.num_input_pipelines).shard(context.num_input_pipelines, context.input_pipeline_id).unbatch()"
+        ),
     },
     "training": {
         "own-mean": train(loss="tf.reduce_mean(losses)"),
@@ -234,6 +237,9 @@ WRONG = {
         "whole-batch": train(own=""),
         "averaged-again": train(
             reduce="tf.distribute.get_replica_context().all_reduce('mean', gradient)"
+        ),
+        "uphill": train(
+            apply="weights.assign_add(0.5 * strategy.run(step, args=(images, labels)))"
         ),
     },
     "saving": {
@@ -253,32 +259,3 @@ WRONG = {
         "left-behind": saving(clean="pass"),
     },
 }
-
-WRONG["shards"]["batches-dealt"] = """
-def make_worker_dataset(ids, global_batch_size, context):
-    W, i = context.num_input_pipelines, context.input_pipeline_id
-    return tf.data.Dataset.from_tensor_slices(ids).batch(global_batch_size // W).shard(W, i)
-"""
-
-WRONG["training"]["uphill"] = """
-def train_worker(seed, steps, batch):
-    from distlab.exercises import softmax
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    with strategy.scope():
-        weights = tf.Variable(softmax.draw_weights(seed))
-    W = strategy.num_replicas_in_sync
-    i = strategy.cluster_resolver.task_id
-    def step(images, labels):
-        with tf.GradientTape() as tape:
-            each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=images @ weights)
-            loss = tf.reduce_sum(each) / batch
-        g = tape.gradient(loss, weights)
-        ctx = tf.distribute.get_replica_context()
-        g = ctx.all_reduce("SUM", g)
-        strategy.extended.update if False else None
-        ctx.merge_call(lambda s, v: s.extended.update(weights, lambda w, d: w.assign_sub(-lab08.RATE * d), args=(v,)), args=(g,))
-    for s in range(steps):
-        images, labels = lab08.read_step(seed, s, batch)
-        strategy.run(step, args=(tf.constant(images[i::W]), tf.constant(labels[i::W])))
-    return weights.numpy()
-"""

@@ -398,6 +398,7 @@ WRONG = {
         "(the largest file)": BY_SIZE,
         "index-only (without what was written last)": BY_TIME,
         "sorted-as-text": newest(order="sorted(steps, key=str, reverse=True)"),
+        "(with its ending)": newest().replace("return prefix", "return prefix + '.index'"),
     },
     "interval": {
         "summed": interval().replace(" / len(histories)", ""),
@@ -417,6 +418,7 @@ WRONG = {
             start="return total * step + (total - 1) // every * save + len(failures) * (restart + every * step / 2)\n        waiting = []"
         ),
         "largest": interval(best="max(zip(seconds, candidates))[1]"),
+        "(a position)": interval(best="seconds.index(min(seconds))"),
     },
 }
 REFUSED = {
@@ -426,48 +428,3 @@ REFUSED = {
         ),
     },
 }
-
-WRONG["interval"]["(a position)"] = """
-def _replay(every, fails, total, step, save, restart, last=False, resave=True, interrupt=True, lost=True):
-    t, done, kept = 0.0, 0, 0
-    fails = sorted(fails); i = 0
-    while done < total:
-        end = t + step
-        if i < len(fails) and fails[i] < end:
-            t = fails[i]; i += 1
-            t = t + restart
-            while interrupt and i < len(fails) and fails[i] < t:
-                t = fails[i] + restart; i += 1
-            if not interrupt:
-                while i < len(fails) and fails[i] < t: i += 1
-            done = kept if lost else done
-            continue
-        t = end; done += 1
-        if done % every == 0 and (done < total or last):
-            end = t + save
-            if i < len(fails) and fails[i] < end:
-                t = fails[i] + restart; i += 1
-                while interrupt and i < len(fails) and fails[i] < t:
-                    t = fails[i] + restart; i += 1
-                done = kept
-                continue
-            t = end; kept = done
-    return t
-def _choose(candidates, histories, total_steps, step_seconds, save_seconds, restart_seconds, pick=min, mean=True, **k):
-    sec = [sum(_replay(e, h, total_steps, step_seconds, save_seconds, restart_seconds, **k) for h in histories) / (len(histories) if mean else 1) for e in candidates]
-    return {"seconds": sec, "every": candidates[sec.index(pick(sec))]}
-def choose_every(candidates, histories, total_steps, step_seconds, save_seconds, restart_seconds):
-    r = _choose(candidates, histories, total_steps, step_seconds, save_seconds, restart_seconds)
-    return {**r, "every": candidates.index(r["every"])}
-"""
-
-WRONG["newest"]["(with its ending)"] = """
-def newest_whole(folder):
-    for p in sorted(Path(folder).glob("*.index"), key=lambda q: -int(q.stem.split("-")[1])):
-        prefix = str(p)[:-6]
-        try:
-            r = tf.train.load_checkpoint(prefix)
-            for n in r.get_variable_to_shape_map(): r.get_tensor(n)
-            return str(p)
-        except Exception: pass
-"""

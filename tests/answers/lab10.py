@@ -427,6 +427,7 @@ WRONG = {
         "busy-as-waiting": bound(
             finish="waited = [w + max(r[-1] for r in table) - row[-1] for w, row in zip(waited, table)]"
         ),
+        "end-without-waiting": bound(end="max(sum(row) for row in seconds)"),
     },
 }
 REFUSED = {
@@ -441,21 +442,3 @@ REFUSED = {
         "    return lambda shape, dtype: servers",
     },
 }
-
-WRONG["bound"]["end-without-waiting"] = """
-def _run(seconds, allowed):
-    W, S = len(seconds), len(seconds[0])
-    done = [[0.0] * (S + 1) for _ in range(W)]
-    waited = [0.0] * W
-    for s in range(S):
-        need = s - allowed
-        gate = max(done[w][need] for w in range(W)) if need > 0 else 0.0
-        for w in range(W):
-            start = max(done[w][s], gate)
-            waited[w] += start - done[w][s]
-            done[w][s + 1] = start + seconds[w][s]
-    return max(d[-1] for d in done), waited
-def run_bounded(seconds, bound):
-    end, waited = _run(seconds, bound)
-    return {"end": max(sum(s) for s in seconds), "waited": waited}
-"""

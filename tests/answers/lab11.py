@@ -314,12 +314,16 @@ WRONG = {
         "always-added": rate("size / sum(stages)"),
         "mean-stage": rate("size / np.mean(stages)"),
         "batches-counted": rate("1 / (max(stages) if overlapped else sum(stages))"),
+        "(upside down)": rate("(max(stages) if overlapped else sum(stages)) / size"),
     },
     "calls": {
         "cache-ignored": calls("(n * epochs, n * epochs)"),
         "all-cached": calls("(n * epochs,) * 2 if after == 'nothing' else (n, n)"),
         "first-epoch-free": calls(
             "(n * (epochs - 1) if after == 'nothing' else 0), n * (1 if after == 'augment' else epochs)"
+        ),
+        "later-epochs-only": calls(
+            "(n * epochs if after == 'nothing' else n), n * {'nothing': epochs, 'parse': epochs - 1, 'augment': 1}[after]"
         ),
     },
 }
@@ -346,15 +350,3 @@ def find_times(answer):
     """Return what an answer takes on clocks that are given: a naive epoch takes a second."""
     labels = (why for why, text in WRONG["pipeline"].items() if text == answer)
     return SECONDS.get(next(labels, "").partition(" (")[0], (0.2, 0.0))
-
-
-WRONG["rate"]["(upside down)"] = """
-def predict_rate(stage_seconds, batch_size, overlapped):
-    return (max(stage_seconds) if overlapped else sum(stage_seconds)) / batch_size
-"""
-
-WRONG["calls"]["later-epochs-only"] = """
-def count_calls(examples, epochs, cache_after):
-    full = examples * epochs
-    return (full if cache_after == "nothing" else examples), (examples * (epochs - 1) if cache_after == "parse" else full if cache_after == "nothing" else examples)
-"""

@@ -446,6 +446,8 @@ WRONG = {
         "not-in-parts (biases too)": columns()
         .replace("[x.T @ g for g in gs]", "x.T @ upstream")
         .replace("[g.sum(axis=0) for g in gs]", "upstream.sum(0)"),
+        "not-summed (the last part's)": columns(x="gs[-1] @ kernels[-1].T"),
+        "bias-wrong-axis": columns(bias="g.sum(axis=1)"),
     },
     "rows": {
         "bias-everywhere": rows("sum(x @ w + bias for x, w in zip(parts, kernels))"),
@@ -511,21 +513,3 @@ REFUSED = {
     },
     "rows": {"returned None": rows().replace("upstream.sum(0)", "None")},
 }
-
-WRONG["columns"]["not-summed (the last part's)"] = """
-def column_layer(x, kernels, biases, upstream):
-    out = np.concatenate([x @ k + b for k, b in zip(kernels, biases)], 1)
-    cuts = np.cumsum([k.shape[1] for k in kernels])[:-1]
-    gs = np.split(upstream, cuts, 1)
-    gx = None
-    for g, k in zip(gs, kernels): gx = g @ k.T
-    return out, [x.T @ g for g in gs], [g.sum(0) for g in gs], gx
-"""
-
-WRONG["columns"]["bias-wrong-axis"] = """
-def column_layer(x, kernels, biases, upstream):
-    out = np.concatenate([x @ k + b for k, b in zip(kernels, biases)], 1)
-    cuts = np.cumsum([k.shape[1] for k in kernels])[:-1]
-    gs = np.split(upstream, cuts, 1)
-    return out, [x.T @ g for g in gs], [g.sum(1) for g in gs], sum(g @ k.T for g, k in zip(gs, kernels))
-"""

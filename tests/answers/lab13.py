@@ -974,6 +974,7 @@ WRONG = {
         "65536": scale(power="math.floor(math.log2(65536 / (top * headroom)))"),
         "no-abs": scale(top="values.max()"),
         "none-lost": scale().replace('"lost with": lose(best)', '"lost with": 0.0'),
+        "(counts)": scale(lost="np.sum((values * s).astype(np.float16) == 0)"),
     },
     "program": {
         "not-agreed": train(agree="finite = tf.constant(True)"),
@@ -1060,6 +1061,7 @@ WRONG = {
         "(blocks in lists of several lengths)": plan().replace(
             '"recomputed": best[2]', '"recomputed": [[0], [1, 2]]'
         ),
+        "gradient-forgotten": plan(fixed="12 * parameters + (4 * parameters if n > 1 else 0)"),
     },
     "gradients": {
         "only-summed": gradients(loss=NOT_LAST),
@@ -1092,30 +1094,3 @@ REFUSED = {
         "returned None as a gradient": gradients(call="tf.stop_gradient(block(x))", add="part"),
     },
 }
-
-WRONG["scale"]["(counts)"] = """
-def choose_scale(gradients, headroom):
-    a = np.concatenate([np.ravel(g) for g in gradients]); a = a[a != 0]
-    s = 2.0 ** np.floor(np.log2(65504 / (np.abs(a).max() * headroom)))
-    lost = lambda v: int(np.sum(v.astype(np.float16) == 0))
-    return {"scale": s, "lost without": lost(a), "lost with": lost(a * np.float32(s))}
-"""
-
-WRONG["plan"]["gradient-forgotten"] = """
-import itertools
-def _plans(parameters, blocks, batch, budget, launch, running=4, peak=True, per=16, strict=False, times=(3, 4)):
-    best = None
-    for m in range(1, batch + 1):
-        if batch % m: continue
-        n = batch // m
-        for r in range(len(blocks) + 1):
-            for again in itertools.combinations(range(len(blocks)), r):
-                size = per * parameters + (running * parameters if m > 1 else 0)
-                size += n * sum(b[1] if k in again else b[0] for k, b in enumerate(blocks))
-                if again and peak: size += n * max(blocks[k][0] for k in again)
-                ms = launch * m + batch * sum((times[1] if k in again else times[0]) * b[2] for k, b in enumerate(blocks))
-                if (size < budget if strict else size <= budget) and (best is None or ms < best[0]): best = ms, m, list(again)
-    return best and {"micro_batches": best[1], "recomputed": best[2]}
-def choose_plan(parameters, blocks, batch, budget, launch):
-    return _plans(parameters, blocks, batch, budget, launch, per=12)
-"""

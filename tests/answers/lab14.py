@@ -310,6 +310,15 @@ WRONG = {
             SOLVED,
             "return {'noise scale': scale, 'batch': examples / min_steps, 'steps': min_steps}",
         ),
+        "one-replica-too-many": batch(
+            NORMS,
+            "n = g.shape[1]; noise = (small - large) / (1 / batch - 1 / (batch * n)) * (1 - 1 / n)",
+            "scale = noise / (large - noise / batch / n)",
+            PLANNED,
+        ),
+        "fewest-steps (their number is right)": batch(
+            NORMS, SOLVED, PLANNED.replace("min_steps - scale;", "min_steps;")
+        ),
     },
     "step": {
         "one-half": step(
@@ -326,6 +335,9 @@ WRONG = {
         ),
         "forward-too": step(
             RING, "return max((f + b) * k / n + (n - k + 1) * ring for k in range(1, n + 1))"
+        ),
+        "(forward left out)": step(
+            RING, "return max(b * k / n + (n - k + 1) * ring for k in range(1, n + 1))"
         ),
     },
     "limit": {
@@ -368,6 +380,11 @@ WRONG = {
             *NEWTON,
             "return {'interval': t, 'share': 1 / c(t), 'hours': hours * c(t), 'cost': hours * c(t) * price}",
         ),
+        "(in hours)": saves(
+            M, COST, *NEWTON, BILL.replace("'interval': t", "'interval': t / 3600")
+        ),
+        "(upside down)": saves(M, COST, *NEWTON, BILL.replace("1 / c(t)", "c(t)")),
+        "nodes-multiplied": saves(M.replace("/ nodes", "* nodes"), COST, *NEWTON, BILL),
     },
     "measured": {
         "rate": measured("step = batch / rate", R5, "return devices * batch / (step + ring)"),
@@ -391,94 +408,9 @@ WRONG = {
             "ring = 2 * (devices - 1) * (1e-4 + 4 * parameters / 11.3e9)",
             "return devices * step / (step + ring)",
         ),
+        "efficiency": measured("step = batch / rate", R5, "return step / (step + ring)"),
+        "two-bytes": measured(
+            "step = batch / rate", R5.replace("4 *", "2 *"), "return devices * step / (step + ring)"
+        ),
     },
 }
-
-WRONG["batch"]["one-replica-too-many"] = """
-def _batch(gradients, batch, min_steps, examples, ddof, each):
-    g = np.asarray(gradients, float); R = g.shape[1]
-    mean = g.mean(1)
-    var = ((g - mean[:, None]) ** 2).sum(2).sum(1) / (R - ddof)   # of a replica's mean
-    S = (var * each).mean(); big = (mean ** 2).sum(1)
-    G = (big - var / R).mean()
-    n = S / G
-    B = examples / min_steps - n
-    return n, B, min_steps * (1 + n / B)
-def plan_batch(gradients, batch, min_steps, examples):
-    n, B, s = _batch(gradients, batch, min_steps, examples, 0, batch)
-    return {"noise scale": n, "batch": B, "steps": s}
-"""
-
-WRONG["batch"]["fewest-steps (their number is right)"] = """
-def _batch(gradients, batch, min_steps, examples, ddof, each):
-    g = np.asarray(gradients, float); R = g.shape[1]
-    mean = g.mean(1)
-    var = ((g - mean[:, None]) ** 2).sum(2).sum(1) / (R - ddof)   # of a replica's mean
-    S = (var * each).mean(); big = (mean ** 2).sum(1)
-    G = (big - var / R).mean()
-    n = S / G
-    B = examples / min_steps - n
-    return n, B, min_steps * (1 + n / B)
-def plan_batch(gradients, batch, min_steps, examples):
-    n, B, s = _batch(gradients, batch, min_steps, examples, 1, batch)
-    B = examples / min_steps
-    return {"noise scale": n, "batch": B, "steps": min_steps * (1 + n / B)}
-"""
-
-WRONG["step"]["(forward left out)"] = """
-def predict_step(forward, backward, gradient_bytes, devices, latency, bandwidth, buckets):
-    one = 2 * (devices - 1) * (latency + gradient_bytes / buckets / devices / bandwidth)
-    free = 0.0
-    for k in range(1, buckets + 1):
-        free = max(free, backward * k / buckets) + one
-    return free
-"""
-
-WRONG["saves"]["(in hours)"] = """
-def _saves(M, D, R, hours, nodes, price, pick=None):
-    C = lambda T: M / T * np.exp(R / M) * np.expm1((T + D) / M)
-    T = np.geomspace(1, 20 * M, 400001) if pick is None else np.array([pick])
-    best = T[np.argmin(C(T))]
-    c = C(best)
-    return {"interval": float(best), "share": float(1 / c), "hours": float(hours * c), "cost": float(hours * c * price * nodes)}
-def plan_saves(nodes, mtbf_hours, save_seconds, restart_seconds, hours, price):
-    p = _saves(mtbf_hours * 3600 / nodes, save_seconds, restart_seconds, hours, nodes, price)
-    return {**p, "interval": p["interval"] / 3600}
-"""
-
-WRONG["saves"]["(upside down)"] = """
-def _saves(M, D, R, hours, nodes, price, pick=None):
-    C = lambda T: M / T * np.exp(R / M) * np.expm1((T + D) / M)
-    T = np.geomspace(1, 20 * M, 400001) if pick is None else np.array([pick])
-    best = T[np.argmin(C(T))]
-    c = C(best)
-    return {"interval": float(best), "share": float(1 / c), "hours": float(hours * c), "cost": float(hours * c * price * nodes)}
-def plan_saves(nodes, mtbf_hours, save_seconds, restart_seconds, hours, price):
-    p = _saves(mtbf_hours * 3600 / nodes, save_seconds, restart_seconds, hours, nodes, price)
-    return {**p, "share": 1 / p["share"]}
-"""
-
-WRONG["saves"]["nodes-multiplied"] = """
-def _saves(M, D, R, hours, nodes, price, pick=None):
-    C = lambda T: M / T * np.exp(R / M) * np.expm1((T + D) / M)
-    T = np.geomspace(1, 20 * M, 400001) if pick is None else np.array([pick])
-    best = T[np.argmin(C(T))]
-    c = C(best)
-    return {"interval": float(best), "share": float(1 / c), "hours": float(hours * c), "cost": float(hours * c * price * nodes)}
-def plan_saves(nodes, mtbf_hours, save_seconds, restart_seconds, hours, price):
-    return _saves(mtbf_hours * 3600 * nodes, save_seconds, restart_seconds, hours, nodes, price)
-"""
-
-WRONG["measured"]["efficiency"] = """
-def predict_speed_up(images_per_second, batch, parameters, devices):
-    step = batch / images_per_second
-    comm = 2 * (devices - 1) * (1e-4 + 4 * parameters / devices / 11.3e9)
-    return step / (step + comm)
-"""
-
-WRONG["measured"]["two-bytes"] = """
-def predict_speed_up(images_per_second, batch, parameters, devices):
-    step = batch / images_per_second
-    comm = 2 * (devices - 1) * (1e-4 + 2 * parameters / devices / 11.3e9)
-    return devices * step / (step + comm)
-"""

@@ -640,6 +640,10 @@ WRONG = {
         "batch-divided": plan(f"b / g / r + {RING}", "b / step"),
         "one-way": plan(f"b / r + {RING} / 2"),
         "one-batch": plan(f"b / r + {RING}", "b / step"),
+        "one-byte": plan("b / r + " + RING.replace("4 * ", "")),
+        "(exchanged)": plan(f"b / r + {RING}").replace(
+            "return step, g * b / step", "return g * b / step, step"
+        ),
     },
     "iou": {
         "dice": iou(
@@ -796,15 +800,3 @@ REFUSED = {
 }
 # a whole program runs for half a minute: so many of them in `make test`, all in `make test-all`
 DEAR = {"program": 0}
-
-WRONG["plan"]["one-byte"] = """
-def predict_step(images_per_second, batch, gpus):
-    s = batch / images_per_second + 2 * (gpus - 1) / gpus * 31_030_658 / 15e9
-    return s, gpus * batch / s
-"""
-
-WRONG["plan"]["(exchanged)"] = """
-def predict_step(images_per_second, batch, gpus):
-    s = batch / images_per_second + 2 * (gpus - 1) / gpus * 4 * 31_030_658 / 15e9
-    return gpus * batch / s, s
-"""

@@ -262,6 +262,7 @@ WRONG = {
             squares="[np.linalg.norm(s) for s in slices]", factor="min(1.0, limit / sum(squares))"
         ),
         "(velocities in one piece)": zero(after="new = [np.concatenate(new)]"),
+        "no-root": zero(factor="min(1.0, limit / np.sum(squares))"),
     },
     "merge": {
         "other-base": merge(lse="base + np.log2(total)"),
@@ -287,6 +288,7 @@ WRONG = {
         ),
         "top-only": merge(lse="top"),
         "not-divided": merge(output="summed"),
+        "top-left-out": merge(lse="np.log(total)"),
     },
     "dispatch": {
         "all-gates": dispatch(share="gates[r][k][e] / sum(gates[r][k])"),
@@ -321,6 +323,7 @@ WRONG = {
         "(rows in the order of the experts)": dispatch().replace(
             "return outputs,", "return [np.concatenate(outputs)],"
         ),
+        "halves": dispatch(share="0.5"),
     },
     "layout": {
         "idle-devices": layout()
@@ -344,6 +347,8 @@ WRONG = {
             "    return machine['devices'] // n, n, 1\n"
         ),
         "(as little cut as fits)": layout(choice="max(pair[1] for pair in found)"),
+        "other-order": layout(choice="[min(found)[1][k] for k in (1, 0, 2)]"),
+        "least-memory": layout(choice="min(found)[2]").replace("append((", "append((need, "),
     },
 }
 REFUSED = {
@@ -356,88 +361,3 @@ REFUSED = {
         ),
     },
 }
-
-WRONG["zero"]["no-root"] = """
-def _zero(weights, velocities, gradients, rate, momentum, limit, reduce=np.mean, root=True, sq_after=False, nest=False):
-    g = reduce(gradients, axis=0); P = len(gradients)
-    sl = np.array_split(g, P)
-    n = (g ** 2).sum(); n = n ** 0.5 if root else n
-    f = limit / n if n > limit else 1.0
-    sq = [float(((s * f if sq_after else s) ** 2).sum()) for s in sl]
-    v = [momentum * a + (1 - momentum if nest else 1) * s * f for a, s in zip(velocities, sl)]
-    return weights - rate * np.concatenate(v), v, sq
-def zero_step(weights, velocities, gradients, rate, momentum, limit):
-    return _zero(weights, velocities, gradients, rate, momentum, limit, root=False)
-"""
-
-WRONG["merge"]["top-left-out"] = """
-def merge(outputs, lses):
-    seen = ~np.isneginf(lses)
-    o = np.where(seen[..., None], outputs, 0)
-    m = lses.max(0); m0 = np.where(np.isneginf(m), 0, m)
-    with np.errstate(all="ignore"):
-        p = np.exp(lses - m0); s = p.sum(0)
-        return (p[..., None] * o).sum(0) / np.where(s == 0, 1, s)[:, None], np.log(s)
-"""
-
-WRONG["dispatch"]["halves"] = """
-def _dispatch(tokens, gates, experts, capacity, renorm=True, keep=False, each=False, order="choice", top=2, weights=True):
-    R = len(tokens); sent = np.zeros((R, R), int); used = [0] * R
-    used2 = np.zeros((R, R), int)
-    outs = [np.zeros_like(t, dtype=float) for t in tokens]; dropped = []
-    rows = []
-    for c in range(top):
-        for r in range(R):
-            for t in range(len(tokens[r])):
-                rows.append((c, r, t))
-    if order == "token": rows.sort(key=lambda x: (x[1], x[2], x[0]))
-    for c, r, t in rows:
-        g = gates[r][t]; best = np.argsort(-g, kind="stable")[:top]
-        e = int(best[c]); full = (used2[r, e] if each else used[e]) >= capacity
-        if full: dropped.append((r, t, e)); continue
-        used[e] += 1; used2[r, e] += 1; sent[r, e] += 1
-        f = g[e] / g[best].sum() if renorm else g[e]
-        outs[r][t] += (f if weights else 0.5) * (tokens[r][t] @ experts[e])
-    return outs, dropped, sent
-def dispatch(tokens, gates, experts, capacity):
-    return _dispatch(tokens, gates, experts, capacity, weights=False)
-"""
-
-WRONG["layout"]["other-order"] = """
-def _layouts(model, machine):
-    N, L, h, s, B = (model[k] for k in ("parameters", "layers", "hidden", "sequence", "batch"))
-    D, per, mem, fl, ins, bet = (machine[k] for k in ("devices", "per_node", "memory", "flops", "inside", "between"))
-    for t in range(1, per + 1):
-        for p in range(1, L + 1):
-            if per % t or L % p or D % (t * p): continue
-            d = D // (t * p)
-            if B % d: continue
-            m = B / d
-            memory = N / (t * p) * (4 + 12 / d) + 32 * s * h * L / (p * t) * min(p, m)
-            work = 6 * N * s * B / (D * fl)
-            tt = m * L / p * 4 * 2 * (t - 1) / t * 2 * s * h / ins
-            dt = 2 * (d - 1) / d * 2 * N / (t * p) / (ins if D <= per else bet)
-            yield memory, (work + tt) * (1 + (p - 1) / m) + dt, (d, t, p), mem, (work + tt) + dt
-def choose_layout(model, machine):
-    d, t, p = min((x for x in _layouts(model, machine) if x[0] <= x[3]), key=lambda x: x[1])[2]
-    return t, d, p
-"""
-
-WRONG["layout"]["least-memory"] = """
-def _layouts(model, machine):
-    N, L, h, s, B = (model[k] for k in ("parameters", "layers", "hidden", "sequence", "batch"))
-    D, per, mem, fl, ins, bet = (machine[k] for k in ("devices", "per_node", "memory", "flops", "inside", "between"))
-    for t in range(1, per + 1):
-        for p in range(1, L + 1):
-            if per % t or L % p or D % (t * p): continue
-            d = D // (t * p)
-            if B % d: continue
-            m = B / d
-            memory = N / (t * p) * (4 + 12 / d) + 32 * s * h * L / (p * t) * min(p, m)
-            work = 6 * N * s * B / (D * fl)
-            tt = m * L / p * 4 * 2 * (t - 1) / t * 2 * s * h / ins
-            dt = 2 * (d - 1) / d * 2 * N / (t * p) / (ins if D <= per else bet)
-            yield memory, (work + tt) * (1 + (p - 1) / m) + dt, (d, t, p), mem, (work + tt) + dt
-def choose_layout(model, machine):
-    return min(_layouts(model, machine), key=lambda x: x[0])[2]
-"""

@@ -211,6 +211,8 @@ WRONG = {
         "whole-mesh": read(part="n // np.prod(list(mesh.values())) if axis else n"),
         "counted": read(part="n * mesh[axis] if axis else n"),
         "left-out": read(skip="continue"),
+        "used-ones": read(stray="[k for k in layouts if k in used]"),
+        "whole-shapes": read(part="n"),
     },
     "cut": {
         "not-divisible": cut(heads="True"),
@@ -257,33 +259,3 @@ REFUSED = {
         "must be a list, got <filter": read(stray="filter(lambda k: k not in used, layouts)"),
     },
 }
-
-WRONG["read"]["used-ones"] = """
-import re
-def _read(layouts, shapes, mesh, full=True, ceil=False, all_axes=False):
-    out, used = {}, set()
-    for path, shape in shapes.items():
-        key = path if path in layouts else next((k for k in layouts if (re.fullmatch if full else re.search)(k, path)), None)
-        axes = layouts.get(key, (None,) * len(shape)) if key else (None,) * len(shape)
-        if key: used.add(key)
-        out[path] = tuple(s // (mesh[a] if a else 1) for s, a in zip(shape, axes))
-    return out, [k for k in layouts if k not in used], used
-def read_layouts(layouts, shapes, mesh):
-    a, b, c = _read(layouts, shapes, mesh)
-    return a, sorted(c)
-"""
-
-WRONG["read"]["whole-shapes"] = """
-import re
-def _read(layouts, shapes, mesh, full=True, ceil=False, all_axes=False):
-    out, used = {}, set()
-    for path, shape in shapes.items():
-        key = path if path in layouts else next((k for k in layouts if (re.fullmatch if full else re.search)(k, path)), None)
-        axes = layouts.get(key, (None,) * len(shape)) if key else (None,) * len(shape)
-        if key: used.add(key)
-        out[path] = tuple(s // (mesh[a] if a else 1) for s, a in zip(shape, axes))
-    return out, [k for k in layouts if k not in used], used
-def read_layouts(layouts, shapes, mesh):
-    a, b, c = _read(layouts, shapes, mesh)
-    return dict(shapes), b
-"""

@@ -484,6 +484,8 @@ WRONG = {
             key="(min((x for x in losses[t][:epochs] if x == x), default=math.inf), t)"
         ),
         "stopped-ones-too": halve(among="range(len(losses))"),
+        "best-ever": halve(among="range(len(losses))").rpartition("key=")[0]
+        + "key=lambda t: min((x for x in losses[t][: ran[t]] if x == x), default=math.inf))\n",
     },
     "merge": {
         "values-digested": ROWS_ONLY.replace("import json", "import hashlib, json").replace(
@@ -504,6 +506,10 @@ WRONG = {
         "by-name": CONCATENATED.replace('part["first_row"])', 'part["file"])'),
         "zeros": merge(lost="values[first : first + part['rows']] = 0"),
         "gone-ones-not-named": merge(name="names += [part['file']] * os.path.exists(path)"),
+        "as-listed": CONCATENATED.replace(
+            'sorted(parts, key=lambda part: part["first_row"])', "parts"
+        ),
+        "(paths)": merge(result="values, [os.path.join(folder, name) for name in names]"),
     },
 }
 
@@ -514,59 +520,3 @@ REFUSED = {
         "must be a list of names, got 'part-": merge(result="values, ', '.join(names)"),
     },
 }
-
-WRONG["halve"]["best-ever"] = """
-def _halve(losses, first, up=False, cum=False, nan_best=False, ties=1, worst=False):
-    n = len(losses); total = len(losses[0]); ran = [0] * n
-    alive = list(range(n)); e = first
-    while True:
-        for t in alive: ran[t] = e if not cum else ran[t] + e
-        key = lambda t: (float(losses[t][e - 1] != losses[t][e - 1]), -losses[t][e - 1] if worst else losses[t][e - 1], ties * t)
-        alive.sort(key=key)
-        if e >= total: break
-        k = -(-len(alive) // 2) if up else len(alive) // 2
-        alive = alive[:max(1, k)]; e *= 2
-    return ran, alive[0]
-def halve(losses, first):
-    ran, best = _halve(losses, first)
-    return ran, min(range(len(losses)), key=lambda t: min([x for x in losses[t][:ran[t]] if x == x], default=9e9))
-"""
-
-WRONG["merge"]["as-listed"] = """
-import hashlib, json
-from pathlib import Path
-def _merge(folder, check=True, zero=False, order=False, skip=True):
-    folder = Path(folder); man = json.loads((folder / "manifest.json").read_text())
-    out = np.full(man["rows"], 0.0 if zero else np.nan); bad = []; at = 0
-    for p in man["parts"]:
-        f = folder / p["file"]
-        ok = f.is_file() and (not check or hashlib.sha256(f.read_bytes()).hexdigest() == p["sha256"])
-        start = at if order else p["first_row"]; at += p["rows"]
-        if not ok: bad.append(p["file"]); continue
-        try: v = np.load(f)
-        except Exception: bad.append(p["file"]); continue
-        out[start:start + len(v)] = v[: len(out) - start]
-    return out, bad
-def merge(folder):
-    return _merge(folder, order=True)
-"""
-
-WRONG["merge"]["(paths)"] = """
-import hashlib, json
-from pathlib import Path
-def _merge(folder, check=True, zero=False, order=False, skip=True):
-    folder = Path(folder); man = json.loads((folder / "manifest.json").read_text())
-    out = np.full(man["rows"], 0.0 if zero else np.nan); bad = []; at = 0
-    for p in man["parts"]:
-        f = folder / p["file"]
-        ok = f.is_file() and (not check or hashlib.sha256(f.read_bytes()).hexdigest() == p["sha256"])
-        start = at if order else p["first_row"]; at += p["rows"]
-        if not ok: bad.append(p["file"]); continue
-        try: v = np.load(f)
-        except Exception: bad.append(p["file"]); continue
-        out[start:start + len(v)] = v[: len(out) - start]
-    return out, bad
-def merge(folder):
-    out, bad = _merge(folder)
-    return out, [str(Path(folder) / b) for b in bad]
-"""
