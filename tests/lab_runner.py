@@ -15,6 +15,7 @@ from unittest.mock import patch
 import numpy as np
 
 from distlab.authoring import sources
+from distlab.exercises.comparing import find_wrong
 from distlab.exercises.exercise import Exercise, call, list_exercises
 from distlab.grading.encoding import decode, encode
 from distlab.grading.judging import Judge
@@ -194,6 +195,14 @@ def load_answers(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def list_unseen(judge: Judge, cells: list[str], seed: int) -> list[str]:
+    """Return the mistakes that the cases which graded cells draw don't tell from a right answer."""
+    cases = [case for cell in cells for case in draw_cases(cell, seed)]
+    right, tolerance = judge.work_out(cases), judge.exercise.tolerance
+    ways = judge.exercise.mistakes
+    return [w for w in ways if find_wrong(judge.work_out(cases, w), right, tolerance) is None]
 
 
 def draw_cases(cell: str, seed: int) -> list:

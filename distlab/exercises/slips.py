@@ -148,9 +148,9 @@ def explain_numbers(
     Each of them must show it. If there is only one, it has to be a percentage or a unit. `cases`
     are the arguments of each call, empty where the learner's function has others.
     """
-    pairs = [_find_wrong_numbers(*pair, tolerance) for pair in zip(given, right, strict=True)]
-    found = [pair for pair in pairs if pair is not None]
-    if len(found) < max(1, len(pairs)):
+    parts = [_follow_parts(*pair) for pair in zip(given, right, strict=True)]
+    found = [pair for pair in (_find_wrong_numbers(*each, tolerance) for each in parts) if pair]
+    if not parts or len(found) < len(parts):
         return ""
     got, due = (np.concatenate(column) for column in zip(*found, strict=True))
     for words, make in _list_relations(found, cases):
@@ -162,16 +162,15 @@ def explain_numbers(
             return words
     if len(due) < 2:
         return ""
-    parts = [_follow_parts(*pair)[1] for pair in zip(given, right, strict=True)]
-    whole = all(np.asarray(part).dtype.kind in "iu" for part in parts)
+    whole = all(np.asarray(part).dtype.kind in "iu" for _, part in parts)
     if whole and (got != np.rint(got)).any() and np.all(np.abs(got - due) < 1):
         return "a whole number is expected: round up or down where you count things"
     return _explain_position(found, cases)
 
 
 def _find_wrong_numbers(given: Any, right: Any, tolerance: float) -> Any:
-    """Return the wrong numbers of an answer, and the right ones there: two arrays, or None."""
-    left, due = (as_numbers(one) for one in _follow_parts(given, right))
+    """Return the wrong numbers of a part, and the right ones there: two arrays, or None."""
+    left, due = as_numbers(given), as_numbers(right)
     if left is None or due is None or left.shape != due.shape:
         return None
     wrong = ~compare(left, due, tolerance)

@@ -5,11 +5,10 @@ import os
 
 import numpy as np
 import pytest
-from lab_runner import LABS, draw_cases, get_lab, load_answers
+from lab_runner import LABS, draw_cases, get_lab, list_unseen, load_answers
 from needs import EVERYTHING
 
 from distlab.authoring import sources
-from distlab.exercises.comparing import find_wrong
 from distlab.exercises.exercise import Exercise, list_exercises
 from distlab.grading.judging import WrongAnswer, list_judges
 
@@ -103,11 +102,7 @@ def test_no_seed_draws_what_the_visible_check_shows(target) -> None:
 def test_drawn_cases_tell_every_mistake_from_the_right_answer(name: str) -> None:
     """The judge sees through each mistake, also where answers run on the examples alone."""
     for exercise, judge in list_judges(name).items():
-        cases = [case for cell in get_lab(name).parts[exercise] for case in draw_cases(cell, SEED)]
-        right = judge.work_out(cases)
-        for way in judge.exercise.mistakes:
-            given = judge.work_out(cases, way)
-            assert find_wrong(given, right, judge.exercise.tolerance) is not None, (exercise, way)
+        assert list_unseen(judge, get_lab(name).parts[exercise], SEED) == [], exercise
 
 
 def _list_plain(cases) -> list[str]:

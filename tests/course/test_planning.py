@@ -50,14 +50,9 @@ def test_the_cut_explorer_shows_every_row_of_the_table():
 def test_the_one_model_does_what_its_lessons_say():
     costs = cost_one_model(23)
     assert list(cost_one_model(15)) == list(costs)[:2]
-    held = {
-        name.split(":")[0].removeprefix("lesson "): cost.memory.total / 1e9
-        for name, cost in costs.items()
-    }
-    step = {
-        name.split(":")[0].removeprefix("lesson "): cost.step_seconds
-        for name, cost in costs.items()
-    }
+    costs = {name.split(":")[0].removeprefix("lesson "): cost for name, cost in costs.items()}
+    held = {name: cost.memory.total / 1e9 for name, cost in costs.items()}
+    step = {name: cost.step_seconds for name, cost in costs.items()}
     assert held["a copy on each"] > DEVICE_GB > held["20"] > 0.9 * DEVICE_GB
     assert held["15"] < held["16"] < DEVICE_GB / 2 and held["23"] < held["20"]
     assert held["18"] == pytest.approx(held["16"] / 2, rel=0.05)
