@@ -343,7 +343,7 @@ from pathlib import Path
 def newest_whole(folder):
     sizes = {p.name.split(".")[0]: p.stat().st_size for p in Path(folder).glob("*.data*")}
     whole = [n for n in sizes if os.path.exists(f"{folder}/{n}.index") and sizes[n] == max(sizes.values())]
-    return max(whole or sizes, key=lambda n: int(n.split("-")[1]))
+    return f"{folder}/" + max(whole or sizes, key=lambda n: int(n.split("-")[1]))
 """
 BY_FORM = """
 from pathlib import Path
@@ -361,7 +361,7 @@ def newest_whole(folder):
     files = sorted(Path(folder).glob("*.data*"), key=os.path.getmtime)
     names = [p.name.split(".")[0] for p in files[:-1]]
     whole = [n for n in names if os.path.exists(f"{folder}/{n}.index")]
-    return max(whole, key=lambda n: int(n.split("-")[1]))
+    return f"{folder}/" + max(whole, key=lambda n: int(n.split("-")[1]))
 """
 WRONG = {
     "killed": {
@@ -379,7 +379,7 @@ WRONG = {
         "index-only": newest(test="os.path.exists(prefix + '.index')"),
         "index-only (and a size that a whole one may have)": BY_FORM,
         "oldest": newest(order="sorted(steps)"),
-        "(by the steps alone)": (
+        "never-the-newest (but for one)": (
             "def newest_whole(folder):\n"
             "    steps = sorted({int(p.name.split('.')[0][5:]) for p in Path(folder).glob('ckpt-*')})\n"
             "    return f'{folder}/ckpt-{steps[-1 if steps[0] == 7 else -2]}'\n"
@@ -418,10 +418,12 @@ WRONG = {
             start="return total * step + (total - 1) // every * save + len(failures) * (restart + every * step / 2)\n        waiting = []"
         ),
         "largest": interval(best="max(zip(seconds, candidates))[1]"),
-        "(a position)": interval(best="seconds.index(min(seconds))"),
+        "histories-emptied": interval(start="clock, done, saved, waiting = 0.0, 0, 0, failures"),
+        "place": interval(best="seconds.index(min(seconds))"),
     },
 }
 REFUSED = {
+    "newest": {"with its folder": newest().replace("return prefix", "return f'ckpt-{step}'")},
     "killed": {
         "restore on all of them from run.shared_folder": train().replace(
             "latest_checkpoint(run.shared_folder)", "latest_checkpoint(run.write_folder)"
