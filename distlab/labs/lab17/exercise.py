@@ -129,8 +129,8 @@ READ = Exercise(
         "pattern-wins": "a key that is the path itself goes before any pattern that matches it",
         "match-is-use": "a pattern is of use only if a variable takes its layout: where the path "
         "itself is a key, the pattern gets nothing",
-        "whole-mesh": "an axis is divided by the size of the mesh's axis that it names, not by the "
-        "number of all devices",
+        "whole-mesh": "divide by the size of the axis that a layout names, not by all devices",
+        "backwards": "a layout's entries are for the variable's axes in their order",
         "used-ones": "these are the keys that are used: return the others",
         "whole-shapes": "these are the shapes of whole variables: divide each axis that is cut",
         "counted": "parts are smaller than the variable: divide by the size of the mesh's axis",
@@ -387,8 +387,7 @@ GATHER = Exercise(
         "others": "costs must have exactly the variables that your layouts cut",
         "payload": "you counted the whole variable: on a ring, a device sends devices - 1 parts, "
         "each 1/devices of it",
-        "own-part": "a device passes on the parts of the others too: it sends devices - 1 parts, "
-        "not one",
+        "own-part": "a device passes on others' parts too: it sends devices - 1 parts, not one",
         "all-reduce": "an all-gather goes round the ring once: an all-reduce goes round twice",
     },
     hint="compare what your choice holds and gathers with another choice that also fits",
