@@ -27,6 +27,8 @@ def expect_shards(
             ids = np.arange(examples)
         if way == "cut-to-fit":
             ids = ids[: examples // workers]
+        if way == "skipped-only":
+            ids = np.arange(worker, examples)
         if way == "always-the-first":
             ids = np.arange(0, examples, workers)
         if way == "in-blocks":
@@ -50,12 +52,14 @@ def expect_training(workers: int, seed: int, steps: int, batch: int, way: str = 
 
 def _train(workers: int, rank: int, seed: int, steps: int, batch: int, way: str) -> np.ndarray:
     weights = softmax.draw_weights(lab08.derive_seed(seed))
-    for step in range(steps):
-        images, labels = read_step(seed, step, batch)
+    more = {"one-step-short": -1, "one-step-too-many": 1}.get(way, 0)
+    for step in range(steps + more):
+        images, labels = read_step(seed, step + (way == "next-step"), batch)
         gradient = mean_gradient(images, labels, weights)
         factors = {
             "own-mean": workers,
             "averaged-again": 1 / workers,
+            "not-divided": batch,
             "uphill": -1,
             "whole-batch": np.nan,
         }
