@@ -193,7 +193,8 @@ def try_newest(newest_whole: Callable[..., Any], seed: int, steps: Sequence[int]
             rng = np.random.default_rng([seed, step])
             low = 2048 if step == max(steps) else 0
             sizes = 4096 + rng.integers(low, 4096, size=2)  # so that the files' sizes say nothing,
-            first, last = (tf.Variable(rng.normal(size=size)) for size in sizes)
+            # any 8 bytes are such a number, so damage doesn't look like it
+            first, last = (tf.Variable(rng.integers(-(2**63), 2**63, n, int)) for n in sizes)
             tf.train.Checkpoint(first=first, last=last).write(f"{folder}/ckpt-{step}")
         damaged = f"{folder}/ckpt-{max(steps)}"
         if cut == "index":

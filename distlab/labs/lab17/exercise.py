@@ -352,14 +352,13 @@ def _explain_costs(
     """Return what is wrong with the costs of all-gathers, "" if they are what the program sends."""
     if set(costs) != set(step.cut):
         return "others"
-    if np.allclose(sorted(costs.values()), sorted(gathered), atol=1):
-        return ""
-    whole = {path: BYTES * prod(shapes[path]) for path in costs}
-    factors = {"payload": 1, "own-part": 1 / devices, "all-reduce": 2 * (devices - 1) / devices}
+    whole, others = {path: BYTES * prod(shapes[path]) for path in costs}, devices - 1
+    factors = {"": others, "payload": devices, "own-part": 1, "all-reduce": 2 * others}
     for name, factor in factors.items():
-        if all(abs(costs[path] - factor * whole[path]) < 1 for path in costs):
+        if all(abs(costs[path] - factor * whole[path] / devices) <= 1 for path in costs):
             return name
-    return "cost"
+    same = np.allclose(sorted(costs.values()), sorted(gathered), atol=1)
+    return "swapped" if same else "cost"
 
 
 GATHER = Exercise(
@@ -385,6 +384,7 @@ GATHER = Exercise(
         "smallest-first": "you took the smallest matrices until it fitted: another choice saves "
         "enough and gathers less",
         "others": "costs must have exactly the variables that your layouts cut",
+        "swapped": "these are the right numbers, but with other variables' paths",
         "payload": "you counted the whole variable: on a ring, a device sends devices - 1 parts, "
         "each 1/devices of it",
         "own-part": "a device passes on others' parts too: it sends devices - 1 parts, not one",
