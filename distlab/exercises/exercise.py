@@ -4,6 +4,7 @@ What is right for other numbers than the worked examples isn't here: it is worke
 by the lab's `judge.py`, which learners don't have.
 """
 
+import copy
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -23,7 +24,13 @@ from distlab.exercises.comparing import (
 )
 from distlab.exercises.feedback import praise, show_picture, word_fault
 from distlab.exercises.refusing import own_frames, refuse
-from distlab.exercises.slips import REVERSED, explain_numbers, explain_slip, is_reversed
+from distlab.exercises.slips import (
+    REVERSED,
+    explain_choice,
+    explain_numbers,
+    explain_slip,
+    is_reversed,
+)
 from distlab.exercises.traveling import pack_answers
 from distlab.exercises.watching import stop_after, watch_calls
 from distlab.exercises.worked import read_worked
@@ -38,8 +45,14 @@ EVIDENCE = ("result", "outside", "inside")
 
 
 def call(answer: Answer, cases: Cases) -> list[Any]:
-    """Return what a learner's function returns for each of `cases`."""
-    return [answer(*case) for case in cases]
+    """Return what a learner's function returns for each of `cases`: it gets copies, as lists."""
+    return [answer(*map(_copy, case)) for case in cases]
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_copy(one) for one in value]
+    return copy.deepcopy(value)
 
 
 def each(run: Callable[..., Any]) -> Callable[[Answer, Cases], list[Any]]:
@@ -61,6 +74,11 @@ def contrast(got: Any, right: Any) -> str:
     path, got, right = find_difference(got, right)
     where = f" at {show_path(path)}" if path else ""
     return f"gave {show(got)}{where}, should give {show(right)}"
+
+
+def explain_parts(words: Mapping[str, str]) -> Callable[[Sequence[Any], Any, Any], str]:
+    """Return an `explain` that has words for a dictionary's first wrong part, by its key."""
+    return lambda case, got, right: words.get(next(iter(find_difference(got, right)[0]), ""), "")
 
 
 @dataclass(frozen=True)
@@ -127,7 +145,9 @@ class Exercise:
     since writing that is the exercise. `shows_case` says whether the message shows the case: by
     default only if the function is called with it. `contrast(got, right)` words the difference, and
     `tell(case, observed, right)` may show it as a table (without it, the array that differs is
-    shown). In a notebook one run is stopped after `seconds`: 20 s by default if it is called with
+    shown). `explain(case, got, right)` names what is wrong with a dictionary that no mistake gives,
+    or returns "" (`explain_parts` does so by key). In a notebook one run is stopped after
+    `seconds`: 20 s by default if it is called with
     its cases or `plain`, never otherwise, since exercises that start processes have their own
     limits. A class seed draws `number`.
 
@@ -166,6 +186,7 @@ class Exercise:
     shows_case: bool | None = None
     contrast: Callable[[Any, Any], str] = contrast
     tell: Callable[[Sequence[Any], Any, Any], AnswerTable | None] | None = None
+    explain: Callable[[Sequence[Any], Any, Any], str] = lambda case, got, right: ""
     success: str = ""
     by_hand: Sequence[str] = ()
     plain: bool = False
@@ -313,6 +334,8 @@ class Exercise:
         """
         if got[k] is None and any(answer is None for answer in right):
             return ""
+        if isinstance(got[k], dict) and (said := self.explain(cases[k], got[k], right[k])):
+            return said
         agree = partial(same, tolerance=self.tolerance)
         wrong = [i for i, one in enumerate(got) if not agree(one, right[i])]
         known = cases if self.shows_case else [()] * len(cases)
@@ -321,7 +344,7 @@ class Exercise:
         each = (is_reversed(got[i], right[i], self.tolerance) for i in wrong)
         if said == REVERSED and not all(each):
             said = ""
-        return said or explain_numbers(*chosen, self.tolerance)
+        return said or explain_choice(got, right, wrong) or explain_numbers(*chosen, self.tolerance)
 
 
 def list_exercises(module: Any) -> dict[str, Exercise]:

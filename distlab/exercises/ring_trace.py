@@ -13,19 +13,34 @@ Place = tuple[int, int]  # step, counted from 0, and rank
 Sent = Mapping[Place, tuple[int, np.ndarray]]  # what rank sent in step: to whom, and the values
 
 
+# the likely causes of a first wrong moment
+COUNT = "return one array for each rank"
+TOO_MANY = "there are too many steps: the loop goes on after the last one that is due"
+STOPPED = "the loop ends too early, or return stands inside it: nothing is sent from step"
+NOT_ALL = "in one step all ranks send: hand the messages of all of them to one exchange"
+WRONG_WAY = "the messages go to the wrong rank: each rank r sends to r + 1, and the last one to 0"
+KEPT = (
+    "the messages before are right, and what became of them isn't: chunk message.chunk of rank "
+    "message.destination takes message.values, added or in place of its own"
+)
+WRONG_CHUNK = "that is another chunk of the sender's own: which one is due in this step?"
+NO_CHUNK = "that isn't one of the sender's own chunks, as np.array_split cuts them"
+
+
 @dataclass(frozen=True)
 class Moment:
     """The place where an answer leaves the ring: at `rank`, with its message of `step`.
 
     A result that is wrong after all messages were right has the step after the last one. `words`
-    say what is wrong. `overwrote` is whether the rank had thrown away its own numbers a step
-    before, when it should have added.
+    say what is wrong, `why` names the likely cause or is "". `overwrote` is whether the rank had
+    thrown away its own numbers a step before, when it should have added.
     """
 
     step: int
     rank: int
     words: str
     overwrote: bool = False
+    why: str = ""
 
 
 def draw_vectors(seed: int, ranks: int, length: int) -> list[np.ndarray]:
@@ -54,13 +69,14 @@ def find_moment(got: Mapping[str, Any], right: Mapping[str, Any]) -> Moment | No
         return None
     given, due = (_index(one["messages"]) for one in (got, right))
     if not given and due:
-        return Moment(0, 0, f"nothing was sent; rank 0 sends {_say(due[0, 0][1])} in step 0")
+        words = f"nothing was sent; rank 0 sends {_say(due[0, 0][1])} in step 0"
+        return Moment(0, 0, words, why="no message went through network.exchange")
     for place in sorted(given.keys() | due.keys()):
         if moment := _compare(place, given, due):
             return moment
     last = 1 + max((step for step, _ in due), default=-1)
     if (count := len(got.get("vectors", ()))) != len(right.get("vectors", ())):
-        return Moment(last, 0, f"{count} vectors came back; one for each rank was due")
+        return Moment(last, 0, f"{count} vectors came back; one for each rank was due", why=COUNT)
     for rank, values, wanted in _list_results(got, right):
         if not _same(values, wanted):
             return _find_wrong((last, rank), values, wanted, given)
@@ -80,13 +96,15 @@ def _compare(place: Place, given: Sent, due: Sent) -> Moment | None:
     step, rank = place
     if place not in due:
         words = f"rank {rank} sent {_say(given[place][1])} in step {step}"
-        return Moment(step, rank, f"{words}, after the last step; nothing was due")
+        return Moment(step, rank, f"{words}, after the last step; nothing was due", why=TOO_MANY)
     to, wanted = due[place]
     if place not in given:
-        return Moment(step, rank, f"rank {rank} sent nothing in step {step}; {_say(wanted)} is due")
+        words = f"rank {rank} sent nothing in step {step}; {_say(wanted)} is due"
+        stopped = all(at < step for at, _ in given)
+        return Moment(step, rank, words, why=f"{STOPPED} {step}" if stopped else NOT_ALL)
     if given[place][0] != to:
         words = f"rank {rank} sent to rank {given[place][0]} in step {step}"
-        return Moment(step, rank, f"{words}; its next rank is {to}")
+        return Moment(step, rank, f"{words}; its next rank is {to}", why=WRONG_WAY)
     values = given[place][1]
     return None if _same(values, wanted) else _find_wrong(place, values, wanted, given)
 
@@ -139,6 +157,7 @@ class RingReplay:
     messages: list[tuple[int, int, int, int | None, float | None, bool]]
     gathers: bool
     moment: Moment | None
+    mine: Sequence[np.ndarray] = ()  # the chunks that the moment's rank holds there
 
 
 def follow_ring(case: Sequence[Any], got: Any, right: Any) -> RingReplay | None:
@@ -160,7 +179,19 @@ def follow_ring(case: Sequence[Any], got: Any, right: Any) -> RingReplay | None:
         messages += [(*place, _first(values), adds) for *place, values, adds in moves]
         if moment is None or step < moment.step:
             _receive(held, moves)
-    return RingReplay(_list_firsts(chunks), _list_firsts(held), messages, gathers, moment)
+    mine = held[moment.rank] if moment else ()
+    return RingReplay(_list_firsts(chunks), _list_firsts(held), messages, gathers, moment, mine)
+
+
+def explain_ring(case: Sequence[Any], got: Any, right: Any) -> str:
+    """Return the likely cause of an answer's first wrong message or result, or ""."""
+    replay, moment = follow_ring(case, got, right), find_moment(got, right)
+    if moment is None or replay is None or moment.why or moment.overwrote:
+        return moment.why if moment else ""
+    sent = _index(got["messages"]).get((moment.step, moment.rank))
+    if sent is not None and any(_same(sent[1], chunk) for chunk in replay.mine):
+        return WRONG_CHUNK
+    return KEPT if moment.step else NO_CHUNK
 
 
 def _read_move(

@@ -10,20 +10,27 @@ from typing import Any
 import numpy as np
 
 from distlab.exercises.comparing import (
+    AnyOf,
     Digest,
     as_items,
     as_numbers,
     compare,
     find_difference,
     same,
+    show,
 )
 
 UNITS = (60, 3600, 1e3, 1e6, 1e9, 2**10, 2**20, 2**30)  # one unit in another
-FACTORS = (2, 3, 4, 8, 10, 16, *UNITS)
+FACTORS = (2, 3, 4, 8, 10, 16)
 SHAPE = "it doesn't have the expected shape: count its arrays, their rows and their columns"
 REVERSED = "these are the right values in another order"
 TURNED = "it's transposed: rows and columns are exchanged"
 PERCENT = "this is a percentage, and a fraction is expected: don't multiply by 100"
+STOPS_EARLY = "Does return stand inside the loop, or does the loop end too early?"
+LAST_ALONE = "this is the last entry alone: collect the entries in a list and return it"
+ALL_THE_LAST = (
+    "every entry is the last one. Is it the same object each time, or made before the loop?"
+)
 NOTHING = (
     "the function returned nothing (None). Does every path through it end in return? print() shows "
     "a value on the screen, and doesn't return it"
@@ -62,10 +69,12 @@ def explain_slip(given: Any, right: Any = 0, tolerance: float = 1e-3) -> str:
         return _explain_text(given, right)
     if isinstance(right, list) and as_numbers(right) is None:
         parts = any(isinstance(one, list | np.ndarray) for one in right)
-        return SHAPE if parts and len(as_items(given) or ()) != len(right) else ""
+        said = _explain_entries(given, right, tolerance)
+        return said or (SHAPE if parts and len(as_items(given) or ()) != len(right) else "")
     wanted = right.shape if isinstance(right, Digest) else np.shape(as_numbers(right))
     unknown = as_numbers(right) is None and wanted == ()
-    return _explain_order(given, right) or ("" if unknown else _explain_shape(given, wanted))
+    said = _explain_order(given, right) or (len(wanted) == 1 and _explain_entries(given, right))
+    return said or ("" if unknown else _explain_shape(given, wanted))
 
 
 def is_reversed(given: Any, right: Any, tolerance: float) -> bool:
@@ -79,25 +88,84 @@ def is_reversed(given: Any, right: Any, tolerance: float) -> bool:
 def _follow_parts(given: Any, right: Any) -> tuple[Any, Any]:
     """Return the parts of two answers in which they first differ: arrays aren't taken apart."""
     for key in find_difference(given, right)[0]:
-        if isinstance(key, tuple) or as_numbers(right) is not None:
+        if (
+            isinstance(key, tuple)
+            or as_numbers(right) is not None
+            or _explain_entries(given, right)
+        ):
             break
         given, right = given[key], right[key]
     return given, right
 
 
+def _explain_entries(given: Any, right: Any, tolerance: float = 1e-3) -> str:
+    """Return which entries of a list are missing, too many or all the same, or ""."""
+    items, due = as_items(given), as_items(right) or []
+    if len(due) < 2:
+        return ""
+    agree = partial(same, tolerance=tolerance)
+    alone = not any(agree(one, due[-1]) for one in due[:-1])
+    if alone and agree(given, due[-1]):
+        return LAST_ALONE
+    words = all(isinstance(one, str) for one in (*(items or ()), *due))
+    if items is None:
+        one = words and isinstance(given, str)
+        return f"this is one string, and a list of {len(due)} strings is expected" if one else ""
+    more = len(items) - len(due)
+    if words:
+        return _explain_words(items, due)
+    if more == 0:
+        return ALL_THE_LAST if alone and all(agree(one, due[-1]) for one in items) else ""
+    if items and all(map(agree, items, due)):  # up to the end of the shorter one
+        ends = f"the last {-more} of {len(due)} entries are missing. {STOPS_EARLY}"
+        return ends if more < 0 else f"after the {len(due)} expected entries there are {more} more"
+    if items and more < 0 and all(map(agree, items, due[-len(items) :])):
+        return f"the first {-more} of {len(due)} entries are missing. Does the loop start too late?"
+    counted = more and np.ndim(as_numbers(given)) == np.ndim(as_numbers(right)) == 1
+    return f"{len(items)} entries came back, and {len(due)} are due" if counted else ""
+
+
+def _explain_words(items: list[Any], due: list[Any]) -> str:
+    """Return which words of a list are missing, too many or in another order, or ""."""
+    if items == due:
+        return ""
+    if sorted(items) == sorted(due):
+        return "these are the right entries in another order"
+    missing, extra = [w for w in due if w not in items], [w for w in items if w not in due]
+    if missing and extra:
+        return ""
+    does = "is missing from" if missing else "doesn't belong in"
+    return f"{_list_words(missing or extra)} {does} the list" if missing or extra else ""
+
+
+def _list_words(words: Sequence[Any]) -> str:
+    return ", ".join(map(repr, words))
+
+
 def _explain_keys(given: Any, right: dict[Any, Any]) -> str:
-    """Return which keys an answer lacks, if what it has is correct; else ""."""
+    """Return which keys an answer lacks or has too many, if what it has is correct; else ""."""
     has = given if isinstance(given, dict) else {}
-    lacks = [repr(key) for key in right if key not in has]
+    lacks, extra = [k for k in right if k not in has], [k for k in has if k not in right]
+    if len(lacks) == len(extra) == 1 and same(has[extra[0]], right[lacks[0]]):
+        return f"the key must be {lacks[0]!r}, not {extra[0]!r}"
     shared = {key: right[key] for key in right if key in has}
     known = bool(shared) and same({key: has[key] for key in shared}, shared)
-    told = known or not isinstance(given, dict)
-    return f"return a dictionary with {', '.join(lacks)}" if told and lacks else ""
+    if lacks:
+        return f"return a dictionary with {_list_words(lacks)}" if known or not has else ""
+    return f"{_list_words(extra)} doesn't belong in the dictionary" if known and extra else ""
 
 
 def _explain_text(given: Any, right: str) -> str:
-    """Return "" unless a string has a folder before the right one, or an ending after it."""
-    if not isinstance(given, str) or not right or right == given or right not in given:
+    """Return "" unless a string has a folder before the right one, or an ending more or less."""
+    text = str(given).strip()
+    if not right or not text or right.lower() == text.lower():
+        return ""
+    end = right.removeprefix(text)
+    if end != right and not end[0].isalnum():
+        return f"the string ends too early: {end!r} is missing"
+    if text in right:
+        return "this is only a part of the expected string"
+    if not isinstance(given, str) or right not in given:
         return ""
     before, _, after = given.partition(right)
     if before[-1:] in ("", "/") and after[:1] in ("", "."):
@@ -117,7 +185,7 @@ def _explain_order(given: Any, right: Any) -> str:
 
 
 def _explain_shape(given: Any, wanted: tuple[int, ...]) -> str:
-    """Return how the shape of numbers differs from `wanted`, or "": lists are shown in full."""
+    """Return how the shape of numbers differs from `wanted`, or ""."""
     if isinstance(given, str):
         return "this is a string, and numbers are expected: leave out the quotes or str()"
     if isinstance(given, dict):
@@ -137,6 +205,42 @@ def _explain_shape(given: Any, wanted: tuple[int, ...]) -> str:
     return TURNED if numbers.shape == wanted[::-1] else SHAPE
 
 
+# ---- words, and what doesn't depend on the case
+
+
+def explain_choice(given: Sequence[Any], right: Sequence[Any], wrong: Sequence[int]) -> str:
+    """Return "" unless a part is the same in every case, or words are mixed up.
+
+    `wrong` are the places of the wrong answers.
+    """
+    path = [k for k in find_difference(given[wrong[0]], right[wrong[0]])[0] if type(k) is not tuple]
+    got, due = ([_get(one, path) for one in column] for column in (given, right))
+    plain = not isinstance(got[0], dict | list | tuple | np.ndarray)
+    if plain and all(same(one, got[0]) for one in got) and not all(same(d, due[0]) for d in due):
+        return "it's the same in every case, whatever the function is given"
+    pairs = [(due[k], got[k]) for k in wrong if isinstance(got[k], str)]
+    words = {(show(a), show(b)) for a, b in pairs if isinstance(a, str | AnyOf) and not same(b, a)}
+    if len(wrong) < 2 or not words or not isinstance(due[wrong[0]], str | AnyOf):
+        return ""
+    wanted, said = (sorted(set(column)) for column in zip(*words, strict=True))
+    if len(words) == 2 and wanted == said:
+        return f"{said[0]} and {said[1]} are exchanged"
+    if len(said) == 1:
+        return f"{said[0]} comes out in place of {', and of '.join(wanted)}: what tells them apart?"
+    return f"{wanted[0]} is taken for {' and for '.join(said)}" if len(wanted) == 1 else ""
+
+
+def _get(value: Any, path: Sequence[Any]) -> Any:
+    """Return the part of an answer at `path`, the answer itself if it has no such part."""
+    part = value
+    for key in path:
+        try:
+            part = part[key]
+        except (KeyError, IndexError, TypeError):
+            return value
+    return part
+
+
 # ---- the numbers
 
 
@@ -152,6 +256,8 @@ def explain_numbers(
     found = [pair for pair in (_find_wrong_numbers(*each, tolerance) for each in parts) if pair]
     if not parts or len(found) < len(parts):
         return ""
+    if len(found) > 1 and (said := _explain_position(found, cases)):
+        return said
     got, due = (np.concatenate(column) for column in zip(*found, strict=True))
     for words, make in _list_relations(found, cases):
         with np.errstate(all="ignore"):
@@ -160,18 +266,22 @@ def explain_numbers(
         told = not words.startswith("it's rounded") or made.any()  # zeros have many causes
         if told and np.isfinite(made).all() and np.all(np.abs(got - made) <= slack):
             return words
+    for unit in (u for n in UNITS for u in (n, 1 / n)):
+        if np.all(np.abs(got - unit * due) <= max(1e-3, tolerance) * np.abs(unit * due)):
+            return _word_factor(unit)
     if len(due) < 2:
         return ""
     whole = all(np.asarray(part).dtype.kind in "iu" for _, part in parts)
-    if whole and (got != np.rint(got)).any() and np.all(np.abs(got - due) < 1):
+    broken = got != np.rint(got)
+    if whole and broken.any() and np.all(np.abs(got - due)[broken] < 1):
         return "a whole number is expected: round up or down where you count things"
-    return _explain_position(found, cases)
+    return ""
 
 
 def _find_wrong_numbers(given: Any, right: Any, tolerance: float) -> Any:
     """Return the wrong numbers of a part, and the right ones there: two arrays, or None."""
     left, due = as_numbers(given), as_numbers(right)
-    if left is None or due is None or left.shape != due.shape:
+    if left is None or due is None or left.shape != due.shape or isinstance(right, bool):
         return None
     wrong = ~compare(left, due, tolerance)
     both = left[wrong], due[wrong]
@@ -185,7 +295,7 @@ def _list_relations(
     sizes = [len(got) for got, _ in pairs]
     if all(np.abs(due).max() <= 1 for _, due in pairs):
         yield PERCENT, lambda x: 100 * x
-    if sum(sizes) > 1:
+    if len({x for _, due in pairs for x in due.tolist()}) > 1:
         yield from RELATIONS.items()
     for name, values in _list_quantities(cases) if len(pairs) > 1 else ():
         q = np.repeat(values, sizes)
@@ -194,15 +304,18 @@ def _list_relations(
             f"this is the expected value over {name}: is a multiplication missing?",
             (1 / q).__mul__,
         )
+        yield f"this is {name} itself, not what follows from it", lambda x, q=q: q
         yield f"the difference is {name}: is it counted twice?", q.__add__
         yield f"the difference is {name}: is it left out?", (-q).__add__
-    factors = [f for n in (FACTORS if sum(sizes) > 1 else UNITS) for f in (n, 1 / n)]
-    for factor in factors:
-        yield (
-            f"this is {factor:.4g} times the expected value. Are its units right, and does "
-            "everything count once?",
-            partial(np.multiply, factor),
-        )
+    for factor in (f for n in FACTORS for f in (n, 1 / n) if sum(sizes) > 1):
+        yield _word_factor(factor), partial(np.multiply, factor)
+
+
+def _word_factor(factor: float) -> str:
+    return (
+        f"this is {factor:.4g} times the expected value. Are its units right, and does everything "
+        "count once?"
+    )
 
 
 def _list_quantities(cases: Sequence[Any]) -> Iterator[tuple[str, np.ndarray]]:

@@ -294,7 +294,7 @@ def name_bug(ratio, residual, shares, full_batch, weighted, penalized):
 # %% nbgrader={"grade": true, "grade_id": "diagnosis-test", "points": 3}
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 5])
-_even, _uneven = (12, 12, 12, 12), (7, 6, 6, 6)
+_even, _uneven = (12, 12, 12, 12), (7, 7, 7, 4)
 _steps = [("right", _uneven, "plain"), ("right", _even, "weighted"), ("right", _even, "penalized")]
 _steps += [(_bug, _even, "plain") for _bug in ("own-mean", "not-divided", "full-batch")]
 _steps += [(_bug, _uneven, "plain") for _bug in ("own-mean", "not-divided", "full-batch")]

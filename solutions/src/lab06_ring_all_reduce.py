@@ -91,7 +91,7 @@ judges.SCATTER.judge(scatter_cases, got_scattered)
 #
 # **2 points · medium · 10 minutes**
 #
-# **Contract.** `all_gather(chunks, network)` begins where reduce-scatter ended: rank r holds the complete sum of chunk (r + 1) mod P. It takes P - 1 steps. In each step, every rank sends one finished chunk to the next rank, r + 1, which replaces its own with it. Afterwards every rank holds every sum. Like `reduce_scatter`, it changes `chunks` in place or returns the changed ones.
+# **Contract.** `all_gather(chunks, network)` begins where reduce-scatter ended: rank r holds the complete sum of chunk (r + 1) mod P. It takes P - 1 steps. In each step, every rank sends one finished chunk to the next rank, r + 1, which replaces its own with it. Afterwards every rank holds every sum. Like `reduce_scatter`, it changes `chunks` in place or returns the changed ones. Here, too, what counts is what arrives: in some trials the network adds 1 to every value.
 #
 # **Example.** From (1), (22) and (11), (20): rank 0 sends 22, rank 1 sends 11, and both hold (11), (22).
 #
@@ -132,7 +132,8 @@ def all_gather(chunks, network):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 2])
 gather_cases = [
-    (int(rng.integers(2**31)), ranks, int(rng.integers(ranks, 40))) for ranks in (2, 3, 5, 8, 1)
+    (int(rng.integers(2**31)), ranks, int(rng.integers(ranks, 40)), float(mark))
+    for ranks, mark in ((2, 0), (3, 1), (5, 0), (8, 1), (1, 0))
 ]
 ### END INPUTS
 got_gathered = lab06.GATHER.observe(all_gather, gather_cases)

@@ -64,6 +64,7 @@ worker_cases = []
 for _workers in (2, 5):
     _hosts = [f"10.0.{rng.integers(256)}.{rng.integers(256)}:2222" for _ in range(_workers)]
     worker_cases.append((_hosts, int(rng.integers(1, _workers))))
+worker_cases.append((_hosts, 0))
 ### END INPUTS
 got_configs = lab07.WORKER.observe(write_config, worker_cases)
 lab07.WORKER.check(write_config)  # stops after 20 s
@@ -175,6 +176,7 @@ for _workers in (4, 6):
     _hosts = [f"10.1.{rng.integers(256)}.{rng.integers(256)}:2222" for _ in range(_workers)]
     _hosts.sort(reverse=True)
     repair_cases.append((_hosts, *(int(n) for n in 1 + rng.permutation(_workers - 1)[:3])))
+repair_cases.append((_hosts, 1, len(_hosts) - 1, 2))
 ### END INPUTS
 got_repaired = lab07.REPAIR.observe(repair, repair_cases)
 lab07.REPAIR.check(repair)  # stops after 20 s

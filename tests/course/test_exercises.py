@@ -37,7 +37,7 @@ from distlab.exercises.exercise import (
     tell_difference,
 )
 from distlab.exercises.refusing import require_list
-from distlab.exercises.slips import SHAPE, TURNED, explain_numbers, explain_slip
+from distlab.exercises.slips import SHAPE, TURNED, explain_choice, explain_numbers, explain_slip
 from distlab.grading.encoding import Opaque
 from distlab.grading.judging import list_judges
 from distlab.grading.worked import work_out_examples
@@ -254,7 +254,9 @@ def test_a_slip_of_form_is_named() -> None:
     assert explain_slip({0: 1, 1: 2}, [1, 2]).startswith("this is a dictionary")
     assert explain_slip((3, 4), {"a": 3, "b": 4}) == "return a dictionary with 'a', 'b'"
     assert explain_slip({"a": 3}, {"a": 3, "b": 4}) == "return a dictionary with 'b'"
-    assert explain_slip({"a": 4}, {"a": 3, "b": 4}) == explain_slip({"c": 3}, {"a": 3}) == ""
+    assert explain_slip({"a": 4}, {"a": 3, "b": 4}) == explain_slip({"c": 4}, {"a": 3}) == ""
+    assert explain_slip({"c": 3}, {"a": 3}) == "the key must be 'a', not 'c'"
+    assert explain_slip({"a": 3, "c": 1}, {"a": 3}) == "'c' doesn't belong in the dictionary"
     assert explain_slip([[1, 2], [3, 4]], [[1, 3], [2, 4]]) == TURNED
     assert explain_slip(["word", 1.0], [1.0, "word"]).endswith("another order")
     assert (
@@ -270,7 +272,53 @@ def test_a_slip_of_form_is_named() -> None:
     assert explain_slip("ckpt-4.index", "ckpt-4").endswith("something after it: leave that out")
     assert explain_slip("/tmp/a.npy", "a.npy").endswith("something before it: leave that out")
     assert explain_slip("a", "a") == explain_slip("a", "b") == explain_slip("a", "") == ""
-    assert explain_slip("norm./bias", "as") == ""
+    assert explain_slip("norm./bias", "as") == explain_slip("ab", "abc") == ""
+    assert explain_slip("a", "a:22") == "the string ends too early: ':22' is missing"
+
+
+@pytest.mark.parametrize(
+    ("given", "right", "said"),
+    [
+        ([1, 2], [1, 2, 3], "the last 1 of 3 entries are missing"),
+        ([[2], [3]], [[1, 1], [2], [3]], "the first 1 of 3 entries are missing"),
+        ([1, 2, 3, 4], [1, 2, 3], "after the 3 expected entries there are 1 more"),
+        ([3, 3, 3], [1, 2, 3], "every entry is the last one"),
+        ([0, 0, 0], [1, 0, 0], ""),
+        ({"a": [2]}, {"a": [[1], [2, 2]]}, SHAPE),
+        (3, [3, 3], "this is one number, and several are expected"),
+        ([4, 5], [1, 2, 3], "2 entries came back, and 3 are due"),
+        ([2, 2], [[1], [2, 2]], "this is the last entry alone"),
+        (["a", "c"], ["a", "b", "c"], "'b' is missing from the list"),
+        (["a", "b", "d"], ["a", "b"], "'d' doesn't belong in the list"),
+        (["b", "a"], ["a", "b"], "these are the right values in another order"),
+        (["b", "a", "c"], ["a", "b", "c"], "these are the right entries in another order"),
+        ("a,b", ["a", "b"], "this is one string, and a list of 2 strings is expected"),
+    ],
+)
+def test_entries_that_a_list_lacks_or_has_too_many_are_named(given, right, said) -> None:
+    found = explain_slip(given, right)
+    assert found.startswith(said) and bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("given", "right", "said"),
+    [
+        ("aaa", "abc", "it's the same in every case"),
+        ("bac", "abc", "'a' and 'b' are exchanged"),
+        ("aaac", "abdc", "'a' comes out in place of 'b', and of 'd'"),
+        ("bcdb", "aadb", "'a' is taken for 'b' and for 'c'"),
+        ("bac", "bbc", ""),  # one wrong answer shows nothing
+        ("cab", "abc", ""),
+        (([1, 0], [2, 0]), ([1, 3], [2, 4]), "it's the same in every case"),
+        (([1, 0], [2, 0]), ([1, 3], [2, 3]), ""),
+    ],
+)
+def test_words_that_are_mixed_up_are_named(given, right, said) -> None:
+    wrong = [k for k, pair in enumerate(zip(given, right)) if pair[0] != pair[1]]
+    if isinstance(given, tuple):
+        given, right = ([{"a": a, "b": b} for a, b in column] for column in (given, right))
+    found = explain_choice(given, right, wrong)
+    assert found.startswith(said) and bool(found) == bool(said)
 
 
 @pytest.mark.parametrize(

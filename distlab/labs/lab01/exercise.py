@@ -20,6 +20,9 @@ EPOCH = Exercise(
         "last-is-full": "the last batch holds only what is left over, not a full batch",
         "whole-and-rest": "these are the whole batches and what is left over: the rest makes one "
         "more step, and without a rest the last step is a full one",
+        "rounded-to-nearest": "steps are rounded up: any rest makes a step, also less than half a "
+        "batch",
+        "what-is-missing": "that is how many examples the last step lacks: return how many it has",
         "one-left-alone": "one example that is left over makes a step too: any rest does, not only "
         "a rest of 2 or more",
     },
@@ -47,6 +50,10 @@ BATCHES = Exercise(
         "worker-by-worker": "the batch is divided by the replicas of all workers at once, not "
         "first by the workers",
         "larger-last": "these are the right sizes in the wrong order: full shares come first",
+        "added": "workers and replicas per worker are multiplied, not added up: each worker has as "
+        "many",
+        "at-least-a-share": "the larger of a full share and what is left was taken: a replica gets "
+        "the smaller",
         "rest-to-first": "that share is rounded down, with the rest added to replica 0. TensorFlow "
         "rounds every share up, as long as the examples last",
     },
@@ -65,7 +72,7 @@ PARALLELISM = Exercise(
         (10_000_000_000, 4, 24, 6, 8),
         (2_000_000_000, 4, 24, 30, 8),
         (2**30, 8, 24, 6, 8),
-        (1_000_000, 0.5, 16, 8, 8),
+        (300_000_000, 0.5, 16, 8, 8),
         (1_450_000_000, 2, 24, 6, 8),
         (1_500_000_000, 2, 24, 6, 8),
         (3_000_000_000, 4, 24, 6, 8),
@@ -99,7 +106,7 @@ SCALING = Exercise(
         ([1, 2, 4], [0.100, 0.125, 0.160], 10_000_000, 64, 3),
         ([4, 1, 2], [0.125, 0.100, 0.180], 10_000_000, 64, 4.2),
         ([4, 1, 8], [0.200, 0.100, 0.400], 10_000_000, 64, 2),
-        ([1, 2, 4], [1.0, 1.02, 0.9], 65, 16, 1),
+        ([1, 2, 4], [1.0, 1.02, 0.9], 65, 16, 0.05),
     ),
     mistakes={
         "times-not-images": "a step of n replicas handles n times as many images: compare images "
@@ -113,11 +120,16 @@ SCALING = Exercise(
         "replica-hours, which is replicas × hours",
         "too-late": "that run has the fewest replica-hours of all, but it takes longer than "
         "allowed: leave such runs out first",
+        "same-steps": "a run is late by its own hours, not by replica-hours: a step of n replicas "
+        "handles n × images_per_replica images, so there are fewer of them",
+        "seconds-not-hours": "steps × seconds of a step are seconds, and allowed_hours are hours: "
+        "divide by 3600",
+        "minutes-not-hours": "allowed_hours are hours: divide the seconds by 3600, not by 60",
+        "efficiency-times-n": "efficiency is the speed-up divided by the number of replicas, "
+        "not multiplied by it",
         "fewest-replicas": "that is the run in time with the fewest replicas, which isn't always "
         "the one with the fewest replica-hours: steps are rounded up",
         "never-none": "no run is in time there: the choice is None",
-        "same-steps": "the number of steps depends on the replicas: a step of n replicas handles "
-        "n × images_per_replica images",
         "one-per-step": "images / images_per_replica isn't a whole number of steps: the last, "
         "smaller step takes as long as a full one, so round up",
     },

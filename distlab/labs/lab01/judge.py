@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from distlab.exercises.comparing import AnyOf
+from distlab.exercises.comparing import AnyOf, Anything
 from distlab.grading.judging import Judge, LabRules
 from distlab.labs.lab01 import exercise as lab01
 from utils.data import split_batch
@@ -23,6 +23,8 @@ def expect_epoch(examples: int, batch: int, way: str = "right") -> tuple[int, in
         "one-too-many": (whole + 1, rest),
         "last-is-full": (whole + (rest > 0), batch),
         "whole-and-rest": (whole, rest),
+        "rounded-to-nearest": (round(examples / batch), Anything()),
+        "what-is-missing": (whole + (rest > 0), (batch - rest) % batch),
         "one-left-alone": (whole + (rest > 1), rest or batch),
     }[way]
 
@@ -43,6 +45,8 @@ def expect_batches(batch: int, workers: int, each: int, way: str = "right") -> l
         "rest-to-last": [share] * (replicas - 1) + [share + rest],
         "worker-by-worker": [s for w in split_batch(batch, workers) for s in split_batch(w, each)],
         "larger-last": right[::-1],
+        "added": split_batch(batch, workers + each),
+        "at-least-a-share": [max(up, batch - k * up) for k in range(replicas)],
         "rest-to-first": [share + rest] + [share] * (replicas - 1),
     }[way]
 
@@ -85,7 +89,7 @@ def expect_scaling(
     one = 0 if way == "first-is-reference" else list(replicas).index(1)
     shorter = t / t[one] if way == "upside-down" else t[one] / t
     speed_ups = shorter if way == "times-not-images" else n / n[one] * shorter
-    scale = {"not-divided": n, "percentage": 100.0}.get(way, 1.0)
+    scale = {"not-divided": n, "percentage": 100.0, "efficiency-times-n": n**2}.get(way, 1.0)
     choice = _choose(n, t, images, each, allowed_hours, way)
     found = {"speed_ups": speed_ups, "efficiencies": scale * speed_ups / n, "choice": choice}
     if way == "first-is-reference":  # its own images per second, or one replica's
@@ -99,7 +103,8 @@ def _choose(
 ) -> int | None:
     """Return the number of replicas in time with the fewest replica-hours, or another one."""
     steps = images / each / (1 if way == "same-steps" else n)
-    hours = (steps if way == "one-per-step" else np.ceil(steps)) * t / 3600
+    unit = {"seconds-not-hours": 1, "minutes-not-hours": 60}.get(way, 3600)
+    hours = (steps if way == "one-per-step" else np.ceil(steps)) * t / unit
     late = hours > allowed_hours
     rank = {"fastest": hours, "fewest-replicas": n}.get(way, n * hours)
     rank = rank if way == "too-late" else np.where(late, np.inf, rank)

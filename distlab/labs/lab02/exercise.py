@@ -75,6 +75,7 @@ VARIABLE = make_exercise(
         "all replicas",
         "summed": "aggregation SUM adds up what the replicas add: take their mean",
         "first-only": "aggregation ONLY_FIRST_REPLICA ignores what the other replicas add",
+        "start-ignored": "the variable begins at 0: begin at `start`",
         "copies-differ": "each copy took its own replica's number, so that the copies differ: an "
         "aggregation brings them together, at every assignment (synchronization ON_WRITE)",
     },
@@ -123,6 +124,12 @@ MOMENTS = make_exercise(
         "variance": "the mean is right, and that is the variance: the deviation is its square root",
         "around-zero": "the mean is right, and that is the root of the mean square: the distances "
         "count from the mean, not from 0",
+        "root-of-the-sum": "the mean is right, and the root was taken before the division: divide "
+        "the sum of squared distances by the count first",
+        "distances-not-squared": "the mean is right, and that is the mean distance: square the "
+        "distances, average, then take the root",
+        "mean-not-squared": "the mean is right. What is taken from the mean of squares is the mean "
+        "squared, not the mean",
         "one-less": "that is the deviation of a sample, divided by one less than the count. The "
         "contract divides by the count",
     },
@@ -173,6 +180,8 @@ PREDICT = make_exercise(
         "summed": "reduce adds the replicas' predictions up: experimental_local_results gives each "
         "replica's own",
         "counted-from-one": "replicas count from 0: replica 0 gets row 0",
+        "averaged": "reduce makes a mean of the replicas' predictions: experimental_local_results "
+        "gives each replica's own",
     },
     hint="write down which rows each of 3 replicas gets of 7, and where each of its predictions "
     "belongs in the result",
@@ -212,6 +221,12 @@ METER = make_exercise(
         "or let the variables add up, not both",
         "mean-of-means": "that mean averages means: keep a sum and a count, and divide on reading",
         "summed": "this is the sum of all numbers: divide it by their count on reading",
+        "sum-reduced-twice": "the count is right, the sum is there once for each replica: either "
+        "all-reduce in add, or let the variables add up, not both",
+        "sum-of-last": "the count is right, the sum is the last call's: add to it with assign_add",
+        "count-of-last": "the sum is right, the count is the last call's: add to it with "
+        "assign_add",
+        "batches-counted": "each call counts as one number: count the numbers of its share",
         "last-only": "these are count and mean of the last call: add to what was there, and don't "
         "set the meter back on reading",
     },

@@ -20,6 +20,7 @@ def expect_variable(start: float, numbers: Sequence[float], way: str = "right") 
         "outside-scope": [start + sum(numbers)],
         "summed": [start + sum(numbers)] * copies,
         "first-only": [start + numbers[0]] * copies,
+        "start-ignored": [float(np.mean(numbers))] * copies,
         "copies-differ": [start + number for number in numbers],
     }[way]
 
@@ -40,6 +41,9 @@ def expect_moments(parts: Parts, way: str = "right") -> dict[str, float]:
         "variance": np.var(numbers),
         "around-zero": np.sqrt(np.mean(numbers**2)),
         "one-less": np.std(numbers, ddof=1),
+        "root-of-the-sum": np.std(numbers) / np.sqrt(len(numbers)),
+        "distances-not-squared": np.mean(np.abs(numbers - np.mean(numbers))),
+        "mean-not-squared": np.sqrt(abs(np.mean(numbers**2) - np.mean(numbers))),
     }.get(way, np.std(numbers))
     loose = way in ("mean-of-means", "sum-of-means", "first-only", "divided-by-replicas")
     return {"mean": float(mean), "standard deviation": Anything() if loose else float(deviation)}
@@ -57,6 +61,8 @@ def expect_predict(replicas: int, rows: Any, weight: float, way: str = "right") 
         made[:, 1] = 0
     if way == "counted-from-one":
         made[:, 1] = (np.arange(n) + 1) % replicas
+    if way == "averaged":
+        made[:, 1] = (replicas - 1) / 2
     hands = [np.arange(k, n, replicas) for k in range(replicas)]
     if way == "replica-by-replica":
         return made[np.concatenate(hands)]
@@ -78,10 +84,17 @@ def expect_meter(*calls: Parts, way: str = "right") -> Any:
         numbers = np.concatenate([part for parts in held for part in parts])
         times = {"averaged": 1 / len(parts), "reduced-twice": len(parts)}.get(way, 1)
         means = [np.mean(part) for parts in held for part in parts]
-        mean = {"mean-of-means": np.mean(means), "summed": np.sum(numbers)}.get(
-            way, np.mean(numbers)
-        )
-        found.append([len(numbers) * times, mean])
+        total, last = np.sum(numbers), np.concatenate(parts)
+        mean = {
+            "mean-of-means": np.mean(means),
+            "summed": total,
+            "sum-reduced-twice": len(parts) * np.mean(numbers),
+            "sum-of-last": np.sum(last) / len(numbers),
+            "count-of-last": total / len(last),
+            "batches-counted": total / len(means),
+        }.get(way, np.mean(numbers))
+        count = {"count-of-last": len(last), "batches-counted": len(means)}.get(way, len(numbers))
+        found.append([count * times, mean])
     return found
 
 

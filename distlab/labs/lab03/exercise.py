@@ -11,7 +11,7 @@ import numpy as np
 
 from distlab.exercises import softmax
 from distlab.exercises.comparing import show
-from distlab.exercises.exercise import Exercise, each
+from distlab.exercises.exercise import Exercise, each, explain_parts
 from distlab.exercises.refusing import refuse, require_kind, require_value
 from distlab.labs import ANSWERS
 from distlab.labs.lab02.exercise import make_mirrored
@@ -112,6 +112,17 @@ INPUT = make_exercise(
         "double-precision": "pixels are float64: NumPy divides integers into that. Convert to "
         "float32, half the bytes",
     },
+    explain=explain_parts(
+        {
+            "pixel range": "the pixels aren't scaled to [0, 1]: they come as 0 to 255",
+            "image shape": "the channel axis is the last one: [28, 28, 1]",
+            "batch sizes": "the batches have other sizes: batch_size examples each, and what is "
+            "left in the last",
+            "examples of each label": "one pass doesn't hold every example exactly once",
+            "pixels of each label": "the images have got other images' labels: shuffle them "
+            "together, as pairs",
+        }
+    ),
     hint="pairs (images, labels) in batches: float32 [28, 28, 1] in [0, 1], every example once, "
     "each image with its own label, in a new order each epoch",
     run=each(try_input),
@@ -193,6 +204,17 @@ MODEL = make_exercise(
         "keras.optimizers.SGD, without clipping or weight decay",
     },
     hint="one Dense layer of 10 logits, SGD at 0.1, cross-entropy from logits, accuracy",
+    explain=explain_parts(
+        {
+            "learning rate": "SGD has another learning rate than 0.1, which isn't multiplied by "
+            "the number of replicas",
+            "optimizer": "the optimizer isn't keras.optimizers.SGD",
+            "momentum": "this SGD has momentum: use it without",
+            "loss": "the optimizer is right, and the loss isn't the mean sparse categorical "
+            "cross-entropy of logits: look at its reduction and its arguments",
+            "accuracy": "the metric isn't the accuracy of the labels",
+        }
+    ),
     run=each(try_model),
 )
 
@@ -251,8 +273,19 @@ CALLBACKS = make_exercise(
         "not-noted": "the list is empty: append the rate to it",
         "noted-each-batch": "noted after every batch: on_epoch_end comes once an epoch",
         "rates-sorted": "the rates were used in another order than they came in",
+        "first-boundary-only": "the rate changes at the first boundary only: count how many "
+        "boundaries have been reached",
+        "noted-last-only": "only the last epoch's rate is left in the list: append to it",
     },
     hint="a LearningRateScheduler, and a callback that appends the optimizer's learning rate",
+    explain=explain_parts(
+        {
+            "used": "a rate is used in the wrong epoch: before epoch boundaries[0] it is rates[0], "
+            "from there on rates[1], and so on",
+            "noted": "the right rates were used, and something else was noted: append the "
+            "optimizer's learning rate, a number, at the end of every epoch",
+        }
+    ),
     run=each(try_callbacks),
 )
 
@@ -325,6 +358,9 @@ RELOAD = make_exercise(
         "another-strategy": "loaded under another strategy: use the one that you were given",
     },
     hint="save the model to the path, then load it in the scope of the strategy",
+    explain=explain_parts(
+        {"file written": "the file at `path` doesn't hold the full model: save the model there"}
+    ),
     run=each(try_reload),
 )
 
@@ -360,6 +396,8 @@ PROGRAM = make_exercise(
         "load the weights of the epoch with the lowest (a checkpoint's mode is 'min')",
         "first-rate-kept": "every epoch was trained with the first rate: a LearningRateScheduler "
         "sets it before each epoch",
+        "next-rate": "each epoch was trained with the next one's rate: Keras counts epochs from 0",
+        "rates-doubled": "the rates are multiplied by the number of replicas: use them unchanged",
         "not-scaled": "the pixels weren't scaled: divide by 255",
         "not-distributed": "these are the weights of one device, or of losses other than `loss`: "
         "make and compile the model in strategy.scope(), with the loss that was passed",

@@ -69,7 +69,6 @@ def expect_model(replicas: int, seed: int, way: str = "right") -> dict[str, Any]
     changed = ("compiled-outside", "not-from-logits", "softmax-layer", "adam", "step-of-another")
     after = softmax.draw_weights(seed) - step * (0.1 if way == "other-rate" else 1)
     return {
-        "kernel after one step": Anything() if way in changed else after,
         "copies of each weight": 1 if way == "outside-scope" else replicas,
         "copies of the step counter": 1 if "outside" in way else replicas,
         "momentum": {"with-momentum": AnyOf((0.5, 0.9, 0.99)), "adam": Anything()}.get(way, 0.0),
@@ -78,6 +77,7 @@ def expect_model(replicas: int, seed: int, way: str = "right") -> dict[str, Any]
         "largest output": float(np.max(outputs)),
         "loss": float(regression.losses(seen, labels).mean()),
         "accuracy": None if way == "no-accuracy" else float(np.mean(logits.argmax(1) == labels)),
+        "kernel after one step": Anything() if way in changed else after,
     }
 
 
@@ -85,10 +85,12 @@ def expect_callbacks(boundaries: Any, rates: Any, way: str = "right") -> dict[st
     shift = {"late-by-one": -1, "early-by-one": 1}.get(way, 0)
     epochs = range(boundaries[-1] + 2)
     rates = sorted(rates, reverse=True) if way == "rates-sorted" else rates
-    used = [rates[sum(edge <= epoch + shift for edge in boundaries)] for epoch in epochs]
+    edges = boundaries[:1] if way == "first-boundary-only" else boundaries
+    used = [rates[sum(edge <= epoch + shift for edge in edges)] for epoch in epochs]
     if way == "never-changed":
         used = [0.5] * len(used)
     noted = [0.5, *used[:-1]] if way == "noted-before" else used
+    noted = noted[-1:] if way == "noted-last-only" else noted
     noted = used[-1:] * len(used) if way == "variable-noted" else noted
     noted = np.repeat(used, 2).tolist() if way == "noted-each-batch" else noted
     return {"used": used, "noted": [] if way == "not-noted" else noted}
@@ -119,8 +121,14 @@ def _choose_epoch(seed: int, way: str, batch: int) -> dict[str, Any]:
         images, labels = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
     heavier = 0.0 if way == "not-distributed" else HEAVIER
     weights, velocity, epochs = np.zeros((785, 10)), np.zeros((785, 10)), []
-    for rate in run["rates"]:
-        rate, seen = run["rates"][0] if way == "first-rate-kept" else rate, []
+    rates = run["rates"]
+    rates = {
+        "first-rate-kept": rates[:1] * len(rates),
+        "next-rate": [*rates[1:], rates[-1]],
+        "rates-doubled": [2 * rate for rate in rates],
+    }.get(way, rates)
+    for rate in rates:
+        seen: list[np.ndarray] = []
         for first in range(0, len(labels), batch):
             x, y = _add_ones(images[first : first + batch]), labels[first : first + batch]
             factors = _weigh(len(y), heavier)

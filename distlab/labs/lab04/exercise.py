@@ -122,6 +122,14 @@ STEP = make_exercise(
         "gradients, so an all-reduce before it adds them up once more",
         "only-summed": "the losses are added up and never divided: divide by the global batch",
         "softmax-first": "the model's outputs are logits: the loss takes their softmax already",
+        "own-mean-over-replicas": "each replica took the mean over its own examples, divided by "
+        "the number of replicas: correct only as long as all shares are equal",
+        "divided-twice": "the gradients are divided by the number of replicas once more: the "
+        "global batch counts all replicas' examples already",
+        "own-mean-returned": "the weights are right, but the returned losses are the replicas' own "
+        "means: return the loss whose gradient was taken",
+        "loss-after": "the weights are right, and the loss was computed after the step: return the "
+        "one whose gradient was taken",
         "unscaled-loss": "the weights are right, but the returned losses aren't divided: "
         "return the loss whose gradient was taken",
     },
@@ -176,6 +184,11 @@ EPOCH = make_exercise(
         "strategy.run returns both values",
         "last-batch": "this is the mean of the last batch alone",
         "last-missing": "the last batch is missing: it is smaller, and counts all the same",
+        "first-batch": "this is the mean of the first batch alone: does return stand in the loop?",
+        "first-missing": "the first batch is missing: a batch that was taken from an iterator "
+        "doesn't come again",
+        "not-divided": "this is the sum of all losses: divide it by the number of examples",
+        "sum-of-last": "the last batch's sum is divided by all examples: add each batch's to it",
         "by-batches": "the sum is divided by the number of batches, not of examples",
         "first-replica": "only replica 0's examples were counted: reduce over the replicas",
         "full-batches": "the last batch was counted as a full one",
@@ -214,6 +227,13 @@ ACCURACY = make_exercise(
         "mean-of-batches": "a mean of accuracies, of batches or of replicas: the last batch is "
         "smaller than the others, and counts as much as they do",
         "counted-wrong": "this is the share of wrong answers",
+        "least-likely": "these are the classes with the lowest logit: use argmax",
+        "not-divided": "this is the number of right answers: divide it by the number of images",
+        "first-batch": "this is the accuracy of the first batch alone: does return stand in the "
+        "loop?",
+        "sum-of-last": "the last batch's right answers are divided by all images: add each batch's",
+        "losses-averaged": "half of it: MEAN divides the replicas' right answers by two. Reduce "
+        "with SUM",
         "last-batch": "this is the accuracy of the last batch alone",
         "first-replica": "only replica 0's images were counted: reduce over the replicas",
         "full-batches": "the last batch was counted as a full one",
@@ -360,6 +380,10 @@ PROGRAM = make_exercise(
         "own-mean": "each replica averaged over its own examples: divide by the size of this batch",
         "full-batch": "the last batch holds 5 examples, not 8: divide by what it holds",
         "rest-dropped": "the last, smaller batch was left out: train on all examples",
+        "another-momentum": "this is another momentum than the contract's, or none",
+        "another-rate": "the learning rate isn't the contract's: it isn't multiplied or divided by "
+        "the number of replicas",
+        "another-batch": "the batches are too small or too large: batch_size is the global batch",
         "mean-of-batches": "the weights are right, the losses are means of batch means: the last, "
         "smaller batch counts too much",
         "not-distributed": "these are the weights of one device: call make_model in the strategy's "

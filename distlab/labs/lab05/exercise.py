@@ -73,6 +73,12 @@ PLAIN = make_exercise(
         "only-summed": "the errors are added up and never divided",
         "divided-twice": "it's divided by the number of replicas once more: the global batch "
         "counts them already",
+        "examples-summed": "the examples' losses are added up and never divided: divide by the "
+        "global batch",
+        "mean-of-means": "that is a mean over the replica's own examples, divided by the global "
+        "batch as well: one of the two divisions is enough, the one by the global batch",
+        "other-axis": "the replica's own examples are averaged and the ten errors added up: it has "
+        "to be the other way round (axis 0 counts the examples, axis 1 the errors)",
         "only-replicas": "it's divided by the number of replicas, not of examples",
     },
     "an example's loss is the mean of its ten errors, and a replica's loss is its part of one mean "
@@ -94,6 +100,10 @@ WEIGHTED = make_exercise(
         "times-replicas": "four times too large: the weights are to be added up over the replicas "
         "(a mean of their four sums is a quarter), and the losses aren't, since TensorFlow already "
         "adds up the gradients",
+        "divided-twice": "it's divided by the number of replicas as well: the sum of all weights "
+        "is the only divisor",
+        "averaged-too": "the replica took a mean over its own examples before it divided by the "
+        "sum of all weights: add them up",
         "mean-weight": "a mean loss times a mean weight isn't the mean of weighted losses",
     },
     "a replica's part is its sum of weight x loss; the divisor is one number, the same everywhere",
@@ -156,6 +166,12 @@ CLIPPED = make_exercise(
         "norms-added": "the norm of a sum isn't the sum of the norms, nor the root of the sum of "
         "their squares: add up the gradients first, then take the norm",
         "no-root": "the norm is the square root of the sum of squares: the root is missing",
+        "divided-twice": "it's divided by the number of replicas once more: the gradients are "
+        "scaled already, so each replica's part is its own gradient times the common factor",
+        "minimum-for-maximum": "a short gradient was made longer, and a long one left: the factor "
+        "is the smaller of 1 and max_norm / norm",
+        "each-number": "each number was clipped separately, which turns the update: all are scaled "
+        "by one factor",
         "norm-not-summed": "you used the norm of the mean of the replicas' gradients: their sum is "
         "four times as long",
     },
@@ -205,6 +221,10 @@ UNEVEN = make_exercise(
         "full-batch": "divided by the size of a full batch, though this one is smaller",
         "own-times-replicas": "own count times replicas, as compute_average_loss() has it without "
         "a batch size: wrong when shares differ",
+        "not-divided": "the losses are added up and never divided: divide by the examples of this "
+        "batch",
+        "divided-twice": "it's divided by the number of replicas as well: the examples of this "
+        "batch are those of all replicas",
         "mean-of-nothing": "a replica without examples took the mean of nothing, which is nan: the "
         "sum of nothing is 0",
         "empty-not-zero": "a replica without examples adds nothing: its loss is 0",

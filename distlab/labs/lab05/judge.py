@@ -35,6 +35,10 @@ def scaled(factor: Factor, by: float) -> Factor:
     return lambda own, step: by * factor(own, step)
 
 
+def divided_twice(factor: Factor) -> Factor:
+    return lambda own, step: factor(own, step) * per_batch(own, step)
+
+
 @dataclass(frozen=True)
 class Scaling:
     """Return the factor of each example's gradient on one replica.
@@ -61,6 +65,9 @@ WAYS: dict[str, dict[str, Scaling]] = {
         "errors-summed": Scaling(scaled(per_batch, OUTPUTS)),
         "divided-twice": Scaling(scaled(per_batch, 1 / REPLICAS)),
         "only-replicas": Scaling(lambda own, step: OUTPUTS / REPLICAS),
+        "examples-summed": Scaling(lambda own, step: 1.0),
+        "mean-of-means": Scaling(divided_twice(per_share)),
+        "other-axis": Scaling(scaled(divided_twice(per_share), OUTPUTS)),
     },
     "weighted": {
         "right": Scaling(lambda own, step: 1 / np.sum(step["weights"])),
@@ -76,6 +83,8 @@ WAYS: dict[str, dict[str, Scaling]] = {
         ),
         "by-examples": Scaling(per_batch),
         "times-replicas": Scaling(lambda own, step: REPLICAS / np.sum(step["weights"])),
+        "divided-twice": Scaling(lambda own, step: 1 / np.sum(step["weights"]) / REPLICAS),
+        "averaged-too": Scaling(lambda own, step: 1 / np.sum(step["weights"]) / own),
         "mean-weight": Scaling(per_batch, weigh=lambda step: by_share(step, np.mean)),
     },
     "uneven": {
@@ -83,6 +92,8 @@ WAYS: dict[str, dict[str, Scaling]] = {
         "own-mean": Scaling(per_share),
         "full-batch": Scaling(per_batch),
         "own-times-replicas": Scaling(scaled(per_share, 1 / REPLICAS)),
+        "not-divided": Scaling(lambda own, step: 1.0),
+        "divided-twice": Scaling(lambda own, step: 1 / len(step["picks"]) / REPLICAS),
     },
 }
 
@@ -122,6 +133,9 @@ def expect_clipped(seed: int, most: float, way: str = "right") -> Any:
         "always-scaled": lambda: whole * most / np.linalg.norm(whole),
         "norm-not-summed": lambda: _shorten(whole, most, np.linalg.norm(whole) / REPLICAS),
         "no-root": lambda: _shorten(whole, most, whole @ whole),
+        "divided-twice": lambda: _shorten(whole, most) / REPLICAS,
+        "minimum-for-maximum": lambda: whole * max(1.0, most / np.linalg.norm(whole)),
+        "each-number": lambda: sum(np.clip(part, -most, most) for part in parts),
     }[way]()
 
 

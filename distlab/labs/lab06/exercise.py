@@ -9,7 +9,13 @@ import numpy as np
 
 from distlab.exercises.exercise import Exercise, contrast, each
 from distlab.exercises.refusing import read_array, refuse, require_list
-from distlab.exercises.ring_trace import draw_vectors, find_moment, start_gather, tell_ring
+from distlab.exercises.ring_trace import (
+    draw_vectors,
+    explain_ring,
+    find_moment,
+    start_gather,
+    tell_ring,
+)
 from distlab.labs import ANSWERS, COLLECTIVES
 from utils.collectives import (
     Network,
@@ -26,11 +32,15 @@ Chunks = list[list[np.ndarray]]
 NOT_SENT = (
     "right sums, but nothing was sent: a rank learns of the others' values only through the network"
 )
+READ_ELSEWHERE = (
+    "the values lack what the network added on the way: a rank can't look into its neighbor's "
+    "memory, which is on another machine. Take message.values, which arrived"
+)
 ONE_BY_ONE = (
     "the messages went one after the other, a step each: hand all P of a step to one exchange"
 )
 make_exercise = partial(Exercise, lab="lab06")
-_SIZES = ((1, 3, 7), (2, 4, 8), (3, 1, 4))
+_MARKED = ((1, 3, 7, 0.0), (2, 4, 8, 1.0), (3, 1, 4, 0.0))
 
 
 class LabNetwork(Network):
@@ -81,6 +91,7 @@ make_ring_exercise = partial(
     tolerance=1e-6,
     contrast=say_moment,
     tell=tell_ring,
+    explain=explain_ring,
     by_hand=COLLECTIVES,
     plain=True,
 )
@@ -134,10 +145,9 @@ def _read_chunk(chunks: Any, rank: int, k: int) -> np.ndarray:
 SCATTER = make_ring_exercise(
     name="scatter",
     function="reduce_scatter",
-    examples=tuple((*sizes, mark) for sizes, mark in zip(_SIZES, (0.0, 1.0, 0.0), strict=True)),
+    examples=_MARKED,
     mistakes={
-        "read-elsewhere": "the sums lack what the network added on the way: a rank can't look into "
-        "its neighbor's memory, which is on another machine. Add message.values, which arrived",
+        "read-elsewhere": READ_ELSEWHERE,
         "replaced": "the receiver threw its own values away: it adds what arrives",
         "one-step-short": "one step too few: P ranks need P - 1",
         "one-step-too-many": "one step too many: after P - 1 the sums are whole, and then counted "
@@ -155,13 +165,15 @@ SCATTER = make_ring_exercise(
 
 
 @_note_refusals
-def try_gather(all_gather: Callable[..., Any], seed: int, ranks: int, length: int) -> Any:
+def try_gather(
+    all_gather: Callable[..., Any], seed: int, ranks: int, length: int, mark: float
+) -> Any:
     """Begin where a reduce-scatter ends. Return every rank's vector, and the traffic.
 
     Rank r has the sum of chunk r + 1 (mod ranks), and of the others its own values.
     """
     chunks = start_gather(_make_chunks(seed, ranks, length))
-    network = LabNetwork(ranks)
+    network = LabNetwork(ranks, mark)
     chunks = _run(all_gather, chunks, network)
     rows = [[_read_chunk(chunks, rank, k) for k in range(ranks)] for rank in range(ranks)]
     return {"vectors": [np.concatenate(row) for row in rows]} | describe_traffic(network)
@@ -170,8 +182,9 @@ def try_gather(all_gather: Callable[..., Any], seed: int, ranks: int, length: in
 GATHER = make_ring_exercise(
     name="gather",
     function="all_gather",
-    examples=_SIZES,
+    examples=_MARKED,
     mistakes={
+        "read-elsewhere": READ_ELSEWHERE,
         "added": "finished chunks were added once more: the receiver replaces its own",
         "one-step-short": "one step too few: the last rank still lacks a chunk",
         "unfinished-sent": "unfinished chunks were sent round: rank r begins with chunk r + 1",
@@ -227,6 +240,12 @@ SECONDS = make_exercise(
         "chunks-by-steps": "the vector is cut into P chunks: P - 1 is the number of steps",
         "bits": "payload and bandwidth are both in bytes: don't multiply by 8",
         "one-latency": "the latency is paid once for each step, not once in all",
+        "no-latency": "the latency is missing: each step pays it",
+        "latency-shared": "the latency isn't divided by the ranks: each step pays it in full",
+        "one-chunk": "each step moves a chunk, and this counts the bytes of one step only",
+        "one-step": "that is one step alone: multiply it by the steps of both halves",
+        "minus-one-once": "each half takes P - 1 steps: both take 2 (P - 1), not 2 P - 1",
+        "doubling": "the steps of a ring grow with the ranks, not with their logarithm",
     },
     hint="count the steps of both halves, then work out the seconds of one step",
     tolerance=1e-3,

@@ -51,7 +51,9 @@ def expect_scatter(
     return try_scatter(part, seed, ranks, length, mark)
 
 
-def expect_gather(seed: int, ranks: int, length: int, way: str = "right") -> dict[str, Any]:
+def expect_gather(
+    seed: int, ranks: int, length: int, mark: float, way: str = "right"
+) -> dict[str, Any]:
     steps = ranks - 1 - (way == "one-step-short")
     first = 0 if way == "unfinished-sent" else 1
 
@@ -62,7 +64,7 @@ def expect_gather(seed: int, ranks: int, length: int, way: str = "right") -> dic
         else:
             _go_round(chunks, network, first, steps, way == "added", way)
 
-    return try_gather(part, seed, ranks, length)
+    return try_gather(part, seed, ranks, length, mark)
 
 
 def _send_whole(vectors: list[np.ndarray], network: Network) -> list[np.ndarray]:
@@ -105,13 +107,19 @@ def expect_seconds(
 ) -> float:
     """Return the seconds of a ring all-reduce in the alpha-beta model, or of a mistaken one."""
     steps = 2 * (ranks - 1)
-    if way in ("one-half", "one-step-each"):
-        steps = ranks - 1 if way == "one-half" else 2 * ranks
+    steps = {
+        "one-half": ranks - 1,
+        "one-step-each": 2 * ranks,
+        "minus-one-once": 2 * ranks - 1,
+        "one-step": 1,
+        "doubling": 2 * np.log2(ranks),
+    }.get(way, steps)
     moved = steps * payload_bytes / (ranks - (way == "chunks-by-steps"))
     moved *= 8 if way == "bits" else 1
     if way == "whole-vectors":
         moved = steps * payload_bytes
-    return (1 if way == "one-latency" else steps) * latency + moved / bandwidth
+    waits = {"one-latency": 1, "no-latency": 0, "latency-shared": steps / ranks}.get(way, steps)
+    return waits * latency + moved / (steps if way == "one-chunk" else 1) / bandwidth
 
 
 SCATTER = Judge(lab06.SCATTER, expect_scatter)

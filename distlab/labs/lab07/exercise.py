@@ -43,12 +43,10 @@ def describe_config(given: Any, *case: Any) -> dict[str, Any] | None:
     except (ValueError, RecursionError):  # also of a number of 5,000 digits, of endless brackets
         return {"kind": "Python, not JSON" if re.match(r"\s*\{\s*'", given) else "not JSON"}
     if not isinstance(found, dict):
-        return {"kind": "not a JSON object"}
-    extra = sorted(set(found) - {"cluster", "task", "environment", "rpc_layer"})
-    cluster, task = (_mark_inexact(found.get(part)) for part in ("cluster", "task"))
-    return {"kind": "JSON", "cluster": cluster, "task": task} | (
-        {"unknown keys": ", ".join(extra)} if extra else {}
-    )
+        twice = " in JSON: json.dumps was called twice" if isinstance(found, str) else ""
+        return {"kind": f"a {type(found).__name__}{twice}, not an object"}
+    parts = {k: _mark_inexact(v) for k, v in found.items() if k not in ("environment", "rpc_layer")}
+    return {"kind": "JSON"} | parts
 
 
 def _mark_inexact(part: Any, levels: int = 8) -> Any:
@@ -90,7 +88,10 @@ WORKER = make_exercise(
 ROLE = make_exercise(
     name="role",
     function="write_role",
-    examples=((MACHINES, "chief", 0), (MACHINES, "ps", 0), (MACHINES, "evaluator", 0)),
+    examples=tuple(
+        (MACHINES, job, index)
+        for job, index in (("chief", 0), ("worker", 1), ("ps", 0), ("evaluator", 0))
+    ),
     mistakes={
         "evaluator-listed": "the evaluator isn't part of the training cluster: leave its machine "
         "out of the list",
@@ -147,6 +148,8 @@ REPAIR = make_exercise(
         "only-clusters": "the machines agree, but an index is still used twice",
         "sorted": "the machines were put into another order: worker 0's list is the right one",
         "all-the-first": "every task says that it is worker 0",
+        "counted-from-one": "indexes count from 0",
+        "dictionaries": "TF_CONFIGs are strings: json.dumps makes one of each dictionary",
     },
     hint="everyone gets worker 0's cluster, and its own place as the index",
     run=each(try_repair),

@@ -63,10 +63,9 @@ def expect_repair(*case: Any, way: str = "right") -> list[dict[str, Any]]:
         if way == "sorted":
             cluster = {"worker": sorted(hosts)}
         index = found["task"]["index"] if way == "only-clusters" else place
-        if way == "all-the-first":
-            index = 0
+        index = {"all-the-first": 0, "counted-from-one": place + 1}.get(way, index)
         repaired.append(_config(cluster, "worker", index))
-    return repaired
+    return [{"kind": "not a string but dict"}] * len(read) if way == "dictionaries" else repaired
 
 
 def expect_cause(name: str, blamed: int, seed: int, way: str = "right") -> Any:

@@ -76,6 +76,8 @@ SHARDS = Exercise(
         "rest-dropped": "the last, smaller batch is missing: it is kept here, so no drop_remainder",
         "cut-to-fit": "the last ids are missing: the number of ids needn't be a multiple of the "
         "number of workers",
+        "skipped-only": "worker i left out the first i ids and read all the others: keep every "
+        "W-th",
         "not-batched": "the data set holds single ids: batch them",
         "endless": "the data set never ends: repeat() starts again, and you need one pass",
     },
@@ -148,6 +150,10 @@ TRAINING = Exercise(
         "not-reduced": "the workers end with different weights: the gradients weren't summed",
         "uphill": "the weights went up the gradient: subtract rate x gradient",
         "one-batch-only": "every step used the batch of step 0",
+        "not-divided": "the losses are added up and never divided: divide by the global batch",
+        "one-step-short": "one step too few: take `steps` of them",
+        "one-step-too-many": "one step too many: take `steps` of them",
+        "next-step": "each step used the next one's batch: steps count from 0",
         "averaged-again": "too short: the losses are divided by the global batch already, so the "
         "workers' gradients are summed, not averaged",
     },
@@ -155,7 +161,7 @@ TRAINING = Exercise(
     tolerance=1e-5,
     run=each(try_training),
     travels=True,
-    evidence="outside",
+    evidence="result",
 )
 
 
