@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from lab_server import END_SECONDS, Lab
+from lab_server import END_SECONDS, START_SECONDS, Lab
 from process_watch import lives, wait_for
 
 from distlab.cli.lab import find_kernel_processes
@@ -43,6 +43,7 @@ def running(tmp_path_factory):
     patient = "--KernelManager.shutdown_wait_time=120"  # or a busy kernel is killed at its exit
     started = Lab(folder, home, "--", patient, warm=True)
     started.folder = folder
+    wait_for(lambda: tell_and_close(started)[1])  # on a busy machine the first ones are plain
     yield started
     started.process.kill()
     started.process.wait(END_SECONDS)
@@ -57,6 +58,13 @@ def open_kernel(running):
 
 def tell(talk):
     return json.loads(talk.run(TELL))
+
+
+def tell_and_close(running):
+    _, talk = open_kernel(running)
+    told = tell(talk)
+    talk.close()
+    return told
 
 
 def find_warm_process(running):
@@ -129,6 +137,7 @@ def test_without_its_warm_process_the_server_starts_plain_kernels(running):
 def kernels():
     """A warm process of this test's own, and what is killed with it in the end."""
     made = WarmKernels()
+    assert made.wait_until_ready(START_SECONDS)
     yield made
     made.close()
 
