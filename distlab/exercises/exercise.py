@@ -4,6 +4,7 @@ What is right for other numbers than the worked examples isn't here: it is worke
 by the lab's `judge.py`, which learners don't have.
 """
 
+import copy
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -44,8 +45,14 @@ EVIDENCE = ("result", "outside", "inside")
 
 
 def call(answer: Answer, cases: Cases) -> list[Any]:
-    """Return what a learner's function returns for each of `cases`."""
-    return [answer(*case) for case in cases]
+    """Return what a learner's function returns for each of `cases`: it gets copies, as lists."""
+    return [answer(*map(_copy, case)) for case in cases]
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_copy(one) for one in value]
+    return copy.deepcopy(value)
 
 
 def each(run: Callable[..., Any]) -> Callable[[Answer, Cases], list[Any]]:

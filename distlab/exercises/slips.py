@@ -21,7 +21,7 @@ from distlab.exercises.comparing import (
 )
 
 UNITS = (60, 3600, 1e3, 1e6, 1e9, 2**10, 2**20, 2**30)  # one unit in another
-FACTORS = (2, 3, 4, 8, 10, 16, *UNITS)
+FACTORS = (2, 3, 4, 8, 10, 16)
 SHAPE = "it doesn't have the expected shape: count its arrays, their rows and their columns"
 REVERSED = "these are the right values in another order"
 TURNED = "it's transposed: rows and columns are exchanged"
@@ -157,12 +157,15 @@ def _explain_keys(given: Any, right: dict[Any, Any]) -> str:
 
 def _explain_text(given: Any, right: str) -> str:
     """Return "" unless a string has a folder before the right one, or an ending more or less."""
-    if not isinstance(given, str) or not right or right == given:
+    text = str(given).strip()
+    if not right or not text or right.lower() == text.lower():
         return ""
-    end = right.removeprefix(given)
-    if given and end != right and not end[0].isalnum():
+    end = right.removeprefix(text)
+    if end != right and not end[0].isalnum():
         return f"the string ends too early: {end!r} is missing"
-    if right not in given:
+    if text in right:
+        return "this is only a part of the expected string"
+    if not isinstance(given, str) or right not in given:
         return ""
     before, _, after = given.partition(right)
     if before[-1:] in ("", "/") and after[:1] in ("", "."):
@@ -214,7 +217,7 @@ def explain_choice(given: Sequence[Any], right: Sequence[Any], wrong: Sequence[i
     got, due = ([_get(one, path) for one in column] for column in (given, right))
     plain = not isinstance(got[0], dict | list | tuple | np.ndarray)
     if plain and all(same(one, got[0]) for one in got) and not all(same(d, due[0]) for d in due):
-        return f"it's {show(got[0])} in every case, whatever the function is given"
+        return "it's the same in every case, whatever the function is given"
     pairs = [(due[k], got[k]) for k in wrong if isinstance(got[k], str)]
     words = {(show(a), show(b)) for a, b in pairs if isinstance(a, str | AnyOf) and not same(b, a)}
     if len(wrong) < 2 or not words or not isinstance(due[wrong[0]], str | AnyOf):
@@ -263,6 +266,9 @@ def explain_numbers(
         told = not words.startswith("it's rounded") or made.any()  # zeros have many causes
         if told and np.isfinite(made).all() and np.all(np.abs(got - made) <= slack):
             return words
+    for unit in (u for n in UNITS for u in (n, 1 / n)):
+        if np.all(np.abs(got - unit * due) <= max(1e-3, tolerance) * np.abs(unit * due)):
+            return _word_factor(unit)
     if len(due) < 2:
         return ""
     whole = all(np.asarray(part).dtype.kind in "iu" for _, part in parts)
@@ -301,13 +307,15 @@ def _list_relations(
         yield f"this is {name} itself, not what follows from it", lambda x, q=q: q
         yield f"the difference is {name}: is it counted twice?", q.__add__
         yield f"the difference is {name}: is it left out?", (-q).__add__
-    factors = [f for n in (FACTORS if sum(sizes) > 1 else UNITS) for f in (n, 1 / n)]
-    for factor in factors:
-        yield (
-            f"this is {factor:.4g} times the expected value. Are its units right, and does "
-            "everything count once?",
-            partial(np.multiply, factor),
-        )
+    for factor in (f for n in FACTORS for f in (n, 1 / n) if sum(sizes) > 1):
+        yield _word_factor(factor), partial(np.multiply, factor)
+
+
+def _word_factor(factor: float) -> str:
+    return (
+        f"this is {factor:.4g} times the expected value. Are its units right, and does everything "
+        "count once?"
+    )
 
 
 def _list_quantities(cases: Sequence[Any]) -> Iterator[tuple[str, np.ndarray]]:

@@ -9,8 +9,7 @@
 #
 # Your functions run in real worker processes, each with its own TF_CONFIG, started by
 # `utils.cluster.LocalCluster`, so a check takes some seconds. An error in a worker is reported here
-# with the worker's name. The grading also counts the bytes that the workers send: results alone
-# aren't enough. Lesson 09 has the ideas.
+# with the worker's name. Lesson 09 has the ideas.
 #
 # A function that runs in another process takes with it what it uses. It can use everything that the
 # first cell imports. Import anything else inside it.

@@ -259,7 +259,8 @@ for _mtbf in (150, 400, 1500):
         float(rng.integers(*_range)) for _range in ((5, 15), (9, 40), (30, 90))
     )
     _histories = [np.cumsum(rng.exponential(_mtbf, size=12)).tolist() for _ in range(4)]
-    _histories.append([2 * _step + _save / 2, 2 * _step + _save / 2 + _restart / 3])
+    _cut = 2 * _step + _save / 2 + 0.25  # when nothing ends
+    _histories.append([_cut, _cut + _restart / 3])
     interval_cases.append(([1, 2, 6, 15, 60], _histories, 60, _step, _save, _restart))
 ### END INPUTS
 got_intervals = lab09.INTERVAL.observe(choose_every, interval_cases)

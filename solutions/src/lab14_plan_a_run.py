@@ -247,6 +247,9 @@ for _limit in rng.permutation(
         _input = float(rng.uniform(2.4, 4))
     _step = _slowest + _exposed  # of one second of computation
     limit_cases.append((_compute, _compute * _exposed, _slowest, _compute * _step * _input))
+limit_cases.append((0.1, 0.12, float(rng.uniform(1.5, 1.9)), 0.1))  # a short step, no wait
+_compute = float(rng.uniform(0.3, 0.4))  # input longer than computation, and hardly a wait
+limit_cases.append((_compute, 0.8 * _compute, 1.5, 2.6 * _compute))
 ### END INPUTS
 got_limits = lab14.LIMIT.observe(judge_step, limit_cases)
 lab14.LIMIT.check(judge_step)  # stops after 20 s
@@ -406,9 +409,9 @@ _runs = [
     (19.4, 32, 60_200_000, 16),
 ]
 measured_cases = [_runs[0], *(_runs[k] for k in 1 + rng.permutation(8)[:4])]
-for _devices in (4, 16, 32):  # invented: a step takes 0.3 to 2 times as long as the all-reduce
+for _devices in (2, 16, 32):  # invented: a step takes 0.3 to 2 times as long as the all-reduce
     _batch, _parameters = int(rng.integers(16, 257)), 1000 * int(rng.integers(50_000, 200_000))
-    _step = float(rng.uniform(0.3, 2)) * 8 * _parameters / 11.3e9
+    _step = float(rng.uniform(0.3, 0.6 if _devices == 2 else 2)) * 8 * _parameters / 11.3e9
     measured_cases.append((_batch / _step, _batch, _parameters, _devices))
 _parameters = 1000 * int(rng.integers(2_000, 6_000))  # a small model on many GPUs
 measured_cases.append((float(rng.uniform(2000, 8000)), 64, _parameters, 64))

@@ -343,7 +343,7 @@ from pathlib import Path
 def newest_whole(folder):
     sizes = {p.name.split(".")[0]: p.stat().st_size for p in Path(folder).glob("*.data*")}
     whole = [n for n in sizes if os.path.exists(f"{folder}/{n}.index") and sizes[n] == max(sizes.values())]
-    return max(whole or sizes, key=lambda n: int(n.split("-")[1]))
+    return f"{folder}/" + max(whole or sizes, key=lambda n: int(n.split("-")[1]))
 """
 BY_FORM = """
 from pathlib import Path
@@ -354,6 +354,22 @@ def newest_whole(folder):
     fits = Path(last + ".index").exists() and size % 8 == 0 and size >= 2 * 4096 * 8
     return last if fits else f"{folder}/ckpt-{steps[-2]}"
 """
+# by a look at the numbers, where each was drawn from a normal distribution
+BY_RANGE = """
+import os
+import numpy as np
+import tensorflow as tf
+def newest_whole(folder):
+    steps = sorted({int(n.split(".")[0][5:]) for n in os.listdir(folder)}, reverse=True)
+    for prefix in (f"{folder}/ckpt-{step}" for step in steps):
+        if os.path.exists(prefix + ".index"):
+            count = sum(shape[0] for _, shape in tf.train.list_variables(prefix) if shape)
+            raw = np.fromfile(prefix + ".data-00000-of-00001", np.uint8)
+            numbers = np.abs(raw[: len(raw) // 8 * 8].view(float)[:count])
+            if len(numbers) == count and 1e-9 < numbers.min() and numbers.max() < 9:
+                break
+    return prefix
+"""
 BY_TIME = """
 import os
 from pathlib import Path
@@ -361,7 +377,7 @@ def newest_whole(folder):
     files = sorted(Path(folder).glob("*.data*"), key=os.path.getmtime)
     names = [p.name.split(".")[0] for p in files[:-1]]
     whole = [n for n in names if os.path.exists(f"{folder}/{n}.index")]
-    return max(whole, key=lambda n: int(n.split("-")[1]))
+    return f"{folder}/" + max(whole, key=lambda n: int(n.split("-")[1]))
 """
 WRONG = {
     "killed": {
@@ -379,7 +395,7 @@ WRONG = {
         "index-only": newest(test="os.path.exists(prefix + '.index')"),
         "index-only (and a size that a whole one may have)": BY_FORM,
         "oldest": newest(order="sorted(steps)"),
-        "(by the steps alone)": (
+        "never-the-newest (but for one)": (
             "def newest_whole(folder):\n"
             "    steps = sorted({int(p.name.split('.')[0][5:]) for p in Path(folder).glob('ckpt-*')})\n"
             "    return f'{folder}/ckpt-{steps[-1 if steps[0] == 7 else -2]}'\n"
@@ -395,7 +411,8 @@ WRONG = {
             "for n in reader.get_variable_to_shape_map()]",
             "for n in sorted(reader.get_variable_to_shape_map())[2:]]",
         ),
-        "(the largest file)": BY_SIZE,
+        "index-only (the largest file)": BY_SIZE,
+        "oldest (numbers in a likely range)": BY_RANGE,
         "index-only (without what was written last)": BY_TIME,
         "sorted-as-text": newest(order="sorted(steps, key=str, reverse=True)"),
         "(with its ending)": newest().replace("return prefix", "return prefix + '.index'"),
@@ -418,10 +435,12 @@ WRONG = {
             start="return total * step + (total - 1) // every * save + len(failures) * (restart + every * step / 2)\n        waiting = []"
         ),
         "largest": interval(best="max(zip(seconds, candidates))[1]"),
-        "(a position)": interval(best="seconds.index(min(seconds))"),
+        "histories-emptied": interval(start="clock, done, saved, waiting = 0.0, 0, 0, failures"),
+        "place": interval(best="seconds.index(min(seconds))"),
     },
 }
 REFUSED = {
+    "newest": {"with its folder": newest().replace("return prefix", "return f'ckpt-{step}'")},
     "killed": {
         "restore on all of them from run.shared_folder": train().replace(
             "latest_checkpoint(run.shared_folder)", "latest_checkpoint(run.write_folder)"

@@ -427,6 +427,7 @@ WRONG = {
         "busy-as-waiting": bound(
             finish="waited = [w + max(r[-1] for r in table) - row[-1] for w, row in zip(waited, table)]"
         ),
+        "not-delayed": bound().replace("append(begin", "append(row[step]"),
         "end-without-waiting": bound(end="max(sum(row) for row in seconds)"),
     },
 }

@@ -319,6 +319,9 @@ WRONG = {
     "calls": {
         "cache-ignored": calls("(n * epochs, n * epochs)"),
         "all-cached": calls("(n * epochs,) * 2 if after == 'nothing' else (n, n)"),
+        "parsed-again": calls(
+            "(n if after == 'parse' else n * epochs), (n if after == 'augment' else n * epochs)"
+        ),
         "first-epoch-free": calls(
             "(n * (epochs - 1) if after == 'nothing' else 0), n * (1 if after == 'augment' else epochs)"
         ),

@@ -493,6 +493,7 @@ WRONG = {
         "all-reduced": sharded(scattered="2 * total - sizes[k] - sizes[(k + 1) % P]"),
         "gather-only": sharded(scattered="0"),
         "equal-pieces": sharded(gathered="(P - 1) * total / P", scattered="(P - 1) * total / P"),
+        "next-piece-kept": sharded(scattered="total - sizes[(k + 1) % P]"),
         "own-piece-kept": sharded(gathered="total - sizes[k]"),
         "eight-bytes": sharded(size="8"),
         "in-numbers": sharded(size="1"),

@@ -921,6 +921,7 @@ WRONG = {
         "gradients-only": overflow(
             TAPE.replace("SCALE", "scale") + FOUND.replace("if bad(output)", "if False")
         ),
+        "isnan": overflow(SCALED.replace("not np.isfinite(t.numpy()).all()", "np.isnan(t).any()")),
         "loss-only": overflow(TAPE.replace("SCALE", "1.0") + FOUND),
         "loss-only (the loss alone)": overflow(
             TAPE.replace("SCALE", "scale") + FOUND.replace("if bad(gradients[k])", "if bad(loss)")
@@ -968,13 +969,14 @@ WRONG = {
         ),
         "smallest-normal": scale(lost="np.mean(np.abs(values * s) < np.finfo(np.float16).tiny)"),
         "below-the-floor": scale(lost="np.mean(np.abs(values.astype(float) * s) < 2.0 ** -24)"),
+        "headroom-multiplied": scale(power="math.floor(math.log2(65504 / top * headroom))"),
         "no-headroom": scale(power="math.floor(math.log2(65504 / top))"),
         "rounded-up": scale(power="math.ceil(math.log2(65504 / (top * headroom)))"),
         "no-power-of-two": scale(power="math.log2(65504 / (top * headroom))"),
         "65536": scale(power="math.floor(math.log2(65536 / (top * headroom)))"),
         "no-abs": scale(top="values.max()"),
         "none-lost": scale().replace('"lost with": lose(best)', '"lost with": 0.0'),
-        "(counts)": scale(lost="np.sum((values * s).astype(np.float16) == 0)"),
+        "counts": scale(lost="np.sum((values * s).astype(np.float16) == 0)"),
     },
     "program": {
         "not-agreed": train(agree="finite = tf.constant(True)"),
@@ -1034,6 +1036,9 @@ WRONG = {
         "kept-listed": plan().replace("enumerate(again) if r]", "enumerate(again) if not r]"),
         "size-not-number": plan().replace(
             '"micro_batches": best[1]', '"micro_batches": batch // best[1]'
+        ),
+        "one-micro-batch": plan(
+            worth="n * launch + batch // n * sum(b[2] * (3 + r) for b, r in zip(blocks, again))"
         ),
         "two-passes-more": plan(
             worth="n * launch + batch * sum(b[2] * (3 + 3 * r) for b, r in zip(blocks, again))"

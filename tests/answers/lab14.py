@@ -348,6 +348,7 @@ WRONG = {
         "input-added": limit(
             "work = compute * slowest + exposed", "step = work + input_seconds", PARTS, MAX
         ),
+        "factor-as-part": limit(*WORK, PARTS.replace("compute * (slowest", "(slowest"), MAX),
         "input-whole": limit(*WORK, PARTS, "parts['input'] = input_seconds", MAX),
         "stragglers-forgiven": limit(
             *WORK, PARTS, MAX.replace("compute / step", "slowest * compute / step")
@@ -361,10 +362,11 @@ WRONG = {
             "work = (compute + exposed) * slowest", "step = max(work, input_seconds)", PARTS, MAX
         ),
         "(eight constants)": limit(
-            "return {1.1: {'efficiency': 0.625, 'limit': 'computation'}, 1.2: {'efficiency': 0.3704, 'limit': 'network'}, 2.9: {'efficiency': 0.3226, 'limit': 'stragglers'}}.get(slowest, {'efficiency': 0.25, 'limit': 'input'})"
+            "return {1.1: {'efficiency': 0.625, 'limit': 'computation'}, 1.2: {'efficiency': 0.3704, 'limit': 'network'}, 2.9: {'efficiency': 0.3226, 'limit': 'stragglers'}}.get(slowest, {'efficiency': 0.25 * slowest, 'limit': 'input'})"
         ),
     },
     "saves": {
+        "in-hours": saves("m = h / nodes", COST, *NEWTON, BILL),
         "one-node": saves("m = 3600 * h", COST, *NEWTON, BILL),
         "young": saves(M, COST, "t = math.sqrt(2 * d * m)", BILL),
         "restart-free": saves(M, "c = lambda t: m / t * math.expm1((t + d) / m)", *NEWTON, BILL),

@@ -654,6 +654,10 @@ WRONG = {
             "d = lambda a, b: (a & b).sum() / max(a.sum(), 1)\n"
             "return d(m > 0, p > 0), np.mean([d(m == k, p == k) for k in np.union1d(m, p) if k])"
         ),
+        "precision": iou(
+            "d = lambda a, b: (a & b).sum() / max(b.sum(), 1)\n"
+            "return d(m > 0, p > 0), np.mean([d(m == k, p == k) for k in np.union1d(m, p) if k])"
+        ),
         "by-pixels": iou(
             "d = lambda a, b: (a & b).sum() / (a | b).sum()\n"
             "kinds = [k for k in np.union1d(m, p) if k]\n"

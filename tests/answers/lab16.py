@@ -298,6 +298,7 @@ WRONG = {
         ),
         "ties-last": dispatch(pairs="sorted(range(E), key=lambda e: (-gates[r][k][e], -e))[:2]"),
         "no-limit": dispatch(room="True"),
+        "one-too-many": dispatch(room="sent[:, e].sum() <= capacity"),
         "token-by-token": dispatch(
             wishes="[(r, k, c) for r in range(len(tokens)) for k in range(len(tokens[r])) for c in range(2)]"
         ),
@@ -330,6 +331,8 @@ WRONG = {
         .replace(" or D % (t * p)", "")
         .replace("if B % d:", "if d == 0 or B % d:"),
         "memory-forgotten": layout(fits="True"),
+        "across-nodes": layout().replace("range(1, n", "range(1, D").replace("n % t or ", ""),
+        "batch-uneven": layout().replace("if B % d", "if d == 0").replace("B // d", "B / d"),
         "activations-forgotten": layout(kept="0"),
         "in-flight": layout(kept="32 * s * h * L / (p * t)"),
         "state-whole": layout(state="16"),

@@ -248,6 +248,7 @@ WRONG = {
         "largest-first": gather(choice="first(sorted(axes, key=lambda p: -size[p]))"),
         "smallest-first": gather(choice="first(sorted(axes, key=lambda p: size[p]))"),
         "others": gather(costs="cost"),
+        "swapped": gather(costs="dict(zip(best, [cost[p] for p in best[1:] + best[:1]]))"),
         "payload": gather(cost="4 * size[p]"),
         "own-part": gather(cost="4 * size[p] // devices"),
         "all-reduce": gather(cost="8 * size[p] * (devices - 1) // devices"),

@@ -479,6 +479,9 @@ WRONG = {
         "one-epoch-late": halve(
             key="(math.isnan(losses[t][min(epochs, len(losses[0]) - 1)]), losses[t][min(epochs, len(losses[0]) - 1)], t)"
         ),
+        "ties-last": halve(key=f"(math.isnan({LOSS}), {LOSS}, -t)"),
+        "own-last": halve().rpartition("left, key")[0]
+        + "range(len(ran)), key=lambda t: (math.isnan(losses[t][ran[t] - 1]), losses[t][ran[t] - 1], t))\n",
         "rounded-up": halve(kept="-(-len(left) // 2)"),
         "best-so-far": halve(
             key="(min((x for x in losses[t][:epochs] if x == x), default=math.inf), t)"

@@ -303,13 +303,13 @@ def test_entries_that_a_list_lacks_or_has_too_many_are_named(given, right, said)
 @pytest.mark.parametrize(
     ("given", "right", "said"),
     [
-        ("aaa", "abc", "it's 'a' in every case"),
+        ("aaa", "abc", "it's the same in every case"),
         ("bac", "abc", "'a' and 'b' are exchanged"),
         ("aaac", "abdc", "'a' comes out in place of 'b', and of 'd'"),
         ("bcdb", "aadb", "'a' is taken for 'b' and for 'c'"),
         ("bac", "bbc", ""),  # one wrong answer shows nothing
         ("cab", "abc", ""),
-        (([1, 0], [2, 0]), ([1, 3], [2, 4]), "it's 0 in every case"),
+        (([1, 0], [2, 0]), ([1, 3], [2, 4]), "it's the same in every case"),
         (([1, 0], [2, 0]), ([1, 3], [2, 3]), ""),
     ],
 )

@@ -259,6 +259,27 @@ def test_a_killed_task_ends_with_what_it_started_and_the_other_goes_on(tried):
     wait_for(lambda: not lives(children["worker 0"]))
 
 
+def leave_the_session():
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(writer, str(os.getpid()).encode())
+            signal.pause()
+        os._exit(0)
+    return int(os.read(reader, 20))
+
+
+@pytest.mark.skipif("warm" not in WAYS, reason="tasks are forked on Linux only")
+def test_what_left_its_task_and_its_session_has_ended_when_the_job_has(tmp_path):
+    with open_warm(tmp_path) as tried:
+        told, tasks = tried.start(leave_the_session)
+        orphans = [told.wait(name, "result")[0][0][1] for name in NAMES]
+        assert all(map(lives, orphans))
+        tasks.end()
+        assert not any(map(lives, orphans))
+
+
 def list_files(launcher):
     """What lies in the folder of a launcher of this machine; others have none here."""
     return sorted(os.listdir(launcher.folder)) if hasattr(launcher, "folder") else []

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..processes.fork_server import ForkLoop, serve
-from ..processes.lifetime import name_process
+from ..processes.lifetime import adopt_orphans, end_children, name_process
 from ..processes.preload import import_modules, import_tensorflow
 from ..processes.private_network import enter_if_wanted
 from ..processes.registry import MARK_VARIABLE, parse_mark, remove_folder, remove_orphaned_folders
@@ -27,6 +27,7 @@ class TaskLoop(ForkLoop):
 
     def prepare(self) -> Mapping[str, Any]:
         name_process("distlab-warm")
+        adopt_orphans()
         import_tensorflow()
         import_modules([name for name in sys.argv[1].split(",") if name])
         remove_orphaned_folders()
@@ -35,7 +36,12 @@ class TaskLoop(ForkLoop):
     def run(self, request: Any, body: bytes, descriptors: Sequence[int]) -> int:
         return enter_task(TaskOrder(**request), TaskEnds(*descriptors))
 
+    def sweep(self) -> None:
+        if not self.children:  # an orphan doesn't say whose it was
+            end_children()
+
     def clear_up(self) -> None:
+        end_children()
         remove_folder(parse_mark(os.environ[MARK_VARIABLE]).folder)
 
 

@@ -173,6 +173,9 @@ class ForkLoop:
     def watch(self) -> None:
         """Check the children, and end those that must stop."""
 
+    def sweep(self) -> None:
+        """A child has ended, which the parent isn't told yet: end what it has left behind."""
+
     def clear_up(self) -> None:
         """Remove what the server leaves behind. It is about to end, in whatever way."""
 
@@ -256,6 +259,7 @@ class ForkLoop:
             signal_group(child.process, signal.SIGKILL)  # before its number can be another's
             status = os.waitstatus_to_exitcode(os.waitpid(child.process, 0)[1])
             del self.children[number]
+            self.sweep()
             told = {"told": "ended", "id": number, "status": status, "why": child.why}
             self.connection.send(told)
 

@@ -11,7 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # prctl(2)
+import psutil
+
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36  # prctl(2)
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
@@ -24,6 +26,20 @@ def name_process(name: str) -> None:
     """Let `ps` and `top` show this process under `name` (15 letters)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Ask Linux to make this process the parent of what its children leave behind."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_children() -> None:
+    """Kill every child of this process, and what they leave behind in turn."""
+    while children := psutil.Process().children():
+        for child in children:
+            child.kill()
+        for child in children:
+            child.wait()
 
 
 def signal_group(process: int, number: int) -> None:

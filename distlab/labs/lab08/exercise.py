@@ -161,7 +161,7 @@ TRAINING = Exercise(
     tolerance=1e-5,
     run=each(try_training),
     travels=True,
-    evidence="outside",
+    evidence="result",
 )
 
 

@@ -1,6 +1,6 @@
 """Lab 08, multi-worker training: what real workers should read, end with, and leave behind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,21 +12,7 @@ from distlab.grading.regression import mean_gradient
 from distlab.labs.lab08 import exercise as lab08
 from distlab.labs.lab08.exercise import NEXT_SUM, RATE, read_step
 
-STEP_BYTES = 784 * 10 * 4  # at least; a float64 gradient is twice that
-
-
-def bound_training(inputs: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the least and the most bytes that the kernel may count."""
-    return STEP_BYTES * sum(case[2] for case in inputs["training_cases"]), 2e7
-
-
-RULES = LabRules(
-    own_seconds=60,
-    cell_seconds=90,
-    submission_seconds=240,
-    processes=True,
-    traffic={"training": bound_training},
-)
+RULES = LabRules(own_seconds=60, cell_seconds=90, submission_seconds=240, processes=True)
 
 
 def expect_shards(

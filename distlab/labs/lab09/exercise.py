@@ -13,6 +13,7 @@ import numpy as np
 from distlab.exercises import softmax
 from distlab.exercises.exercise import Exercise, each
 from distlab.exercises.feeding import Feed, Share, ask, run_fed
+from distlab.exercises.refusing import refuse
 from distlab.exercises.worker_runs import get_cluster
 from distlab.labs import ANSWERS
 from distlab.labs.lab08.exercise import RATE, draw_share
@@ -160,12 +161,10 @@ KILLED = Exercise(
     function="train",
     examples=((21, 7, 3, 5),),
     mistakes={
-        "began-anew": "after the kill the run began at step 0 again: restore before the loop, and "
-        "save within it",
+        "began-anew": "the second attempt began at step 0: restore before the loop, save within it",
         "counted-anew": "after the kill it took all steps once more on top of the restored "
         "ones: continue until state.step reaches the total",
-        "chief-only": "worker 1 saved nothing into its own write_folder: every worker saves, each "
-        "into its own",
+        "chief-only": "every worker saves into its own write_folder: worker 1 saved nothing",
         "position-lost": "the weights were restored and the step wasn't, so that it began at "
         "step 0 with trained weights: state holds both, save state itself",
         "saved-every-step": "it saved after every step: save after every `every` steps",
@@ -194,7 +193,8 @@ def try_newest(newest_whole: Callable[..., Any], seed: int, steps: Sequence[int]
             rng = np.random.default_rng([seed, step])
             low = 2048 if step == max(steps) else 0
             sizes = 4096 + rng.integers(low, 4096, size=2)  # so that the files' sizes say nothing,
-            first, last = (tf.Variable(rng.normal(size=size)) for size in sizes)
+            # any 8 bytes are such a number, so damage doesn't look like it
+            first, last = (tf.Variable(rng.integers(-(2**63), 2**63, n, int)) for n in sizes)
             tf.train.Checkpoint(first=first, last=last).write(f"{folder}/ckpt-{step}")
         damaged = f"{folder}/ckpt-{max(steps)}"
         if cut == "index":
@@ -210,7 +210,10 @@ def try_newest(newest_whole: Callable[..., Any], seed: int, steps: Sequence[int]
         for path in Path(folder).glob("ckpt-*"):  # nor their times: the newest has the oldest
             seconds = 10**9 - int(path.name.split("-")[1].split(".")[0])
             os.utime(path, (seconds, seconds))
-        return Path(str(newest_whole(folder))).name
+        found = Path(str(newest_whole(folder)))
+        if found.parent != Path(folder) and found.name.startswith("ckpt-"):
+            raise refuse(f"newest_whole must return the path folder/{found.name}, with its folder.")
+        return found.name
 
 
 NEWEST = Exercise(
@@ -227,10 +230,10 @@ NEWEST = Exercise(
         "newest-by-name": "the newest is damaged: read it before you believe it",
         "index-only": "an index file, or a file's size, says nothing about the values: read them",
         "first-values": "the first values are there, and later ones are cut off: read all of them",
-        "last-values": "the last values are there, and a block before them is damaged: read all of "
-        "them",
+        "last-values": "the last values are there, and a block before them is damaged: read all",
         "oldest": "that one is whole, but one of a higher step is whole too (a file's time says "
         "nothing of its step)",
+        "never-the-newest": "here the newest is intact: leave it out only if it can't be read",
         "sorted-as-text": "sorted as text, 9 comes after 10: compare the numbers",
     },
     hint="which of the files in the folder can you trust before you have read all of them?",
@@ -258,15 +261,18 @@ INTERVAL = Exercise(
         "save-free": "saving takes time too, after every interval",
         "restart-free": "after a failure the restart takes time, before anything is done again",
         "unfinished-save": "a failure during a save spoils that checkpoint: the one before counts",
-        "nothing-lost": "after a failure the run is back at its last checkpoint: what was done "
-        "since then is done again",
+        "nothing-lost": "after a failure, what was done since the last checkpoint is done again",
         "all-lost": "after a failure the run resumes from its last checkpoint, not from the start",
+        "restart-added": "a failure during a restart makes it begin anew at once, not later",
+        "histories-emptied": "the first candidate used up the failures: copy each history",
+        "place": "this is the candidate's place in the list: return the candidate",
         "restart-safe": "a failure can come during a restart too, and then the restart begins anew",
         "saved-at-the-end": "the run is finished with its last step: nothing is saved after it",
         "failures-added": "failures come at times on the clock: one that comes after the run has "
         "ended costs nothing, and one that comes early in an interval costs little",
         "summed": "these are the seconds of all histories together: divide by their number",
         "worst-case": "these are the seconds of the worst history: take the mean over all of them",
+        "median": "take the mean over the histories, not the median",
         "largest": "the best interval is the one with the fewest seconds on average",
     },
     hint="replay one run with a clock: what is under way, when will it end, and does a failure "

@@ -1,6 +1,7 @@
 """Lab 09, fault tolerance: the steps and weights of killed runs, and which checkpoint is whole."""
 
 from collections.abc import Mapping, Sequence
+from statistics import mean, median
 from typing import Any
 
 from distlab.exercises import softmax
@@ -56,6 +57,8 @@ def expect_newest(seed: int, steps: Sequence[int], cut: str, way: str = "right")
         whole = sorted(steps)
     if way == "sorted-as-text":
         whole = sorted(whole, key=str)
+    if way == "never-the-newest":
+        whole = sorted(steps)[:-1]
     return f"ckpt-{whole[0] if way == 'oldest' else whole[-1]}"
 
 
@@ -73,15 +76,16 @@ def expect_interval(
         0 if way == f"{name}-free" else seconds
         for name, seconds in (("save", save), ("restart", restart))
     )
+    left = [list(h) for h in histories]
+    copied = list if way != "histories-emptied" else lambda failures: failures
     runs = [
-        [_replay(total, every, step, save, restart, list(h), way) for h in histories]
+        [_replay(total, every, step, save, restart, copied(h), way) for h in left]
         for every in candidates
     ]
-    seconds = [max(run) if way == "worst-case" else sum(run) for run in runs]
-    if way not in ("summed", "worst-case"):
-        seconds = [run / len(histories) for run in seconds]
-    best = max(seconds) if way == "largest" else min(seconds)
-    return {"every": candidates[seconds.index(best)], "seconds": seconds}
+    unite = {"worst-case": max, "summed": sum, "median": median}.get(way, mean)
+    seconds = [unite(run) for run in runs]
+    place = seconds.index(max(seconds) if way == "largest" else min(seconds))
+    return {"every": place if way == "place" else candidates[place], "seconds": seconds}
 
 
 def _replay(
@@ -108,7 +112,8 @@ def _replay(
             clock = failures.pop(0) + restart
             while failures and failures[0] < clock:
                 lost = failures.pop(0)
-                clock = clock if way == "restart-safe" else lost + restart
+                begun = clock if way == "restart-added" else lost
+                clock = clock if way == "restart-safe" else begun + restart
             saved = done if saving and way == "unfinished-save" else saved
             done = {"nothing-lost": done, "all-lost": 0}.get(way, saved)
             saved = min(saved, done)

@@ -218,8 +218,7 @@ TRAIN = Exercise(
     mistakes={
         "began-anew": "after the server was lost, the run began at step 0 again: restore the "
         "newest checkpoint, weights and step, before anything is scheduled",
-        "counted-anew": "it took more than `steps` steps: `steps` counts both runs together, the "
-        "restored ones too",
+        "counted-anew": "it took more than `steps` steps: the restored ones count, too",
         "too-few-steps": "it stopped before `steps`: train on until that many steps are done, and "
         "save after the last ones too",
         "other-steps": "a checkpoint comes after every `every` steps, and its files' names have "
@@ -325,6 +324,7 @@ STALENESS = Exercise(
         "since-the-start": "only what was applied after this closure had read counts",
         "everything-counted": "a read of another closure makes nothing stale: of what lies between "
         "this closure's read and its apply, count the applies",
+        "version-read": "these are the updates before its read: count the ones after it",
         "as-applied": "the list is in the order that the updates were applied: it goes by the "
         "closures' numbers, 0 first",
     },
@@ -347,6 +347,9 @@ BOUND = Exercise(
         "you compare with the fastest one, nobody ever does)",
         "one-less": "exactly `bound` steps ahead is still allowed",
         "one-more": "a worker that is already more than `bound` steps ahead may not begin another",
+        "always-synchronous": "this is bound 0: a worker may be up to `bound` steps ahead",
+        "not-delayed": "a step that had to wait also ends later, and delays the worker's next ones",
+        "last-wait": "only the last wait is there: add up what each worker waits",
         "neighbor": "all workers count: the slowest may be any of them",
         "end-without-waiting": "that is the busiest worker's work: the last one to end waited, too",
         "end-of-the-first": "the run ends when the last worker has done its last step",

@@ -63,7 +63,9 @@ def expect_staleness(*case: int, way: str = "right") -> list[int]:
             if what == kind or way == "everything-counted"
         ]
         before = [what for what, _ in events[:last] if what == "apply"]
-        count = len(before) if way == "since-the-start" else len(between)
+        read = [what for what, _ in events[:first] if what == "apply"]
+        counted = {"since-the-start": before, "version-read": read}.get(way, between)
+        count = len(counted)
         found.append(count + (way == "itself-counted"))
     return found
 
@@ -72,7 +74,8 @@ def expect_bound(
     seconds: Sequence[Sequence[float]], bound: int, way: str = "right"
 ) -> dict[str, Any]:
     """Return when a run under a bound ends, and how long each worker waits."""
-    bound += {"one-less": -1, "one-more": 1, "never-waited": 10**6}.get(way, 0)
+    others = {"one-less": -1, "one-more": 1, "never-waited": 10**6, "always-synchronous": -bound}
+    bound += others.get(way, 0)
     workers, steps = range(len(seconds)), len(seconds[0])
     ends = np.zeros((len(seconds), steps + 1))  # [worker, steps done]
     waited = np.zeros(len(seconds))
@@ -82,7 +85,9 @@ def expect_bound(
             gate = ends[:, min(done, step)].max()
             gate = ends[worker - 1, done] if way == "neighbor" else gate
             begins = max(ends[worker, step], gate)
+            waited[worker] *= way != "last-wait"
             waited[worker] += begins - ends[worker, step]
+            begins = ends[worker, step] if way == "not-delayed" else begins
             ends[worker, step + 1] = begins + seconds[worker][step]
     last = ends[:, -1]
     if way == "busy-as-waiting":

@@ -26,6 +26,8 @@ def expect_rate(
         seconds = min(stage_seconds)
     if way == "mean-stage":
         seconds = sum(stage_seconds) / len(stage_seconds)
+    if way == "seconds-told":
+        return seconds
     return 1 / seconds if way == "batches-counted" else batch_size / seconds
 
 
@@ -34,8 +36,12 @@ def expect_calls(examples: int, epochs: int, cache_after: str, way: str = "right
     every = examples * epochs
     decodings = every if cache_after == "nothing" else examples
     augmentations = examples if cache_after == "augment" else every
-    if way == "cache-ignored":
-        decodings, augmentations = every, every
+    if way == "cache-ignored" or (way == "parsed-again" and cache_after == "augment"):
+        decodings = every
+    if way in ("cache-ignored", "never-frozen"):
+        augmentations = every
+    if way == "always-cached" and cache_after == "nothing":
+        decodings = augmentations = examples
     if way == "all-cached" and cache_after != "nothing":
         augmentations = examples
     if way == "later-epochs-only" and cache_after == "parse":

@@ -73,8 +73,7 @@ COLUMNS = make_exercise(
         "bias-averaged": "the bias's gradient is a sum over the batch, not a mean",
         "bias-wrong-axis": "the bias's gradient is summed over the columns: sum it over the batch",
         "kernel-averaged": "each kernel's gradient is a sum over the batch, not a mean",
-        "equal-parts": "the gradient was cut into equal parts, but the kernels may have different "
-        "numbers of columns",
+        "equal-parts": "the kernels may have different numbers of columns: don't cut equal parts",
         "not-in-parts": "one whole gradient for all kernels: return a list with each kernel's "
         "own, in its shape",
     },
@@ -102,15 +101,14 @@ ROWS = make_exercise(
     examples=((3, (5, 5), 4), (4, (4, 1, 3), 2)),
     mistakes={
         "bias-everywhere": "every part added the whole bias: the sum has it once for each part",
-        "first-part-only": "the output is the first part's alone: the parts are summed (an "
-        "all-reduce)",
+        "first-part-only": "the output is the first part's alone: sum the parts (an all-reduce)",
         "averaged": "the parts' outputs are a sum, not a mean",
+        "bias-shared": "the bias is added once, in full: it isn't divided among the parts",
+        "bias-wrong-axis": "the bias's gradient is summed over the outputs: sum it over the batch",
         "upstream-shared": "the gradient for the output goes to every part undivided",
-        "bias-gradients-summed": "the bias is added once, so its gradient isn't summed over the "
-        "parts",
+        "bias-gradients-summed": "the bias is added once: don't sum its gradient over the parts",
         "bias-forgotten": "the bias is missing: it is added once, to the sum of the parts",
-        "x-whole": "x's gradient came in one piece: return a list with one gradient for each part "
-        "of x, in its shape",
+        "x-whole": "x's gradient came in one piece: return a list with each part's, in its shape",
         "not-in-parts": "one whole gradient: return lists with a gradient for each kernel and "
         "for each part of x, in their shapes",
     },
@@ -155,14 +153,11 @@ SCHEDULE = make_exercise(
     evidence="result",
     examples=((4, 8), (3, 5), (5, 3)),
     mistakes={
-        "all-forwards-first": "this is GPipe: all forwards, then all backwards, so that every "
-        "stage keeps every micro-batch",
-        "one-at-a-time": "one micro-batch after the other: no stage works ahead, and the bubble "
-        "is large",
+        "all-forwards-first": "this is GPipe, in which every stage keeps every micro-batch",
+        "one-at-a-time": "one micro-batch at a time: no stage works ahead, so the bubble is large",
         "one-too-many": "one forward too many before the first backward: stage s does P - s",
         "same-warm-up": "all stages work ahead equally far: later stages need fewer, P - s",
-        "one-too-few": "one forward too few before the first backward: stage s does P - s, and "
-        "waits otherwise",
+        "one-too-few": "one forward too few before the first backward: stage s does P - s",
     },
     hint="write down what stage 0 of 2 does with 3 micro-batches, and compare with the example",
     run=each(try_schedule),
@@ -211,8 +206,11 @@ SHARDED = make_exercise(
     mistakes={
         "own-gradient": "each device took only its own examples' gradient for its piece: a "
         "reduce-scatter adds up the gradients of all devices, piece by piece",
-        "own-mean": "the devices have different numbers of examples: divide by all examples "
-        "together, not by each device's own",
+        "own-mean": "devices have different numbers of examples: divide by all of them together",
+        "means-added": "these are the devices' means, added up: divide once, by all examples",
+        "by-devices": "you divided by the number of devices: divide by all examples",
+        "next-piece-kept": "in the reduce-scatter a device keeps its *own* piece: it arrives last",
+        "scatter-only": "only the reduce-scatter is counted: add the all-gather of the weights",
         "summed": "this is a sum over the examples: divide by the number of all of them",
         "two-forgotten": "the square's derivative is 2 (output - target)",
         "uphill": "the pieces went up the gradient: subtract rate x gradient",

@@ -56,6 +56,7 @@ def expect_rows(seed: int, sizes: Any, outputs: int, way: str = "right") -> dict
     product = found["output"] - bias
     found["output"] = {
         "bias-everywhere": product + len(sizes) * bias,
+        "bias-shared": product + bias / len(sizes),
         "first-part-only": layer["x"][:, :first] @ layer["kernel"][:first] + bias,
         "averaged": product / len(sizes) + bias,
         "bias-forgotten": product,
@@ -65,6 +66,8 @@ def expect_rows(seed: int, sizes: Any, outputs: int, way: str = "right") -> dict
             found[name] = found[name] / len(sizes)
         whole = found["bias gradient"]
         found["bias gradient"] = AnyOf((whole, whole / len(sizes)))
+    if way == "bias-wrong-axis":
+        found["bias gradient"] = layer["upstream"].sum(axis=1)
     if way == "bias-gradients-summed":
         found["bias gradient"] = len(sizes) * found["bias gradient"]
     if way == "not-in-parts":
@@ -110,7 +113,9 @@ def expect_sharded(
     parts = [factor * x.T @ (x @ weights - y) for x, y in zip(inputs, targets)]
     own = [part / batch for part, batch in zip(parts, batches)]
     gradient = np.mean(own, axis=0) if way == "own-mean" else sum(parts) / sum(batches)
-    gradient *= sum(batches) if way == "summed" else 1
+    gradient = sum(own) if way == "means-added" else gradient
+    gradient *= sum(batches) if way in ("summed", "by-devices") else 1
+    gradient /= len(sizes) if way == "by-devices" else 1
     rate = -rate if way == "uphill" else rate
     new = np.split(weights - rate * gradient, edges)
     if way == "own-gradient":
@@ -130,7 +135,8 @@ def _count_sent(sizes: np.ndarray, way: str) -> np.ndarray:
     """Return the bytes that each device sends to the next one, in an all-gather and back."""
     whole, devices = sizes.sum(), len(sizes)
     gathered = whole - (sizes if way == "own-piece-kept" else np.roll(sizes, -1))
-    scattered = whole - sizes
+    scattered = whole - (np.roll(sizes, -1) if way == "next-piece-kept" else sizes)
+    gathered = 0 * gathered if way == "scatter-only" else gathered
     if way == "all-reduced":
         scattered = scattered + gathered
     if way == "gather-only":

@@ -49,12 +49,15 @@ OVERFLOW = Exercise(
         "pass begins at the last layer, and what overflows there spoils every layer below it",
         "gradients-only": "the outputs were infinite before any gradient was taken: then every "
         "gradient is nan, and no loss scale helps. Look at the forward pass first",
-        "softmax-twice": "the cross-entropy got a softmax where it wants logits: these gradients "
-        "are far too small",
+        "softmax-twice": "cross-entropy wants logits: after a softmax the gradients are too small",
         "loss-only": "you found nothing in the backward pass. A finite loss says nothing about the "
         "gradients: take them of the loss times the scale, and look at every one of them",
         "last-output": "every layer after the first overflow has outputs that aren't finite: name "
         "the first",
+        "none-zero": 'if everything is finite there is no layer: return ("none", None)',
+        "from-the-end": "layers count from the first one, in the backward pass too",
+        "summed-loss": "the loss is the *mean* cross-entropy: a sum overflows where it doesn't",
+        "isnan": "inf isn't nan: look for whatever isn't finite (tf.math.is_finite)",
         "counted-from-one": "layers count from 0",
         "no-relu": "there is a ReLU after every layer but the last: here it removes a large "
         "negative number before the next layer",
@@ -82,15 +85,16 @@ OVERFLOW = Exercise(
 def draw_gradients(seed: int, replicas: int, outlier: float = 0.0) -> list[np.ndarray]:
     """Return real gradients, [784, 10] and [10], of 64 images' share in a batch of all replicas.
 
-    An `outlier` that isn't 0 takes the place of one of the last ten.
+    An `outlier` that isn't 0 takes the place of one of the first ten, or of the last if it's
+    negative.
     """
     rng = np.random.default_rng(seed)
     images, labels = softmax.read_examples(rng.integers(0, 10_000, size=64))
     slopes = softmax.slopes(images @ softmax.draw_weights(seed), labels) / (64 * replicas)
-    last = slopes.sum(axis=0).astype(np.float32)
+    found = [part.astype(np.float32) for part in (images.T @ slopes, slopes.sum(axis=0))]
     if outlier:
-        last[seed % 10] = outlier
-    return [(images.T @ slopes).astype(np.float32), last]
+        found[int(outlier < 0)].flat[seed % 10] = outlier
+    return found
 
 
 def try_scale(
@@ -113,15 +117,16 @@ SCALE = Exercise(
     mistakes={
         "zeros-counted": "many entries are exactly zero, as their pixels are: they lose nothing. "
         "Count only the ones that aren't zero in float32",
-        "smallest-normal": "finfo's tiny is the smallest *normal* number: float16 continues below "
-        "it, down to 2^-24",
-        "below-the-floor": "anything between 2^-25 and 2^-24 is rounded up to 2^-24, not to zero: "
-        "cast, and look",
-        "no-headroom": "there is no room left: the largest gradient times the headroom should "
-        "still be at most 65,504",
-        "rounded-up": "the power of two above: with it the largest gradient times the headroom is "
-        "more than 65,504",
+        "smallest-normal": "float16 continues below its smallest *normal* number, down to 2^-24",
+        "below-the-floor": "from 2^-25 on, float16 rounds up to 2^-24, not to zero: cast, and look",
+        "no-headroom": "no room is left: the largest gradient times the headroom has to fit",
+        "rounded-up": "this is the power of two above: the largest gradient overflows with it",
         "no-power-of-two": "the scale is a power of two, so that multiplying by it rounds nothing",
+        "headroom-multiplied": "a later gradient may be `headroom` times larger: divide by it",
+        "norm": "the largest single gradient decides, not their norm",
+        "smallest": "this scale is for the smallest gradient: the largest one overflows first",
+        "exponent": "this is the exponent: the scale is 2 to that power",
+        "counts": "these are counts: a share is the count over all that aren't zero in float32",
         "65536": "the largest float16 is 65,504: with this scale the largest gradient times the "
         "headroom is a little more",
         "no-abs": "the largest gradient can be a negative one: compare absolute values",
@@ -216,14 +221,11 @@ PROGRAM = Exercise(
         "not-unscaled": "the weights went as much too far as the scale is large: divide the "
         "gradients by it before they are applied",
         "own-mean": "twice too far: each replica averaged over its own numbers. Divide by all 16",
-        "count-kept": "the good steps before a skipped one were counted: after a skip the count "
-        "begins at 0 again",
+        "count-kept": "after a skipped step, the count of good steps begins at 0 again",
         "never-grows": "the scale never grew: it is doubled after growth_steps good steps in a row",
         "never-halved": "the scale stayed where it was after an overflow: halve it",
-        "grows-on": "once it may grow the scale was doubled at every step: after doubling, the "
-        "count begins at 0 again",
-        "before-the-step": "these are the scales that the steps used: the list has the scale after "
-        "each step",
+        "grows-on": "the scale was doubled at every step: after doubling, count from 0 again",
+        "before-the-step": "these are the scales that the steps used: list the scale after each",
         "outside-scope": "one copy of the weights: call make_model in the strategy's scope",
     },
     hint="which of it is right: are the weights finite, did the tiny features learn, at which step "
@@ -268,15 +270,12 @@ PLAN = Exercise(
         (200, ((60, 8, 0.2), (90, 5, 0.3), (75, 12, 0.1)), 24, 4000, 6.0),
     ),
     mistakes={
-        "block-comes-back": "a recomputed block is whole again while its backward pass runs: count "
-        "the largest of them once",
+        "block-comes-back": "a recomputed block comes back whole: count the largest of them once",
         "input-forgotten": "to run a block again its input must be kept",
         "sum-forgotten": "with two or more micro-batches there is a running sum of gradients "
         "besides the gradients: 4 bytes a parameter more",
-        "gradient-forgotten": "12 bytes a parameter hold the weight and Adam's two numbers: its "
-        "gradient takes 4 more",
-        "state-forgotten": "Adam keeps two numbers for each parameter: 16 bytes with weight and "
-        "gradient",
+        "gradient-forgotten": "12 bytes hold the weight and Adam's two numbers: the gradient has 4",
+        "state-forgotten": "Adam keeps two numbers: 16 bytes with weight and gradient",
         "all-recomputed": "not every block has to be recomputed: try each choice of blocks",
         "never-recomputed": "this plan only accumulates: recomputing a cheap block can cost less "
         "than further micro-batches. (If you counted all recomputed blocks at once, recomputing "
@@ -287,14 +286,16 @@ PLAN = Exercise(
         "largest-of-all": "count the largest of the *recomputed* blocks, and none if none is: the "
         "others are kept and counted already",
         "kept-listed": "these are the blocks that are kept: list the ones that run again",
-        "size-not-number": "that is how many examples a micro-batch has: return how many "
-        "micro-batches there are",
+        "size-not-number": "that is the size of a micro-batch: return how many there are",
+        "one-pass-more": "a recomputed block takes four forward passes' time in all, not five",
+        "one-example": "the milliseconds are for each example: the whole batch goes through",
+        "one-micro-batch": "the milliseconds of all micro-batches count, not those of one",
+        "uneven": "the number of micro-batches has to divide the batch",
         "two-passes-more": "a recomputed block takes four forward passes' time, one more than a "
         "block that is kept: running it again is its forward pass alone",
         "launch-forgotten": "every micro-batch costs `launch` milliseconds: with them, "
         "recomputing a cheap block can be faster than one more micro-batch",
-        "sum-always": "a single micro-batch needs no running sum: 16 bytes a parameter, 20 only "
-        "with two or more",
+        "sum-always": "one micro-batch needs no running sum: 16 bytes a parameter, not 20",
         "strict": "a plan that holds exactly the budget fits",
         "empty": "if nothing fits, return None",
     },

@@ -22,9 +22,13 @@ def expect_overflow(seed: int, where: str, layer: int, trap: str, way: str = "ri
     found: tuple[str, int | None] = (where, None if where == "none" else layer)
     if way == "loss-only" and where == "backward":
         found = ("none", None)
+    if way == "none-zero" and where == "none":
+        found = ("none", 0)
     if way == "counted-from-one" and where != "none":
         found = (where, layer + 1)
-    if way not in ("right", "loss-only", "counted-from-one"):
+    if way == "from-the-end" and where == "backward":
+        found = (where, LAYERS - 1 - layer)
+    if way not in ("right", "loss-only", "counted-from-one", "none-zero", "from-the-end"):
         told = find_overflow(*draw_network(seed, where, layer, trap), way=way)
         if told != found:  # what is left after it depends on how 0 times inf is computed
             return Anything() if way == "isinf" else list(told)
@@ -39,7 +43,8 @@ def find_overflow(
     way: str = "right",
 ) -> tuple[str, int | None]:
     """Return where a network in float16 fails, or where the mistake `way` says that it does."""
-    bad = np.isinf if way == "isinf" else lambda numbers: ~np.isfinite(numbers)
+    looks = {"isinf": np.isinf, "isnan": np.isnan}
+    bad = looks.get(way, lambda numbers: ~np.isfinite(numbers))
     inputs, outputs = [features], []
     with np.errstate(all="ignore"):
         for k, kernel in enumerate(kernels):
@@ -66,7 +71,8 @@ def _run_back(
 ) -> list[np.ndarray]:
     """Return the gradient of each kernel in float16, or what the mistake `way` looks at."""
     times = {"after-tape": 1.0, "float16-loss": np.float16(scale)}.get(way, scale)
-    slopes = _find_slopes(inputs[-1].astype(np.float32), labels, way) / len(labels) * times
+    times /= 1 if way == "summed-loss" else len(labels)
+    slopes = _find_slopes(inputs[-1].astype(np.float32), labels, way) * times
     slopes = slopes.astype(np.float16)
     if way == "relu-last":
         slopes = slopes * (outputs[-1] > 0)
@@ -93,15 +99,24 @@ def _multiply(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return (one.astype(np.float32) @ other.astype(np.float32)).astype(np.float16)
 
 
+SCALES = ("no-power-of-two", "rounded-up", "no-headroom", "headroom-multiplied", "65536")
+SCALES += ("no-abs", "norm", "smallest", "exponent")  # mistakes of the scale
+
+
 def expect_scale(
     seed: int, replicas: int, headroom: float, outlier: float, way: str = "right"
 ) -> dict[str, float]:
     """Return the scale, and the shares of gradients that float16 loses without it and with it."""
     gradients = lab13.draw_gradients(seed, replicas, outlier)
     values = np.concatenate([np.ravel(g) for g in gradients]).astype(float)
-    largest = values.max() if way == "no-abs" else np.abs(values).max()
+    largest = {
+        "no-abs": values.max(),
+        "norm": np.linalg.norm(values),
+        "smallest": np.abs(values[values != 0]).min(),
+    }.get(way, np.abs(values).max())
     limit = 65536.0 if way == "65536" else FLOAT16_MAX
-    power = np.log2(limit / largest / (1 if way == "no-headroom" else headroom))
+    room = {"no-headroom": 1, "headroom-multiplied": 1 / headroom}.get(way, headroom)
+    power = np.log2(limit / largest / room)
     power = np.ceil(power) if way == "rounded-up" else np.floor(power)
     scale = float(2.0**power)
     if way == "no-power-of-two":
@@ -110,16 +125,19 @@ def expect_scale(
     floor = {"smallest-normal": 2.0**-14, "below-the-floor": 2.0**-24}.get(way)
 
     def lose(times: float) -> Any:
-        if way in ("no-power-of-two", "rounded-up", "no-headroom", "65536", "no-abs"):
+        if way in SCALES:
             return Anything()
         scaled = (values * times).astype(np.float16)
         lost = scaled == 0 if floor is None else values * times < floor
         share = float(np.mean(lost))
+        if way == "counts":
+            return int(lost.sum())
         if way == "zeros-counted":  # or in the total only
             return AnyOf((share, float(np.mean(lost & (values != 0)))))
         return share
 
     after = 0.0 if way == "none-lost" else lose(scale)
+    scale = power if way == "exponent" else scale
     return {"scale": scale, "lost without": lose(1.0), "lost with": after}
 
 
@@ -220,7 +238,7 @@ def _count_bytes(
 
 def _list_plans(count: int, batch: int, way: str) -> Iterator[tuple[int, tuple[int, ...]]]:
     for pieces in range(1, batch + 1):
-        if batch % pieces or (way == "never-accumulated" and pieces > 1):
+        if (batch % pieces and way != "uneven") or (way == "never-accumulated" and pieces > 1):
             continue
         for size in range(count + 1):
             if way == "all-recomputed" and size not in (0, count):
@@ -242,9 +260,10 @@ def expect_plan(
     best: tuple[float, Any] = (np.inf, None)
     for pieces, chosen in _list_plans(len(blocks), batch, way):
         held = _count_bytes(parameters, blocks, batch, pieces, chosen, way)
-        again = 6 if way == "two-passes-more" else 4
+        again = {"two-passes-more": 6, "one-pass-more": 5}.get(way, 4)
         passes = sum(b[2] * (again if k in chosen else 3) for k, b in enumerate(blocks))
-        seconds = batch * passes + (0 if way == "launch-forgotten" else pieces * launch)
+        through = {"one-example": 1, "one-micro-batch": batch / pieces}.get(way, batch)
+        seconds = through * passes + (0 if way == "launch-forgotten" else pieces * launch)
         worth = held if way == "most-room" else seconds
         if (held < budget if way == "strict" else held <= budget) and worth < best[0]:
             told = batch // pieces if way == "size-not-number" else pieces

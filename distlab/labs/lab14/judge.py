@@ -30,19 +30,23 @@ def expect_batch(
     gradients = lab14.draw_gradients(seed, replicas, batch)
     if way == "steps-averaged":
         gradients = gradients.mean(axis=0, keepdims=True)
-    small = (gradients**2).sum(axis=-1).mean(axis=1)  # [step]: |G|^2 + S / batch
+    small = (gradients**2).sum(axis=-1)  # [step, replica]: |G|^2 + S / batch
     large = (gradients.mean(axis=1) ** 2).sum(axis=-1)  # [step]: |G|^2 + S / (replicas batch)
+    small, large = (np.sqrt(n) if way == "roots" else n for n in (small, large))
+    small = small.mean(axis=1)
     if way != "mean-of-ratios":
         small, large = small.mean(), large.mean()
     sizes = {"per-gradient": (1, replicas), "replicas-as-batch": (batch, replicas)}
     one, all_of_them = sizes.get(way, (batch, replicas * batch))
     noise = (small - large) / (1 / one - 1 / all_of_them)
     noise = noise * (1 - (way == "one-replica-too-many") / replicas)
-    signal = large if way == "noise-left" else large - noise / all_of_them
+    signal = {"noise-left": large, "noise-left, one": small}.get(way, large - noise / all_of_them)
     scale = float(np.mean(signal / noise if way == "upside-down" else noise / signal))
     largest = scale if way == "noise-scale-as-batch" else examples / min_steps - scale
     largest = examples / min_steps if way == "fewest-steps" else largest
-    steps: Any = min_steps * (1 + scale / largest)
+    largest /= replicas if way == "per-replica" else 1
+    largest += 2 * scale if way == "noise-added" else 0
+    steps: Any = min_steps * (1 + (way != "least-steps") * scale / largest)
     steps = AnyOf((min_steps, steps)) if way == "fewest-steps" else steps
     return {"noise scale": scale, "batch": largest, "steps": steps}
 
@@ -56,15 +60,18 @@ def expect_step(
     bandwidth: float,
     buckets: int,
     way: str = "right",
-) -> float:
+) -> Any:
     """Return the seconds of a step with its gradients in `buckets` equal buckets."""
     compute, size = forward + backward, gradient_bytes / buckets
+    size *= {"whole-messages": devices, "whole-gradients": buckets, "bits": 8}.get(way, 1)
     messages = (1 if way == "one-half" else 2) * (devices - 1)
     ring = messages * (latency + size / devices / bandwidth)
     if way == "latency-once":
         ring = latency + messages * size / devices / bandwidth
+    if way == "one-message":
+        ring = latency + size / bandwidth
     if way == "all-hidden":
-        return max(compute, buckets * ring)
+        return AnyOf((max(compute, buckets * ring), forward + max(backward, buckets * ring)))
     free = 0.0
     for number in range(1, buckets + 1):
         ready = forward + backward * number / buckets
@@ -72,27 +79,34 @@ def expect_step(
         ready = compute if way == "never-hidden" else ready
         ready = compute * number / buckets if way == "forward-too" else ready
         free = (ready if way == "no-queue" else max(ready, free)) + ring
-    return free if way == "ready-early" else max(compute, free)
+    free -= compute if way == "exposed-only" else 0
+    return free if way in ("ready-early", "exposed-only") else max(compute, free)
 
 
 def expect_limit(
     compute: float, exposed: float, slowest: float, input_seconds: float, way: str = "right"
 ) -> dict[str, object]:
     """Return efficiency and limit."""
-    worked = (
-        (compute + exposed) * slowest if way == "network-slowed" else compute * slowest + exposed
-    )
+    worked = {
+        "network-slowed": (compute + exposed) * slowest,
+        "stragglers-forgotten": compute + exposed,
+        "network-hidden": max(compute * slowest, exposed),
+        "slowest-added": compute + slowest + exposed,
+    }.get(way, compute * slowest + exposed)
     step = worked + input_seconds if way == "input-added" else max(worked, input_seconds)
     waited = input_seconds if way == "input-whole" else step - worked
     parts = {
-        "computation": compute,
+        "computation": compute * (slowest if way == "stragglers-twice" else 1),
         "network": exposed,
-        "stragglers": compute * (slowest - (way != "stragglers-whole")),
+        "stragglers": (slowest - (way != "stragglers-whole"))
+        * (1 if way == "factor-as-part" else compute),
         "input": waited,
     }
     alone = compute * slowest if way == "stragglers-forgiven" else compute
     efficiency = step / compute if way == "upside-down" else alone / step
-    return {"efficiency": efficiency, "limit": max(parts, key=lambda name: parts[name])}
+    efficiency = alone / worked if way == "wait-forgotten" else efficiency
+    choose = min if way == "smallest-part" else max
+    return {"efficiency": efficiency, "limit": choose(parts, key=lambda name: parts[name])}
 
 
 def expect_saves(
@@ -105,7 +119,9 @@ def expect_saves(
     way: str = "right",
 ) -> dict[str, float]:
     """Return the best interval, the share of time that trains, hours and cost."""
-    mtbf = mtbf_hours * 3600 / {"one-node": 1, "nodes-multiplied": 1 / nodes}.get(way, nodes)
+    mtbf = mtbf_hours / {"one-node": 1, "nodes-multiplied": 1 / nodes}.get(way, nodes)
+    mtbf *= {"in-hours": 1, "in-minutes": 60}.get(way, 3600)
+    save, restart = (restart, save) if way == "swapped" else (save, restart)
     x = min(1.0, math.sqrt(2 * save / mtbf))
     for _ in range(60):
         x -= (x + math.expm1(-x - save / mtbf)) / -math.expm1(-x - save / mtbf)
@@ -113,8 +129,10 @@ def expect_saves(
     lost = 0.0 if way == "restart-free" else restart
     cost = mtbf * math.exp(lost / mtbf) * math.expm1((interval + save) / mtbf) / interval
     taken = hours / cost if way == "hours-shortened" else hours * cost
-    paid = 1 if way == "one-node-paid" else nodes
-    return {"interval": interval, "share": 1 / cost, "hours": taken, "cost": taken * paid * price}
+    paid = price * (1 if way == "one-node-paid" else nodes)
+    paid *= {"planned-hours-paid": hours, "one-hour-paid": 1}.get(way, taken)
+    interval += save if way == "save-counted" else 0
+    return {"interval": interval, "share": 1 / cost, "hours": taken, "cost": paid}
 
 
 def expect_measured(
@@ -125,10 +143,13 @@ def expect_measured(
         return PUBLISHED[rate, parameters, devices]
     step = (1 if way == "one-image" else batch) / rate
     pieces = 1 if way == "whole-vectors" else devices
-    moved = (2 if way == "two-bytes" else 4) * parameters / pieces / lab14.BANDWIDTH
-    ring = 2 * (devices - 1) * ((0 if way == "no-latency" else lab14.LATENCY_SECONDS) + moved)
+    moved = {"two-bytes": 2, "bits": 32}.get(way, 4) * parameters / pieces / lab14.BANDWIDTH
+    messages = (1 if way == "one-way" else 2) * (devices - 1)
+    ring = messages * ((0 if way == "no-latency" else lab14.LATENCY_SECONDS) + moved)
     if way == "sent-once":
         ring = lab14.LATENCY_SECONDS + 4 * parameters / lab14.BANDWIDTH
+    if way == "hidden":
+        return devices * step / max(step, ring)
     if way == "rate":
         return devices * batch / (step + ring)
     if way == "one-for-all":

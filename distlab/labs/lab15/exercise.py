@@ -57,6 +57,9 @@ PLAN = Exercise(
         "and a float32 is four bytes, which are 32 bits",
         "one-image": "a step of one GPU handles a whole batch, not one image",
         "batch-divided": "each GPU keeps its own batch here: eight times as many images per step",
+        "bits": "these are eight times the bytes: 15 GB/s are bytes, and a float32 has four",
+        "hidden": "here nothing overlaps: a step is the step of one GPU, and then the all-reduce",
+        "steps": "these are steps/s of all GPUs: each step has a whole batch on each of them",
         "one-way": "half of the time on the network is missing: a ring goes round twice "
         "(reduce-scatter, then all-gather), and a float32 takes four bytes",
         "one-batch": "images/s of all GPUs together: each of them does a batch in a step",
@@ -81,20 +84,22 @@ IOU = Exercise(
         ([[[10, 10, 5], [0, 7, 0]]], [[[10, 0, 7], [9, 7, 0]]]),
     ),
     mistakes={
-        "accuracy": "that is the share of pixels that are right: the many background pixels make "
-        "any model look good",
+        "accuracy": "that is the share of correct pixels: the many background ones hide the rest",
         "background-counted": "the mean is over the garments: background, class 0, isn't one",
         "dice": "that is the Dice score: the IoU divides by the pixels where either says it",
         "recall": "pixels that only the prediction has belong in the divisor too",
+        "precision": "pixels that only the mask has belong in the divisor too",
+        "twice": "the divisor counts the pixels where both say it twice: take mask | prediction",
+        "absent-as-one": "a class that is in neither mask isn't found perfectly: leave it out",
+        "summed": "the second number is the *mean* of the garments' IoU, not their sum",
+        "together": "first each garment's IoU, then their mean: this is one fraction of all pixels",
         "by-pixels": "every class counts the same: don't weight them by their pixels",
         "per-scene": "count over all scenes together, then divide once",
         "absent-as-zero": "a class that is in neither mask says nothing: leave it out of the mean",
-        "classes-of-masks": "a class that only the prediction has counts too, with an IoU of 0: "
-        "the model has invented it",
+        "classes-of-masks": "a class that only the prediction has counts too, with an IoU of 0",
         "classes-of-both": "a class that only one of the two has counts too, with an IoU of 0",
         "classes-to-nine": "the classes of garments are 1 to 10: the last one is missing",
-        "classes-in-foreground": "for the foreground any garment is as good as any other: a shirt "
-        "taken for a coat is found",
+        "classes-in-foreground": "for the foreground any garment will do, the wrong one too",
     },
     hint="for each class: pixels where both say it, over pixels where either says it",
     by_hand=("utils.data.masks",),
@@ -304,8 +309,7 @@ PROGRAM = Exercise(
         "checkpoint before the loop, no matter which worker wrote it and how many there were",
         "position-lost": "it resumed from a checkpoint and ended with other weights: the optimizer "
         "and the place in the data belong to the state too",
-        "counted-anew": "it took twenty more steps on top of the restored ones: --steps counts "
-        "all attempts together",
+        "counted-anew": "it took twenty more steps: --steps counts all attempts together",
         "mean-of-steps": "the weights agree and the loss doesn't: report the loss of the last "
         "step's batch, not a mean over the steps of one attempt",
     },

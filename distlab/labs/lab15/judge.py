@@ -29,9 +29,10 @@ def expect_plan(rate: float, batch: int, gpus: int, way: str = "right") -> list[
     images = {"one-image": 1, "batch-divided": batch / gpus}.get(way, batch)
     moved = 2 * (gpus - 1) * 4 * lab15.UNET_PARAMETERS / lab15.BANDWIDTH
     moved /= 1 if way == "whole-vectors" else gpus
-    moved *= {"no-network": 0, "one-byte": 0.25, "one-way": 0.5}.get(way, 1)
-    step = images / rate + moved
-    return [step, (1 if way == "one-batch" else gpus) * images / step]
+    moved *= {"no-network": 0, "one-byte": 0.25, "one-way": 0.5, "bits": 8}.get(way, 1)
+    step = max(images / rate, moved) if way == "hidden" else images / rate + moved
+    told = {"one-batch": images, "steps": gpus}.get(way, gpus * images)
+    return [step, AnyOf((told / step, gpus * batch / step)) if images != batch else told / step]
 
 
 def expect_iou(masks: Any, predicted: Any, way: str = "right") -> list[float]:
@@ -39,30 +40,35 @@ def expect_iou(masks: Any, predicted: Any, way: str = "right") -> list[float]:
     masks, predicted = np.asarray(masks), np.asarray(predicted)
     if way == "per-scene":
         each = [expect_iou(m, p) for m, p in zip(masks, predicted)]
-        return np.mean(each, axis=0).tolist()
+        means = np.nanmean(each, axis=0)  # of one of the two, or of both
+        return [AnyOf(pair) for pair in zip(means.tolist(), expect_iou(masks, predicted))]
     classes = np.arange(0 if way == "background-counted" else 1, lab15.CLASSES)
     if way in ("classes-of-masks", "classes-of-both"):
         classes = np.intersect1d(classes, masks)
     if way == "classes-of-both":
         classes = np.intersect1d(classes, predicted)
     classes = classes[classes < 10] if way == "classes-to-nine" else classes
-    if way in ("dice", "recall"):
-        divide = _measure_dice if way == "dice" else _measure_recall
+    if way in _OTHERS:
+        divide = _OTHERS[way]
         garments = [divide(masks == k, predicted == k) for k in classes]
         return [divide(masks > 0, predicted > 0), float(np.nanmean(garments))]
     found = [_divide(masks == k, predicted == k) for k in classes]
     if way == "by-pixels":
         pixels = [(masks == k).sum() for k in classes]
         return [_divide(masks > 0, predicted > 0), np.average(np.nan_to_num(found), weights=pixels)]
-    if way == "absent-as-zero":
-        found = [0.0 if np.isnan(iou) else iou for iou in found]
+    if way.startswith("absent-as-"):
+        found = np.nan_to_num(found, nan=way == "absent-as-one").tolist()
     same = (masks == predicted) & (masks > 0)
     foreground = _divide(masks > 0, predicted > 0)
     if way == "classes-in-foreground":
         foreground = float(same.sum() / ((masks > 0) | (predicted > 0)).sum())
     if way == "accuracy":
         foreground = float((masks == predicted).mean())
-    return [foreground, float(np.nanmean(found))]
+    if way == "together":
+        either = (masks > 0).sum() + (predicted > 0).sum() - same.sum()
+        return [foreground, float(same.sum() / either)]
+    unite = np.nansum if way == "summed" else np.nanmean
+    return [foreground, float(unite(found))]
 
 
 def _measure_dice(one: np.ndarray, other: np.ndarray) -> float:
@@ -74,6 +80,14 @@ def _measure_recall(one: np.ndarray, other: np.ndarray) -> float:
     if not (one | other).any():
         return float("nan")
     return float((one & other).sum() / max(one.sum(), 1))
+
+
+_OTHERS = {
+    "dice": _measure_dice,
+    "twice": lambda one, other: _measure_dice(one, other) / 2,
+    "recall": _measure_recall,
+    "precision": lambda one, other: _measure_recall(other, one),
+}
 
 
 def _divide(one: np.ndarray, other: np.ndarray) -> float:

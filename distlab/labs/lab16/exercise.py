@@ -55,25 +55,26 @@ ZERO = make_exercise(
     mistakes={
         "slice-norm": "you clipped each slice by its own norm: the limit is for the norm of the "
         "full gradient, which takes one small all-reduce of the squares",
-        "clipped-first": "you clipped each rank's gradient before the mean: reduce first, then "
-        "clip the mean",
+        "clipped-first": "you clipped each rank's gradient: take the mean first, then clip it",
         "squares-clipped": "these are the squares after clipping: the ranks need them before, "
         "to find the norm",
         "rate-in-velocity": "the velocity holds rate x gradient: velocity = momentum x velocity + "
         "gradient, and the rate comes with the weights",
-        "summed": "this uses the sum of the gradients: each is a mean over a rank's examples, so "
-        "divide by the ranks",
-        "always-scaled": "a gradient shorter than the limit was made longer: clipping only "
-        "shortens",
-        "velocity-clipped": "you clipped the velocity: clip the gradient, then put it into the "
-        "velocity",
+        "summed": "this uses the sum of the ranks' mean gradients: divide by the ranks",
+        "always-scaled": "a gradient below the limit was made longer: clipping only shortens",
+        "velocity-clipped": "you clipped the velocity: clip the gradient before that",
         "own-gradient": "each rank used only its own gradient for its slice: the slice needs the "
         "mean over all ranks (a reduce-scatter)",
-        "damped": "the gradient was multiplied by (1 - momentum): velocity = momentum x velocity "
-        "+ gradient",
+        "damped": "the gradient isn't multiplied by (1 - momentum) here",
+        "not-clipped": "the gradient is too long and wasn't clipped: multiply it by limit / norm",
+        "each-clipped": "each number was clipped: the limit is for the norm of the full gradient",
+        "no-momentum": "the old velocity is missing: velocity = momentum x velocity + gradient",
+        "gradient-slowed": "momentum multiplies the old velocity, not the gradient",
+        "old-velocity": "the weights moved by the old velocity: take the new one",
+        "nesterov": "this is Nesterov's step: here the new velocity alone moves the weights",
+        "uphill": "the weights went up the gradient: subtract rate x velocity",
         "no-root": "the norm is the square root of the sum of squares: the root is missing",
-        "norms": "the ranks add up squares, not norms: the norm is the root of the sum of all "
-        "squares",
+        "norms": "ranks add up squares, not norms: the root comes after the sum",
     },
     hint="compare weights, velocities and squares one at a time, on an example that isn't clipped",
     run=each(try_zero),
@@ -122,8 +123,9 @@ MERGE = make_exercise(
         "-inf is nan: its output is zeros and its lse -inf",
         "other-base": "the lse is a natural logarithm (np.log): this one has another base",
         "top-left-out": "the largest lse was subtracted: add it to the lse at the end",
-        "top-only": "the lse of all blocks is more than the largest of them: add the log of the "
-        "sum of the weights",
+        "padding-as-zero": "nothing seen is a sum of no weights: its logarithm is -inf, not 0",
+        "added-up": "the blocks' outputs are divided already: take their weighted mean, not a sum",
+        "top-only": "to the largest lse comes the logarithm of the sum of the weights",
         "not-divided": "the weighted sum isn't divided by the sum of the weights",
     },
     hint="look at one token: which blocks does it see, and what are their weights?",
@@ -172,13 +174,20 @@ DISPATCH = make_exercise(
         "no-limit": "an expert took more rows than its capacity",
         "token-by-token": "you served both choices of a token together: first all first choices "
         "take their places, then the second ones",
-        "each-rank": "you counted the capacity for each rank: it's the limit of an expert for the "
-        "rows of all ranks together",
+        "each-rank": "the capacity is an expert's limit for the rows of all ranks together",
         "redistributed": "you divided by the gates of the experts that had room: divide by both "
         "gates, even if one expert is full",
         "as-they-are": "the two gates are divided by their sum",
         "halves": "both experts got the same weight: weight them by their gates",
         "all-gates": "you divided by the sum of all gates of the token: divide by its two largest",
+        "smallest-gates": "these are the experts with the smallest gates: take the two largest",
+        "one-too-many": "an expert took one row more than its capacity: with `capacity` it's full",
+        "own-not-sent": "count the rows that stay on their rank, too: expert e is on rank e",
+        "passed-on": "a dropped row adds nothing: not the token itself, either",
+        "softmax": "the gates are weights already: divide by their sum, without a softmax",
+        "best-gates-first": "an expert serves by rank and token, not the largest gates first",
+        "transposed": "the expert turns a row x into x @ kernel, not kernel @ x",
+        "last-choice-only": "the second expert's output took the place of the first's: add it",
         "all-sent": "a row that finds no room isn't sent",
     },
     hint="follow one token: its two experts, their gates, its place in each queue",
@@ -225,19 +234,24 @@ LAYOUT = make_exercise(
         _describe(20e9, 44, 6144, 4096, 512, 32, 8, 24e9, 1.5e14, 2e10, 2e9),
         _describe(3e9, 32, 2560, 8192, 64, 16, 8, 24e9, 1.5e14, 2e10, 2e9),
         _describe(20e9, 44, 6144, 8192, 256, 256, 8, 40e9, 4e14, 2e10, 5e10),
+        _describe(13e9, 32, 2560, 4096, 16, 64, 8, 80e9, 1e14, 3e11, 1e10),
+        _describe(3e9, 24, 6144, 2048, 8, 64, 8, 40e9, 1e14, 2e10, 5e10),
+        _describe(7e9, 24, 6144, 8192, 8, 8, 8, 80e9, 4e14, 3e11, 5e10),
     ),
     mistakes={
-        "idle-devices": "data x tensor x pipeline is less than the number of devices: every device "
-        "has to be used",
+        "idle-devices": "every device has to be used: data x tensor x pipeline = devices",
         "memory-forgotten": "this is the quickest layout of all, but it doesn't fit into memory",
         "activations-forgotten": "with the activations it doesn't fit: state alone is only a part",
         "in-flight": "the first stage of a pipeline keeps the activations of several "
         "micro-batches: the smaller of pipeline and m",
         "state-whole": "the optimizer's 12 bytes are divided by data too, so less cutting fits",
         "bubble-forgotten": "while a pipeline fills and empties, stages wait: (pipeline - 1) / m",
-        "tensor-free": "tensor parallelism sends four all-reduces a layer and micro-batch, which "
-        "take time",
+        "tensor-free": "tensor parallelism's four all-reduces a layer take time as well",
         "data-free": "the all-reduce of the gradients takes time, above all between nodes",
+        "batch-uneven": "data has to divide the batch: all copies get equally many sequences",
+        "across-nodes": "tensor has to divide per_node: its all-reduces stay within a node",
+        "slowest": "this is the slowest layout that fits: take the quickest",
+        "layers-uneven": "pipeline has to divide the layers: all stages get equally many",
         "other-order": "are these three numbers in this order: data, tensor, pipeline?",
         "least-memory": "this is the layout with the least memory: take the quickest that fits",
     },

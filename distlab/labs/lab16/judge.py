@@ -1,6 +1,7 @@
 """Lab 16, which way to cut: the references, and what each known mistake gives."""
 
 from collections.abc import Iterator, Mapping
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -41,18 +42,25 @@ def expect_zero(
         clipped = np.mean([_clip(gradient, limit) for gradient in gradients], axis=0)
     elif way == "always-scaled":
         clipped = mean * limit / np.linalg.norm(mean)
+    elif way == "each-clipped":
+        clipped = np.clip(mean, -limit, limit)
     else:
-        clipped = mean if way == "velocity-clipped" else _clip(mean, limit, 1 + (way == "no-root"))
+        whole = way in ("velocity-clipped", "not-clipped")
+        clipped = mean if whole else _clip(mean, limit, 1 + (way == "no-root"))
     clipped = clipped * (1 - momentum) if way == "damped" else clipped
     scale = rate if way == "rate-in-velocity" else 1.0
-    velocity = momentum * np.concatenate(parts) + scale * clipped
+    old = np.concatenate(parts)
+    velocity = (way != "no-momentum") * momentum * old + scale * clipped
+    velocity = old + momentum * clipped if way == "gradient-slowed" else velocity
     velocity = _clip(velocity, limit) if way == "velocity-clipped" else velocity
     told = np.sqrt(squares) if way == "norms" else squares
     if way == "squares-clipped":
         told = np.array([np.sum(piece**2) for piece in np.array_split(clipped, ranks)])
+    moved = momentum * velocity + clipped if way == "nesterov" else velocity
+    moved = {"uphill": -moved, "old-velocity": old}.get(way, moved)
     loose = ("slice-norm", "clipped-first", "velocity-clipped", "own-gradient")
     return {
-        "weights": weights - rate / scale * velocity,
+        "weights": weights - rate / scale * moved,
         "velocities": np.array_split(velocity, ranks),
         "squares": Anything() if way in loose else told,
     }
@@ -79,9 +87,11 @@ def expect_merge(
         output = (weights[..., None] * outputs).sum(axis=0) / divided
         lse = base + np.log(total)
         others = tuple(base + np.log(total) / np.log(b) for b in (2, 10))
-    if way == "mean":
-        output = outputs.sum(axis=0) / np.maximum(seen.sum(axis=0), 1)[:, None]
-    if way not in ("nothing-seen", "nan-left"):
+    if way in ("mean", "added-up"):
+        output = outputs.sum(axis=0)
+    if way == "mean":  # of all blocks, or of those that it sees
+        output = AnyOf((output / blocks, output / np.maximum(seen.sum(axis=0), 1)[:, None]))
+    if way not in ("nothing-seen", "nan-left", "mean"):
         output = np.where(seen.any(axis=0)[:, None], output, 0.0)
     if way == "one-top":
         return {"output": AnyOf((output, np.nan_to_num(output))), "lse": lse}
@@ -91,7 +101,9 @@ def expect_merge(
         lse = top
     if way == "top-left-out":
         lse = lse - base
-    if way in ("mean", "not-divided"):
+    if way == "padding-as-zero":
+        lse = np.where(seen.any(axis=0), lse, 0.0)
+    if way in ("mean", "not-divided", "added-up"):
         return {"output": output, "lse": Anything()}
     if way == "nothing-seen":
         return {"output": output, "lse": AnyOf((lse, np.where(seen.any(axis=0), lse, top)))}
@@ -122,6 +134,11 @@ def expect_dispatch(
     wanted = [(place, chosen[place][c]) for c in range(rounds) for place in places]
     if way == "token-by-token":
         wanted = [(place, e) for place in places for e in chosen[place]]
+    if way == "best-gates-first":
+        share = {
+            (p, e): gates[p[0]][p[1]][e] / gates[p[0]][p[1]][chosen[p]].sum() for p, e in wanted
+        }
+        wanted.sort(key=lambda wish: (wish[1] != chosen[wish[0]][0], -share[wish]))
     taken, dropped = _serve(wanted, len(counts), capacity, way)
     outputs = [np.zeros_like(own) for own in tokens]
     for place in places:
@@ -130,12 +147,17 @@ def expect_dispatch(
         base = kept if way in ("redistributed", "one-expert") else chosen[place]
         base = range(len(experts)) if way == "all-gates" else base
         divisor = 1.0 if way == "as-they-are" else gates[r][k][list(base)].sum()
+        odds = np.exp(gates[r][k]) / np.exp(gates[r][k][chosen[place]]).sum()
         for e in kept:
-            weight = 0.5 if way == "halves" else gates[r][k][e] / divisor
-            outputs[r][k] += weight * (tokens[r][k] @ experts[e])
+            weight = {"halves": 0.5, "softmax": odds[e]}.get(way, gates[r][k][e] / divisor)
+            kernel = experts[e].T if way == "transposed" else experts[e]
+            outputs[r][k] *= way != "last-choice-only"
+            outputs[r][k] += weight * (tokens[r][k] @ kernel)
+        for e in set(chosen[place]) - set(kept) if way == "passed-on" else ():
+            outputs[r][k] += gates[r][k][e] / divisor * tokens[r][k]
     sent = np.zeros((len(counts), len(counts)))
     for (r, _), e in wanted if way == "all-sent" else taken:
-        sent[r, e] += 1
+        sent[r, e] += way != "own-not-sent" or r != e
     return {
         "outputs": outputs,
         "dropped": sorted([r, k, e] for (r, k), e in dropped),
@@ -146,7 +168,8 @@ def expect_dispatch(
 def _choose(gate: np.ndarray, way: str) -> list[int]:
     """Return the two experts with the largest gates, of equal ones the lower number first."""
     sign = -1 if way == "ties-last" else 1
-    return sorted(range(len(gate)), key=lambda e: (-gate[e], sign * e))[:2]
+    size = 1 if way == "smallest-gates" else -1
+    return sorted(range(len(gate)), key=lambda e: (size * gate[e], sign * e))[:2]
 
 
 def _serve(wanted: list[Any], experts: int, capacity: int, way: str) -> tuple[Any, Any]:
@@ -154,7 +177,7 @@ def _serve(wanted: list[Any], experts: int, capacity: int, way: str) -> tuple[An
     taken, dropped, asked = [], [], np.zeros((experts, experts), int)
     for (r, k), e in wanted:
         queue = asked[r, e] if way == "each-rank" else asked[:, e].sum()
-        room = way == "no-limit" or queue < capacity
+        room = way == "no-limit" or queue < capacity + (way == "one-too-many")
         (taken if room else dropped).append(((r, k), e))
         asked[r, e] += 1
     return taken, dropped
@@ -170,11 +193,13 @@ def list_layouts(
 ) -> Iterator[tuple[int, int, int]]:
     """Yield every (data, tensor, pipeline) that divides devices, node, layers and batch."""
     devices, node = int(machine["devices"]), int(machine["per_node"])
-    for tensor in (t for t in range(1, node + 1) if node % t == 0):
-        for pipeline in (p for p in range(1, devices + 1) if model["layers"] % p == 0):
+    most = devices if way == "across-nodes" else node
+    for tensor in (t for t in range(1, most + 1) if max(node, most) % t == 0):
+        uneven = way == "layers-uneven"
+        for pipeline in (p for p in range(1, devices + 1) if uneven or model["layers"] % p == 0):
             data, rest = divmod(devices, tensor * pipeline)
             rest = 0 if way == "idle-devices" else rest
-            if data and not rest and model["batch"] % data == 0:
+            if data and not rest and (way == "batch-uneven" or model["batch"] % data == 0):
                 yield data, tensor, pipeline
 
 
@@ -219,10 +244,9 @@ def expect_layout(model: Numbers, machine: Numbers, way: str = "right") -> Any:
     if way == "least-memory":
         return list(min(fitting, key=lambda layout: find_memory(model, layout)))
     if way == "other-order":
-        data, tensor, pipeline = ranked[0]
-        return AnyOf(([tensor, data, pipeline], [pipeline, tensor, data]))
+        return AnyOf(tuple(map(list, permutations(ranked[0]))))
     if way != "right":
-        return list(ranked[0])
+        return list(ranked[-1 if way == "slowest" else 0])
     near = [list(each) for each in ranked if seconds[each] <= NEAR * seconds[ranked[0]]]
     return AnyOf(tuple(near))
 

@@ -22,7 +22,7 @@ from distlab.keras_backend import require_jax
 from utils.processes.lifetime import die_with_parent
 
 DEVICES = 8
-MAX_SECONDS = 30  # of a processor for a request: a learner's pattern could take years
+MAX_SECONDS = 15  # of a processor for a request: a learner's pattern could take years
 QUICK = {"xla_cpu_use_fusion_emitters": False}  # the collectives are the same, in a quarter of it
 Sizes = Mapping[str, int]
 Layouts = Mapping[str, Sequence[str | None]]

@@ -129,8 +129,8 @@ READ = Exercise(
         "pattern-wins": "a key that is the path itself goes before any pattern that matches it",
         "match-is-use": "a pattern is of use only if a variable takes its layout: where the path "
         "itself is a key, the pattern gets nothing",
-        "whole-mesh": "an axis is divided by the size of the mesh's axis that it names, not by the "
-        "number of all devices",
+        "whole-mesh": "divide by the size of the axis that a layout names, not by all devices",
+        "backwards": "a layout's entries are for the variable's axes in their order",
         "used-ones": "these are the keys that are used: return the others",
         "whole-shapes": "these are the shapes of whole variables: divide each axis that is cut",
         "counted": "parts are smaller than the variable: divide by the size of the mesh's axis",
@@ -352,14 +352,13 @@ def _explain_costs(
     """Return what is wrong with the costs of all-gathers, "" if they are what the program sends."""
     if set(costs) != set(step.cut):
         return "others"
-    if np.allclose(sorted(costs.values()), sorted(gathered), atol=1):
-        return ""
-    whole = {path: BYTES * prod(shapes[path]) for path in costs}
-    factors = {"payload": 1, "own-part": 1 / devices, "all-reduce": 2 * (devices - 1) / devices}
+    whole, others = {path: BYTES * prod(shapes[path]) for path in costs}, devices - 1
+    factors = {"": others, "payload": devices, "own-part": 1, "all-reduce": 2 * others}
     for name, factor in factors.items():
-        if all(abs(costs[path] - factor * whole[path]) < 1 for path in costs):
+        if all(abs(costs[path] - factor * whole[path] / devices) <= 1 for path in costs):
             return name
-    return "cost"
+    same = np.allclose(sorted(costs.values()), sorted(gathered), atol=1)
+    return "swapped" if same else "cost"
 
 
 GATHER = Exercise(
@@ -385,10 +384,10 @@ GATHER = Exercise(
         "smallest-first": "you took the smallest matrices until it fitted: another choice saves "
         "enough and gathers less",
         "others": "costs must have exactly the variables that your layouts cut",
+        "swapped": "these are the right numbers, but with other variables' paths",
         "payload": "you counted the whole variable: on a ring, a device sends devices - 1 parts, "
         "each 1/devices of it",
-        "own-part": "a device passes on the parts of the others too: it sends devices - 1 parts, "
-        "not one",
+        "own-part": "a device passes on others' parts too: it sends devices - 1 parts, not one",
         "all-reduce": "an all-gather goes round the ring once: an all-reduce goes round twice",
     },
     hint="compare what your choice holds and gathers with another choice that also fits",

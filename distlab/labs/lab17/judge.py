@@ -24,6 +24,7 @@ def expect_read(seed: int, batch: int, model: int, way: str = "right") -> dict[s
         axes = layouts.get(used[path], (None,) * len(shape))
         if used[path] is None and way == "left-out":
             continue
+        axes = axes[::-1] if way == "backwards" else axes
         if len(axes) != len(shape):  # of a mistake's key
             axes = (None,) * len(shape)
         parts[path] = [_cut(n, axis, mesh, way) for n, axis in zip(shape, axes)]

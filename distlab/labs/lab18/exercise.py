@@ -56,8 +56,11 @@ def draw_losses(seed: int, trials: int, first: int, rungs: int) -> list[list[flo
     falls = rng.uniform(0.05, 1, (trials, 1)) * np.arange(1, epochs + 1)
     losses = rng.uniform(0.3, 1, (trials, 1)) + np.exp(-falls)
     losses += rng.uniform(-0.15, 0.15, (trials, epochs))  # a trial may be lucky for an epoch
+    losses[:, -1] += 1  # so that stopped trials were better when they stopped than the winner ends
     losses[:, -2] = 0.1 - losses[:, -1] / 20  # very low in the last but one, the worst lowest
     losses[0 if first > 1 else rng.integers(trials), first - 1 :] = np.nan
+    cut = np.argsort(losses[:, first - 1])[trials // 2 - 1 : trials // 2 + 1]
+    losses[cut, first - 1] = losses[cut[0], first - 1]  # equal: the lower number continues
     stopped = np.nanargmax(losses[:, first - 1])  # it goes in the first rung, and was good before
     losses[stopped, -1] = 0.02
     if first > 1:
@@ -75,19 +78,22 @@ HALVE = Exercise(
     lab="lab18",
     name="halve",
     function="halve",
-    examples=((5, 8, 1, 4), (19, 5, 2, 3), (2, 11, 1, 3)),  # nan sorts alike in all Pythons
+    examples=((247, 8, 1, 4), (12, 5, 2, 4), (50, 11, 1, 3)),  # nan sorts alike in all Pythons
     mistakes={
         "keeps-the-worst": "a low loss is good: the half with the lower losses continues",
         "best-ever": "the winner is the one with the lowest last loss, not with the lowest ever",
-        "nan-is-best": "a loss that is nan has diverged: it's the worst of all, though "
-        "np.argmin takes it for the smallest",
+        "nan-is-best": "nan is the worst loss of all, though np.argmin takes it for the smallest",
+        "ties-last": "of two equal losses the lower trial number is better",
+        "rung-before": "the winner has the lowest *last* loss: sort once more at the end",
+        "own-last": "only trials that ran to the end can win, however good a stopped one was",
         "sorts-nan": "nan is neither smaller nor larger than any number, so sorting leaves it "
         "anywhere: give it the last place",
-        "one-epoch-late": "epochs count from 1 and lists from 0: after `first` epochs the loss is "
-        "losses[trial][first - 1]",
+        "one-epoch-late": "after `first` epochs, the loss is at [first - 1]: lists count from 0",
         "rounded-up": "of 7 trials 3 continue, not 4: round down, but keep at least one",
-        "epochs-added": "these are the rungs' epochs added up: a trial that continues until epoch "
-        "4 has run 4 epochs in all",
+        "half-of-all": "half of those that are left continue, not half of all trials each time",
+        "same-step": "the epochs double from rung to rung: first, first x 2, first x 4, …",
+        "loss-told": "this is the winner's loss: return its number",
+        "epochs-added": "these are the rungs' epochs added up: epoch 4 means 4 epochs in all",
         "end-of-the-table": "you compared losses of the table's last epoch: when a rung ends, only "
         "the loss after its last epoch is known",
         "mean-so-far": "compare the losses after the rung's last epoch, not their means so far",
@@ -164,14 +170,13 @@ MERGE = Exercise(
     plain=True,
     examples=((1, 12), (2, 11)),
     mistakes={
-        "rows-only": "a file with a wrong byte has the right number of rows: compare the SHA-256 "
-        "of its bytes",
+        "rows-only": "a wrong byte doesn't change the number of rows: compare the SHA-256",
         "values-digested": "no digest agrees with the manifest's: it is the SHA-256 of the file's "
         "bytes, header included, and not of the values in it",
         "shifted": "the rows of a damaged part are nan, and those after it stay at their place",
-        "by-name": "part-10 comes after part-9: the place of a part is its first_row, not where "
-        "its name is in the alphabet",
+        "by-name": "a part's place is its first_row, not where its name is in the alphabet",
         "as-listed": "the manifest's parts are in no order: a part's place is its first_row",
+        "intact-ones": "these are the intact files: return the names of the damaged ones",
         "zeros": "a row that is lost is nan: zero looks like a value",
         "gone-ones-not-named": "a file that is missing is damaged, too: name it",
     },

@@ -37,7 +37,7 @@ def find_lowest(losses: list[float]) -> float:
 
 def expect_halve(
     seed: int, trials: int, first: int, rungs: int, way: str = "right"
-) -> tuple[list[int], int]:
+) -> tuple[list[int], Any]:
     """Return the epochs that each trial runs, and the winner."""
     losses = draw_losses(seed, trials, first, rungs)
     worst = -math.inf if way == "nan-is-best" else math.inf
@@ -54,7 +54,8 @@ def expect_halve(
             loss = sum(history) / len(history)
         if way != "sorts-nan" and math.isnan(loss):
             loss = worst
-        return (-loss if way == "keeps-the-worst" else loss), trial
+        loss = -loss if way == "keeps-the-worst" else loss
+        return loss, -trial if way == "ties-last" else trial
 
     left, epochs, ran = list(range(trials)), first, [0] * trials
     while True:
@@ -62,13 +63,19 @@ def expect_halve(
             ran[trial] = epochs + (ran[trial] if way == "epochs-added" else 0)
         if epochs == len(losses[0]):
             break
-        kept = -(-len(left) // 2) if way == "rounded-up" else max(1, len(left) // 2)
+        others = {"rounded-up": -(-len(left) // 2), "half-of-all": trials // 2}
+        kept = others.get(way, max(1, len(left) // 2))
         left = sorted(left, key=lambda trial: read(trial, epochs))[:kept]  # noqa: B023
-        epochs *= 2
+        epochs = min(epochs + first, len(losses[0])) if way == "same-step" else 2 * epochs
     if way == "best-ever":
         return ran, min(range(trials), key=lambda trial: find_lowest(losses[trial][: ran[trial]]))
+    if way == "rung-before":
+        return ran, left[0]
+    if way == "own-last":
+        return ran, min(range(trials), key=lambda trial: read(trial, ran[trial]))
     among = range(trials) if way == "stopped-ones-too" else left
-    return ran, min(among, key=lambda trial: read(trial, epochs))
+    best = min(among, key=lambda trial: read(trial, epochs))
+    return ran, losses[best][-1] if way == "loss-told" else best
 
 
 def expect_merge(seed: int, count: int, way: str = "right") -> dict[str, Any]:
@@ -88,7 +95,10 @@ def expect_merge(seed: int, count: int, way: str = "right") -> dict[str, Any]:
             continue
         filler = 0.0 if way == "zeros" else LOST
         values.append(np.full(len(part), filler) if number in lost else part)
-    named = lost - {gone} if way == "gone-ones-not-named" else lost
+    named = {
+        "gone-ones-not-named": lost - {gone},
+        "intact-ones": {*range(count)} - lost,
+    }.get(way, lost)
     damaged = sorted(f"part-{number}.npy" for number in named)
     return {"values": np.concatenate(values), "damaged": damaged}
 
