@@ -35,6 +35,13 @@ HOLD = str(Path(__file__).with_name("held_program.py"))
 SAVING = ("tensorflow:train.CheckpointManager", "save")
 SMALL = ["--max-examples", "640"]
 TELL = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
+# what a program's report ends with on `data_file`; old programs that do the same end with it, too
+LOSSES = {
+    "mirrored_custom_loop.py": 1.3776,
+    "multi_worker_custom_loop.py": 1.3776,
+    "multi_worker_fit.py": 0.8820,
+    "parameter_server.py": 1.3814,  # --workers 1 --steps 30
+}
 MAX_LINES = {"capstone.py": 250, "batch_prediction.py": 175, "hyperparameter_search.py": 175}
 
 
@@ -176,10 +183,11 @@ def start_as_documented(program, *options, data_file, folder, arguments=None, he
             each.close()
 
 
-def read_report(lines):
-    """Return what the last line of a program says."""
+def read_report(lines, program=None):
+    """Return what the last line of a program says; its loss is the one of `LOSSES`, if asked."""
     report = json.loads(lines[-1])
     assert {"loss", "accuracy"} <= set(report) and 0 <= report["accuracy"] <= 1
+    assert program is None or report["loss"] == pytest.approx(LOSSES[program], abs=5e-4)
     return report
 
 
@@ -318,7 +326,8 @@ def test_the_mirrored_custom_loop_trains_as_utils(tmp_path, data_file, import_pr
     batches = program.make_train_batches()
     weights = train_with_utils(model, [batches, batches])
     assert largest_difference(tmp_path / "m.keras", weights) < 1e-5
-    assert lines[-3].startswith("epoch 1: loss") and read_report(lines)["accuracy"] > 0.5
+    assert lines[-3].startswith("epoch 1: loss")
+    assert read_report(lines, "mirrored_custom_loop.py")["accuracy"] > 0.5
 
 
 def test_the_tpu_step_compiled_for_the_cpu_trains_as_utils(tmp_path, data_file, import_program):
@@ -368,7 +377,7 @@ def _keras():
 def test_two_workers_train_as_utils_on_one_device(name, tmp_path, data_file, import_program):
     options = {"data_file": data_file, "folder": tmp_path}
     with start_as_documented(f"{name}.py", "--save", tmp_path / "m.keras", **options) as workers:
-        reports = [read_report(worker.end()) for worker in workers]
+        reports = [read_report(worker.end(), f"{name}.py") for worker in workers]
     assert reports[0] == reports[1] and reports[0]["accuracy"] > 0.5
     program = import_program(name)
     kind = "tf_keras" if name.endswith("fit") else "keras"
@@ -385,7 +394,7 @@ def test_a_parameter_server_run_of_one_worker_trains_as_utils(tmp_path, data_fil
     options = {"data_file": data_file, "folder": tmp_path}
     settings = ["--workers", "1", "--steps", "30", "--save", tmp_path / "m.keras"]
     with start("parameter_server.py", *settings, **options) as chief:
-        read_report(chief.end())
+        read_report(chief.end(), "parameter_server.py")
     program = import_program("parameter_server")
     model = build(program.build_model)
     batches = program.make_train_batches().take(30)

@@ -263,7 +263,7 @@ def test_verify_notices_one_changed_label_in_a_file_that_loads(sample_copy, samp
 
 
 def test_tfds_reads_the_same_from_the_folder_made_of_the_sample(samples, cache):
-    """The next test makes that of MNIST."""
+    """The next test makes a part of MNIST's."""
     import tensorflow_datasets as tfds
 
     name = "fashion_mnist"
@@ -280,15 +280,23 @@ def test_tfds_reads_the_same_from_the_folder_made_of_the_sample(samples, cache):
 
 
 def test_tfds_folder_is_made_once_by_two_processes_at_the_same_time_offline(cache, write_warm):
+    """Both begin once both have imported; they take 500 of the 10,000 training examples."""
     program = (
         "import socket\n"
         "def refuse(*a, **k): raise AssertionError('network used')\n"
         "socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse\n"
-        "from utils.data import make_tfds_folder\n"
+        "from utils.data import make_tfds_folder, tfds_builder, tfds_folder\n"
+        "load = tfds_folder.load_bundled\n"
+        "tfds_folder.load_bundled = lambda name: load(name).take(500)\n"
+        "print('ready', flush=True), input()\n"
         "print(make_tfds_folder('mnist'))\n"
     )
-    command = write_warm(program)
-    both = [subprocess.Popen(command, stdout=-1, stderr=-1, text=True) for _ in range(2)]
+    command, pipes = write_warm(program), {"stdin": -1, "stdout": -1, "stderr": -1}
+    both = [subprocess.Popen(command, text=True, **pipes) for _ in range(2)]
+    assert [process.stdout.readline() for process in both] == ["ready\n"] * 2
+    for process in both:
+        process.stdin.write("go\n")
+        process.stdin.flush()
     shown = [process.communicate(timeout=200) for process in both]
     assert [process.returncode for process in both] == [0, 0], shown
     (folder,) = {output.strip() for output, _ in shown}

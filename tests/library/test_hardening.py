@@ -14,7 +14,6 @@ from utils.errors import DistributedError
 from utils.events import EventWriter, read_events, to_json_line
 from utils.files import hold_folder, make_folder
 from utils.training import TrainConfig, train
-from utils.training.checkpoints import KEPT
 
 QUICK = {"max_examples": 200, "model": "mlp", "epochs": 1}
 FLAGS = ["--max-examples", "200", "--model", "mlp", "--epochs", "1"]
@@ -107,6 +106,8 @@ def test_full_disk_is_one_line_and_keeps_earlier_checkpoints(tf, tmp_path, monke
 
 def test_damaged_list_of_checkpoints_is_written_anew_and_nothing_is_lost(tf, tmp_path):
     """TensorFlow ignores such a list, and would begin again over the checkpoints."""
+    from utils.training.checkpoints import KEPT  # imports TensorFlow
+
     train(**QUICK, checkpoint_dir=tmp_path)
     for epochs, content in enumerate((b"", b"\xff\xfe\x00", b"gibberish {"), start=2):
         (tmp_path / "checkpoint").write_bytes(content)
