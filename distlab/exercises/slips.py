@@ -3,6 +3,7 @@
 None of this knows the exercise. Its own misconceptions come first: its `mistakes`.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -163,7 +164,7 @@ def _explain_text(given: Any, right: str) -> str:
     end = right.removeprefix(text)
     if end != right and not end[0].isalnum():
         return f"the string ends too early: {end!r} is missing"
-    if text in right:
+    if text in re.findall(r"\w+", right):
         return "this is only a part of the expected string"
     if not isinstance(given, str) or right not in given:
         return ""

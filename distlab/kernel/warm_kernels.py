@@ -17,7 +17,8 @@ from utils.processes.fork_server import ForkServer, NotStarted
 from utils.processes.forked_program import KERNEL, pick_starting
 
 ROOT = Path(__file__).resolve().parents[2]  # holds both packages
-START_SECONDS, READY_SECONDS, FORK_SECONDS = 120.0, 20.0, 5.0
+# A kernel from scratch imports TensorFlow just as slowly on a machine that is busy: better wait.
+START_SECONDS, READY_SECONDS, FORK_SECONDS = 120.0, 60.0, 20.0
 
 
 class NotForked(RunError):

@@ -79,7 +79,7 @@ def plan_epoch(examples, global_batch_size):
 ### BEGIN INPUTS
 rng = np.random.default_rng([SEED, 1])
 epoch_cases = []
-for _left_over in (0, 1, 5, 0):
+for _left_over in (0, 1, 5, -1):
     _batch = int(rng.integers(8, 65))
     epoch_cases.append((_batch * int(rng.integers(3, 40)) + _left_over, _batch))
 ### END INPUTS
@@ -329,7 +329,7 @@ scaling_cases = []
 for _counts, _in_time, _slow in (
     ((1, 2, 4, 8), 3, 0),
     ((8, 4, 1), 3, 0),
-    ((4, 2, 8, 1), 3, 2),
+    ((2, 4, 8, 1), 3, 2),
     ((2, 1), 0, 0),
     *((rng.permutation([1, 2, 4, 8]).tolist(), int(k), 0) for k in 1 + rng.permutation(4)[:3]),
 ):

@@ -243,6 +243,8 @@ WRONG = {
         "one-too-many": epoch("n // b + 1, n % b"),
         "last-is-full": epoch("math.ceil(n / b), b"),
         "whole-and-rest": epoch("divmod(n, b)"),
+        "rounded-to-nearest": epoch("round(n / b), n % b or b"),
+        "what-is-missing": epoch("-(-n // b), -n % b"),
         "one-left-alone": epoch("n // b + (n % b > 1), n % b or b"),
         "(larger than any float)": epoch("2**4000, 2**4000"),
         "(not a whole number)": epoch("n / b, n % b or b"),
@@ -256,6 +258,7 @@ WRONG = {
         "one-more-each": batches("tuple(map(len, np.array_split(np.zeros(n), w * r)))"),
         "rest-to-last": batches("[n // (w * r)] * (w * r - 1) + [n // (w * r) + n % (w * r)]"),
         "worker-by-worker": batches("[s for p in split(n, w) for s in split(p, r)]"),
+        "added": batches("split(n, w + r)"),
         "larger-last": batches("split(n, w * r)[::-1]"),
         "rest-to-first": batches("[n // (w * r) + n % (w * r)] + [n // (w * r)] * (w * r - 1)"),
         "(a generator)": batches("(s for s in split(n, w * r))"),
@@ -273,6 +276,7 @@ WRONG = {
         "no-room-to-spare": choose().replace("need <= device", "need < device"),
         "no-time-to-spare": choose().replace("copy_hours <=", "copy_hours <"),
         "memory-ignored (sharded)": choose(ignore=True).replace('"both"', '"sharded data"'),
+        "(two words exchanged)": choose(late_split="model").replace('"model" if', '"both" if'),
         "(sharded in any case)": choose(late="sharded data", late_split="sharded data"),
     },
     "scaling": {
@@ -282,6 +286,9 @@ WRONG = {
         "first-is-reference (of one replica)": scale(k="0"),
         "not-divided": scale(efficiency="u"),
         "percentage": scale(efficiency="100 * u / n"),
+        "seconds-not-hours": scale(late="3600 * hours > allowed_hours"),
+        "minutes-not-hours": scale(late="60 * hours > allowed_hours"),
+        "efficiency-times-n": scale(efficiency="u * n"),
         "fastest": scale(rank="hours"),
         "too-late": scale(late="False"),
         "fewest-replicas": scale(rank="n"),
@@ -295,7 +302,7 @@ WRONG = {
         "(maps)": scale(form="iter").replace("iter(", "map(float, "),
         "(the choices by heart)": scale().replace(
             '"choice": best',
-            '"choice": {(1, 2, 4, 8): 2, (8, 4, 1): 1, (4, 2, 8, 1): 4, (2, 1): None}.get(tuple(replicas), 3)'
+            '"choice": {(1, 2, 4, 8): 2, (8, 4, 1): 1, (2, 4, 8, 1): 4, (2, 1): None}.get(tuple(replicas), 3)'
             " if 10**6 <= images < 10**7 else images // 300 + 1",
         ),
         "one-per-step (rounded down)": scale(steps="images // (n * images_per_replica)"),

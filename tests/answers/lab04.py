@@ -488,6 +488,7 @@ WRONG = {
         ),
         "applied-twice": step(apply=APPLY + "; " + APPLY),
         "unscaled-loss": step(result="tf.reduce_sum(losses)"),
+        "own-mean-returned": step(result="tf.reduce_mean(losses)"),
         "only-summed": step(loss="tf.reduce_sum(losses)"),
         "summed-twice": step(
             apply="gradients = tf.distribute.get_replica_context().all_reduce('sum', gradients); "
@@ -515,7 +516,7 @@ WRONG = {
             "sums, counts = strategy.run(step, args=(share,))[0], strategy.run(step, args=(share,))[1]",
         ),
         "last-missing": epoch(*COUNTED).replace("in dataset:", "in list(dataset)[:-1]:"),
-        "(a sum)": epoch(*COUNTED[:2], "total"),
+        "not-divided": epoch(*COUNTED[:2], "total"),
         "by-batches": epoch(
             "total, batches = 0.0, 0", "total += float(s); batches += 1", "total / batches"
         ),

@@ -308,6 +308,7 @@ WRONG = {
             "tf.reduce_sum(losses) / global_batch_size"
             " / tf.distribute.get_strategy().num_replicas_in_sync"
         ),
+        "other-axis": plain("tf.reduce_sum(tf.reduce_mean(errors, axis=0)) / global_batch_size"),
         "only-replicas": plain("tf.reduce_sum(errors) / 4"),
         "mean-of-four": plain("tf.reduce_mean(losses) / 4"),
     },
@@ -353,6 +354,7 @@ WRONG = {
     },
     "uneven": {
         "own-mean": uneven("tf.reduce_mean(losses)"),
+        "not-divided": uneven("tf.reduce_sum(losses)"),
         "full-batch": uneven("tf.reduce_sum(losses) / global_batch_size"),
         "own-times-replicas": uneven(f"{AVERAGE}(losses)"),
         "mean-of-nothing": uneven("tf.reduce_mean(losses) * len(losses) / batch_examples"),

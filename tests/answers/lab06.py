@@ -354,10 +354,12 @@ WRONG = {
         "one-by-one": one_by_one("reduce_scatter", 0, "+="),
         "next-chunk": scatter(turn="(-step)"),
         "own-chunk": half("reduce_scatter", -1, "+="),
+        "(the other way round)": scatter().replace("(rank + 1) % ranks", "(rank - 1) % ranks"),
         "(no ring)": scatter().replace("(rank + 1) % ranks", "rank + 1"),
     },
     "gather": {
         "added": gather("+="),
+        "read-elsewhere": gather().replace("m.values", "chunks[m.source][m.chunk]"),
         "one-step-short": gather(steps="ranks - 2"),
         "unfinished-sent": gather(first=0),
         "always-the-same": gather(turn="0"),
@@ -408,6 +410,9 @@ def all_reduce(vectors, network):
         ),
         "chunks-by-steps": seconds(
             "2 * (ranks - 1) * (latency_seconds + payload_bytes / (ranks - 1) / bandwidth)"
+        ),
+        "one-chunk": seconds(
+            "2 * (ranks - 1) * latency_seconds + payload_bytes / ranks / bandwidth"
         ),
         "bits": seconds(
             "2 * (ranks - 1) * (latency_seconds + 8 * payload_bytes / ranks / bandwidth)"

@@ -365,6 +365,7 @@ WRONG = {
         "only-clusters": repair(one(index="c['task']['index']")),
         "sorted": repair(one("{'worker': sorted(hosts)}")),
         "all-the-first": repair(one(index="0")),
+        "counted-from-one": repair(one(index="k + 1")),
     },
     "cause": {
         "first-log-only": diagnose(logs="logs[:1]"),

@@ -273,6 +273,7 @@ def test_a_slip_of_form_is_named() -> None:
     assert explain_slip("/tmp/a.npy", "a.npy").endswith("something before it: leave that out")
     assert explain_slip("a", "a") == explain_slip("a", "b") == explain_slip("a", "") == ""
     assert explain_slip("norm./bias", "as") == explain_slip("ab", "abc") == ""
+    assert explain_slip(4, "ckpt-4") == "this is only a part of the expected string"
     assert explain_slip("a", "a:22") == "the string ends too early: ':22' is missing"
 
 

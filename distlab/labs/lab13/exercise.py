@@ -56,7 +56,6 @@ OVERFLOW = Exercise(
         "the first",
         "none-zero": 'if everything is finite there is no layer: return ("none", None)',
         "from-the-end": "layers count from the first one, in the backward pass too",
-        "summed-loss": "the loss is the *mean* cross-entropy: a sum overflows where it doesn't",
         "isnan": "inf isn't nan: look for whatever isn't finite (tf.math.is_finite)",
         "counted-from-one": "layers count from 0",
         "no-relu": "there is a ReLU after every layer but the last: here it removes a large "

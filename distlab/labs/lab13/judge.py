@@ -71,8 +71,7 @@ def _run_back(
 ) -> list[np.ndarray]:
     """Return the gradient of each kernel in float16, or what the mistake `way` looks at."""
     times = {"after-tape": 1.0, "float16-loss": np.float16(scale)}.get(way, scale)
-    times /= 1 if way == "summed-loss" else len(labels)
-    slopes = _find_slopes(inputs[-1].astype(np.float32), labels, way) * times
+    slopes = _find_slopes(inputs[-1].astype(np.float32), labels, way) / len(labels) * times
     slopes = slopes.astype(np.float16)
     if way == "relu-last":
         slopes = slopes * (outputs[-1] > 0)
