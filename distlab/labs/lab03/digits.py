@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from distlab.exercises.comparing import as_numbers
+from distlab.exercises.comparing import as_numbers, show
+from distlab.exercises.refusing import refuse
 
 TRAINING, VALIDATION, BATCH = 64, 32, 16  # of exercise 5
 HEAVIER = 0.5  # by how much the losses on replica 1 weigh more
@@ -19,6 +20,28 @@ def draw_digits(seed: int, examples: int) -> tuple[np.ndarray, np.ndarray]:
     picks = np.random.default_rng(seed).choice(10_000, size=examples, replace=False)
     train = load("mnist").train
     return train.images[picks], train.labels[picks]
+
+
+def read_pass(dataset: Any, examples: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+    """Return the pairs of one pass over a data set, None if it doesn't end."""
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
+    for pair in dataset:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise refuse(
+                f"make_input: each element must be a pair (images, labels), got {show(pair)}."
+            )
+        pairs.append((np.asarray(pair[0]), np.asarray(pair[1])))
+        if sum(len(np.atleast_1d(y)) for _, y in pairs) > 2 * examples:
+            return None
+    return pairs
+
+
+def find_order(pairs: Sequence[tuple[np.ndarray, np.ndarray]], images: np.ndarray) -> list[int]:
+    """Return the places among `images` of the images of a pass, told by the sums of pixels."""
+    sums = images.reshape(len(images), -1).sum(axis=1)
+    seen = np.array([np.sum(image, dtype=float) for x, _ in pairs for image in np.atleast_1d(x)])
+    scaled = seen * (sums.max() / seen.max() if len(seen) and seen.max() else 1)
+    return [int(np.argmin(np.abs(sums - one))) for one in scaled]
 
 
 def describe_pairs(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Lab 03, Keras under a strategy: data sets, models and callbacks are used, and looked at."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -20,6 +20,8 @@ from distlab.labs.lab03.digits import (
     describe_pairs,
     draw_digits,
     draw_run,
+    find_order,
+    read_pass,
     read_run,
     weigh_loss,
 )
@@ -44,13 +46,13 @@ def try_input(make_input: Callable[..., Any], seed: int, examples: int, batch: i
         return require_kind(dataset, "make_input", "tf.data.Dataset")
 
     dataset = make(7)
-    passes = [_read_pass(data, examples) for data in (dataset, dataset, make(7), make(8))]
+    passes = [read_pass(data, examples) for data in (dataset, dataset, make(7), make(8))]
     if None in passes:
         return {"ends": False}
-    orders = [_find_order(pairs, images) for pairs in passes]
+    orders = [find_order(pairs, images) for pairs in passes]
     one, following, same_seed, other_seed = orders
     feeds = (data for mix in (9, 10, 11) for data in (dataset, make(mix)))
-    more = (_find_order(_read_pass(data, examples) or [], images) for data in feeds)
+    more = (find_order(read_pass(data, examples) or [], images) for data in feeds)
     return describe_pairs(passes[0]) | {
         "mixed throughout": int(np.sum(np.diff(one) == 1)) < examples / 4
         and any(
@@ -63,28 +65,6 @@ def try_input(make_input: Callable[..., Any], seed: int, examples: int, batch: i
     }
 
 
-def _read_pass(dataset: Any, examples: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
-    """Return the pairs of one pass over a data set, None if it doesn't end."""
-    pairs: list[tuple[np.ndarray, np.ndarray]] = []
-    for pair in dataset:
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise refuse(
-                f"make_input: each element must be a pair (images, labels), got {show(pair)}."
-            )
-        pairs.append((np.asarray(pair[0]), np.asarray(pair[1])))
-        if sum(len(np.atleast_1d(y)) for _, y in pairs) > 2 * examples:
-            return None
-    return pairs
-
-
-def _find_order(pairs: Sequence[tuple[np.ndarray, np.ndarray]], images: np.ndarray) -> list[int]:
-    """Return the places among `images` of the images of a pass, told by the sums of pixels."""
-    sums = images.reshape(len(images), -1).sum(axis=1)
-    seen = np.array([np.sum(image, dtype=float) for x, _ in pairs for image in np.atleast_1d(x)])
-    scaled = seen * (sums.max() / seen.max() if len(seen) and seen.max() else 1)
-    return [int(np.argmin(np.abs(sums - one))) for one in scaled]
-
-
 INPUT = make_exercise(
     name="input",
     function="make_input",
@@ -95,32 +75,26 @@ INPUT = make_exercise(
         "rest-dropped": "the examples of the last, smaller batch are dropped",
         "no-channel": "an image has a channel axis: [28, 28, 1]",
         "one-batch": "only the first batch is there: an epoch goes over all examples",
-        "endless": "one pass over it doesn't end after all examples: repeat() starts again, and "
-        "fit does its own repeating, epoch by epoch",
+        "endless": "one pass doesn't end after all examples: leave out repeat(), fit repeats",
         "not-one-label": "labels are numbers from 0 to 9, one for each image: one-hot rows, or any "
         "other shape, need another loss",
         "float-labels": "the labels are floats: leave them as they come, integers",
         "not-shuffled": "the images come in the order that they were given: shuffle them",
-        "small-buffer": "the images are mixed with their neighbors only: the shuffle buffer has to "
-        "hold all of them",
+        "small-buffer": "images are mixed with their neighbors only: the buffer must hold all",
         "batches-shuffled": "the batches were shuffled, not the examples: shuffle before batch()",
         "same-each-epoch": "every epoch has the same order: shuffle anew in each, so not before a "
         "cache() and not without reshuffling",
-        "seed-ignored": "two data sets made with one seed have different orders, so no run can be "
-        "repeated: pass the seed on",
+        "seed-ignored": "two data sets made with one seed have different orders: pass it on",
         "seed-fixed": "every seed gives the same order: pass `seed` on to shuffle()",
-        "double-precision": "pixels are float64: NumPy divides integers into that. Convert to "
-        "float32, half the bytes",
+        "double-precision": "pixels are float64: NumPy divides integers into that. Use float32",
     },
     explain=explain_parts(
         {
             "pixel range": "the pixels aren't scaled to [0, 1]: they come as 0 to 255",
             "image shape": "the channel axis is the last one: [28, 28, 1]",
-            "batch sizes": "the batches have other sizes: batch_size examples each, and what is "
-            "left in the last",
+            "batch sizes": "the batches have other sizes: batch_size each, the rest in the last",
             "examples of each label": "one pass doesn't hold every example exactly once",
-            "pixels of each label": "the images have got other images' labels: shuffle them "
-            "together, as pairs",
+            "pixels of each label": "images have got other images' labels: shuffle them as pairs",
         }
     ),
     hint="pairs (images, labels) in batches: float32 [28, 28, 1] in [0, 1], every example once, "
@@ -210,8 +184,7 @@ MODEL = make_exercise(
             "the number of replicas",
             "optimizer": "the optimizer isn't keras.optimizers.SGD",
             "momentum": "this SGD has momentum: use it without",
-            "loss": "the optimizer is right, and the loss isn't the mean sparse categorical "
-            "cross-entropy of logits: look at its reduction and its arguments",
+            "loss": "the loss isn't the mean cross-entropy of logits: look at its arguments",
             "accuracy": "the metric isn't the accuracy of the labels",
         }
     ),

@@ -60,8 +60,7 @@ PLAN = Exercise(
         "bits": "these are eight times the bytes: 15 GB/s are bytes, and a float32 has four",
         "hidden": "here nothing overlaps: a step is the step of one GPU, and then the all-reduce",
         "steps": "these are steps/s of all GPUs: each step has a whole batch on each of them",
-        "one-way": "half of the time on the network is missing: a ring goes round twice "
-        "(reduce-scatter, then all-gather), and a float32 takes four bytes",
+        "one-way": "half of the network's time is missing: a ring goes round twice",
         "one-batch": "images/s of all GPUs together: each of them does a batch in a step",
     },
     hint="the step of one GPU, then a ring all-reduce of float32 gradients",
