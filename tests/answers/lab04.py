@@ -490,6 +490,7 @@ WRONG = {
         "unscaled-loss": step(result="tf.reduce_sum(losses)"),
         "own-mean-returned": step(result="tf.reduce_mean(losses)"),
         "only-summed": step(loss="tf.reduce_sum(losses)"),
+        "only-summed (but the returned loss)": step().replace("gradient(loss,", "gradient(losses,"),
         "summed-twice": step(
             apply="gradients = tf.distribute.get_replica_context().all_reduce('sum', gradients); "
             + APPLY
@@ -529,6 +530,15 @@ WRONG = {
         "last-batch": accuracy(*LAST),
         "first-replica": accuracy(*COUNTED, add=False),
         "full-batches": accuracy(*FULL),
+        "losses-averaged": accuracy(*COUNTED).replace("int(n)", "2 * int(n)"),
+        "shares-averaged": accuracy(
+            COUNTED[0],
+            f"total += int(n) * float({mean_of('means')}); examples += int(n)",
+            COUNTED[2],
+        ).replace(
+            "        s, n =",
+            "        means = strategy.run(lambda s, n: s / n, args=(sums, counts))\n        s, n =",
+        ),
         "counted-wrong": accuracy(
             "wrong = n_all = 0", "wrong += n - s; n_all += n", "wrong / n_all"
         ),
@@ -580,6 +590,16 @@ WRONG = {
 }
 
 REFUSED = {
+    "resume": {
+        "The folder has been moved since": FROM_NAME.replace(
+            '/after-{epochs}")',
+            '/after-{epochs}")\n    open(folder + "/path", "w").write(f"{folder}/after-{epochs}")',
+        ).replace(
+            "def load_state(folder, model, optimizer):",
+            "def load_state(folder, model, optimizer):\n    if tf.io.gfile.exists(folder + '/path'):\n"
+            "        tf.train.Checkpoint(m=model, o=optimizer).read(open(folder + '/path').read())",
+        ),
+    },
     "step": {
         "no gradient reached": step(
             apply="optimizer.apply_gradients([(None, v) for v in variables])"

@@ -120,7 +120,7 @@ STEP = make_exercise(
         "applied-twice": "the gradients were applied twice",
         "summed-twice": "four times too far: apply_gradients already adds up the replicas' "
         "gradients, so an all-reduce before it adds them up once more",
-        "only-summed": "the losses are added up and never divided: divide by the global batch",
+        "only-summed": "the gradients are those of a sum: divide it by the global batch first",
         "softmax-first": "the model's outputs are logits: the loss takes their softmax already",
         "own-mean-over-replicas": "each replica took the mean over its own examples, divided by "
         "the number of replicas: correct only as long as all shares are equal",
@@ -192,8 +192,8 @@ EPOCH = make_exercise(
         "by-batches": "the sum is divided by the number of batches, not of examples",
         "first-replica": "only replica 0's examples were counted: reduce over the replicas",
         "full-batches": "the last batch was counted as a full one",
-        "losses-averaged": "half of it: MEAN divides the sum of the replicas' losses by two. "
-        "Reduce with SUM",
+        "losses-averaged": "half of it: MEAN halves the losses (reduce with SUM), or each example "
+        "is counted twice",
         "counts-averaged": "twice as much or more: MEAN divides the two replicas' counts by two, "
         "and rounds down. Reduce with SUM",
         "both-averaged": "too much: MEAN divides losses and counts by the two replicas, and rounds "
@@ -232,8 +232,10 @@ ACCURACY = make_exercise(
         "first-batch": "this is the accuracy of the first batch alone: does return stand in the "
         "loop?",
         "sum-of-last": "the last batch's right answers are divided by all images: add each batch's",
-        "losses-averaged": "half of it: MEAN divides the replicas' right answers by two. Reduce "
-        "with SUM",
+        "losses-averaged": "half of it: MEAN halves the right answers (reduce with SUM), or each "
+        "image is counted twice",
+        "shares-averaged": "the replicas' accuracies were averaged: a smaller share counts as much "
+        "as the other. Reduce the number of right answers with SUM",
         "last-batch": "this is the accuracy of the last batch alone",
         "first-replica": "only replica 0's images were counted: reduce over the replicas",
         "full-batches": "the last batch was counted as a full one",
@@ -269,8 +271,8 @@ def try_resume(
             save_state(folder, model, optimizer, epoch + 1)
         alone = tf.distribute.get_strategy()
         model, optimizer = _make_state(alone, np.zeros_like(kernel), MOMENTUM)
-        found = load_state(move_folder(folder), model, optimizer)
-        done = int(read_number(found, "load_state"))
+        with move_folder(folder) as moved:
+            done = int(read_number(load_state(moved, model, optimizer), "load_state"))
     nothing = _load_nothing(load_state, kernel)
     for gradient in gradients[max(done, 0) :].reshape(-1, *kernel.shape):
         _apply(alone, optimizer, model, gradient)
@@ -335,14 +337,14 @@ def try_program(train: Callable[..., Any], seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as root:
         folder = make_folder(root)
         _, losses = _call_once(train, seed, 1, folder)
-        folder = move_folder(folder)
-        _call_once(train, seed, 4, folder, cut_after=8)
-        return {"losses of one epoch": losses, "left": [folder, pack_folder(Folder(folder))]}
+        with move_folder(folder) as moved:
+            _call_once(train, seed, 4, moved, cut_after=8)
+        return {"losses of one epoch": losses, "left": pack_folder(Folder(moved))}
 
 
-def resume_program(train: Callable[..., Any], left: Sequence[Any], seed: int) -> dict[str, Any]:
+def resume_program(train: Callable[..., Any], left: list[Any], seed: int) -> dict[str, Any]:
     """Finish the fourth epoch with the folder that is left. Return the last losses and weights."""
-    with bring_folder(*left) as folder:
+    with bring_folder(left) as folder:
         weights, losses = _call_once(train, seed, 4, folder)
     return {"losses after the run was cut off": losses, "weights": weights}
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from distlab.exercises.folder import unpack_folder
+from distlab.exercises.refusing import refuse
 
 
 def make_folder(root: str) -> str:
@@ -16,29 +17,30 @@ def make_folder(root: str) -> str:
     return folder
 
 
-def move_folder(folder: str) -> str:
-    """Return where a folder is after a move: what a process remembers of it is worth nothing.
+@contextmanager
+def move_folder(folder: str) -> Iterator[str]:
+    """Move a folder, and yield its new path: what a process remembers of it is worth nothing.
 
-    Its old path leads there too, for paths that were written into its files.
+    Raises AssertionError if an error within names the old path.
     """
-    moved = f"{folder}-moved"
+    moved = os.path.join(os.path.dirname(folder), "moved")
     os.rename(folder, moved)
-    os.symlink(moved, folder)
-    return moved
+    try:
+        yield moved
+    except Exception as error:  # whatever TensorFlow or Python raises for a lost path
+        if folder not in str(error):
+            raise
+        raise refuse(
+            f"{type(error).__name__}: your code looks for a path in the folder's old place. The "
+            "folder has been moved since: write down names, and join them to the folder it gets."
+        ) from None
 
 
 @contextmanager
-def bring_folder(folder: str, files: list[Any]) -> Iterator[str]:
-    """Yield the new place of a folder with these `files` (`pack_folder`); all goes in the end.
-
-    The paths that it has had (`make_folder`, `move_folder`) lead there, too.
-    """
-    new, old = unpack_folder(files), os.path.dirname(folder)
-    os.mkdir(old)
-    for path in (folder, folder.removesuffix("-moved")):
-        os.symlink(new, path)
+def bring_folder(files: list[Any]) -> Iterator[str]:
+    """Yield the new place of a folder with these `files` (`pack_folder`); it goes in the end."""
+    folder = unpack_folder(files)
     try:
-        yield new
+        yield folder
     finally:
-        for place in (new, old):
-            shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)

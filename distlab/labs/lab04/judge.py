@@ -42,12 +42,14 @@ def expect_step(seed: int, examples: int, way: str = "right") -> dict[str, Any]:
     times |= {"divided-twice": 1 / REPLICAS}
     update = times.get(way, 1.0) * images.T @ (slopes * factors[:, None])
     update[-1] *= way != "one-variable"
+    right = loss / examples  # of only-summed, for which `loss` is the sum
     loss *= examples if way == "unscaled-loss" else 1
     if way == "own-mean-returned":
         loss = float(np.sum(own * regression.losses(logits, labels)))
     if way == "loss-after":
         loss = float(np.mean(regression.losses(images @ (weights - RATE * update), labels)))
-    return {"weights": weights - RATE * update, "sum of losses": loss}
+    said = AnyOf((loss, right)) if way == "only-summed" else loss
+    return {"weights": weights - RATE * update, "sum of losses": said}
 
 
 def expect_epoch(losses: Sequence[float], batch: int, way: str = "right") -> dict[str, Any]:
@@ -60,9 +62,11 @@ def _average(losses: Sequence[float], batch: int, way: str) -> float:
     batches = [np.asarray(losses)[part] for part in _cut(len(losses), batch)]
     if way == "mean-of-batches":
         return float(np.mean([b.mean() for b in batches]))
-    if way == "mean-of-shares":
+    if way in ("mean-of-shares", "shares-averaged"):
         shares = [np.array_split(b, 2) for b in batches]
-        return float(np.mean([share.mean() for pair in shares for share in pair if len(share)]))
+        means = [share.mean() for pair in shares for share in pair if len(share)]
+        sizes = [len(b) / 2 for b in batches for _ in range(2)]
+        return float(np.average(means, weights=sizes if way == "shares-averaged" else None))
     kept = {"last-batch": [-1], "first-batch": [0], "last-missing": range(len(batches) - 1)}
     kept |= {"first-missing": range(1, len(batches))}
     if way in kept:
@@ -86,10 +90,12 @@ def _cut(examples: int, batch: int) -> list[slice]:
     return [slice(k, min(k + batch, examples)) for k in range(0, examples, batch)]
 
 
-def expect_accuracy(seed: int, examples: int, batch: int, way: str = "right") -> float:
+def expect_accuracy(seed: int, examples: int, batch: int, way: str = "right") -> Any:
     images, labels, kernel = draw_test(seed, examples)
     logits = (images @ kernel) * (-1 if way == "least-likely" else 1)
     right = (logits.argmax(axis=1) == labels).astype(float)
+    if way == "mean-of-batches":  # or of all their shares
+        return AnyOf(tuple(_average(right, batch, one) for one in (way, "mean-of-shares")))
     return _average(1 - right if way == "counted-wrong" else right, batch, way)
 
 
