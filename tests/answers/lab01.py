@@ -255,6 +255,9 @@ WRONG = {
         "rounded-down": batches("[n // (w * r)] * (w * r)"),
         "rounded-up": batches("[math.ceil(n / (w * r))] * (w * r)"),
         "below-nothing": batches("[min(up(n, w * r), n - k * up(n, w * r)) for k in range(w * r)]"),
+        "below-nothing (at the last replica)": batches(
+            "[up(n, w * r)] * (w * r - 1) + [n - up(n, w * r) * (w * r - 1)]"
+        ),
         "one-more-each": batches("tuple(map(len, np.array_split(np.zeros(n), w * r)))"),
         "rest-to-last": batches("[n // (w * r)] * (w * r - 1) + [n // (w * r) + n % (w * r)]"),
         "worker-by-worker": batches("[s for p in split(n, w) for s in split(p, r)]"),
@@ -275,6 +278,9 @@ WRONG = {
         "decimal-gigabytes": choose().replace("2**30", "10**9"),
         "no-room-to-spare": choose().replace("need <= device", "need < device"),
         "no-time-to-spare": choose().replace("copy_hours <=", "copy_hours <"),
+        "time-first": choose().replace(
+            "    need = ", "    if copy_hours > allowed_hours: return 'data'\n    need = "
+        ),
         "memory-ignored (sharded)": choose(ignore=True).replace('"both"', '"sharded data"'),
         "(two words exchanged)": choose(late_split="model").replace('"model" if', '"both" if'),
         "(sharded in any case)": choose(late="sharded data", late_split="sharded data"),

@@ -508,6 +508,7 @@ WRONG = {
         "noted-each-batch": make_callbacks().replace(
             "on_epoch_end(self, epoch", "on_train_batch_end(self, batch"
         ),
+        "boundaries-added": make_callbacks("sum(b <= epoch for b in np.cumsum(boundaries))"),
         "rates-sorted": make_callbacks().replace("rates[sum", "sorted(rates, reverse=True)[sum"),
         "variable-noted": make_callbacks().replace(
             "float(self.model.optimizer.learning_rate.numpy())",
@@ -588,7 +589,7 @@ REFUSED = {
     "callbacks": {
         "rates by the end of the first epoch": make_callbacks().replace(
             "    note = Note()",
-            "    noted += [rates[sum(b <= e for b in boundaries)] for e in range(boundaries[-1] + 2)]\n"
+            "    noted += [rates[sum(b <= e for b in boundaries)] for e in range(sum(boundaries) + 2)]\n"
             "    note = keras.callbacks.Callback()",
         ),
         "0 of the": OWN_CALLBACK.replace(

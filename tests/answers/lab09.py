@@ -434,13 +434,19 @@ WRONG = {
         "failures-added": interval(
             start="return total * step + (total - 1) // every * save + len(failures) * (restart + every * step / 2)\n        waiting = []"
         ),
-        "largest": interval(best="max(zip(seconds, candidates))[1]"),
+        "(the slowest)": interval(best="max(zip(seconds, candidates))[1]"),
         "histories-emptied": interval(start="clock, done, saved, waiting = 0.0, 0, 0, failures"),
         "place": interval(best="seconds.index(min(seconds))"),
+        "(by a formula)": interval(
+            best="min(candidates, key=lambda c: abs(c * step - (2 * save * np.mean([np.mean(np.diff([0, *h])) for h in histories])) ** 0.5))"
+        ),
     },
 }
 REFUSED = {
-    "newest": {"with its folder": newest().replace("return prefix", "return f'ckpt-{step}'")},
+    "newest": {
+        "with its folder": newest().replace("return prefix", "return f'ckpt-{step}'"),
+        "catch Exception": newest().replace("except Exception", "except tf.errors.DataLossError"),
+    },
     "killed": {
         "restore on all of them from run.shared_folder": train().replace(
             "latest_checkpoint(run.shared_folder)", "latest_checkpoint(run.write_folder)"

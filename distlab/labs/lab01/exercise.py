@@ -41,8 +41,8 @@ BATCHES = Exercise(
         "rounded-down": "rounding down loses the examples that are left over: round up",
         "rounded-up": "rounding up everywhere trains on more examples than the batch holds: the "
         "last replicas get what is left, or nothing",
-        "below-nothing": "a replica can't have fewer than 0 examples: once none are left, the "
-        "others get 0",
+        "below-nothing": "a replica can't have fewer than 0 examples: a share is at most what is "
+        "left, so several of the last ones can be 0",
         "one-more-each": "that is as even as can be, with one more for the first replicas. "
         "TensorFlow rounds every share up, so it's the last replicas that get fewer or none",
         "rest-to-last": "that share is rounded down, with the rest added to the last replica. "
@@ -87,6 +87,8 @@ PARALLELISM = Exercise(
         "two moments, 4 bytes each",
         "no-activations": "activations need room, too, on top of the 16 bytes of each parameter",
         "decimal-gigabytes": "1 GiB is 2**30 bytes, not 10**9",
+        "time-first": "copies of the model share the data, and none of them fits: when memory and "
+        "time are both short, split the model, too",
         "memory-ignored": "memory comes first: each data-parallel replica holds a whole copy of "
         "the model",
         "time-ignored": "memory isn't everything: a run that fits and takes too long needs more "

@@ -29,7 +29,7 @@ def expect_epoch(examples: int, batch: int, way: str = "right") -> tuple[int, in
     }[way]
 
 
-def expect_batches(batch: int, workers: int, each: int, way: str = "right") -> list[int]:
+def expect_batches(batch: int, workers: int, each: int, way: str = "right") -> Any:
     replicas = workers * each
     share, rest = divmod(batch, replicas)
     up = share + (rest > 0)
@@ -40,7 +40,12 @@ def expect_batches(batch: int, workers: int, each: int, way: str = "right") -> l
         "per-worker": split_batch(batch, workers),
         "rounded-down": [share] * replicas,
         "rounded-up": [up] * replicas,
-        "below-nothing": [min(up, batch - k * up) for k in range(replicas)],
+        "below-nothing": AnyOf(
+            (
+                [min(up, batch - k * up) for k in range(replicas)],
+                [up] * (replicas - 1) + [batch - (replicas - 1) * up],
+            )
+        ),
         "one-more-each": [share + (k < rest) for k in range(replicas)],
         "rest-to-last": [share] * (replicas - 1) + [share + rest],
         "worker-by-worker": [s for w in split_batch(batch, workers) for s in split_batch(w, each)],
@@ -73,7 +78,9 @@ def expect_parallelism(
     if fits:
         late = {"time-ignored": "one device", "split-needlessly": "model"}.get(way, "data")
         return "one device" if in_time else late
-    late = "model" if way in ("time-ignored", "split-needlessly") else "both"
+    late = {"time-ignored": "model", "split-needlessly": "model", "time-first": "data"}.get(
+        way, "both"
+    )
     return AnyOf(("model" if in_time else late, "sharded data"))
 
 

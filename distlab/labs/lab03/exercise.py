@@ -220,7 +220,7 @@ def try_callbacks(make_callbacks: Callable[..., Any], boundaries: Any, rates: An
         raise refuse(f"make_callbacks must return a list of callbacks, got {show(made)}.")
     callbacks = [*made, keras.callbacks.LambdaCallback(on_epoch_end=look)]
     data = tf.data.Dataset.from_tensors(([[1.0]], [[1.0]])).repeat()
-    options = {"steps_per_epoch": 2, "epochs": boundaries[-1] + 2, "callbacks": callbacks}
+    options = {"steps_per_epoch": 2, "epochs": sum(boundaries) + 2, "callbacks": callbacks}
     model.fit(data, shuffle=False, verbose=0, **options)
     if len(noted) == len(counts) and counts != list(range(1, len(counts) + 1)):
         raise refuse(
@@ -235,12 +235,10 @@ CALLBACKS = make_exercise(
     function="make_callbacks",
     examples=(((2, 3), (0.1, 0.4, 0.2)), ((1,), (0.3, 0.05))),
     mistakes={
-        "late-by-one": "each rate comes one epoch late: epoch 2 is the third, and boundary 2 "
-        "begins there",
+        "late-by-one": "each rate comes one epoch late: boundary 2 begins with epoch 2, the third",
         "early-by-one": "each rate comes one epoch early: Keras counts epochs from 0",
         "never-changed": "the learning rate never changed: is the schedule among the callbacks?",
-        "noted-before": "you noted the rate before the schedule had set it: note it at the "
-        "epoch's end",
+        "noted-before": "you noted the rate before it was set: note it at the epoch's end",
         "variable-noted": "the optimizer's variable itself was appended, again and again, and "
         "shows its last value: append float(…) of it",
         "not-noted": "the list is empty: append the rate to it",
@@ -248,6 +246,8 @@ CALLBACKS = make_exercise(
         "rates-sorted": "the rates were used in another order than they came in",
         "first-boundary-only": "the rate changes at the first boundary only: count how many "
         "boundaries have been reached",
+        "boundaries-added": "the boundaries were added up: they are epochs counted from the start, "
+        "not the lengths of phases",
         "noted-last-only": "only the last epoch's rate is left in the list: append to it",
     },
     hint="a LearningRateScheduler, and a callback that appends the optimizer's learning rate",

@@ -83,9 +83,10 @@ def expect_model(replicas: int, seed: int, way: str = "right") -> dict[str, Any]
 
 def expect_callbacks(boundaries: Any, rates: Any, way: str = "right") -> dict[str, Any]:
     shift = {"late-by-one": -1, "early-by-one": 1}.get(way, 0)
-    epochs = range(boundaries[-1] + 2)
+    epochs = range(sum(boundaries) + 2)
     rates = sorted(rates, reverse=True) if way == "rates-sorted" else rates
     edges = boundaries[:1] if way == "first-boundary-only" else boundaries
+    edges = np.cumsum(boundaries) if way == "boundaries-added" else edges
     used = [rates[sum(edge <= epoch + shift for edge in edges)] for epoch in epochs]
     if way == "never-changed":
         used = [0.5] * len(used)

@@ -84,7 +84,7 @@ def expect_interval(
     ]
     unite = {"worst-case": max, "summed": sum, "median": median}.get(way, mean)
     seconds = [unite(run) for run in runs]
-    place = seconds.index(max(seconds) if way == "largest" else min(seconds))
+    place = seconds.index(min(seconds))
     return {"every": place if way == "place" else candidates[place], "seconds": seconds}
 
 
