@@ -80,6 +80,8 @@ EXPLANATIONS = {
     r"AddN.*(same size and shape|!=)|operation AddN": "the replicas hold tensors of different "
     "lengths, which can't be added element by element: make one number (or one sum) of each "
     "first, then reduce",
+    r"Shapes of all inputs must match": "tf.stack takes tensors of one length, and these differ: "
+    "put each in its place, or join them with tf.concat",
     r"NoneType' object has no attribute '(all_reduce|all_gather|replica_id)": "there is no replica "
     "here: tf.distribute.get_replica_context() is None outside a function that strategy.run calls",
     r"No gradients provided for any variable|None for variable|None values not supported": "no "

@@ -308,6 +308,10 @@ WRONG = {
             "far = strategy.run(tf.math.reduce_std, args=(values,))",
             "return strategy.reduce('MEAN', values, axis=0), strategy.reduce('MEAN', far, axis=None)",
         ),
+        "mean-of-deviations (by counts)": moments(
+            "far = strategy.run(lambda v: tf.ones_like(v) * tf.math.reduce_std(v), args=(values,))",
+            "return [strategy.reduce('MEAN', x, axis=0) for x in (values, far)]",
+        ),
         "around-own-mean": moments(
             "far = strategy.run(lambda v: (v - tf.reduce_mean(v)) ** 2, args=(values,))",
             "return strategy.reduce('MEAN', values, axis=0), tf.sqrt(strategy.reduce('MEAN', far, axis=0))",
@@ -364,6 +368,9 @@ def predict_in_order(strategy, predict, rows):
         "reduced-twice": meter(
             "c = tf.distribute.get_replica_context(); total.assign_add(c.all_reduce('sum', tf.reduce_sum(values))); count.assign_add(c.all_reduce('sum', tf.cast(len(values), tf.float64)))"
         ),
+        "batches-counted (and means added)": meter(
+            "total.assign_add(tf.reduce_mean(values)); count.assign_add(1.0)"
+        ),
         "mean-of-means": meter(
             "total.assign_add(tf.reduce_mean(values)); count.assign_add(tf.cast(len(values), tf.float64)); calls.append(1)",
             "return count, float(total.numpy()) / max(len(calls), 1)",
@@ -394,7 +401,12 @@ REFUSED = {
         "not two functions": TF + "def make_meter(strategy):\n    return print\n",
         "read returned None": meter(read="print(count, total)"),
     },
-    "predict": {"predict_in_order returned None": predict(after="None")},
+    "predict": {
+        "predict_in_order returned None": predict(after="None"),
+        "tf.stack takes tensors of one length": predict(
+            merge="pass", after="tf.reshape(tf.stack(parts, axis=1), [-1, 2])"
+        ),
+    },
     "variable": {
         "not a float64 scalar": variable(aggregate("MEAN")).replace("float64", "float32"),
         "not a tf.Variable": TF

@@ -317,6 +317,9 @@ WRONG = {
         "own-mean": weighted("tf.reduce_mean(losses * weights)"),
         "weights-ignored": weighted("tf.reduce_sum(losses) / global_batch_size"),
         "own-weights": weighted("tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)"),
+        "own-weights (times replicas)": weighted(
+            f"tf.reduce_sum(losses * weights) / tf.reduce_sum(weights) / {CONTEXT}.num_replicas_in_sync"
+        ),
         "by-examples": weighted("tf.reduce_sum(losses * weights) / global_batch_size"),
         "by-examples (TensorFlow's)": weighted(f"{AVERAGE}(losses, weights, global_batch_size)"),
         "times-replicas": weighted(
@@ -383,6 +386,11 @@ WRONG = {
         "called-right": "def name_bug(*report):\n    return 'right'\n",
         "called-right (where the ratio is near 1)": name_bug(TABLE).replace(
             "    for word", "    if 0.3 < ratio < 1.7: return 'right'\n    for word"
+        ),
+        "below-one (upside down)": name_bug(
+            TABLE.replace("n / full_batch", "full_batch / n").replace(
+                '("own-mean", replicas)', '("own-mean", replicas if ratio > 1 else ratio)'
+            )
         ),
         "below-one (all are full-batch)": name_bug(
             TABLE.replace('("divided-twice", 1 / replicas), ', "").replace(

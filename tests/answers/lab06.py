@@ -414,6 +414,9 @@ def all_reduce(vectors, network):
         "one-chunk": seconds(
             "2 * (ranks - 1) * latency_seconds + payload_bytes / ranks / bandwidth"
         ),
+        "rank-by-rank": seconds(
+            "2 * (ranks - 1) * ranks * (latency_seconds + payload_bytes / ranks / bandwidth)"
+        ),
         "bits": seconds(
             "2 * (ranks - 1) * (latency_seconds + 8 * payload_bytes / ranks / bandwidth)"
         ),

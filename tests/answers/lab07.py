@@ -381,6 +381,9 @@ WRONG = {
         "named-last": diagnose(
             dead="re.findall(r'target [^ ]*task:([0-9])', next(log for log in logs if 'errors_impl' in log))[-1]"
         ),
+        "named-last (of the last log)": diagnose(
+            dead="re.findall(r'target [^ ]*task:([0-9])', [log for log in logs if 'errors_impl' in log][-1])[-1]"
+        ),
         "who-joins": diagnose(joined="task"),
         "waits-or-died": diagnose(missing="'dead-peer'"),
         "alone-unseen": diagnose(alone="late-strategy"),

@@ -114,6 +114,12 @@ def expect_update(kind: str, *case: Any, way: str = "right") -> np.ndarray:
     return images.T @ (slope * factors[:, None])
 
 
+def expect_weighted(*case: Any, way: str = "right") -> Any:
+    """Return the update, for its own weights also if it counts them once for each replica."""
+    update = expect_update("weighted", *case, way=way)
+    return AnyOf((update, update / REPLICAS)) if way == "own-weights" else update
+
+
 def expect_clipped(seed: int, most: float, way: str = "right") -> Any:
     """Return the update of gradients clipped to a norm, or clipped in a mistaken way."""
     parts = [np.concatenate([g.ravel() for g in pair]) for pair in draw_gradients(seed)]
@@ -154,8 +160,11 @@ def expect_uneven(*case: Any, way: str = "right") -> dict[str, Any]:
     return {"update": expect_update("uneven", *case, way=way), "loss of nothing": nothing}
 
 
-CONFUSIONS = {
-    "below-one": {"full-batch": "divided-twice", "divided-twice": "full-batch"},
+CONFUSIONS: dict[str, dict[str, Any]] = {
+    "below-one": {
+        bug: AnyOf(tuple(one for one in lab05.BUGS if one != bug))
+        for bug in ("full-batch", "divided-twice")
+    },
     "residual-ignored": {"penalty-on-each": "own-mean", "own-weights": "own-mean"},
     "weights-not-seen": {"own-weights": "own-mean"},
     "called-right": dict.fromkeys(lab05.BUGS, "right"),
@@ -179,7 +188,7 @@ def expect_bug(bug: str, seed: int, shares: Sequence[int], kind: str, way: str =
 
 
 PLAIN = Judge(lab05.PLAIN, partial(expect_update, "plain"))
-WEIGHTED = Judge(lab05.WEIGHTED, partial(expect_update, "weighted"))
+WEIGHTED = Judge(lab05.WEIGHTED, expect_weighted)
 CLIPPED = Judge(lab05.CLIPPED, expect_clipped)
 UNEVEN = Judge(lab05.UNEVEN, expect_uneven)
 DIAGNOSIS = Judge(lab05.DIAGNOSIS, expect_bug)

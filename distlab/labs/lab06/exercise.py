@@ -244,6 +244,7 @@ SECONDS = make_exercise(
         "latency-shared": "the latency isn't divided by the ranks: each step pays it in full",
         "one-chunk": "each step moves a chunk, and this counts the bytes of one step only",
         "one-step": "that is one step alone: multiply it by the steps of both halves",
+        "rank-by-rank": "the messages of all ranks are added up: in a step they travel at once",
         "minus-one-once": "each half takes P - 1 steps: both take 2 (P - 1), not 2 P - 1",
         "doubling": "the steps of a ring grow with the ranks, not with their logarithm",
     },

@@ -112,6 +112,7 @@ def expect_seconds(
         "one-step-each": 2 * ranks,
         "minus-one-once": 2 * ranks - 1,
         "one-step": 1,
+        "rank-by-rank": steps * ranks,
         "doubling": 2 * np.log2(ranks),
     }.get(way, steps)
     moved = steps * payload_bytes / (ranks - (way == "chunks-by-steps"))

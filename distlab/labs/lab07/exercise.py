@@ -197,10 +197,10 @@ CAUSE = make_exercise(
         "what it says there. Only a worker without a log was never started",
         "everyone-waited-for": "worker 0 lists all workers that aren't there yet, and a shorter "
         "list as they come: the last list counts",
-        "who-complains": "the worker that reports a lost connection is alive. Its error names the "
-        "one it lost",
         "named-last": "an error can quote another worker's error: the machine that it names first "
         "was lost, the other one only passed that on",
+        "who-complains": "the worker that reports a lost connection is alive. Its error names the "
+        "one it lost",
         "who-joins": "the machine that joins isn't always the wrong one: compare the size that it "
         "joins with, and the group's size, with the number of logs",
         "waits-or-died": "a worker that isn't there yet is waited for (missing-peer). One that "

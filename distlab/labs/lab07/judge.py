@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from distlab.exercises.comparing import Anything
+from distlab.exercises.comparing import AnyOf
 from distlab.grading.judging import Judge, LabRules
 from distlab.labs.lab07 import exercise as lab07
 from distlab.labs.lab07.exercise import break_configs
@@ -77,11 +77,11 @@ def expect_cause(name: str, blamed: int, seed: int, way: str = "right") -> Any:
     elif waited and way == "everyone-waited-for":
         worker = min(blamed, 1)
     elif name == "dead-peer" and way in ("who-complains", "named-last"):
-        worker = 0 if way == "who-complains" else 2  # the first log with an error; its last name
+        worker = 0 if way == "who-complains" else (blamed + 1) % 3  # it passes the error on
     elif name == "mismatched-sizes" and way == "who-joins":
         worker = 1
     elif way == "word-only":
-        worker = Anything()
+        worker = AnyOf(tuple(k for k in range(3) if k != blamed))
     name = _CONFUSIONS.get(way, {}).get(name, name)
     return [name, worker]
 
