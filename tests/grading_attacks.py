@@ -195,6 +195,15 @@ while True:
     except OSError:
         pass
 """,
+    "more processes than it may have": """
+import os, signal
+while True:
+    try:
+        if os.fork() == 0:
+            signal.pause()
+    except OSError:
+        signal.pause()
+""",
     "memory": "block = []\nwhile True:\n    block.append(b'x' * 2**26)",
     "disk": """
 import os

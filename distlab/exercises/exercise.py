@@ -26,10 +26,10 @@ from distlab.exercises.feedback import praise, show_picture, word_fault
 from distlab.exercises.refusing import own_frames, refuse
 from distlab.exercises.slips import (
     REVERSED,
+    SORTED,
     explain_choice,
     explain_numbers,
     explain_slip,
-    is_reversed,
 )
 from distlab.exercises.traveling import pack_answers
 from distlab.exercises.watching import stop_after, watch_calls
@@ -341,10 +341,12 @@ class Exercise:
         known = cases if self.shows_case else [()] * len(cases)
         chosen = ([those[i] for i in wrong] for those in (got, right, known))
         said = explain_slip(got[k], right[k], self.tolerance)
-        each = (is_reversed(got[i], right[i], self.tolerance) for i in wrong)
-        if said == REVERSED and not all(each):
+        each = (explain_slip(got[i], right[i], self.tolerance) == said for i in wrong)
+        if said in (REVERSED, SORTED) and not all(each):
             said = ""
-        return said or explain_choice(got, right, wrong) or explain_numbers(*chosen, self.tolerance)
+        if self.contrast is contrast:  # otherwise the words may be ours, not the learner's
+            said = said or explain_choice(got, right, wrong)
+        return said or explain_numbers(*chosen, self.tolerance)
 
 
 def list_exercises(module: Any) -> dict[str, Exercise]:

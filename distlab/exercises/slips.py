@@ -25,6 +25,7 @@ UNITS = (60, 3600, 1e3, 1e6, 1e9, 2**10, 2**20, 2**30)  # one unit in another
 FACTORS = (2, 3, 4, 8, 10, 16)
 SHAPE = "it doesn't have the expected shape: count its arrays, their rows and their columns"
 REVERSED = "these are the right values in another order"
+SORTED = "these are the right numbers in another order"
 TURNED = "it's transposed: rows and columns are exchanged"
 PERCENT = "this is a percentage, and a fraction is expected: don't multiply by 100"
 STOPS_EARLY = "Does return stand inside the loop, or does the loop end too early?"
@@ -181,7 +182,7 @@ def _explain_order(given: Any, right: Any) -> str:
     if left is None or due is None or left.shape != due.shape or not due.size:
         return ""
     if due.ndim == 1 and not same(left, due) and same(np.sort(left), np.sort(due)):
-        return "these are the right numbers in another order"
+        return SORTED
     return TURNED if due.ndim > 1 and same(left, due.T) else ""
 
 
@@ -306,8 +307,9 @@ def _list_relations(
             (1 / q).__mul__,
         )
         yield f"this is {name} itself, not what follows from it", lambda x, q=q: q
-        yield f"the difference is {name}: is it counted twice?", q.__add__
-        yield f"the difference is {name}: is it left out?", (-q).__add__
+        if len(pairs) > 2:  # small whole numbers differ by one another
+            yield f"the difference is {name}: is it counted twice?", q.__add__
+            yield f"the difference is {name}: is it left out?", (-q).__add__
     for factor in (f for n in FACTORS for f in (n, 1 / n) if sum(sizes) > 1):
         yield _word_factor(factor), partial(np.multiply, factor)
 

@@ -394,6 +394,9 @@ WRONG = {
     },
     "partitioner": {
         "not-cut": partitioner("None"),
+        "not-cut (by its bytes)": partitioner(
+            "partitioners.MinSizePartitioner(max_shards=servers)"
+        ),
         "twice-as-many": partitioner("partitioners.FixedShardsPartitioner(2 * servers)"),
         "one-too-few": partitioner("partitioners.FixedShardsPartitioner(servers - 1)"),
         "fixed-number": partitioner("partitioners.FixedShardsPartitioner(3)"),
@@ -410,6 +413,10 @@ WRONG = {
         ),
         "since-the-start": staleness("sum(kind == 'apply' for kind, _ in list(events)[:done])"),
         "everything-counted": staleness("done - read - 1"),
+        "still-open": UNDER_WAY.replace(
+            "open_closures[k] = 0\n            continue",
+            "open_closures[k] = len(open_closures)\n            continue",
+        ).replace("open_closures[other] += 1", "pass"),
         "as-applied": COUNTING.replace("[out[k] for k in range(len(out))]", "list(out.values())"),
     },
     "bound": {
@@ -418,6 +425,9 @@ WRONG = {
         ),
         "never-waited": bound(waits="table[w][step]"),
         "one-less": bound(reach="step - bound + 1"),
+        "barrier": bound(
+            waits="row[step] if step % (bound + 1) else max(table[v][step] for v in range(len(table)))"
+        ),
         "one-more": bound(reach="step - bound - 1"),
         "never-waited (compared with the fastest)": bound(
             waits="max(table[w][step], min(table[v][reach] for v in range(len(seconds))))"

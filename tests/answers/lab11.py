@@ -325,6 +325,9 @@ WRONG = {
         "first-epoch-free": calls(
             "(n * (epochs - 1) if after == 'nothing' else 0), n * (1 if after == 'augment' else epochs)"
         ),
+        "first-epoch-free (with a cache)": calls(
+            "(n * epochs if after == 'nothing' else 0), (0 if after == 'augment' else n * epochs)"
+        ),
         "later-epochs-only": calls(
             "(n * epochs if after == 'nothing' else n), n * {'nothing': epochs, 'parse': epochs - 1, 'augment': 1}[after]"
         ),

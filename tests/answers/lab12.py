@@ -457,6 +457,9 @@ WRONG = {
         "upstream-shared (but for the bias)": rows(
             before="b = upstream.sum(0); upstream = upstream / len(parts)"
         ).replace("upstream.sum(0), [", "b, ["),
+        "upstream-shared (for x alone)": rows().replace(
+            "[upstream @ w.T", "[upstream / len(parts) @ w.T"
+        ),
         "bias-gradients-summed": rows().replace("upstream.sum(0)", "len(parts) * upstream.sum(0)"),
         "bias-forgotten": rows("sum(x @ w for x, w in zip(parts, kernels))"),
         "x-whole": rows().replace(
@@ -471,6 +474,10 @@ WRONG = {
         "one-at-a-time": schedule("1"),
         "one-too-many": schedule("stages - s + 1"),
         "same-warm-up": schedule("stages"),
+        "later-first": schedule("s + 1"),
+        "newest-first": schedule("stages - s").replace(
+            "        orders", "        order[-ahead:] = order[-ahead:][::-1]\n        orders"
+        ),
         "one-too-few": schedule("max(stages - s - 1, 1)"),
         "(micro-batches that are not there)": schedule("stages - s").replace(
             "min(stages - s, micro_batches)", "stages - s"
@@ -494,6 +501,7 @@ WRONG = {
         "gather-only": sharded(scattered="0"),
         "equal-pieces": sharded(gathered="(P - 1) * total / P", scattered="(P - 1) * total / P"),
         "next-piece-kept": sharded(scattered="total - sizes[(k + 1) % P]"),
+        "own-piece-again": sharded(gathered="(P - 1) * sizes[k]"),
         "own-piece-kept": sharded(gathered="total - sizes[k]"),
         "eight-bytes": sharded(size="8"),
         "in-numbers": sharded(size="1"),

@@ -348,6 +348,7 @@ WRONG = {
         "input-added": limit(
             "work = compute * slowest + exposed", "step = work + input_seconds", PARTS, MAX
         ),
+        "input-added (to the step alone)": limit(*WORK, PARTS, "step = work + input_seconds", MAX),
         "factor-as-part": limit(*WORK, PARTS.replace("compute * (slowest", "(slowest"), MAX),
         "input-whole": limit(*WORK, PARTS, "parts['input'] = input_seconds", MAX),
         "stragglers-forgiven": limit(
@@ -411,6 +412,9 @@ WRONG = {
             "return devices * step / (step + ring)",
         ),
         "efficiency": measured("step = batch / rate", R5, "return step / (step + ring)"),
+        "one-byte": measured(
+            "step = batch / rate", R5.replace("4 *", ""), "return devices * step / (step + ring)"
+        ),
         "two-bytes": measured(
             "step = batch / rate", R5.replace("4 *", "2 *"), "return devices * step / (step + ring)"
         ),

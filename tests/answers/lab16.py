@@ -258,7 +258,7 @@ WRONG = {
         ),
         "damped": zero(velocity="momentum * v + (1 - momentum) * factor * s"),
         "norms": zero(told="[np.sqrt(x) for x in squares]"),
-        "(norms added up)": zero(
+        "norms-added": zero(
             squares="[np.linalg.norm(s) for s in slices]", factor="min(1.0, limit / sum(squares))"
         ),
         "(velocities in one piece)": zero(after="new = [np.concatenate(new)]"),
@@ -280,6 +280,7 @@ WRONG = {
             output="np.where((lses > -np.inf).any(0)[:, None], summed / total[:, None], 0)",
         ),
         "nan-left": merge(zeros="outputs", output="summed / total[:, None]"),
+        "nan-left (padding cared for)": merge(zeros="outputs"),
         "nothing-seen": merge(base="top", output="summed / total[:, None]"),
         "nothing-seen (but for its lse)": merge(
             base="top",

@@ -198,6 +198,9 @@ WRONG = {
         "search": read(
             key="path if path in layouts else next((k for k in layouts if re.search(k, path)), None)"
         ),
+        "search (as many axes as both have)": read(
+            key="path if path in layouts else next((k for k in layouts if re.search(k, path)), None)"
+        ).replace("len(axes) != len(shape)", "key is None"),
         "prefix": read(
             key="path if path in layouts else next((k for k in layouts if re.match(k, path)), None)"
         ),
@@ -259,4 +262,9 @@ REFUSED = {
         "must be a tuple of sizes, got <generator": read().replace("= tuple(", "= ("),
         "must be a list, got <filter": read(stray="filter(lambda k: k not in used, layouts)"),
     },
+    "cut": {
+        "needs the rows that belong to them": cut(
+            embedding='(None, "model")', down='(None, "model")'
+        )
+    },  # and another in the next case
 }

@@ -474,6 +474,9 @@ WRONG = {
             key="(math.isnan(sum(losses[t][:epochs])), sum(losses[t][:epochs]) / epochs, t)"
         ),
         "keeps-the-worst": halve(key=f"(-math.inf if math.isnan({LOSS}) else -{LOSS}, t)"),
+        "keeps-the-highest": halve(
+            key=f"(math.isnan({LOSS}), {LOSS} * (-1) ** (epochs < len(losses[0])), t)"
+        ),
         "nan-is-best": halve(key=f"(not math.isnan({LOSS}), {LOSS}, t)"),
         "sorts-nan": halve(key=f"({LOSS}, t)"),
         "one-epoch-late": halve(

@@ -176,15 +176,21 @@ def test_a_fault_speaks_of_arguments_only_where_the_learner_sees_them() -> None:
         (False, "add"),
     ):
         exercise = Exercise("l", "e", "add", (), {}, "add", shows_case=shown)
-        fault = exercise.find_fault([(2, 3), (2, 5)], [10, 12], {"right": [7, 7]}.__getitem__)
+        right = {"right": [7, 7, 7]}.__getitem__
+        fault = exercise.find_fault([(2, 3), (2, 5), (2, 6)], [10, 12, 13], right)
         assert fault.why == why
 
 
 def test_parts_in_another_order_are_named_if_all_wrong_answers_have_them_so() -> None:
     exercise = Exercise("l", "e", "sort", (), {}, "sort them")
     ways = {"right": [[1, 2, 3], [2, 5, 7]]}
-    for given, why in (([5, 2, 7], "sort them"), ([7, 5, 2], "these are the right values in")):
-        fault = exercise.find_fault([(), ()], [[3, 2, 1], given], ways.__getitem__)
+    for first, given, why in (
+        ([3, 2, 1], [5, 2, 7], "sort them"),
+        ([3, 2, 1], [7, 5, 2], "these are the right values in"),
+        ([2, 1, 3], [5, 2, 9], "sort them"),
+        ([2, 1, 3], [5, 2, 7], "these are the right numbers in"),
+    ):
+        fault = exercise.find_fault([(), ()], [first, given], ways.__getitem__)
         assert fault.why.startswith(why)
 
 
@@ -341,6 +347,7 @@ def test_words_that_are_mixed_up_are_named(given, right, said) -> None:
         ([[2.5, [1]], [3.25, [1]]], [[3, [1]], [4, [1]]], [(), ()], "a whole number"),
         ([0, 0], [0.25, 0.75], [(), ()], ""),  # zeros have many causes
         ([6], [5], [([5, 6],)], ""),
+        ([4, 8], [3, 6], [(1,), (2,)], ""),  # small numbers differ by one another
         (
             [6.0, 12.0],
             [2.0, 3.0],
@@ -350,15 +357,15 @@ def test_words_that_are_mixed_up_are_named(given, right, said) -> None:
         ([20, 21.0], [5, 7.0], [("a", 4), ("b", 3)], "this is the expected value times argument 2"),
         ([5, 7.0], [20, 21.0], [("a", 4), ("b", 3)], "this is the expected value over argument 2"),
         (
-            [9, 8.5],
-            [5, 5.5],
-            [("a", 4), ("b", 3)],
+            [9, 8.5, 3],
+            [5, 5.5, 1],
+            [("a", 4), ("b", 3), ("c", 2)],
             "the difference is argument 2: is it counted twice?",
         ),
         (
-            [5, 5.5],
-            [9, 8.5],
-            [("a", 4), ("b", 3)],
+            [5, 5.5, 1],
+            [9, 8.5, 3],
+            [("a", 4), ("b", 3), ("c", 2)],
             "the difference is argument 2: is it left out?",
         ),
         ([1, 2], [15, 60], [([6, 15],), ([2, 6, 60],)], "this is a position in a list"),

@@ -224,7 +224,8 @@ TRAIN = Exercise(
         "other-steps": "a checkpoint comes after every `every` steps, and its files' names have "
         "the number of steps done",
         "too-few-batches": "a checkpoint's name says more updates than the workers have drawn "
-        "batches: one closure is one update, and it takes the next batch on its worker",
+        "batches: one closure is one update and takes the next batch on its worker, and a save has "
+        "to wait for all of them (join)",
         "nothing-trained": "the weights are still zeros: is the update applied to the variables on "
         "the servers, in the closures?",
         "weights-forgotten": "these aren't the true weights: checkpoint them along with the step, "
@@ -294,7 +295,8 @@ PARTITIONER = Exercise(
     function="make_partitioner",
     examples=((10,),),
     mistakes={
-        "not-cut": "the table wasn't cut: all of it is on server 0",
+        "not-cut": "the table wasn't cut, so all of it is on server 0. A partitioner that goes by "
+        "bytes leaves a table this small whole",
         "twice-as-many": "there are twice as many pieces as servers",
         "one-too-few": "one server holds nothing: as many pieces as servers",
         "fixed-number": "three pieces for any number of servers: use the argument",
@@ -325,6 +327,8 @@ STALENESS = Exercise(
         "everything-counted": "a read of another closure makes nothing stale: of what lies between "
         "this closure's read and its apply, count the applies",
         "version-read": "these are the updates before its read: count the ones after it",
+        "still-open": "these are the closures at work at its read. Count the updates applied since "
+        "then, by closures that began later too",
         "as-applied": "the list is in the order that the updates were applied: it goes by the "
         "closures' numbers, 0 first",
     },
@@ -347,6 +351,8 @@ BOUND = Exercise(
         "you compare with the fastest one, nobody ever does)",
         "one-less": "exactly `bound` steps ahead is still allowed",
         "one-more": "a worker that is already more than `bound` steps ahead may not begin another",
+        "barrier": "this is a barrier after every `bound` + 1 steps. A worker waits only while "
+        "it's more than `bound` steps ahead of the slowest",
         "always-synchronous": "this is bound 0: a worker may be up to `bound` steps ahead",
         "not-delayed": "a step that had to wait also ends later, and delays the worker's next ones",
         "last-wait": "only the last wait is there: add up what each worker waits",

@@ -66,6 +66,8 @@ def expect_staleness(*case: int, way: str = "right") -> list[int]:
         read = [what for what, _ in events[:first] if what == "apply"]
         counted = {"since-the-start": before, "version-read": read}.get(way, between)
         count = len(counted)
+        if way == "still-open":
+            count = sum(what == "read" for what, _ in events[:first]) - len(read)
         found.append(count + (way == "itself-counted"))
     return found
 
@@ -84,6 +86,8 @@ def expect_bound(
         for worker in workers:
             gate = ends[:, min(done, step)].max()
             gate = ends[worker - 1, done] if way == "neighbor" else gate
+            if way == "barrier":
+                gate = 0.0 if step % (bound + 1) else ends[:, step].max()
             begins = max(ends[worker, step], gate)
             waited[worker] *= way != "last-wait"
             waited[worker] += begins - ends[worker, step]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from distlab.exercises.comparing import Anything
+from distlab.exercises.comparing import AnyOf, Anything
 from distlab.grading.judging import Judge, LabRules
 from distlab.labs.lab11 import exercise as lab11
 
@@ -31,7 +31,7 @@ def expect_rate(
     return 1 / seconds if way == "batches-counted" else batch_size / seconds
 
 
-def expect_calls(examples: int, epochs: int, cache_after: str, way: str = "right") -> list[int]:
+def expect_calls(examples: int, epochs: int, cache_after: str, way: str = "right") -> Any:
     """Return [decodings, augmentations] in `epochs` epochs, or the result of a mistake."""
     every = examples * epochs
     decodings = every if cache_after == "nothing" else examples
@@ -47,8 +47,10 @@ def expect_calls(examples: int, epochs: int, cache_after: str, way: str = "right
     if way == "later-epochs-only" and cache_after == "parse":
         augmentations -= examples
     if way == "first-epoch-free":
-        decodings -= examples if cache_after == "nothing" else 0
-        decodings = 0 if cache_after != "nothing" else decodings
+        if cache_after == "nothing":  # it may be free only with a cache
+            return AnyOf(([decodings, augmentations], [decodings - examples, augmentations]))
+        free = 0 if cache_after == "augment" else augmentations
+        return AnyOf(([0, augmentations], [0, free]))
     return [decodings, augmentations]
 
 

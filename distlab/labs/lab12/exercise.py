@@ -157,6 +157,9 @@ SCHEDULE = make_exercise(
         "one-at-a-time": "one micro-batch at a time: no stage works ahead, so the bubble is large",
         "one-too-many": "one forward too many before the first backward: stage s does P - s",
         "same-warm-up": "all stages work ahead equally far: later stages need fewer, P - s",
+        "later-first": "a later stage does more forwards first than the one before, so they wait "
+        "for each other. Turn it round: stage s does P - s",
+        "newest-first": "the last backwards take the newest micro-batch first: go on in order",
         "one-too-few": "one forward too few before the first backward: stage s does P - s",
     },
     hint="write down what stage 0 of 2 does with 3 micro-batches, and compare with the example",
@@ -220,6 +223,8 @@ SHARDED = make_exercise(
         "the gradients, in which a device leaves out another piece",
         "equal-pieces": "the pieces differ in size: in a ring a device sends every piece but one, "
         "and which one differs between the two collectives",
+        "own-piece-again": "in the all-gather a device sends its own piece once, and then passes "
+        "on what it received",
         "own-piece-kept": "in the all-gather a device doesn't send the *next* device's piece (that "
         "one has it already); its own piece it does send",
         "eight-bytes": "the network carries float32: 4 bytes a number, not NumPy's 8",

@@ -61,9 +61,8 @@ def expect_rows(seed: int, sizes: Any, outputs: int, way: str = "right") -> dict
         "averaged": product / len(sizes) + bias,
         "bias-forgotten": product,
     }.get(way, found["output"])
-    if way == "upstream-shared":
-        for name in ("kernel gradients", "x gradient"):
-            found[name] = found[name] / len(sizes)
+    if way == "upstream-shared":  # for x, and perhaps for the others
+        found["x gradient"] = found["x gradient"] / len(sizes)
         whole = found["bias gradient"]
         found["bias gradient"] = AnyOf((whole, whole / len(sizes)))
     if way == "bias-wrong-axis":
@@ -73,7 +72,11 @@ def expect_rows(seed: int, sizes: Any, outputs: int, way: str = "right") -> dict
     if way == "not-in-parts":
         return found | {"x gradient": Anything()}
     edges = np.cumsum(sizes)[:-1]
-    found["kernel gradients"] = np.split(found["kernel gradients"], edges, axis=0)
+    whole = found["kernel gradients"]
+    found["kernel gradients"] = np.split(whole, edges, axis=0)
+    if way == "upstream-shared":
+        shared = np.split(whole / len(sizes), edges, axis=0)
+        found["kernel gradients"] = AnyOf((found["kernel gradients"], shared))
     if way == "x-whole":
         return found
     return found | {"x gradient": np.split(found["x gradient"], edges, axis=1)}
@@ -97,9 +100,13 @@ def expect_schedule(stages: int, micro_batches: int, way: str = "right") -> dict
         "one-at-a-time": lambda stage: 1,
         "one-too-many": lambda stage: stages - stage + 1,
         "same-warm-up": lambda stage: stages,
+        "later-first": lambda stage: stage + 1,
         "one-too-few": lambda stage: max(stages - stage - 1, 1),
     }.get(way, lambda stage: stages - stage)
     orders = [_order_stage(s, stages, micro_batches, ahead(s)) for s in range(stages)]
+    for stage, order in enumerate(orders if way == "newest-first" else ()):
+        last = min(ahead(stage), micro_batches)
+        order[-last:] = order[: -last - 1 : -1]
     return describe_schedule(orders, stages, micro_batches)
 
 
@@ -135,6 +142,7 @@ def _count_sent(sizes: np.ndarray, way: str) -> np.ndarray:
     """Return the bytes that each device sends to the next one, in an all-gather and back."""
     whole, devices = sizes.sum(), len(sizes)
     gathered = whole - (sizes if way == "own-piece-kept" else np.roll(sizes, -1))
+    gathered = (devices - 1) * sizes if way == "own-piece-again" else gathered
     scattered = whole - (np.roll(sizes, -1) if way == "next-piece-kept" else sizes)
     gathered = 0 * gathered if way == "scatter-only" else gathered
     if way == "all-reduced":

@@ -172,6 +172,7 @@ MEASURED = Exercise(
         "messages, one after the other, each with 1/P of them",
         "no-latency": "each of the 2 (P - 1) messages takes 0.1 ms before its first byte: with 64 "
         "GPUs and a small model that is most of the all-reduce",
+        "one-byte": "a float32 gradient takes 4 bytes, and you counted one for each parameter",
     },
     hint="how long is a step of one GPU, how long one of all, and how many batches does each do?",
     tolerance=0.15,

@@ -106,7 +106,11 @@ def expect_limit(
     efficiency = step / compute if way == "upside-down" else alone / step
     efficiency = alone / worked if way == "wait-forgotten" else efficiency
     choose = min if way == "smallest-part" else max
-    return {"efficiency": efficiency, "limit": choose(parts, key=lambda name: parts[name])}
+    limit: Any = choose(parts, key=parts.__getitem__)
+    if way == "input-added":  # to the step alone, or to its parts too
+        parts["input"] = max(0.0, input_seconds - worked)
+        limit = AnyOf((limit, max(parts, key=parts.__getitem__)))
+    return {"efficiency": efficiency, "limit": limit}
 
 
 def expect_saves(
@@ -143,7 +147,8 @@ def expect_measured(
         return PUBLISHED[rate, parameters, devices]
     step = (1 if way == "one-image" else batch) / rate
     pieces = 1 if way == "whole-vectors" else devices
-    moved = {"two-bytes": 2, "bits": 32}.get(way, 4) * parameters / pieces / lab14.BANDWIDTH
+    size = {"one-byte": 1, "two-bytes": 2, "bits": 32}.get(way, 4) * parameters / pieces
+    moved = size / lab14.BANDWIDTH
     messages = (1 if way == "one-way" else 2) * (devices - 1)
     ring = messages * ((0 if way == "no-latency" else lab14.LATENCY_SECONDS) + moved)
     if way == "sent-once":

@@ -74,6 +74,7 @@ ZERO = make_exercise(
         "nesterov": "this is Nesterov's step: here the new velocity alone moves the weights",
         "uphill": "the weights went up the gradient: subtract rate x velocity",
         "no-root": "the norm is the square root of the sum of squares: the root is missing",
+        "norms-added": "the slices' norms don't add up: add their squares, then take the root",
         "norms": "ranks add up squares, not norms: the root comes after the sum",
     },
     hint="compare weights, velocities and squares one at a time, on an example that isn't clipped",

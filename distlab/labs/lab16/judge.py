@@ -44,6 +44,8 @@ def expect_zero(
         clipped = mean * limit / np.linalg.norm(mean)
     elif way == "each-clipped":
         clipped = np.clip(mean, -limit, limit)
+    elif way == "norms-added":
+        clipped = mean * min(1.0, limit / np.sqrt(squares).sum())
     else:
         whole = way in ("velocity-clipped", "not-clipped")
         clipped = mean if whole else _clip(mean, limit, 1 + (way == "no-root"))
@@ -54,6 +56,8 @@ def expect_zero(
     velocity = old + momentum * clipped if way == "gradient-slowed" else velocity
     velocity = _clip(velocity, limit) if way == "velocity-clipped" else velocity
     told = np.sqrt(squares) if way == "norms" else squares
+    if way == "norms-added":
+        told = AnyOf((squares, np.sqrt(squares)))
     if way == "squares-clipped":
         told = np.array([np.sum(piece**2) for piece in np.array_split(clipped, ranks)])
     moved = momentum * velocity + clipped if way == "nesterov" else velocity
@@ -93,6 +97,8 @@ def expect_merge(
         output = AnyOf((output / blocks, output / np.maximum(seen.sum(axis=0), 1)[:, None]))
     if way not in ("nothing-seen", "nan-left", "mean"):
         output = np.where(seen.any(axis=0)[:, None], output, 0.0)
+    if way == "nan-left":  # the token that sees nothing may be cared for
+        output = AnyOf((output, np.where(seen.any(axis=0)[:, None], output, 0.0)))
     if way == "one-top":
         return {"output": AnyOf((output, np.nan_to_num(output))), "lse": lse}
     if way == "other-base":

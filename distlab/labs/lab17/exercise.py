@@ -282,6 +282,7 @@ CUT = Exercise(
     run=each(try_cut),
     read=read_cut,
     contrast=_contrast,
+    explain=lambda case, got, right: CUT.mistakes.get(got["flaw"], ""),
 )
 
 
@@ -394,5 +395,6 @@ GATHER = Exercise(
     run=each(try_gather),
     read=read_gather,
     contrast=_contrast,
+    explain=lambda case, got, right: GATHER.mistakes.get(got["flaw"], ""),
     tolerance=1e-6,
 )

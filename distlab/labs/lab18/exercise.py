@@ -81,6 +81,7 @@ HALVE = Exercise(
     examples=((247, 8, 1, 4), (12, 5, 2, 4), (50, 11, 1, 3)),  # nan sorts alike in all Pythons
     mistakes={
         "keeps-the-worst": "a low loss is good: the half with the lower losses continues",
+        "keeps-the-highest": "the half with the higher losses continued: sort from low to high",
         "best-ever": "the winner is the one with the lowest last loss, not with the lowest ever",
         "nan-is-best": "nan is the worst loss of all, though np.argmin takes it for the smallest",
         "ties-last": "of two equal losses the lower trial number is better",

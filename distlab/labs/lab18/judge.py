@@ -54,7 +54,9 @@ def expect_halve(
             loss = sum(history) / len(history)
         if way != "sorts-nan" and math.isnan(loss):
             loss = worst
-        loss = -loss if way == "keeps-the-worst" else loss
+        early = epochs < len(losses[0]) and math.isfinite(loss)
+        if way == "keeps-the-worst" or (way == "keeps-the-highest" and early):
+            loss = -loss
         return loss, -trial if way == "ties-last" else trial
 
     left, epochs, ran = list(range(trials)), first, [0] * trials
