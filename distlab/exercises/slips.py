@@ -112,19 +112,22 @@ def _explain_entries(given: Any, right: Any, tolerance: float = 1e-3) -> str:
     words = all(isinstance(one, str) for one in (*(items or ()), *due))
     if items is None:
         one = words and isinstance(given, str)
-        return f"this is one string, and a list of {len(due)} strings is expected" if one else ""
+        return "this is one string, and a list of strings is expected" if one else ""
     more = len(items) - len(due)
     if words:
         return _explain_words(items, due)
     if more == 0:
         return ALL_THE_LAST if alone and all(agree(one, due[-1]) for one in items) else ""
     if items and all(map(agree, items, due)):  # up to the end of the shorter one
-        ends = f"the last {-more} of {len(due)} entries are missing. {STOPS_EARLY}"
-        return ends if more < 0 else f"after the {len(due)} expected entries there are {more} more"
+        return (
+            f"the last entries are missing. {STOPS_EARLY}"
+            if more < 0
+            else "after the right entries come others"
+        )
     if items and more < 0 and all(map(agree, items, due[-len(items) :])):
-        return f"the first {-more} of {len(due)} entries are missing. Does the loop start too late?"
+        return "the first entries are missing. Does the loop start too late?"
     counted = more and np.ndim(as_numbers(given)) == np.ndim(as_numbers(right)) == 1
-    return f"{len(items)} entries came back, and {len(due)} are due" if counted else ""
+    return f"there are too {'many' if more > 0 else 'few'} entries" if counted else ""
 
 
 def _explain_words(items: list[Any], due: list[Any]) -> str:
