@@ -147,9 +147,8 @@ class Exercise:
     `tell(case, observed, right)` may show it as a table (without it, the array that differs is
     shown). `explain(case, got, right)` names what is wrong with a dictionary that no mistake gives,
     or returns "" (`explain_parts` does so by key). In a notebook one run is stopped after
-    `seconds`: 20 s by default if it is called with
-    its cases or `plain`, never otherwise, since exercises that start processes have their own
-    limits. A class seed draws `number`.
+    `seconds`: 20 s by default if it is called with its cases or `plain`, never otherwise, since
+    exercises that start processes have their own limits. A class seed draws `number`.
 
     Five settings say where things run when a class is graded. Without them, a `run` takes place in
     the answer's process, next to the learner's cells.

@@ -62,7 +62,7 @@ def explain_slip(given: Any, right: Any = 0, tolerance: float = 1e-3) -> str:
         kind = str(getattr(one, "what", type(one).__name__))  # a judge sees an Opaque
         if kind in ("generator", "map", "zip", "filter"):
             return f"this is a {kind} object, which can be read only once: put list(...) round it"
-    if is_reversed(given, right, tolerance):
+    if _is_reversed(given, right, tolerance):
         return REVERSED
     given, right = _follow_parts(given, right)
     if isinstance(right, dict):
@@ -79,7 +79,7 @@ def explain_slip(given: Any, right: Any = 0, tolerance: float = 1e-3) -> str:
     return said or ("" if unknown else _explain_shape(given, wanted))
 
 
-def is_reversed(given: Any, right: Any, tolerance: float) -> bool:
+def _is_reversed(given: Any, right: Any, tolerance: float) -> bool:
     """Return whether an answer's parts are the right ones from the last to the first."""
     if isinstance(given, dict) and isinstance(right, dict) and list(given) == list(right):
         given, right = list(given.values()), list(right.values())
@@ -119,11 +119,9 @@ def _explain_entries(given: Any, right: Any, tolerance: float = 1e-3) -> str:
     if more == 0:
         return ALL_THE_LAST if alone and all(agree(one, due[-1]) for one in items) else ""
     if items and all(map(agree, items, due)):  # up to the end of the shorter one
-        return (
-            f"the last entries are missing. {STOPS_EARLY}"
-            if more < 0
-            else "after the right entries come others"
-        )
+        if more > 0:
+            return "after the right entries come others"
+        return f"the last entries are missing. {STOPS_EARLY}"
     if items and more < 0 and all(map(agree, items, due[-len(items) :])):
         return "the first entries are missing. Does the loop start too late?"
     counted = more and np.ndim(as_numbers(given)) == np.ndim(as_numbers(right)) == 1
