@@ -8,8 +8,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import psutil
+
 from ..processes.fork_server import ForkLoop, serve
-from ..processes.lifetime import adopt_orphans, end_children, name_process
+from ..processes.lifetime import adopt_orphans, name_process
 from ..processes.preload import import_modules, import_tensorflow
 from ..processes.private_network import enter_if_wanted
 from ..processes.registry import MARK_VARIABLE, parse_mark, remove_folder, remove_orphaned_folders
@@ -38,11 +40,20 @@ class TaskLoop(ForkLoop):
 
     def sweep(self) -> None:
         if not self.children:  # an orphan doesn't say whose it was
-            end_children()
+            _end_children()
 
     def clear_up(self) -> None:
-        end_children()
+        _end_children()
         remove_folder(parse_mark(os.environ[MARK_VARIABLE]).folder)
+
+
+def _end_children() -> None:
+    """Kill every child of this process, and what they leave behind in turn."""
+    while children := psutil.Process().children():
+        for child in children:
+            child.kill()
+        for child in children:
+            child.wait()
 
 
 def main() -> None:

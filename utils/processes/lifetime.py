@@ -11,35 +11,27 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-import psutil
-
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36  # prctl(2)
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
     """Ask Linux to send this process a signal when the thread that started it ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+    _ask_linux(PR_SET_PDEATHSIG, number)
 
 
 def name_process(name: str) -> None:
     """Let `ps` and `top` show this process under `name` (15 letters)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+    _ask_linux(PR_SET_NAME, name.encode()[:15])
 
 
 def adopt_orphans() -> None:
     """Ask Linux to make this process the parent of what its children leave behind."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _ask_linux(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def end_children() -> None:
-    """Kill every child of this process, and what they leave behind in turn."""
-    while children := psutil.Process().children():
-        for child in children:
-            child.kill()
-        for child in children:
-            child.wait()
+def _ask_linux(option: int, value: int | bytes) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def signal_group(process: int, number: int) -> None:
