@@ -273,7 +273,9 @@ class Exercise:
         if only not in (None, len(self.examples) - 1):
             print(f"{self.function}: part {only + 1} of {len(self.examples)} is right")
             return
-        right = f"{self.function}: {len(self.examples)} worked examples are right"
+        count = len(self.examples)
+        what = f"{count} worked examples are" if count > 1 else "the worked example is"
+        right = f"{self.function}: {what} right"
         praise(self.lab, self.name, self.success or right, draw)
 
     def _draw(self, cases: Cases, observed: Sequence[Any], right: Sequence[Any]) -> Any:

@@ -326,7 +326,7 @@ def test_a_labs_messages_are_folded_until_they_are_looked_for(open_page):
     assert page.evaluate("document.documentElement.scrollHeight") < MAX_ERRORS_PX
     folds.nth(1).locator("summary").press("Enter")
     field = page.get_by_label("Your message or log")
-    hidden = page.locator("#lab-05 .book-error", has_text="added up and never divided")
+    hidden = page.locator("#lab-05 .book-error", has_text="errors are added up and never divided")
     assert not hidden.is_visible()
     field.fill("added up and never divided")
     page.locator("#book-nearest", has_text="added up and never divided").wait_for()
