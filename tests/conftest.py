@@ -194,6 +194,14 @@ def tf() -> ModuleType:
     return tensorflow
 
 
+@pytest.fixture
+def untested(monkeypatch):
+    """Let `train` leave out its test data in this process."""
+    from untested import test_on_nothing
+
+    monkeypatch.setattr("utils.training.program.test", test_on_nothing)
+
+
 @pytest.fixture(scope="session")
 def data_file(tmp_path_factory):
     """A file as FASHION_MNIST names one: 640 training and 400 test images."""

@@ -7,6 +7,7 @@ from needs import EVERYTHING
 from utils.errors import DistributedError
 from utils.training import TrainingStopped, train
 
+pytestmark = pytest.mark.usefixtures("untested")
 # at checkpoints, at ends of epochs, before and behind them (`fit`, which starts slowly: at three);
 # `make test-all` cuts at every step
 CUTS = range(1, 12) if EVERYTHING else [1, 3, 4, 6, 8, 10]

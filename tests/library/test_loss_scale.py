@@ -229,6 +229,7 @@ def test_the_scale_ends_at_one(tf):
     np.testing.assert_array_equal(variable, [0.0, -1.0])
 
 
+@pytest.mark.usefixtures("untested")
 def test_a_static_scale_is_divided_out_again(tf):
     """`loss_scale_factor` of a Keras optimizer: the loop multiplies, the optimizer divides."""
     plain = {"model": "mlp", "max_examples": 128, "epochs": 1, "dtype": "float64"}
@@ -240,6 +241,7 @@ def test_a_static_scale_is_divided_out_again(tf):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)
 
 
+@pytest.mark.usefixtures("untested")
 @pytest.mark.parametrize("dtype, loop", [("mixed_float16", "fit"), ("mixed_bfloat16", "custom")])
 def test_named_models_learn_in_half_precision(tf, dtype, loop):
     report = train(

@@ -221,7 +221,7 @@ def test_a_resumed_run_has_the_weights_of_the_uninterrupted_one(
 ):
     """`fit` makes an iterator for each device, and all count as one pass over the data."""
     own = {"strategy": "mirrored", "replicas": replicas, "loop": loop}
-    settings = {**OWN, **change, **own, "optimizer": "adam", "epochs": 3}
+    settings = {**OWN, **change, **own, "optimizer": "adam", "epochs": 3, "test_data": None}
     whole = train(**settings)
     saved = {"checkpoint_dir": tmp_path, "checkpoint_every": 4}
     with pytest.raises(Cut):
@@ -234,7 +234,7 @@ def test_a_resumed_run_has_the_weights_of_the_uninterrupted_one(
 
 def test_steps_per_epoch_read_on_where_the_last_epoch_ended(by_hand):
     """5 batches in all, read twice over; the third epoch crosses their end."""
-    settings = {**OWN, "epochs": 5, "steps_per_epoch": 2}
+    settings = {**OWN, "epochs": 5, "steps_per_epoch": 2, "test_data": None}
     report = train(strategy="mirrored", replicas=2, **settings)
     for got, wanted in zip(report.weights, by_hand[0], strict=True):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)

@@ -93,6 +93,7 @@ def test_metrics_are_means_over_real_examples_and_callbacks_end_the_run(
     assert "is_wrong 0." in str(report) and '"metrics": {"is_wrong": [' in report.to_json()
 
 
+@pytest.mark.usefixtures("untested")
 def test_metrics_of_a_run_that_was_cut_are_those_of_the_whole_run(tf, tmp_path):
     settings = {**SMALL, "strategy": "mirrored", "replicas": 2, "metrics": [is_wrong]}
     whole = train(**settings)
@@ -116,6 +117,7 @@ def mirrored(tf):
     return train(strategy="mirrored", replicas=2, **SMALL)
 
 
+@pytest.mark.usefixtures("untested")
 @pytest.mark.parametrize(
     ("clip", "ways"),
     [
@@ -147,6 +149,7 @@ def test_clipping_reaches_the_optimizer_inside_a_loss_scale(tf):
     assert np.abs(plain.weights[0] - START).min() > 1e-5
 
 
+@pytest.mark.usefixtures("untested")
 def test_a_model_may_be_an_instance_or_a_class_compiled_or_not(tf, mirrored):
     from utils.models import build_mlp
 
@@ -200,6 +203,7 @@ def test_clusters_have_the_metrics_and_callbacks_of_one_device(stopped, launcher
         assert report.metrics["is_wrong"] == pytest.approx(stopped.metrics["is_wrong"])
 
 
+@pytest.mark.usefixtures("untested")
 def test_a_warm_up_takes_the_rates_that_were_computed_by_hand(tf):
     """Two steps of SGD, at a tenth of the rate and at its middle between a tenth and all of it."""
     settings = {

@@ -93,6 +93,7 @@ def assert_same_weights(report, weights, tolerance=1e-9):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance)
 
 
+@pytest.mark.usefixtures("untested")
 @pytest.mark.parametrize("strategy, replicas, loop", RUNS)
 def test_weights_equal_one_device_with_uneven_last_batch(by_hand, strategy, replicas, loop):
     """202 examples in batches of 64: the last has 10, and 3 replicas divide neither."""
@@ -103,6 +104,7 @@ def test_weights_equal_one_device_with_uneven_last_batch(by_hand, strategy, repl
     assert report.replicas == replicas and report.epochs == EPOCHS == len(report.accuracy)
 
 
+@pytest.mark.usefixtures("untested")
 def test_convolutions_too(tf):
     """The last batch has 1. The custom loop and central storage are in test_scenes."""
     weights, losses = train_by_hand(limit=129, batch=64, epochs=EPOCHS, model="cnn")
@@ -112,6 +114,7 @@ def test_convolutions_too(tf):
     np.testing.assert_allclose(report.loss, losses, atol=1e-5)
 
 
+@pytest.mark.usefixtures("untested")
 @pytest.mark.parametrize(
     "limit, batch, replicas, loop",
     [(66, 32, 4, "custom"), (7, 2, 4, "custom"), (1, 64, 3, "fit")],
@@ -124,6 +127,7 @@ def test_fewer_examples_than_replicas(tf, limit, batch, replicas, loop):
     np.testing.assert_allclose(report.loss, losses, atol=1e-5)
 
 
+@pytest.mark.usefixtures("untested")
 @pytest.mark.parametrize(
     "strategy, replicas, loop",
     [("mirrored", 2, "fit"), ("central-storage", 3, "custom")],
@@ -137,6 +141,7 @@ def test_adam_losses_in_float32(tf, strategy, replicas, loop):
     np.testing.assert_allclose(report.loss, losses, atol=2e-3)
 
 
+@pytest.mark.usefixtures("untested")
 def test_regularization_counts_once(tf, monkeypatch):
     """An L2 penalty must weigh the same for one replica and for two."""
     import keras
@@ -161,6 +166,7 @@ def test_regularization_counts_once(tf, monkeypatch):
     assert np.abs(plain[-2] - one.weights[-2]).max() > 1e-3
 
 
+@pytest.mark.usefixtures("untested")
 def test_export_loads_anywhere_and_predicts_the_same(tf, tmp_path):
     import keras
 
@@ -182,6 +188,7 @@ def test_both_data_sets_learn(tf):
         assert report.test_accuracy > 0.7 and "bundled" in report.source
 
 
+@pytest.mark.usefixtures("untested")
 def test_report_checksum_and_json(tf):
     report = train(**{**EXACT, "epochs": 1, "max_examples": 64})
     by_rule = b"".join(w.astype("<f8").tobytes() for w in report.weights)

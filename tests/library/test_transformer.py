@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from parallel_models import DEVICES, assert_equal_step, make_batch
 from test_training import assert_same_weights, train_by_hand
+from untested import leave_out_test_data
 
 from utils import models
 from utils.cluster import LocalCluster
@@ -42,6 +43,7 @@ def by_hand(tf, smaller):
     return train_by_hand(limit=35, batch=16, epochs=2, model="transformer")
 
 
+@pytest.mark.usefixtures("untested")
 @pytest.mark.parametrize(
     "strategy, replicas, loop",
     [("mirrored", 3, "fit"), ("central-storage", 2, "custom")],
@@ -53,6 +55,7 @@ def test_it_trains_as_by_hand(by_hand, strategy, replicas, loop):
     np.testing.assert_allclose(report.loss, losses, atol=1e-5)
 
 
+@pytest.mark.usefixtures("untested")
 def test_it_resumes_and_exports(by_hand, tmp_path):
     import keras
 
@@ -68,6 +71,7 @@ def test_it_resumes_and_exports(by_hand, tmp_path):
 def train_here(jobs):
     """In a task: train job after job with the smaller model."""
     models.MODELS["transformer"] = SMALLER
+    leave_out_test_data()
     return [train(**job) for job in jobs]
 
 
