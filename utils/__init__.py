@@ -11,6 +11,7 @@ package doesn't import TensorFlow.
 
 - `checks`: checks of what a caller passes in: one wording for each, and one clear line
 - `devices`: what a strategy's replicas run on: all GPUs, logical CPU devices, or a TPU's cores
+- `device_iterators`: iterators over several devices that begin and end at once
 - `environment`: quiet TensorFlow, seeds and versions. This module never imports TensorFlow
 - `errors`: errors that a user can act on: one sentence that names what was wrong and what to do
 - `events`: what a running task reports, as JSON lines: a writer and a reader

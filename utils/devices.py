@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .checks import check_choice
+from .device_iterators import quicken_device_iterators
 from .errors import InputError, first_line
 from .gpus import (
     VISIBLE,
@@ -39,7 +40,6 @@ MOST_LOGICAL_DEVICES = 64
 USUAL_LOGICAL_DEVICES = 4  # a process is split at least so far, to leave room for a later call
 TPU_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_NAME")  # as TensorFlow's client reads them
 ANSWER_SECONDS = 5.0
-TUNING_VERSIONS = ("2.21.0",)  # of TensorFlow: tried, with buffers tuned for them
 
 
 def choose_devices(
@@ -222,7 +222,7 @@ def split_logical_devices(count: int) -> list[str]:
         raise InputError(
             f"The number of logical devices must be from 1 to {MOST_LOGICAL_DEVICES}, got {count}."
         )
-    leave_device_buffers_untuned()
+    quicken_device_iterators()
     if configured_cpu_devices() == 0:
         try:
             split_cpu(max(count, USUAL_LOGICAL_DEVICES))
@@ -249,34 +249,7 @@ def split_cpu(count: int) -> None:
     cpu = tf.config.list_physical_devices("CPU")[0]
     pieces = [tf.config.LogicalDeviceConfiguration()] * count
     tf.config.set_logical_device_configuration(cpu, pieces)
-    leave_device_buffers_untuned()
-
-
-def leave_device_buffers_untuned() -> None:
-    """Let iterators over several devices end at once; a second call changes nothing.
-
-    `Strategy.experimental_distribute_dataset` keeps one batch ahead on each device. TensorFlow
-    2.21 gives each of these buffers a tuning thread, whatever the data set's own options say.
-    It has nothing to tune, and who drops the iterator may wait until it wakes: as long as
-    the iterator lived, up to a minute. Other versions than `TUNING_VERSIONS` are left alone.
-    """
-    import tensorflow as tf
-
-    if tf.__version__ not in TUNING_VERSIONS:
-        return
-    from tensorflow.python.data.ops import multi_device_iterator_ops as module
-
-    theirs = module._create_device_dataset
-    if hasattr(theirs, "__wrapped__"):
-        return
-    options = tf.data.Options()
-    options.autotune.enabled = False
-
-    @functools.wraps(theirs)
-    def create_device_dataset(*args: Any, **keywords: Any) -> tf.data.Dataset:
-        return theirs(*args, **keywords).with_options(options)
-
-    module._create_device_dataset = create_device_dataset
+    quicken_device_iterators()
 
 
 def configured_cpu_devices() -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .devices import configured_cpu_devices, find_devices, leave_device_buffers_untuned, split_cpu
+from .device_iterators import quicken_device_iterators
+from .devices import configured_cpu_devices, find_devices, split_cpu
 from .errors import InputError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def _start(kind: str, count: int, all_reduce: str) -> tf.distribute.Strategy:
     import tensorflow as tf
     from tensorflow.python.distribute import collective_all_reduce_strategy as source
 
-    leave_device_buffers_untuned()
+    quicken_device_iterators()
     options = make_communication_options(all_reduce)
     if (kind, count) in {("CPU", 1), ("GPU", len(tf.config.get_visible_devices("GPU")))}:
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)

@@ -94,11 +94,7 @@ def load_function(target: str, example: str) -> Callable[[], Any]:
     missing module or one that fails when imported, and for a name that it lacks or that isn't a
     function.
     """
-    module_name, colon, name = target.partition(":")
-    if not (colon and module_name and name):
-        raise TargetError(
-            f"The function must be written MODULE:FUNCTION, for example {example}, got {target!r}."
-        )
+    module_name, name = split_target(target, example)
     sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
@@ -117,6 +113,16 @@ def load_function(target: str, example: str) -> Callable[[], Any]:
         what = "has no function" if function is None else "has, and it is no function,"
         raise TargetError(f"{module_name} {what} {name!r}")
     return function
+
+
+def split_target(target: str, example: str) -> tuple[str, str]:
+    """Return MODULE and FUNCTION of a target; raise TargetError for another form."""
+    module_name, _, name = target.partition(":")
+    if not (module_name and name):
+        raise TargetError(
+            f"The function must be written MODULE:FUNCTION, for example {example}, got {target!r}."
+        )
+    return module_name, name
 
 
 def describe_exit(error: SystemExit) -> str:

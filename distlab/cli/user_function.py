@@ -96,6 +96,10 @@ def _work_and_print(
     one line for a target that can't be loaded and for what `work` refuses, RunError when
     the process ends without an answer.
     """
+    try:
+        user_child.split_target(arguments.target, example)  # no process for a slip of the pen
+    except user_child.TargetError as error:
+        raise InputError(str(error)) from None
     room, _, name = work.partition(":")
     order = {
         "target": arguments.target,

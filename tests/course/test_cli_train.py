@@ -55,6 +55,12 @@ def test_report_for_people_with_export_and_mixed_precision(tmp_path):
     assert (tmp_path / "model.keras").is_file() and (tmp_path / "saved_model").is_dir()
 
 
+def test_a_tpu_that_is_not_there_is_one_line():  # beside bad_lines.txt: TensorFlow is asked
+    done = distlab_train("--strategy", "tpu")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("distlab train: Strategy 'tpu' needs a TPU")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number):
     """It ends between two steps, with a checkpoint; the next run goes on from that very step."""

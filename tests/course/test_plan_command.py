@@ -1,8 +1,10 @@
 """`distlab plan` from a shell: a profile from a file, bad input, and a user's own model."""
 
+import functools
 import json
 
 import pytest
+from brief_measuring import build_briefly
 from test_bad_lines import PROFILE
 
 from distlab import cli
@@ -101,7 +103,9 @@ def project(tmp_path):
     return tmp_path
 
 
-def test_a_users_model_is_measured_beside_their_own_utils(project, plan):
+def test_a_users_model_is_measured_beside_their_own_utils(project, plan, monkeypatch):
+    brief = functools.partial(build_briefly, build_user_model)
+    monkeypatch.setattr("distlab.cli.plan.build_user_model", brief)
     line = f"--model their_model:make_model --batch 8 --devices 1,2 {NETWORK}"
     status, output, errors = plan(line, "--json")
     assert status == 0, errors

@@ -1,8 +1,10 @@
 """Plans: predictions from a profile by hand, known machines, and a real calibration."""
 
 import json
+from functools import partial
 
 import pytest
+from brief_measuring import build_briefly
 
 from utils.calibrate import (
     MACHINES,
@@ -212,10 +214,12 @@ def test_a_step_that_only_costs_fixed_time_is_a_profile(forward_share):
 def test_a_real_calibration_knows_the_model_and_predicts_its_workers():
     """Nothing is said about speed here: `make bench` compares predictions and measurements."""
     from utils.calibrate import calibrate, check_locally
+    from utils.models import build_model
 
     launcher = make_launcher()
     try:
-        profile = calibrate("mlp", 32, launcher=launcher)
+        brief = partial(build_briefly, build_model, "mlp")
+        profile = calibrate(brief, 32, name="mlp", launcher=launcher)
         (check,) = check_locally("mlp", profile, (2,), launcher=launcher)
     finally:
         launcher.close()
