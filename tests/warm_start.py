@@ -38,6 +38,7 @@ from utils.processes.forked_program import (
     forget_modules,
     pick_starting,
     run_program,
+    run_to_the_end,
 )
 from utils.processes.lifetime import count_threads, die_with_parent
 from utils.processes.module_command import is_module_command
@@ -362,9 +363,8 @@ def serve_programs(connection: Connection, programs: Programs | None = None) -> 
     if is_helped(request) and leave_warm_fork(held):
         return
     become(request, held, numbers)
-    if request["words"][2:] == [USER_CHILD]:
-        return run_user_child(request["words"])
-    run_program(request["words"])
+    run = run_user_child if request["words"][2:] == [USER_CHILD] else run_program
+    os._exit(run_to_the_end(lambda: run(request["words"])))
 
 
 def is_helped(request: Mapping[str, Any]) -> bool:

@@ -39,7 +39,7 @@ class KernelLoop(ForkLoop):
             print(f"Other users can reach this kernel's ports: {why}", file=sys.stderr)
         forked_program.use_all_cores()
         forked_program.forget_modules(OURS)
-        return forked_program.run_to_the_end(request["words"])
+        return forked_program.run_to_the_end(lambda: forked_program.run_program(request["words"]))
 
 
 if __name__ == "__main__":

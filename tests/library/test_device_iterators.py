@@ -4,25 +4,26 @@ import gc
 
 import numpy as np
 import pytest
-import tensorflow as tf
-
-from utils.devices import use_logical_devices
 
 KINDS = {
-    "a pair": lambda x: (x, x > 3),
-    "a dictionary": lambda x: {"a": x, "b": (x, tf.cast(x, tf.int32))},
-    "ragged": lambda x: tf.RaggedTensor.from_row_lengths(x, tf.ones_like(x, tf.int64)),
+    "a pair": lambda tf, x: (x, x > 3),
+    "a dictionary": lambda tf, x: {"a": x, "b": (x, tf.cast(x, tf.int32))},
+    "ragged": lambda tf, x: tf.RaggedTensor.from_row_lengths(x, tf.ones_like(x, tf.int64)),
 }
 
 
 @pytest.fixture(scope="module", params=[2, 3])
-def strategy(request):
+def strategy(request, tf):
+    from utils.devices import use_logical_devices
+
     return tf.distribute.MirroredStrategy(use_logical_devices(4)[: request.param])
 
 
-def distribute(strategy, make=KINDS["a pair"], numbers=range(14)):
+def distribute(strategy, kind="a pair", numbers=range(14)):
+    import tensorflow as tf
+
     data = tf.data.Dataset.from_tensor_slices(np.array(numbers, "float32"))
-    return strategy.experimental_distribute_dataset(data.batch(6).map(make))
+    return strategy.experimental_distribute_dataset(data.batch(6).map(lambda x: KINDS[kind](tf, x)))
 
 
 def list_functions() -> set[str]:
@@ -34,14 +35,16 @@ def list_functions() -> set[str]:
 
 def read(strategy, batch) -> list[list[float]]:
     """Return what a batch's first tensor holds on each replica."""
+    import tensorflow as tf
+
     parts = strategy.experimental_local_results(batch)
     return [tf.nest.flatten(one, expand_composites=True)[0].numpy().tolist() for one in parts]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_iterator_gives_all_examples_in_order(strategy, kind):
-    batches = distribute(strategy, KINDS[kind])
-    other = distribute(strategy, KINDS[kind], range(100, 114))
+    batches = distribute(strategy, kind)
+    other = distribute(strategy, kind, range(100, 114))
     for _ in range(3):
         assert sum((sum(read(strategy, one), []) for one in batches), []) == list(range(14))
         assert sum((sum(read(strategy, one), []) for one in other), []) == list(range(100, 114))
@@ -64,7 +67,7 @@ def test_a_second_iterator_traces_nothing(strategy):
     assert list_functions() == known
 
 
-def test_a_dropped_iterator_lets_its_data_go(strategy):
+def test_a_dropped_iterator_lets_its_data_go(tf, strategy):
     ended = []
 
     def count():

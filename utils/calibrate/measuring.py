@@ -25,7 +25,7 @@ from ..input_pipeline.sharding import sharding_options
 from ..strategies import make_strategy
 from ..training.step import compile_steps, find_gradients
 
-ROUNDS, ROUND_SECONDS = 15, 0.12
+ROUNDS, ROUND_SECONDS = 15, 0.08
 MAX_STEPS = 200
 STORED_BATCHES = 4
 SHORT_NUMBERS = 4096  # of float32: 16 KiB

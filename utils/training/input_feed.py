@@ -29,7 +29,10 @@ class InputFeed:
     prepare: Prepare | None = None
 
     def batches(self, epoch: int, first_step: int = 0) -> Any:
-        """Return an epoch's batches from `first_step` on: a dataset, or a distributed one."""
+        """Return an epoch's batches from `first_step` on: a dataset, or a distributed one.
+
+        It may go on after the epoch's last batch: take `steps_per_epoch - first_step`.
+        """
         raise NotImplementedError
 
     def make_test_metric(self) -> Any:
@@ -84,7 +87,11 @@ class ReadLog:
 
 
 class ImageFeed(InputFeed):
-    """The batches of a plan, each cut over all replicas (AutoShardPolicy.DATA)."""
+    """The batches of a plan, each cut over all replicas (AutoShardPolicy.DATA).
+
+    They never end: if a dataset can end, TensorFlow asks every replica of every worker before
+    each step whether it has a batch, and traces the step for both answers.
+    """
 
     def __init__(
         self, split: Split, plan: BatchPlan, config: TrainConfig, log: ReadLog | None = None
@@ -103,7 +110,7 @@ class ImageFeed(InputFeed):
     def batches(self, epoch: int, first_step: int = 0) -> tf.data.Dataset:
         order = self.find_order(epoch)
         batches = make_batches(self.split, self.plan, order, self.dtype, first_step)
-        return set_auto_shard(batches, "data")
+        return set_auto_shard(batches.repeat(), "data")
 
     def _log(self, images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> Batch:
         self.log.watch(images, weights)

@@ -93,9 +93,17 @@ def make_fit_loop(state: TrainState, run: RunProgress, feed: InputFeed) -> Epoch
     if feed.prepare is not None:
         train_step = state.model.train_step
         state.model.train_step = lambda batch: train_step(feed.prepare(*batch))
-    return lambda batches: state.model.fit(
-        batches, verbose=0, shuffle=False, callbacks=[_Reporter(state, run)]
-    )
+
+    def train_epoch(batches: Any) -> None:
+        left = run.steps_per_epoch - run.position.step
+        if isinstance(batches, tf.data.Dataset) and not one_by_one:
+            batches = batches.take(left)  # or the last call takes all its steps
+        reporter = _Reporter(state, run)
+        state.model.fit(
+            batches, steps_per_epoch=left, verbose=0, shuffle=False, callbacks=[reporter]
+        )
+
+    return train_epoch
 
 
 # each returns a function of batches that trains what is left of an epoch

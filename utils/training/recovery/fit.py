@@ -13,6 +13,7 @@ What Keras's callback does, and why that isn't exact recovery:
 """
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import keras
@@ -22,7 +23,7 @@ from ...events import report
 from ...keras_multi_worker import patch_keras_fit
 from ..step import make_keras_loss
 from .settings import RecoveryReport
-from .trainer import Trainer
+from .trainer import EPOCHS_AT_ONCE, Trainer
 
 
 class AtomicBackup(keras.callbacks.BackupAndRestore):
@@ -100,7 +101,7 @@ class StepReporter(keras.callbacks.Callback):
 
 
 def train_with_backup(trainer: Trainer) -> RecoveryReport:
-    """Train with `fit`, one call an epoch; a death loses the steps since the last backup."""
+    """Train with `fit`; a death loses the steps since the last backup."""
     patch_keras_fit()
     settings, model = trainer.settings, trainer.model
     with trainer.strategy.scope():
@@ -118,14 +119,28 @@ def train_with_backup(trainer: Trainer) -> RecoveryReport:
         )
     trainer.restored_step = step
     report("restore", step=step, skipped_checkpoints=skipped_checkpoints)
-    for epoch in range(step // trainer.plan.steps_per_epoch, settings.epochs):
-        first_step = max(0, step - epoch * trainer.plan.steps_per_epoch)
+    per_epoch = trainer.plan.steps_per_epoch
+    for first, end in pairwise(list_bounds(step, per_epoch, settings.epochs)):
         model.fit(
-            trainer.make_epoch(epoch, first_step),
-            initial_epoch=epoch,
-            epochs=epoch + 1,
+            trainer.make_epochs(range(first, end), step).repeat(),  # or Keras makes more iterators
+            initial_epoch=first,
+            epochs=end,
+            steps_per_epoch=per_epoch - max(0, step - first * per_epoch),
             callbacks=[StepReporter(trainer), backup],
             shuffle=False,
             verbose=0,
         )
     return trainer.finish()
+
+
+def list_bounds(step: int, per_epoch: int, epochs: int) -> list[int]:
+    """Return the epochs where a call of `fit` begins or ends, for a run that begins at `step`.
+
+    What is left of an epoch takes its own call, and a call has a few whole epochs: each makes
+    iterators, which takes as long as many steps.
+
+        >>> list_bounds(step=7, per_epoch=5, epochs=12)
+        [1, 2, 7, 12]
+    """
+    epoch, whole = step // per_epoch, -(-step // per_epoch)
+    return sorted({epoch, *range(whole, epochs, EPOCHS_AT_ONCE), epochs})

@@ -55,11 +55,16 @@ class Trainer:
         epochs = range(step // per_epoch, self.settings.epochs)
         for first in epochs[::EPOCHS_AT_ONCE]:
             some = range(first, min(first + EPOCHS_AT_ONCE, self.settings.epochs))
-            parts = [self.make_epoch(epoch, max(0, step - epoch * per_epoch)) for epoch in some]
-            batches = without_autotune(functools.reduce(tf.data.Dataset.concatenate, parts))
+            batches = self.make_epochs(some, step)
             distributed = self.strategy.experimental_distribute_dataset(batches)
             for number, batch in enumerate(distributed, max(step, first * per_epoch)):
                 yield number // per_epoch, batch
+
+    def make_epochs(self, epochs: range, step: int) -> tf.data.Dataset:
+        """Return the global batches of `epochs`, without the run's first `step`."""
+        per_epoch = self.plan.steps_per_epoch
+        parts = [self.make_epoch(epoch, max(0, step - epoch * per_epoch)) for epoch in epochs]
+        return without_autotune(functools.reduce(tf.data.Dataset.concatenate, parts))
 
     def make_epoch(self, epoch: int, first_step: int) -> tf.data.Dataset:
         """Return the global batches of an epoch without its first `first_step`."""
