@@ -32,7 +32,7 @@ SMALLER = functools.partial(build_transformer, blocks=1, width=16, heads=2)
 
 @pytest.fixture(scope="module")
 def smaller():
-    """`train` takes one block, a quarter of the weights: every run tests it on 2,000 images."""
+    """`train` takes one block, a quarter of the weights."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(models.MODELS, "transformer", SMALLER)
         yield
@@ -68,26 +68,28 @@ def test_it_resumes_and_exports(by_hand, tmp_path):
         np.testing.assert_array_equal(got.numpy(), wanted)
 
 
-def train_here(jobs):
-    """In a task: train job after job with the smaller model."""
+def train_here(job):
+    """In a task: train with the smaller model."""
     models.MODELS["transformer"] = SMALLER
     leave_out_test_data()
-    return [train(**job) for job in jobs]
+    return train(**job)
 
 
 @pytest.mark.parametrize(
     "strategy, workers, servers", [("multi-worker", 2, 0), ("parameter-server", 1, 1)]
 )
 def test_it_trains_in_a_cluster(by_hand, launcher, strategy, workers, servers):
-    """A server has one worker: two don't wait for each other, and no order of updates is fixed."""
-    loops = ("custom", "fit") if strategy == "multi-worker" else ("custom",)
-    jobs = [{**TINY, "strategy": strategy, "loop": loop} for loop in loops]
-    job = LocalCluster(workers, servers, launcher=launcher).start(train_here, jobs)
+    """A server has one worker: two don't wait for each other, and no order of updates is fixed.
+
+    The custom loop: `fit` is above, and across workers in test_multi_worker.
+    """
+    there = {**TINY, "strategy": strategy, "loop": "custom"}
+    job = LocalCluster(workers, servers, launcher=launcher).start(train_here, there)
     try:
         result = job.wait(300)
     finally:
         job.stop()
-    for report in result if servers else result[0] + result[1]:
+    for report in [result] if servers else result:
         assert_same_weights(report, by_hand[0])
 
 
