@@ -40,7 +40,7 @@ utils: goodput
 utils: schedules
 utils: collectives
 utils: simulate tf_config
-utils: gpus
+utils: gpus device_iterators
 utils: devices placement
 utils: cluster
 utils: engines
