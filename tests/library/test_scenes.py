@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 from test_training import assert_same_weights, train_plainly
+from untested import leave_out_test_data
 
 from utils import models
 from utils.cluster import LocalCluster
@@ -189,7 +190,12 @@ def test_mixed_precision_gives_logits_in_float32(tiny):
 def train_here(jobs):
     """In a task: train job after job with a smaller model."""
     models.MODELS["unet"] = TINY
-    return [train(**job) for job in jobs]
+    reports = []
+    for job in jobs:
+        if "auto_shard" in job:
+            leave_out_test_data()
+        reports.append(train(**job))
+    return reports
 
 
 @pytest.mark.parametrize("strategy, servers", [("multi-worker", 0), ("parameter-server", 1)])
