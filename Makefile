@@ -46,8 +46,7 @@ clean:
 TEACH := $(READY)-teach
 TEST := $(READY)-test
 # Test files at once: each takes 1 to 2 GB, and waits for other processes a quarter of its time.
-AVAILABLE := $(shell awk '/MemAvailable/ {print int($$2 / 1000000)}' /proc/meminfo 2>/dev/null)
-JOBS ?= $(shell echo $(or $(AVAILABLE),0) | awk '{print ($$1 > 14) ? 4 : ($$1 > 10) ? 3 : 2}')
+JOBS ?= $(if $(shell awk '/MemAvailable/ && $$2 > 10000000' /proc/meminfo 2>/dev/null),3,2)
 
 .PHONY: teach test test-fast test-all bench gpu-check chaos grade-demo build book wheels constraints run-gpu-check
 
