@@ -39,6 +39,7 @@ exercises rendezvous rendezvous_networks old_programs grading_damage notebooks_i
 home lab_command cockpit_browser data tune user_function explorables modernize transformer
 tpu_ready grading_plans loss_scale authoring lesson_companions cluster_local devices cockpit
 engines cluster_diagnose hardening plan_command warm_kernel sharding command_line large_batch
+device_iterators
 """
 SLOW_FILES = [f"test_{name}.py" for name in LONGEST.split()]
 # lessons that run more of themselves: engines, if they're installed; the capstone, if all is tested
