@@ -9,7 +9,8 @@ folder, descriptors and session, and what it starts itself starts in the same wa
 a kernel starts that a test looks at from outside). Every other command starts as ever, and so
 does each one of a test that is marked `cold_start`.
 
-What differs: /proc shows the command line of the warm process.
+What differs: /proc shows the command line of the warm process, and a program's modules aren't
+taken apart at its end.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 
 `Strategy.experimental_distribute_dataset`, and `fit` with it, make an iterator over several
 devices: one iterator on each device asks the host's for its batches. `fit` makes two in an
-epoch, and two more where it validates.
+epoch, and three more where it validates (counted with Keras 3).
 """
 
 from __future__ import annotations
