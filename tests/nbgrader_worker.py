@@ -1,8 +1,8 @@
-"""Stock nbgrader on labs of a released course, in a process of its own: writes found.json.
+"""Stock nbgrader on labs of released courses, in processes of its own: writes each found.json.
 
-`python nbgrader_worker.py COURSE GRADED LAB …`: generates each assignment; of those that GRADED
-names (with commas between), hands in the solution as the student `solution`, of the first one
-also what was generated as `stub`, autogrades them, and reads the gradebook. It goes through
+`python nbgrader_worker.py '[[COURSE, GRADED, LABS], …]'`: generates each assignment of LABS; of
+those in GRADED, hands in the solution as the student `solution`, of the first one also what was
+generated as `stub`, autogrades them, and reads the gradebook. It goes through
 `nbgrader.apps.NbGraderAPI`, as formgrader's buttons do.
 """
 
@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -83,5 +84,28 @@ def main(course: Path, graded: Sequence[str], labs: Sequence[str]) -> None:
     (course / "found.json").write_text(json.dumps({"labs": found, "listed": listed}))
 
 
+def main_of_all(jobs: Sequence[Sequence[Any]]) -> None:
+    """Do each job in a fork of this process, which has imported nbgrader; all at once."""
+    import nbgrader.apps  # noqa: F401
+
+    forks = [fork(job) for job in jobs]
+    ends = [os.waitpid(fork, 0)[1] for fork in forks]
+    assert not any(ends), ends
+
+
+def fork(job: Sequence[Any]) -> int:
+    if number := os.fork():
+        return number
+    status = 1
+    try:
+        main(Path(job[0]).resolve(), *job[1:])
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), sys.argv[2].split(","), sys.argv[3:])
+    main_of_all(json.loads(sys.argv[1]))

@@ -14,7 +14,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import nbformat
 import pytest
 from child_programs import run_python
 from lab_runner import LABS, get_lab
+from nbgrader.api import Gradebook
 from needs import EVERYTHING
 
 from distlab.authoring import sources
@@ -31,7 +31,7 @@ from distlab.grading.executor import observe
 from distlab.grading.judge_process import JudgeProcess
 from distlab.grading.labs import LabSpec, read_lab
 from distlab.grading.observation import Submission
-from distlab.grading.release import make_release
+from distlab.grading.release.nbgrader_course import write_nbgrader_course
 from distlab.submission import list_attached
 from utils.tf_config import pick_free_ports
 
@@ -39,8 +39,9 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKER = ROOT / "tests" / "nbgrader_worker.py"
 AT_ONCE, LAB_SECONDS = 2, 900
 BOTH_WAYS = [t.slug[:5] for t in LABS] if EVERYTHING else ["lab07"]
-# plain Python, a custom loop, words, several processes
-GRADED = ("lab01", "lab04", "lab07", "lab08", *BOTH_WAYS)
+# plain Python, words, several processes, a custom loop; the first two's stubs, too
+GRADED = ("lab01", "lab07", "lab08", "lab04", *BOTH_WAYS)
+EXTENSIONS = {"nbgrader.server_extensions.formgrader": True}
 SLUGS = [t.slug for t in LABS]
 WORD = "autumn26"  # the class seed of the second worker's labs, lab04 among them
 pytestmark = pytest.mark.timeout(len(LABS) * LAB_SECONDS)
@@ -48,45 +49,58 @@ pytestmark = pytest.mark.timeout(len(LABS) * LAB_SECONDS)
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_release(ROOT, tmp_path_factory.mktemp("stock") / "release").nbgrader
+    """The half of a release that is nbgrader's: test_release makes the whole."""
+    return write_course(tmp_path_factory.mktemp("stock"))
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with use_class_seed(WORD):
-        return make_release(ROOT, tmp_path_factory.mktemp("drawn") / "release").nbgrader
+        return write_course(tmp_path_factory.mktemp("drawn"))
+
+
+def write_course(folder: Path) -> Path:
+    write_nbgrader_course(ROOT, folder / "course", LABS)
+    return folder / "course"
 
 
 def is_graded(slug: str) -> bool:
     return slug.split("-")[0] in GRADED
 
 
-def run_worker(course: Path, labs: list[str]) -> dict[str, Any]:
-    own = course.parent.parent / labs[0]
+def prepare(course: Path, labs: list[str]) -> Path:
+    """Return a course folder of these labs alone."""
+    own = course.parent / labs[0]
     own.mkdir()
     shutil.copy(course / "nbgrader_config.py", own)
     for lab in labs:
         shutil.copytree(course / "source" / lab, own / "source" / lab)
-    graded = ",".join(lab for lab in labs if is_graded(lab))
-    run_python(WORKER, own, graded, *labs, timeout=len(labs) * LAB_SECONDS, status=0)
-    return {"folder": own, **json.loads((own / "found.json").read_text())}
+    return own
 
 
 @pytest.fixture(scope="module")
-def running(request: pytest.FixtureRequest) -> Any:
-    """The worker of each lab; each grades a part of the labs, and the tests wait for it.
+def found(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
+    """What a worker found of each lab; there are two at once, for a part of the labs each.
 
     The second one's are as a class seed draws them. Of the labs, those that a chosen test names.
     """
     names = [item.name for item in request.session.items if item.path == Path(__file__)]
     slugs = [slug for slug in SLUGS if any(f"[{slug[:5]}" in name for name in names)]
-    slugs.sort(key=lambda slug: not is_graded(slug))  # so that each worker has a half of those
+    slugs.sort(key=find_place)
     parts = [slugs[k::AT_ONCE] for k in range(min(AT_ONCE, len(slugs)))]
+    assert len(slugs) < len(SLUGS) or "lab04-custom-training-loop" in parts[1]
     courses = [request.getfixturevalue(name) for name in ("course", "drawn")[: len(parts)]]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        running = [pool.submit(run_worker, *given) for given in zip(courses, parts)]
-        assert len(slugs) < len(SLUGS) or "lab04-custom-training-loop" in parts[1]
-        yield {lab: future for part, future in zip(parts, running) for lab in part}
+    folders = [prepare(*given) for given in zip(courses, parts)]
+    jobs = [(str(own), list(filter(is_graded, part)), part) for own, part in zip(folders, parts)]
+    run_python(WORKER, json.dumps(jobs), timeout=len(slugs) * LAB_SECONDS, status=0)
+    told = [{"folder": own, **json.loads((own / "found.json").read_text())} for own in folders]
+    return {lab: one for part, one in zip(parts, told) for lab in part}
+
+
+def find_place(slug: str) -> int:
+    """Return its place in `GRADED`, so that each worker has a half of those; others come last."""
+    name = slug.split("-")[0]
+    return GRADED.index(name) if name in GRADED else len(GRADED)
 
 
 def get_word(folder: Path) -> str:
@@ -95,9 +109,9 @@ def get_word(folder: Path) -> str:
 
 
 @pytest.fixture
-def graded(request: pytest.FixtureRequest, running: dict[str, Future]) -> dict[str, Any]:
-    found = running[request.param].result()
-    return {"lab": request.param, **found, **found["labs"][request.param]}
+def graded(request: pytest.FixtureRequest, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    told = found[request.param]
+    return {"lab": request.param, **told, **told["labs"][request.param]}
 
 
 @pytest.mark.parametrize("graded", filter(is_graded, SLUGS), indirect=True)
@@ -130,9 +144,9 @@ def test_generate_assignment_gives_the_lab_that_we_hand_out(graded: dict) -> Non
 
 
 @pytest.mark.parametrize("name", BOTH_WAYS)
-def test_distlab_grade_gives_the_marks_of_stock_nbgrader(name: str, running: dict) -> None:
+def test_distlab_grade_gives_the_marks_of_stock_nbgrader(name: str, found: dict) -> None:
     """The same file: what nbgrader has graded as it stands, through the sandbox and the judges."""
-    theirs = next(running[slug] for slug in SLUGS if slug.startswith(name)).result()
+    theirs = next(found[slug] for slug in SLUGS if slug.startswith(name))
     with use_class_seed(get_word(theirs["folder"])):
         lab = read_lab(name, ROOT)
         compare_marks(lab, theirs)
@@ -150,18 +164,18 @@ def compare_marks(lab: LabSpec, theirs: dict[str, Any]) -> None:
         assert mark.points == sum(scores[cell.id][0] for cell in exercise.cells), mark
 
 
-def test_the_course_holds_what_nbgrader_wants_and_its_command_lists_it(course: Path) -> None:
+def test_the_course_holds_what_nbgrader_wants_and_its_gradebook_lists_it(course: Path) -> None:
     assert sorted(path.name for path in course.iterdir()) == [
         "gradebook.db",
         "nbgrader_config.py",
         "source",
     ]
-    listed = run_python("-m", "nbgrader", "db", "assignment", "list", cwd=course, status=0)
-    assert not [t.slug for t in LABS if t.slug not in listed.stdout]
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as gradebook:
+        assert {listed.name for listed in gradebook.assignments} == set(SLUGS)
 
 
 def test_formgrader_opens_the_course(course: Path) -> None:
-    own = Path(shutil.copytree(course, course.parent.parent / "formgrader"))
+    own = Path(shutil.copytree(course, course.parent / "formgrader"))
     with serve(own) as ask:
         rows = json.loads(ask("/formgrader/api/assignments"))
         assert {row["name"]: row["status"] for row in rows} == {t.slug: "draft" for t in LABS}
@@ -174,8 +188,9 @@ def serve(folder: Path) -> Iterator[Callable[[str], str]]:
     [port] = pick_free_ports(1)
     command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"]
     command += [f"--port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1"]
-    command += ["--IdentityProvider.token=t"]
+    command += ["--IdentityProvider.token=t", f"--ServerApp.jpserver_extensions={EXTENSIONS}"]
     home = {**os.environ, "HOME": str(folder.parent), "JUPYTER_CONFIG_DIR": str(folder / ".j")}
+    home["JUPYTER_NO_CONFIG"] = "1"  # or JupyterLab and all others start, too
     server = subprocess.Popen(
         command,
         cwd=folder,
