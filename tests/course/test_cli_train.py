@@ -8,7 +8,6 @@ import signal
 import struct
 import termios
 
-import pytest
 from child_programs import events_of, run_distlab, start_distlab
 from process_watch import wait_for
 
@@ -61,29 +60,42 @@ def test_a_tpu_that_is_not_there_is_one_line():  # beside bad_lines.txt: TensorF
     assert done.stderr.startswith("distlab train: Strategy 'tpu' needs a TPU")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path, number):
-    """It ends between two steps, with a checkpoint; the next run goes on from that very step."""
+def test_stopped_by_a_signal_it_saves_and_the_next_run_goes_on(tmp_path):
+    """By Ctrl-C, then the resumed run by SIGTERM: the next begins at the step that was saved."""
     arguments = "--model mlp --global-batch-size 50 --max-examples 2000".split()
     arguments += ["--checkpoint-dir", tmp_path / "c", "--events", tmp_path / "e", "--epochs"]
-    process = start_distlab("train", *arguments, 6000)
-    wait_for(lambda: events_of(tmp_path / "e", "epoch"), 240)
-    process.send_signal(number)
-    said = process.communicate(timeout=240)[1]
-    assert process.returncode == 128 + number
-    where, said = said.splitlines()
-    assert where.startswith("distlab train: ")
-    assert "stopped in epoch" in said and "to resume" in said
-    reached = events_of(tmp_path / "e", "step")[-1]
-    epochs = reached["epoch"] + 1
+    stops = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        *resumed, where, said = stop(arguments, tmp_path / "e", number)
+        assert resumed == [say_resumed(tmp_path / "c", each) for each in stops]
+        assert where.startswith("distlab train: ")
+        assert "stopped in epoch" in said and "to resume" in said
+        stops.append(events_of(tmp_path / "e", "step")[-1])
+    epochs = stops[-1]["epoch"] + 1
     done = run_distlab("train", *arguments, epochs, "--json", status=0)
     report = json.loads(done.stdout)
     assert len(report["loss"]) == epochs
-    saved = str(tmp_path / "c" / f"train-{reached['step']}")
+    saved = str(tmp_path / "c" / f"train-{stops[-1]['step']}")
     assert (report["resumed_from"], report["skipped_checkpoints"]) == (saved, [])
-    assert f"distlab train: resumed from {saved}, step {reached['step']}\n" == done.stderr
+    assert done.stderr == say_resumed(tmp_path / "c", stops[-1]) + "\n"
     starts = events_of(tmp_path / "e", "start")
-    assert [start["first_step"] for start in starts] == [0, reached["step"]]
+    assert [start["first_step"] for start in starts] == [0, *(step["step"] for step in stops)]
+
+
+def stop(arguments, events, number):
+    """Stop a run by a signal once it has trained an epoch; return the lines that it said."""
+    before = len(events_of(events, "epoch"))
+    process = start_distlab("train", *arguments, 6000)
+    wait_for(lambda: len(events_of(events, "epoch")) > before, 240)
+    process.send_signal(number)
+    said = process.communicate(timeout=240)[1]
+    assert process.returncode == 128 + number
+    return said.splitlines()
+
+
+def say_resumed(folder, step):
+    number = step["step"]
+    return f"distlab train: resumed from {folder}/train-{number}, step {number}"
 
 
 def test_progress_bar_on_a_terminal():
