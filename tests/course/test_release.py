@@ -341,14 +341,13 @@ import sys, time
 from distlab.cli import main
 from distlab.grading import release
 
-write = release.write_students
-
-def write_and_wait(*given):
-    write(*given)
+def write_a_part_and_wait(root, folder, labs):
+    (folder / "labs").mkdir(parents=True)
+    (folder / "labs" / "lab01.ipynb").touch()
     print("half", flush=True)
     time.sleep(600)
 
-release.write_students = write_and_wait
+release.write_students = write_a_part_and_wait
 sys.exit(main(sys.argv[1:]))
 """
 
