@@ -304,7 +304,7 @@ def test_tune_caches_what_is_the_same_each_time(tf, measured):
 
 
 def test_tune_ends_on_an_endless_dataset(tf):
-    report = tune(lambda: tf.data.experimental.Counter().map(double).batch(8), seconds=2)
+    report = tune(lambda: tf.data.experimental.Counter().map(double).batch(8), seconds=1)
     assert report.tuned > 0 and report.notes and not report.settings.cache_after
 
 
@@ -382,6 +382,6 @@ def test_the_command_prints_a_report(tmp_path, monkeypatch, capsys):
     (tmp_path / "my_input_for_tune.py").write_text(INPUT)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    arguments = ["tune-input", "my_input_for_tune:make_dataset", "--seconds", "2", "--step-ms", "2"]
+    arguments = ["tune-input", "my_input_for_tune:make_dataset", "--seconds", "1", "--step-ms", "2"]
     assert main(arguments) == 0
     assert "a step of 2 ms" in capsys.readouterr().out

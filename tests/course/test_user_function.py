@@ -67,7 +67,7 @@ def project(tmp_path, monkeypatch):
 
 
 def test_tune_works_in_a_project_with_its_own_utils(project, capfd):
-    options = ["--seconds", "2", "--step-ms", "2", "--json"]
+    options = ["--seconds", "1", "--step-ms", "2", "--json"]
     assert main(["tune-input", "mypipe:make_dataset", *options]) == 0
     printed = capfd.readouterr()
     found = json.loads(printed.out)  # what the user prints doesn't get in
