@@ -1,5 +1,6 @@
 """`distlab lab`: a real server, its settings, its end, and the course home in a real browser."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -36,72 +37,53 @@ def course(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def start(course, tmp_path):
+@contextlib.contextmanager
+def start(course, home):
     """Start `distlab lab`; whatever happens, end it and everything under it."""
-    labs = []
-
-    def make(*options):
-        labs.append(Lab(course, tmp_path, *options))
-        return labs[-1]
-
-    yield make
-    for made in labs:
-        left = [made.server, *lab.find_kernel_processes(made.server.pid), made.process]
-        for process in left:
-            try:
+    made = Lab(course, home)
+    try:
+        yield made
+    finally:
+        for process in [made.server, *lab.find_kernel_processes(made.server.pid), made.process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                pass
         made.process.wait(END_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def running(course, tmp_path_factory):
+    """A server for two tests; the second ends it."""
+    with start(course, tmp_path_factory.mktemp("home")) as made:
+        yield made
 
 
 def wait_until_gone(*processes: psutil.Process) -> None:
     wait_for(lambda: not any(lives(process.pid) for process in processes))
 
 
-def test_the_home_page_its_settings_and_sigterm(start, tmp_path):
-    running = start()
-    assert running.url.endswith("/lab")
-    assert "jupyter-config-data" in running.ask("lab")
-    settings = {s["id"]: s for s in running.ask("lab/api/settings")["settings"]}
-    manager = settings["@jupyterlab/docmanager-extension:plugin"]["schema"]["properties"]
-    assert manager["defaultViewers"]["default"] == {"markdown": "Markdown Preview"}
-    news = settings["@jupyterlab/apputils-extension:notification"]["schema"]["properties"]
-    assert news["fetchNews"]["default"] == "false"
-    assert news["checkForUpdates"]["default"] is False
-    assert {c.laddr.ip for c in running.server.net_connections("tcp") if c.status == "LISTEN"} == {
-        "127.0.0.1"
-    }
-    kernels = running.start_kernel()
-    assert running.end(signal.SIGTERM) == 0
-    wait_until_gone(running.server, *kernels)
+def test_the_home_page_its_settings_and_sigterm(course, tmp_path):
+    with start(course, tmp_path) as running:
+        assert running.url.endswith("/lab")
+        assert "jupyter-config-data" in running.ask("lab")
+        settings = {s["id"]: s for s in running.ask("lab/api/settings")["settings"]}
+        manager = settings["@jupyterlab/docmanager-extension:plugin"]["schema"]["properties"]
+        assert manager["defaultViewers"]["default"] == {"markdown": "Markdown Preview"}
+        news = settings["@jupyterlab/apputils-extension:notification"]["schema"]["properties"]
+        assert news["fetchNews"]["default"] == "false"
+        assert news["checkForUpdates"]["default"] is False
+        assert {
+            c.laddr.ip for c in running.server.net_connections("tcp") if c.status == "LISTEN"
+        } == {"127.0.0.1"}
+        kernels = running.start_kernel()
+        assert running.end(signal.SIGTERM) == 0
+        wait_until_gone(running.server, *kernels)
     written = {p.name for p in (tmp_path / ".jupyter").rglob("*") if p.is_file()}
     assert written <= {"migrated"}, "the reader's own Jupyter configuration was written to"
 
 
-def test_one_ctrl_c_ends_server_and_kernels(start):
-    running = start()
-    kernels = running.start_kernel()
-    assert running.end(signal.SIGINT) == 0
-    wait_until_gone(running.server, *kernels)
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
-@pytest.mark.parametrize("victim", ["server", "distlab"])
-def test_a_killed_half_takes_the_other_and_the_kernels_with_it(start, victim):
-    running = start()
-    kernels = running.start_kernel()
-    (running.server if victim == "server" else running.process).kill()
-    status = running.process.wait(END_SECONDS)
-    assert status != 0
-    wait_until_gone(running.server, *kernels)
-
-
-def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course, show_page):
+def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(running, course, show_page):
     lesson = course / "notebooks" / "07-what-a-step-sends.ipynb"
     shutil.copyfile(ROOT / "notebooks" / lesson.name, lesson)
-    running = start()
     page = show_page(viewport={"width": 1400, "height": 1000})
     page.goto(running.find_address(f"notebooks/{lesson.name}"))
     page.wait_for_selector("#jp-main-statusbar >> text=/Python 3.*Idle/")
@@ -123,6 +105,23 @@ def test_a_lesson_that_was_only_looked_at_does_not_ask_to_be_saved(start, course
     lesson.unlink()
     copy.unlink()
     assert len(differ) == 1 and len(saved["cells"]) == len(given["cells"])
+
+
+def test_one_ctrl_c_ends_server_and_kernels(running):
+    kernels = running.start_kernel()
+    assert running.end(signal.SIGINT) == 0
+    wait_until_gone(running.server, *kernels)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
+@pytest.mark.parametrize("victim", ["server", "distlab"])
+def test_a_killed_half_takes_the_other_and_the_kernels_with_it(course, tmp_path, victim):
+    with start(course, tmp_path) as running:
+        kernels = running.start_kernel()
+        (running.server if victim == "server" else running.process).kill()
+        status = running.process.wait(END_SECONDS)
+        assert status != 0
+        wait_until_gone(running.server, *kernels)
 
 
 def test_the_course_folder_is_found_from_below(course, tmp_path, monkeypatch):
