@@ -1,5 +1,7 @@
 """`distlab release`: what students get works by itself and gives nothing away."""
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from child_programs import run_child, run_distlab, run_python, start_python
+from child_programs import run_child, run_python, start_python
 from lab_runner import LABS
 
 from distlab import copies
@@ -41,9 +43,11 @@ def run(folder: Path, *command: object, status: int | None = 0) -> subprocess.Co
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("release") / "out"
-    done = run_distlab("release", folder, cwd=ROOT, status=0)
-    assert f"students  {folder}/students: " in done.stdout
-    assert f"{len(LABS)} labs" in done.stdout
+    said = io.StringIO()
+    with contextlib.chdir(ROOT), contextlib.redirect_stdout(said):
+        assert main(["release", str(folder)]) == 0
+    assert f"students  {folder}/students: " in said.getvalue()
+    assert f"{len(LABS)} labs" in said.getvalue()
     return folder
 
 
