@@ -64,7 +64,8 @@ USER_CHILD = str(ROOT / "distlab/cli/user_child.py")  # for projects with a `uti
 FOLDERS = (ROOT / "examples", ROOT / "tests")
 RUNS = ROOT / "notebooks/runs"  # a lesson's programs, each lesson's in a folder
 # what `distlab run` sets for its programs: a fork reads them in time, or takes one core anyway
-UNBUFFERED, RUN_SETS = "PYTHONUNBUFFERED", ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS")
+UNBUFFERED = "PYTHONUNBUFFERED"
+RUN_SETS = "TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "TF_USE_LEGACY_KERAS"
 PRELOADED = (
     "IPython.core.completer ipykernel.kernelapp matplotlib.pyplot tf_keras "
     "matplotlib.backends.backend_svg ipywidgets distlab.explorables distlab.figures"

@@ -4,12 +4,13 @@ One warm process forks every task of this file, and each cluster trains several 
 after the other.
 """
 
+import functools
 import json
 import os
+import re
 import tempfile
 from collections import Counter
-from itertools import combinations
-from types import SimpleNamespace
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -21,31 +22,14 @@ from utils.cluster import ClusterError, LocalCluster, make_launcher
 
 EPOCHS, BATCH = 2, 64
 EXACT = {"dtype": "float64", "optimizer": "sgd", "model": "mlp", "epochs": EPOCHS}
-JOBS = {
-    "uneven": {**EXACT, "max_examples": 202},  # the last batch has 10
-    "file": {**EXACT, "max_examples": 202, "auto_shard": "file"},
-    "off": {**EXACT, "max_examples": 202, "auto_shard": "off"},
-}
+UNEVEN = {**EXACT, "max_examples": 202, "global_batch_size": BATCH}  # the last batch has 10
 # workers, replicas of each; test_own_data has two of two
-GROUPS = [(2, 1), (2, 2), (3, 1), (3, 2)] if EVERYTHING else [(2, 1), (3, 2)]
+GROUPS = [(2, 1), (2, 2), (3, 1), (3, 2)]
 LOOPS = ("custom", "fit")
-# job -> the loops that train it in each of the two groups
-CHOSEN = {
-    "uneven": (("custom",), ()),  # `test_all_workers_stop…` has `fit`
-    "file": (("fit",), ("custom",)),
-    "off": (("fit",), ()),
-}
-
-
-def loops_of(name, group):
-    return LOOPS if EVERYTHING else CHOSEN[name][GROUPS.index(group)]
-
-
-def choose(*names):
-    """Return (job, group, loop) of everything that is run of the jobs named."""
-    return [
-        (name, group, loop) for name in names for group in GROUPS for loop in loops_of(name, group)
-    ]
+CHOSEN = [("file", (2, 1), "fit"), ("file", (3, 2), "custom"), ("off", (2, 1), "fit")]
+RUNS = list(product(("file", "off"), GROUPS, LOOPS)) if EVERYTHING else CHOSEN
+# which loop goes on, in which group, from where two workers were stopped
+GOING_ON = list(product(LOOPS, GROUPS)) if EVERYTHING else [("custom", (3, 1))]
 
 
 class Clusters:
@@ -78,58 +62,37 @@ def train_jobs(jobs):
     from utils.training import train
     from utils.training.input_feed import ReadLog
 
-    outcomes = {}
-    for name, job in jobs.items():
-        log = ReadLog()
-        if "uneven" not in name:
-            leave_out_test_data()
-        report = train(strategy="multi-worker", read_log=log, **job)
-        outcomes[name] = (report, log.steps)
-    return outcomes
-
-
-_outcomes = {}
+    leave_out_test_data()
+    logs = {name: ReadLog() for name in jobs}
+    reports = {
+        name: train(strategy="multi-worker", read_log=logs[name], **job)
+        for name, job in jobs.items()
+    }
+    return {name: (report, logs[name].steps) for name, report in reports.items()}
 
 
 @pytest.fixture(scope="module")
 def train_on(clusters):
-    """Return what each worker of a group got from every job of `JOBS` with its loops."""
+    """Return what each worker of a group got from every job of `RUNS` with its loops."""
 
+    @functools.cache
     def train_on(group):
-        if group not in _outcomes:
-            jobs = {
-                (name, loop): {**job, "loop": loop, "global_batch_size": BATCH}
-                for name, job in JOBS.items()
-                for loop in loops_of(name, group)
-            }
-            _outcomes[group] = clusters.run(*group, train_jobs, jobs)
-        return _outcomes[group]
+        jobs = {
+            (policy, loop): {**UNEVEN, "auto_shard": policy, "loop": loop}
+            for policy, place, loop in RUNS
+            if place == group
+        }
+        return clusters.run(*group, train_jobs, jobs)
 
-    yield train_on
-    _outcomes.clear()
+    return train_on
 
 
-def by_hand(name):
+def by_hand():
     """Return weights and epoch means of one process."""
-    return train_by_hand(JOBS[name]["max_examples"], BATCH, EPOCHS)
+    return train_by_hand(UNEVEN["max_examples"], BATCH, EPOCHS)
 
 
-@pytest.mark.parametrize("name, group, loop", choose("uneven"))
-def test_data_gives_the_one_process_run(train_on, name, group, loop):
-    """Weights to 1e-9 on every worker, and each step read the examples of the same batch."""
-    weights, losses = by_hand(name)
-    outcomes = [outcome[name, loop] for outcome in train_on(group)]
-    for report, _ in outcomes:
-        assert_same_weights(report, weights)
-        np.testing.assert_allclose(report.loss, losses, atol=1e-5)
-        assert (report.workers, report.replicas) == group
-        assert report.test_loss == outcomes[0][0].test_loss
-    reads = [steps for _, steps in outcomes]
-    for step, *parts in zip(plan_steps(202, BATCH, EPOCHS), *reads, strict=True):
-        assert Counter(sum(parts, [])) == Counter(step.tolist())
-
-
-@pytest.mark.parametrize("policy, group, loop", choose("file", "off"))
+@pytest.mark.parametrize("policy, group, loop", RUNS)
 def test_file_and_off_equal_one_process_fed_what_was_read(train_on, policy, group, loop):
     workers, _ = group
     outcomes = [outcome[policy, loop] for outcome in train_on(group)]
@@ -149,10 +112,10 @@ def test_file_and_off_equal_one_process_fed_what_was_read(train_on, policy, grou
 
 def test_the_policies_do_not_train_the_same(train_on):
     """Were they the same, the tests above couldn't tell one from another."""
-    outcome, group = train_on((2, 1))[0], (2, 1)
-    ends = [outcome[name, loops_of(name, group)[0]][0] for name in ("uneven", "file", "off")]
+    outcome = train_on((2, 1))[0]
+    ends = [by_hand()[0], *(outcome[policy, "fit"][0].weights for policy in ("file", "off"))]
     for one, two in combinations(ends, 2):
-        apart = [np.abs(a - b).max() for a, b in zip(one.weights, two.weights, strict=True)]
+        apart = [np.abs(a - b).max() for a, b in zip(one, two, strict=True)]
         assert max(apart) > 1e-6
 
 
@@ -194,19 +157,13 @@ def fit_plainly(mend):
     return model.get_weights(), history, model.evaluate(data, verbose=0), said, again
 
 
-def test_keras_fit_fails_across_workers_without_the_mend(clusters):
-    """The day Keras mends it, this fails: take its version out of `BROKEN_VERSIONS`."""
-    with pytest.raises(ClusterError, match="PerReplica") as failed:
-        clusters.run(2, 1, fit_plainly, False)
-    assert "--keras patched" in str(failed.value)
-
-
 @pytest.fixture(scope="module")
 def fitted_plainly(tf):
     return fit_plainly(False)
 
 
 def test_keras_fit_with_the_mend_equals_one_process(clusters, fitted_plainly):
+    """The day Keras needs no mend, a row of test_strategies fails: see `BROKEN_VERSIONS`."""
     weights, history, evaluation, _, _ = fitted_plainly
     for got in clusters.run(2, 1, fit_plainly, True):
         for mine, theirs in zip(got[0], weights):
@@ -259,11 +216,11 @@ def count_replicas(replicas):
 
 def test_all_devices_of_a_worker_are_replicas(clusters):
     """TensorFlow itself takes one CPU device of each worker; with no number, see `talk`."""
-    assert clusters.run(2, 2, count_replicas, "plain") == [(2, True)] * 2
-    assert clusters.run(2, 2, count_replicas, 1) == [(2, True)] * 2
-    assert clusters.run(2, 1, count_replicas, 2) == [(4, True)] * 2
+    assert clusters.run(1, 2, count_replicas, "plain") == [(1, True)]
+    assert clusters.run(1, 2, count_replicas, 1) == [(1, True)]
+    assert clusters.run(1, 1, count_replicas, 2) == [(2, True)]
     with pytest.raises(ClusterError, match="This worker has 2 CPU devices and needs 3"):
-        clusters.run(2, 2, count_replicas, 3)
+        clusters.run(1, 2, count_replicas, 3)
 
 
 def sum_with_a_late_leader(times):
@@ -341,67 +298,85 @@ def test_what_differs_between_workers_is_named_on_all_of_them(told):
     assert others == [one, one]
 
 
-def train_in_parts(folder, temporary, settings, stop_after):
-    """In a worker: train, the last worker asking to stop after so many questions."""
+def train_in_parts(folder, temporary, parts):
+    """In a worker: train part after part, each with settings of its own.
+
+    A part says what worker 1 answers when it is asked whether to stop; all others never want to.
+    Returns what each part came to, and what was read in all.
+    """
+    from utils.errors import InputError
     from utils.events import report
     from utils.training import TrainingStopped, train
+    from utils.training.input_feed import ReadLog
 
-    leave_out_test_data()
     task = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
-    asked, tempfile.tempdir = [], temporary
-
-    def should_stop():
-        asked.append(1)
-        return task == 1 and len(asked) == stop_after
+    ends, log, tempfile.tempdir = [], ReadLog(), temporary
 
     def send(event):
         fields = {k: v for k, v in event.items() if k not in ("event", "time")}
         report(event["event"], **fields, index=task)
 
-    try:
-        done = train(
-            strategy="multi-worker",
-            checkpoint_dir=folder,
-            should_stop=should_stop,
-            on_event=send,
-            **settings,
-        )
-        end = SimpleNamespace(weights=done.weights, loss=done.loss)
-    except TrainingStopped as stopped:
-        end = "stopped", stopped.step
-    return end
+    for answers, changes in parts:
+        own = iter(answers if task == 1 else ())
+        try:
+            end = train(
+                strategy="multi-worker",
+                checkpoint_dir=folder,
+                checkpoint_every=2,
+                should_stop=functools.partial(next, own, False),
+                on_event=send,
+                read_log=log,
+                **{**UNEVEN, **changes},
+            )
+        except TrainingStopped as stopped:
+            end = stopped.step
+        except InputError as error:
+            end = str(error)
+        ends.append(end)
+    return ends, log.steps
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-def test_all_workers_stop_together_and_go_on_from_the_chiefs_checkpoint(clusters, tmp_path, loop):
-    """One worker is asked to stop; under `fit`, three workers of two replicas go on.
+@pytest.mark.parametrize("loop, group", GOING_ON)
+def test_all_workers_stop_together_and_go_on_from_the_chiefs_checkpoint(
+    clusters, tmp_path, loop, group
+):
+    """One of two workers is asked to stop, under either loop; a group of another size goes on.
 
-    Another job's settings are refused by the chief.
+    On every worker, its weights are those of one process to 1e-9, and each step reads the
+    examples of the same batch. Another job's settings are refused by the chief.
     """
-    settings = {**JOBS["uneven"], "loop": loop, "global_batch_size": BATCH, "checkpoint_every": 2}
     folder, export = str(tmp_path / "c"), tmp_path / "e"
     aside = tmp_path / "aside"  # where those that aren't the chief save
     aside.mkdir()
-    job = clusters.start(2, 1, train_in_parts, folder, str(aside), settings, 3)
-    ends = job.wait(300)
-    steps = 6 if loop == "custom" else 3  # the custom loop asks once every two steps
-    assert ends == [("stopped", steps)] * 2 and not list(aside.glob("not-chief-*"))
+    # the custom loop asks once every two steps
+    parts = [([True], {"loop": "custom"}), ([False, False, True], {"loop": "fit"})]
+    job = clusters.start(2, 1, train_in_parts, folder, str(aside), parts)
+    stopped = job.wait(300)
+    assert [ends for ends, _ in stopped] == [[2, 5]] * 2 and not list(aside.glob("not-chief-*"))
     events = list(job.events())
     assert {event["index"] for event in events} == {0}, "the chief alone reports"
-    assert events[-1]["event"] == "checkpoint" and events[-1]["step"] == steps
+    assert [e["step"] for e in events if e["event"] == "checkpoint"] == [2, 4, 5]
+    assert events[-1]["event"] == "checkpoint"
     assert sorted(os.listdir(tmp_path)) == ["aside", "c"]
-    assert f"train-{steps}.index" in os.listdir(folder)
-    settings["export"] = str(export)
-    group = (3, 2) if loop == "fit" else (2, 1)
-    ends = clusters.run(*group, train_in_parts, folder, str(aside), settings, None)
-    for end in ends:
-        assert_same_weights(end, by_hand("uneven")[0])
-        assert len(end.loss) == EPOCHS
+    assert "train-5.index" in os.listdir(folder)
+    parts = [((), {"loop": loop, "export": str(export)}), ((), {"loop": loop, "seed": 1})]
+    ended = clusters.run(*group, train_in_parts, folder, str(aside), parts)
+    weights, losses = by_hand()
+    for (report, refusal), _ in ended:
+        assert_same_weights(report, weights)
+        np.testing.assert_allclose(report.loss, losses, atol=1e-5)
+        assert (report.workers, report.replicas) == group
+        assert report.test_loss == ended[0][0][0].test_loss
+        assert re.search("checkpoint_dir .* seed=0", refusal)
     assert not list(aside.glob("not-chief-*"))
     assert (export / "model.keras").is_file() and (export / "saved_model").is_dir()
-    if loop == "custom":
-        with pytest.raises(ClusterError, match="worker [01]: InputError: checkpoint_dir .* seed=0"):
-            clusters.run(2, 1, train_in_parts, folder, None, {**settings, "seed": 1}, None)
+    unions = [
+        sum(reads, [])
+        for group in (stopped, ended)
+        for reads in zip(*(steps for _, steps in group), strict=True)
+    ]
+    for union, step in zip(unions, plan_steps(202, BATCH, EPOCHS), strict=True):
+        assert Counter(union) == Counter(step.tolist())
 
 
 def test_a_loss_that_is_not_finite_is_null_in_a_tasks_events(clusters):
@@ -431,8 +406,8 @@ def coordinate(settings):
 
 def test_one_worker_on_parameter_servers_trains_as_one_process(clusters):
     """With one worker there is nobody to be stale against."""
-    weights, losses = by_hand("uneven")
-    report = clusters.run(1, 1, coordinate, {**JOBS["uneven"], "global_batch_size": BATCH}, ps=2)
+    weights, losses = by_hand()
+    report = clusters.run(1, 1, coordinate, UNEVEN, ps=2)
     assert_same_weights(report, weights)
     np.testing.assert_allclose(report.loss, losses, atol=1e-5)
     assert (report.strategy, report.workers, report.replicas) == ("parameter-server", 1, 1)

@@ -96,7 +96,7 @@ def test_the_line_to_type_keeps_all_but_the_choice_of_keras(words, own, told):
 
 @pytest.mark.long
 def test_fit_across_workers_trains_with_keras_2_and_with_keras_3_patched(write_warm):
-    """Either choice but the installed Keras sets a variable, so its programs start from scratch."""
+    """The choice of patched Keras sets PYTHONPATH, so its programs start from scratch."""
     folder = Path(write_warm(PROGRAM)[1]).parent
     running = {keras: start(folder, keras) for keras in KERAS_CHOICES}
     ended = {

@@ -7,6 +7,7 @@ which order is held by gates in the graph (`wait_in_graph`).
 
 import statistics
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -177,8 +178,8 @@ def on_embedding(sample, folder):
     loop = make_loop(coordination, sample, build_embedding_model, rate=0.1)
     pieces = describe_pieces(loop.model.variables)
     loop.run(4)
-    sent = measure_traffic(lambda: loop.run(20), 20)
-    updates, begun = train_with_checkpoints(loop, folder, steps=60, every=20)
+    sent = measure_traffic(lambda: loop.run(10), 10)
+    updates, begun = train_with_checkpoints(loop, folder, steps=40, every=20)
     return pieces, sent, updates, begun, read_weights(loop.model.variables)
 
 
@@ -209,9 +210,9 @@ def test_a_plain_model_reads_what_was_saved_of_cut_variables(tf, embedding, samp
     from utils.training.parameter_server.variables import list_weights
 
     folder, _, _, updates, begun, weights = embedding
-    assert begun == 0 and len(updates) == 60
+    assert begun == 0 and len(updates) == 40
     plain, (images, labels) = build_embedding_model(), sample
-    saved = tf.train.Checkpoint(weights=list_weights(plain)).restore(f"{folder}/train-60")
+    saved = tf.train.Checkpoint(weights=list_weights(plain)).restore(f"{folder}/train-40")
     saved.expect_partial().assert_existing_objects_matched()
     for ours, theirs in zip(plain.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -274,7 +275,7 @@ def make_paired_loop(*parts, **settings):
 def make_uneven_loop(*parts, **settings):
     """Return a loop in which worker 1 lets five updates pass before it draws a ticket.
 
-    Worker 0 begins when worker 1 has looked, which it does at once; 30 steps are taken.
+    Worker 0 begins when worker 1 has looked, which it does at once; 20 steps are taken.
     """
     import tensorflow as tf
 
@@ -291,7 +292,7 @@ def make_uneven_loop(*parts, **settings):
 
         def let_pass(self):
             with tf.control_dependencies([self.slow.finish()]):
-                goal = tf.minimum(self.tickets.variable.read_value() + 5, 29)
+                goal = tf.minimum(self.tickets.variable.read_value() + 5, 19)
             return wait_in_graph(self.tickets.variable, goal)
 
         def wait_for_the_other(self):
@@ -307,12 +308,10 @@ def on_staleness(sample):
     from utils.training.parameter_server.coordination import connect
 
     coordination = connect()
-    even = make_loop(coordination, sample, build_mlp, make=make_paired_loop)
-    found = {"one after the other": even.run(10, max_in_flight=1), "even": even.run(40)}
-    slow = make_loop(coordination, sample, build_mlp, make=make_uneven_loop)
-    found["slow"] = slow.run(30)
+    even = make_loop(coordination, sample, build_mlp, make=make_paired_loop, max_staleness=1)
+    found = {"one after the other": even.run(4, max_in_flight=1), "even": even.run(12)}
     bound = make_loop(coordination, sample, build_mlp, make=make_uneven_loop, max_staleness=1)
-    found["bound"] = bound.run(30)
+    found["bound"] = bound.run(20)
     iterations = int(bound.optimizer.iterations.numpy())
     return found, even.written.read(), bound.written.read(), iterations
 
@@ -324,20 +323,21 @@ def staleness(cluster, sample):
 
 def test_one_closure_at_a_time_is_never_stale(staleness):
     updates = staleness[0]["one after the other"]
-    assert [u.staleness for u in updates] == [0] * 10
-    assert [u.ticket for u in updates] == list(range(10))
+    assert [u.staleness for u in updates] == [0] * 4
+    assert [u.ticket for u in updates] == list(range(4))
 
 
 def test_an_update_that_is_not_written_yet_counts_as_missed(staleness):
     """Each but the first looks after the one before drew its ticket, and before that wrote."""
     updates, written = staleness[0]["even"], staleness[1]
-    assert [u.ticket for u in updates] == list(range(10, 50)) and written == 50
-    assert [u.staleness for u in updates] == [0] + [1] * 39
-    assert count_by_worker(updates) == {0: 20, 1: 20}
+    assert [u.ticket for u in updates] == list(range(4, 16)) and written == 16
+    assert [u.staleness for u in updates] == [0] + [1] * 11
+    assert count_by_worker(updates) == {0: 6, 1: 6}
 
 
 def test_a_slow_worker_gives_fewer_and_staler_updates(staleness):
-    slow = staleness[0]["slow"]
+    """Whether they are written or not."""
+    slow = staleness[0]["bound"]
     counts = count_by_worker(slow)
     assert counts[1] < counts[0]
     stale = {w: [u.staleness for u in slow if u.worker == w] for w in counts}
@@ -349,6 +349,7 @@ def test_a_slow_worker_gives_fewer_and_staler_updates(staleness):
 
 def test_bounded_staleness_writes_nothing_beyond_its_bound(staleness):
     found, _, written, iterations = staleness
+    assert all(u.written for u in found["even"]), "at the bound"
     assert all(u.written == (u.staleness <= 1) for u in found["bound"])
     assert any(not u.written for u in found["bound"])
     assert written == iterations == sum(u.written for u in found["bound"])
@@ -496,12 +497,12 @@ def on_learning_rates(features, targets, runs):
     def squares(y, outputs):
         return tf.reduce_sum((outputs - y) ** 2, axis=-1) / 2
 
-    def descend(rate, max_in_flight, scaling):
+    def make(scaling):
         layer = keras.layers.Dense(10, use_bias=False, kernel_initializer="zeros")
         with coordination.strategy.scope():
             model = keras.Sequential([keras.Input((features.shape[1],)), layer])
-            optimizer = keras.optimizers.SGD(rate)
-        loop = make_paired_loop(
+            optimizer = keras.optimizers.SGD(0.0)
+        return make_paired_loop(
             coordination,
             model,
             optimizer,
@@ -509,9 +510,16 @@ def on_learning_rates(features, targets, runs):
             lambda: tf.data.Dataset.from_tensors((features, targets)).repeat(),
             staleness_scaling=scaling,
         )
-        return [update.loss for update in loop.run(30, max_in_flight)]
+
+    def descend(rate, max_in_flight, scaling):
+        loop = loops[scaling]
+        loop.optimizer.learning_rate.assign(rate)
+        for piece in loop.pieces:
+            piece.assign(tf.zeros_like(piece))
+        return [update.loss for update in loop.run(20, max_in_flight)]
 
     coordination = connect()
+    loops = {scaling: make(scaling) for scaling in (False, True)}
     return {name: descend(*run) for name, run in runs.items()}
 
 
@@ -532,8 +540,11 @@ def test_a_rate_that_is_stable_alone_diverges_with_staleness_one(cluster, sample
         assert losses[name][-1] < losses[name][0]
 
 
-def on_long_run(sample, folder, steps, hidden_units=128, is_held=False):
-    """Adam, a checkpoint every 20 steps; goes on from the last. Held, it has none."""
+def on_long_run(sample, folder, steps, is_held=False):
+    """Adam, a checkpoint every 10 steps; goes on from the last. Held, it has none.
+
+    Returns what is said of another model with the same folder, too.
+    """
     import keras
 
     from distlab.lessons.stale_updates import StalenessLoop
@@ -542,16 +553,23 @@ def on_long_run(sample, folder, steps, hidden_units=128, is_held=False):
     from utils.training.parameter_server.coordination import connect
 
     coordination = connect()
-    with coordination.strategy.scope():
-        model, optimizer = build_mlp(hidden_units=hidden_units), keras.optimizers.Adam()
-    parts = (coordination, model, optimizer, cross_entropy, lambda: make_batches(*sample))
+
+    def make(make_loop, hidden_units=128):
+        with coordination.strategy.scope():
+            model, optimizer = build_mlp(hidden_units=hidden_units), keras.optimizers.Adam()
+        parts = (coordination, model, optimizer, cross_entropy, lambda: make_batches(*sample))
+        return make_loop(*parts)
+
     if is_held:
-        loop, begun = make_held_loop(folder, *parts), 0
+        loop, begun, said = make(partial(make_held_loop, folder)), 0, None
         updates = loop.run(steps)
     else:
-        loop = StalenessLoop(*parts)
-        updates, begun = train_with_checkpoints(loop, folder, steps, every=20)
-    return begun, updates, loop.written.read(), int(optimizer.iterations.numpy())
+        loop = make(StalenessLoop)
+        updates, begun = train_with_checkpoints(loop, folder, steps, every=10)
+        with pytest.raises(DistributedError) as refused:
+            train_with_checkpoints(make(StalenessLoop, 64), folder, steps + 10, every=10)
+        said = str(refused.value)
+    return begun, updates, loop.written.read(), int(loop.optimizer.iterations.numpy()), said
 
 
 def make_held_loop(folder, *parts):
@@ -592,16 +610,16 @@ def make_held_loop(folder, *parts):
 
 
 def test_no_closure_is_lost_with_a_killed_worker(cluster, sample, tmp_path):
-    job = cluster.start(on_long_run, sample, str(tmp_path), 60, is_held=True)
+    job = cluster.start(on_long_run, sample, str(tmp_path), 20, is_held=True)
     wait_for((tmp_path / "held").exists)
     job.kill("worker", 1)
     victim = next(task for task in job.tasks if task.name == "worker 1")
     wait_for(lambda: victim.status is not None)
     job.restart("worker", 1)
     (tmp_path / "go").touch()
-    _, updates, written, iterations = job.wait(SECONDS)
-    assert len(updates) == 60 and len({u.ticket for u in updates}) == 60
-    assert written >= 60 and iterations >= 60, "at least once"
+    _, updates, written, iterations, _ = job.wait(SECONDS)
+    assert len(updates) == 20 and len({u.ticket for u in updates}) == 20
+    assert written >= 20 and iterations >= 20, "at least once"
     assert abs(iterations - written) <= 1, "a killed closure has half written, another whole"
     assert {u.worker for u in updates} <= {0, 1}
 
@@ -618,19 +636,18 @@ def test_a_killed_parameter_server_ends_the_run_and_the_checkpoint_resumes_it(
     monkeypatch.setattr(local_tasks._Running, "_take_end", take_late)
     job = cluster.start(on_long_run, sample, str(tmp_path), 100_000)
     steps = [event["step"] for _, event in zip(range(2), job.events())]
-    assert steps == [20, 40]
+    assert steps == [10, 20]
     job.kill("ps", 1)
     with pytest.raises(ClusterError, match="ps 1: was ended by SIGKILL") as failed:
         job.wait(SECONDS)
     monkeypatch.undo()
     assert failed.value.task == "ps 1" and "checkpoint" in failed.value.cure
     saved = max(int(p.stem.partition("-")[2]) for p in tmp_path.glob("train-*.index"))
-    done = cluster.run(on_long_run, sample, str(tmp_path), saved + 20, timeout=SECONDS)
-    begun, updates, written, iterations = done
-    assert begun == saved and len(updates) == 20
-    assert written == iterations == saved + 20
-    with pytest.raises(ClusterError, match="doesn't fit this run: its weights differ"):
-        cluster.run(on_long_run, sample, str(tmp_path), saved + 40, 64, timeout=SECONDS, echo=False)
+    done = cluster.run(on_long_run, sample, str(tmp_path), saved + 10, timeout=SECONDS)
+    begun, updates, written, iterations, said = done
+    assert begun == saved and len(updates) == 10
+    assert written == iterations == saved + 10
+    assert "doesn't fit this run: its weights differ" in said
 
 
 def test_a_wrong_place_or_number_is_said(monkeypatch):
