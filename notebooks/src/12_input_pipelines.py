@@ -584,7 +584,7 @@ assert images > 0.99 * large.examples and max(sizes) < whole / 2
 #
 # ## The same through `utils`
 #
-# First your four pipelines, compared with the ladder's on two shards. Then `tune`, which looks for such settings automatically: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. In a shell that's `distlab tune-input my_input:make_dataset --step-ms 5`. Read its report in this order:
+# First your four pipelines, compared with the ladder's on 1,000 images. Then `tune`, which looks for such settings automatically: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. In a shell that's `distlab tune-input my_input:make_dataset --step-ms 5`. Read its report in this order:
 #
 # 1. *Ready tensors* at the top shows how far the pipeline is from the limit.
 # 2. The bottom is a pipeline to copy. Read the warning above it, if there is one. If the cache holds whole batches, the same examples stay together in every epoch. To train, cache single examples, then `shuffle`, then `batch`, as in `tuned`.
@@ -593,12 +593,10 @@ assert images > 0.99 * large.examples and max(sizes) < whole / 2
 # The last line compares the bottleneck it found with the tallest bar of your first picture. If they differ, look at the numbers: parse and augment often cost nearly the same, and then either can come out on top.
 
 # %% tags=["nbval-ignore-output"]
-from dataclasses import replace
-
 from utils.input_pipeline import tune
 from utils.input_pipeline.measuring import ids_of
 
-few = replace(shards, files=shards.files[:2], examples=1000)
+few = write_shards(split.take(1000), f"{folder.name}/few", shards=8)
 for name, make in by_hand.items():
     ours, theirs = (ids_of(as_written(m(few))) for m in (make, LADDER[name]))
     assert sorted(sum(ours, [])) == sorted(sum(theirs, [])) and (ours == theirs or name == "tuned")
