@@ -380,19 +380,25 @@ from utils.models import build_mlp
 weight = turns.PADDED.take(weight)
 
 
-def update_of(strategy, weights):
-    """Fit one batch at learning rate 1, one example for each weight; return the update."""
+def list_updates(strategy, *choices):
+    """Fit one batch at learning rate 1, with each choice of weights; return the updates."""
     with strategy.scope():
         plain = build_mlp(seed=0, dtype="float64")
         plain.compile(keras.optimizers.SGD(1.0), loss)
-    before, count = plain.get_weights(), len(weights)
-    batch = (pictures[:count] / 255, np.array(digits[:count]), np.array(weights))
-    plain.fit(tf.data.Dataset.from_tensor_slices(batch).batch(8), shuffle=False, verbose=0)
-    return np.concatenate([np.ravel(a - b) for a, b in zip(before, plain.get_weights())])
+    before, updates = plain.get_weights(), []
+    for weights in choices:  # one for each example
+        plain.set_weights(before)
+        count = len(weights)
+        batch = (pictures[:count] / 255, np.array(digits[:count]), np.array(weights))
+        plain.fit(tf.data.Dataset.from_tensor_slices(batch).batch(8), shuffle=False, verbose=0)
+        after = plain.get_weights()
+        updates.append(np.concatenate([np.ravel(a - b) for a, b in zip(before, after)]))
+    return updates
 
 
-five = update_of(tf.distribute.get_strategy(), 5 * [1.0])
-ratios = {w: update_of(strategy, 5 * [w] + 3 * [0.0]) @ five / (five @ five) for w in (1, weight)}
+[five] = list_updates(tf.distribute.get_strategy(), 5 * [1.0])
+padded = list_updates(strategy, *(5 * [w] + 3 * [0.0] for w in (1, weight)))
+ratios = {w: update @ five / (five @ five) for w, update in zip((1, weight), padded)}
 print({f"weight {w:.3g}": f"{ratio:.3f} of the gradient" for w, ratio in ratios.items()})
 assert weight == 1 or np.isclose(ratios[1] * weight, ratios[weight])
 

@@ -116,7 +116,7 @@ plain = as_written(naive(shards))
 ready = make_limit(plain)  # its first batch, again and again
 train_step(*next(iter(ready)))
 four = {
-    "input alone": max(measure_rates({"naive": plain}, 2).by_name["naive"]),
+    "input alone": max(measure_rates({"naive": plain}, 1).by_name["naive"]),
     "steps on ready tensors": max(rate_of_training(ready) for _ in range(2)),
     "steps on naive input": max(rate_of_training(plain) for _ in range(2)),
 }
@@ -140,10 +140,9 @@ from utils.input_pipeline.rebuild import rebuild
 
 
 def make_epoch(dataset):
-    """Return a function that makes one epoch and drops it, already built."""
+    """Return a function that makes one epoch and drops it, already traced."""
     make_all = tf.function(lambda: dataset.skip(10**9).reduce(0, lambda so_far, *_: so_far + 1))
-    assert make_all().numpy() == 0  # made, and skipped
-    return make_all
+    return make_all.get_concrete_function()
 
 
 def costs_of_stages(dataset):
@@ -154,7 +153,7 @@ def costs_of_stages(dataset):
     best = np.full(len(epochs), np.inf)
     for number in 4 * list(range(len(epochs))):  # in turn: what slows one round slows all alike
         begun = time.process_time()
-        epochs[number]()
+        assert epochs[number]().numpy() == 0  # made, and skipped
         best[number] = min(best[number], time.process_time() - begun)
     added = np.diff(best, prepend=0) / len(split)
     return {s.name.split()[-1]: max(0.0, c) for s, c in zip(stages[1:], added)}
@@ -400,6 +399,7 @@ assert stages and events["step"] > 0
 # In your own program these defaults are on.
 
 # %% tags=["nbval-ignore-output"]
+from distlab.lessons.reduced import shorten
 from utils.input_pipeline.ladder import autotuned
 
 auto = {
@@ -408,8 +408,9 @@ auto = {
     "AUTOTUNE everywhere": autotuned(shards),
     "vectorized map": as_written(vectorized(shards)),
 }
-assert all(count_elements(dataset) == wanted for dataset in auto.values())
-rates = measure_rates(auto, rounds=2)
+for name in ("naive, by default", "AUTOTUNE everywhere"):  # the others were counted above
+    assert count_elements(auto[name]) == wanted
+rates = measure_rates(auto, shorten(2, 1))  # one round where tests run this lesson
 title = "Images per second, without a cache"
 figures.show(figures.bars(rates.medians(), unit="images/s", title=title))
 gain = rates.processor_ratio("vectorized map", "naive, as written")
@@ -430,7 +431,7 @@ by_label = np.argsort(split.labels, kind="stable")  # [place] -> example
 print("buffer   quality   classes in a batch of 128")
 for buffer in (1, 128, 1000, 4000):
     places = tf.data.Dataset.range(4000).shuffle(buffer, seed=0)
-    order = np.array(list(places.as_numpy_iterator()))
+    order = next(places.batch(4000).as_numpy_iterator())
     classes = classes_per_batch(split.labels[by_label][order], 128)
     print(f"{buffer:>6}{shuffle_quality(order):>10.2f}{classes:>20.1f}")
 
@@ -565,7 +566,7 @@ assert wrong > 50
 # %% tags=["nbval-ignore-output"]
 from utils.measure import format_bytes
 
-large = shards.repeat(25)
+large = shards.repeat(shorten(25, 10))  # 10 times where tests run this lesson
 process, sizes, images = psutil.Process(), [], 0
 batches = iter(as_written(vectorized(large)).prefetch(2))
 next(batches)
@@ -576,14 +577,14 @@ for step, (batch, _, _) in enumerate(batches):
         sizes.append(process.memory_info().rss - before)
 whole = large.examples * 28 * 28 * 4
 print(f"all images: {format_bytes(whole)}; streaming took {format_bytes(max(0, *sizes))} more")
-assert images > 99_000 and max(sizes) < whole / 2
+assert images > 0.99 * large.examples and max(sizes) < whole / 2
 
 # %% [markdown]
 # Three things would hold the whole set: a cache, a shuffle buffer as long as the set, and a list of all batches. `tuned` has the first two, so it is for data that fits. For a set beyond memory, give `cache` a file name on a fast disk, shuffle the files and then use a buffer of a few thousand, and skip the list.
 #
 # ## The same through `utils`
 #
-# First your four pipelines, compared with the ladder's. Then `tune`, which looks for such settings automatically: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. In a shell that's `distlab tune-input my_input:make_dataset --step-ms 5`. Read its report in this order:
+# First your four pipelines, compared with the ladder's on 1,000 images. Then `tune`, which looks for such settings automatically: it takes the naive chain apart, tries one change after another against the best so far, and prints the code. In a shell that's `distlab tune-input my_input:make_dataset --step-ms 5`. Read its report in this order:
 #
 # 1. *Ready tensors* at the top shows how far the pipeline is from the limit.
 # 2. The bottom is a pipeline to copy. Read the warning above it, if there is one. If the cache holds whole batches, the same examples stay together in every epoch. To train, cache single examples, then `shuffle`, then `batch`, as in `tuned`.
@@ -595,10 +596,11 @@ assert images > 99_000 and max(sizes) < whole / 2
 from utils.input_pipeline import tune
 from utils.input_pipeline.measuring import ids_of
 
+few = write_shards(split.take(1000), f"{folder.name}/few", shards=8)
 for name, make in by_hand.items():
-    ours, theirs = (ids_of(as_written(m(shards))) for m in (make, LADDER[name]))
+    ours, theirs = (ids_of(as_written(m(few))) for m in (make, LADDER[name]))
     assert sorted(sum(ours, [])) == sorted(sum(theirs, [])) and (ours == theirs or name == "tuned")
-report = tune(lambda: naive(shards), seconds=7)
+report = tune(lambda: naive(shards), seconds=shorten(7, 3))  # 3 where tests run this lesson
 print(report)
 print(f"the bottleneck: {report.bottleneck}; the tallest bar above: {slowest}")
 assert count_elements(rebuild(take_apart(naive(shards)), report.settings)) == wanted
@@ -641,7 +643,7 @@ conveyor(InputCosts(wait, costs["parse"], costs["augment"]), step_seconds=0.005)
 # %% tags=["nbval-ignore-output"]
 loose = tf.data.Options()
 loose.deterministic = False
-strict = LADDER["parallel interleave"](shards, SLOW)
+strict = LADDER["vectorized map"](shards, SLOW)
 ordered = [sum(ids_of(strict), []) for _ in range(2)]  # two epochs
 free = [sum(ids_of(strict.with_options(loose)), []) for _ in range(2)]
 print("two epochs in the same order, deterministic = False:", free[0] == free[1])

@@ -79,11 +79,16 @@ STARTS = [build_net(seed).get_weights() for seed in (0, 1, 2)]  # one network fo
 
 
 # %%
+@tf.function(reduce_retracing=True)
+def find_gradients(images, labels):
+    with tf.GradientTape() as tape:
+        loss = loss_object(labels, net(images, training=True))
+    return tape.gradient(loss, net.trainable_variables)
+
+
 def gradients_of(first, last):
     """Return the mean gradient of examples `first` to `last` at net's weights, as arrays."""
-    with tf.GradientTape() as tape:
-        loss = loss_object(labels[first:last], net(images[first:last], training=True))
-    return [g.numpy() for g in tape.gradient(loss, net.trainable_variables)]
+    return [g.numpy() for g in find_gradients(images[first:last], labels[first:last])]
 
 
 def walk(batch_size, rate):
@@ -164,10 +169,12 @@ def make_run(optimizer):
 
 
 # %%
+from distlab.lessons.reduced import shorten
 from utils.training.large_batch import list_rates
 
 run_sgd = make_run(keras.optimizers.SGD(momentum=0.9))
-BASE_RATE, BASE_BATCH, SEEDS = 0.005, 32, (0, 1, 2)
+BASE_RATE, BASE_BATCH = 0.005, 32
+SEEDS = shorten((0, 1, 2), (0, 1))  # two where tests run this lesson
 errors = {}  # {(way, batch size): test error of each seed, %}
 
 
@@ -412,7 +419,7 @@ STEPS = EPOCHS * (EXAMPLES // 2048)
 for name, (make, smallest) in contest.items():
     run = make_run(make())
     plans = [RatePlan(n * smallest / 64, n * smallest, STEPS // 4, STEPS) for n in factors]
-    tries = [[run(seed, 2048, list_rates(plan)) for seed in SEEDS[:2]] for plan in plans]
+    tries = [[run(seed, 2048, list_rates(plan)) for seed in SEEDS[:-1]] for plan in plans]
     found[name] = np.mean(tries, axis=1)  # [rate]
     print(f"{name:<5}", "  ".join(f"{error:5.1f}" for error in found[name]), "%")
 best = {name: float(values.min()) for name, values in found.items()}

@@ -3,7 +3,7 @@
 An example is (image, label, id). Parsing gives uint8 [28, 28, 1]. Augmenting flips
 and shifts it at random and gives float32 in [0, 1]. The shift goes round: columns
 that leave on one side come in on the other, so that an augmented image has the
-pixels of its original, row by row (`fingerprint`). `parsing` ties both to their forms for
+pixels of its original, row by row (`sort_rows`). `parsing` ties both to their forms for
 batches.
 """
 
@@ -47,13 +47,13 @@ def augment(image: Any, label: Any, number: Any) -> Example:
     return tf.cast(tf.roll(image, shift, axis=1), tf.float32) / 255, label, number
 
 
-def fingerprint(image: np.ndarray) -> bytes:
+def sort_rows(images: np.ndarray) -> np.ndarray:
     """Return what `augment` leaves unchanged: each row's pixels, in order of brightness.
 
-    `image` is uint8 in 0 to 255 or float in [0, 1], [28, 28, 1]. Equal for an image
-    and each of its augmented versions.
+    `images` are uint8 in 0 to 255 or float in [0, 1], [..., 28, 28, 1]. Equal for an image
+    and each of its augmented versions. Returns uint8 [..., 28, 28].
     """
-    pixels = np.asarray(image)
+    pixels = np.asarray(images)
     if pixels.dtype != np.uint8:
         pixels = np.round(pixels * 255).astype(np.uint8)
-    return np.sort(pixels[..., 0], axis=1).tobytes()
+    return np.sort(pixels[..., 0], axis=-1)

@@ -122,7 +122,7 @@ def train_with_backup(trainer: Trainer) -> RecoveryReport:
     per_epoch = trainer.plan.steps_per_epoch
     for first, end in pairwise(list_bounds(step, per_epoch, settings.epochs)):
         model.fit(
-            trainer.make_epochs(range(first, end), step).repeat(),  # or Keras makes more iterators
+            trainer.make_epochs(range(first, end), step),
             initial_epoch=first,
             epochs=end,
             steps_per_epoch=per_epoch - max(0, step - first * per_epoch),

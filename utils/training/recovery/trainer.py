@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...data import load
-from ...data.batches import BatchPlan, epoch_order, make_batches, without_autotune
+from ...data.batches import BatchPlan, epoch_order, make_batches
 from ...events import report
 from ...models import build_mlp
 from ...strategies import make_strategy
@@ -57,19 +57,26 @@ class Trainer:
             some = range(first, min(first + EPOCHS_AT_ONCE, self.settings.epochs))
             batches = self.make_epochs(some, step)
             distributed = self.strategy.experimental_distribute_dataset(batches)
-            for number, batch in enumerate(distributed, max(step, first * per_epoch)):
+            steps = range(max(step, first * per_epoch), some.stop * per_epoch)
+            for number, batch in zip(steps, distributed, strict=False):
                 yield number // per_epoch, batch
 
     def make_epochs(self, epochs: range, step: int) -> tf.data.Dataset:
-        """Return the global batches of `epochs`, without the run's first `step`."""
-        per_epoch = self.plan.steps_per_epoch
-        parts = [self.make_epoch(epoch, max(0, step - epoch * per_epoch)) for epoch in epochs]
-        return without_autotune(functools.reduce(tf.data.Dataset.concatenate, parts))
+        """Return the global batches of `epochs`, without the run's first `step`, again and again.
+
+        If a dataset can end, TensorFlow asks all workers before each step whether it has a batch.
+        """
+        first_step = max(0, step - epochs.start * self.plan.steps_per_epoch)
+        orders = [self._find_order(epoch) for epoch in epochs]
+        batches = make_batches(self.data, self.plan, np.array(orders), "float64", first_step)
+        return batches.repeat()
 
     def make_epoch(self, epoch: int, first_step: int) -> tf.data.Dataset:
         """Return the global batches of an epoch without its first `first_step`."""
-        order = epoch_order(self.plan.examples, self.settings.seed, epoch)
-        return make_batches(self.data, self.plan, order, "float64", first_step)
+        return make_batches(self.data, self.plan, self._find_order(epoch), "float64", first_step)
+
+    def _find_order(self, epoch: int) -> np.ndarray:
+        return epoch_order(self.plan.examples, self.settings.seed, epoch)
 
     def take(self, epoch: int, batch: tuple) -> int:
         """Train on one global batch and return the steps taken from the very start."""
