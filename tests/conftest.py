@@ -42,8 +42,12 @@ engines cluster_diagnose hardening plan_command warm_kernel sharding command_lin
 device_iterators
 """
 SLOW_FILES = [f"test_{name}.py" for name in LONGEST.split()]
-# lessons that run more of themselves: engines, if they're installed; the capstone, if all is tested
+# lessons that run more of themselves: engines, if they're installed; the capstone, if all is tested;
+# and those that take the longest
 MORE = {
+    "10-fault-tolerance.ipynb": ["long"],
+    "12-input-pipelines.ipynb": ["long"],
+    "17-large-batch-training.ipynb": ["long"],
     "19-engines.ipynb": ["more_with_tools"],
     "22-capstone.ipynb": ["more_in_all", "long"],
     "24-keras-on-jax.ipynb": ["long"],

@@ -21,7 +21,6 @@
 | 19 | `engine_pictures`, `engine_runs` |
 | 20 | `published_runs` |
 | 21 | `what_works` |
-| 10, 12, 17, 22 | `reduced` |
 | 22 | `capstone`, `capstone_gallery`, `killed_run`, `logbook`, `mask_pictures` |
 | 23 | `mesh_pictures` |
 | 24 | `keras_on_jax` |

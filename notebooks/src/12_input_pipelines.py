@@ -399,7 +399,6 @@ assert stages and events["step"] > 0
 # In your own program these defaults are on.
 
 # %% tags=["nbval-ignore-output"]
-from distlab.lessons.reduced import shorten
 from utils.input_pipeline.ladder import autotuned
 
 auto = {
@@ -410,7 +409,7 @@ auto = {
 }
 for name in ("naive, by default", "AUTOTUNE everywhere"):  # the others were counted above
     assert count_elements(auto[name]) == wanted
-rates = measure_rates(auto, shorten(2, 1))  # one round where tests run this lesson
+rates = measure_rates(auto, rounds=2)
 title = "Images per second, without a cache"
 figures.show(figures.bars(rates.medians(), unit="images/s", title=title))
 gain = rates.processor_ratio("vectorized map", "naive, as written")
@@ -566,7 +565,7 @@ assert wrong > 50
 # %% tags=["nbval-ignore-output"]
 from utils.measure import format_bytes
 
-large = shards.repeat(shorten(25, 10))  # 10 times where tests run this lesson
+large = shards.repeat(25)
 process, sizes, images = psutil.Process(), [], 0
 batches = iter(as_written(vectorized(large)).prefetch(2))
 next(batches)
@@ -600,7 +599,7 @@ few = write_shards(split.take(1000), f"{folder.name}/few", shards=8)
 for name, make in by_hand.items():
     ours, theirs = (ids_of(as_written(m(few))) for m in (make, LADDER[name]))
     assert sorted(sum(ours, [])) == sorted(sum(theirs, [])) and (ours == theirs or name == "tuned")
-report = tune(lambda: naive(shards), seconds=shorten(7, 3))  # 3 where tests run this lesson
+report = tune(lambda: naive(shards), seconds=7)
 print(report)
 print(f"the bottleneck: {report.bottleneck}; the tallest bar above: {slowest}")
 assert count_elements(rebuild(take_apart(naive(shards)), report.settings)) == wanted

@@ -169,12 +169,10 @@ def make_run(optimizer):
 
 
 # %%
-from distlab.lessons.reduced import shorten
 from utils.training.large_batch import list_rates
 
 run_sgd = make_run(keras.optimizers.SGD(momentum=0.9))
-BASE_RATE, BASE_BATCH = 0.005, 32
-SEEDS = shorten((0, 1, 2), (0, 1))  # two where tests run this lesson
+BASE_RATE, BASE_BATCH, SEEDS = 0.005, 32, (0, 1, 2)
 errors = {}  # {(way, batch size): test error of each seed, %}
 
 
