@@ -80,15 +80,16 @@ def batch_table(plan: BatchPlan, order: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def make_batches(
-    split: Split, plan: BatchPlan, order: np.ndarray, dtype: str = "float32", first_step: int = 0
+    split: Split, plan: BatchPlan, orders: np.ndarray, dtype: str = "float32", first_step: int = 0
 ) -> tf.data.Dataset:
-    """Return one epoch of `split` as a dataset of (images, labels, weights) batches.
+    """Return `split` in one or more `orders` as a dataset of (images, labels, weights) batches.
 
     Images `[places, 28, 28, 1]` in [0, 1] and weights `[places]` have `dtype`,
     labels `[places]` are int64; places = `plan.padded_batch_size`. Batches before
-    `first_step` are left out.
+    `first_step` are left out. Each order is an epoch's, int64 [examples].
     """
-    indices, weights = batch_table(plan, order)
+    tables = [batch_table(plan, order) for order in np.atleast_2d(orders)]
+    indices, weights = map(np.concatenate, zip(*tables))
     all_images, all_labels = tf.constant(split.images), tf.constant(split.labels)
 
     def gather(batch_indices: tf.Tensor, batch_weights: tf.Tensor):

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...data import load
-from ...data.batches import BatchPlan, epoch_order, make_batches, without_autotune
+from ...data.batches import BatchPlan, epoch_order, make_batches
 from ...events import report
 from ...models import build_mlp
 from ...strategies import make_strategy
@@ -62,14 +62,14 @@ class Trainer:
 
     def make_epochs(self, epochs: range, step: int) -> tf.data.Dataset:
         """Return the global batches of `epochs`, without the run's first `step`."""
-        per_epoch = self.plan.steps_per_epoch
-        parts = [self.make_epoch(epoch, max(0, step - epoch * per_epoch)) for epoch in epochs]
-        return without_autotune(functools.reduce(tf.data.Dataset.concatenate, parts))
+        orders = [epoch_order(self.plan.examples, self.settings.seed, epoch) for epoch in epochs]
+        first_step = max(0, step - epochs[0] * self.plan.steps_per_epoch)
+        return make_batches(self.data, self.plan, np.stack(orders), "float64", first_step)
 
     def make_epoch(self, epoch: int, first_step: int) -> tf.data.Dataset:
         """Return the global batches of an epoch without its first `first_step`."""
-        order = epoch_order(self.plan.examples, self.settings.seed, epoch)
-        return make_batches(self.data, self.plan, order, "float64", first_step)
+        step = epoch * self.plan.steps_per_epoch + first_step
+        return self.make_epochs(range(epoch, epoch + 1), step)
 
     def take(self, epoch: int, batch: tuple) -> int:
         """Train on one global batch and return the steps taken from the very start."""
