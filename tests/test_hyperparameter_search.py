@@ -86,13 +86,15 @@ def test_the_model_is_the_one_that_training_builds():
 
 
 def test_settings_that_differ_are_refused(searched, data_file, tmp_path):
+    program = load_program(PROGRAM)
+
     def refuse(folder):
         options = SimpleNamespace(folder=folder, seed=3, epochs=2, max_examples=None)
         with pytest.raises(SystemExit) as refused:
             program.open_study(options)
         return str(refused.value)
 
-    program, line = load_program(PROGRAM), refuse(searched / "whole")
+    line = refuse(searched / "whole")
     assert "'seed': 0" in line and line.endswith("Name another folder")
     (tmp_path / "journal.log").write_text("{\n{\n")
     assert refuse(tmp_path).startswith(f"--folder {tmp_path}: journal.log is damaged")
