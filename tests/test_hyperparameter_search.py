@@ -86,18 +86,20 @@ def test_the_model_is_the_one_that_training_builds():
 
 
 def test_settings_that_differ_are_refused(searched, data_file, tmp_path):
-    words = list_words(searched / "whole", "--seed", "3")
-    with start(*words, data_file=data_file, folder=tmp_path) as running:
-        lines = running.end(status=1)
-    assert "'seed': 0" in lines[-1] and lines[-1].endswith("Name another folder")
-    words = list_words("/proc/search")
-    with start(*words, data_file=data_file, folder=tmp_path) as running:
+    program = load_program(PROGRAM)
+
+    def refuse(folder):
+        options = SimpleNamespace(folder=folder, seed=3, epochs=2, max_examples=None)
+        with pytest.raises(SystemExit) as refused:
+            program.open_study(options)
+        return str(refused.value)
+
+    line = refuse(searched / "whole")
+    assert "'seed': 0" in line and line.endswith("Name another folder")
+    (tmp_path / "journal.log").write_text("{\n{\n")
+    assert refuse(tmp_path).startswith(f"--folder {tmp_path}: journal.log is damaged")
+    with start(*list_words("/proc/search"), data_file=data_file, folder=tmp_path) as running:
         assert re.match("--folder /proc/search: ", running.end(status=1)[-1])
-    damaged = tmp_path / "damaged"
-    damaged.mkdir()
-    (damaged / "journal.log").write_text("{\n{\n")
-    with start(*list_words(damaged), data_file=data_file, folder=tmp_path) as running:
-        assert running.end(status=1)[-1].startswith(f"--folder {damaged}: journal.log is damaged")
     assert len(read_trials(searched / "whole")) == 5
 
 

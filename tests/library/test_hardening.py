@@ -59,6 +59,7 @@ def test_only_numbers_that_are_not_finite_become_null():
     assert to_json_line(record) == '{"a": [1.5, null, [null, -0.0]], "b": {"c": null, "d": 3}}'
 
 
+@pytest.mark.usefixtures("untested")
 def test_diverged_run_resumes(tf, tmp_path):
     settings = {**QUICK, "optimizer": "sgd", "learning_rate": 1e9, "checkpoint_dir": tmp_path}
     train(**settings)
@@ -66,6 +67,7 @@ def test_diverged_run_resumes(tf, tmp_path):
     assert len(report.loss) == 2 and np.isnan(report.loss[1])
 
 
+@pytest.mark.usefixtures("untested")
 def test_two_runs_may_not_share_a_checkpoint_folder(tf, tmp_path):
     seen = []
 
@@ -88,6 +90,7 @@ def test_failed_run_lets_go_of_its_folder(tf, tmp_path):
     os.close(hold_folder("checkpoint", tmp_path))
 
 
+@pytest.mark.usefixtures("untested")
 def test_full_disk_is_one_line_and_keeps_earlier_checkpoints(tf, tmp_path, monkeypatch):
     whole = train(**{**QUICK, "epochs": 2})
     train(**QUICK, checkpoint_dir=tmp_path)
@@ -104,6 +107,7 @@ def test_full_disk_is_one_line_and_keeps_earlier_checkpoints(tf, tmp_path, monke
     assert resumed.weights_checksum == whole.weights_checksum
 
 
+@pytest.mark.usefixtures("untested")
 def test_damaged_list_of_checkpoints_is_written_anew_and_nothing_is_lost(tf, tmp_path):
     """TensorFlow ignores such a list, and would begin again over the checkpoints."""
     from utils.training.checkpoints import KEPT  # imports TensorFlow
@@ -120,6 +124,7 @@ def test_damaged_list_of_checkpoints_is_written_anew_and_nothing_is_lost(tf, tmp
         assert [int(path.rsplit("-", 1)[1]) for path in listed] == [*steps][-KEPT:]
 
 
+@pytest.mark.usefixtures("untested")
 def test_checkpoint_newer_than_the_list_or_the_clock_is_used(tf, tmp_path):
     """Killed between the files and the list; or the clock was set back since."""
     train(**QUICK, checkpoint_dir=tmp_path)
@@ -155,6 +160,7 @@ def test_folder_that_cannot_be_written_is_refused_before_training(tf, tmp_path):
         make_folder("export", type(tmp_path)("/proc/x"))
 
 
+@pytest.mark.usefixtures("untested")
 def test_export_over_a_file_is_one_line(tf, tmp_path):
     (tmp_path / "saved_model").write_text("mine")
     with pytest.raises(DistributedError) as refused:
@@ -194,6 +200,7 @@ def test_interrupt_while_the_command_is_read(monkeypatch, capsys):
     assert only_line(capsys.readouterr().err) == "distlab: interrupted\n"
 
 
+@pytest.mark.usefixtures("untested")
 def test_train_in_another_thread_gives_the_same_weights(tf):
     found = {}
     settings = {**QUICK, "strategy": "mirrored", "replicas": 2}

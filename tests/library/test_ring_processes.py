@@ -91,8 +91,8 @@ def test_shape_and_dtype_stay_and_the_input_is_left_alone(dtype):
     np.testing.assert_array_equal(given, kept)
 
 
-def reduce_in_worker(addresses, lengths):
-    """What each worker does; the sums are held against TensorFlow's collective."""
+def reduce_in_worker(addresses, lengths, others, sizes):
+    """What each worker does; the sums are held against TensorFlow's collective, then timed."""
     rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     strategy, differences = make_strategy("multi-worker", all_reduce="ring"), []
     with ProcessRing(addresses, rank, limit_seconds=90) as ring:
@@ -100,21 +100,17 @@ def reduce_in_worker(addresses, lengths):
             mine = np.linspace(-1, 1, length, dtype="float32") * (rank + 1)
             theirs = make_reduce(strategy, length)(mine)
             differences.append(float(np.max(np.abs(ring.all_reduce(mine) - theirs), initial=0)))
-    return os.getpid(), differences, theirs.tolist()
+    return os.getpid(), differences, theirs.tolist(), time_both(others, sizes, 2)
 
 
-def test_between_processes_it_is_equal_to_tensorflows_collective(cluster):
-    lengths = [1, 2, 10_001, 5]
-    results = cluster.run(reduce_in_worker, pick_addresses(3), lengths, echo=False, timeout=300)
+def test_between_processes_it_is_equal_to_tensorflows_collective_and_both_are_timed(cluster):
+    lengths, sizes, addresses = [1, 2, 10_001, 5], [4, 4096], pick_addresses(6)
+    arguments = (addresses[:3], lengths, addresses[3:], sizes)
+    results = cluster.run(reduce_in_worker, *arguments, echo=False, timeout=300)
     assert len({process for process, *_ in results} | {os.getpid()}) == 4
-    assert all(difference < 1e-5 for _, found, _ in results for difference in found)
-    assert all(last == [-6.0, -3.0, 0.0, 3.0, 6.0] for *_, last in results)
-
-
-def test_both_are_timed_on_every_worker_for_every_size(cluster):
-    sizes = [4, 4096]
-    results = cluster.run(time_both, pick_addresses(3), sizes, 2, echo=False, timeout=300)
-    for seconds in (way for worker in results for way in worker):
+    assert all(difference < 1e-5 for _, found, *_ in results for difference in found)
+    assert all(last == [-6.0, -3.0, 0.0, 3.0, 6.0] for *_, last, _ in results)
+    for seconds in (way for *_, timed in results for way in timed):
         assert list(seconds) == sizes
         assert all(len(rounds) == 2 and min(rounds) > 0 for rounds in seconds.values())
 

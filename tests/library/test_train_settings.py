@@ -16,12 +16,7 @@ from utils.training import TrainConfig, train
 from utils.training.config import TrainSettings
 
 SMALL = {"model": "mlp", "max_examples": 202, "epochs": 2, "optimizer": "sgd", "dtype": "float64"}
-MANY = [
-    ("mirrored", 3, "custom"),
-    ("mirrored", 2, "fit"),
-    ("central-storage", 3, "custom"),
-    ("central-storage", 2, "fit"),
-]
+SHORT = {**SMALL, "epochs": 1}
 
 
 def is_wrong(labels, logits):
@@ -58,7 +53,9 @@ def test_a_notebook_completes_the_settings():
     assert {"checkpoint_dir=", "checkpoint_every="} <= found
 
 
-@pytest.mark.parametrize(("strategy", "replicas", "loop"), [MANY[0], MANY[3]])
+@pytest.mark.parametrize(
+    ("strategy", "replicas", "loop"), [("mirrored", 3, "custom"), ("central-storage", 2, "fit")]
+)
 def test_metrics_are_means_over_real_examples_and_callbacks_end_the_run(
     tf, strategy, replicas, loop
 ):
@@ -109,21 +106,16 @@ def test_metrics_of_a_run_that_was_cut_are_those_of_the_whole_run(tf, tmp_path):
 
 @pytest.fixture(scope="module")
 def unclipped(tf):
-    return train(**SMALL)
-
-
-@pytest.fixture(scope="module")
-def mirrored(tf):
-    return train(strategy="mirrored", replicas=2, **SMALL)
+    return train(**SHORT)
 
 
 @pytest.mark.usefixtures("untested")
 @pytest.mark.parametrize(
     ("clip", "ways"),
     [
-        ({"clipnorm": 0.1}, [MANY[0], MANY[3]]),
-        ({"global_clipnorm": 0.2}, [MANY[2]]),
-        ({"clipvalue": 0.01}, [MANY[1]]),
+        ({"clipnorm": 0.1}, [("mirrored", 3, "custom"), ("central-storage", 2, "fit")]),
+        ({"global_clipnorm": 0.2}, [("central-storage", 3, "custom")]),
+        ({"clipvalue": 0.01}, [("mirrored", 2, "custom")]),
     ],
 )
 def test_clipping_is_of_the_sum_as_on_one_device(tf, unclipped, clip, ways):
@@ -131,8 +123,8 @@ def test_clipping_is_of_the_sum_as_on_one_device(tf, unclipped, clip, ways):
 
     def train_clipped(**settings):
         if "clipnorm" in clip:
-            return train(**{**SMALL, **clip}, **settings)
-        return train(**{**SMALL, "optimizer": tf.keras.optimizers.SGD(0.05, **clip)}, **settings)
+            return train(**{**SHORT, **clip}, **settings)
+        return train(**{**SHORT, "optimizer": tf.keras.optimizers.SGD(0.05, **clip)}, **settings)
 
     one = train_clipped(strategy="one-device")
     for strategy, replicas, loop in ways:
@@ -150,12 +142,13 @@ def test_clipping_reaches_the_optimizer_inside_a_loss_scale(tf):
 
 
 @pytest.mark.usefixtures("untested")
-def test_a_model_may_be_an_instance_or_a_class_compiled_or_not(tf, mirrored):
+def test_a_model_may_be_an_instance_or_a_class_compiled_or_not(tf):
     from utils.models import build_mlp
 
     made = build_mlp(dtype="float64")
-    settings = {**SMALL, "strategy": "mirrored", "replicas": 2}
-    assert_same_weights(train(**{**settings, "model": made}), mirrored)
+    settings = {**SHORT, "strategy": "mirrored", "replicas": 2}
+    named = train(**settings)
+    assert_same_weights(train(**{**settings, "model": made}), named)
     np.testing.assert_array_equal(
         made.get_weights()[0], build_mlp(dtype="float64").get_weights()[0]
     )
@@ -168,7 +161,7 @@ def test_a_model_may_be_an_instance_or_a_class_compiled_or_not(tf, mirrored):
         def call(self, images):
             return self.net(images)
 
-    assert_same_weights(train(**{**settings, "model": Own, "jit_compile": True}), mirrored)
+    assert_same_weights(train(**{**settings, "model": Own, "jit_compile": True}), named)
 
 
 def train_there(settings):

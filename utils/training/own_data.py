@@ -84,8 +84,10 @@ class DatasetFeed(InputFeed):
         self.steps_per_epoch = self._find_steps()
         self._check_size(len(tf.nest.flatten(first[1])[0]), self.steps_per_epoch)
         self._check_labels(first[1])
-        self.spec = self._pad(self.dataset).element_spec
-        self.digest = _digest(first)
+        mean = self.prepare is None
+        padded = lambda *batch: pad(self.name, batch, self.places, mean, self.dtype)  # noqa: E731
+        self._padded = self.dataset.map(unconverted(padded))  # once: it is traced
+        self.spec, self.digest = self._padded.element_spec, _digest(first)
         self._filler = self._make_filler(first)
         self.examples = f"{self.steps_per_epoch} batches"
 
@@ -101,10 +103,10 @@ class DatasetFeed(InputFeed):
 
     def batches(self, epoch: int, first_step: int = 0) -> Any:
         left = tf.data.experimental.assert_cardinality(self.steps_per_epoch - first_step)
-        return set_auto_shard(self._pad(self._cut(epoch, first_step).apply(left)), "data")
+        return set_auto_shard(self._cut(epoch, first_step).apply(left), "data")
 
     def _cut(self, epoch: int, first_step: int, share: int = 1) -> tf.data.Dataset:
-        """Return the dataset from a step of an epoch on, to its end: `share` batches a step.
+        """Return padded batches from a step of an epoch on, to its end: `share` a step.
 
         A dataset shuffled with a seed has another order in every pass over it. A run that
         resumes in a later epoch makes up for the earlier epochs' passes: making an iterator counts
@@ -117,13 +119,8 @@ class DatasetFeed(InputFeed):
         left = self.steps_per_epoch - first_step
         if self.config.steps_per_epoch is not None:
             begun = epoch * self.steps_per_epoch + first_step
-            return self.dataset.repeat().skip(begun * share).take(left * share)
-        return self.dataset.skip(first_step * share).take(left * share)
-
-    def _pad(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        mean = self.prepare is None
-        padded = lambda *batch: pad(self.name, batch, self.places, mean, self.dtype)  # noqa: E731
-        return dataset.map(unconverted(padded))
+            return self._padded.repeat().skip(begun * share).take(left * share)
+        return self._padded.skip(first_step * share).take(left * share)
 
     def _make_filler(self, first: Any) -> tf.data.Dataset:
         """Return endless batches whose examples all have weight 0."""
@@ -201,7 +198,7 @@ class FunctionFeed(DatasetFeed):
     def batches(self, epoch: int, first_step: int = 0) -> Any:
         """Return this worker's batches, with empty ones at the end where others have more."""
         share = self.group.replicas_per_worker
-        own = self._pad(self._cut(epoch, first_step, share)).concatenate(self._filler)
+        own = self._cut(epoch, first_step, share).concatenate(self._filler)
         own = own.take((self.steps_per_epoch - first_step) * share)
         return self.strategy.distribute_datasets_from_function(lambda context: own)
 
