@@ -190,7 +190,7 @@ def assert_as_reference(report, reference, atol=1e-6):
     ],
 )
 def test_train_is_safe(references, strategy, replicas, bad, loop):
-    """As is `mirrored` on two replicas, in the next test; workers take both loops.
+    """As is `mirrored` on two replicas, which the next test trains with both loops.
 
     A float16 sum over other numbers of examples rounds otherwise. Place 3 belongs to the second
     of four replicas: another example than in the reference, and the same skipped step.
@@ -200,9 +200,10 @@ def test_train_is_safe(references, strategy, replicas, bad, loop):
     assert_as_reference(report, wanted, atol=1e-6 if replicas == 2 else 2e-3)
 
 
-def test_a_run_that_resumes_keeps_scale_and_counter(references, tmp_path):
+@pytest.mark.parametrize("loop", ["custom", "fit"])
+def test_a_run_that_resumes_keeps_scale_and_counter(references, tmp_path, loop):
     """After 7 steps the counter stands at 1, so the scale doubles in the second step after them."""
-    settings = Own(7).settings(strategy="mirrored", replicas=2)
+    settings = Own(7).settings(strategy="mirrored", replicas=2, loop=loop)
     whole = train(**{**settings, "epochs": 2})
     half = train(**settings, checkpoint_dir=tmp_path)
     assert_as_reference(half, references[7])

@@ -27,6 +27,7 @@ RUNS = (
     ("default", 1, "fit"),
     ("mirrored", 1, "fit"),
     ("mirrored", 2, "custom"),
+    ("central-storage", 1, "custom"),
     ("central-storage", 3, "custom"),
 )
 
