@@ -42,8 +42,8 @@ engines cluster_diagnose hardening plan_command warm_kernel sharding command_lin
 device_iterators
 """
 SLOW_FILES = [f"test_{name}.py" for name in LONGEST.split()]
-# lessons that run more of themselves: engines, if they're installed; the capstone, if all is tested;
-# and those that take the longest
+# lessons that run more of themselves: engines, if they're installed; the capstone, if all is tested
+# (and the longest lessons)
 MORE = {
     "10-fault-tolerance.ipynb": ["long"],
     "12-input-pipelines.ipynb": ["long"],
