@@ -20,7 +20,7 @@ from test_examples import EXAMPLES, SECONDS, load_program, start
 
 pytestmark = [pytest.mark.slow(20), pytest.mark.more_in_all]
 ROWS = [400, 0, 33, 70, 1, 64]  # of each shard
-KILLS = 50 if EVERYTHING else 2
+KILLS = 50 if EVERYTHING else 4
 PROGRAM = "batch_prediction.py"
 
 

@@ -529,10 +529,16 @@ def test_a_damaged_checkpoint_is_skipped(tmp_path, import_program, capsys):
 def test_a_killed_and_a_told_run_end_with_the_weights_of_an_unbroken_one(
     tmp_path, data_file, import_program
 ):
+    import keras
+
     folder, epochs = tmp_path / "checkpoints", 2  # of ten steps
     common = ["--checkpoint-every", "5", "--epochs", str(epochs)]
     settings = [*common, "--checkpoint-dir", folder, "--save", tmp_path / "broken.keras"]
+    unbroken = [*common, "--checkpoint-dir", tmp_path / "other", "--save", tmp_path / "whole.keras"]
     options = {"data_file": data_file, "folder": tmp_path}
+
+    with start_as_documented("checkpoint_and_resume.py", *unbroken, **options) as workers:
+        [worker.end() for worker in workers]
 
     # As pods of Kubernetes: one is killed, and all start again with nothing but the volume.
     in_pods = [*common, "--checkpoint-dir", "$(DISTLAB_CHECKPOINT_DIR)"]
@@ -563,9 +569,11 @@ def test_a_killed_and_a_told_run_end_with_the_weights_of_an_unbroken_one(
 
     program = import_program("checkpoint_and_resume")
     model = build(program.build_model)
+    whole = keras.saving.load_model(tmp_path / "whole.keras").get_weights()
+    assert largest_difference(tmp_path / "broken.keras", whole) == 0
     orders = [program.make_batches("train", 64, seed=epoch) for epoch in range(epochs)]
     weights = train_with_utils(model, orders)
-    assert largest_difference(tmp_path / "broken.keras", weights) < 1e-3  # 5e-5 seen
+    assert largest_difference(tmp_path / "whole.keras", weights) < 1e-3  # 5e-5 seen
 
 
 # --- the capstone ---------------------------------------------------------------------------

@@ -576,7 +576,7 @@ for step, (batch, _, _) in enumerate(batches):
         sizes.append(process.memory_info().rss - before)
 whole = large.examples * 28 * 28 * 4
 print(f"all images: {format_bytes(whole)}; streaming took {format_bytes(max(0, *sizes))} more")
-assert images > 0.99 * large.examples and max(sizes) < whole / 2
+assert images > 99_000 and max(sizes) < whole / 2
 
 # %% [markdown]
 # Three things would hold the whole set: a cache, a shuffle buffer as long as the set, and a list of all batches. `tuned` has the first two, so it is for data that fits. For a set beyond memory, give `cache` a file name on a fast disk, shuffle the files and then use a buffer of a few thousand, and skip the list.

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from needs import EVERYTHING
 from process_watch import wait_for
 
 from distlab.lessons.chaos import read_attempts
@@ -21,7 +20,7 @@ from utils.errors import DistributedError
 from utils.training.recovery import METHODS, RESTART_CODE, RecoverySettings, train_with_recovery
 
 SETTINGS = RecoverySettings(folder="", epochs=3)  # 15 steps, 5 an epoch
-KILLS = 12 if EVERYTHING else 6
+KILLS = 12
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +274,7 @@ def read_backup(folder):
     "save, read", [(save_for_ever, read_checkpoint), (back_up_for_ever, read_backup)]
 )
 def test_killed_in_mid_write_many_times_and_never_half_loaded(clusters, tf, tmp_path, save, read):
-    """Real SIGKILLs, each up to 12 ms after a save began; twelve in `make test-all`."""
+    """Real SIGKILLs, each up to 12 ms after a save began."""
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     rng, unfinished = random.Random(seed), 0
